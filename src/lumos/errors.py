@@ -1,0 +1,53 @@
+"""Everything that can go wrong, as one tree.
+
+LumosError                  anything Lumos raises on purpose
+├── UsageError              the caller asked for something that does not exist (exit status 2)
+├── InputError              a file or an object handed to us is wrong (exit status 2)
+├── MissingData             a graph is known, but its files are not here (exit status 2)
+├── NotHosted               a private value of a device was asked of a shard that does not host it
+├── DoorClosed              a topic tried to leave through a door that the profile keeps shut
+├── ProtocolError           a message broke the rules; the session is closed, nothing is revealed
+└── BudgetExceeded          a run would reveal more than the budget that was set
+
+No message ever carries a private value.
+"""
+
+
+class LumosError(Exception):
+    """Anything Lumos raises on purpose."""
+
+    exit_status = 1
+
+
+class UsageError(LumosError):
+    """The caller asked for something that does not exist."""
+
+    exit_status = 2
+
+
+class InputError(LumosError):
+    """A file or an object handed to us is wrong."""
+
+    exit_status = 2
+
+
+class MissingData(LumosError):
+    """A graph is known, but its files are not here."""
+
+    exit_status = 2
+
+
+class NotHosted(LumosError):
+    """A private value of a device was asked of a shard that does not host it."""
+
+
+class DoorClosed(LumosError):
+    """A topic tried to leave through a door that the profile keeps shut."""
+
+
+class ProtocolError(LumosError):
+    """A message broke the rules; the session is closed and nothing is revealed."""
+
+
+class BudgetExceeded(LumosError):
+    """A run would reveal more than the budget that was set."""
