@@ -1,1 +1,14 @@
+"""Devices: the shard that hosts them, and the coins they toss."""
 
+from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
+from lumos.device.shard import COORDINATOR, Shard, cut
+
+__all__ = [
+    "COORDINATOR",
+    "PrivateCoins",
+    "PublicCoins",
+    "Shard",
+    "cut",
+    "simulated_secrets",
+    "system_secrets",
+]

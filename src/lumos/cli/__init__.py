@@ -1,0 +1,1 @@
+"""One thin command per job; all of them share the contract in `common`."""

@@ -1,0 +1,44 @@
+"""The `lumos` command: dispatch, and one clear line for every mistake."""
+
+import os
+import sys
+
+from cyclopts import App, CycloptsError
+
+import lumos
+from lumos.errors import LumosError
+
+app = App(
+    name="lumos",
+    help="Federated graph learning where every device is one vertex.",
+    version=lumos.__version__,
+)
+app.command("lumos.cli.data:app", name="data")
+app.command("lumos.cli.trees:trees", name="trees")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command; exit 0 when done, 1 when it failed, 2 on bad usage or input."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    try:
+        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        return _fail(f"{' '.join(str(error).split())} Type: lumos --help", 2)
+    except LumosError as error:
+        return _fail(str(error), error.exit_status)
+    except KeyboardInterrupt:
+        return _fail("stopped by the keyboard", 1)
+    except BrokenPipeError:
+        # The reader went away (`lumos … | head`): nothing to report, and nowhere to report it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+def _fail(line: str, status: int) -> int:
+    print(f"lumos: {line}", file=sys.stderr)
+    return status

@@ -1,0 +1,104 @@
+"""Comparisons in rounds: what the tree constructor asks, whichever backend answers.
+
+Both ends of a pair take part, each on behalf of its own device, in the same rounds. The end with
+the smaller id is the sender S of the protocol, the other one the receiver R.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.device.shard import Shard
+from lumos.exchange.endpoint import Program
+from lumos.exchange.masked import anyone, count_for_everyone
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Signs = npt.NDArray[np.int8]
+
+LENGTHS = (4, 8, 12, 16, 20, 24, 28, 32)
+"""Bit lengths ℓ that devices agree on; the first to which nobody objects is used."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Comparisons from the view of hosted devices, sorted by (device, peer), no pair twice.
+
+    Args:
+        rows: [pairs] position of the hosted device.
+        peers: [pairs] id of the peer.
+        slots: [pairs] slot of the peer, or -1 where the peer is no neighbour.
+        first: [pairs] True where the hosted device is S, the end with the smaller id.
+    """
+
+    rows: Ints
+    peers: Ints
+    slots: Ints
+    first: Flags
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @staticmethod
+    def of_slots(shard: Shard, slots: Ints) -> "Pairs":
+        """Comparisons with neighbours; `slots` must be increasing."""
+        rows = shard.owner[slots]
+        peers = shard.neighbours[slots]
+        return Pairs(rows, peers, slots, shard.devices[rows] < peers)
+
+    @staticmethod
+    def of_ids(shard: Shard, devices: Ints, peers: Ints) -> "Pairs":
+        """Comparisons with anybody, for example between candidates; sorted by (device, peer)."""
+        rows = shard.local(devices)
+        slots = np.full(len(rows), -1, np.int64)
+        near = shard.is_neighbour(devices, peers)
+        slots[near] = shard.slots(devices[near], peers[near])
+        return Pairs(rows, peers, slots, devices < peers)
+
+
+class Comparer(Protocol):
+    """A backend: `secure` runs the protocol, `ideal` computes in the clear and says so.
+
+    A value above 2^bits - 1 saturates there.
+    """
+
+    label: str
+
+    def less(self, pairs: Pairs, values: Ints, bits: int) -> Program[Flags]:
+        """For each pair, whether S's value is below R's. Both ends learn this bit."""
+        ...
+
+    def three_way(self, pairs: Pairs, values: Ints, bits: int) -> Program[Signs]:
+        """For each pair the sign of (own value - peer's value). Both ends learn it."""
+        ...
+
+
+def at_least(
+    comparer: Comparer, pairs: Pairs, values: Ints, asker: Flags, bits: int
+) -> Program[Flags]:
+    """For each pair, whether the asker's value is at least the other's: one bit, for both ends.
+
+    Args:
+        asker: [pairs] True where the hosted device is the asker.
+    """
+    # asker is S:  [a ≥ b] = ¬[a < b].   asker is R:  [a ≥ b] = [b < a + 1].
+    below = yield from comparer.less(pairs, values + (asker & ~pairs.first), bits)
+    asker_is_first = asker == pairs.first
+    return below ^ asker_is_first
+
+
+def agree_on_length(shard: Shard, largest: Ints) -> Program[int]:
+    """The public ℓ: the smallest that holds every device's largest value. `largest`: [hosted]."""
+    for bits in LENGTHS[:-1]:
+        if not (yield from anyone(shard, largest >= 2**bits)):
+            return bits
+    return LENGTHS[-1]
+
+
+def count_objections(total: int) -> Program[None]:
+    """The coordinator's part in `agree_on_length`."""
+    for _ in LENGTHS[:-1]:
+        if not (yield from count_for_everyone(total)):
+            return

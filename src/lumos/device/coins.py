@@ -1,0 +1,96 @@
+"""Public coins come from the run seed; private coins from a secret that only the device has.
+
+Guarantee: whoever knows the run seed and all ids, but not a device's secret, cannot tell its
+private coins from uniform ones (ChaCha20 as a pseudo-random function). A simulation derives all
+secrets from the run seed, so that a run can be repeated; such a run is labelled
+`coins: simulated`, because there the guarantee holds only against those who do not know the seed.
+"""
+
+import os
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.device import chacha
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+def system_secrets(devices: Ints) -> chacha.Words:
+    """Fresh secrets from the operating system: [devices, 8] words. They never leave the device."""
+    raw = os.urandom(32 * len(devices))
+    return np.frombuffer(raw, "<u4").astype(np.uint32).reshape(len(devices), 8)
+
+
+def simulated_secrets(seed: int, devices: Ints) -> chacha.Words:
+    """Secrets of simulated devices: [devices, 8] words, a function of run seed and id."""
+    key = blake2b(f"lumos simulated secrets {seed}".encode(), digest_size=32).digest()
+    master = np.frombuffer(key, "<u4").astype(np.uint32)
+    # Two ids share a block of 64 bytes; blocks are made in runs to bound the memory.
+    wanted = np.asarray(devices, np.int64)
+    if not len(wanted):
+        return np.empty((0, 8), np.uint32)
+    run = 1 << 16
+    secrets = np.empty((len(wanted), 8), np.uint32)
+    for number in np.unique(wanted // run):
+        nonce = blake2b(str(number).encode(), digest_size=12).digest()
+        stream = chacha.blocks(master[None, :], nonce, run // 2).reshape(run, 8)
+        here = wanted // run == number
+        secrets[here] = stream[wanted[here] % run]
+    return secrets
+
+
+class PrivateCoins:
+    """The private coins of the devices of one shard, as streams named by purpose and step.
+
+    The same (purpose, step) gives the same coins: each is used for one decision only.
+    """
+
+    def __init__(self, secrets: chacha.Words) -> None:
+        self._secrets = secrets
+
+    def __repr__(self) -> str:
+        return f"PrivateCoins(devices={len(self._secrets)})"
+
+    def words(self, rows: Ints, purpose: str, step: int, count: int) -> chacha.Words:
+        """[rows, count] uniform 32-bit words for the hosted devices `rows` (local indices)."""
+        nonce = blake2b(f"{purpose}/{step}".encode(), digest_size=12).digest()
+        return chacha.blocks(self._secrets[rows], nonce, -(-count // 16))[:, :count]
+
+    def uniform(self, rows: Ints, purpose: str, step: int, count: int = 1) -> Floats:
+        """[rows, count] numbers strictly between 0 and 1, 53 bits each."""
+        words = self.words(rows, purpose, step, 2 * count).astype(np.uint64)
+        high, low = words[:, 0::2], words[:, 1::2]
+        bits = (high << np.uint64(21)) | (low >> np.uint64(11))
+        uniform: Floats = (bits.astype(np.float64) + 0.5) * 2.0**-53
+        return uniform
+
+
+class PublicCoins:
+    """Coins that everyone can recompute from the run seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def generator(self, purpose: str, step: int = 0) -> np.random.Generator:
+        """A generator of its own for each purpose and step."""
+        key = blake2b(f"{self.seed}/{purpose}/{step}".encode(), digest_size=16).digest()
+        return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
+
+    def for_pairs(self, purpose: str, first: Ints, second: Ints) -> npt.NDArray[np.bool_]:
+        """One fair coin for each unordered pair of ids: both ends toss the same one."""
+        key = blake2b(f"{self.seed}/{purpose}".encode(), digest_size=8).digest()
+        low = np.minimum(first, second).astype(np.uint64)
+        high = np.maximum(first, second).astype(np.uint64)
+        mixed = _mix(_mix(low + np.uint64(int.from_bytes(key, "little"))) ^ high)
+        return (mixed >> np.uint64(63)).astype(np.bool_)
+
+
+def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finaliser of SplitMix64: each output bit depends on every input bit."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

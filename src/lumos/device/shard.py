@@ -1,0 +1,136 @@
+"""A shard: the devices that one process hosts, as arrays. A shard of one is a device."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
+from lumos.errors import NotHosted, UsageError
+
+if TYPE_CHECKING:
+    from lumos.graph import Graph
+
+COORDINATOR = -1
+"""The coordinator's id: it receives and sends like the devices, and hosts none."""
+
+Ints = npt.NDArray[np.int64]
+
+
+class Shard:
+    """The hosted devices, what they alone know, and nothing of anybody else.
+
+    A *slot* is a pair (hosted device, one of its neighbours); slots are sorted by device, then by
+    neighbour, and all arrays over slots share that order.
+
+    Args:
+        devices: [hosted] ids of the hosted devices, increasing.
+        total: number of devices in the federation (public).
+        offsets: [hosted + 1] slots of hosted device i are offsets[i] … offsets[i + 1] - 1.
+        neighbours: [slots] id of the neighbour.
+        coins: private coins of the hosted devices.
+        public: public coins.
+    """
+
+    def __init__(
+        self,
+        devices: Ints,
+        total: int,
+        offsets: Ints,
+        neighbours: Ints,
+        coins: PrivateCoins,
+        public: PublicCoins,
+    ) -> None:
+        self.devices = devices
+        self.total = total
+        self.offsets = offsets
+        self.neighbours = neighbours
+        self.coins = coins
+        self.public = public
+        self.degree: Ints = np.diff(offsets)
+        self.owner: Ints = np.repeat(np.arange(len(devices)), self.degree)
+        self._keys: Ints = self.owner * total + neighbours
+        self._dense = len(devices) == total
+
+    def __repr__(self) -> str:
+        return f"Shard(devices={len(self.devices)} of {self.total})"
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    def local(self, ids: Ints) -> Ints:
+        """Positions of hosted devices. Raises `NotHosted` for any other id."""
+        ids = np.asarray(ids, np.int64)
+        if self._dense:
+            if len(ids) and (ids.min() < 0 or ids.max() >= self.total):
+                raise NotHosted(f"device {ids[(ids < 0) | (ids >= self.total)][0]} does not exist")
+            return ids
+        rows = np.searchsorted(self.devices, ids)
+        found = rows < len(self.devices)
+        found[found] = self.devices[rows[found]] == ids[found]
+        if not found.all():
+            raise NotHosted(f"device {ids[~found][0]} is not hosted by this shard")
+        return rows
+
+    def neighbours_of(self, device: int) -> Ints:
+        """The neighbours of one hosted device."""
+        row = int(self.local(np.array([device]))[0])
+        return self.neighbours[self.offsets[row] : self.offsets[row + 1]]
+
+    def slots(self, device: Ints, neighbour: Ints) -> Ints:
+        """Slots of (hosted device id, neighbour id) pairs. O(m log slots)."""
+        keys = self.local(device) * self.total + neighbour
+        slots: Ints = np.searchsorted(self._keys, keys)
+        if len(keys) and (slots.max() >= len(self._keys) or (self._keys[slots] != keys).any()):
+            raise NotHosted("a message came from a device that is no neighbour of its receiver")
+        return slots
+
+    def is_neighbour(self, device: Ints, neighbour: Ints) -> npt.NDArray[np.bool_]:
+        """Which of the (hosted device id, other id) pairs are edges."""
+        keys = self.local(device) * self.total + neighbour
+        slots = np.searchsorted(self._keys, keys)
+        known = slots < len(self._keys)
+        known[known] = self._keys[slots[known]] == keys[known]
+        return known
+
+    def slots_of(self, rows: Ints) -> Ints:
+        """All slots of the hosted devices `rows` (positions), in order."""
+        counts = self.degree[rows]
+        ends = np.cumsum(counts)
+        within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
+        slots: Ints = np.repeat(self.offsets[rows], counts) + within
+        return slots
+
+
+def cut(graph: "Graph", shards: int, seed: int, coins: str = "simulated") -> list[Shard]:
+    """Cut a graph into shards: device i goes to shard i mod `shards`. Nothing is shared.
+
+    Args:
+        graph: the graph, which no shard will see.
+        shards: number of shards, 1 to the number of devices.
+        seed: run seed.
+        coins: where device secrets come from, `simulated` (run seed) or `system`.
+    """
+    if not 1 <= shards <= graph.devices:
+        raise UsageError(
+            f"--shards must be between 1 and the number of devices ({graph.devices}), got {shards}"
+        )
+    pieces = []
+    for number in range(shards):
+        devices = np.arange(number, graph.devices, shards, dtype=np.int64)
+        degree = graph.offsets[devices + 1] - graph.offsets[devices]
+        offsets = np.concatenate([[0], np.cumsum(degree)]).astype(np.int64)
+        start = np.repeat(graph.offsets[devices] - offsets[:-1], degree)
+        neighbours = graph.neighbours[start + np.arange(offsets[-1])]  # a copy, never a view
+        secrets = simulated_secrets(seed, devices) if coins == "simulated" else system_secrets(devices)
+        pieces.append(
+            Shard(
+                devices,
+                graph.devices,
+                offsets,
+                neighbours,
+                PrivateCoins(secrets),
+                PublicCoins(seed),
+            )
+        )
+    return pieces

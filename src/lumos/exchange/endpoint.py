@@ -1,0 +1,104 @@
+"""The endpoint: the only way from a shard to a carrier. Rules are checked and counted here."""
+
+from collections.abc import Collection, Generator
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from lumos.device.shard import COORDINATOR, Shard
+from lumos.errors import DoorClosed, ProtocolError
+from lumos.exchange.batch import Batch, Inbox, Outbox
+from lumos.exchange.ledger import Ledger
+from lumos.exchange.topic import PUBLIC_ID, Door, Topic
+
+Result = TypeVar("Result")
+
+Program = Generator[Outbox, Inbox, Result]
+"""A program: it yields what its devices send in a round and is resumed with what they receive.
+
+It cannot tell which carrier moves its messages, and no carrier looks inside it.
+"""
+
+EVERY_DOOR = frozenset(Door)
+
+
+class Carrier(Protocol):
+    """What moves messages: `Loopback` in memory; processes, clusters and networks alike."""
+
+    def swap(self, outbox: Outbox) -> Inbox:
+        """Hand in what this shard sends, wait until the round is complete, get what came."""
+        ...
+
+
+class Endpoint:
+    """Checks and counts what enters and leaves one shard (or the coordinator, `shard=None`)."""
+
+    def __init__(self, shard: Shard | None, doors: Collection[Door] = EVERY_DOOR) -> None:
+        self.shard = shard
+        self.ledger = Ledger(shard)
+        self._doors = doors
+
+    def leave(self, outbox: Outbox) -> Outbox:
+        """Check and count an outbox on its way out."""
+        topic, batch = outbox.topic, outbox.batch
+        if len(batch):
+            if topic.door not in self._doors:
+                raise DoorClosed(
+                    f"topic {topic.name!r} leaves through the door {topic.door.value!r}, "
+                    f"which this profile keeps shut: {topic.learns}"
+                )
+            self._check(topic, batch)
+            if not topic.booked:
+                self.ledger.sent(topic, batch)
+        return outbox
+
+    def arrive(self, topic: Topic, inbox: Inbox) -> Inbox:
+        """Check and count an inbox on its way in."""
+        batch = inbox.batch
+        if len(batch):
+            if self.shard is None:
+                if (batch.receiver != COORDINATOR).any():
+                    raise ProtocolError(f"topic {topic.name!r}: a message went astray")
+            else:
+                self.shard.local(batch.receiver)
+            self._check_body(topic, batch)
+            if not topic.booked:
+                self.ledger.received(topic, batch)
+        self.ledger.close_round()
+        return inbox
+
+    def drive(self, program: Program[Result], carrier: Carrier) -> Result:
+        """Run a program over a carrier until it returns."""
+        try:
+            outbox = next(program)
+            while True:
+                inbox = carrier.swap(self.leave(outbox))
+                outbox = program.send(self.arrive(outbox.topic, inbox))
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
+
+    def _check(self, topic: Topic, batch: Batch) -> None:
+        if self.shard is None:
+            if (batch.sender != COORDINATOR).any():
+                raise ProtocolError(f"topic {topic.name!r}: the coordinator sends as a device")
+        else:
+            self.shard.local(batch.sender)  # raises for a device that is not hosted here
+            low, high = int(batch.receiver.min()), int(batch.receiver.max())
+            lowest = COORDINATOR if topic.coordinator else 0
+            if low < lowest or high >= self.shard.total:
+                raise ProtocolError(f"topic {topic.name!r}: receiver out of range")
+        if (topic.door is Door.RELEASE) != (batch.epsilon is not None):
+            raise ProtocolError(f"topic {topic.name!r}: a release, and only a release, states its ε")
+        self._check_body(topic, batch)
+
+    def _check_body(self, topic: Topic, batch: Batch) -> None:
+        body: np.ndarray[Any, Any] = batch.body
+        if body.dtype != topic.dtype or body.shape[1:] != topic.shape or len(body) != len(batch):
+            raise ProtocolError(
+                f"topic {topic.name!r}: a message body is {body.dtype}{list(body.shape[1:])}, "
+                f"not {np.dtype(topic.dtype)}{list(topic.shape)}"
+            )
+        words = topic.vocabulary
+        if words and words is not PUBLIC_ID and body.max(initial=0) >= len(words):
+            raise ProtocolError(f"topic {topic.name!r}: a word outside its vocabulary")

@@ -1,0 +1,128 @@
+"""Loopback: all shards of a simulation in one process, and nothing between them but messages.
+
+Shards are coroutines. A round is: resume every shard until it yields its outbox, route, hand out
+the inboxes. No thread, no lock, and the same order every time.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.device.shard import COORDINATOR, Shard
+from lumos.errors import ProtocolError
+from lumos.exchange.batch import Batch, Inbox, Outbox
+from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
+from lumos.exchange.ledger import LedgerReport, add_up
+from lumos.exchange.topic import Door, Topic
+
+Result = TypeVar("Result")
+Final = TypeVar("Final")
+
+
+class Router:
+    """Who is hosted where: splits outboxes into inboxes. Shared by every in-machine carrier.
+
+    Args:
+        hosts: [devices] number of the shard that hosts each device; the coordinator comes last.
+    """
+
+    def __init__(self, hosts: npt.NDArray[np.int64], shards: int) -> None:
+        self._hosts = np.append(hosts, shards)  # index -1, the coordinator, is the last party
+        self.parties = shards + 1
+
+    def route(self, topic: Topic, outboxes: Sequence[Outbox]) -> list[Inbox]:
+        """The inboxes of all parties, the coordinator's last."""
+        batches = [outbox.batch for outbox in outboxes if len(outbox.batch)]
+        if not batches:
+            empty = Inbox(topic.no_messages(), quiet=True)
+            return [empty] * self.parties
+        everything = Batch.joined(batches).in_order()
+        if self.parties == 2 and not topic.coordinator:
+            parts = [everything, topic.no_messages()]
+        else:
+            to = self._hosts[everything.receiver]
+            order = np.argsort(to, kind="stable")
+            ends = np.searchsorted(to[order], np.arange(self.parties + 1))
+            parts = [
+                everything.take(order[ends[party] : ends[party + 1]])
+                for party in range(self.parties)
+            ]
+        return [Inbox(part, quiet=False) for part in parts]
+
+
+class Loopback:
+    """The carrier of a simulation.
+
+    Args:
+        shards: all shards of the federation.
+        doors: the doors that the profile keeps open.
+    """
+
+    def __init__(self, shards: Sequence[Shard], doors: Collection[Door] = EVERY_DOOR) -> None:
+        hosts = np.empty(shards[0].total, np.int64)
+        for number, shard in enumerate(shards):
+            hosts[shard.devices] = number
+        self._router = Router(hosts, len(shards))
+        self._shards = shards
+        self.endpoints = [Endpoint(shard, doors) for shard in shards]
+        self.coordinator = Endpoint(None, doors)
+
+    def run(
+        self,
+        device_program: Callable[[Shard, Endpoint], Program[Result]],
+        coordinator_program: Callable[[Endpoint], Program[Final]],
+    ) -> tuple[list[Result], Final]:
+        """Run one program per shard and the coordinator's; return what each returned."""
+        coordinator = _Party(coordinator_program(self.coordinator), self.coordinator)
+        parties = [
+            _Party(device_program(shard, endpoint), endpoint)
+            for shard, endpoint in zip(self._shards, self.endpoints, strict=True)
+        ]
+        while not parties[0].finished:
+            topic = parties[0].topic
+            present = [*parties, coordinator] if topic.coordinator else parties
+            if any(party.finished or party.topic is not topic for party in present):
+                raise ProtocolError(f"the parties are out of step at topic {topic.name!r}")
+            inboxes = self._router.route(topic, [party.outbox for party in present])
+            for party, inbox in zip(present, inboxes, strict=False):
+                party.resume(inbox)
+        if not (coordinator.finished and all(party.finished for party in parties)):
+            raise ProtocolError("the parties did not finish in the same round")
+        return [party.result for party in parties], coordinator.result
+
+    def ledger(self) -> LedgerReport:
+        """Everything that passed, added up by the observer."""
+        ledgers = [endpoint.ledger for endpoint in self.endpoints]
+        return add_up([*ledgers, self.coordinator.ledger], self._shards[0].total)
+
+
+class _Party(Generic[Result]):
+    """A running program, its endpoint, and the outbox it waits with."""
+
+    def __init__(self, program: Program[Result], endpoint: Endpoint) -> None:
+        self._program = program
+        self._endpoint = endpoint
+        self.finished = False
+        self.result: Result
+        self.outbox: Outbox
+        self._advance(None)
+
+    @property
+    def topic(self) -> Topic:
+        """The topic of the round this party waits for."""
+        return self.outbox.topic
+
+    def resume(self, inbox: Inbox) -> None:
+        """Hand in what came and run until the next outbox."""
+        self._advance(self._endpoint.arrive(self.outbox.topic, inbox))
+
+    def _advance(self, inbox: Inbox | None) -> None:
+        try:
+            outbox = next(self._program) if inbox is None else self._program.send(inbox)
+        except StopIteration as stop:
+            self.finished = True
+            self.result = stop.value
+        else:
+            self.outbox = self._endpoint.leave(outbox)

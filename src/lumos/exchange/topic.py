@@ -1,0 +1,92 @@
+"""Topics and doors: what may leave a device, and what protects it.
+
+Every message belongs to a topic. A topic names its door, the shape of one message, and in words
+who learns what from it. Nothing can be sent without a topic, so the list of topics is the list of
+everything that leaves a device.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.exchange.batch import Batch, Outbox
+
+
+class Door(StrEnum):
+    """The ways out of a device."""
+
+    COMPARE = "compare"
+    """Messages of the two-party comparison: each side learns the declared outcome."""
+    RELEASE = "release"
+    """Output of a local-differential-privacy mechanism: ε is counted."""
+    AGGREGATE = "aggregate"
+    """A masked value: only the sum over devices becomes visible."""
+    CONTROL = "control"
+    """A word of a finite vocabulary, or a public id: its bits are counted."""
+    OPEN = "open"
+    """No protection at all: only the `paper` profile may use it."""
+
+
+PUBLIC_ID = ("a public device id",)
+"""Vocabulary of control topics whose body is an id that everybody may know."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic:
+    """One kind of message.
+
+    Args:
+        name: unique name, as the ledger prints it.
+        door: the door it leaves through.
+        dtype: element type of the body.
+        shape: shape of one message's body; () for a single element.
+        learns: who learns what, in one sentence.
+        vocabulary: for control topics, the words that codes 0, 1, … stand for, or `PUBLIC_ID`.
+        coordinator: whether the coordinator takes part in rounds of this topic.
+        booked: the ideal comparison only: its messages are booked by formula, as the secret
+            comparison would have sent them, instead of being counted.
+    """
+
+    name: str
+    door: Door
+    dtype: type[np.generic] = np.uint8
+    shape: tuple[int, ...] = ()
+    learns: str
+    vocabulary: tuple[str, ...] = ()
+    coordinator: bool = False
+    booked: bool = False
+
+    def __post_init__(self) -> None:
+        if self.name in TOPICS:
+            raise ValueError(f"topic {self.name!r} is declared twice")
+        if (self.door is Door.CONTROL) != bool(self.vocabulary):
+            raise ValueError(f"topic {self.name!r}: control topics, and only they, have a vocabulary")
+        TOPICS[self.name] = self
+
+    def send(
+        self,
+        sender: npt.NDArray[np.int64],
+        receiver: npt.NDArray[np.int64],
+        body: npt.NDArray[Any] | int,
+        epsilon: npt.NDArray[np.float64] | None = None,
+    ) -> Outbox:
+        """An outbox of this topic. An integer body is the same for every message."""
+        if isinstance(body, int):
+            body = np.full((len(sender), *self.shape), body, self.dtype)
+        return Outbox(self, Batch(sender, receiver, body, epsilon))
+
+    def nothing(self) -> Outbox:
+        """An outbox without messages: this party has nothing to say in this round."""
+        return Outbox(self, self.no_messages())
+
+    def no_messages(self) -> Batch:
+        """A batch without messages."""
+        none = np.empty(0, np.int64)
+        return Batch(none, none, np.empty((0, *self.shape), self.dtype))
+
+
+TOPICS: dict[str, Topic] = {}
+"""Every topic that exists, by name."""

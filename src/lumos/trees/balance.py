@@ -1,0 +1,141 @@
+"""Balancing as one job: cut the graph into shards, run a balancer, let the observer look."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.compare.ideal import IdealComparer
+from lumos.compare.rounds import Comparer
+from lumos.device.coins import PublicCoins
+from lumos.device.shard import Shard, cut
+from lumos.exchange.endpoint import Endpoint, Program
+from lumos.exchange.ledger import LedgerReport
+from lumos.exchange.loopback import Loopback
+from lumos.graph import Graph
+from lumos.trees.bound import certificate, forced_workload, least_largest_workload
+from lumos.trees.greedy import greedy
+from lumos.trees.mcmc import mcmc, mcmc_coordinator
+from lumos.trees.optimal import optimal, optimal_coordinator
+from lumos.trees.settings import TreeSettings
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Progress = Callable[[float, float | None, str], None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Balanced:
+    """Balanced trees of a simulated federation, as the observer sees them."""
+
+    graph: Graph = field(repr=False)
+    settings: TreeSettings
+    keep: Flags = field(repr=False)
+    """[2 · edges] over the graph's neighbour array: True where the device keeps the neighbour."""
+    workload: Ints = field(repr=False)
+    """[devices] number of kept neighbours."""
+    ledger: LedgerReport = field(repr=False)
+    history: list[tuple[int, int]] = field(repr=False)
+    """(iteration, largest workload) whenever it changed (mcmc only)."""
+    compare: str
+    """Which comparison backend ran."""
+    seconds: float
+
+    @property
+    def max_workload(self) -> int:
+        """The largest workload."""
+        return int(self.workload.max(initial=0))
+
+    def certificate(self) -> Ints:
+        """A set of devices whose inner edges force the largest workload, if it is optimal."""
+        return certificate(self.graph, self.keep, self.workload)
+
+    def lower_bound(self) -> int:
+        """The least possible largest workload: by the certificate, else by maximum flow."""
+        forced = forced_workload(self.graph, self.certificate())
+        return forced if forced == self.max_workload else least_largest_workload(self.graph)
+
+
+def balance(
+    graph: Graph,
+    settings: TreeSettings | None = None,
+    *,
+    seed: int = 0,
+    shards: int = 1,
+    progress: Progress | None = None,
+) -> Balanced:
+    """Run the tree constructor of a whole federation on this machine.
+
+    Args:
+        graph: the graph; it is cut into shards, and no shard sees more than its devices.
+        settings: balancer and comparison.
+        seed: run seed.
+        shards: number of shards that share nothing but the exchange; the result is the same.
+        progress: told (done, total, note) now and then.
+    """
+    settings = settings or TreeSettings()
+    pieces = cut(graph, shards, seed, settings.coins)
+    history: list[tuple[int, int]] = []
+
+    def observe(iteration: int, largest: int) -> None:
+        if not history or history[-1][1] != largest:
+            history.append((iteration, largest))
+        if progress is not None and iteration % 256 == 0:
+            progress(iteration, settings.iterations, f"largest workload {largest}")
+
+    def device_program(shard: Shard, endpoint: Endpoint) -> Program[Flags]:
+        comparer: Comparer = IdealComparer(shard, endpoint)
+        if settings.balancer == "none":
+            return _keep_all(shard)
+        if settings.balancer == "greedy":
+            return greedy(shard, comparer)
+        if settings.balancer == "mcmc":
+            return mcmc(shard, comparer, settings.iterations, observe)
+        return optimal(shard, comparer)
+
+    def coordinator_program(_: Endpoint) -> Program[None]:
+        if settings.balancer == "mcmc":
+            return mcmc_coordinator(graph.devices, PublicCoins(seed), settings.iterations)
+        if settings.balancer == "optimal":
+            return optimal_coordinator(graph.devices)
+        return _no_part()
+
+    start = time.perf_counter()
+    carrier = Loopback(pieces)
+    kept, _ = carrier.run(device_program, coordinator_program)
+    seconds = time.perf_counter() - start
+    keep = _gather(graph, pieces, kept)
+    device = np.repeat(np.arange(graph.devices), graph.degrees)
+    workload: Ints = np.bincount(device[keep], minlength=graph.devices)
+    if settings.balancer == "mcmc" and graph.edges:
+        observe(settings.iterations, int(workload.max()))
+    return Balanced(
+        graph=graph,
+        settings=settings,
+        keep=keep,
+        workload=workload,
+        ledger=carrier.ledger(),
+        history=history,
+        compare=settings.compare,
+        seconds=seconds,
+    )
+
+
+def _gather(graph: Graph, pieces: list[Shard], kept: list[Flags]) -> Flags:
+    """The observer puts the shards' answers together."""
+    keep = np.zeros(len(graph.neighbours), np.bool_)
+    for shard, flags in zip(pieces, kept, strict=True):
+        start = graph.offsets[shard.devices] - shard.offsets[:-1]
+        keep[np.repeat(start, shard.degree) + np.arange(len(flags))] = flags
+    return keep
+
+
+def _keep_all(shard: Shard) -> Program[Flags]:
+    yield from ()
+    return np.ones(len(shard.neighbours), np.bool_)
+
+
+def _no_part() -> Program[None]:
+    yield from ()

@@ -1,0 +1,182 @@
+"""Algorithm 2: Metropolis–Hastings over who carries which edge, from the greedy start."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from lumos.compare.rounds import Comparer, Pairs, agree_on_length, at_least, count_objections
+from lumos.device.coins import PublicCoins
+from lumos.device.shard import COORDINATOR, Shard
+from lumos.exchange.endpoint import Program
+from lumos.exchange.topic import PUBLIC_ID, Door, Topic
+from lumos.trees.greedy import Flags, greedy
+from lumos.trees.maximum import Tournament
+from lumos.trees.standing import Ints, Standing, hold_tournament
+
+Observe = Callable[[int, int], None]
+"""Simulation only: told (iteration, largest workload), which no participant may know."""
+
+PROPOSE = Topic(
+    name="mcmc/propose",
+    door=Door.CONTROL,
+    vocabulary=("you are the heaviest: propose a step",),
+    coordinator=True,
+    learns="a device learns that nobody is heavier; the coordinator chose it",
+)
+TRANSFER = Topic(
+    name="mcmc/transfer",
+    door=Door.CONTROL,
+    vocabulary=("carry our edge",),
+    learns="a neighbour learns that the heaviest device would hand it their edge",
+)
+JUDGE = Topic(
+    name="mcmc/judge",
+    door=Door.CONTROL,
+    dtype=np.int64,
+    vocabulary=PUBLIC_ID,
+    coordinator=True,
+    learns="the proposing device and the heaviest one after the step learn of each other",
+)
+VERDICT = Topic(
+    name="mcmc/verdict",
+    door=Door.CONTROL,
+    vocabulary=("accepted", "rejected"),
+    coordinator=True,
+    learns="those who took part in a step, and the coordinator, learn whether it stands",
+)
+REVERT = Topic(
+    name="mcmc/revert",
+    door=Door.CONTROL,
+    vocabulary=("my workload is what it was before",),
+    learns="neighbours learn that a changed workload changed back",
+)
+_ACCEPTED, _REJECTED = 0, 1
+
+
+def step_size(kept: int, uniform: float) -> int:
+    """k, uniform in 1 … max(1, round(ln |N_u|)) (errata 8c)."""
+    largest = max(1, round(math.log(kept))) if kept else 1
+    return 1 + int(uniform * largest)
+
+
+def threshold(workload: int, uniform: float) -> int:
+    """t = f(X) + ceil(-ln r) - 1: the step is accepted iff f(X') ≤ t (errata 5).
+
+    P(f' ≤ t) = P(-ln r > f' - f) = min(1, e^(f - f')), and only the outcome leaves the device.
+    """
+    return workload + math.ceil(-math.log(uniform)) - 1
+
+
+def mcmc(
+    shard: Shard, comparer: Comparer, iterations: int, observe: Observe | None = None
+) -> Program[Flags]:
+    """Algorithms 1, 2 and 3. Returns [slots] True where the hosted device keeps the neighbour."""
+    keep = yield from greedy(shard, comparer)
+    workload: Ints = np.bincount(shard.owner[keep], minlength=len(shard))
+    bits = yield from agree_on_length(shard, workload + 3)
+    standing = Standing(shard, comparer, workload, bits)
+    yield from standing.compare_all()
+    yield from standing.play()
+    for iteration in range(iterations):
+        inbox = yield PROPOSE.nothing()
+        if inbox.quiet:  # a graph without edges has nothing to balance
+            break
+        proposer = shard.local(inbox.receiver)  # one device of the federation, or none here
+        before = workload[proposer]
+        limit, offered = 0, np.empty(0, np.int64)
+        for row in proposer.tolist():
+            if observe is not None:
+                observe(iteration, int(workload[row]))
+            limit, offered = _propose(shard, keep, int(workload[row]), row, iteration)
+        inbox = yield TRANSFER.send(
+            shard.devices[shard.owner[offered]], shard.neighbours[offered], 0
+        )
+        asked = shard.slots(inbox.receiver, inbox.sender)
+        # Who already carries the edge keeps it: one of the two copies goes (errata 4).
+        new = asked[~keep[asked]]
+        keep[offered], keep[new] = False, True
+        workload[proposer] -= len(offered)
+        workload[shard.owner[new]] += 1
+        changed = np.union1d(proposer, shard.owner[new])
+        yield from standing.compare_again(changed)
+        yield from standing.play()
+
+        accepted = yield from _judge(shard, comparer, bits, proposer, limit, workload)
+        helpers = shard.neighbours[offered]
+        told = np.append(helpers, [COORDINATOR] * len(proposer))
+        inbox = yield VERDICT.send(
+            np.repeat(shard.devices[proposer], len(told)),
+            told,
+            _ACCEPTED if accepted else _REJECTED,
+        )
+        rejected = len(inbox) > 0 and bool(inbox.body[0]) or (len(proposer) > 0 and not accepted)
+        own = shard.slots_of(changed) if rejected else np.empty(0, np.int64)
+        inbox = yield REVERT.send(shard.devices[shard.owner[own]], shard.neighbours[own], 0)
+        if not inbox.quiet:
+            # Messages of the step told every device concerned that it is taken back.
+            workload[proposer] = before
+            workload[shard.owner[new]] -= 1
+            keep[offered], keep[new] = True, False
+            standing.take_back()
+    return keep
+
+
+def mcmc_coordinator(total: int, public: PublicCoins, iterations: int) -> Program[None]:
+    """The coordinator's part in Algorithms 2 and 3: flags, matches, and one choice per step."""
+    yield from count_objections(total)
+    tournament = Tournament()
+    yield from hold_tournament(tournament)
+    choices = public.generator("which of the heaviest")
+    me = np.array([COORDINATOR])
+    for _ in range(iterations):
+        heaviest = tournament.champions()
+        if not heaviest:
+            yield PROPOSE.nothing()
+            break
+        chosen = heaviest[int(choices.integers(len(heaviest)))]
+        yield PROPOSE.send(me, np.array([chosen]), 0)
+        tournament.begin()
+        yield from hold_tournament(tournament)
+        heaviest = tournament.champions()
+        judged = heaviest[int(choices.integers(len(heaviest)))]
+        both = np.array([[chosen, judged], [judged, chosen]])[: 1 if chosen == judged else 2]
+        yield JUDGE.send(np.repeat(me, len(both)), both[:, 0], both[:, 1])
+        inbox = yield VERDICT.nothing()
+        if inbox.body[0] == _REJECTED:
+            tournament.undo()
+
+
+def _propose(
+    shard: Shard, keep: Flags, workload: int, row: int, iteration: int
+) -> tuple[int, Ints]:
+    """The proposing device draws r, k and k of its neighbours: (threshold, their slots)."""
+    slots = np.arange(shard.offsets[row], shard.offsets[row + 1])
+    kept = slots[keep[slots]]
+    most = max(1, round(math.log(len(kept)))) if len(kept) else 0
+    coins = shard.coins.uniform(np.array([row]), "mcmc", iteration, 2 + most)[0].tolist()
+    size = min(step_size(len(kept), coins[1]), len(kept))
+    for place in range(size):  # the first `size` places of a Fisher–Yates shuffle
+        other = place + int(coins[2 + place] * (len(kept) - place))
+        kept[place], kept[other] = kept[other], kept[place]
+    return threshold(workload, coins[0]), np.sort(kept[:size])
+
+
+def _judge(
+    shard: Shard, comparer: Comparer, bits: int, proposer: Ints, limit: int, workload: Ints
+) -> Program[bool]:
+    """One comparison: is the largest workload after the step at most the proposer's threshold?
+
+    Returns the verdict in the shard of the proposer, False elsewhere.
+    """
+    inbox = yield JUDGE.nothing()
+    devices, peers = inbox.receiver, inbox.body
+    apart = devices != peers
+    order = np.lexsort((peers[apart], devices[apart]))
+    pairs = Pairs.of_ids(shard, devices[apart][order], peers[apart][order])
+    asker = np.isin(pairs.rows, proposer)
+    values = np.where(asker, limit, workload[pairs.rows])
+    within = yield from at_least(comparer, pairs, values, asker, bits)
+    if len(devices) and not apart.all():  # still the heaviest itself: it can tell alone
+        return bool(workload[proposer[0]] <= limit)
+    return bool(within[asker].any())

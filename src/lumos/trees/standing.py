@@ -1,0 +1,129 @@
+"""What each device knows of its neighbours' workloads: heavier, level or lighter, and who leads.
+
+The first half of Algorithm 3. Every edge is compared once; after that only the edges of devices
+whose workload changed. A tried step can be taken back without asking again.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.compare.rounds import Comparer, Pairs
+from lumos.device.shard import COORDINATOR, Shard
+from lumos.exchange.endpoint import Program
+from lumos.exchange.topic import Door, Topic
+from lumos.trees.maximum import CANDIDATE, MATCH, RESULT, Tournament
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+CHANGED = Topic(
+    name="mcmc/changed",
+    door=Door.CONTROL,
+    vocabulary=("my workload changed",),
+    learns="neighbours learn that the device's workload changed in this step",
+)
+_EMPTY = np.empty(0, np.int64)
+
+
+class Standing:
+    """Who is heavier, in one shard.
+
+    Args:
+        workload: [hosted] workloads; the caller changes them and then calls `compare_again`.
+        bits: the public ℓ.
+    """
+
+    def __init__(self, shard: Shard, comparer: Comparer, workload: Ints, bits: int) -> None:
+        self.shard = shard
+        self.workload = workload
+        self._comparer = comparer
+        self._bits = bits
+        # [slots] sign of wl(u) - wl(v); [hosted] number of strictly heavier neighbours
+        self._sign = np.zeros(len(shard.neighbours), np.int8)
+        self._heavier = np.zeros(len(shard), np.int64)
+        self._before: tuple[Ints, npt.NDArray[np.int8], Ints, Ints] | None = None
+
+    def compare_all(self) -> Program[None]:
+        """Compare every edge and name the candidates to the coordinator."""
+        shard = self.shard
+        yield from self._compare(np.arange(len(shard.neighbours)))
+        # A device without neighbours carries nothing and cannot be the heaviest.
+        leads = np.flatnonzero((self._heavier == 0) & (shard.degree > 0))
+        yield CANDIDATE.send(shard.devices[leads], np.full(len(leads), COORDINATOR), 1)
+
+    def compare_again(self, changed: Ints) -> Program[None]:
+        """Compare the edges of devices whose workload changed (`changed`: positions, sorted)."""
+        shard = self.shard
+        own = shard.slots_of(changed)
+        inbox = yield CHANGED.send(shard.devices[shard.owner[own]], shard.neighbours[own], 0)
+        near = shard.slots(inbox.receiver, inbox.sender)
+        slots = np.concatenate([own, near])
+        slots.sort()
+        slots = slots[np.diff(slots, prepend=-1) > 0]
+        rows = shard.owner[slots]
+        rows = rows[np.diff(rows, prepend=-1) > 0]
+        led = self._heavier[rows] == 0
+        self._before = (slots, self._sign[slots], rows, self._heavier[rows])
+        yield from self._compare(slots)
+        leads = self._heavier[rows] == 0
+        # A leader whose workload changed has to be matched afresh.
+        moved = leads & np.isin(rows, changed, assume_unique=True)
+        news = (led != leads) | moved
+        yield CANDIDATE.send(
+            shard.devices[rows[news]],
+            np.full(int(news.sum()), COORDINATOR),
+            leads[news].astype(np.uint8),
+        )
+
+    def take_back(self) -> None:
+        """Forget what was learned since the last `compare_again`: the old answers hold again."""
+        if self._before is not None:
+            slots, sign, rows, heavier = self._before
+            self._sign[slots], self._heavier[rows] = sign, heavier
+            self._before = None
+
+    def play(self) -> Program[None]:
+        """Take part in the candidates' tournament until there are no more matches."""
+        shard = self.shard
+        while True:
+            inbox = yield MATCH.nothing()
+            if inbox.quiet:
+                return
+            # A match message comes from the coordinator; its body is the opponent.
+            order = np.lexsort((inbox.body, inbox.receiver))
+            players, opponents = inbox.receiver[order], inbox.body[order]
+            pairs = Pairs.of_ids(shard, players, opponents)
+            signs = yield from self._comparer.three_way(
+                pairs, self.workload[pairs.rows], self._bits
+            )
+            first = pairs.first
+            yield RESULT.send(
+                players[first],
+                np.full(int(first.sum()), COORDINATOR),
+                (signs[first] + 1).astype(np.uint8),
+            )
+
+    def _compare(self, slots: Ints) -> Program[None]:
+        pairs = Pairs.of_slots(self.shard, slots)
+        signs = yield from self._comparer.three_way(pairs, self.workload[pairs.rows], self._bits)
+        change = (signs < 0).astype(np.int64) - (self._sign[slots] < 0)
+        np.add.at(self._heavier, pairs.rows, change)
+        self._sign[slots] = signs
+
+
+def hold_tournament(tournament: Tournament) -> Program[None]:
+    """The coordinator's part: who is a candidate now, then matches until one is left."""
+    inbox = yield CANDIDATE.nothing()
+    tournament.update(inbox.sender.tolist(), (inbox.body != 0).tolist())
+    while True:
+        matches = tournament.matches()
+        pairs = np.array(matches, np.int64).reshape(-1, 2)
+        players, opponents = pairs.ravel(), pairs[:, ::-1].ravel()
+        inbox = yield MATCH.send(np.full(len(players), COORDINATOR), players, opponents)
+        if not matches:
+            return
+        inbox = yield RESULT.nothing()
+        signs = dict(zip(inbox.sender.tolist(), inbox.body.tolist(), strict=True))
+        for one, other in matches:
+            first, second = min(one, other), max(one, other)
+            tournament.record(first, second, signs[first] - 1)
