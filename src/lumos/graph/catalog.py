@@ -1,0 +1,148 @@
+"""The graphs that Lumos knows by name: their files, addresses, checksums and sizes."""
+
+from dataclasses import dataclass, field
+
+from lumos.errors import UsageError
+
+SNAP = "https://snap.stanford.edu/data"
+LANGUAGES = ("DE", "ENGB", "ES", "FR", "PTBR", "RU")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One graph of SNAP: where its files lie and what they must hold."""
+
+    name: str
+    title: str
+    archive: str
+    """Name of the zip at SNAP."""
+    folders: tuple[str, ...]
+    """Where its files lie in the data directory and in the archive, the first that exists."""
+    edges: str
+    features: str
+    labels: str
+    id_column: str
+    """The column of the label file that the edges and features refer to."""
+    label_column: str
+    feature_count: int
+    devices: int
+    edge_count: int
+    sha256: dict[str, str] = field(default_factory=dict)
+    """Checksums of the files; a file that is not listed has none that we know."""
+
+    @property
+    def url(self) -> str:
+        """Address of the archive."""
+        return f"{SNAP}/{self.archive}"
+
+    @property
+    def files(self) -> tuple[str, str, str]:
+        """The three files of the graph."""
+        return self.edges, self.features, self.labels
+
+
+FACEBOOK = Entry(
+    name="facebook",
+    title="Facebook page-page (Rozemberczki et al., 2021)",
+    archive="facebook_large.zip",
+    folders=("facebook_large",),
+    edges="musae_facebook_edges.csv",
+    features="musae_facebook_features.json",
+    labels="musae_facebook_target.csv",
+    id_column="id",
+    label_column="page_type",
+    feature_count=4714,
+    devices=22470,
+    edge_count=170823,
+    sha256={
+        "musae_facebook_edges.csv": (
+            "7c50d8f02a75cc0829577814a1fc14535164daa38d79c3612340c9e9cdbd4022"
+        ),
+        "musae_facebook_features.json": (
+            "ea870537646a93642a0008d38aa9bfeff02018070ba97b1f3f469d9622626436"
+        ),
+        "musae_facebook_target.csv": (
+            "7bd96eafea3c2ca40f44bfa9e73642194696c21e38c7b29ed409c32ad14075cd"
+        ),
+    },
+)
+
+LASTFM = Entry(
+    name="lastfm",
+    title="LastFM Asia (Rozemberczki & Sarkar, 2020)",
+    archive="lastfm_asia.zip",
+    # The first is SNAP's own spelling.
+    folders=("lasftm_asia", "lastfm_asia"),
+    edges="lastfm_asia_edges.csv",
+    features="lastfm_asia_features.json",
+    labels="lastfm_asia_target.csv",
+    id_column="id",
+    label_column="target",
+    feature_count=7842,
+    devices=7624,
+    edge_count=27806,
+    sha256={
+        "lastfm_asia_edges.csv": "548eacff61bff564ab5007831fa4a7a30e1a3956075ffd24e43310ed33555842",
+        "lastfm_asia_target.csv": (
+            "91f19215f6eca8321feec038bd32900cf13fd4f7e041a9976cf202807c72ac16"
+        ),
+    },
+)
+
+TWITCH_SIZES = {
+    "DE": (9498, 153138),
+    "ENGB": (7126, 35324),
+    "ES": (4648, 59382),
+    "FR": (6549, 112666),
+    "PTBR": (1912, 31299),
+    "RU": (4385, 37304),
+}
+
+TWITCH_SHA256 = {
+    "ENGB": {
+        "musae_ENGB_edges.csv": "5ea4d7f7267454e9523577eb2a9b4dcb7a22dd660a548240f01b815d08e0e3cc",
+        "musae_ENGB_features.json": (
+            "d55948bd911ab28e0a89c4946562d5a8b363b9a7e4216e1a4986f37c74caa777"
+        ),
+        "musae_ENGB_target.csv": "e9d51399878216d2dd662b0a152b602cccde7b5cbb8452cb91d9379f64114443",
+    }
+}
+
+
+def _twitch(language: str) -> Entry:
+    devices, edges = TWITCH_SIZES[language]
+    return Entry(
+        name=f"twitch-{language}",
+        title=f"Twitch gamers, {language} (Rozemberczki et al., 2021)",
+        archive="twitch.zip",
+        folders=(f"twitch/{language}", language),
+        edges=f"musae_{language}_edges.csv",
+        features=f"musae_{language}_features.json",
+        labels=f"musae_{language}_target.csv",
+        # `id` is the number at Twitch; edges and features speak of `new_id`.
+        id_column="new_id",
+        label_column="mature",
+        feature_count=3170,
+        devices=devices,
+        edge_count=edges,
+        sha256=TWITCH_SHA256.get(language, {}),
+    )
+
+
+CATALOG = {
+    entry.name: entry for entry in (FACEBOOK, LASTFM, *(_twitch(name) for name in LANGUAGES))
+}
+
+
+def entry_of(name: str) -> Entry | None:
+    """Return the graph called `name`, in small or capital letters; None if there is none."""
+    wanted = name.casefold()
+    return next((entry for entry in CATALOG.values() if entry.name.casefold() == wanted), None)
+
+
+def require_entry(name: str) -> Entry:
+    """Return the graph that is called `name`; a wrong name lists the right ones."""
+    entry = entry_of(name)
+    if entry is None:
+        raise UsageError(f"no graph is called {name!r}; choose from {', '.join(CATALOG)}")
+    return entry

@@ -1,0 +1,83 @@
+"""From what the user wrote for GRAPH to the graph: a name in one place, or a path."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from lumos.errors import UsageError
+from lumos.graph.catalog import CATALOG, entry_of
+from lumos.graph.demo import DEVICES, demo_graph
+from lumos.graph.edge_list import SUFFIXES, read_edge_list
+from lumos.graph.files import Folder
+from lumos.graph.graph import Graph
+from lumos.graph.npz import read_npz
+from lumos.graph.options import ReadOptions
+from lumos.graph.snap import entry_in, find_entry, read_entry
+
+DEMO = re.compile(r"demo(?::([0-9_]{1,12}))?", re.IGNORECASE | re.ASCII)
+
+
+def load(
+    spec: str | os.PathLike[str],
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    features: bool = True,
+    **options: Any,
+) -> Graph:
+    """Load the graph that `spec` names.
+
+    Args:
+        spec: `demo`, `demo:60`, `facebook`, `lastfm`, `twitch-ENGB`, …; or the path of a SNAP
+            folder or zip, of an npz, or of an edge list with features and labels beside it.
+        data_dir: where the named graphs lie; otherwise LUMOS_DATA, otherwise ~/.cache/lumos.
+        features: without them only structure and labels are read, in much less memory.
+        options: the fields of `ReadOptions`, e.g. weights="drop".
+    """
+    permissions = ReadOptions.of(options)
+    text = os.fspath(spec)
+    if match := DEMO.fullmatch(text):
+        count = (match[1] or str(DEVICES)).replace("_", "")
+        if not count:
+            raise UsageError(f"{text!r}: write the number of devices after the colon, as demo:60")
+        return demo_graph(int(count), features=features)
+    if entry := entry_of(text):
+        folder = find_entry(entry, data_directory(data_dir))
+        return read_entry(entry, folder, features=features, options=permissions)
+    return load_path(Path(text).expanduser(), features=features, options=permissions)
+
+
+def data_directory(data_dir: str | os.PathLike[str] | None = None) -> Path:
+    """Where named graphs lie: the argument, LUMOS_DATA, or ~/.cache/lumos."""
+    chosen = data_dir or os.environ.get("LUMOS_DATA") or "~/.cache/lumos"
+    return Path(os.path.expanduser(chosen))
+
+
+def load_path(path: Path, *, features: bool, options: ReadOptions) -> Graph:
+    """Load a graph from a path; also from a folder inside a zip (archive.zip/folder)."""
+    if path.is_dir():
+        folder = Folder(path)
+        return read_entry(entry_in(folder), folder, features=features, options=options)
+    if path.is_file() and path.suffix == ".npz":
+        return read_npz(path, features=features, options=options)
+    if path.is_file() and path.suffix in SUFFIXES:
+        return read_edge_list(path, features=features, options=options)
+    for archive in (path, *path.parents):
+        if archive.suffix == ".zip" and archive.is_file():
+            inside = path.relative_to(archive).as_posix()
+            folder = _only_folder(Folder(archive, "" if inside == "." else inside))
+            return read_entry(entry_in(folder), folder, features=features, options=options)
+    if path.exists():
+        raise UsageError(
+            f"{path}: what is it? Use a SNAP folder or .zip, a .npz, or an edge list "
+            f"({', '.join(SUFFIXES)})"
+        )
+    names = ", ".join(("demo", "demo:60", *CATALOG))
+    raise UsageError(f"{str(path)!r} is neither a file or folder nor a known graph ({names})")
+
+
+def _only_folder(folder: Folder) -> Folder:
+    """Step into the single folder of an archive, as SNAP packs its graphs."""
+    if folder.inside or folder.names() or len(folder.folders()) != 1:
+        return folder
+    return Folder(folder.path, folder.folders()[0])

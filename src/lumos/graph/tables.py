@@ -1,0 +1,141 @@
+"""Tables of text: rows with the line on which they stand, and columns of integers read fast."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+
+from lumos.errors import InputError
+from lumos.graph.clean import IntArray
+from lumos.graph.ids import Ids, shown
+
+INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+LARGEST_ID = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """A text table: an optional header, then rows; lines that start with # are comments.
+
+    The first line is a header unless its first cell is a number. The separator is a comma, or if
+    the first line has none, a tab, a semicolon or blanks.
+    """
+
+    file: str
+    text: str
+    header: tuple[str, ...]
+    """The names of the columns in small letters; empty without a header."""
+    separator: str
+    comments: tuple[str, ...]
+    body: int
+    """Where the first row starts in `text`."""
+    first_line: int
+    """The line on which the first row stands, from 1."""
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield each row with the number of its (last) line."""
+        lines = io.StringIO(self.text[self.body :], newline="")
+        # Ending a cell with a blank is common where blanks separate; elsewhere cells are stripped.
+        reader = csv.reader(lines, delimiter=self.separator, skipinitialspace=True)
+        try:
+            for row in reader:
+                cells = [cell.strip() for cell in row]
+                if self.separator == " ":
+                    cells = [cell for cell in cells if cell]
+                if any(cells) and not cells[0].startswith("#"):
+                    yield self.first_line + reader.line_num - 1, cells
+        except csv.Error as error:
+            self.refuse(self.first_line + reader.line_num - 1, f"it is not a table row ({error})")
+
+    def column(self, name: str) -> int:
+        """Index of the column called `name`."""
+        if name.casefold() not in self.header:
+            has = ", ".join(self.header) or "no header"
+            self.refuse(1, f"there is no column {name!r} (it has: {has}); add it")
+        return self.header.index(name.casefold())
+
+    def refuse(self, line: int, what: str) -> NoReturn:
+        """Raise the error for a line of this table."""
+        raise InputError(f"{self.file}, line {line}: {what}")
+
+
+def table_of(text: str, file: str) -> Table:
+    """Find comments, separator and header of a table."""
+    comments: list[str] = []
+    start, line = 0, 1
+    while start < len(text):
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        content = text[start:end].strip()
+        if content and not content.startswith("#"):
+            separator = next((mark for mark in ",\t;" if mark in content), " ")
+            cells = [cell.strip().strip('"') for cell in content.split(separator)]
+            if _number(cells[0]):
+                return Table(file, text, (), separator, tuple(comments), start, line)
+            header = tuple(cell.casefold() for cell in cells)
+            return Table(file, text, header, separator, tuple(comments), end + 1, line + 1)
+        comments += [content.lstrip("# ")] if content else []
+        start, line = end + 1, line + 1
+    raise InputError(f"{file}, line 1: the file holds no rows; the graph is empty")
+
+
+def _number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def integer_pairs(table: Table) -> IntArray | None:
+    """[rows, 2] if the whole table is two columns of non-negative integers, else None.
+
+    None says only that the slow and precise reader has to look.
+    """
+    try:
+        lines = io.StringIO(table.text[table.body :])
+        # With blanks as separators loadtxt wants None.
+        separator = None if table.separator == " " else table.separator
+        pairs = np.loadtxt(lines, dtype=np.int64, delimiter=separator, comments=None, ndmin=2)
+    except (ValueError, OverflowError, UserWarning):
+        return None
+    return pairs if pairs.shape[1] == 2 and len(pairs) and pairs.min() >= 0 else None
+
+
+def id_of(cell: str, table: Table, line: int, integers: bool) -> int | str:
+    """Read one id; `integers` says whether ids are integers in this graph."""
+    if not cell:
+        table.refuse(line, "an id is missing; every row needs one")
+    if not integers:
+        return cell
+    if not INTEGER.fullmatch(cell):
+        table.refuse(line, f"{shown(cell)} is not an integer, but the ids of this graph are")
+    if len(cell) > 20 or int(cell) > LARGEST_ID:
+        table.refuse(line, f"the id {shown(cell)} is too large; ids must be below 2^63")
+    if int(cell) < 0:
+        table.refuse(line, f"the id {cell} is negative; ids must be >= 0")
+    return int(cell)
+
+
+def integers_first(table: Table, column: int) -> bool:
+    """Whether ids are integers: the first row decides for the whole graph."""
+    for line, row in table.rows():
+        if column >= len(row):
+            table.refuse(line, f"{len(row)} columns; column {column + 1} should hold the id")
+        if INTEGER.fullmatch(row[column]):
+            return True
+        if _number(row[column]):
+            table.refuse(line, f"{shown(row[column])} is not an integer; ids are integers or names")
+        return False
+    raise InputError(f"{table.file}, line {table.first_line}: the file holds no rows")
+
+
+def sorted_ids(ids: set[int] | set[str], integers: bool) -> Ids:
+    """Return ids in ascending order, as a graph keeps them."""
+    if integers:
+        return np.array(sorted(ids), dtype=np.int64)
+    return tuple(str(name) for name in sorted(ids))

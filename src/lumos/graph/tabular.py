@@ -1,0 +1,82 @@
+"""A graph from tables: edges, and labels and features beside them."""
+
+from typing import Any
+
+import numpy as np
+
+from lumos.errors import InputError
+from lumos.graph.edges import line_of_row, read_edges
+from lumos.graph.features import FeatureFile
+from lumos.graph.graph import Graph
+from lumos.graph.ids import Ids, lookup, shown
+from lumos.graph.labels import LabelRows, aligned, encode
+from lumos.graph.options import ReadOptions
+from lumos.graph.tables import Table, sorted_ids
+
+
+def graph_of_tables(
+    *,
+    name: str,
+    edges: Table,
+    labels: tuple[Table, LabelRows] | None,
+    features: FeatureFile | None,
+    want_features: bool,
+    integers: bool,
+    options: ReadOptions,
+    notes: tuple[str, ...] = (),
+) -> Graph:
+    """Put a graph together.
+
+    The devices are those of the label file; without one, those of the feature file; without
+    either, those that the edges name. An edge or a feature row of any other device is refused.
+    With missing_labels="unknown" the devices are those that any of the files names.
+    """
+    pairs = read_edges(edges, options, integers=integers)
+    listed: set[Any] = set()
+    if labels is not None:
+        listed.update(labels[1].ids)
+    if features is not None and (labels is None or options.missing_labels == "unknown"):
+        listed |= features.ids()
+    alone = labels is None and features is None
+    if alone or (labels is not None and options.missing_labels == "unknown"):
+        listed.update(pairs.ravel().tolist())
+    ids = sorted_ids(listed, integers)
+    beside = labels[0].file if labels is not None else features.file if features else edges.file
+    indices = _indices(edges, pairs, ids, beside, options if labels is not None else None)
+    matrix, more = features.matrix(ids) if features is not None and want_features else (None, ())
+    known = None
+    classes: tuple[str, ...] = ()
+    if labels is not None:
+        known, classes = encode(aligned(labels[1], ids if isinstance(ids, tuple) else ids.tolist()))
+    graph = Graph.from_indices(
+        indices,
+        ids,
+        features=matrix,
+        labels=known,
+        classes=classes,
+        name=name,
+        notes=notes + more,
+    )
+    if graph.edges == 0:
+        raise InputError(f"{edges.file}: every row joins a device to itself; no edge is left")
+    return graph
+
+
+def _indices(edges: Table, pairs: Any, ids: Ids, beside: str, options: ReadOptions | None) -> Any:
+    """[rows, 2]: the pairs as indices; an unknown id is refused with its line."""
+    indices = lookup(pairs.ravel(), ids)
+    unknown = np.flatnonzero(indices < 0)
+    if len(unknown):
+        row = int(unknown[0]) // 2
+        value = pairs.ravel()[unknown[0]]
+        remedy = "add a row for it"
+        if options is not None:
+            remedy += (
+                ", with an empty label if that is unknown, or read such labels as unknown with "
+                'missing_labels="unknown" (--missing-labels unknown)'
+            )
+        edges.refuse(
+            line_of_row(edges, row),
+            f"the id {shown(value)} is not among those of {beside}; {remedy}",
+        )
+    return indices.reshape(-1, 2)
