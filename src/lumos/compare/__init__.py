@@ -1,1 +1,72 @@
+"""Two devices compare two numbers and learn one bit (or a sign), and nothing else.
 
+S (``Sender``) holds x, R (``Receiver``) holds y, both of ℓ ≤ 32 bits. The protocol is pure: bytes
+in, bytes out. Neither party knows a carrier or the other's object. Both are told the same public
+list of specs and then take turns:
+
+    spec = Spec(bits=8, kind="lt", reveal="both")
+    sender, receiver = Sender(me=3, peer=8), Receiver(me=8, peer=3)
+    sender.begin([(spec, x)])
+    receiver.begin([(spec, y)])
+    message = sender.step()              # the session's opening, once
+    message = receiver.step(message)     # one point per digit
+    message = sender.step(message)       # the table
+    message = receiver.step(message)     # the outcome
+    sender.step(message)
+    sender.results, receiver.results     # both [1] if x < y, else [0]
+
+In later batches of the session the receiver speaks first. The comparisons of a batch go side by
+side: message k of a batch is the concatenation of their messages k.
+
+| message | from | bytes |
+|---|---|---|
+| opening, once per session | S | nonce 16 ‖ A 32 |
+| points (before them, once per session, R's nonce 16) | R | 32 per digit of at most 4 bits |
+| tables, ℓ ≤ 12 | S | ⌈2^ℓ/8⌉ per output bit; then check 1 |
+| tables, ℓ > 12, and S's opening of level 1 | S | leaves, triples, bits (``spec.parts``); check 1 |
+| openings, ℓ > 12, alternating | R, S | ⌈bits/8⌉ per comparison; check 1 |
+| answer: the outcome, or the last share | last to hear | 1 per comparison |
+
+``messages(specs, first=...)`` gives the list for any batch. ``lt`` and ``le`` have one output bit,
+``three_way`` has two (lt, eq).
+
+*Binding.* One session serves comparisons of different ℓ and kinds, so these are not in sid: every
+pad is H(sid, A, idx, ℓ, kind, reveal, B, v, W), and idx never repeats in a session.
+*Check.* CRC-8 of everything both should have seen since the session began: ids, specs, messages.
+It finds any single flipped bit, and a different spec, with certainty, other damage with
+probability 255/256. It is computed from public bytes, so it reveals nothing; it is no signature:
+authenticity is the carrier's.
+*Answer.* One of four words of 8 bits with distance 5, XOR the check.
+*Once.* A message that comes again under the same number gets the same bytes again; other bytes
+under that number close the session, as does every error. A session is never written down.
+"""
+
+from lumos.compare.errors import (
+    BadPoint,
+    BadValue,
+    CheckFailed,
+    OutOfOrder,
+    Replay,
+    SessionClosed,
+    WrongLength,
+)
+from lumos.compare.receiver import Receiver
+from lumos.compare.sender import Sender
+from lumos.compare.spec import Kind, Message, Reveal, Spec, messages
+
+__all__ = [
+    "BadPoint",
+    "BadValue",
+    "CheckFailed",
+    "Kind",
+    "Message",
+    "OutOfOrder",
+    "Receiver",
+    "Replay",
+    "Reveal",
+    "Sender",
+    "SessionClosed",
+    "Spec",
+    "WrongLength",
+    "messages",
+]

@@ -1,0 +1,43 @@
+"""What can go wrong in a comparison.
+
+ProtocolError               a message broke the rules; the session is closed, nothing is revealed
+├── WrongLength             a message is longer or shorter than the public list says
+├── BadPoint                a point is off the curve, of small or mixed order, or not canonical
+├── BadValue                a value, an outcome or padding lies outside its range
+├── CheckFailed             the two parties have not seen the same messages
+├── Replay                  an index that was answered is asked again with another message
+├── OutOfOrder              a message, or a call, came when another one was due
+└── SessionClosed           the session ended before: by an error, by close(), or by a fork
+
+No message carries a value, a digit, a share, a scalar or a point.
+"""
+
+from lumos.errors import ProtocolError
+
+
+class WrongLength(ProtocolError):
+    """A message is longer or shorter than the public list of messages says."""
+
+
+class BadPoint(ProtocolError):
+    """A received point is off the curve, of small or mixed order, or not canonical."""
+
+
+class BadValue(ProtocolError):
+    """A value, an outcome or padding lies outside its range."""
+
+
+class CheckFailed(ProtocolError):
+    """The two parties have not seen the same messages."""
+
+
+class Replay(ProtocolError):
+    """An index that was answered is asked again with another message."""
+
+
+class OutOfOrder(ProtocolError):
+    """A message, or a call, came when another one was due."""
+
+
+class SessionClosed(ProtocolError):
+    """The session ended before: by an error, by ``close()``, or by a fork."""

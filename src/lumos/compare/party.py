@@ -1,0 +1,296 @@
+"""What both parties have in common: turns, numbers, the check, and closing on any error."""
+
+import os
+from collections.abc import Sequence
+from typing import NoReturn
+
+from lumos.compare.check import crc8, decode_answer, encode_answer
+from lumos.compare.errors import (
+    BadValue,
+    CheckFailed,
+    OutOfOrder,
+    Replay,
+    SessionClosed,
+    WrongLength,
+)
+from lumos.compare.lookup import Asked
+from lumos.compare.shares import TreeShares, outcome, pack, unpack
+from lumos.compare.spec import Message, Part, Reveal, Spec, messages, opened_bits, parts, plan
+from lumos.errors import UsageError
+
+VERSION = b"lumos.compare.1"
+
+
+class Comparison:
+    """One comparison of the current batch, as one party sees it.
+
+    value: this party's own input. share: its share of the direct form's table entry.
+    """
+
+    __slots__ = ("asked", "kept", "outcome_bits", "parts", "plan", "share", "spec", "tree", "value")
+
+    def __init__(self, spec: Spec, value: int, idx: int) -> None:
+        self.spec = spec
+        self.value = value
+        self.plan = plan(spec.bits, spec.outputs)
+        self.parts = parts(spec)
+        self.asked: list[Asked] = []
+        for lookup in self.plan.lookups:
+            self.asked.append(Asked(lookup, spec, idx))
+            idx += len(lookup.widths)
+        self.kept: list[tuple[int, list[bytes]]] = []
+        self.share = 0
+        self.tree: TreeShares | None = None
+        self.outcome_bits: int | None = None
+
+    def part(self, position: int) -> Part:
+        """This comparison's part of a message of the batch; empty when it has ended."""
+        return self.parts[position] if position < len(self.parts) else Part()
+
+    def final_share(self) -> int:
+        """This party's share of lt + 2·eq."""
+        return self.share if self.tree is None else self.tree.root()
+
+    def speak(self, part: Part, check: int) -> bytes:
+        """The levels opened in this part, and its answer."""
+        said = b""
+        if self.tree is not None and part.opened:
+            said = pack([bit for level in part.opened for bit in self.tree.open(level)])
+        if part.answer:
+            said += encode_answer(self._answer(part), check)
+        return said
+
+    def _answer(self, part: Part) -> int:
+        if self.outcome_bits is not None and not part.opened:
+            return self.outcome_bits
+        return self.final_share()
+
+    def hear(self, part: Part, said: bytes, check: int) -> None:
+        """Takes the other party's opened levels and answer."""
+        counts = opened_bits(self.spec, part)
+        size = (sum(counts) + 7) // 8
+        bits = unpack(said[:size], sum(counts))
+        for level, count in zip(part.opened, counts, strict=True):
+            if self.tree is not None:
+                self.tree.hear(level, bits[:count])
+            bits = bits[count:]
+        if part.answer:
+            told = decode_answer(said[size], check, self.spec.outputs)
+            # Who learns with the other gets the outcome, unless openings come with it.
+            whole = self.spec.reveal is Reveal.BOTH and not part.opened
+            self.learn(told if whole else told ^ self.final_share())
+
+    def learn(self, bits: int) -> None:
+        """Takes the outcome, lt + 2·eq."""
+        outcome(self.spec, bits)
+        self.outcome_bits = bits
+
+    def result(self) -> int | None:
+        """The outcome, this party's share, or None if it may not learn."""
+        if self.spec.reveal is Reveal.SHARES:
+            return self.final_share()
+        return None if self.outcome_bits is None else outcome(self.spec, self.outcome_bits)
+
+
+class Party:
+    """One end of a session with one peer, as a stepper over bytes."""
+
+    _is_sender: bool
+
+    def __init__(self, me: int, peer: int) -> None:
+        limit = 1 << 63
+        if not (-limit <= me < limit and -limit <= peer < limit):
+            raise UsageError("ids of devices are integers of 64 bits")
+        self._me = me
+        self._peer = peer
+        self._sender_id, self._receiver_id = (me, peer) if self._is_sender else (peer, me)
+        self._process = os.getpid()
+        self._open = True
+        self._comparisons: list[Comparison] = []
+        self._results: list[int | None] = []
+        self._script: tuple[Message, ...] = ()
+        self._opening = 1
+        self._turn = 0
+        self._number = 0
+        self._idx = 0
+        self._answered: dict[int, tuple[bytes, bytes | None]] = {}
+        # Parties that disagree about who they are find out at the first check.
+        self._check = crc8(0, VERSION + f"{self._sender_id} {self._receiver_id}".encode())
+
+    def begin(self, items: Sequence[tuple[Spec, int]]) -> None:
+        """Starts a batch of (spec, own value), in an order that both parties know."""
+        self._guard()
+        try:
+            self._begin(items)
+        except BaseException:
+            self.close()
+            raise
+
+    def step(self, incoming: bytes | None = None, *, number: int | None = None) -> bytes | None:
+        """Takes the message that is due and returns the next one, if it is ours to send.
+
+        ``number`` is the incoming message's place in the session, counted from 0 over both
+        directions. A carrier that may deliver twice or out of order passes it; one that
+        delivers each message once and in order need not.
+        """
+        self._guard()
+        try:
+            if incoming is None:
+                return self._speak_first()
+            if number is not None and number < self._number:
+                return self._again(incoming, number)
+            if number is not None and number > self._number:
+                raise OutOfOrder("a message came before the one that is due")
+            return self._reply(bytes(incoming))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def finished(self) -> bool:
+        """Whether the batch has ended here: nothing more to send or to receive."""
+        return self._open and self._turn == len(self._script)
+
+    @property
+    def results(self) -> list[int | None]:
+        """Per comparison: the outcome, this party's share, or None if it may not learn.
+
+        The outcome is 1 or 0 for ``lt`` and ``le``, the sign of x − y for ``three_way``; a
+        share is lt + 2·eq, to be XORed with the other party's.
+        """
+        self._guard()
+        if not self.finished:
+            raise OutOfOrder("the batch has not ended")
+        return list(self._results)
+
+    @property
+    def number(self) -> int:
+        """The number of the session's next message, counted over both directions."""
+        return self._number
+
+    def close(self) -> None:
+        """Forgets every secret; the session answers nothing any more."""
+        self._open = False
+        self._comparisons = []
+        self._results = []
+        self._answered = {}
+
+    def __repr__(self) -> str:
+        state = "open" if self._open else "closed"
+        return f"{type(self).__name__}(me={self._me}, peer={self._peer}, {state})"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a session is never written down or copied; open a new one")
+
+    def _guard(self) -> None:
+        if self._open and os.getpid() != self._process:
+            # Two copies of a session would answer the same index twice.
+            self.close()
+        if not self._open:
+            raise SessionClosed("the session is closed; open a new one")
+
+    def _begin(self, items: Sequence[tuple[Spec, int]]) -> None:
+        if self._turn < len(self._script):
+            raise OutOfOrder("the batch before this one has not ended")
+        self._comparisons = []
+        encoded = b""
+        for spec, value in items:
+            if not 0 <= value < 1 << spec.bits:
+                raise BadValue(f"a value does not fit the {spec.bits} bits of its comparison")
+            comparison = Comparison(spec, value, self._idx)
+            self._idx += comparison.plan.digits
+            self._comparisons.append(comparison)
+            encoded += spec.encoded()
+        self._check = crc8(self._check, encoded)
+        first = self._number == 0
+        self._script = messages([spec for spec, _ in items], first=first)
+        self._opening = int(first)
+        self._turn = 0
+        self._answered = {}
+
+    def _mine(self) -> bool:
+        return self._script[self._turn].to_sender is not self._is_sender
+
+    def _speak_first(self) -> bytes:
+        if not self._script or self._turn or not self._mine():
+            raise OutOfOrder("a message of the peer is due")
+        return self._send()
+
+    def _again(self, incoming: bytes, number: int) -> bytes | None:
+        if number not in self._answered:
+            raise Replay("a message of an earlier batch came again")
+        known, answer = self._answered[number]
+        if incoming != known:
+            raise Replay("what was answered is asked again with another message")
+        return answer
+
+    def _reply(self, incoming: bytes) -> bytes | None:
+        if self.finished or self._mine():
+            raise OutOfOrder("a message came when none was due")
+        expected = self._script[self._turn].length
+        if len(incoming) != expected:
+            raise WrongLength(f"a message has {len(incoming)} bytes instead of {expected}")
+        number = self._number
+        self._receive(incoming)
+        answer = None if self._advance() else self._send()
+        self._answered[number] = (incoming, answer)
+        return answer
+
+    def _advance(self) -> bool:
+        self._turn += 1
+        self._number += 1
+        if self._turn < len(self._script):
+            return False
+        # What is left of the batch is its results.
+        self._results = [comparison.result() for comparison in self._comparisons]
+        self._comparisons = []
+        return True
+
+    def _position(self) -> int:
+        return self._turn - self._opening
+
+    def _checked(self, position: int) -> bool:
+        own = (comparison.part(position) for comparison in self._comparisons)
+        return position > 0 and any(part.tables or part.opened for part in own)
+
+    def _send(self) -> bytes:
+        position = self._position()
+        message = self._compose(position)
+        self._check = crc8(self._check, message)
+        if self._checked(position):
+            message += bytes([self._check])
+        self._advance()
+        return message
+
+    def _receive(self, message: bytes) -> None:
+        position = self._position()
+        before = self._check
+        if self._checked(position):
+            *_, check = message
+            message = message[:-1]
+            self._check = crc8(before, message)
+            if check != self._check:
+                raise CheckFailed("the two parties have not seen the same messages")
+        else:
+            self._check = crc8(before, message)
+        self._take(position, message, before)
+
+    def _hear_all(self, position: int, message: bytes, check: int) -> None:
+        offset = 0
+        for comparison in self._comparisons:
+            part = comparison.part(position)
+            if part.tables:
+                self._hear_tables(comparison, message[offset : offset + part.tables])
+            offset += part.tables
+            size = (sum(opened_bits(comparison.spec, part)) + 7) // 8 + part.answer
+            comparison.hear(part, message[offset : offset + size], check)
+            offset += size
+
+    def _hear_tables(self, comparison: Comparison, tables: bytes) -> None:
+        raise NotImplementedError
+
+    def _compose(self, position: int) -> bytes:
+        raise NotImplementedError
+
+    def _take(self, position: int, message: bytes, check: int) -> None:
+        raise NotImplementedError

@@ -1,0 +1,240 @@
+"""What is compared, and the public list of messages that follows from it.
+
+Everything here is public and fixed before the first byte is sent: who speaks when, and how
+many bytes. The ideal backend books from this module, the secure one is held to it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from typing import NamedTuple
+
+from lumos.compare.group import POINT
+from lumos.errors import UsageError
+
+MAX_BITS = 32
+DIRECT_BITS = 12
+NONCE = 16
+CHECK = 1
+
+
+class Kind(StrEnum):
+    """Which relation of the sender's x to the receiver's y is computed."""
+
+    LT = "lt"
+    LE = "le"
+    THREE_WAY = "three_way"
+
+
+class Reveal(StrEnum):
+    """Who learns the outcome."""
+
+    BOTH = "both"
+    SENDER = "sender"
+    RECEIVER = "receiver"
+    SHARES = "shares"
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One comparison: bits of the values, relation, and who learns it."""
+
+    bits: int
+    kind: Kind = Kind.LT
+    reveal: Reveal = Reveal.BOTH
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bits <= MAX_BITS:
+            raise UsageError(f"bits must be 1 to {MAX_BITS}, not {self.bits}")
+        try:
+            object.__setattr__(self, "kind", Kind(self.kind))
+            object.__setattr__(self, "reveal", Reveal(self.reveal))
+        except ValueError as error:
+            names = ", ".join([*Kind, *Reveal])
+            raise UsageError(f"{error}; kinds and reveals are: {names}") from None
+
+    @property
+    def outputs(self) -> int:
+        """Bits that a comparison yields: lt, or lt and eq."""
+        return 2 if self.kind is Kind.THREE_WAY else 1
+
+    @property
+    def sender_learns(self) -> bool:
+        """Whether the outcome is revealed to the sender."""
+        return self.reveal in (Reveal.BOTH, Reveal.SENDER)
+
+    @property
+    def receiver_learns(self) -> bool:
+        """Whether the outcome is revealed to the receiver."""
+        return self.reveal in (Reveal.BOTH, Reveal.RECEIVER)
+
+    def encoded(self) -> bytes:
+        """Two bytes that name the comparison in every key and in the check."""
+        kind = list(Kind).index(self.kind)
+        reveal = list(Reveal).index(self.reveal)
+        return bytes([self.bits, kind << 4 | reveal])
+
+
+class Lookup(NamedTuple):
+    """A table read obliviously: R's index in digits (high to low), bits per entry."""
+
+    widths: tuple[int, ...]
+    outputs: int
+
+    @property
+    def entries(self) -> int:
+        """How many values the index has."""
+        return 1 << sum(self.widths)
+
+    @property
+    def stride(self) -> int:
+        """Bytes of the table of one output bit."""
+        return (self.entries + 7) // 8
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the whole table."""
+        return self.outputs * self.stride
+
+
+class Merge(NamedTuple):
+    """One AND gate pair of the tree: lt = lt_hi ⊕ (eq_hi ∧ lt_lo), eq = eq_hi ∧ eq_lo."""
+
+    high: int
+    low: int
+    eq: bool
+
+    @property
+    def opened(self) -> int:
+        """Bits that each party opens: eq_hi ⊕ a, lt_lo ⊕ b and, for eq, eq_lo ⊕ b'."""
+        return 3 if self.eq else 2
+
+
+class Plan(NamedTuple):
+    """The public shape of one comparison.
+
+    lookups: the value's table (direct form), or the leaves and then one triple per merge.
+    levels: the merges of each level; nodes are numbered leaves first, then merges in order.
+    """
+
+    leaves: tuple[Lookup, ...]
+    triples: tuple[Lookup, ...]
+    levels: tuple[tuple[Merge, ...], ...]
+
+    @property
+    def lookups(self) -> tuple[Lookup, ...]:
+        """All tables, in the order of their indices."""
+        return self.leaves + self.triples
+
+    @property
+    def digits(self) -> int:
+        """Points that R sends."""
+        return sum(len(lookup.widths) for lookup in self.lookups)
+
+
+class Message(NamedTuple):
+    """One message of the public list."""
+
+    to_sender: bool
+    length: int
+
+
+class Part(NamedTuple):
+    """One comparison's part of one message of a batch.
+
+    tables: bytes of tables; opened: levels opened here; answer: whether an outcome or a
+    final share, one byte, closes the part.
+    """
+
+    points: int = 0
+    tables: int = 0
+    opened: tuple[int, ...] = ()
+    answer: bool = False
+
+
+def digit_widths(bits: int) -> tuple[int, ...]:
+    """⌈bits/4⌉ digits of almost equal width, the wider ones first."""
+    count = -(-bits // 4)
+    wide = bits % count
+    return (bits // count + 1,) * wide + (bits // count,) * (count - wide)
+
+
+@cache
+def plan(bits: int, outputs: int) -> Plan:
+    """The tables of a comparison, and for more than 12 bits the tree above them."""
+    widths = digit_widths(bits)
+    if bits <= DIRECT_BITS:
+        return Plan((Lookup(widths, outputs),), (), ())
+    # The lowest digit's eq is needed only when the root's is.
+    keeps_eq = [True] * (len(widths) - 1) + [outputs == 2]
+    leaves = tuple(Lookup((w,), 1 + eq) for w, eq in zip(widths, keeps_eq, strict=True))
+    triples: list[Lookup] = []
+    levels: list[tuple[Merge, ...]] = []
+    nodes = list(range(len(widths)))
+    while len(nodes) > 1:
+        level: list[Merge] = []
+        above: list[int] = []
+        for high, low in zip(nodes[::2], nodes[1::2], strict=False):
+            merge = Merge(high, low, keeps_eq[low])
+            above.append(len(keeps_eq))
+            keeps_eq.append(merge.eq)
+            triples.append(Lookup((merge.opened,), 1 + merge.eq))
+            level.append(merge)
+        nodes = above + nodes[2 * len(level) :]
+        levels.append(tuple(level))
+    return Plan(leaves, tuple(triples), tuple(levels))
+
+
+@cache
+def parts(spec: Spec) -> tuple[Part, ...]:
+    """One comparison's parts of the messages of a batch, the receiver's first, alternating.
+
+    Each party opens a level as soon as it can: S opens level 1 with its tables, R levels 1 and
+    2, S levels 2 and 3, and so on. Whoever opens the last level second (the closer) has its
+    final share then and adds it if the other may learn; the other answers with the outcome, or
+    with its own share if only the closer may learn.
+    """
+    shape = plan(spec.bits, spec.outputs)
+    depth = len(shape.levels)
+    tables = sum(lookup.table_bytes for lookup in shape.lookups)
+    listed = [Part(points=shape.digits), Part(tables=tables, opened=(0,) if depth else ())]
+    for level in range(depth):
+        following = (level, level + 1) if level + 1 < depth else (level,)
+        listed.append(Part(opened=following))
+    closer_is_sender = len(listed) % 2 == 0
+    closer_learns = spec.sender_learns if closer_is_sender else spec.receiver_learns
+    other_learns = spec.receiver_learns if closer_is_sender else spec.sender_learns
+    # In the direct form the table itself carries the closer's share.
+    if depth and other_learns:
+        listed[-1] = listed[-1]._replace(answer=True)
+    if closer_learns:
+        listed.append(Part(answer=True))
+    return tuple(listed)
+
+
+def opened_bits(spec: Spec, part: Part) -> list[int]:
+    """Bits of each level that a part opens."""
+    levels = plan(spec.bits, spec.outputs).levels
+    return [sum(merge.opened for merge in levels[level]) for level in part.opened]
+
+
+def messages(specs: Sequence[Spec], *, first: bool) -> tuple[Message, ...]:
+    """Who sends how many bytes in a batch; ``first`` says that it opens the session."""
+    listed: list[Message] = []
+    if first:
+        listed.append(Message(False, NONCE + POINT))
+    plans = [parts(spec) for spec in specs]
+    for position in range(max(map(len, plans), default=0)):
+        length = 0
+        checked = False
+        for spec, own in zip(specs, plans, strict=True):
+            if position < len(own):
+                part = own[position]
+                opened = (sum(opened_bits(spec, part)) + 7) // 8
+                length += POINT * part.points + part.tables + opened + part.answer
+                checked = checked or part.tables > 0 or opened > 0
+        if position == 0 and first:
+            length += NONCE
+        listed.append(Message(position % 2 == 0, length + CHECK * checked))
+    return tuple(listed)
