@@ -31,6 +31,8 @@ Bits = NDArray[np.uint8]
 # From this many digits in a session on, 16 multiples of A cost fewer additions than 4 + 4.
 MANY_DIGITS = 10
 
+VALUES = [bytes([value]) for value in range(16)]
+
 
 class Asked(NamedTuple):
     """A table of a comparison, with the index of its first digit."""
@@ -55,15 +57,12 @@ def _pads(
     sid: bytes, A: bytes, asked: Asked, digit: int, B: bytes, points: list[tuple[int, bytes]]
 ) -> list[bytes]:
     idx = (asked.idx + digit).to_bytes(8, "little")
-    start = blake2b(
-        sid + A + idx + asked.spec.encoded() + B,
-        digest_size=pad_bytes(asked.lookup, digit),
-        person=b"lumos.pad.1",
-    )
+    size = pad_bytes(asked.lookup, digit)
+    start = blake2b(sid + A + idx + asked.spec.code + B, digest_size=size, person=b"lumos.pad.1")
     pads = []
     for value, W in points:
         state = start.copy()
-        state.update(bytes([value]) + W)
+        state.update(VALUES[value] + W)
         pads.append(state.digest())
     return pads
 
@@ -126,8 +125,11 @@ def mask(lookup: Lookup, tables: Bits, pads: Sequence[Sequence[Sequence[bytes]]]
         used = lookup.outputs * (lookup.entries // values)
         bits = np.unpackbits(raw, axis=2, count=used, bitorder="little")
         rest = shape[:digit] + shape[digit + 1 :]
-        masked = masked ^ np.moveaxis(
-            bits.reshape(count, values, lookup.outputs, *rest), 1, 2 + digit
+        # [n, values, outputs, rest …] with the digit's axis put back in its place.
+        before = range(3, 3 + digit)
+        after = range(3 + digit, 2 + len(shape))
+        masked = masked ^ bits.reshape(count, values, lookup.outputs, *rest).transpose(
+            0, 2, *before, 1, *after
         )
     packed = np.packbits(
         masked.reshape(count, lookup.outputs, lookup.entries), axis=2, bitorder="little"

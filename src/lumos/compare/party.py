@@ -200,7 +200,7 @@ class Party:
             comparison = Comparison(spec, value, self._idx)
             self._idx += comparison.plan.digits
             self._comparisons.append(comparison)
-            encoded += spec.encoded()
+            encoded += spec.code
         self._check = crc8(self._check, encoded)
         first = self._number == 0
         self._script = messages([spec for spec, _ in items], first=first)

@@ -5,9 +5,9 @@ many bytes. The ideal backend books from this module, the secure one is held to 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from lumos.compare.group import POINT
@@ -43,6 +43,8 @@ class Spec:
     bits: int
     kind: Kind = Kind.LT
     reveal: Reveal = Reveal.BOTH
+    #: Two bytes that name the comparison in every pad and in the check.
+    code: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= MAX_BITS:
@@ -53,6 +55,8 @@ class Spec:
         except ValueError as error:
             names = ", ".join([*Kind, *Reveal])
             raise UsageError(f"{error}; kinds and reveals are: {names}") from None
+        kind, reveal = list(Kind).index(self.kind), list(Reveal).index(self.reveal)
+        object.__setattr__(self, "code", bytes([self.bits, kind << 4 | reveal]))
 
     @property
     def outputs(self) -> int:
@@ -68,12 +72,6 @@ class Spec:
     def receiver_learns(self) -> bool:
         """Whether the outcome is revealed to the receiver."""
         return self.reveal in (Reveal.BOTH, Reveal.RECEIVER)
-
-    def encoded(self) -> bytes:
-        """Two bytes that name the comparison in every key and in the check."""
-        kind = list(Kind).index(self.kind)
-        reveal = list(Reveal).index(self.reveal)
-        return bytes([self.bits, kind << 4 | reveal])
 
 
 class Lookup(NamedTuple):
@@ -215,26 +213,28 @@ def parts(spec: Spec) -> tuple[Part, ...]:
 
 def opened_bits(spec: Spec, part: Part) -> list[int]:
     """Bits of each level that a part opens."""
+    if not part.opened:
+        return []
     levels = plan(spec.bits, spec.outputs).levels
     return [sum(merge.opened for merge in levels[level]) for level in part.opened]
 
 
 def messages(specs: Sequence[Spec], *, first: bool) -> tuple[Message, ...]:
     """Who sends how many bytes in a batch; ``first`` says that it opens the session."""
-    listed: list[Message] = []
-    if first:
-        listed.append(Message(False, NONCE + POINT))
-    plans = [parts(spec) for spec in specs]
-    for position in range(max(map(len, plans), default=0)):
-        length = 0
+    return _messages(tuple(specs), first)
+
+
+@lru_cache(maxsize=256)
+def _messages(specs: tuple[Spec, ...], first: bool) -> tuple[Message, ...]:
+    listed = [Message(False, NONCE + POINT)] if first else []
+    own = [parts(spec) for spec in specs]
+    for position in range(max(map(len, own), default=0)):
+        length = NONCE if first and position == 0 else 0
         checked = False
-        for spec, own in zip(specs, plans, strict=True):
-            if position < len(own):
-                part = own[position]
-                opened = (sum(opened_bits(spec, part)) + 7) // 8
-                length += POINT * part.points + part.tables + opened + part.answer
-                checked = checked or part.tables > 0 or opened > 0
-        if position == 0 and first:
-            length += NONCE
+        for spec, spoken in zip(specs, own, strict=True):
+            part = spoken[position] if position < len(spoken) else Part()
+            opened = (sum(opened_bits(spec, part)) + 7) // 8
+            length += POINT * part.points + part.tables + opened + part.answer
+            checked = checked or part.tables + opened > 0
         listed.append(Message(position % 2 == 0, length + CHECK * checked))
     return tuple(listed)
