@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     SparseFeatures: TypeAlias = csr_array[np.float32, tuple[int, int]]
 
+BLOCK = 4096
+
 DenseFeatures: TypeAlias = NDArray[np.float32]
 
 
@@ -76,11 +78,12 @@ def finite_features(features: Any, devices: int, what: str) -> Any:
             refuse_feature(what, row, int(features.indices[wrong[0]]), features.data[wrong[0]])
         return features.astype(np.float32, copy=False)
     if features.dtype.kind == "f":
-        for row, values in enumerate(features):
-            fits = fits_float32(values)
-            if not fits.all():
-                column = int(np.argmin(fits))
-                refuse_feature(what, row, column, values[column])
+        # In blocks: a mask of a large matrix would be a quarter of its size.
+        for start in range(0, devices, BLOCK):
+            wrong = np.argwhere(~fits_float32(features[start : start + BLOCK]))
+            if len(wrong):
+                row, column = start + int(wrong[0][0]), int(wrong[0][1])
+                refuse_feature(what, row, column, features[row, column])
     return features.astype(np.float32, copy=False)
 
 

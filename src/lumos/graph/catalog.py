@@ -1,4 +1,7 @@
-"""The graphs that Lumos knows by name: their files, addresses, checksums and sizes."""
+"""The graphs that Lumos knows by name: their files, addresses, checksums and sizes.
+
+Facebook and Twitch: Rozemberczki, Allen and Sarkar, 2021; LastFM: Rozemberczki and Sarkar, 2020.
+"""
 
 from dataclasses import dataclass, field
 
@@ -43,7 +46,7 @@ class Entry:
 
 FACEBOOK = Entry(
     name="facebook",
-    title="Facebook page-page (Rozemberczki et al., 2021)",
+    title="Facebook pages",
     archive="facebook_large.zip",
     folders=("facebook_large",),
     edges="musae_facebook_edges.csv",
@@ -69,7 +72,7 @@ FACEBOOK = Entry(
 
 LASTFM = Entry(
     name="lastfm",
-    title="LastFM Asia (Rozemberczki & Sarkar, 2020)",
+    title="LastFM Asia",
     archive="lastfm_asia.zip",
     # The first is SNAP's own spelling.
     folders=("lasftm_asia", "lastfm_asia"),
@@ -113,7 +116,7 @@ def _twitch(language: str) -> Entry:
     devices, edges = TWITCH_SIZES[language]
     return Entry(
         name=f"twitch-{language}",
-        title=f"Twitch gamers, {language} (Rozemberczki et al., 2021)",
+        title=f"Twitch gamers, {language}",
         archive="twitch.zip",
         folders=(f"twitch/{language}", language),
         edges=f"musae_{language}_edges.csv",

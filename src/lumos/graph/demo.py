@@ -8,7 +8,8 @@ The model is a degree-corrected block model, drawn by weighted endpoint sampling
   law with exponent γ = 2.7, cut off at √n times the smallest so that no device knows everybody.
 - *Edges.* About 5 n edges are drawn. One end is device i with probability w_i / Σ w. The other is
   drawn in the same way, with probability 0.6 from the community of the first end, otherwise from
-  all devices. Repeated draws and self-loops fall away.
+  all devices. Repeated draws and self-loops fall away (and are not counted: they are no fault of
+  a source).
 - *Words.* Each community has 60 words of its own in a vocabulary of 600. A device holds 3 to 12
   words; each is, with probability 0.4, a word of its community, otherwise one of the whole
   vocabulary. Within either set, low-numbered words are more common (the density falls as the
@@ -26,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumos.errors import UsageError
-from lumos.graph.clean import IntArray, distinct
+from lumos.graph.arrays import freeze
+from lumos.graph.clean import IntArray, distinct, neighbour_lists
 from lumos.graph.graph import Graph
 
 if TYPE_CHECKING:
@@ -57,16 +59,16 @@ def demo_graph(devices: int = DEVICES, *, features: bool = True, seed: int = SEE
     bounds = np.rint(np.cumsum((0.0, *SHARES)) * devices).astype(np.int64)
     community = np.repeat(np.arange(len(SHARES)), np.diff(bounds))
     number = np.argsort(coins.random(devices), kind="stable")
-    edges = number[_edges(devices, bounds, community, coins)]
+    drawn = neighbour_lists(number[_edges(devices, bounds, community, coins)], devices)
     labels = np.empty(devices, dtype=np.int64)
     labels[number] = community
-    return Graph.from_edges(
-        edges,
-        devices=devices,
-        # Words have their own coins: with and without features the edges are the same.
-        features=_words(labels, np.random.Generator(np.random.PCG64(seed + 1)))
-        if features
-        else None,
+    # Words have their own coins: with and without features the edges are the same.
+    words = _words(labels, np.random.Generator(np.random.PCG64(seed + 1))) if features else None
+    return Graph(
+        offsets=freeze(drawn.offsets, np.int64, own=True),
+        neighbours=freeze(drawn.neighbours, np.int64, own=True),
+        ids=np.arange(devices, dtype=np.int64),
+        features=words,
         labels=labels,
         classes=COMMUNITIES,
         name="demo" if devices == DEVICES else f"demo:{devices}",

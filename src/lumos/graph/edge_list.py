@@ -68,7 +68,7 @@ def _table(folder: Folder, name: str) -> Table:
 
 def _features(folder: Folder, name: str, integers: bool) -> FeatureFile:
     if name.endswith(".npz"):
-        return FeatureArchive(folder.read(name), folder.file(name))
+        return FeatureArchive(folder.read(name), folder.file(name), integers=integers)
     if name.endswith(".json"):
         text = text_of(folder.read(name), folder.file(name))
         return WordLists(text, folder.file(name), integers=integers)

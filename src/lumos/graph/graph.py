@@ -18,7 +18,7 @@ from lumos.graph.arrays import (
     is_sparse,
 )
 from lumos.graph.clean import IntArray, neighbour_lists
-from lumos.graph.ids import Ids, indices_of, pairs_of, same_devices
+from lumos.graph.ids import Ids, pairs_of, same_devices, shown
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -109,8 +109,8 @@ class Graph:
             ids: [devices] distinct ids, non-negative integers or text.
             name: what the graph is called.
             notes: sentences to keep with the graph.
-            both_directions: the list holds each edge as (u, v) and (v, u), as PyG's `edge_index`
-                does: the second direction is then not counted as a duplicate.
+            both_directions: if the list holds every edge as (u, v) and (v, u), as PyG's
+                `edge_index` does, do not count the second direction as a duplicate.
         """
         known = same_devices(devices=devices, features=features, labels=labels, ids=ids)
         original, pairs = pairs_of(edges, known, ids)
@@ -145,6 +145,7 @@ class Graph:
     ) -> "Graph":
         """Build a graph from `pairs` [rows, 2] of indices into `ids`; see `from_edges`."""
         clean = neighbour_lists(pairs, len(ids))
+        twice = both_directions and 2 * clean.both_ways == len(clean.neighbours)
         return cls(
             offsets=freeze(clean.offsets, np.int64, own=True),
             neighbours=freeze(clean.neighbours, np.int64, own=True),
@@ -154,7 +155,7 @@ class Graph:
             classes=tuple(classes),
             name=name,
             dropped_self_loops=clean.self_loops,
-            dropped_duplicates=clean.repeats + (0 if both_directions else clean.both_ways),
+            dropped_duplicates=clean.repeats + (0 if twice else clean.both_ways),
             notes=tuple(notes),
         )
 
@@ -205,7 +206,19 @@ class Graph:
 
     def index_of(self, original_id: int | str) -> int:
         """Index of the device that the source calls `original_id`."""
-        return int(indices_of(np.array([original_id]), self.ids)[0])
+        if isinstance(self.ids, tuple):
+            index = self._number.get(str(original_id))
+        else:
+            # An id of another type than the graph's equals none of them.
+            found = np.flatnonzero(self.ids == original_id)
+            index = int(found[0]) if len(found) else None
+        if index is None:
+            raise InputError(f"{shown(original_id)} is not the id of any device of {self!r}")
+        return index
+
+    @cached_property
+    def _number(self) -> dict[str, int]:
+        return {str(name): index for index, name in enumerate(self.ids)}
 
     def __repr__(self) -> str:
         parts = [f"{self.devices:,} devices", f"{self.edges:,} edges"]

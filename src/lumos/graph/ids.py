@@ -29,6 +29,8 @@ def same_devices(**sources: Any) -> int | None:
             counts[name] = int(source)
         else:
             shape = getattr(source, "shape", None)
+            if shape == () or isinstance(source, int | float):
+                raise InputError(f"{name}: one row per device is needed; got a single value")
             counts[name] = int(shape[0]) if shape else len(source)
     if len(set(counts.values())) > 1:
         said = ", ".join(f"{name} {count}" for name, count in counts.items())

@@ -10,6 +10,7 @@ from lumos.graph.graph import Graph
 from lumos.graph.ids import Ids, shown, unique_ids
 from lumos.graph.labels import encode
 from lumos.graph.options import ReadOptions
+from lumos.graph.tables import LARGEST_ID
 
 _ABSENT = object()
 
@@ -68,14 +69,16 @@ def from_networkx(
         features=_features(graph, features),
         labels=known,
         classes=classes,
-        # A DiGraph lists u → v and v → u as two arcs of one edge.
+        # A DiGraph may hold u → v and v → u as the two arcs of each edge.
         both_directions=graph.is_directed(),
         name=name or str(getattr(graph, "name", "")),
     )
 
 
 def _ids(nodes: list[Any]) -> Ids:
-    if all(type(node) is int or isinstance(node, np.integer) for node in nodes):
+    if all(isinstance(node, int | np.integer) and not isinstance(node, bool) for node in nodes):
+        if max(map(abs, nodes)) > LARGEST_ID:
+            raise InputError(f"the id {shown(max(map(abs, nodes)))} is too large; use text")
         return unique_ids(np.array(nodes, dtype=np.int64))
     return unique_ids([str(node) for node in nodes])
 
@@ -122,8 +125,10 @@ def _labels(graph: Any, attribute: str | None, options: ReadOptions) -> list[str
                     f"node {shown(node)} has several labels ({shown(value)}); keep the first with "
                     'multilabel="first"'
                 )
-            value = next(iter(sorted(value) if isinstance(value, set | frozenset) else value), None)
-        if isinstance(value, float):
+            value = next(
+                iter(sorted(value, key=str) if isinstance(value, set | frozenset) else value), None
+            )
+        if isinstance(value, float | np.floating):
             raise InputError(f"node {shown(node)}: the label {value} is no class; use an integer")
         names.append(None if value is None or str(value) in ("", "-1") else str(value))
     return names

@@ -93,8 +93,12 @@ def refuse_what_is_lost(arrays: dict[str, NDArray[Any]], file: str, options: Rea
                     f"{file}: {name}: the edges have weights, and Lumos has none; drop them with "
                     'weights="drop" (--weights drop)'
                 )
-    if options.directed == "refuse" and "directed" in arrays and np.any(arrays["directed"]):
+    if options.directed == "refuse" and _is_true(arrays.get("directed")):
         raise InputError(
             f"{file}: directed is true; read each arc as an undirected edge with "
             'directed="symmetrise" (--directed symmetrise)'
         )
+
+
+def _is_true(flag: NDArray[Any] | None) -> bool:
+    return flag is not None and flag.dtype.kind in "biuf" and bool(np.any(flag))

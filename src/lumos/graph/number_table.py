@@ -48,7 +48,7 @@ class NumberTable:
     def matrix(self, ids: Ids) -> tuple[Any, tuple[str, ...]]:
         """[devices, width] in the order of `ids`, and notes."""
         known = ids if isinstance(ids, tuple) else ids.tolist()
-        for device in self._rows.keys() - set(known):
+        for device in sorted(self._rows.keys() - set(known), key=str)[:1]:
             line = self._lines[device]
             self._table.refuse(line, f"device {shown(device)} is not a device of this graph")
         for device in known:

@@ -11,6 +11,7 @@ from lumos.graph.demo import DEVICES, demo_graph
 from lumos.graph.edge_list import SUFFIXES, read_edge_list
 from lumos.graph.files import Folder
 from lumos.graph.graph import Graph
+from lumos.graph.ids import shown
 from lumos.graph.npz import read_npz
 from lumos.graph.options import ReadOptions
 from lumos.graph.snap import entry_in, find_entry, read_entry
@@ -44,7 +45,13 @@ def load(
     if entry := entry_of(text):
         folder = find_entry(entry, data_directory(data_dir))
         return read_entry(entry, folder, features=features, options=permissions)
-    return load_path(Path(text).expanduser(), features=features, options=permissions)
+    try:
+        path = Path(text).expanduser()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{shown(text)} is neither a path nor a known graph ({reason})") from None
+    return load_path(path, features=features, options=permissions)
 
 
 def data_directory(data_dir: str | os.PathLike[str] | None = None) -> Path:

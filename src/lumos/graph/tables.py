@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
@@ -65,6 +66,7 @@ class Table:
 
 def table_of(text: str, file: str) -> Table:
     """Find comments, separator and header of a table."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     comments: list[str] = []
     start, line = 0, 1
     while start < len(text):
@@ -96,12 +98,19 @@ def integer_pairs(table: Table) -> IntArray | None:
 
     None says only that the slow and precise reader has to look.
     """
+    body = table.text[table.body :]
+    if not body.strip():
+        return None
     try:
-        lines = io.StringIO(table.text[table.body :])
         # With blanks as separators loadtxt wants None.
         separator = None if table.separator == " " else table.separator
-        pairs = np.loadtxt(lines, dtype=np.int64, delimiter=separator, comments=None, ndmin=2)
-    except (ValueError, OverflowError, UserWarning):
+        with warnings.catch_warnings():
+            # NumPy reads 1.5 as 1 and merely warns.
+            warnings.simplefilter("error")
+            pairs = np.loadtxt(
+                io.StringIO(body), dtype=np.int64, delimiter=separator, comments=None, ndmin=2
+            )
+    except (ValueError, OverflowError, Warning):
         return None
     return pairs if pairs.shape[1] == 2 and len(pairs) and pairs.min() >= 0 else None
 
@@ -138,4 +147,4 @@ def sorted_ids(ids: set[int] | set[str], integers: bool) -> Ids:
     """Return ids in ascending order, as a graph keeps them."""
     if integers:
         return np.array(sorted(ids), dtype=np.int64)
-    return tuple(str(name) for name in sorted(ids))
+    return tuple(sorted(map(str, ids)))

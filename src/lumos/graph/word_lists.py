@@ -7,7 +7,7 @@ import numpy as np
 
 from lumos.errors import InputError
 from lumos.graph.ids import Ids, shown
-from lumos.graph.tables import INTEGER
+from lumos.graph.tables import INTEGER, LARGEST_ID
 
 
 class WordLists:
@@ -22,7 +22,9 @@ class WordLists:
         self._width = width
         self._lists: dict[int | str, list[int]] = {}
         for key, words in self._pairs():
-            if integers and not (INTEGER.fullmatch(key) and len(key) < 20):
+            if integers and not (
+                INTEGER.fullmatch(key) and len(key) < 20 and int(key) <= LARGEST_ID
+            ):
                 self._refuse(key, f"{shown(key)} is not an integer id")
             device = int(key) if integers else key
             if integers and int(device) < 0:
@@ -74,7 +76,7 @@ class WordLists:
         from scipy.sparse import csr_array
 
         known = ids if isinstance(ids, tuple) else ids.tolist()
-        for device in self._lists.keys() - set(known):
+        for device in sorted(self._lists.keys() - set(known), key=str)[:1]:
             self._refuse(str(device), f"device {shown(device)} is not a device of this graph")
         lists = [sorted(set(self._lists.get(device, ()))) for device in known]
         offsets = np.cumsum([0, *map(len, lists)])

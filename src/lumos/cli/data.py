@@ -1,0 +1,185 @@
+"""`lumos data`: what graphs are here, how to get them, whether they are right."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from cyclopts import App, Parameter
+from rich.table import Table
+
+from lumos.cli.common import Common, console, print_json, progress_bar, say
+from lumos.errors import LumosError, MissingData
+from lumos.graph import Graph, ReadOptions, load
+from lumos.graph.catalog import CATALOG, Entry, entry_of, require_entry
+from lumos.graph.demo import DEVICES
+from lumos.graph.fetch import Status, checksums, fetch, refuse_different
+from lumos.graph.snap import find_entry
+from lumos.graph.sources import data_directory
+
+app = App(name="data", help="List, fetch and check graphs.")
+
+Conversions = Annotated[ReadOptions, Parameter(name="*")]
+COMMON, REFUSE = Common(), ReadOptions()
+
+
+@app.command(name="list")
+def list_graphs(*, common: Common = COMMON) -> None:
+    """List the graphs that Lumos knows by name, and where they lie."""
+    folder = data_directory(common.data_dir)
+    rows: list[dict[str, Any]] = [
+        {
+            "name": "demo",
+            "title": "generated; demo:60, demo:1000000",
+            "devices": DEVICES,
+            "edges": None,
+            "path": "embedded",
+            "url": None,
+        }
+    ]
+    for entry in CATALOG.values():
+        rows.append(
+            {
+                "name": entry.name,
+                "title": entry.title,
+                "devices": entry.devices,
+                "edges": entry.edge_count,
+                "path": _path_of(entry, folder),
+                "url": entry.url,
+            }
+        )
+    if common.json:
+        print_json({"data_dir": str(folder), "graphs": rows})
+        return
+    table = Table("graph", "devices", "edges", "here", "what", box=None)
+    for row in rows:
+        edges = "" if row["edges"] is None else f"{row['edges']:,}"
+        here = "yes" if row["path"] else "–"
+        table.add_row(row["name"], f"{row['devices']:,}", edges, here, row["title"])
+    console().print(table)
+    say(f"Data directory: {folder}. To download one, type: lumos data fetch NAME")
+
+
+def _path_of(entry: Entry, folder: Path) -> str | None:
+    try:
+        return find_entry(entry, folder).file("")
+    except MissingData:
+        return None
+    except LumosError as error:
+        return f"unreadable: {error}"
+
+
+@app.command(name="fetch")
+def fetch_graph(
+    name: str,
+    /,
+    *,
+    force: Annotated[bool, Parameter(negative="")] = False,
+    common: Common = COMMON,
+) -> None:
+    """Download a graph from SNAP and verify the files inside.
+
+    Parameters
+    ----------
+    name
+        A graph of `lumos data list`; `demo` is embedded and needs no download.
+    force
+        Download it even if it is here.
+    """
+    if name.casefold().split(":")[0] == "demo":
+        _report(
+            {"name": name, "path": None, "fetched": False, "checksums": {}},
+            common,
+            f"{name} is embedded: nothing to fetch",
+        )
+        return
+    entry = require_entry(name)
+    data_dir = data_directory(common.data_dir)
+    if not force and (here := _verified(entry, data_dir)) is not None:
+        path, status = here
+        result = {"name": entry.name, "path": path, "fetched": False, "checksums": status}
+        _report(result, common, f"{entry.name} is here: {path}")
+        return
+    with progress_bar(f"fetch {entry.archive}") as bar:
+        target, status = fetch(
+            entry, data_dir, progress=lambda done, total: bar(done, total, f"{done / 1e6:.1f} MB")
+        )
+    result = {"name": entry.name, "path": str(target), "fetched": True, "checksums": status}
+    verified = sum(state == "ok" for state in status.values())
+    line = f"{target}: {verified} of {len(status)} files inside have their known SHA-256"
+    _report(result, common, f"{line} (SNAP publishes none for the archive itself)")
+
+
+def _verified(entry: Entry, data_dir: Path) -> tuple[str, dict[str, Status]] | None:
+    """Return where a graph lies, if it is here with nothing missing or different."""
+    try:
+        folder = find_entry(entry, data_dir)
+        status = checksums(entry, folder)
+    except LumosError:
+        return None
+    if {"differs", "absent"} & set(status.values()):
+        return None
+    return folder.file(""), status
+
+
+def _report(result: dict[str, Any], common: Common, line: str) -> None:
+    if common.json:
+        print_json(result)
+    else:
+        print(line)
+
+
+@app.command(name="check")
+def check(graph: str, /, *, conversions: Conversions = REFUSE, common: Common = COMMON) -> None:
+    """Read a graph, say what is in it, and verify its checksums where they are known.
+
+    Parameters
+    ----------
+    graph
+        A name of `lumos data list`, or the path of a SNAP folder or zip, npz, or edge list.
+    """
+    loaded = load(graph, data_dir=common.data_dir, **asdict(conversions))
+    result = summary(loaded)
+    entry = entry_of(graph)
+    if entry is not None:
+        folder = find_entry(entry, data_directory(common.data_dir))
+        result["checksums"] = checksums(entry, folder)
+    else:
+        result["checksums"] = {}
+    if common.json:
+        print_json(result)
+    else:
+        _print(result)
+    if entry is not None:
+        refuse_different(entry, folder, result["checksums"])
+
+
+def summary(graph: Graph) -> dict[str, Any]:
+    """Return the counts of a graph; nothing about a single device."""
+    labelled = 0 if graph.labels is None else int(np.count_nonzero(graph.labels >= 0))
+    return {
+        "name": graph.name,
+        "devices": graph.devices,
+        "edges": graph.edges,
+        "features": graph.feature_count,
+        "classes": graph.class_count,
+        "dropped_self_loops": graph.dropped_self_loops,
+        "dropped_duplicates": graph.dropped_duplicates,
+        "isolated": int(np.count_nonzero(graph.degrees == 0)),
+        "max_degree": int(graph.degrees.max()),
+        "labelled": labelled,
+        "notes": list(graph.notes),
+    }
+
+
+def _print(result: dict[str, Any]) -> None:
+    table = Table("", "", box=None, show_header=False)
+    for key, value in result.items():
+        if key == "checksums":
+            shown = ", ".join(f"{file} {state}" for file, state in value.items()) or "none known"
+        elif key == "notes":
+            shown = "; ".join(value) or "–"
+        else:
+            shown = f"{value:,}" if isinstance(value, int) else str(value)
+        table.add_row(key.replace("_", " "), shown)
+    console().print(table)
