@@ -80,9 +80,9 @@ def finite_features(features: Any, devices: int, what: str) -> Any:
     if features.dtype.kind == "f":
         # In blocks: a mask of a large matrix would be a quarter of its size.
         for start in range(0, devices, BLOCK):
-            wrong = np.argwhere(~fits_float32(features[start : start + BLOCK]))
-            if len(wrong):
-                row, column = start + int(wrong[0][0]), int(wrong[0][1])
+            places = np.argwhere(~fits_float32(features[start : start + BLOCK]))
+            if len(places):
+                row, column = start + int(places[0][0]), int(places[0][1])
                 refuse_feature(what, row, column, features[row, column])
     return features.astype(np.float32, copy=False)
 
