@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from lumos.compare.errors import BadValue
 from lumos.compare.group import ED25519, POINT, Group
+from lumos.compare.secret import Unwritten
 from lumos.compare.spec import Lookup, Spec
 
 Bits = NDArray[np.uint8]
@@ -67,7 +68,7 @@ def _pads(
     return pads
 
 
-class SenderKeys:
+class SenderKeys(Unwritten):
     """S's half of the transfers of one session."""
 
     __slots__ = ("A", "_T", "_a", "_group", "_sid")
@@ -137,7 +138,7 @@ def mask(lookup: Lookup, tables: Bits, pads: Sequence[Sequence[Sequence[bytes]]]
     return [table.tobytes() for table in packed]
 
 
-class ReceiverKeys:
+class ReceiverKeys(Unwritten):
     """R's half of the transfers of one session."""
 
     __slots__ = ("_A", "_digits", "_group", "_high", "_low", "_sid")

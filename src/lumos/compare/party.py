@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import NoReturn
+from operator import index
 
 from lumos.compare.check import crc8, decode_answer, encode_answer
 from lumos.compare.errors import (
@@ -14,6 +14,7 @@ from lumos.compare.errors import (
     WrongLength,
 )
 from lumos.compare.lookup import Asked
+from lumos.compare.secret import Unwritten
 from lumos.compare.shares import TreeShares, outcome, pack, unpack
 from lumos.compare.spec import Message, Part, Reveal, Spec, messages, opened_bits, parts, plan
 from lumos.errors import UsageError
@@ -21,7 +22,18 @@ from lumos.errors import UsageError
 VERSION = b"lumos.compare.1"
 
 
-class Comparison:
+def fitting(value: int, bits: int) -> int:
+    """The value as a plain integer, if it is one of so many bits."""
+    try:
+        plain = index(value)
+    except TypeError:
+        raise BadValue("a value is not an integer") from None
+    if not 0 <= plain < 1 << bits:
+        raise BadValue(f"a value does not fit the {bits} bits of its comparison")
+    return plain
+
+
+class Comparison(Unwritten):
     """One comparison of the current batch, as one party sees it.
 
     value: this party's own input. share: its share of the direct form's table entry.
@@ -92,7 +104,7 @@ class Comparison:
         return None if self.outcome_bits is None else outcome(self.spec, self.outcome_bits)
 
 
-class Party:
+class Party(Unwritten):
     """One end of a session with one peer, as a stepper over bytes."""
 
     _is_sender: bool
@@ -137,11 +149,13 @@ class Party:
         try:
             if incoming is None:
                 return self._speak_first()
+            if not isinstance(incoming, bytes):
+                raise BadValue("a message is bytes")
             if number is not None and number < self._number:
                 return self._again(incoming, number)
             if number is not None and number > self._number:
                 raise OutOfOrder("a message came before the one that is due")
-            return self._reply(bytes(incoming))
+            return self._reply(incoming)
         except BaseException:
             self.close()
             raise
@@ -179,9 +193,6 @@ class Party:
         state = "open" if self._open else "closed"
         return f"{type(self).__name__}(me={self._me}, peer={self._peer}, {state})"
 
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise TypeError("a session is never written down or copied; open a new one")
-
     def _guard(self) -> None:
         if self._open and os.getpid() != self._process:
             # Two copies of a session would answer the same index twice.
@@ -192,12 +203,12 @@ class Party:
     def _begin(self, items: Sequence[tuple[Spec, int]]) -> None:
         if self._turn < len(self._script):
             raise OutOfOrder("the batch before this one has not ended")
+        if not items:
+            raise UsageError("a batch has at least one comparison")
         self._comparisons = []
         encoded = b""
         for spec, value in items:
-            if not 0 <= value < 1 << spec.bits:
-                raise BadValue(f"a value does not fit the {spec.bits} bits of its comparison")
-            comparison = Comparison(spec, value, self._idx)
+            comparison = Comparison(spec, fitting(value, spec.bits), self._idx)
             self._idx += comparison.plan.digits
             self._comparisons.append(comparison)
             encoded += spec.code

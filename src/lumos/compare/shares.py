@@ -11,6 +11,7 @@ import numpy as np
 
 from lumos.compare.errors import BadValue
 from lumos.compare.lookup import Bits
+from lumos.compare.secret import Unwritten
 from lumos.compare.spec import Kind, Lookup, Plan, Spec, digit_widths
 
 
@@ -47,7 +48,7 @@ def product(lookup: Lookup, own: Sequence[int], masks: Sequence[int]) -> Bits:
     return np.stack(rows).astype(np.uint8)
 
 
-class TreeShares:
+class TreeShares(Unwritten):
     """One party's shares of the nodes and triples of one tree."""
 
     __slots__ = (

@@ -1,0 +1,57 @@
+"""Every answer is the answer in the clear, and every message has its documented length."""
+
+import itertools
+import random
+
+import pytest
+
+from lumos.compare import Kind, Reveal, Spec, messages
+
+ALL = list(itertools.product(Kind, Reveal))
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 5])
+def test_every_pair_of_small_values(bits, talk, agrees):
+    values = range(1 << bits)
+    items = [
+        (Spec(bits, kind, reveal), x, y) for kind, reveal in ALL for x in values for y in values
+    ]
+    # 50 to a session, as a long-lived pair would have them.
+    for start in range(0, len(items), 50):
+        batch = items[start : start + 50]
+        session = talk()
+        ends = session.run(batch)
+        assert all(map(agrees, batch, *ends))
+        assert session.shape() == messages([spec for spec, _, _ in batch], first=True)
+
+
+@pytest.mark.parametrize("bits", range(6, 33))
+def test_boundaries_and_random_values(bits, talk, agrees):
+    coins = random.Random(bits)
+    top = (1 << bits) - 1
+    middle = 1 << (bits - 1)
+    pairs = [(0, 0), (0, top), (top, 0), (top, top), (middle, middle - 1), (middle - 1, middle)]
+    for _ in range(4):
+        x = coins.getrandbits(bits)
+        # Neighbours that differ in one bit, at a digit's edge or within it.
+        pairs += [(x, x ^ 1 << coins.randrange(bits)), (x, coins.getrandbits(bits)), (x, x)]
+    session = talk()
+    batch = [(Spec(bits, *ALL[k % 12]), x, y) for k, (x, y) in enumerate(pairs)]
+    batch += [(Spec(bits, kind, reveal), x, y) for kind, reveal in ALL for x, y in pairs[4:6]]
+    ends = session.run(batch)
+    assert all(map(agrees, batch, *ends))
+    assert session.shape() == messages([spec for spec, _, _ in batch], first=True)
+
+
+def test_one_session_serves_many_batches_of_different_kinds(talk, agrees):
+    session = talk()
+    for number, bits in enumerate([4, 8, 16, 1, 12, 32]):
+        batch = [(Spec(bits, kind, reveal), 1, number % 2) for kind, reveal in ALL]
+        assert all(map(agrees, batch, *session.run(batch)))
+        specs = [spec for spec, _, _ in batch]
+        assert session.shape() == messages(specs, first=number == 0)
+
+
+def test_a_batch_mixes_forms(talk, agrees):
+    batch = [(Spec(bits, "three_way"), 1, 0) for bits in (4, 32, 8, 13, 12, 20)]
+    assert all(map(agrees, batch, *talk().run(batch)))

@@ -1,0 +1,147 @@
+"""Known answers: with this entropy, these bytes. They fix the wire format.
+
+The direct form is also computed a second time from its description alone, with the curve in
+plain integers, sharing no code with the protocol.
+"""
+
+import hashlib
+import itertools
+
+import pytest
+
+from lumos.compare import Spec, entropy
+
+LITERAL = {
+    # ℓ = 4, lt, both, x = 5, y = 9
+    "opening": "af1ba9215bea85c4d1761838721e3470"
+    "0648e0aed5d0b89beda4a13b19d958b0aef35997e29339698a418274d25dec5e",
+    "points": "a933ec07082324914e0219cff396e511"
+    "81a599c9318beb5de5681b1f14e80771e468d6387195ab69dc9313e3dbf95a0b",
+    "table": "10038a",
+    "answer": "95",
+}
+
+DIGESTS = [
+    ([(Spec(8), 200, 201)], ([1], [1]), "6abffe5c523ed6f62fabe6cd783d5f61"),
+    ([(Spec(8, "three_way"), 77, 77)], ([0], [0]), "74efd2979e0a4ed294545a93f8f676c6"),
+    ([(Spec(12, "le", "sender"), 4000, 3999)], ([0], [None]), "759d2f006338edd4596376f84c3576e4"),
+    ([(Spec(16), 40000, 40001)], ([1], [1]), "a5f77d193aa67c8adf612e0998d5580e"),
+    (
+        [(Spec(32, "three_way", "shares"), 2**31, 2**31 - 1)],
+        ([2], [2]),
+        "0b3d34fbfd78bbf45074b16b3b3eace8",
+    ),
+    (
+        [(Spec(4), 1, 2), (Spec(13, "le"), 8191, 8191)],
+        ([1, 1], [1, 1]),
+        "e0be13da3144e13756ea971ad0d07c16",
+    ),
+]
+
+
+@pytest.fixture
+def known(monkeypatch, stream):
+    """Starts the stream of the known answers anew, also for a second reader."""
+    monkeypatch.setattr(entropy, "draw", stream("lumos known answers"))
+    return lambda: stream("lumos known answers")
+
+
+def test_literal_messages(known, talk):
+    session = talk()
+    assert session.run([(Spec(4), 5, 9)]) == ([1], [1])
+    assert [message.hex() for _, message in session.sent] == list(LITERAL.values())
+
+
+@pytest.mark.parametrize(("items", "results", "digest"), DIGESTS)
+def test_digests_of_whole_conversations(items, results, digest, known, talk):
+    session = talk()
+    assert session.run(items) == results
+    said = "".join(message.hex() for _, message in session.sent)
+    assert hashlib.sha256(said.encode()).hexdigest()[:32] == digest
+
+
+P = 2**255 - 19
+ORDER = 2**252 + 27742317777372353535851937790883648493
+D = -121665 * pow(121666, -1, P) % P
+BASE_Y = 4 * pow(5, -1, P) % P
+
+
+def recover(y):
+    ratio = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
+    x = pow(ratio, (P + 3) // 8, P)
+    if (x * x - ratio) % P:
+        x = x * pow(2, (P - 1) // 4, P) % P
+    return x if x % 2 == 0 else P - x
+
+
+def plus(left, right):
+    (x1, y1), (x2, y2) = left, right
+    both = D * x1 * x2 * y1 * y2 % P
+    x = (x1 * y2 + x2 * y1) * pow(1 + both, -1, P) % P
+    return x, (y1 * y2 + x1 * x2) * pow(1 - both, -1, P) % P
+
+
+def times(scalar, point):
+    total = (0, 1)
+    while scalar:
+        if scalar & 1:
+            total = plus(total, point)
+        point = plus(point, point)
+        scalar >>= 1
+    return total
+
+
+def encode(point):
+    return (point[1] | (point[0] & 1) << 255).to_bytes(32, "little")
+
+
+def crc(data):
+    state = 0
+    for byte in data:
+        state ^= byte
+        for _ in range(8):
+            state = (state << 1 ^ 0x107 if state & 0x80 else state << 1) & 0xFF
+    return state
+
+
+def test_the_direct_form_from_its_description(known, talk):
+    x, y = 93, 94
+    session = talk()
+    assert session.run([(Spec(8), x, y)]) == ([1], [1])
+    opening, points, table, answer = (message for _, message in session.sent)
+
+    draw = known()
+    G = (recover(BASE_Y), BASE_Y)
+
+    def scalar():
+        return int.from_bytes(draw(64), "little") % ORDER
+
+    nonce_s = draw(16)
+    a = scalar()
+    nonce_r = draw(16)
+    A = times(a, G)
+    assert opening == nonce_s + encode(A)
+
+    B = [plus(times(scalar(), G), times(c, A)) for c in (y >> 4, y & 15)]
+    assert points == nonce_r + encode(B[0]) + encode(B[1])
+
+    ids = (3).to_bytes(8, "little") + (8).to_bytes(8, "little")
+    sid = hashlib.blake2b(ids + opening + nonce_r, digest_size=32, person=b"lumos.sid.1").digest()
+
+    def pad(digit, value):
+        W = plus(times(a, B[digit]), times(ORDER - value, times(a, A)))
+        spec = bytes([8, 0])
+        said = sid + encode(A) + digit.to_bytes(8, "little") + spec + encode(B[digit])
+        said += bytes([value]) + encode(W)
+        return hashlib.blake2b(said, digest_size=2, person=b"lumos.pad.1").digest()
+
+    high, low = ([int.from_bytes(pad(d, v), "little") for v in range(16)] for d in (0, 1))
+    masked = 0
+    for h, m in itertools.product(range(16), range(16)):
+        j = 16 * h + m
+        masked |= ((x < j) ^ (high[h] >> m & 1) ^ (low[m] >> h & 1)) << j
+    assert table[:-1] == masked.to_bytes(32, "little")
+
+    seen = b"lumos.compare.13 8" + bytes([8, 0]) + opening + points + table[:-1]
+    assert table[-1] == crc(seen)
+    assert answer == bytes([0x1F ^ crc(seen)])
