@@ -22,9 +22,9 @@ def read_edges(table: Table, options: ReadOptions, *, integers: bool) -> NDArray
     column `type` that holds "Directed" (as Gephi writes it). Other columns than the first two are
     weights.
     """
-    for comment in table.comments:
+    for line, comment in table.comments:
         if DIRECTED_COMMENT.match(comment):
-            _refuse_directed(table, 1, comment, options)
+            _refuse_directed(table, line, comment, options)
     if integers and len(table.header) in (0, 2):
         fast = integer_pairs(table)
         if fast is not None:

@@ -103,6 +103,8 @@ def _download(
                 done += len(block)
                 progress(done, total)
     except (OSError, http.client.HTTPException, ValueError) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
         reason = getattr(error, "reason", None) or error
         raise MissingData(
             f"{url} cannot be had ({' '.join(str(reason).split())}); download {entry.url} in a "

@@ -1,5 +1,6 @@
 """A graph from PyTorch Geometric, which is never imported: the object brings its own methods."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,10 @@ def from_pyg(data: Any, *, name: str = "", **options: Any) -> Graph:
     labels, classes = (
         (None, ()) if target is None else encode_array(_array(target), "y", permissions)
     )
-    count = getattr(data, "num_nodes", None)
+    with warnings.catch_warnings():
+        # Without x, y or num_nodes PyG takes the largest index, which is what we want, and warns.
+        warnings.simplefilter("ignore")
+        count = getattr(data, "num_nodes", None)
     return Graph.from_edges(
         arcs.T,
         devices=None if count is None else int(count),

@@ -31,7 +31,8 @@ class Table:
     header: tuple[str, ...]
     """The names of the columns in small letters; empty without a header."""
     separator: str
-    comments: tuple[str, ...]
+    comments: tuple[tuple[int, str], ...]
+    """The comments before the first row, each with its line."""
     body: int
     """Where the first row starts in `text`."""
     first_line: int
@@ -67,7 +68,7 @@ class Table:
 def table_of(text: str, file: str) -> Table:
     """Find comments, separator and header of a table."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    comments: list[str] = []
+    comments: list[tuple[int, str]] = []
     start, line = 0, 1
     while start < len(text):
         end = text.find("\n", start)
@@ -80,7 +81,7 @@ def table_of(text: str, file: str) -> Table:
                 return Table(file, text, (), separator, tuple(comments), start, line)
             header = tuple(cell.casefold() for cell in cells)
             return Table(file, text, header, separator, tuple(comments), end + 1, line + 1)
-        comments += [content.lstrip("# ")] if content else []
+        comments += [(line, content.lstrip("# "))] if content else []
         start, line = end + 1, line + 1
     raise InputError(f"{file}, line 1: the file holds no rows; the graph is empty")
 

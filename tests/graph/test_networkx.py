@@ -1,0 +1,102 @@
+"""Graphs from NetworkX."""
+
+from typing import Any
+
+import networkx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lumos.errors import InputError
+from lumos.graph import Graph
+
+
+@given(st.integers(1, 30), st.floats(0, 0.5), st.integers(0, 1000))
+def test_structure_survives(devices: int, density: float, seed: int) -> None:
+    original = networkx.gnp_random_graph(devices, density, seed=seed)
+    graph = Graph.from_networkx(original)
+    assert graph.edge_list().tolist() == sorted(sorted(edge) for edge in original.edges)
+    assert graph.devices == devices
+
+
+def test_nodes_keep_their_order_names_features_and_labels() -> None:
+    original = networkx.Graph(name="club")
+    original.add_node("z", x=[1, 0], y="red")
+    original.add_node("a", x=np.array([0, 2]), y=None)
+    original.add_node(("t", 1), x=(3, 3), y="blue")
+    original.add_edge("z", "a")
+    original.add_edge("a", "a")
+    graph = Graph.from_networkx(original)
+    assert graph.name == "club"
+    assert graph.ids == ("z", "a", "('t', 1)")
+    assert graph.index_of(("t", 1)) == 2  # type: ignore[arg-type]
+    assert np.array_equal(graph.features, [[1, 0], [0, 2], [3, 3]])  # type: ignore[arg-type]
+    assert graph.classes == ("blue", "red")
+    assert graph.labels is not None
+    assert graph.labels.tolist() == [1, -1, 0]
+    assert graph.dropped_self_loops == 1
+
+
+def test_integer_nodes_stay_integers() -> None:
+    graph = Graph.from_networkx(networkx.Graph([(40, 7), (7, 9)]))
+    assert graph.ids.tolist() == [40, 7, 9]  # type: ignore[union-attr]
+    assert graph.index_of(9) == 2
+
+
+def test_parallel_edges_are_duplicates() -> None:
+    graph = Graph.from_networkx(networkx.MultiGraph([(0, 1), (0, 1), (1, 0)]))
+    assert (graph.edges, graph.dropped_duplicates) == (1, 2)
+
+
+def test_what_is_refused_can_be_converted() -> None:
+    directed = networkx.DiGraph([(0, 1), (1, 0), (2, 1)])
+    with pytest.raises(InputError, match=r'directed="symmetrise"'):
+        Graph.from_networkx(directed)
+    graph = Graph.from_networkx(directed, directed="symmetrise")
+    assert graph.edge_list().tolist() == [[0, 1], [1, 2]]
+    weighted = networkx.Graph()
+    weighted.add_edge(0, 1, weight=2.5)
+    with pytest.raises(InputError, match=r"'0'–'1' has the weight '2.5'.*weights=\"drop\""):
+        Graph.from_networkx(weighted)
+    assert Graph.from_networkx(weighted, weights="drop").edges == 1
+    several = networkx.path_graph(2)
+    networkx.set_node_attributes(several, {0: ["b", "a"], 1: {"a", "c"}}, "y")
+    with pytest.raises(InputError, match=r'several labels .*multilabel="first"'):
+        Graph.from_networkx(several)
+    assert Graph.from_networkx(several, multilabel="first").classes == ("a", "b")
+    gap = networkx.path_graph(3)
+    gap.nodes[0]["y"] = 1
+    with pytest.raises(InputError, match=r"node '1' has no 'y'.*missing_labels=\"unknown\""):
+        Graph.from_networkx(gap)
+    graph = Graph.from_networkx(gap, missing_labels="unknown")
+    assert graph.labels is not None
+    assert graph.labels.tolist() == [0, -1, -1]
+
+
+def nodes(**attributes: Any) -> networkx.Graph:
+    graph = networkx.path_graph(2)
+    for name, values in attributes.items():
+        for node, value in enumerate(values):
+            graph.nodes[node][name] = value
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (networkx.Graph(), "the NetworkX graph is empty"),
+        ([1, 2], "a NetworkX graph is needed; got list"),
+        (networkx.Graph([(0, "0")]), "'0' occurs twice"),
+        (networkx.Graph([(0, -3)]), "-3 is negative"),
+        (networkx.Graph([(0, 10**30)]), "too large"),
+        (nodes(x=[[1]]), "node '1' has no 'x'"),
+        (nodes(x=[[1], [1, 2]]), r"node '1': 'x' has shape \[2\]"),
+        (nodes(x=[[1], ["a"]]), "node '1': .* is no list of numbers"),
+        (nodes(x=[[1], [float("nan")]]), "node '1': 'x' holds NaN"),
+        (nodes(y=[0, 0.5]), "node '1': the label 0.5 is no class"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(graph: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Graph.from_networkx(graph)

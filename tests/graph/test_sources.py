@@ -1,0 +1,67 @@
+"""What may be written for GRAPH."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from writing import write_snap
+
+from lumos.errors import InputError, LumosError, UsageError
+from lumos.graph import demo_graph, load
+from lumos.graph.sources import data_directory
+
+
+def test_demo_needs_nothing() -> None:
+    assert load("demo").devices == 2000
+    assert load("demo:60").devices == 60
+    assert load("DEMO:60").name == "demo:60"
+    assert load("demo:60", features=False).features is None
+    assert np.array_equal(load("demo:60").neighbours, demo_graph(60).neighbours)
+
+
+@pytest.mark.parametrize("spec", ["demo:", "demo:x", "demo:1.5", "demo:-3", "demo:_", "demo:0"])
+def test_impossible_demos_are_refused(spec: str) -> None:
+    with pytest.raises(UsageError):
+        load(spec)
+
+
+@pytest.mark.parametrize("spec", ["nothing", "", "\0", "x" * 5000, "~nobody-here/x", "a/b.csv"])
+def test_a_wrong_name_lists_the_right_ones_or_says_what_is_wrong(spec: str) -> None:
+    with pytest.raises(LumosError) as caught:
+        load(spec)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 6000
+
+
+def test_a_wrong_name_lists_the_right_ones() -> None:
+    with pytest.raises(UsageError, match="demo, demo:60, facebook, lastfm, twitch-DE"):
+        load("fecebook")
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "graph.gml").write_text("graph []")
+    with pytest.raises(UsageError, match=r"what is it\? Use a SNAP folder or \.zip"):
+        load(tmp_path / "graph.gml")
+
+
+def test_an_empty_folder_says_what_it_should_hold(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a SNAP folder holds one .*; found 0, 0 and 0"):
+        load(tmp_path)
+
+
+def test_a_name_wins_over_a_folder_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_snap(tmp_path).rename(tmp_path / "demo")
+    monkeypatch.chdir(tmp_path)
+    assert load("demo").devices == 2000
+    assert load("./demo").devices == 4
+
+
+def test_the_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("LUMOS_DATA", raising=False)
+    assert data_directory() == tmp_path / ".cache" / "lumos"
+    monkeypatch.setenv("LUMOS_DATA", "~/graphs")
+    assert data_directory() == tmp_path / "graphs"
+    assert data_directory("here") == Path("here")
