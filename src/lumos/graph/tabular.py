@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from lumos.errors import InputError
+from lumos.graph.clean import distinct
 from lumos.graph.edges import line_of_row, read_edges
 from lumos.graph.features import FeatureFile
 from lumos.graph.graph import Graph
@@ -32,15 +33,7 @@ def graph_of_tables(
     With missing_labels="unknown" the devices are those that any of the files names.
     """
     pairs = read_edges(edges, options, integers=integers)
-    listed: set[Any] = set()
-    if labels is not None:
-        listed.update(labels[1].ids)
-    if features is not None and (labels is None or options.missing_labels == "unknown"):
-        listed |= features.ids()
-    alone = labels is None and features is None
-    if alone or (labels is not None and options.missing_labels == "unknown"):
-        listed.update(pairs.ravel().tolist())
-    ids = sorted_ids(listed, integers)
+    ids = _devices(pairs, labels, features, integers, options)
     beside = labels[0].file if labels is not None else features.file if features else edges.file
     indices = _indices(edges, pairs, ids, beside, options if labels is not None else None)
     matrix, more = features.matrix(ids) if features is not None and want_features else (None, ())
@@ -60,6 +53,26 @@ def graph_of_tables(
     if graph.edges == 0:
         raise InputError(f"{edges.file}: every row joins a device to itself; no edge is left")
     return graph
+
+
+def _devices(
+    pairs: Any,
+    labels: tuple[Table, LabelRows] | None,
+    features: FeatureFile | None,
+    integers: bool,
+    options: ReadOptions,
+) -> Ids:
+    """Return the ids of all devices, ascending."""
+    if labels is None and features is None and integers:
+        # Millions of edges: a set of Python integers would take a gigabyte.
+        return distinct(pairs.ravel())
+    everything = labels is not None and options.missing_labels == "unknown"
+    listed: set[Any] = set() if labels is None else set(labels[1].ids)
+    if features is not None and (labels is None or everything):
+        listed |= features.ids()
+    if everything or (labels is None and features is None):
+        listed.update(pairs.ravel().tolist())
+    return sorted_ids(listed, integers)
 
 
 def _indices(edges: Table, pairs: Any, ids: Ids, beside: str, options: ReadOptions | None) -> Any:
