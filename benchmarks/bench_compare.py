@@ -55,11 +55,11 @@ def session(spec: Spec, count: int, group: Any = ED25519) -> int:
     sender.begin([(spec, x) for x in xs])
     receiver.begin([(spec, y) for y in ys])
     sent = 0
-    message, listener, other = sender.step(), receiver, sender
+    message, to_receiver = sender.step(), True
     while message is not None:
         sent += len(message)
-        message = listener.step(message)
-        listener, other = other, listener
+        message = (receiver if to_receiver else sender).step(message)
+        to_receiver = not to_receiver
     expected = [int(x < y) for x, y in zip(xs, ys, strict=True)]
     if sender.results != expected or receiver.results != expected:
         raise AssertionError("a comparison went wrong")
@@ -141,9 +141,9 @@ def main() -> None:
         print(json.dumps({"bits": options.bits, "group": rates, "rows": table}))
         return
     print(
-        f"{1 / cost['multiply']:,.0f} scalar multiplications per second and core (checked points)"
+        f"per second and core: {1 / cost['multiply']:,.0f} scalar multiplications of a checked"
+        f" point, {1 / cost['pair']:,.0f} of the base, {1 / cost['subtract']:,.0f} subtractions"
     )
-    print(f"{1 / cost['pair']:,.0f} of the fixed base, {1 / cost['subtract']:,.0f} subtractions")
     print(f"ℓ = {options.bits}, per comparison, both parties' work on one core:")
     for row in table:
         operations = ", ".join(f"{n:g} {name}" for name, n in row["operations"].items())

@@ -29,9 +29,10 @@ import numpy as np
 import pytest
 
 from lumos.compare import Receiver, Sender, Spec, entropy, lookup, receiver, sender
-from lumos.compare.check import crc8
+from lumos.compare.check import crc8, encode_answer
 from lumos.compare.group import ED25519
 from lumos.compare.party import Comparison
+from lumos.compare.shares import pack
 
 SAMPLES = 18_000
 TWIN_SAMPLES = 600
@@ -477,16 +478,9 @@ def test_the_answer_is_all_that_follows(toy):
 TALL = Spec(16, "lt", "both")
 
 
-def run_tree(x, y):
-    """Both parties' shares of one tree; S's tables read at R's indices and nowhere else."""
-    s, r = Comparison(TALL, x, 0), Comparison(TALL, y, 0)
-    plain = sender._tree(s)
-    indices = receiver._indices(r)
-    entries = []
-    for table, index in zip(plain, indices, strict=True):
-        entries.append(sum(int(row[index]) << place for place, row in enumerate(table)))
+def shares_of(r, entries, indices):
     leaves = len(r.plan.leaves)
-    r.tree = receiver.TreeShares(
+    return receiver.TreeShares(
         r.plan,
         sender=False,
         leaves=entries[:leaves],
@@ -496,6 +490,17 @@ def run_tree(x, y):
         ],
         products=entries[leaves:],
     )
+
+
+def run_tree(x, y):
+    """Both parties' shares of one tree; S's tables read at R's indices and nowhere else."""
+    s, r = Comparison(TALL, x, 0), Comparison(TALL, y, 0)
+    plain = sender._tree(s)
+    indices = receiver._indices(r)
+    entries = []
+    for table, index in zip(plain, indices, strict=True):
+        entries.append(sum(int(row[index]) << place for place, row in enumerate(table)))
+    r.tree = shares_of(r, entries, indices)
     said = []
     for position, part in enumerate(r.parts[1:-1], 1):
         speaker, listener = (s, r) if position % 2 else (r, s)
@@ -503,25 +508,74 @@ def run_tree(x, y):
         listener.hear(part, words, 0)
         said.append(words)
     assert r.outcome_bits == (x < y)
-    return s, r, entries, indices[leaves:], said
+    return s, r, entries, indices[len(r.plan.leaves) :], said
 
 
 def tree_receiver_row(x, y):
     _, r, entries, factors, said = run_tree(x, y)
+    return receiver_tree_row(r, entries, factors, said[::2])
+
+
+def receiver_tree_row(r, entries, factors, heard):
     # Entries, own factors, what S opened, and what both opened together; S's last share is
     # R's own XOR the outcome.
-    values = [*entries, *factors]
     public = [own ^ other for level in r.tree._mine for own, other in both(r, level)]
-    small = [value >> place & 1 for value in values for place in range(3)]
-    return np.array([*small, *bits_of(b"".join(said[::2])), *public], np.uint8)
+    small = [value >> place & 1 for value in [*entries, *factors] for place in range(3)]
+    return np.array([*small, *bits_of(b"".join(heard)), *public], np.uint8)
 
 
 def tree_sender_row(x, y):
     s, _, _, _, said = run_tree(x, y)
+    return sender_tree_row(s, said[1::2])
+
+
+def sender_tree_row(s, heard):
     public = [own ^ other for level in s.tree._mine for own, other in both(s, level)]
     own = [*s.tree._lt, *s.tree._eq, *itertools.chain(*s.tree._triples)]
     crossed = [bit ^ other for bit, other in zip(own, itertools.cycle(public), strict=False)]
-    return np.array([*bits_of(b"".join(said[1::2])), *public, *own, *crossed], np.uint8)
+    return np.array([*bits_of(b"".join(heard)), *public, *own, *crossed], np.uint8)
+
+
+def random_opening(part, plan):
+    count = sum(merge.opened for level in part.opened for merge in plan.levels[level])
+    return pack(entropy.bits(count))
+
+
+def simulated_tree_receiver_row(y):
+    """Given y and the outcome 1: uniform entries and openings, and the share that fits."""
+    r = Comparison(TALL, y, 0)
+    indices = receiver._indices(r)
+    entries = [
+        sum(bit << place for place, bit in enumerate(entropy.bits(shape.outputs)))
+        for shape in r.plan.lookups
+    ]
+    leaves = len(r.plan.leaves)
+    r.tree = shares_of(r, entries, indices)
+    heard = []
+    for position, part in enumerate(r.parts[1:-1], 1):
+        if position % 2 == 0:
+            r.speak(part, 0)
+            continue
+        words = random_opening(part, r.plan)
+        r.hear(part._replace(answer=False), words, 0)
+        if part.answer:
+            words += encode_answer(r.tree.root() ^ 1, 0)
+        heard.append(words)
+    return receiver_tree_row(r, entries, indices[leaves:], heard)
+
+
+def simulated_tree_sender_row(x):
+    """Given x and the outcome 1: S's own coins, and uniform openings from R."""
+    s = Comparison(TALL, x, 0)
+    sender._tree(s)
+    heard = []
+    for position, part in enumerate(s.parts[1:-1], 1):
+        if position % 2:
+            s.speak(part, 0)
+        else:
+            heard.append(random_opening(part, s.plan))
+            s.hear(part, heard[-1], 0)
+    return sender_tree_row(s, heard)
 
 
 def both(comparison, level):
@@ -541,10 +595,21 @@ def tree_sender_views(labels):
     return np.array([tree_sender_row(TREE_X, TREE_YS[label]) for label in labels])
 
 
-@pytest.mark.parametrize("views", [tree_receiver_views, tree_sender_views])
-def test_the_tree_shows_only_the_outcome(views):
+@pytest.mark.parametrize(
+    ("views", "simulate"),
+    [
+        (tree_receiver_views, lambda: simulated_tree_receiver_row(TREE_Y)),
+        (tree_sender_views, lambda: simulated_tree_sender_row(TREE_X)),
+    ],
+    ids=["receiver", "sender"],
+)
+def test_the_tree_shows_only_the_outcome(views, simulate):
     labels = balanced(SAMPLES)
-    verdict = distinguish(*split(views(labels), labels))
+    seen = views(labels)
+    verdict = distinguish(*split(seen, labels))
+    assert not verdict.told_apart, verdict
+    simulated = np.array([simulate() for _ in range(SAMPLES // 2)])
+    verdict = distinguish(seen[: SAMPLES // 2], simulated)
     assert not verdict.told_apart, verdict
 
 

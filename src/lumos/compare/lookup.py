@@ -84,10 +84,11 @@ class SenderKeys(Unwritten):
 
     def pads(self, asked: Asked, digit: int, B: bytes) -> list[bytes]:
         """P_v for every value v of the digit."""
+        subtract, T = self._group.subtract, self._T
         W = self._group.multiply(self._a, B)
         points = [(0, W)]
         for value in range(1, 1 << asked.lookup.widths[digit]):
-            W = self._group.subtract(W, self._T)
+            W = subtract(W, T)
             points.append((value, W))
         return _pads(self._sid, self.A, asked, digit, B, points)
 
