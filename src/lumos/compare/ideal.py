@@ -4,13 +4,17 @@ For simulations only. The two values meet in one swap; the ledger books, by form
 bytes and rounds that the secret comparison would have needed.
 """
 
+from functools import cache
+
 import numpy as np
 
+from lumos.compare.group import POINT
 from lumos.compare.rounds import Flags, Ints, Pairs, Signs
 from lumos.compare.sessions import Sessions
-from lumos.compare.plan import OPENING, RECEIVER_NONCE, messages
+from lumos.compare.spec import NONCE, Kind, Spec, messages
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Endpoint, Program
+from lumos.exchange.ledger import Booking
 from lumos.exchange.topic import Door, Topic
 
 CLEAR = Topic(
@@ -27,49 +31,57 @@ class IdealComparer:
 
     label = "ideal"
 
-    def __init__(self, shard: Shard, endpoint: Endpoint) -> None:
+    def __init__(self, shard: Shard, endpoint: Endpoint, budget: float | None = None) -> None:
         self._shard = shard
         self._ledger = endpoint.ledger
-        self._sessions = Sessions(shard)
+        self._sessions = Sessions(shard, endpoint.ledger, budget)
 
     def less(self, pairs: Pairs, values: Ints, bits: int) -> Program[Flags]:
         """For each pair, whether S's value is below R's."""
-        mine, theirs = yield from self._meet(pairs, values, bits, ways=2)
+        mine, theirs = yield from self._meet(pairs, values, Spec(bits, Kind.LT))
         return np.where(pairs.first, mine < theirs, theirs < mine)
 
     def three_way(self, pairs: Pairs, values: Ints, bits: int) -> Program[Signs]:
         """For each pair the sign of (own value - peer's value)."""
-        mine, theirs = yield from self._meet(pairs, values, bits, ways=3)
+        mine, theirs = yield from self._meet(pairs, values, Spec(bits, Kind.THREE_WAY))
         return np.sign(mine - theirs).astype(np.int8)
 
-    def _meet(self, pairs: Pairs, values: Ints, bits: int, ways: int) -> Program[tuple[Ints, Ints]]:
-        mine = np.minimum(values, 2**bits - 1)
+    def _meet(self, pairs: Pairs, values: Ints, spec: Spec) -> Program[tuple[Ints, Ints]]:
+        mine = np.minimum(values, 2**spec.bits - 1)
+        fresh = self._sessions.open(pairs, spec.ways)
         inbox = yield CLEAR.send(self._shard.devices[pairs.rows], pairs.peers, mine)
-        self._book(pairs, bits, ways)
+        self._book(pairs, fresh, spec)
         return mine, inbox.body  # the inbox is sorted as the pairs are, one message each
 
-    def _book(self, pairs: Pairs, bits: int, ways: int) -> None:
-        plan = messages(bits, ways)
-        ledger, first = self._ledger, pairs.first
+    def _book(self, pairs: Pairs, fresh: Flags, spec: Spec) -> None:
+        plan = messages([spec], first=False)
+        ledger, rows, first = self._ledger, pairs.rows, pairs.first
         ledger.round += len(plan)  # the swap itself stood for the opening message's round
-        if not len(pairs):
+        if not rows.size:
             return
-        fresh = self._sessions.open(pairs)
-        down = [length for from_sender, length in plan if from_sender]
-        up = [length for from_sender, length in plan if not from_sender]
-        # What S sends to R and R to S, with the opening message and R's nonce in a fresh session.
-        down_messages = fresh + np.int64(len(down))
-        down_bytes = fresh * OPENING + np.int64(sum(down))
-        up_messages = np.full(len(pairs), len(up), np.int64)
-        up_bytes = fresh * RECEIVER_NONCE + np.int64(sum(up))
-        ledger.book(
-            CLEAR,
-            pairs.rows,
-            sent=np.where(first, down_messages, up_messages),
-            got=np.where(first, up_messages, down_messages),
-            nbytes=np.where(first, down_bytes, up_bytes),
-            into=np.where(first, up_bytes, down_bytes),
-        )
-        ledger.book_rounds(pairs.rows, len(plan))
-        ledger.book_rounds(pairs.rows[fresh], 1)
-        ledger.answered(pairs.rows, pairs.slots, pairs.peers, ways)
+        as_sender, as_receiver = _bookings(spec)
+        ledger.book(CLEAR, rows[first], as_sender)
+        ledger.book(CLEAR, rows[~first], as_receiver)
+        ledger.book_rounds(rows, len(plan))
+        if fresh.any():
+            ledger.book(CLEAR, rows[first & fresh], _OPENING)
+            ledger.book(CLEAR, rows[~first & fresh], _other_end(_OPENING))
+            ledger.book_rounds(rows[fresh], 1)
+
+
+def _other_end(booking: Booking) -> Booking:
+    return Booking(booking.received, booking.sent, booking.bytes_received, booking.bytes_sent)
+
+
+# A new session: S sends the opening, R's first message is longer by its nonce.
+_OPENING = Booking(1, 0, NONCE + POINT, NONCE)
+
+
+@cache
+def _bookings(spec: Spec) -> tuple[Booking, Booking]:
+    """What one comparison in an open session stands for, at S and at R."""
+    plan = messages([spec], first=False)
+    down = [message.length for message in plan if not message.to_sender]
+    up = [message.length for message in plan if message.to_sender]
+    as_sender = Booking(len(down), len(up), sum(down), sum(up))
+    return as_sender, _other_end(as_sender)

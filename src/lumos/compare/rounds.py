@@ -22,7 +22,7 @@ LENGTHS = (4, 8, 12, 16, 20, 24, 28, 32)
 """Bit lengths ℓ that devices agree on; the first to which nobody objects is used."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Pairs:
     """Comparisons from the view of hosted devices, sorted by (device, peer), no pair twice.
 
@@ -31,12 +31,14 @@ class Pairs:
         peers: [pairs] id of the peer.
         slots: [pairs] slot of the peer, or -1 where the peer is no neighbour.
         first: [pairs] True where the hosted device is S, the end with the smaller id.
+        near: True when all peers are neighbours.
     """
 
     rows: Ints
     peers: Ints
     slots: Ints
     first: Flags
+    near: bool
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -46,16 +48,14 @@ class Pairs:
         """Comparisons with neighbours; `slots` must be increasing."""
         rows = shard.owner[slots]
         peers = shard.neighbours[slots]
-        return Pairs(rows, peers, slots, shard.devices[rows] < peers)
+        return Pairs(rows, peers, slots, shard.devices[rows] < peers, True)
 
     @staticmethod
     def of_ids(shard: Shard, devices: Ints, peers: Ints) -> "Pairs":
         """Comparisons with anybody, for example between candidates; sorted by (device, peer)."""
         rows = shard.local(devices)
-        slots = np.full(len(rows), -1, np.int64)
-        near = shard.is_neighbour(devices, peers)
-        slots[near] = shard.slots(devices[near], peers[near])
-        return Pairs(rows, peers, slots, devices < peers)
+        slots = shard.slots_or_none(rows, peers)
+        return Pairs(rows, peers, slots, devices < peers, bool((slots >= 0).all()))
 
 
 class Comparer(Protocol):

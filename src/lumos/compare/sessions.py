@@ -4,24 +4,62 @@ import numpy as np
 
 from lumos.compare.rounds import Flags, Pairs
 from lumos.device.shard import Shard
+from lumos.errors import BudgetExceeded
+from lumos.exchange.ledger import ANSWER_BITS, Ledger
 
 
 class Sessions:
-    """Open sessions of the hosted devices."""
+    """Open sessions of the hosted devices, and what they may still reveal.
 
-    def __init__(self, shard: Shard) -> None:
+    Args:
+        budget: most bits that the answers of one pair may tell, or None.
+    """
+
+    def __init__(self, shard: Shard, ledger: Ledger, budget: float | None) -> None:
+        self._shard = shard
+        self._ledger = ledger
+        self._budget = budget
         self._near = np.zeros(len(shard.neighbours), np.bool_)
         self._far: set[tuple[int, int]] = set()
 
-    def open(self, pairs: Pairs) -> Flags:
-        """Open a session for each pair that has none; True where it was opened just now."""
-        near = pairs.slots >= 0
-        slots = pairs.slots[near]
+    def open(self, pairs: Pairs, ways: int) -> Flags:
+        """Open a session for each pair that has none; True where it was opened just now.
+
+        Counts the answers that the pairs are about to learn, and raises `BudgetExceeded`,
+        before anything is sent, if that were too many for one of them.
+        """
+        self._reveal(pairs, ways)
+        if pairs.near:
+            fresh = ~self._near[pairs.slots]
+            self._near[pairs.slots] = True
+            return fresh
         fresh = np.zeros(len(pairs), np.bool_)
-        fresh[near] = ~self._near[slots]
-        self._near[slots] = True
-        for index in np.flatnonzero(~near).tolist():
-            key = (int(pairs.rows[index]), int(pairs.peers[index]))
-            fresh[index] = key not in self._far
-            self._far.add(key)
+        of_pairs = zip(
+            pairs.rows.tolist(), pairs.peers.tolist(), pairs.slots.tolist(), strict=True
+        )
+        for index, (row, peer, slot) in enumerate(of_pairs):
+            if slot >= 0:
+                fresh[index] = not self._near[slot]
+                self._near[slot] = True
+            elif (row, peer) not in self._far:
+                fresh[index] = True
+                self._far.add((row, peer))
         return fresh
+
+    def _reveal(self, pairs: Pairs, ways: int) -> None:
+        ledger = self._ledger
+        if self._budget is not None and len(pairs):
+            bits = ledger.pair_bits(pairs.rows, pairs.slots, pairs.peers) + ANSWER_BITS[ways]
+            worst = int(bits.argmax())
+            if bits[worst] > self._budget + 1e-9:
+                raise BudgetExceeded(
+                    f"devices {self._shard.devices[pairs.rows[worst]]} and {pairs.peers[worst]} "
+                    f"would reveal {bits[worst]:.1f} comparison bits to each other; the budget is "
+                    f"{self._budget:g}. Raise --comparison-budget or use a balancer that asks less"
+                )
+        if pairs.near:
+            ledger.answered(pairs.rows, pairs.slots, ways)
+            return
+        near = pairs.slots >= 0
+        ledger.answered(pairs.rows[near], pairs.slots[near], ways)
+        ledger.answered_strangers(pairs.rows[~near], pairs.peers[~near], ways)

@@ -64,6 +64,11 @@ class Spec:
         return 2 if self.kind is Kind.THREE_WAY else 1
 
     @property
+    def ways(self) -> int:
+        """Number of possible outcomes."""
+        return 3 if self.kind is Kind.THREE_WAY else 2
+
+    @property
     def sender_learns(self) -> bool:
         """Whether the outcome is revealed to the sender."""
         return self.reveal in (Reveal.BOTH, Reveal.SENDER)

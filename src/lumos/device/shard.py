@@ -62,7 +62,8 @@ class Shard:
         """Positions of hosted devices. Raises `NotHosted` for any other id."""
         ids = np.asarray(ids, np.int64)
         if self._dense:
-            if len(ids) and (ids.min() < 0 or ids.max() >= self.total):
+            # As unsigned numbers negative ids are huge: one maximum checks both ends.
+            if len(ids) and ids.view(np.uint64).max() >= self.total:
                 raise NotHosted(f"device {ids[(ids < 0) | (ids >= self.total)][0]} does not exist")
             return ids
         rows = np.searchsorted(self.devices, ids)
@@ -81,17 +82,17 @@ class Shard:
         """Slots of (hosted device id, neighbour id) pairs. O(m log slots)."""
         keys = self.local(device) * self.total + neighbour
         slots: Ints = np.searchsorted(self._keys, keys)
-        if len(keys) and (slots.max() >= len(self._keys) or (self._keys[slots] != keys).any()):
+        if len(keys) and not np.array_equal(self._keys.take(slots, mode="clip"), keys):
             raise NotHosted("a message came from a device that is no neighbour of its receiver")
         return slots
 
-    def is_neighbour(self, device: Ints, neighbour: Ints) -> npt.NDArray[np.bool_]:
-        """Which of the (hosted device id, other id) pairs are edges."""
-        keys = self.local(device) * self.total + neighbour
-        slots = np.searchsorted(self._keys, keys)
-        known = slots < len(self._keys)
-        known[known] = self._keys[slots[known]] == keys[known]
-        return known
+    def slots_or_none(self, rows: Ints, others: Ints) -> Ints:
+        """Slots of (position of a hosted device, any id); -1 where they are no neighbours."""
+        keys = rows * self.total + others
+        if not len(self._keys):
+            return np.full(len(keys), -1, np.int64)
+        slots = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return np.where(self._keys[slots] == keys, slots, -1)
 
     def slots_of(self, rows: Ints) -> Ints:
         """All slots of the hosted devices `rows` (positions), in order."""

@@ -1,6 +1,5 @@
 """Batches of messages: arrays, never one object per message."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,6 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """Messages of one topic and one round.
 
@@ -21,34 +19,50 @@ class Batch:
         receiver: [messages] id of the receiving party.
         body: [messages, …] what is sent.
         epsilon: [messages] privacy spent by the sender, for topics of the door `release`.
+        lengths: [messages] for topics of any width: how many bytes of each row are the message;
+            the rest is padding and does not travel.
     """
 
-    sender: Ints
-    receiver: Ints
-    body: npt.NDArray[Any]
-    epsilon: npt.NDArray[np.float64] | None = None
+    __slots__ = ("body", "epsilon", "lengths", "messages", "receiver", "sender")
 
-    def __len__(self) -> int:
-        return len(self.sender)
+    def __init__(
+        self,
+        sender: Ints,
+        receiver: Ints,
+        body: npt.NDArray[Any],
+        epsilon: npt.NDArray[np.float64] | None = None,
+        lengths: Ints | None = None,
+    ) -> None:
+        self.sender = sender
+        self.receiver = receiver
+        self.body = body
+        self.epsilon = epsilon
+        self.lengths = lengths
+        self.messages = sender.size
 
     def __repr__(self) -> str:
-        return f"Batch(messages={len(self)})"  # bodies are private
+        return f"Batch(messages={self.messages})"  # bodies are private
 
     def take(self, rows: npt.NDArray[Any]) -> "Batch":
         """The messages at `rows` (indices or a mask)."""
-        epsilon = None if self.epsilon is None else self.epsilon[rows]
-        return Batch(self.sender[rows], self.receiver[rows], self.body[rows], epsilon)
+        return Batch(
+            self.sender[rows],
+            self.receiver[rows],
+            self.body[rows],
+            None if self.epsilon is None else self.epsilon[rows],
+            None if self.lengths is None else self.lengths[rows],
+        )
 
     def in_order(self) -> "Batch":
         """Sorted by receiver, then sender; messages of one pair keep their order.
 
         The order is the same however devices are spread over shards.
         """
-        if len(self) < 2:
+        if self.messages < 2:
             return self
-        # Ids are below 2^31 (a shard of 2^31 devices does not fit a machine), so a pair is a key.
+        # Ids are below 2^31 (so many devices fit no machine), so a pair is one key.
         keys = (self.receiver << 32) + self.sender
-        if (keys[1:] >= keys[:-1]).all():
+        if bool((keys[1:] >= keys[:-1]).all()):
             return self
         return self.take(np.argsort(keys, kind="stable"))
 
@@ -58,49 +72,40 @@ class Batch:
         if len(batches) == 1:
             return batches[0]
         epsilons = [batch.epsilon for batch in batches if batch.epsilon is not None]
+        lengths = [batch.lengths for batch in batches if batch.lengths is not None]
         return Batch(
             np.concatenate([batch.sender for batch in batches]),
             np.concatenate([batch.receiver for batch in batches]),
             np.concatenate([batch.body for batch in batches]),
-            np.concatenate(epsilons) if len(epsilons) == len(batches) else None,
+            np.concatenate(epsilons) if epsilons else None,
+            np.concatenate(lengths) if lengths else None,
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Outbox:
     """What one shard hands to the exchange in one round."""
 
-    topic: "Topic"
-    batch: Batch
+    __slots__ = ("batch", "topic")
+
+    def __init__(self, topic: "Topic", batch: Batch) -> None:
+        self.topic = topic
+        self.batch = batch
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Inbox:
     """What one shard gets back: messages to its devices, by receiver, then sender.
 
     Args:
-        batch: the messages.
+        batch: the messages; `sender`, `receiver` and `body` are its arrays.
         quiet: True when nobody in the whole federation sent anything in this round. A synchronous
             carrier knows this when it closes a round; it is public, one bit per round.
     """
 
-    batch: Batch
-    quiet: bool
+    __slots__ = ("batch", "body", "quiet", "receiver", "sender")
 
-    @property
-    def sender(self) -> Ints:
-        """[messages] id of the sender."""
-        return self.batch.sender
-
-    @property
-    def receiver(self) -> Ints:
-        """[messages] id of the receiver."""
-        return self.batch.receiver
-
-    @property
-    def body(self) -> npt.NDArray[Any]:
-        """[messages, …] what was sent."""
-        return self.batch.body
-
-    def __len__(self) -> int:
-        return len(self.batch)
+    def __init__(self, batch: Batch, quiet: bool) -> None:
+        self.batch = batch
+        self.sender = batch.sender
+        self.receiver = batch.receiver
+        self.body = batch.body
+        self.quiet = quiet

@@ -6,8 +6,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from lumos.device.shard import COORDINATOR, Shard
-from lumos.errors import DoorClosed, ProtocolError
-from lumos.exchange.batch import Batch, Inbox, Outbox
+from lumos.errors import DoorClosed, NotHosted, ProtocolError
+from lumos.exchange.batch import Batch, Inbox, Ints, Outbox
 from lumos.exchange.ledger import Ledger
 from lumos.exchange.topic import PUBLIC_ID, Door, Topic
 
@@ -41,29 +41,26 @@ class Endpoint:
     def leave(self, outbox: Outbox) -> Outbox:
         """Check and count an outbox on its way out."""
         topic, batch = outbox.topic, outbox.batch
-        if len(batch):
+        if batch.messages:
             if topic.door not in self._doors:
                 raise DoorClosed(
                     f"topic {topic.name!r} leaves through the door {topic.door.value!r}, "
                     f"which this profile keeps shut: {topic.learns}"
                 )
-            self._check(topic, batch)
+            rows = self._check(topic, batch)
             if not topic.booked:
-                self.ledger.sent(topic, batch)
+                self.ledger.sent(topic, rows, batch)
         return outbox
 
-    def arrive(self, topic: Topic, inbox: Inbox) -> Inbox:
-        """Check and count an inbox on its way in."""
+    def arrive(self, topic: Topic, inbox: Inbox, checked: bool = False) -> Inbox:
+        """Count an inbox on its way in, and check it unless its sender's endpoint just did."""
         batch = inbox.batch
-        if len(batch):
-            if self.shard is None:
-                if (batch.receiver != COORDINATOR).any():
-                    raise ProtocolError(f"topic {topic.name!r}: a message went astray")
-            else:
-                self.shard.local(batch.receiver)
-            self._check_body(topic, batch)
+        if batch.messages:
+            rows = self._local(batch.receiver)
+            if not checked:
+                self._check_body(topic, batch)
             if not topic.booked:
-                self.ledger.received(topic, batch)
+                self.ledger.received(topic, rows, batch)
         self.ledger.close_round()
         return inbox
 
@@ -78,27 +75,36 @@ class Endpoint:
             result: Result = stop.value
             return result
 
-    def _check(self, topic: Topic, batch: Batch) -> None:
-        if self.shard is None:
-            if (batch.sender != COORDINATOR).any():
-                raise ProtocolError(f"topic {topic.name!r}: the coordinator sends as a device")
-        else:
-            self.shard.local(batch.sender)  # raises for a device that is not hosted here
-            low, high = int(batch.receiver.min()), int(batch.receiver.max())
-            lowest = COORDINATOR if topic.coordinator else 0
-            if low < lowest or high >= self.shard.total:
+    def _local(self, ids: Ints) -> Ints:
+        """Positions of the parties behind this endpoint; raises for anybody else."""
+        if self.shard is not None:
+            return self.shard.local(ids)
+        if (ids != COORDINATOR).any():
+            raise NotHosted("the coordinator hosts no device")
+        return np.zeros(len(ids), np.int64)
+
+    def _check(self, topic: Topic, batch: Batch) -> Ints:
+        rows = self._local(batch.sender)
+        if self.shard is not None:
+            # Shifted so that the least allowed id is 0; as unsigned numbers lower ones are huge.
+            shift = -COORDINATOR if topic.coordinator else 0
+            if (batch.receiver + shift).view(np.uint64).max() >= self.shard.total + shift:
                 raise ProtocolError(f"topic {topic.name!r}: receiver out of range")
         if (topic.door is Door.RELEASE) != (batch.epsilon is not None):
             raise ProtocolError(f"topic {topic.name!r}: a release, and only a release, states its ε")
         self._check_body(topic, batch)
+        return rows
 
     def _check_body(self, topic: Topic, batch: Batch) -> None:
         body: np.ndarray[Any, Any] = batch.body
-        if body.dtype != topic.dtype or body.shape[1:] != topic.shape or len(body) != len(batch):
+        shape = topic.shape if topic.shape is not None else body.shape[1:2]
+        if body.dtype != topic.dtype or body.shape != (batch.messages, *shape):
             raise ProtocolError(
                 f"topic {topic.name!r}: a message body is {body.dtype}{list(body.shape[1:])}, "
-                f"not {np.dtype(topic.dtype)}{list(topic.shape)}"
+                f"not {np.dtype(topic.dtype)}{list(shape)}"
             )
+        if (topic.shape is None) != (batch.lengths is not None):
+            raise ProtocolError(f"topic {topic.name!r}: lengths where there should be none, or none")
         words = topic.vocabulary
-        if words and words is not PUBLIC_ID and body.max(initial=0) >= len(words):
+        if words and words is not PUBLIC_ID and body.max() >= len(words):
             raise ProtocolError(f"topic {topic.name!r}: a word outside its vocabulary")

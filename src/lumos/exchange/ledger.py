@@ -6,7 +6,7 @@ leave, one when they arrive. The observer of a simulation adds the ledgers of al
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,69 +19,61 @@ Ints = npt.NDArray[np.int64]
 
 _FLUSH_ROWS = 1 << 20
 
+ANSWER_BITS = {2: 1.0, 3: math.log2(3)}
+"""What an answer can tell, by the number of possible answers."""
+
 
 class _Tally:
-    """A count per device, fed with many small batches and added up in large ones."""
+    """A count per row, fed with many small batches and added up in large ones."""
+
+    __slots__ = ("_counts", "_rows", "_waiting", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._counts = np.zeros(size, np.int64)
         self._rows: list[Ints] = []
-        self._weights: list[Ints | int] = []
         self._waiting = 0
 
-    def add(self, rows: Ints, weight: Ints | int) -> None:
-        if len(rows) >= _FLUSH_ROWS // 4:
-            self._add_up(rows, weight)
-            return
+    def add(self, rows: Ints) -> None:
+        """Count each of `rows` once more."""
         self._rows.append(rows)
-        self._weights.append(weight)
         self._waiting += len(rows)
         if self._waiting > _FLUSH_ROWS:
-            self._flush()
+            self.counts()
 
     def counts(self) -> Ints:
-        self._flush()
+        """[size] how often each row was counted."""
+        if self._rows:
+            self._counts += np.bincount(np.concatenate(self._rows), minlength=self.size)
+            self._rows, self._waiting = [], 0
         return self._counts
 
-    def _flush(self) -> None:
-        if self._rows:
-            weights = [
-                np.full(len(rows), weight, np.int64) if isinstance(weight, int) else weight
-                for rows, weight in zip(self._rows, self._weights, strict=True)
-            ]
-            self._add_up(np.concatenate(self._rows), np.concatenate(weights))
-            self._rows, self._weights, self._waiting = [], [], 0
 
-    def _add_up(self, rows: Ints, weight: Ints | int) -> None:
-        if isinstance(weight, int):
-            self._counts += np.bincount(rows, minlength=self.size) * weight
-        else:  # sums below 2^53 are exact in float64
-            sums = np.bincount(rows, weights=weight, minlength=self.size)
-            self._counts += sums.astype(np.int64)
+class Booking(NamedTuple):
+    """What one booked unit of the ideal comparison stands for, at one of its two ends."""
 
-
-class _TopicCount:
-    """Messages and bytes of one topic, per device, sent and received."""
-
-    def __init__(self, size: int) -> None:
-        self.sent = _Tally(size)
-        self.received = _Tally(size)
-        self.bytes_sent = _Tally(size)
-        self.bytes_received = _Tally(size)
+    sent: int
+    received: int
+    bytes_sent: int
+    bytes_received: int
 
 
 class Ledger:
     """The ledger of one shard (or of the coordinator, with `shard=None`).
 
     Counts, per hosted device: messages and bytes by topic, rounds in which it took part, answers
-    of secret comparisons that it revealed, and ε spent on each receiver.
+    of secret comparisons that it revealed, and ε spent on each receiver. Where the bodies of a
+    topic have one size, bytes follow from messages.
     """
 
     def __init__(self, shard: Shard | None) -> None:
         self._shard = shard
         self._size = 1 if shard is None else len(shard)
-        self._topics: dict[str, _TopicCount] = {}
+        self._sent: dict[Topic, _Tally] = {}
+        self._received: dict[Topic, _Tally] = {}
+        self._bytes_sent: dict[Topic, Ints] = {}
+        self._bytes_received: dict[Topic, Ints] = {}
+        self._booked: dict[tuple[Topic, Booking], _Tally] = {}
         self._last_round = np.full(self._size, -1, np.int64)
         self._rounds = np.zeros(self._size, np.int64)
         self.round = 0
@@ -92,74 +84,73 @@ class Ledger:
         self._stranger_answers: dict[tuple[int, int], list[int]] = {}
         self._epsilon: dict[tuple[int, int], float] = {}
 
-    def sent(self, topic: Topic, batch: Batch) -> None:
-        """Count messages that left, and the ε they spent."""
-        if not len(batch):
-            return
-        rows = self._local(batch.sender)
-        self._count(self._topic(topic).sent, self._topic(topic).bytes_sent, rows, batch)
+    def sent(self, topic: Topic, rows: Ints, batch: Batch) -> None:
+        """Count messages that left, and the ε they spent. `rows`: positions of the senders."""
+        self._tally(self._sent, topic).add(rows)
+        if batch.lengths is not None:
+            self._weigh(self._bytes_sent, topic, rows, batch.lengths)
+        self._take_part(rows)
         if batch.epsilon is not None:
             self._spend(rows, batch.receiver, batch.epsilon)
 
-    def received(self, topic: Topic, batch: Batch) -> None:
-        """Count messages that arrived."""
-        if len(batch):
-            rows = self._local(batch.receiver)
-            self._count(self._topic(topic).received, self._topic(topic).bytes_received, rows, batch)
+    def received(self, topic: Topic, rows: Ints, batch: Batch) -> None:
+        """Count messages that arrived. `rows`: positions of the receivers."""
+        self._tally(self._received, topic).add(rows)
+        if batch.lengths is not None:
+            self._weigh(self._bytes_received, topic, rows, batch.lengths)
+        self._take_part(rows)
 
     def close_round(self) -> None:
         """The round is over."""
         self.round += 1
 
-    def book(self, topic: Topic, rows: Ints, sent: Ints, got: Ints, nbytes: Ints, into: Ints) -> None:
-        """Book messages of the ideal comparison by formula.
-
-        Args:
-            topic: the topic of the secret comparison.
-            rows: [entries] position of the hosted device.
-            sent: [entries] messages it would have sent; `got` those it would have received.
-            nbytes: [entries] bytes sent; `into` bytes received.
-        """
-        count = self._topic(topic)
-        count.sent.add(rows, sent)
-        count.received.add(rows, got)
-        count.bytes_sent.add(rows, nbytes)
-        count.bytes_received.add(rows, into)
+    def book(self, topic: Topic, rows: Ints, booking: Booking) -> None:
+        """Book messages of the ideal comparison by formula, once for each of `rows`."""
+        self._tally(self._booked, (topic, booking)).add(rows)
 
     def book_rounds(self, rows: Ints, rounds: int) -> None:
         """Book `rounds` further rounds in which the hosted devices `rows` take part."""
         self._rounds[rows] = self._rounds[rows] + rounds  # repeated rows write the same value
 
-    def answered(self, rows: Ints, slots: Ints, peers: Ints, ways: int) -> None:
-        """Count answers of secret comparisons.
+    def answered(self, rows: Ints, slots: Ints, ways: int) -> None:
+        """Count answers of secret comparisons between neighbours.
 
         Args:
             rows: [answers] position of the hosted device.
-            slots: [answers] slot of the peer, or -1 where the peer is no neighbour.
-            peers: [answers] id of the peer.
+            slots: [answers] slot of the peer.
             ways: 2 or 3 possible answers.
         """
-        self._answers[ways].add(rows, 1)
-        near = slots >= 0
-        if near.all():
-            self._slot_answers[ways].add(slots, 1)
-            return
-        self._slot_answers[ways].add(slots[near], 1)
-        for row, peer in zip(rows[~near].tolist(), peers[~near].tolist(), strict=True):
-            self._stranger_answers.setdefault((row, peer), [0, 0])[ways - 2] += 1
+        self._answers[ways].add(rows)
+        self._slot_answers[ways].add(slots)
 
-    def _topic(self, topic: Topic) -> _TopicCount:
-        count = self._topics.get(topic.name)
-        if count is None:
-            count = self._topics[topic.name] = _TopicCount(self._size)
-        return count
+    def answered_strangers(self, rows: Ints, peers: Ints, ways: int) -> None:
+        """Count answers between devices that are no neighbours, for example candidates."""
+        self._answers[ways].add(rows)
+        for pair in zip(rows.tolist(), peers.tolist(), strict=True):
+            self._stranger_answers.setdefault(pair, [0, 0])[ways - 2] += 1
 
-    def _local(self, ids: Ints) -> Ints:
-        return np.zeros(len(ids), np.int64) if self._shard is None else self._shard.local(ids)
+    def pair_bits(self, rows: Ints, slots: Ints, peers: Ints) -> npt.NDArray[np.float64]:
+        """[pairs] what each pair has revealed so far; slot -1 for a stranger."""
+        known = np.zeros(len(rows))
+        for ways, tally in self._slot_answers.items():
+            if tally.size:
+                known += ANSWER_BITS[ways] * tally.counts()[slots]
+        for index in np.flatnonzero(slots < 0).tolist():
+            two, three = self._stranger_answers.get((int(rows[index]), int(peers[index])), (0, 0))
+            known[index] = two * ANSWER_BITS[2] + three * ANSWER_BITS[3]
+        return known
 
-    def _count(self, messages: _Tally, nbytes: _Tally, rows: Ints, batch: Batch) -> None:
-        messages.add(rows, 1)
-        nbytes.add(rows, batch.body.itemsize * math.prod(batch.body.shape[1:]))
+    def _tally(self, tallies: dict[Any, _Tally], key: Any) -> _Tally:
+        tally = tallies.get(key)
+        if tally is None:
+            tally = tallies[key] = _Tally(self._size)
+        return tally
+
+    def _weigh(self, sums: dict[Topic, Ints], topic: Topic, rows: Ints, lengths: Ints) -> None:
+        total = sums.setdefault(topic, np.zeros(self._size, np.int64))
+        np.add.at(total, rows, lengths)
+
+    def _take_part(self, rows: Ints) -> None:
         fresh = rows[self._last_round[rows] != self.round]
         self._last_round[fresh] = self.round
         self._rounds[fresh] = self._rounds[fresh] + 1  # repeated rows write the same value
@@ -169,6 +160,27 @@ class Ledger:
             rows.tolist(), receivers.tolist(), epsilon.tolist(), strict=True
         ):
             self._epsilon[row, receiver] = self._epsilon.get((row, receiver), 0.0) + spent
+
+    def flows(self) -> dict[str, dict[str, Ints]]:
+        """By topic name: messages and bytes, sent and received, per hosted device."""
+        flows: dict[str, dict[str, Ints]] = {}
+
+        def add(topic: Topic, flow: str, counts: Ints) -> None:
+            of_topic = flows.setdefault(topic.name, {})
+            of_topic[flow] = of_topic[flow] + counts if flow in of_topic else counts
+
+        for direction, tallies in (("sent", self._sent), ("received", self._received)):
+            for topic, tally in tallies.items():
+                add(topic, direction, tally.counts())
+                if topic.shape is not None:
+                    add(topic, f"bytes_{direction}", tally.counts() * topic.size)
+        for direction, sums in (("sent", self._bytes_sent), ("received", self._bytes_received)):
+            for topic, total in sums.items():
+                add(topic, f"bytes_{direction}", total)
+        for (topic, booking), tally in self._booked.items():
+            for flow, units in booking._asdict().items():
+                add(topic, flow, tally.counts() * units)
+        return flows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -248,9 +260,9 @@ def add_up(ledgers: list[Ledger], total: int) -> LedgerReport:
         ledgers: one per shard, and the coordinator's.
         total: number of devices.
     """
-    bits = {2: 1.0, 3: math.log2(3)}
+    bits = ANSWER_BITS
     rounds = np.zeros(total, np.int64)
-    flows = {name: np.zeros(total + 1, np.int64) for name in vars(_TopicCount(0))}
+    flows = {name: np.zeros(total + 1, np.int64) for name in Booking._fields}
     topics: dict[str, dict[str, int]] = {}
     comparison_bits = np.zeros(total)
     epsilon, collusion = np.zeros(total), np.zeros(total)
@@ -259,10 +271,9 @@ def add_up(ledgers: list[Ledger], total: int) -> LedgerReport:
     for ledger in ledgers:
         shard = ledger._shard
         place = np.array([COORDINATOR]) if shard is None else shard.devices
-        for name, count in ledger._topics.items():
+        for name, of_topic in ledger.flows().items():
             line = topics.setdefault(name, dict.fromkeys(flows, 0))
-            for flow, tally in vars(count).items():
-                counts = tally.counts()
+            for flow, counts in of_topic.items():
                 flows[flow][place] += counts
                 line[flow] += int(counts.sum())
         if shard is None:

@@ -34,13 +34,14 @@ class Router:
 
     def route(self, topic: Topic, outboxes: Sequence[Outbox]) -> list[Inbox]:
         """The inboxes of all parties, the coordinator's last."""
-        batches = [outbox.batch for outbox in outboxes if len(outbox.batch)]
+        batches = [outbox.batch for outbox in outboxes if outbox.batch.messages]
         if not batches:
-            empty = Inbox(topic.no_messages(), quiet=True)
-            return [empty] * self.parties
+            return [Inbox(topic.no_messages, quiet=True)] * self.parties
         everything = Batch.joined(batches).in_order()
-        if self.parties == 2 and not topic.coordinator:
-            parts = [everything, topic.no_messages()]
+        if self.parties == 2 and everything.receiver[0] != COORDINATOR:
+            parts = [everything, topic.no_messages]  # one shard hosts every device
+        elif self.parties == 2 and everything.receiver[-1] == COORDINATOR:
+            parts = [topic.no_messages, everything]
         else:
             to = self._hosts[everything.receiver]
             order = np.argsort(to, kind="stable")
@@ -80,11 +81,13 @@ class Loopback:
             _Party(device_program(shard, endpoint), endpoint)
             for shard, endpoint in zip(self._shards, self.endpoints, strict=True)
         ]
+        everybody = [*parties, coordinator]
         while not parties[0].finished:
-            topic = parties[0].topic
-            present = [*parties, coordinator] if topic.coordinator else parties
-            if any(party.finished or party.topic is not topic for party in present):
-                raise ProtocolError(f"the parties are out of step at topic {topic.name!r}")
+            topic = parties[0].outbox.topic
+            present = everybody if topic.coordinator else parties
+            for party in present:
+                if party.finished or party.outbox.topic is not topic:
+                    raise ProtocolError(f"the parties are out of step at topic {topic.name!r}")
             inboxes = self._router.route(topic, [party.outbox for party in present])
             for party, inbox in zip(present, inboxes, strict=False):
                 party.resume(inbox)
@@ -109,14 +112,9 @@ class _Party(Generic[Result]):
         self.outbox: Outbox
         self._advance(None)
 
-    @property
-    def topic(self) -> Topic:
-        """The topic of the round this party waits for."""
-        return self.outbox.topic
-
     def resume(self, inbox: Inbox) -> None:
         """Hand in what came and run until the next outbox."""
-        self._advance(self._endpoint.arrive(self.outbox.topic, inbox))
+        self._advance(self._endpoint.arrive(self.outbox.topic, inbox, checked=True))
 
     def _advance(self, inbox: Inbox | None) -> None:
         try:

@@ -5,8 +5,10 @@ who learns what from it. Nothing can be sent without a topic, so the list of top
 everything that leaves a device.
 """
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,7 @@ PUBLIC_ID = ("a public device id",)
 """Vocabulary of control topics whose body is an id that everybody may know."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Topic:
     """One kind of message.
 
@@ -42,7 +44,7 @@ class Topic:
         name: unique name, as the ledger prints it.
         door: the door it leaves through.
         dtype: element type of the body.
-        shape: shape of one message's body; () for a single element.
+        shape: shape of one message's body; () for a single element, None for bytes of any number.
         learns: who learns what, in one sentence.
         vocabulary: for control topics, the words that codes 0, 1, … stand for, or `PUBLIC_ID`.
         coordinator: whether the coordinator takes part in rounds of this topic.
@@ -53,7 +55,7 @@ class Topic:
     name: str
     door: Door
     dtype: type[np.generic] = np.uint8
-    shape: tuple[int, ...] = ()
+    shape: tuple[int, ...] | None = ()
     learns: str
     vocabulary: tuple[str, ...] = ()
     coordinator: bool = False
@@ -66,25 +68,41 @@ class Topic:
             raise ValueError(f"topic {self.name!r}: control topics, and only they, have a vocabulary")
         TOPICS[self.name] = self
 
+        if self.shape is None and self.dtype is not np.uint8:
+            raise ValueError(f"topic {self.name!r}: messages of any length are bytes")
+
+    @property
+    def size(self) -> int:
+        """Bytes of one message's body, where all have the same size."""
+        if self.shape is None:
+            raise ValueError(f"topic {self.name!r}: its messages differ in length")
+        return np.dtype(self.dtype).itemsize * math.prod(self.shape)
+
     def send(
         self,
         sender: npt.NDArray[np.int64],
         receiver: npt.NDArray[np.int64],
         body: npt.NDArray[Any] | int,
+        *,
         epsilon: npt.NDArray[np.float64] | None = None,
+        lengths: npt.NDArray[np.int64] | None = None,
     ) -> Outbox:
         """An outbox of this topic. An integer body is the same for every message."""
         if isinstance(body, int):
-            body = np.full((len(sender), *self.shape), body, self.dtype)
-        return Outbox(self, Batch(sender, receiver, body, epsilon))
+            word, body = body, np.empty((len(sender), *(self.shape or ())), self.dtype)
+            body.fill(word)
+        return Outbox(self, Batch(sender, receiver, body, epsilon, lengths))
 
     def nothing(self) -> Outbox:
         """An outbox without messages: this party has nothing to say in this round."""
-        return Outbox(self, self.no_messages())
+        return Outbox(self, self.no_messages)
 
+    @cached_property
     def no_messages(self) -> Batch:
         """A batch without messages."""
         none = np.empty(0, np.int64)
+        if self.shape is None:
+            return Batch(none, none, np.empty((0, 0), self.dtype), lengths=none)
         return Batch(none, none, np.empty((0, *self.shape), self.dtype))
 
 

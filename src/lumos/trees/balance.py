@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from lumos.compare.hands import Workers, hire
 from lumos.compare.ideal import IdealComparer
 from lumos.compare.rounds import Comparer
+from lumos.compare.secure import SecureComparer
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard, cut
 from lumos.exchange.endpoint import Endpoint, Program
@@ -77,16 +79,50 @@ def balance(
     """
     settings = settings or TreeSettings()
     pieces = cut(graph, shards, seed, settings.coins)
+    workers = hire(settings.workers) if settings.compare == "secure" else None
+    try:
+        return _balance(graph, settings, seed, pieces, workers, progress)
+    finally:
+        if workers is not None:
+            workers.close()
+
+
+def _balance(
+    graph: Graph,
+    settings: TreeSettings,
+    seed: int,
+    pieces: list[Shard],
+    workers: Workers | None,
+    progress: Progress | None,
+) -> Balanced:
     history: list[tuple[int, int]] = []
 
     def observe(iteration: int, largest: int) -> None:
         if not history or history[-1][1] != largest:
             history.append((iteration, largest))
-        if progress is not None and iteration % 256 == 0:
+        if progress is not None and workers is None and iteration % 256 == 0:
             progress(iteration, settings.iterations, f"largest workload {largest}")
 
+    start = time.perf_counter()
+    steps = 0
+    expected = expected_comparisons(graph, settings)
+
+    def worked(more: int) -> None:
+        # A comparison in an open session is four steps, both ends together.
+        nonlocal steps
+        steps += more
+        if progress is not None:
+            rate = steps / 4 / (time.perf_counter() - start)
+            progress(min(steps / 4, expected), expected, f"{rate:,.0f} comparisons/s")
+
     def device_program(shard: Shard, endpoint: Endpoint) -> Program[Flags]:
-        comparer: Comparer = IdealComparer(shard, endpoint)
+        comparer: Comparer
+        if workers is None:
+            comparer = IdealComparer(shard, endpoint, settings.comparison_budget)
+        else:
+            comparer = SecureComparer(
+                shard, endpoint, workers, worked, settings.comparison_budget
+            )
         if settings.balancer == "none":
             return _keep_all(shard)
         if settings.balancer == "greedy":
@@ -102,7 +138,6 @@ def balance(
             return optimal_coordinator(graph.devices)
         return _no_part()
 
-    start = time.perf_counter()
     carrier = Loopback(pieces)
     kept, _ = carrier.run(device_program, coordinator_program)
     seconds = time.perf_counter() - start
@@ -121,6 +156,24 @@ def balance(
         compare=settings.compare,
         seconds=seconds,
     )
+
+
+def expected_comparisons(graph: Graph, settings: TreeSettings) -> int:
+    """How many comparisons a run is likely to need: exact for greedy, else from experience.
+
+    Measured on Facebook, LastFM and Twitch (`benchmarks/bench_balancers.py`): `optimal` asks 5 to
+    7 times per edge; a step of `mcmc` asks about 4 times the mean number of edges at an end of an
+    edge, after two comparisons of every edge.
+    """
+    if settings.balancer == "none":
+        return 0
+    if settings.balancer == "greedy":
+        return graph.edges
+    if settings.balancer == "optimal":
+        return int(6.5 * graph.edges)
+    degrees = graph.degrees.astype(np.float64)
+    at_an_end = float((degrees**2).sum() / max(1.0, degrees.sum()))
+    return int(2 * graph.edges + 4 * at_an_end * settings.iterations)
 
 
 def _gather(graph: Graph, pieces: list[Shard], kept: list[Flags]) -> Flags:

@@ -35,24 +35,31 @@ RESULT = Topic(
 )
 
 
+_FEW = 8  # so few challengers all meet the first at once: as many matches, in one round
+
+
 class Tournament:
     """The coordinator's record: who lost to whom, as a forest of valid answers.
 
     A candidate that is no tree's child has not lost yet. One tree is left when the champion is
-    found; those level with it hang below it by level answers. A change costs as many matches as
-    answers became void, about log2(candidates) for the champion itself.
+    found; those level with it hang below it by level answers. When a device changes or leaves,
+    what its children and its parent know of each other through it stays true, so they are linked
+    directly; only a champion that nobody equalled leaves its children without a parent.
     """
 
     def __init__(self) -> None:
         self._parent: dict[int, int] = {}
-        self._level: dict[int, bool] = {}
-        self._children: dict[int, set[int]] = {}
+        self._below: dict[int, set[int]] = {}
+        self._level_with: dict[int, set[int]] = {}
         self._unbeaten: dict[int, None] = {}
         self._journal: list[tuple[str, int, int, bool]] | None = None
+        self._champions: list[int] | None = None
+        self._champions_before: list[int] | None = None
 
     def begin(self) -> None:
         """Start recording, so that `undo` can bring the present state back."""
         self._journal = []
+        self._champions_before = self.champions()
 
     def undo(self) -> None:
         """Take back everything since `begin`."""
@@ -66,58 +73,118 @@ class Tournament:
                 self._leave(child)
             else:
                 self._enter(child)
+        self._champions = self._champions_before
 
-    def update(self, devices: Iterable[int], candidate: Iterable[bool]) -> None:
-        """Devices whose standing changed: their answers are void."""
+    def update(
+        self, devices: Iterable[int], candidate: Iterable[bool], lighter: int | None = None
+    ) -> None:
+        """Devices that became candidates, ceased to be, or changed their workload.
+
+        Args:
+            devices: in increasing order.
+            candidate: whether each is a candidate now.
+            lighter: the one device whose workload may have fallen; all others can only rise.
+        """
         for device, stays in zip(devices, candidate, strict=True):
-            if device in self._children:
-                for child in tuple(self._children[device]):
-                    self._unlink(child)
-                if device in self._parent:
-                    self._unlink(device)
-                if not stays:
+            if device not in self._below:
+                if stays:
+                    self._enter(device)
+            elif stays and device != lighter:
+                self._rise(device)
+            else:
+                self._pass_children_on(device)
+                if stays:
+                    self._fall(device)
+                else:
+                    if device in self._parent:
+                        self._unlink(device)
                     self._leave(device)
-            elif stays:
-                self._enter(device)
 
     def matches(self) -> list[tuple[int, int]]:
-        """The next matches: the unbeaten in pairs, or none when the champion is found."""
+        """The next matches, as increasing pairs (smaller id, larger id); none when one is left."""
         unbeaten = list(self._unbeaten)
-        return list(zip(unbeaten[0::2], unbeaten[1::2], strict=False))
+        if len(unbeaten) <= _FEW:
+            pairs = [(unbeaten[0], other) for other in unbeaten[1:]]
+        else:
+            pairs = list(zip(unbeaten[0::2], unbeaten[1::2], strict=False))
+        return sorted((min(pair), max(pair)) for pair in pairs)
 
     def record(self, first: int, second: int, sign: int) -> None:
         """Result of a match: `sign` of (first's workload - second's)."""
         loser, winner = (first, second) if sign < 0 else (second, first)
-        self._link(loser, winner, sign == 0)
+        if sign == 0 and loser not in self._unbeaten:
+            loser, winner = winner, loser
+        if loser in self._unbeaten and self._root(winner) != loser:
+            self._link(loser, winner, sign == 0)
 
     def champions(self) -> list[int]:
         """All devices of largest workload, in increasing order."""
-        found = list(self._unbeaten)
-        for device in found:
-            found.extend(child for child in self._children[device] if self._level[child])
-        return sorted(found)
+        if self._champions is None:
+            found = list(self._unbeaten)
+            for device in found:
+                found.extend(self._level_with[device])
+            self._champions = sorted(found)
+        return self._champions
+
+    def _root(self, device: int) -> int:
+        while device in self._parent:
+            device = self._parent[device]
+        return device
+
+    def _rise(self, device: int) -> None:
+        """Those below it stay below, those level with it fall below; whom it lost to is open."""
+        if device in self._parent:
+            self._unlink(device)
+        for child in tuple(self._level_with[device]):
+            self._unlink(child)
+            self._link(child, device, False)
+
+    def _fall(self, device: int) -> None:
+        """It stays below whom it lost to, and falls below whom it was level with."""
+        parent = self._parent.get(device)
+        if parent is not None and device in self._level_with[parent]:
+            self._unlink(device)
+            self._link(device, parent, False)
+
+    def _pass_children_on(self, device: int) -> None:
+        """Link the children to the parent, or to a child that was level, by transitivity."""
+        level, below = sorted(self._level_with[device]), sorted(self._below[device])
+        for child in (*level, *below):
+            self._unlink(child)
+        parent = self._parent.get(device)
+        heir, level_with_heir = parent, False
+        if parent is not None:
+            level_with_heir = device in self._level_with[parent]
+        elif level:
+            heir, level_with_heir = level[0], True
+        if heir is not None:
+            for child in (*level, *below):
+                if child != heir:
+                    self._link(child, heir, level_with_heir and child in level)
 
     def _note(self, act: str, child: int, parent: int = -1, level: bool = False) -> None:
+        self._champions = None
         if self._journal is not None:
             self._journal.append((act, child, parent, level))
 
     def _enter(self, device: int) -> None:
         self._note("enter", device)
-        self._children[device] = set()
+        self._below[device], self._level_with[device] = set(), set()
         self._unbeaten[device] = None
 
     def _leave(self, device: int) -> None:
         self._note("leave", device)
-        del self._children[device], self._unbeaten[device]
+        del self._below[device], self._level_with[device], self._unbeaten[device]
 
     def _link(self, child: int, parent: int, level: bool) -> None:
         self._note("link", child, parent, level)
-        self._parent[child], self._level[child] = parent, level
-        self._children[parent].add(child)
+        self._parent[child] = parent
+        (self._level_with if level else self._below)[parent].add(child)
         del self._unbeaten[child]
 
     def _unlink(self, child: int) -> None:
-        parent, level = self._parent.pop(child), self._level.pop(child)
+        parent = self._parent.pop(child)
+        level = child in self._level_with[parent]
         self._note("unlink", child, parent, level)
-        self._children[parent].discard(child)
+        (self._level_with if level else self._below)[parent].discard(child)
         self._unbeaten[child] = None

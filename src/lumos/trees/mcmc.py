@@ -52,6 +52,7 @@ REVERT = Topic(
     learns="neighbours learn that a changed workload changed back",
 )
 _ACCEPTED, _REJECTED = 0, 1
+_NOBODY = -1
 
 
 def step_size(kept: int, uniform: float) -> int:
@@ -110,7 +111,7 @@ def mcmc(
             told,
             _ACCEPTED if accepted else _REJECTED,
         )
-        rejected = len(inbox) > 0 and bool(inbox.body[0]) or (len(proposer) > 0 and not accepted)
+        rejected = inbox.body.any() or (proposer.size > 0 and not accepted)
         own = shard.slots_of(changed) if rejected else np.empty(0, np.int64)
         inbox = yield REVERT.send(shard.devices[shard.owner[own]], shard.neighbours[own], 0)
         if not inbox.quiet:
@@ -137,7 +138,7 @@ def mcmc_coordinator(total: int, public: PublicCoins, iterations: int) -> Progra
         chosen = heaviest[int(choices.integers(len(heaviest)))]
         yield PROPOSE.send(me, np.array([chosen]), 0)
         tournament.begin()
-        yield from hold_tournament(tournament)
+        yield from hold_tournament(tournament, lighter=chosen)
         heaviest = tournament.champions()
         judged = heaviest[int(choices.integers(len(heaviest)))]
         both = np.array([[chosen, judged], [judged, chosen]])[: 1 if chosen == judged else 2]
@@ -170,13 +171,11 @@ def _judge(
     Returns the verdict in the shard of the proposer, False elsewhere.
     """
     inbox = yield JUDGE.nothing()
-    devices, peers = inbox.receiver, inbox.body
-    apart = devices != peers
-    order = np.lexsort((peers[apart], devices[apart]))
-    pairs = Pairs.of_ids(shard, devices[apart][order], peers[apart][order])
-    asker = np.isin(pairs.rows, proposer)
+    apart = inbox.receiver != inbox.body  # the two are in different places of the order
+    pairs = Pairs.of_ids(shard, inbox.receiver[apart], inbox.body[apart])
+    asker = pairs.rows == (proposer[0] if proposer.size else _NOBODY)
     values = np.where(asker, limit, workload[pairs.rows])
     within = yield from at_least(comparer, pairs, values, asker, bits)
-    if len(devices) and not apart.all():  # still the heaviest itself: it can tell alone
+    if proposer.size and not apart.all():  # still the heaviest itself: it can tell alone
         return bool(workload[proposer[0]] <= limit)
     return bool(within[asker].any())

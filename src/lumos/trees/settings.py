@@ -6,7 +6,7 @@ from typing import Literal
 from lumos.errors import UsageError
 
 Balancer = Literal["none", "greedy", "mcmc", "optimal"]
-Compare = Literal["ideal"]
+Compare = Literal["secure", "ideal"]
 Coins = Literal["simulated", "system"]
 
 
@@ -18,11 +18,19 @@ class TreeSettings:
     """none: keep every neighbour; greedy: Algorithm 1; mcmc: Algorithms 1-3; optimal: ours."""
     iterations: int = 1000
     """Steps of Algorithm 2 (mcmc only)."""
-    compare: Compare = "ideal"
-    """ideal: computed in the clear, counted as if it were secret, and labelled so."""
+    compare: Compare = "secure"
+    """secure: two-party cryptography; ideal: computed in the clear, counted alike, labelled so."""
+    comparison_budget: float | None = None
+    """Most comparison bits that any pair may reveal; a run that would exceed it stops."""
+    workers: int | None = None
+    """Processes for the curve work of secret comparisons; all cores by default."""
     coins: Coins = "simulated"
     """Device secrets from the run seed (a run can be repeated) or from the operating system."""
 
     def __post_init__(self) -> None:
         if self.iterations < 0:
             raise UsageError(f"--iterations must be 0 or more, got {self.iterations}")
+        if self.workers is not None and self.workers < 1:
+            raise UsageError(f"--workers must be 1 or more, got {self.workers}")
+        if self.comparison_budget is not None and not self.comparison_budget >= 0:
+            raise UsageError(f"--comparison-budget must be 0 or more, got {self.comparison_budget}")

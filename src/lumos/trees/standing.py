@@ -41,6 +41,7 @@ class Standing:
         # [slots] sign of wl(u) - wl(v); [hosted] number of strictly heavier neighbours
         self._sign = np.zeros(len(shard.neighbours), np.int8)
         self._heavier = np.zeros(len(shard), np.int64)
+        self._changed = np.zeros(len(shard), np.bool_)
         self._before: tuple[Ints, npt.NDArray[np.int8], Ints, Ints] | None = None
 
     def compare_all(self) -> Program[None]:
@@ -67,8 +68,9 @@ class Standing:
         yield from self._compare(slots)
         leads = self._heavier[rows] == 0
         # A leader whose workload changed has to be matched afresh.
-        moved = leads & np.isin(rows, changed, assume_unique=True)
-        news = (led != leads) | moved
+        self._changed[changed] = True
+        news = (led != leads) | (leads & self._changed[rows])
+        self._changed[changed] = False
         yield CANDIDATE.send(
             shard.devices[rows[news]],
             np.full(int(news.sum()), COORDINATOR),
@@ -90,8 +92,7 @@ class Standing:
             if inbox.quiet:
                 return
             # A match message comes from the coordinator; its body is the opponent.
-            order = np.lexsort((inbox.body, inbox.receiver))
-            players, opponents = inbox.receiver[order], inbox.body[order]
+            players, opponents = inbox.receiver, inbox.body  # by player, then by opponent
             pairs = Pairs.of_ids(shard, players, opponents)
             signs = yield from self._comparer.three_way(
                 pairs, self.workload[pairs.rows], self._bits
@@ -111,19 +112,24 @@ class Standing:
         self._sign[slots] = signs
 
 
-def hold_tournament(tournament: Tournament) -> Program[None]:
-    """The coordinator's part: who is a candidate now, then matches until one is left."""
+def hold_tournament(tournament: Tournament, lighter: int | None = None) -> Program[None]:
+    """The coordinator's part: who is a candidate now, then matches until one is left.
+
+    Args:
+        lighter: the one device whose workload may have fallen since the last tournament.
+    """
     inbox = yield CANDIDATE.nothing()
-    tournament.update(inbox.sender.tolist(), (inbox.body != 0).tolist())
+    tournament.update(inbox.sender.tolist(), (inbox.body != 0).tolist(), lighter)
     while True:
         matches = tournament.matches()
-        pairs = np.array(matches, np.int64).reshape(-1, 2)
-        players, opponents = pairs.ravel(), pairs[:, ::-1].ravel()
-        inbox = yield MATCH.send(np.full(len(players), COORDINATOR), players, opponents)
         if not matches:
+            yield MATCH.nothing()
             return
+        pairs = np.array(matches, np.int64)
+        pairs = np.concatenate([pairs, pairs[:, ::-1]])
+        pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+        yield MATCH.send(np.full(len(pairs), COORDINATOR), pairs[:, 0], pairs[:, 1])
+        # The smaller id of a match reports; reports arrive in the order of the matches.
         inbox = yield RESULT.nothing()
-        signs = dict(zip(inbox.sender.tolist(), inbox.body.tolist(), strict=True))
-        for one, other in matches:
-            first, second = min(one, other), max(one, other)
-            tournament.record(first, second, signs[first] - 1)
+        for (first, second), code in zip(matches, inbox.body.tolist(), strict=True):
+            tournament.record(first, second, code - 1)

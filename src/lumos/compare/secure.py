@@ -1,0 +1,125 @@
+"""The secret comparison in rounds: real messages through the exchange, one party for each end."""
+
+import numpy as np
+
+from lumos.compare.hands import Bytes, Steps, Worked, Workers
+from lumos.compare.rounds import Flags, Ints, Pairs, Signs
+from lumos.compare.sessions import Sessions
+from lumos.compare.spec import NONCE, Kind, Spec, messages
+from lumos.device.shard import Shard
+from lumos.errors import ProtocolError
+from lumos.exchange.batch import Inbox, Outbox
+from lumos.exchange.endpoint import Endpoint, Program
+from lumos.exchange.topic import Door, Topic
+
+SECRET = Topic(
+    name="compare",
+    door=Door.COMPARE,
+    shape=None,
+    learns="both ends learn the answer, and nothing else of the other's value",
+)
+
+
+class SecureComparer:
+    """The backend `secure` of one shard.
+
+    Guarantee: against a semi-honest peer, what a device receives here is a function of its own
+    input and the answer (see docs/privacy.md for the assumptions).
+    """
+
+    label = "secure"
+
+    def __init__(
+        self,
+        shard: Shard,
+        endpoint: Endpoint,
+        workers: Workers,
+        worked: Worked | None = None,
+        budget: float | None = None,
+    ) -> None:
+        self._shard = shard
+        self._sessions = Sessions(shard, endpoint.ledger, budget)
+        self._workers = workers
+        self._worked = worked
+
+    def less(self, pairs: Pairs, values: Ints, bits: int) -> Program[Flags]:
+        """For each pair, whether S's value is below R's."""
+        learned = yield from self._compare(pairs, values, Spec(bits, Kind.LT))
+        return learned != 0
+
+    def three_way(self, pairs: Pairs, values: Ints, bits: int) -> Program[Signs]:
+        """For each pair the sign of (own value - peer's value)."""
+        learned = yield from self._compare(pairs, values, Spec(bits, Kind.THREE_WAY))
+        return np.where(pairs.first, learned, -learned).astype(np.int8)
+
+    def _compare(self, pairs: Pairs, values: Ints, spec: Spec) -> Program[Ints]:
+        fresh = self._sessions.open(pairs, spec.ways)
+        senders, receivers = np.flatnonzero(pairs.first), np.flatnonzero(~pairs.first)
+        talk = _Talk(self._shard, self._workers, self._worked, pairs)
+        talk.begin(spec, np.minimum(values, 2**spec.bits - 1))
+
+        # Who opens a session speaks first; in an open one R does.
+        opening, *_ = messages([spec], first=True)
+        new, answering = senders[fresh[senders]], receivers[fresh[receivers]]
+        inbox = yield talk.send(new, talk.step(new, opening.length), opening.length)
+
+        plan = messages([spec], first=False)
+        for number, message in enumerate(plan):
+            speakers = receivers if message.to_sender else senders
+            # R's first message carries its nonce where the session is new.
+            nonce = NONCE * fresh[speakers] if number == 0 else np.zeros(len(speakers), np.int64)
+            width = message.length + (NONCE if number == 0 else 0)
+            said = np.zeros((len(pairs), width), np.uint8)
+            said[answering] = talk.step(answering, width, inbox)
+            if number == 0:
+                first = receivers[~fresh[receivers]]
+                said[first] = talk.step(first, width)
+            inbox = yield talk.send(speakers, said[speakers], message.length + nonce)
+            answering = senders if message.to_sender else receivers
+        talk.step(answering, 0, inbox)
+        return talk.results()
+
+
+class _Talk:
+    """One batch of comparisons of a shard: all its parties, message by message."""
+
+    def __init__(
+        self, shard: Shard, workers: Workers, worked: Worked | None, pairs: Pairs
+    ) -> None:
+        self._workers = workers
+        self._worked = worked
+        self._ends = np.stack([shard.devices[pairs.rows], pairs.peers], axis=1)
+
+    def begin(self, spec: Spec, values: Ints) -> None:
+        """All parties take their values."""
+        if len(values):
+            steps = Steps(ends=self._ends.tobytes(), bits=spec.bits, kind=spec.kind.value)
+            steps.values = values.astype(np.int64).tobytes()
+            self._workers.run(steps)
+
+    def step(self, rows: Ints, width: int, inbox: Inbox | None = None) -> Bytes:
+        """Step the parties at `rows` with what came for them: [rows, width] what they say."""
+        ends = self._ends[rows]
+        steps = Steps(ends=ends.tobytes(), width=width)
+        if inbox is not None:
+            lengths = inbox.batch.lengths
+            came = np.stack([inbox.receiver, inbox.sender], axis=1)
+            if lengths is None or not np.array_equal(came, ends):
+                raise ProtocolError("a peer did not send the message that is due; run again")
+            steps.incoming, steps.lengths = inbox.body.tobytes(), lengths.tobytes()
+        if not len(rows):
+            return np.empty((0, width), np.uint8)
+        return self._workers.run(steps, self._worked)
+
+    def send(self, rows: Ints, body: Bytes, lengths: Ints | int) -> Outbox:
+        """What the parties at `rows` say, as an outbox."""
+        ends = self._ends[rows]
+        lengths = np.broadcast_to(np.asarray(lengths, np.int64), len(rows))
+        return SECRET.send(ends[:, 0], ends[:, 1], body, lengths=lengths)
+
+    def results(self) -> Ints:
+        """[pairs] what each party learned."""
+        if not len(self._ends):
+            return np.empty(0, np.int64)
+        learned = self._workers.run(Steps(ends=self._ends.tobytes(), results=True))
+        return learned.view(np.int64).ravel()
