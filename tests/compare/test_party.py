@@ -317,3 +317,46 @@ def test_the_check_is_crc_8():
     # The catalogued check value of CRC-8/SMBUS.
     assert crc8(0, b"123456789") == 0xF4
     assert crc8(crc8(0, b"12345"), b"6789") == 0xF4
+
+
+def forged(listener, message, place, bit):
+    """The message with one bit changed and a check that fits again."""
+    body = bytearray(message[:-1])
+    body[place] ^= 1 << bit
+    return bytes(body) + bytes([crc8(listener._check, bytes(body))])
+
+
+def test_padding_of_small_tables_must_be_zero():
+    for bits, unused in ((1, range(2, 8)), (2, range(4, 8))):
+        for bit in unused:
+            sender, receiver, _, points = opened(Spec(bits), 1, 0)
+            refused(receiver, BadValue, forged(receiver, sender.step(points), 0, bit))
+
+
+def test_padding_of_openings_must_be_zero():
+    # 16 bits: R opens levels 1 and 2 with 7 bits; the eighth is padding.
+    sender, receiver, _, points = opened(Spec(16))
+    openings = receiver.step(sender.step(points))
+    refused(sender, BadValue, forged(sender, openings, 0, 7))
+
+
+def test_an_outcome_cannot_be_both_less_and_equal():
+    sender, receiver, _, points = opened(Spec(4, "three_way"), 2, 9)
+    # Entry 9 of the second table: eq of a pair that is less.
+    refused(receiver, BadValue, forged(receiver, sender.step(points), 2 + 1, 1))
+
+
+def test_all_randomness_is_the_operating_systems(monkeypatch):
+    asked = []
+
+    def counting(count):
+        asked.append(count)
+        return os.urandom(count)
+
+    monkeypatch.setattr("lumos.compare.entropy.secrets.token_bytes", counting)
+    sender, _, _, points = opened(Spec(16, "lt", "shares"))
+    sender.step(points)
+    # Two nonces and the key; per point a scalar; per triple R's index; S's masks and factors.
+    assert asked[:3] == [16, 64, 16]
+    assert asked.count(64) == 1 + 7
+    assert sum(asked) == 2 * 16 + 8 * 64 + 3 + (4 + 2 * 3)
