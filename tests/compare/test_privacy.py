@@ -452,7 +452,7 @@ def test_twin_b_reused(monkeypatch):
     class Stuck:
         identity = ED25519.identity
         key, multiply = ED25519.key, ED25519.multiply
-        add, subtract = ED25519.add, ED25519.subtract
+        add, subtract = staticmethod(ED25519.add), staticmethod(ED25519.subtract)
         once = ED25519.pair()
 
         def pair(self):
