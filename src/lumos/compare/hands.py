@@ -157,7 +157,9 @@ class Hands:
                         worked(said.worked)
                     if said.answers is not None:
                         own = busy.pop(key.fd)
-                        answers[own] = np.frombuffer(said.answers, np.uint8).reshape(len(own), width)
+                        answers[own] = np.frombuffer(said.answers, np.uint8).reshape(
+                            len(own), width
+                        )
                         selector.unregister(key.fileobj)
         return answers
 
@@ -173,8 +175,15 @@ class Hands:
 
 def hire(count: int | None = None) -> Workers:
     """Workers for a simulation: one process per core, or none beside this one for `count` 1."""
-    count = count or len(os.sched_getaffinity(0))
+    count = count or cores()
     return Here() if count == 1 else Hands(count)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _part(steps: Steps, rows: Ints) -> Steps:

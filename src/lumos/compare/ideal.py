@@ -48,7 +48,7 @@ class IdealComparer:
 
     def _meet(self, pairs: Pairs, values: Ints, spec: Spec) -> Program[tuple[Ints, Ints]]:
         mine = np.minimum(values, 2**spec.bits - 1)
-        fresh = self._sessions.open(pairs, spec.ways)
+        fresh = self._sessions.open(pairs, spec.bits, spec.ways)
         inbox = yield CLEAR.send(self._shard.devices[pairs.rows], pairs.peers, mine)
         self._book(pairs, fresh, spec)
         return mine, inbox.body  # the inbox is sorted as the pairs are, one message each

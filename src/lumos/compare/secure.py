@@ -53,7 +53,7 @@ class SecureComparer:
         return np.where(pairs.first, learned, -learned).astype(np.int8)
 
     def _compare(self, pairs: Pairs, values: Ints, spec: Spec) -> Program[Ints]:
-        fresh = self._sessions.open(pairs, spec.ways)
+        fresh = self._sessions.open(pairs, spec.bits, spec.ways)
         senders, receivers = np.flatnonzero(pairs.first), np.flatnonzero(~pairs.first)
         talk = _Talk(self._shard, self._workers, self._worked, pairs)
         talk.begin(spec, np.minimum(values, 2**spec.bits - 1))
@@ -83,9 +83,7 @@ class SecureComparer:
 class _Talk:
     """One batch of comparisons of a shard: all its parties, message by message."""
 
-    def __init__(
-        self, shard: Shard, workers: Workers, worked: Worked | None, pairs: Pairs
-    ) -> None:
+    def __init__(self, shard: Shard, workers: Workers, worked: Worked | None, pairs: Pairs) -> None:
         self._workers = workers
         self._worked = worked
         self._ends = np.stack([shard.devices[pairs.rows], pairs.peers], axis=1)

@@ -22,21 +22,21 @@ class Sessions:
         self._near = np.zeros(len(shard.neighbours), np.bool_)
         self._far: set[tuple[int, int]] = set()
 
-    def open(self, pairs: Pairs, ways: int) -> Flags:
+    def open(self, pairs: Pairs, bits: int, ways: int) -> Flags:
         """Open a session for each pair that has none; True where it was opened just now.
 
         Counts the answers that the pairs are about to learn, and raises `BudgetExceeded`,
         before anything is sent, if that were too many for one of them.
         """
+        if len(pairs):
+            self._ledger.lengths.add(bits)
         self._reveal(pairs, ways)
         if pairs.near:
             fresh = ~self._near[pairs.slots]
             self._near[pairs.slots] = True
             return fresh
         fresh = np.zeros(len(pairs), np.bool_)
-        of_pairs = zip(
-            pairs.rows.tolist(), pairs.peers.tolist(), pairs.slots.tolist(), strict=True
-        )
+        of_pairs = zip(pairs.rows.tolist(), pairs.peers.tolist(), pairs.slots.tolist(), strict=True)
         for index, (row, peer, slot) in enumerate(of_pairs):
             if slot >= 0:
                 fresh[index] = not self._near[slot]

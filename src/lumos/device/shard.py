@@ -123,7 +123,9 @@ def cut(graph: "Graph", shards: int, seed: int, coins: str = "simulated") -> lis
         offsets = np.concatenate([[0], np.cumsum(degree)]).astype(np.int64)
         start = np.repeat(graph.offsets[devices] - offsets[:-1], degree)
         neighbours = graph.neighbours[start + np.arange(offsets[-1])]  # a copy, never a view
-        secrets = simulated_secrets(seed, devices) if coins == "simulated" else system_secrets(devices)
+        secrets = (
+            simulated_secrets(seed, devices) if coins == "simulated" else system_secrets(devices)
+        )
         pieces.append(
             Shard(
                 devices,

@@ -91,7 +91,9 @@ class Endpoint:
             if (batch.receiver + shift).view(np.uint64).max() >= self.shard.total + shift:
                 raise ProtocolError(f"topic {topic.name!r}: receiver out of range")
         if (topic.door is Door.RELEASE) != (batch.epsilon is not None):
-            raise ProtocolError(f"topic {topic.name!r}: a release, and only a release, states its ε")
+            raise ProtocolError(
+                f"topic {topic.name!r}: a release, and only a release, states its ε"
+            )
         self._check_body(topic, batch)
         return rows
 
@@ -104,7 +106,9 @@ class Endpoint:
                 f"not {np.dtype(topic.dtype)}{list(shape)}"
             )
         if (topic.shape is None) != (batch.lengths is not None):
-            raise ProtocolError(f"topic {topic.name!r}: lengths where there should be none, or none")
+            raise ProtocolError(
+                f"topic {topic.name!r}: lengths where there should be none, or none"
+            )
         words = topic.vocabulary
         if words and words is not PUBLIC_ID and body.max() >= len(words):
             raise ProtocolError(f"topic {topic.name!r}: a word outside its vocabulary")

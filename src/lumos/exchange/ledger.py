@@ -82,6 +82,8 @@ class Ledger:
         slots = 0 if shard is None else len(shard.neighbours)
         self._slot_answers = {2: _Tally(slots), 3: _Tally(slots)}
         self._stranger_answers: dict[tuple[int, int], list[int]] = {}
+        self.lengths: set[int] = set()
+        """Public bit lengths ℓ of the comparisons that were carried out."""
         self._epsilon: dict[tuple[int, int], float] = {}
 
     def sent(self, topic: Topic, rows: Ints, batch: Batch) -> None:
@@ -213,6 +215,8 @@ class LedgerReport:
     """Secret comparisons carried out."""
     comparison_bits: float
     """What their answers could tell, in bits: 1 for a two-way answer, log2 3 for a three-way one."""
+    comparison_lengths: tuple[int, ...]
+    """Public bit lengths ℓ of the compared values."""
     control_bits: float
     """What control messages could tell, in bits: at least 1 each."""
     bits_per_pair_mean: float
@@ -250,7 +254,7 @@ class LedgerReport:
             if isinstance(value, int | float) and not isinstance(value, bool)
         }
         topics = {name: vars(line) for name, line in self.topics.items()}
-        return {**simple, "topics": topics}
+        return {**simple, "comparison_lengths": self.comparison_lengths, "topics": topics}
 
 
 def add_up(ledgers: list[Ledger], total: int) -> LedgerReport:
@@ -305,6 +309,7 @@ def add_up(ledgers: list[Ledger], total: int) -> LedgerReport:
         rounds=ledgers[0].round,
         comparisons=sum(answers.values()) // 2,
         comparison_bits=sum(bits[ways] * count for ways, count in answers.items()) / 2,
+        comparison_lengths=tuple(sorted(set().union(*(ledger.lengths for ledger in ledgers)))),
         control_bits=sum(
             line.messages * _bits_of(TOPICS[name])
             for name, line in lines.items()

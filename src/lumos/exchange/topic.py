@@ -65,7 +65,9 @@ class Topic:
         if self.name in TOPICS:
             raise ValueError(f"topic {self.name!r} is declared twice")
         if (self.door is Door.CONTROL) != bool(self.vocabulary):
-            raise ValueError(f"topic {self.name!r}: control topics, and only they, have a vocabulary")
+            raise ValueError(
+                f"topic {self.name!r}: control topics, and only they, have a vocabulary"
+            )
         TOPICS[self.name] = self
 
         if self.shape is None and self.dtype is not np.uint8:

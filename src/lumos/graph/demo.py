@@ -30,6 +30,7 @@ from lumos.errors import UsageError
 from lumos.graph.arrays import freeze
 from lumos.graph.clean import IntArray, distinct, neighbour_lists
 from lumos.graph.graph import Graph
+from lumos.graph.options import NOT_ASKED
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -72,7 +73,7 @@ def demo_graph(devices: int = DEVICES, *, features: bool = True, seed: int = SEE
         labels=labels,
         classes=COMMUNITIES,
         name="demo" if devices == DEVICES else f"demo:{devices}",
-        notes=() if features else ("features absent: not asked for",),
+        notes=() if features else (NOT_ASKED,),
     )
 
 

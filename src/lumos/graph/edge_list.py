@@ -20,7 +20,7 @@ from lumos.graph.files import Folder, text_of
 from lumos.graph.graph import Graph
 from lumos.graph.labels import read_labels
 from lumos.graph.number_table import NumberTable
-from lumos.graph.options import ReadOptions
+from lumos.graph.options import NOT_ASKED, ReadOptions
 from lumos.graph.tables import Table, integers_first, table_of
 from lumos.graph.tabular import graph_of_tables
 from lumos.graph.word_lists import WordLists
@@ -45,7 +45,7 @@ def read_edge_list(path: Path, *, features: bool, options: ReadOptions) -> Graph
     if not found:
         notes = (f"features absent: there is no {path.stem}.features.csv, .json or .npz",)
     elif not features:
-        notes = ("features absent: not asked for",)
+        notes = (NOT_ASKED,)
     # Without labels the feature file says which devices there are, so it is read in any case.
     wanted = found and (features or labels is None)
     return graph_of_tables(

@@ -20,7 +20,7 @@ from lumos.graph.archive import arrays_of
 from lumos.graph.files import Folder
 from lumos.graph.graph import Graph
 from lumos.graph.labels import encode_array
-from lumos.graph.options import ReadOptions
+from lumos.graph.options import NOT_ASKED, ReadOptions
 
 WEIGHTS = ("edge_weight", "edge_weights", "edge_attr", "weights", "weight")
 
@@ -41,7 +41,7 @@ def read_npz(path: Path, *, features: bool, options: ReadOptions) -> Graph:
     if matrix is None:
         notes = ("features absent: the npz has no array 'features'",)
     elif not features:
-        matrix, notes = None, ("features absent: not asked for",)
+        matrix, notes = None, (NOT_ASKED,)
     try:
         graph = Graph.from_edges(
             edges,

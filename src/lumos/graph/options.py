@@ -5,6 +5,9 @@ from typing import Literal, get_args, get_type_hints
 
 from lumos.errors import UsageError
 
+NOT_ASKED = "features absent: not asked for"
+"""Note of a graph that was loaded without its features on purpose."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:

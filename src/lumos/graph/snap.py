@@ -8,7 +8,7 @@ from lumos.graph.catalog import CATALOG, Entry
 from lumos.graph.files import Folder, text_of
 from lumos.graph.graph import Graph
 from lumos.graph.labels import read_labels
-from lumos.graph.options import ReadOptions
+from lumos.graph.options import NOT_ASKED, ReadOptions
 from lumos.graph.tables import table_of
 from lumos.graph.tabular import graph_of_tables
 from lumos.graph.word_lists import WordLists
@@ -59,7 +59,7 @@ def read_entry(entry: Entry, folder: Folder, *, features: bool, options: ReadOpt
     words = None
     notes: tuple[str, ...] = ()
     if not features:
-        notes = ("features absent: not asked for",)
+        notes = (NOT_ASKED,)
     elif entry.features not in folder.names():
         notes = (
             f"features absent: {entry.features} is not in {folder.file('')}; structure and labels "

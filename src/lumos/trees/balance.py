@@ -120,9 +120,7 @@ def _balance(
         if workers is None:
             comparer = IdealComparer(shard, endpoint, settings.comparison_budget)
         else:
-            comparer = SecureComparer(
-                shard, endpoint, workers, worked, settings.comparison_budget
-            )
+            comparer = SecureComparer(shard, endpoint, workers, worked, settings.comparison_budget)
         if settings.balancer == "none":
             return _keep_all(shard)
         if settings.balancer == "greedy":
