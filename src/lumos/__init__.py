@@ -7,14 +7,20 @@ A first session:
     graph = lumos.load("demo")
     trees = lumos.balance(graph, lumos.TreeSettings(balancer="optimal", compare="ideal"))
     print(trees.max_workload, trees.ledger.messages)
+
+Names are loaded when they are first used, so that `import lumos` costs nothing.
 """
 
-from lumos.errors import LumosError
-from lumos.exchange.ledger import LedgerReport
-from lumos.graph import Graph, load
-from lumos.trees.balance import Balanced, balance
-from lumos.trees.forest import Forest
-from lumos.trees.settings import TreeSettings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lumos.errors import LumosError
+    from lumos.exchange.ledger import LedgerReport
+    from lumos.graph import Graph, load
+    from lumos.trees.balance import Balanced, balance
+    from lumos.trees.forest import Forest
+    from lumos.trees.settings import TreeSettings
 
 __version__ = "0.1.0"
 
@@ -28,3 +34,24 @@ __all__ = [
     "balance",
     "load",
 ]
+
+_HOMES = {
+    "Balanced": "lumos.trees.balance",
+    "Forest": "lumos.trees.forest",
+    "Graph": "lumos.graph",
+    "LedgerReport": "lumos.exchange.ledger",
+    "LumosError": "lumos.errors",
+    "TreeSettings": "lumos.trees.settings",
+    "balance": "lumos.trees.balance",
+    "load": "lumos.graph",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'lumos' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

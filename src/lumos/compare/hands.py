@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from selectors import EVENT_READ, DefaultSelector
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -121,35 +121,48 @@ class Here:
         return party
 
 
+class _Worker:
+    """One worker process and our ends of its pipes."""
+
+    def __init__(self) -> None:
+        theirs, self.sink = os.pipe()
+        self.source, mine = os.pipe()
+        command = [sys.executable, "-c", "from lumos.compare.hands import serve; serve()"]
+        self._process = subprocess.Popen(command, stdin=theirs, stdout=mine)
+        os.close(theirs)
+        os.close(mine)
+
+    def end(self) -> None:
+        os.close(self.sink)
+        os.close(self.source)
+        self._process.terminate()
+        self._process.wait()
+
+
 class Hands:
     """Parties spread over `count` worker processes."""
 
     def __init__(self, count: int) -> None:
-        command = [sys.executable, "-m", "lumos.compare.hands"]
-        self._workers = [
-            # Unbuffered: what is waiting in a buffer of ours would be invisible to the selector.
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-            for _ in range(count)
-        ]
+        self._workers = [_Worker() for _ in range(count)]
 
     def run(self, steps: Steps, worked: Worked | None = None) -> Bytes:
         """Give each worker the parties that live with it, and put their answers together."""
         ends = np.frombuffer(steps.ends, np.int64).reshape(-1, 2)
         # The two ends of a session go to neighbouring workers.
         home = (ends.sum(axis=1) // 2 + (ends[:, 0] < ends[:, 1])) % len(self._workers)
-        rows = [np.flatnonzero(home == number) for number in range(len(self._workers))]
-        busy = {}
+        width = 8 if steps.results else steps.width
+        answers = np.empty((len(ends), width), np.uint8)
+        busy: dict[int, Ints] = {}
         with DefaultSelector() as selector:
-            for worker, own in zip(self._workers, rows, strict=True):
+            for number, worker in enumerate(self._workers):
+                own = np.flatnonzero(home == number)
                 if len(own):
-                    _write(_pipe(worker.stdin), msgspec.msgpack.encode(_part(steps, own)))
-                    selector.register(_pipe(worker.stdout), EVENT_READ)
-                    busy[_pipe(worker.stdout).fileno()] = own
-            width = 8 if steps.results else steps.width
-            answers = np.empty((len(ends), width), np.uint8)
+                    _write(worker.sink, msgspec.msgpack.encode(_part(steps, own)))
+                    selector.register(worker.source, EVENT_READ)
+                    busy[worker.source] = own
             while busy:
                 for key, _ in selector.select():
-                    said = msgspec.msgpack.decode(_read(key.fileobj), type=Answers)  # type: ignore[arg-type]
+                    said = msgspec.msgpack.decode(_read(key.fd), type=Answers)
                     if said.failed:
                         self.close()
                         raise ProtocolError(said.failed)
@@ -157,19 +170,15 @@ class Hands:
                         worked(said.worked)
                     if said.answers is not None:
                         own = busy.pop(key.fd)
-                        answers[own] = np.frombuffer(said.answers, np.uint8).reshape(
-                            len(own), width
-                        )
-                        selector.unregister(key.fileobj)
+                        part = np.frombuffer(said.answers, np.uint8)
+                        answers[own] = part.reshape(len(own), width)
+                        selector.unregister(key.fd)
         return answers
 
     def close(self) -> None:
         """End the workers; their sessions end with them."""
         for worker in self._workers:
-            _pipe(worker.stdin).close()
-            _pipe(worker.stdout).close()
-            worker.terminate()
-            worker.wait()
+            worker.end()
         self._workers = []
 
 
@@ -202,31 +211,26 @@ def _part(steps: Steps, rows: Ints) -> Steps:
     )
 
 
-def _pipe(pipe: "BinaryIO | None | object") -> BinaryIO:
-    assert pipe is not None  # noqa: S101  # every worker is started with both pipes
-    return pipe  # type: ignore[return-value]
-
-
 _GONE = "a worker process of the comparison ended; start the run again"
 
 
-def _write(pipe: BinaryIO, data: bytes) -> None:
+def _write(pipe: int, data: bytes) -> None:
     frame = memoryview(len(data).to_bytes(8, "little") + data)
     try:
         while frame:
-            frame = frame[os.write(pipe.fileno(), frame) :]
+            frame = frame[os.write(pipe, frame) :]
     except BrokenPipeError:
         raise ProtocolError(_GONE) from None
 
 
-def _read(pipe: BinaryIO) -> bytes:
+def _read(pipe: int) -> bytes:
     return _exactly(pipe, int.from_bytes(_exactly(pipe, 8), "little"))
 
 
-def _exactly(pipe: BinaryIO, size: int) -> bytes:
+def _exactly(pipe: int, size: int) -> bytes:
     data = bytearray()
     while len(data) < size:
-        more = os.read(pipe.fileno(), min(size - len(data), 1 << 20))
+        more = os.read(pipe, min(size - len(data), 1 << 20))
         if not more:
             raise ProtocolError(_GONE)
         data += more
@@ -235,7 +239,7 @@ def _exactly(pipe: BinaryIO, size: int) -> bytes:
 
 def serve() -> None:
     """A worker: take steps from standard input until it ends."""
-    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    source, sink = sys.stdin.fileno(), sys.stdout.fileno()
     parties = Here()
 
     def say(answers: Answers) -> None:
@@ -252,7 +256,3 @@ def serve() -> None:
             say(Answers(failed=str(error)))
         else:
             say(Answers(answers=answers.tobytes()))
-
-
-if __name__ == "__main__":
-    serve()

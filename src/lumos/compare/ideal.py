@@ -44,7 +44,8 @@ class IdealComparer:
     def three_way(self, pairs: Pairs, values: Ints, bits: int) -> Program[Signs]:
         """For each pair the sign of (own value - peer's value)."""
         mine, theirs = yield from self._meet(pairs, values, Spec(bits, Kind.THREE_WAY))
-        return np.sign(mine - theirs).astype(np.int8)
+        signs: Signs = np.sign(mine - theirs).astype(np.int8)
+        return signs
 
     def _meet(self, pairs: Pairs, values: Ints, spec: Spec) -> Program[tuple[Ints, Ints]]:
         mine = np.minimum(values, 2**spec.bits - 1)

@@ -85,8 +85,8 @@ def at_least(
     """
     # asker is S:  [a ≥ b] = ¬[a < b].   asker is R:  [a ≥ b] = [b < a + 1].
     below = yield from comparer.less(pairs, values + (asker & ~pairs.first), bits)
-    asker_is_first = asker == pairs.first
-    return below ^ asker_is_first
+    answer: Flags = below ^ (asker == pairs.first)
+    return answer
 
 
 def agree_on_length(shard: Shard, largest: Ints) -> Program[int]:

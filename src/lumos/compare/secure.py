@@ -45,7 +45,8 @@ class SecureComparer:
     def less(self, pairs: Pairs, values: Ints, bits: int) -> Program[Flags]:
         """For each pair, whether S's value is below R's."""
         learned = yield from self._compare(pairs, values, Spec(bits, Kind.LT))
-        return learned != 0
+        below: Flags = learned != 0
+        return below
 
     def three_way(self, pairs: Pairs, values: Ints, bits: int) -> Program[Signs]:
         """For each pair the sign of (own value - peer's value)."""

@@ -214,7 +214,7 @@ class LedgerReport:
     comparisons: int
     """Secret comparisons carried out."""
     comparison_bits: float
-    """What their answers could tell, in bits: 1 for a two-way answer, log2 3 for a three-way one."""
+    """What their answers could tell: 1 bit for two possible answers, log2 3 for three."""
     comparison_lengths: tuple[int, ...]
     """Public bit lengths ℓ of the compared values."""
     control_bits: float

@@ -5,7 +5,7 @@ the inboxes. No thread, no lock, and the same order every time.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -81,10 +81,10 @@ class Loopback:
             _Party(device_program(shard, endpoint), endpoint)
             for shard, endpoint in zip(self._shards, self.endpoints, strict=True)
         ]
-        everybody = [*parties, coordinator]
+        everybody: list[_Party[Any]] = [*parties, coordinator]
         while not parties[0].finished:
             topic = parties[0].outbox.topic
-            present = everybody if topic.coordinator else parties
+            present: Sequence[_Party[Any]] = everybody if topic.coordinator else parties
             for party in present:
                 if party.finished or party.outbox.topic is not topic:
                     raise ProtocolError(f"the parties are out of step at topic {topic.name!r}")
