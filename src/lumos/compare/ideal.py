@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 from lumos.compare.group import POINT
-from lumos.compare.rounds import Flags, Ints, Pairs, Signs
+from lumos.compare.rounds import Flags, Ints, Pairs, Signs, spec_of
 from lumos.compare.sessions import Sessions
 from lumos.compare.spec import NONCE, Kind, Spec, messages
 from lumos.device.shard import Shard
@@ -38,12 +38,12 @@ class IdealComparer:
 
     def less(self, pairs: Pairs, values: Ints, bits: int) -> Program[Flags]:
         """For each pair, whether S's value is below R's."""
-        mine, theirs = yield from self._meet(pairs, values, Spec(bits, Kind.LT))
+        mine, theirs = yield from self._meet(pairs, values, spec_of(bits, Kind.LT))
         return np.where(pairs.first, mine < theirs, theirs < mine)
 
     def three_way(self, pairs: Pairs, values: Ints, bits: int) -> Program[Signs]:
         """For each pair the sign of (own value - peer's value)."""
-        mine, theirs = yield from self._meet(pairs, values, Spec(bits, Kind.THREE_WAY))
+        mine, theirs = yield from self._meet(pairs, values, spec_of(bits, Kind.THREE_WAY))
         signs: Signs = np.sign(mine - theirs).astype(np.int8)
         return signs
 

@@ -5,11 +5,13 @@ the smaller id is the sender S of the protocol, the other one the receiver R.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from lumos.compare.spec import Spec
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program
 from lumos.exchange.masked import anyone, count_for_everyone
@@ -18,11 +20,14 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Signs = npt.NDArray[np.int8]
 
+spec_of = cache(Spec)
+"""Specs that are revealed to both ends, made once."""
+
 LENGTHS = (4, 8, 12, 16, 20, 24, 28, 32)
 """Bit lengths ℓ that devices agree on; the first to which nobody objects is used."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)  # who compares with whom is private
 class Pairs:
     """Comparisons from the view of hosted devices, sorted by (device, peer), no pair twice.
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lumos.compare.hands import Bytes, Steps, Worked, Workers
-from lumos.compare.rounds import Flags, Ints, Pairs, Signs
+from lumos.compare.rounds import Flags, Ints, Pairs, Signs, spec_of
 from lumos.compare.sessions import Sessions
 from lumos.compare.spec import NONCE, Kind, Spec, messages
 from lumos.device.shard import Shard
@@ -44,13 +44,13 @@ class SecureComparer:
 
     def less(self, pairs: Pairs, values: Ints, bits: int) -> Program[Flags]:
         """For each pair, whether S's value is below R's."""
-        learned = yield from self._compare(pairs, values, Spec(bits, Kind.LT))
+        learned = yield from self._compare(pairs, values, spec_of(bits, Kind.LT))
         below: Flags = learned != 0
         return below
 
     def three_way(self, pairs: Pairs, values: Ints, bits: int) -> Program[Signs]:
         """For each pair the sign of (own value - peer's value)."""
-        learned = yield from self._compare(pairs, values, Spec(bits, Kind.THREE_WAY))
+        learned = yield from self._compare(pairs, values, spec_of(bits, Kind.THREE_WAY))
         return np.where(pairs.first, learned, -learned).astype(np.int8)
 
     def _compare(self, pairs: Pairs, values: Ints, spec: Spec) -> Program[Ints]:

@@ -60,11 +60,12 @@ class PrivateCoins:
         return chacha.blocks(self._secrets[rows], nonce, -(-count // 16))[:, :count]
 
     def uniform(self, rows: Ints, purpose: str, step: int, count: int = 1) -> Floats:
-        """[rows, count] numbers strictly between 0 and 1, 53 bits each."""
+        """[rows, count] numbers strictly between 0 and 1, 52 bits each."""
         words = self.words(rows, purpose, step, 2 * count).astype(np.uint64)
         high, low = words[:, 0::2], words[:, 1::2]
-        bits = (high << np.uint64(21)) | (low >> np.uint64(11))
-        uniform: Floats = (bits.astype(np.float64) + 0.5) * 2.0**-53
+        # Not 53 bits: the largest of them and a half would be rounded up to 1.
+        bits = (high << np.uint64(20)) | (low >> np.uint64(12))
+        uniform: Floats = (bits.astype(np.float64) + 0.5) * 2.0**-52
         return uniform
 
 

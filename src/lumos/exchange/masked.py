@@ -68,12 +68,17 @@ def count_for_everyone(total: int) -> Program[bool]:
 
 
 def _shifts(shard: Shard) -> list[int]:
-    """Public distances on the ring of ids: device i sends masks to i + shift."""
+    """Public distances on the ring of ids: device i sends masks to i + shift.
+
+    One of them is 1, so that masks link all devices: with even distances only, the shares of the
+    even ids alone would add up to their flags, and tell the coordinator in which half one is.
+    """
     if shard.total < 2:
         return []
     generator = shard.public.generator("mask partners")
-    wanted = min(_PARTNERS, shard.total - 1)
-    return [1 + int(shift) for shift in generator.choice(shard.total - 1, wanted, replace=False)]
+    others = min(_PARTNERS, shard.total - 1) - 1
+    drawn = generator.choice(shard.total - 2, others, replace=False) if others else ()
+    return [1, *(2 + int(shift) for shift in drawn)]
 
 
 def _random(count: int) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":

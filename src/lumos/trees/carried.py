@@ -12,6 +12,7 @@ import numpy.typing as npt
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Door, Topic
+from lumos.trees.distinct import first_of_each
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -86,14 +87,9 @@ class Carried:
         self.low[stale], self.high[stale] = -UNKNOWN, UNKNOWN
 
 
-def one_each(rows: Ints) -> Ints:
-    """Index of the first entry of each distinct value of sorted `rows`."""
-    return np.flatnonzero(np.diff(rows, prepend=-1)) if len(rows) else np.empty(0, np.int64)
-
-
 def draw_one_each(shard: Shard, slots: Ints, purpose: str, step: int) -> Ints:
     """One of `slots` (increasing) for each device that has any, by its private coin."""
-    start = one_each(shard.owner[slots])
+    start = np.flatnonzero(first_of_each(shard.owner[slots]))
     count = np.diff(np.append(start, len(slots)))
     rows = shard.owner[slots[start]]
     coin = shard.coins.uniform(rows, purpose, step)[:, 0]

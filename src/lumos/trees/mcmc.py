@@ -138,9 +138,11 @@ def mcmc_coordinator(total: int, public: PublicCoins, iterations: int) -> Progra
         chosen = heaviest[int(choices.integers(len(heaviest)))]
         yield PROPOSE.send(me, np.array([chosen]), 0)
         tournament.begin()
-        yield from hold_tournament(tournament, lighter=chosen)
-        heaviest = tournament.champions()
+        changed = yield from hold_tournament(tournament, lighter=chosen)
+        before, heaviest = heaviest, tournament.champions()
         judged = heaviest[int(choices.integers(len(heaviest)))]
+        if judged not in changed and judged in before:
+            judged = chosen  # f(X') = f(X) by answers that are known: nothing is left to ask
         both = np.array([[chosen, judged], [judged, chosen]])[: 1 if chosen == judged else 2]
         yield JUDGE.send(np.repeat(me, len(both)), both[:, 0], both[:, 1])
         inbox = yield VERDICT.nothing()
@@ -176,6 +178,8 @@ def _judge(
     asker = pairs.rows == (proposer[0] if proposer.size else _NOBODY)
     values = np.where(asker, limit, workload[pairs.rows])
     within = yield from at_least(comparer, pairs, values, asker, bits)
-    if proposer.size and not apart.all():  # still the heaviest itself: it can tell alone
-        return bool(workload[proposer[0]] <= limit)
+    if proposer.size and not apart.all():
+        # The heaviest is the proposer itself, or one that was level with it and has not changed:
+        # f(X') ≤ f(X), which no threshold rejects.
+        return True
     return bool(within[asker].any())

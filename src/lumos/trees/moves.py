@@ -10,7 +10,8 @@ import numpy as np
 from lumos.compare.rounds import Comparer, Pairs, at_least
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Door, Topic
-from lumos.trees.carried import BOUND, Carried, draw_one_each, one_each
+from lumos.trees.carried import BOUND, Carried, draw_one_each
+from lumos.trees.distinct import first_of_each
 
 ASK = Topic(
     name="optimal/ask",
@@ -52,7 +53,7 @@ def move(state: Carried, comparer: Comparer, bits: int, step: int) -> Program[in
         state.told[refused] = np.maximum(state.told[refused], BOUND)
 
         willing = slots[~asker & lighter]
-        taken = willing[one_each(shard.owner[willing])]
+        taken = willing[first_of_each(shard.owner[willing])]
         takers = shard.owner[taken]
         inbox = yield TAKE.send(shard.devices[takers], shard.neighbours[taken], 0)
         given = shard.slots(inbox.receiver, inbox.sender)

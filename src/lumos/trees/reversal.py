@@ -17,8 +17,8 @@ from lumos.trees.carried import (
     Carried,
     Ints,
     draw_one_each,
-    one_each,
 )
+from lumos.trees.distinct import first_of_each
 
 ASK_LEVEL = Topic(
     name="optimal/ask-level",
@@ -108,7 +108,7 @@ def _find_slack(state: Carried, step: int) -> Program[tuple[Ints, Ints]]:
         starts.append(heard[state.high[heard] == 1])
         level = heard[state.high[heard] == 0]
         level = level[onward[shard.owner[level]] == _NONE]
-        level = level[one_each(shard.owner[level])]
+        level = level[first_of_each(shard.owner[level])]
         onward[shard.owner[level]] = level
         news = shard.owner[level]
     return onward, np.unique(np.concatenate(starts)) if starts else np.empty(0, np.int64)
@@ -138,9 +138,7 @@ def _claim(state: Carried, chosen: Ints, onward: Ints) -> Program[bool]:
         came = shard.slots(inbox.receiver, inbox.sender)
         rows = shard.owner[came]
         # The first claim to a free device is served; all others hear "busy".
-        served = np.zeros(len(came), np.bool_)
-        served[one_each(rows)] = True
-        served &= ~busy[rows]
+        served = first_of_each(rows) & ~busy[rows]
         busy[rows] = True
         back[rows[served]] = came[served]
         ends = came[served & (inbox.body == _END)]

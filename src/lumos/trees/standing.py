@@ -11,6 +11,7 @@ from lumos.compare.rounds import Comparer, Pairs
 from lumos.device.shard import COORDINATOR, Shard
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Door, Topic
+from lumos.trees.distinct import first_of_each
 from lumos.trees.maximum import CANDIDATE, MATCH, RESULT, Tournament
 
 Ints = npt.NDArray[np.int64]
@@ -60,9 +61,9 @@ class Standing:
         near = shard.slots(inbox.receiver, inbox.sender)
         slots = np.concatenate([own, near])
         slots.sort()
-        slots = slots[np.diff(slots, prepend=-1) > 0]
+        slots = slots[first_of_each(slots)]
         rows = shard.owner[slots]
-        rows = rows[np.diff(rows, prepend=-1) > 0]
+        rows = rows[first_of_each(rows)]
         led = self._heavier[rows] == 0
         self._before = (slots, self._sign[slots], rows, self._heavier[rows])
         yield from self._compare(slots)
@@ -112,11 +113,14 @@ class Standing:
         self._sign[slots] = signs
 
 
-def hold_tournament(tournament: Tournament, lighter: int | None = None) -> Program[None]:
+def hold_tournament(tournament: Tournament, lighter: int | None = None) -> Program[set[int]]:
     """The coordinator's part: who is a candidate now, then matches until one is left.
 
     Args:
         lighter: the one device whose workload may have fallen since the last tournament.
+
+    Returns:
+        the devices whose standing changed.
     """
     inbox = yield CANDIDATE.nothing()
     tournament.update(inbox.sender.tolist(), (inbox.body != 0).tolist(), lighter)
@@ -124,12 +128,12 @@ def hold_tournament(tournament: Tournament, lighter: int | None = None) -> Progr
         matches = tournament.matches()
         if not matches:
             yield MATCH.nothing()
-            return
+            return set(inbox.sender.tolist())
         pairs = np.array(matches, np.int64)
         pairs = np.concatenate([pairs, pairs[:, ::-1]])
         pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
         yield MATCH.send(np.full(len(pairs), COORDINATOR), pairs[:, 0], pairs[:, 1])
         # The smaller id of a match reports; reports arrive in the order of the matches.
-        inbox = yield RESULT.nothing()
-        for (first, second), code in zip(matches, inbox.body.tolist(), strict=True):
+        results = yield RESULT.nothing()
+        for (first, second), code in zip(matches, results.body.tolist(), strict=True):
             tournament.record(first, second, code - 1)
