@@ -90,12 +90,12 @@ def prices() -> dict[str, float]:
 
 
 def measure(spec: Spec, count: int, seconds: float) -> float:
-    """Comparisons per second: the best of four rounds."""
+    """Comparisons per second: the best of twelve rounds, since a core is seldom alone."""
     session(spec, count)
     best = 0.0
-    for _ in range(4):
+    for _ in range(12):
         done, start = 0, time.process_time()
-        while (spent := time.process_time() - start) < seconds / 4:
+        while (spent := time.process_time() - start) < seconds / 12:
             session(spec, count)
             done += count
         best = max(best, done / spent)

@@ -4,11 +4,12 @@ import pytest
 from nacl.bindings import (
     crypto_core_ed25519_add,
     crypto_core_ed25519_is_valid_point,
+    crypto_core_ed25519_sub,
     crypto_scalarmult_ed25519_base_noclamp,
 )
 
 from lumos.compare import BadPoint
-from lumos.compare.group import ED25519
+from lumos.compare.group import ED25519, _bare
 
 P = 2**255 - 19
 ORDER = 2**252 + 27742317777372353535851937790883648493
@@ -101,3 +102,24 @@ def test_addition_alone_would_not_refuse():
     _, good = ED25519.pair()
     for point in TORSION + NOT_CANONICAL[:4]:
         ED25519.add(good, point)
+
+
+def test_bare_additions_are_the_wrapped_ones():
+    for _ in range(20):
+        (_, left), (_, right) = ED25519.pair(), ED25519.pair()
+        assert ED25519.add(left, right) == crypto_core_ed25519_add(left, right)
+        assert ED25519.subtract(left, right) == crypto_core_ed25519_sub(left, right)
+
+
+def test_bare_additions_refuse_what_is_no_point():
+    _, good = ED25519.pair()
+    for bad in (b"", good[:31], good + b"\0", off_curve()[0]):
+        for combine in (ED25519.add, ED25519.subtract):
+            with pytest.raises(BadPoint):
+                combine(good, bad)
+            with pytest.raises(BadPoint):
+                combine(bad, good)
+
+
+def test_without_the_bare_functions_the_wrapped_ones_serve():
+    assert _bare("crypto_no_such_function", crypto_core_ed25519_add) is crypto_core_ed25519_add

@@ -7,6 +7,8 @@ are not canonical. ``add`` and ``subtract`` check next to nothing, so they see o
 went through ``multiply`` or were computed here.
 """
 
+from collections.abc import Callable
+from importlib import import_module
 from typing import Protocol
 
 from nacl.bindings import (
@@ -22,6 +24,8 @@ from lumos.compare import entropy
 from lumos.compare.errors import BadPoint
 
 POINT = 32
+
+Combine = Callable[[bytes, bytes], bytes]
 
 
 class Group(Protocol):
@@ -48,6 +52,31 @@ class Group(Protocol):
 def _scalar() -> bytes:
     # 512 uniform bits modulo L are uniform to within 2^-259.
     return crypto_core_ed25519_scalar_reduce(entropy.draw(64))
+
+
+def _bare(name: str, checked: Combine) -> Combine:
+    """libsodium's function without PyNaCl's wrapper, or the wrapper where there is no other way.
+
+    A comparison of 8 bits has thirty of these at 16 µs each; the wrapper adds 2 µs to each.
+    """
+    try:
+        sodium = import_module("nacl._sodium")
+        function, new, buffer = getattr(sodium.lib, name), sodium.ffi.new, sodium.ffi.buffer
+        point = sodium.ffi.typeof(f"unsigned char[{POINT}]")
+    except (ImportError, AttributeError):
+        return checked
+
+    def combine(left: bytes, right: bytes) -> bytes:
+        # libsodium reads 32 bytes of each, however many there are.
+        if len(left) != POINT or len(right) != POINT:
+            raise BadPoint("a point does not have 32 bytes")
+        result = new(point)
+        if function(result, left, right) != 0:
+            raise BadPoint("a point is not on the curve")
+        combined: bytes = buffer(result)[:]
+        return combined
+
+    return combine
 
 
 class Ed25519:
@@ -78,9 +107,8 @@ class Ed25519:
         except RuntimeError:
             raise BadPoint("a received point is not in the group") from None
 
-    # Thirty of these to a comparison: no Python of ours around them.
-    add = staticmethod(crypto_core_ed25519_add)
-    subtract = staticmethod(crypto_core_ed25519_sub)
+    add = staticmethod(_bare("crypto_core_ed25519_add", crypto_core_ed25519_add))
+    subtract = staticmethod(_bare("crypto_core_ed25519_sub", crypto_core_ed25519_sub))
 
 
 ED25519 = Ed25519()
