@@ -182,14 +182,18 @@ def _show_cost(result: dict[str, Any], balanced: Balanced) -> None:
     ]
     if ledger.comparisons:
         length = ledger.comparison_lengths[-1]
-        lines.insert(
-            1,
+        lines[1:1] = [
             (
                 "bits per pair",
                 f"mean {ledger.bits_per_pair_mean:.1f}, largest "
                 f"{ledger.bits_per_pair_largest:.1f}; log2 of the public bound is {length}",
             ),
-        )
+            (
+                "bits per device",
+                f"mean {ledger.device_comparison_bits.mean():.1f}, largest "
+                f"{ledger.device_comparison_bits.max():.1f}, over all its peers",
+            ),
+        ]
     if balanced.history:
         steps = balanced.history
         shown = steps if len(steps) <= 8 else [*steps[:: len(steps) // 7], steps[-1]]

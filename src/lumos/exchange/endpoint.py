@@ -58,6 +58,7 @@ class Endpoint:
         if batch.messages:
             rows = self._local(batch.receiver)
             if not checked:
+                self._check_ids(topic, "sender", batch.sender)
                 self._check_body(topic, batch)
             if not topic.booked:
                 self.ledger.received(topic, rows, batch)
@@ -85,11 +86,7 @@ class Endpoint:
 
     def _check(self, topic: Topic, batch: Batch) -> Ints:
         rows = self._local(batch.sender)
-        if self.shard is not None:
-            # Shifted so that the least allowed id is 0; as unsigned numbers lower ones are huge.
-            shift = -COORDINATOR if topic.coordinator else 0
-            if (batch.receiver + shift).view(np.uint64).max() >= self.shard.total + shift:
-                raise ProtocolError(f"topic {topic.name!r}: receiver out of range")
+        self._check_ids(topic, "receiver", batch.receiver)
         if (topic.door is Door.RELEASE) != (batch.epsilon is not None):
             raise ProtocolError(
                 f"topic {topic.name!r}: a release, and only a release, states its ε"
@@ -97,9 +94,17 @@ class Endpoint:
         self._check_body(topic, batch)
         return rows
 
+    def _check_ids(self, topic: Topic, what: str, ids: Ints, *, device: bool = False) -> None:
+        """Whether `ids` take part in rounds of this topic, or, with `device`, are devices."""
+        if self.shard is not None:  # the coordinator does not know how many devices there are
+            # Shifted so that the least allowed id is 0; as unsigned numbers lower ones are huge.
+            shift = -COORDINATOR if topic.coordinator and not device else 0
+            if (ids + shift).view(np.uint64).max() >= self.shard.total + shift:
+                raise ProtocolError(f"topic {topic.name!r}: {what} out of range")
+
     def _check_body(self, topic: Topic, batch: Batch) -> None:
         body: np.ndarray[Any, Any] = batch.body
-        shape = topic.shape if topic.shape is not None else body.shape[1:2]
+        shape = topic.shape if topic.shape is not None else (body.shape[-1],)
         if body.dtype != topic.dtype or body.shape != (batch.messages, *shape):
             raise ProtocolError(
                 f"topic {topic.name!r}: a message body is {body.dtype}{list(body.shape[1:])}, "
@@ -109,6 +114,14 @@ class Endpoint:
             raise ProtocolError(
                 f"topic {topic.name!r}: lengths where there should be none, or none"
             )
+        if batch.lengths is not None and (
+            batch.lengths.shape != (batch.messages,)
+            or batch.lengths.min() < 0
+            or batch.lengths.max() > body.shape[1]
+        ):
+            raise ProtocolError(f"topic {topic.name!r}: lengths that are not those of its messages")
         words = topic.vocabulary
-        if words and words is not PUBLIC_ID and body.max() >= len(words):
+        if words is PUBLIC_ID:
+            self._check_ids(topic, "public id", body, device=True)
+        elif words and body.max() >= len(words):
             raise ProtocolError(f"topic {topic.name!r}: a word outside its vocabulary")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from lumos.device.shard import COORDINATOR, Shard
 from lumos.exchange.batch import Batch
-from lumos.exchange.topic import TOPICS, Door, Topic
+from lumos.exchange.topic import PUBLIC_ID, TOPICS, Door, Topic
 
 Ints = npt.NDArray[np.int64]
 
@@ -241,10 +241,20 @@ class LedgerReport:
     """[devices] rounds in which each device sent or received something."""
     device_comparison_bits: npt.NDArray[np.float64] = field(repr=False)
     """[devices] comparison bits that each device revealed, over all its peers."""
+    pairs: Ints = field(repr=False)
+    """[pairs, 2] the pairs that compared, the smaller id first, in increasing order."""
+    pair_bits: npt.NDArray[np.float64] = field(repr=False)
+    """[pairs] comparison bits that the two revealed to each other."""
     device_epsilon: npt.NDArray[np.float64] = field(repr=False)
     """[devices] largest ε spent on one receiver."""
     device_epsilon_collusion: npt.NDArray[np.float64] = field(repr=False)
     """[devices] ε spent on all receivers together."""
+
+    def revealed_by(self, device: int) -> dict[int, float]:
+        """To whom a device has revealed comparison bits, and how many."""
+        mine = (self.pairs == device).any(axis=1)
+        others = self.pairs[mine].sum(axis=1) - device
+        return dict(zip(others.tolist(), self.pair_bits[mine].tolist(), strict=True))
 
     def totals(self) -> dict[str, Any]:
         """The totals as plain numbers, for JSON."""
@@ -271,7 +281,8 @@ def add_up(ledgers: list[Ledger], total: int) -> LedgerReport:
     comparison_bits = np.zeros(total)
     epsilon, collusion = np.zeros(total), np.zeros(total)
     answers = {2: 0, 3: 0}
-    pairs: list[npt.NDArray[np.float64]] = []
+    pairs: list[Ints] = [np.empty((0, 2), np.int64)]
+    pair_bits: list[npt.NDArray[np.float64]] = [np.empty(0)]
     for ledger in ledgers:
         shard = ledger._shard
         place = np.array([COORDINATOR]) if shard is None else shard.devices
@@ -288,20 +299,21 @@ def add_up(ledgers: list[Ledger], total: int) -> LedgerReport:
             answers[ways] += int(tally.counts().sum())
         # Each pair once, at the end with the smaller id.
         slot_bits = sum(bits[ways] * tally.counts() for ways, tally in ledger._slot_answers.items())
-        once = shard.devices[shard.owner] < shard.neighbours
-        pairs.append(np.asarray(slot_bits, np.float64)[once])
-        strangers = [
-            two * bits[2] + three * bits[3]
-            for (row, peer), (two, three) in ledger._stranger_answers.items()
-            if shard.devices[row] < peer
-        ]
-        pairs.append(np.array(strangers, np.float64))
+        me = shard.devices[shard.owner]
+        once = np.flatnonzero((me < shard.neighbours) & (np.asarray(slot_bits) > 0))
+        pairs.append(np.stack([me[once], shard.neighbours[once]], axis=1))
+        pair_bits.append(np.asarray(slot_bits, np.float64)[once])
+        for (row, peer), (two, three) in ledger._stranger_answers.items():
+            if shard.devices[row] < peer:
+                pairs.append(np.array([[shard.devices[row], peer]]))
+                pair_bits.append(np.array([two * bits[2] + three * bits[3]]))
         for (row, _), spent in ledger._epsilon.items():
             device = int(place[row])
             epsilon[device] = max(epsilon[device], spent)
             collusion[device] += spent
-    compared = np.concatenate(pairs) if pairs else np.empty(0)
-    compared = compared[compared > 0]
+    who, told = np.concatenate(pairs), np.concatenate(pair_bits)
+    order = np.lexsort((who[:, 1], who[:, 0]))
+    who, told = who[order], told[order]
     lines = {name: _line(TOPICS[name], line) for name, line in sorted(topics.items())}
     return LedgerReport(
         messages=sum(line.messages for line in lines.values()),
@@ -311,12 +323,12 @@ def add_up(ledgers: list[Ledger], total: int) -> LedgerReport:
         comparison_bits=sum(bits[ways] * count for ways, count in answers.items()) / 2,
         comparison_lengths=tuple(sorted(set().union(*(ledger.lengths for ledger in ledgers)))),
         control_bits=sum(
-            line.messages * _bits_of(TOPICS[name])
+            line.messages * _bits_of(TOPICS[name], total)
             for name, line in lines.items()
             if TOPICS[name].door is Door.CONTROL
         ),
-        bits_per_pair_mean=float(compared.mean()) if len(compared) else 0.0,
-        bits_per_pair_largest=float(compared.max()) if len(compared) else 0.0,
+        bits_per_pair_mean=float(told.mean()) if len(told) else 0.0,
+        bits_per_pair_largest=float(told.max(initial=0.0)),
         epsilon_per_receiver=float(epsilon.max(initial=0.0)),
         epsilon_collusion=float(collusion.max(initial=0.0)),
         topics=lines,
@@ -326,14 +338,17 @@ def add_up(ledgers: list[Ledger], total: int) -> LedgerReport:
         bytes_received=flows["bytes_received"][:total],
         device_rounds=rounds,
         device_comparison_bits=comparison_bits,
+        pairs=who,
+        pair_bits=told,
         device_epsilon=epsilon,
         device_epsilon_collusion=collusion,
     )
 
 
-def _bits_of(topic: Topic) -> float:
+def _bits_of(topic: Topic, total: int) -> float:
     """Bits that one control message can tell; a single word still tells that it was sent."""
-    return max(1.0, math.log2(len(topic.vocabulary)))
+    ways = total if topic.vocabulary is PUBLIC_ID else len(topic.vocabulary)
+    return max(1.0, math.log2(ways))
 
 
 def _line(topic: Topic, flows: dict[str, int]) -> TopicLine:

@@ -68,10 +68,13 @@ class Topic:
             raise ValueError(
                 f"topic {self.name!r}: control topics, and only they, have a vocabulary"
             )
-        TOPICS[self.name] = self
-
+        if self.vocabulary and self.dtype is not (
+            np.int64 if self.vocabulary is PUBLIC_ID else np.uint8
+        ):
+            raise ValueError(f"topic {self.name!r}: words are uint8, public ids int64")
         if self.shape is None and self.dtype is not np.uint8:
             raise ValueError(f"topic {self.name!r}: messages of any length are bytes")
+        TOPICS[self.name] = self
 
     @property
     def size(self) -> int:
