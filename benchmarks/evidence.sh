@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# The long runs whose figures docs and notes quote. Usage: evidence.sh OUTPUT_FOLDER
+# Needs the real graphs: set LUMOS_DATA. Takes about an hour on two cores; never part of CI.
+set -euo pipefail
+out=${1:?usage: evidence.sh OUTPUT_FOLDER}
+: "${LUMOS_DATA:?set LUMOS_DATA to the folder with the SNAP graphs}"
+mkdir -p "$out"
+
+run() { # name, then the arguments of `lumos trees`
+    local name=$1
+    shift
+    echo "== lumos trees $*"
+    lumos trees "$@" --json >"$out/$name.json"
+    python - "$out/$name.json" <<'PY'
+import json, sys
+run = json.load(open(sys.argv[1]))
+keys = ("max_workload", "lower_bound", "optimal", "comparisons", "messages", "rounds", "seconds", "peak_rss_mb")
+print("   " + ", ".join(f"{key} {run[key]}" for key in keys))
+PY
+}
+
+for graph in facebook lastfm twitch-ENGB; do
+    run "$graph-greedy" "$graph" --balancer greedy --compare ideal --plot "$out/$graph-greedy.png"
+    run "$graph-optimal" "$graph" --balancer optimal --compare ideal --plot "$out/$graph-optimal.png"
+done
+run facebook-mcmc-1000 facebook --balancer mcmc --iterations 1000 --compare ideal
+run facebook-mcmc-50000 facebook --balancer mcmc --iterations 50000 --compare ideal
+run lastfm-mcmc-300 lastfm --balancer mcmc --iterations 300 --compare ideal
+for shards in 1 2 7; do
+    run "facebook-optimal-shards-$shards" facebook --compare ideal --shards "$shards"
+done
+run million-greedy demo:1000000 --balancer greedy --compare ideal
+run million-optimal demo:1000000 --balancer optimal --compare ideal
+run lastfm-optimal-secure lastfm --balancer optimal
+run lastfm-mcmc-300-secure lastfm --balancer mcmc --iterations 300
+run facebook-greedy-secure facebook --balancer greedy

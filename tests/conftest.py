@@ -1,0 +1,56 @@
+"""What tests of several folders share."""
+
+import dataclasses
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lumos.exchange import LedgerReport
+
+Differences = Callable[[LedgerReport, LedgerReport], list[str]]
+
+
+@pytest.fixture
+def data_dir() -> Path:
+    """The folder of the real graphs: LUMOS_DATA, or shared/data beside the repository."""
+    folder = Path(os.environ.get("LUMOS_DATA") or Path(__file__).parents[2] / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip("the real graphs are not here; set LUMOS_DATA to the folder that holds them")
+    return folder
+
+
+@pytest.fixture
+def ledger_differences() -> Differences:
+    """The names of the fields in which two ledger reports differ; arrays bit by bit."""
+
+    def differences(one: LedgerReport, other: LedgerReport) -> list[str]:
+        different = []
+        for field in dataclasses.fields(LedgerReport):
+            left, right = getattr(one, field.name), getattr(other, field.name)
+            if field.name == "topics":
+                left = {name: vars(line) for name, line in left.items()}
+                right = {name: vars(line) for name, line in right.items()}
+            same = np.array_equal(left, right) if isinstance(left, np.ndarray) else left == right
+            if not same:
+                different.append(field.name)
+        return different
+
+    return differences
+
+
+@pytest.fixture
+def within_a_minute() -> Iterator[None]:
+    """A test that hangs fails instead."""
+
+    def ring(*_: object) -> None:
+        raise TimeoutError("the test hung for a minute")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
