@@ -1,0 +1,69 @@
+"""The balancers as programs for any carrier, each shard with a comparer of its own."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from lumos.compare.hands import Here
+from lumos.compare.ideal import IdealComparer
+from lumos.compare.rounds import Comparer
+from lumos.compare.secure import SecureComparer
+from lumos.device import PublicCoins, Shard, cut
+from lumos.exchange import Endpoint, LedgerReport, Program
+from lumos.graph import Graph
+from lumos.trees.greedy import greedy
+from lumos.trees.mcmc import mcmc, mcmc_coordinator
+from lumos.trees.optimal import optimal, optimal_coordinator
+
+SEED = 5
+ITERATIONS = 4
+
+Kept = set[tuple[int, int]]
+
+
+class WholeCarrier(Protocol):
+    def run(
+        self,
+        device_program: Callable[[Shard, Endpoint], Program[Any]],
+        coordinator_program: Callable[[Endpoint], Program[Any]],
+    ) -> tuple[list[Any], Any]: ...
+
+    def ledger(self) -> LedgerReport: ...
+
+
+def no_part(_: Endpoint) -> Program[None]:
+    yield from ()
+
+
+def balanced(
+    graph: Graph,
+    shards: int,
+    balancer: str,
+    compare: str,
+    carrier_of: Callable[[list[Shard]], WholeCarrier],
+) -> tuple[Kept, LedgerReport]:
+    """Who keeps whom, and the ledger."""
+
+    def device_program(shard: Shard, endpoint: Endpoint) -> Program[Any]:
+        comparer: Comparer = IdealComparer(shard, endpoint)
+        if compare == "secure":
+            comparer = SecureComparer(shard, endpoint, Here())
+        if balancer == "mcmc":
+            return mcmc(shard, comparer, ITERATIONS)
+        return {"greedy": greedy, "optimal": optimal}[balancer](shard, comparer)
+
+    def coordinator_program(endpoint: Endpoint) -> Program[None]:
+        if balancer == "mcmc":
+            return mcmc_coordinator(graph.devices, PublicCoins(SEED), ITERATIONS)
+        return optimal_coordinator(graph.devices) if balancer == "optimal" else no_part(endpoint)
+
+    pieces = cut(graph, shards, SEED)
+    carrier = carrier_of(pieces)
+    results, _ = carrier.run(device_program, coordinator_program)
+    kept: Kept = set()
+    for shard, keep in zip(pieces, results, strict=True):
+        slots = np.flatnonzero(keep)
+        devices = shard.devices[shard.owner[slots]].tolist()
+        kept.update(zip(devices, shard.neighbours[slots].tolist(), strict=True))
+    return kept, carrier.ledger()
