@@ -76,11 +76,8 @@ def test_figure_two() -> None:
 def test_the_star_joins_a_device_to_whom_it_keeps(kept: list[list[int]]) -> None:
     forest = forest_of(kept, virtual_nodes=False)
     vertex = forest.vertex()
-    start, end = forest.edge_index()
-    half = len(start) // 2
-    pairs = [
-        (int(vertex[e]), int(vertex[s])) for s, e in zip(start[:half], end[:half], strict=True)
-    ]
+    start, end = vertex[forest.edge_index()[:, : forest.branches]]
+    pairs = list(zip(end.tolist(), start.tolist(), strict=True))
     assert pairs == [(u, v) for u, neighbours in enumerate(kept) for v in neighbours]
     assert forest.nodes == len(kept) + len(pairs)
 
