@@ -51,7 +51,7 @@ def unpacked(post: Post) -> Inbox:
         shape: tuple[int, ...] = (width,)
     else:
         joined, shape = b"".join(letter.body for letter in letters), topic.shape
-    body = np.frombuffer(joined, topic.dtype).reshape(-1, *shape).copy()
+    body = np.frombuffer(joined, topic.dtype).reshape(len(letters), *shape).copy()
     epsilons = [letter.epsilon for letter in letters if letter.epsilon is not None]
     batch = Batch(
         np.array([letter.sender for letter in letters]),

@@ -38,9 +38,12 @@ class Router:
         if not batches:
             return [Inbox(topic.no_messages, quiet=True)] * self.parties
         everything = Batch.joined(batches).in_order()
-        if self.parties == 2 and everything.receiver[0] != COORDINATOR:
+        lowest, highest = everything.receiver[0], everything.receiver[-1]
+        if lowest < COORDINATOR or highest >= len(self._hosts) - 1:
+            raise ProtocolError(f"topic {topic.name!r}: receiver out of range")
+        if self.parties == 2 and lowest != COORDINATOR:
             parts = [everything, topic.no_messages]  # one shard hosts every device
-        elif self.parties == 2 and everything.receiver[-1] == COORDINATOR:
+        elif self.parties == 2 and highest == COORDINATOR:
             parts = [topic.no_messages, everything]
         else:
             to = self._hosts[everything.receiver]

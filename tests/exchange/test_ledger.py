@@ -1,0 +1,191 @@
+"""The ledger counts what was delivered: a spy that sees the bytes counts the same."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from balancing import balanced, no_part
+from carriers import Isolated
+from post import PostOffice
+
+from lumos.device import COORDINATOR, Shard, cut
+from lumos.exchange import PUBLIC_ID, Door, Endpoint, LedgerReport, Loopback, Program, Topic
+from lumos.graph import demo_graph
+
+Declare = Callable[..., Topic]
+DEVICES = 12
+
+
+def listed(counts: Counter[int], total: int) -> list[int]:
+    return [counts[device] for device in range(total)]
+
+
+def agree(ledger: LedgerReport, spy: PostOffice, total: int) -> None:
+    assert ledger.messages_sent.tolist() == listed(spy.sent, total)
+    assert ledger.messages_received.tolist() == listed(spy.received, total)
+    assert ledger.bytes_sent.tolist() == listed(spy.bytes_sent, total)
+    assert ledger.bytes_received.tolist() == listed(spy.bytes_received, total)
+    assert ledger.device_rounds.tolist() == listed(spy.took_part, total)
+    assert ledger.rounds == spy.rounds
+    assert ledger.messages == spy.received.total() == spy.sent.total()
+    assert ledger.bytes == spy.bytes_received.total()
+    assert {name: line.messages for name, line in ledger.topics.items()} == spy.of_topic
+    assert {name: line.bytes for name, line in ledger.topics.items()} == spy.bytes_of_topic
+
+
+def sent_equals_received(carrier: Isolated | Loopback) -> None:
+    totals: dict[str, Counter[str]] = {}
+    for endpoint in (*carrier.endpoints, carrier.coordinator):
+        for name, flows in endpoint.ledger.flows().items():
+            for flow, counts in flows.items():
+                totals.setdefault(name, Counter())[flow] += int(counts.sum())
+    for name, flows_of_topic in totals.items():
+        assert flows_of_topic["sent"] == flows_of_topic["received"], name
+        assert flows_of_topic["bytes_sent"] == flows_of_topic["bytes_received"], name
+
+
+def chatter(declare: Declare) -> tuple[Callable[..., Program[None]], Callable[..., Program[None]]]:
+    """Random messages of every kind; a round is drawn by each device for itself."""
+    plain = declare("test/plain", dtype=np.float64, shape=(3,))
+    ragged = declare("test/ragged", shape=None, coordinator=True)
+    release = declare("test/release", door=Door.RELEASE, dtype=np.int32)
+
+    def device(shard: Shard, _: Endpoint) -> Program[None]:
+        for number in range(12):
+            coin = shard.coins.uniform(np.arange(len(shard)), "chatter", number, 4)
+            speaks = np.flatnonzero(coin[:, 0] < 0.4)
+            times = 1 + (coin[speaks, 1] * 3).astype(np.int64)
+            sender = np.repeat(shard.devices[speaks], times)
+            receiver = (sender * 5 + np.repeat((coin[speaks, 2] * DEVICES).astype(int), times)) % (
+                DEVICES
+            )
+            if number % 3 == 0:
+                yield plain.send(sender, receiver, np.ones((len(sender), 3)))
+            elif number % 3 == 1:
+                receiver = np.where(receiver % 4 == 0, COORDINATOR, receiver)
+                lengths = (sender + number) % 8
+                yield ragged.send(
+                    sender, receiver, np.ones((len(sender), 9), np.uint8), lengths=lengths
+                )
+            else:
+                body = np.ones(len(sender), np.int32)
+                yield release.send(sender, receiver, body, epsilon=np.full(len(sender), 0.25))
+
+    def coordinator(_: Endpoint) -> Program[None]:
+        for _ in range(4):
+            yield ragged.send(
+                np.array([COORDINATOR]),
+                np.array([7]),
+                np.ones((1, 9), np.uint8),
+                lengths=np.array([5]),
+            )
+
+    return device, coordinator
+
+
+@pytest.mark.parametrize("shards", [1, 2, 5, DEVICES])
+def test_random_chatter_is_counted_as_the_spy_counts_it(
+    declare: Declare,
+    shards: int,
+    ledger_differences: Callable[[LedgerReport, LedgerReport], list[str]],
+) -> None:
+    graph = demo_graph(DEVICES, features=False)
+    device, coordinator = chatter(declare)
+    spied = Isolated(cut(graph, shards, seed=1))
+    spied.run(device, coordinator)
+    ledger = spied.ledger()
+    agree(ledger, spied.office, DEVICES)
+    sent_equals_received(spied)
+    assert spied.office.received[COORDINATOR] > 0
+    carrier = Loopback(cut(graph, shards, seed=1))
+    carrier.run(device, coordinator)
+    sent_equals_received(carrier)
+    assert ledger_differences(ledger, carrier.ledger()) == []
+
+
+@pytest.mark.parametrize("balancer", ["greedy", "optimal"])
+def test_secret_comparisons_are_counted_as_the_spy_counts_them(balancer: str) -> None:
+    carriers: list[Isolated] = []
+
+    def carrier_of(shards: list[Shard]) -> Isolated:
+        carriers.append(Isolated(shards))
+        return carriers[0]
+
+    graph = demo_graph(8, features=False)
+    _, ledger = balanced(graph, 3, balancer, "secure", carrier_of)
+    agree(ledger, carriers[0].office, 8)
+    sent_equals_received(carriers[0])
+
+
+@pytest.mark.parametrize("shards", [1, 2, 4])
+def test_epsilon_per_receiver_and_under_collusion(declare: Declare, shards: int) -> None:
+    topic = declare("test/noisy", door=Door.RELEASE)
+    # (round, sender, receiver, ε): to one receiver ε adds up, all receivers together may collude.
+    releases = [
+        (0, 0, 1, 0.5),
+        (0, 0, 2, 0.25),
+        (0, 3, 0, 2.0),
+        (1, 0, 1, 0.5),
+        (1, 2, 1, 0.125),
+        (1, 2, 1, 0.125),
+        (1, 2, 3, 0.125),
+    ]
+
+    def device(shard: Shard, _: Endpoint) -> Program[None]:
+        hosted = set(shard.devices.tolist())
+        for number in (0, 1):
+            own = [row for row in releases if row[0] == number and row[1] in hosted]
+            yield topic.send(
+                np.array([row[1] for row in own], np.int64),
+                np.array([row[2] for row in own], np.int64),
+                0,
+                epsilon=np.array([row[3] for row in own]),
+            )
+
+    carrier = Loopback(cut(demo_graph(4, features=False), shards, seed=0))
+    carrier.run(device, no_part)
+    ledger = carrier.ledger()
+    assert ledger.device_epsilon.tolist() == [1.0, 0.0, 0.25, 2.0]
+    assert ledger.device_epsilon_collusion.tolist() == [1.25, 0.0, 0.375, 2.0]
+    assert (ledger.epsilon_per_receiver, ledger.epsilon_collusion) == (2.0, 2.0)
+
+
+def test_a_device_takes_part_in_rounds_in_which_it_sends_or_receives(declare: Declare) -> None:
+    topic = declare("test/rounds")
+
+    def device(shard: Shard, _: Endpoint) -> Program[None]:
+        one = shard.devices[shard.devices == 1]
+        for times in (1, 3, 0):  # three messages in one round are one round
+            yield topic.send(np.repeat(one, times), np.repeat(one + 1, times), 0)
+
+    carrier = Loopback(cut(demo_graph(4, features=False), 2, seed=0))
+    carrier.run(device, no_part)
+    ledger = carrier.ledger()
+    assert ledger.device_rounds.tolist() == [0, 2, 2, 0]
+    assert (ledger.rounds, ledger.messages) == (3, 4)
+
+
+def test_control_bits(declare: Declare) -> None:
+    """By hand: a single word 1 bit, one of four 2 bits, an id of 16 devices 4 bits."""
+    single = declare("test/single", door=Door.CONTROL, vocabulary=("done",))
+    four = declare("test/four", door=Door.CONTROL, vocabulary=("a", "b", "c", "d"))
+    named = declare("test/named", door=Door.CONTROL, dtype=np.int64, vocabulary=PUBLIC_ID)
+
+    def device(shard: Shard, _: Endpoint) -> Program[None]:
+        me, other = shard.devices, shard.devices ^ 1
+        yield single.send(me, other, 0)
+        yield four.send(me[:1], other[:1], 3)
+        yield named.send(me[:2], other[:2], me[:2])
+
+    carrier = Loopback(cut(demo_graph(16, features=False), 1, seed=0))
+    carrier.run(device, no_part)
+    assert carrier.ledger().control_bits == 16 * 1 + 1 * 2 + 2 * 4
+
+
+def test_totals_are_plain_numbers(declare: Declare) -> None:
+    carrier = Loopback(cut(demo_graph(DEVICES, features=False), 2, seed=1))
+    carrier.run(*chatter(declare))
+    totals = carrier.ledger().totals()
+    assert totals["messages"] == sum(line["messages"] for line in totals["topics"].values())
+    assert all(not isinstance(value, np.ndarray) for value in totals.values())

@@ -1,0 +1,64 @@
+"""Topics: what may be declared."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from lumos.exchange import PUBLIC_ID, TOPICS, Door, Topic
+
+Declare = Callable[..., Topic]
+
+
+def test_a_name_is_declared_once(declare: Declare) -> None:
+    declare("test/once")
+    with pytest.raises(ValueError, match="'test/once' is declared twice"):
+        declare("test/once")
+
+
+@pytest.mark.parametrize("door", list(Door))
+def test_control_and_only_control_has_a_vocabulary(declare: Declare, door: Door) -> None:
+    words = () if door is Door.CONTROL else ("yes", "no")
+    with pytest.raises(ValueError, match="control topics, and only they, have a vocabulary"):
+        declare("test/words", door=door, vocabulary=words)
+    assert "test/words" not in TOPICS
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"shape": None, "dtype": np.int64},
+        {"door": Door.CONTROL, "vocabulary": ("yes", "no"), "dtype": np.int64},
+        {"door": Door.CONTROL, "vocabulary": PUBLIC_ID, "dtype": np.uint8},
+    ],
+)
+def test_a_refused_topic_does_not_exist(declare: Declare, wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="test/refused"):
+        declare("test/refused", **wrong)
+    assert "test/refused" not in TOPICS
+
+
+def test_size_of_a_message(declare: Declare) -> None:
+    assert declare("test/scalar").size == 1
+    assert declare("test/matrix", dtype=np.float64, shape=(3, 5)).size == 120
+    with pytest.raises(ValueError, match="differ in length"):
+        _ = declare("test/ragged", shape=None).size
+
+
+def test_a_word_for_all_messages(declare: Declare) -> None:
+    outbox = declare("test/word", shape=(2,)).send(np.arange(3), np.arange(3), 7)
+    assert outbox.batch.body.tolist() == [[7, 7]] * 3
+
+
+def test_nothing_has_the_shape_of_a_message(declare: Declare) -> None:
+    assert declare("test/vector", shape=(4,)).nothing().batch.body.shape == (0, 4)
+    ragged = declare("test/any", shape=None).nothing().batch
+    assert ragged.lengths is not None
+    assert ragged.messages == 0
+
+
+def test_topics_that_ship_say_who_learns_what() -> None:
+    for topic in TOPICS.values():
+        assert len(topic.learns.split()) > 3, topic.name
+    assert [name for name, topic in TOPICS.items() if topic.booked] == ["compare/ideal"]
+    assert not any(topic.door is Door.OPEN for topic in TOPICS.values())
