@@ -1,13 +1,14 @@
 """What each device knows of its neighbours' workloads: heavier, level or lighter, and who leads.
 
-The first half of Algorithm 3. Every edge is compared once; after that only the edges of devices
-whose workload changed. A tried step can be taken back without asking again.
+The first half of Algorithm 3. Every edge is compared once; after that only where the workload of
+an end changed so that the answer does not follow from the last one. A tried step can be taken back
+without asking again.
 """
 
 import numpy as np
 import numpy.typing as npt
 
-from lumos.compare.rounds import Comparer, Pairs
+from lumos.compare.rounds import Comparer, Pairs, Signs
 from lumos.device.shard import COORDINATOR, Shard
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Door, Topic
@@ -20,10 +21,9 @@ Flags = npt.NDArray[np.bool_]
 CHANGED = Topic(
     name="mcmc/changed",
     door=Door.CONTROL,
-    vocabulary=("my workload changed",),
-    learns="neighbours learn that the device's workload changed in this step",
+    vocabulary=("my workload fell", "my workload rose by one"),
+    learns="neighbours learn how the device's workload changed in this step",
 )
-_EMPTY = np.empty(0, np.int64)
 
 
 class Standing:
@@ -43,30 +43,54 @@ class Standing:
         self._sign = np.zeros(len(shard.neighbours), np.int8)
         self._heavier = np.zeros(len(shard), np.int64)
         self._changed = np.zeros(len(shard), np.bool_)
-        self._before: tuple[Ints, npt.NDArray[np.int8], Ints, Ints] | None = None
+        # [hosted] workloads at the last comparison; [slots] scratch for who moved how
+        self._compared = workload.copy()
+        self._moved = np.zeros(len(shard.neighbours), np.int8)
+        self._before: tuple[Ints, Signs, Ints, Ints, Ints, Ints] | None = None
 
     def compare_all(self) -> Program[None]:
         """Compare every edge and name the candidates to the coordinator."""
         shard = self.shard
-        yield from self._compare(np.arange(len(shard.neighbours)))
+        slots = np.arange(len(shard.neighbours))
+        yield from self._compare(slots, np.zeros(len(slots), np.int8), np.ones(len(slots), bool))
         # A device without neighbours carries nothing and cannot be the heaviest.
         leads = np.flatnonzero((self._heavier == 0) & (shard.degree > 0))
         yield CANDIDATE.send(shard.devices[leads], np.full(len(leads), COORDINATOR), 1)
 
     def compare_again(self, changed: Ints) -> Program[None]:
-        """Compare the edges of devices whose workload changed (`changed`: positions, sorted)."""
+        """Learn the signs anew at the edges of devices whose workload changed.
+
+        A device rises by one, or it is the one that fell. Of an edge whose lighter or level end
+        fell, or whose heavier or level end rose, or whose ends both rose, both ends know the new
+        sign; the others are asked. Args: `changed`: positions, increasing.
+        """
         shard = self.shard
         own = shard.slots_of(changed)
-        inbox = yield CHANGED.send(shard.devices[shard.owner[own]], shard.neighbours[own], 0)
+        risen = self.workload[changed] > self._compared[changed]
+        direction = np.repeat(np.where(risen, 1, -1), shard.degree[changed])
+        inbox = yield CHANGED.send(
+            shard.devices[shard.owner[own]],
+            shard.neighbours[own],
+            (direction > 0).astype(np.uint8),
+        )
         near = shard.slots(inbox.receiver, inbox.sender)
         slots = np.concatenate([own, near])
         slots.sort()
         slots = slots[first_of_each(slots)]
         rows = shard.owner[slots]
         rows = rows[first_of_each(rows)]
+        sign = self._sign[slots]
         led = self._heavier[rows] == 0
-        self._before = (slots, self._sign[slots], rows, self._heavier[rows])
-        yield from self._compare(slots)
+        self._before = (slots, sign, rows, self._heavier[rows], changed, self._compared[changed])
+        self._compared[changed] = self.workload[changed]
+
+        # How u moved against v: up, down, or not at all when both rose by one.
+        self._moved[own] += direction
+        self._moved[near] -= np.where(inbox.body > 0, 1, -1)
+        moved = np.sign(self._moved[slots])
+        self._moved[slots] = 0
+        known = np.where(moved == 0, sign, moved).astype(np.int8)
+        yield from self._compare(slots, known, moved * sign < 0)
         leads = self._heavier[rows] == 0
         # A leader whose workload changed has to be matched afresh.
         self._changed[changed] = True
@@ -81,8 +105,9 @@ class Standing:
     def take_back(self) -> None:
         """Forget what was learned since the last `compare_again`: the old answers hold again."""
         if self._before is not None:
-            slots, sign, rows, heavier = self._before
+            slots, sign, rows, heavier, changed, compared = self._before
             self._sign[slots], self._heavier[rows] = sign, heavier
+            self._compared[changed] = compared
             self._before = None
 
     def play(self) -> Program[None]:
@@ -105,11 +130,15 @@ class Standing:
                 (signs[first] + 1).astype(np.uint8),
             )
 
-    def _compare(self, slots: Ints) -> Program[None]:
-        pairs = Pairs.of_slots(self.shard, slots)
-        signs = yield from self._comparer.three_way(pairs, self.workload[pairs.rows], self._bits)
+    def _compare(self, slots: Ints, signs: Signs, ask: Flags) -> Program[None]:
+        """Take over known `signs` of `slots`, and ask where `ask` says so."""
+        asked = slots[ask]
+        pairs = Pairs.of_slots(self.shard, asked)
+        signs[ask] = yield from self._comparer.three_way(
+            pairs, self.workload[pairs.rows], self._bits
+        )
         change = (signs < 0).astype(np.int64) - (self._sign[slots] < 0)
-        np.add.at(self._heavier, pairs.rows, change)
+        np.add.at(self._heavier, self.shard.owner[slots], change)
         self._sign[slots] = signs
 
 
