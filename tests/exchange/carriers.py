@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from post import Post, PostOffice, packed, unpacked
+from post import Post, PostOffice, Tamper, packed, unpacked
 
 from lumos.device import Shard
 from lumos.errors import ProtocolError
@@ -129,12 +129,17 @@ class _Party:
 class Isolated:
     """Like `Loopback`, for shards that may be up to no good."""
 
-    def __init__(self, shards: Sequence[Shard], doors: Collection[Door] = EVERY_DOOR) -> None:
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        doors: Collection[Door] = EVERY_DOOR,
+        tamper: Tamper | None = None,
+    ) -> None:
         hosts = [0] * shards[0].total
         for number, shard in enumerate(shards):
             for device in shard.devices.tolist():
                 hosts[device] = number
-        self.office = PostOffice(hosts)
+        self.office = PostOffice(hosts, tamper)
         self._shards = shards
         self.endpoints = [Endpoint(shard, doors) for shard in shards]
         self.coordinator = Endpoint(None, doors)

@@ -26,6 +26,9 @@ class Post(msgspec.Struct, tag="post"):
     quiet: bool = False
 
 
+Tamper = Callable[[str, list[Letter]], list[Letter]]
+
+
 def packed(outbox: Outbox) -> bytes:
     """Padding does not travel: of a message of any length only its bytes do."""
     batch = outbox.batch
@@ -68,12 +71,10 @@ class PostOffice:
 
     Args:
         hosts: party that hosts each device; the coordinator is the last party.
-        tamper: may change a letter on its way; told the topic and the letter.
+        tamper: may change letters on their way; told the topic and all letters of the round.
     """
 
-    def __init__(
-        self, hosts: Sequence[int], tamper: Callable[[str, Letter], Letter] | None = None
-    ) -> None:
+    def __init__(self, hosts: Sequence[int], tamper: Tamper | None = None) -> None:
         self._hosts = {**dict(enumerate(hosts)), COORDINATOR: max(hosts) + 1}
         self._tamper = tamper
         self.rounds = 0
@@ -98,7 +99,7 @@ class PostOffice:
         letters.sort(key=lambda letter: (letter.receiver, letter.sender))
         self._count(topic, letters)
         if self._tamper is not None:
-            letters = [self._tamper(topic, letter) for letter in letters]
+            letters = self._tamper(topic, letters)
         handed: list[list[Letter]] = [[] for _ in posts]
         for letter in letters:
             handed[self._hosts[letter.receiver]].append(letter)

@@ -69,7 +69,7 @@ def test_parties_out_of_step(declare: Declare, odd: int, how: str) -> None:
         if shard.devices[0] == odd and how == "one round more":
             yield topic.nothing()
 
-    with pytest.raises(ProtocolError, match="out of step|same round"):
+    with pytest.raises(ProtocolError, match=r"out of step|same round"):
         Loopback(pieces).run(device, no_part)
 
 
@@ -81,7 +81,7 @@ def test_a_coordinator_out_of_step(pieces: list[Shard], declare: Declare, rounds
         for _ in range(times):
             yield topic.nothing()
 
-    with pytest.raises(ProtocolError, match="out of step|same round"):
+    with pytest.raises(ProtocolError, match=r"out of step|same round"):
         Loopback(pieces).run(lambda *_: repeat(2), lambda _: repeat(rounds))
     Loopback(pieces).run(lambda *_: repeat(2), lambda _: repeat(2))
 

@@ -1,0 +1,156 @@
+"""One operating-system process for each device, and one for the coordinator.
+
+Run as a program this is a nursery: it has loaded Lumos, knows no graph, and forks as many
+processes as it is sent pairs of pipes. A process knows what the first frame of its own pipe says.
+"""
+
+import os
+import signal
+import socket
+import sys
+
+import msgspec
+import numpy as np
+from post import Post, packed, unpacked
+
+from lumos.compare.ideal import IdealComparer
+from lumos.device import PrivateCoins, PublicCoins, Shard
+from lumos.exchange import Endpoint, Inbox, Outbox, add_up
+from lumos.trees.optimal import optimal, optimal_coordinator
+
+
+class Birth(msgspec.Struct, tag="birth"):
+    """All that a device is told: itself, its neighbours, its secret; the rest is public."""
+
+    device: int
+    total: int
+    seed: int
+    neighbours: list[int]
+    secret: list[int]
+
+
+class Report(msgspec.Struct, tag="report"):
+    """What the observer of the test collects at the end."""
+
+    kept: list[int]
+    sent: int
+    received: int
+    bytes_sent: int
+    bytes_received: int
+    own_rounds: int
+    rounds: int
+    comparison_bits: float
+    topics: dict[str, tuple[int, int]]
+
+
+class Failure(msgspec.Struct, tag="failure"):
+    why: str
+
+
+Frame = Birth | Report | Failure | Post
+
+
+def write(pipe: int, frame: bytes) -> None:
+    rest = memoryview(len(frame).to_bytes(4, "little") + frame)
+    while rest:
+        rest = rest[os.write(pipe, rest) :]
+
+
+def read(pipe: int) -> bytes:
+    return _exactly(pipe, int.from_bytes(_exactly(pipe, 4), "little"))
+
+
+def _exactly(pipe: int, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = os.read(pipe, size - len(data))
+        if not more:
+            raise EOFError("the other end of the pipe is gone")
+        data += more
+    return data
+
+
+class Pipes:
+    """A carrier over two pipes."""
+
+    def __init__(self, source: int, sink: int) -> None:
+        self._source, self._sink = source, sink
+
+    def swap(self, outbox: Outbox) -> Inbox:
+        write(self._sink, packed(outbox))
+        return unpacked(msgspec.msgpack.decode(read(self._source), type=Post))
+
+
+def live(source: int, sink: int) -> Report:
+    birth = msgspec.msgpack.decode(read(source), type=Birth)
+    carrier = Pipes(source, sink)
+    if birth.device < 0:
+        endpoint = Endpoint(None)
+        endpoint.drive(optimal_coordinator(birth.total), carrier)
+        return Report([], 0, 0, 0, 0, 0, 0, 0.0, topics(endpoint, birth.total))
+    shard = Shard(
+        np.array([birth.device]),
+        birth.total,
+        np.array([0, len(birth.neighbours)]),
+        np.array(birth.neighbours, np.int64),
+        PrivateCoins(np.array([birth.secret], np.uint32)),
+        PublicCoins(birth.seed),
+    )
+    endpoint = Endpoint(shard)
+    keep = endpoint.drive(optimal(shard, IdealComparer(shard, endpoint)), carrier)
+    ledger = add_up([endpoint.ledger], birth.total)  # of one device: its own counts
+    return Report(
+        shard.neighbours[keep].tolist(),
+        int(ledger.messages_sent.sum()),
+        int(ledger.messages_received.sum()),
+        int(ledger.bytes_sent.sum()),
+        int(ledger.bytes_received.sum()),
+        int(ledger.device_rounds.sum()),
+        ledger.rounds,
+        float(ledger.device_comparison_bits.sum()),
+        topics(endpoint, birth.total),
+    )
+
+
+def topics(endpoint: Endpoint, total: int) -> dict[str, tuple[int, int]]:
+    """By topic: messages and bytes that arrived here."""
+    flows = endpoint.ledger.flows()
+    return {
+        name: (int(np.sum(of.get("received", 0))), int(np.sum(of.get("bytes_received", 0))))
+        for name, of in flows.items()
+    }
+
+
+def nursery(control: socket.socket) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a child that ended
+    while True:
+        _, pipes, _, _ = socket.recv_fds(control, 1, 256)
+        if not pipes:
+            return
+        for place in range(0, len(pipes), 2):
+            if os.fork() == 0:
+                control.close()
+                source, sink = pipes[place], pipes[place + 1]
+                for pipe in pipes:
+                    if pipe not in (source, sink):
+                        os.close(pipe)
+                one_life(source, sink)
+        for pipe in pipes:
+            os.close(pipe)
+        control.send(b".")
+
+
+def one_life(source: int, sink: int) -> None:
+    """Never returns: the process ends here, whatever happens."""
+    try:
+        frame: Report | Failure = live(source, sink)
+    except Exception as error:
+        frame = Failure(f"{type(error).__name__}: {error}")
+    try:
+        write(sink, msgspec.msgpack.encode(frame))
+    finally:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    nursery(socket.socket(fileno=int(sys.argv[1])))
