@@ -1,0 +1,67 @@
+"""Features between public bounds: what the mechanism needs, without looking at the data."""
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array, issparse
+
+from lumos.errors import InputError, UsageError
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+Sparse: TypeAlias = "csr_array[np.float32, tuple[int, int]]"
+Features: TypeAlias = "Floats | Sparse"
+
+
+def scaled(
+    features: Features,
+    low: float | npt.ArrayLike,
+    high: float | npt.ArrayLike,
+    *,
+    to: tuple[float, float] = (0.0, 1.0),
+) -> Features:
+    """Features mapped linearly from the public bounds [low, high] to [a, b], and clipped.
+
+    Bounds taken from the data would themselves be a release, so they are arguments.
+
+    Args:
+        features: [devices, d] dense or CSR; a CSR array stays one, so 0 must be mapped to 0.
+        low, high: public bounds, one number or one per feature [d], low < high.
+        to: (a, b), the bounds of the mechanism.
+    """
+    a, b = to
+    least, most = np.asarray(low, np.float64), np.asarray(high, np.float64)
+    if not (np.isfinite(least).all() and np.isfinite(most).all() and (least < most).all()):
+        raise UsageError("bounds: low must be below high, and both finite")
+    _finite(features)
+    factor = (b - a) / (most - least)
+    if not issparse(features):
+        moved = (np.asarray(features, np.float64) - least) * factor + a
+        return np.clip(moved, a, b).astype(np.float32)
+    if np.any(a - least * factor != 0):
+        raise UsageError(
+            f"bounds: sparse features need 0 mapped to 0, got low={low!r} to a={a!r}; "
+            "use dense features or low = a = 0"
+        )
+    matrix = csr_array(features)
+    spread = np.broadcast_to(factor, matrix.shape[1])[matrix.indices]
+    data = np.clip(matrix.data.astype(np.float64) * spread, a, b).astype(np.float32)
+    return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def within(features: Features, a: float, b: float) -> None:
+    """Raise `InputError` where features are not numbers in [a, b]."""
+    _finite(features)
+    values = features.data if issparse(features) else np.asarray(features)
+    zeros = issparse(features) and not a <= 0 <= b
+    if zeros or (values.size and (values.min() < a or values.max() > b)):
+        raise InputError(
+            f"features: some lie outside the public bounds [{a:g}, {b:g}]; "
+            "scale them with lumos.encode.scaled"
+        )
+
+
+def _finite(features: Features) -> None:
+    values = features.data if issparse(features) else np.asarray(features)
+    if not np.isfinite(values).all():
+        raise InputError("features: some are not finite numbers")
