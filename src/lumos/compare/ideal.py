@@ -13,6 +13,7 @@ from lumos.compare.rounds import Flags, Ints, Pairs, Signs, spec_of
 from lumos.compare.sessions import Sessions
 from lumos.compare.spec import NONCE, Kind, Spec, messages
 from lumos.device.shard import Shard
+from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger import Booking
 from lumos.exchange.topic import Door, Topic
@@ -51,8 +52,10 @@ class IdealComparer:
         mine = np.minimum(values, 2**spec.bits - 1)
         fresh = self._sessions.open(pairs, spec.bits, spec.ways)
         inbox = yield CLEAR.send(self._shard.devices[pairs.rows], pairs.peers, mine)
+        if not np.array_equal(inbox.sender, pairs.peers):  # sorted as the pairs are, one each
+            raise ProtocolError("a peer did not send the message that is due; run again")
         self._book(pairs, fresh, spec)
-        return mine, inbox.body  # the inbox is sorted as the pairs are, one message each
+        return mine, inbox.body
 
     def _book(self, pairs: Pairs, fresh: Flags, spec: Spec) -> None:
         plan = messages([spec], first=False)
