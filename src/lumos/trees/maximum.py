@@ -35,7 +35,7 @@ RESULT = Topic(
 )
 
 
-_FEW = 8  # so few challengers all meet the first at once: as many matches, in one round
+_FEW = 8  # so few all meet the first one at once: mostly one round, rarely more matches
 
 
 class Tournament:
@@ -92,9 +92,9 @@ class Tournament:
             elif stays and device != lighter:
                 self._rise(device)
             else:
-                self._pass_children_on(device)
+                heir = self._pass_children_on(device)
                 if stays:
-                    self._fall(device)
+                    self._fall(device, heir)
                 else:
                     if device in self._parent:
                         self._unlink(device)
@@ -139,15 +139,21 @@ class Tournament:
             self._unlink(child)
             self._link(child, device, False)
 
-    def _fall(self, device: int) -> None:
+    def _fall(self, device: int, heir: int | None) -> None:
         """It stays below whom it lost to, and falls below whom it was level with."""
         parent = self._parent.get(device)
-        if parent is not None and device in self._level_with[parent]:
+        if parent is None:
+            if heir is not None:
+                self._link(device, heir, False)
+        elif device in self._level_with[parent]:
             self._unlink(device)
             self._link(device, parent, False)
 
-    def _pass_children_on(self, device: int) -> None:
-        """Link the children to the parent, or to a child that was level, by transitivity."""
+    def _pass_children_on(self, device: int) -> int | None:
+        """Link the children to the parent, or to a child that was level, by transitivity.
+
+        Returns the one that took them, if any.
+        """
         level, below = sorted(self._level_with[device]), sorted(self._below[device])
         for child in (*level, *below):
             self._unlink(child)
@@ -161,6 +167,7 @@ class Tournament:
             for child in (*level, *below):
                 if child != heir:
                     self._link(child, heir, level_with_heir and child in level)
+        return heir
 
     def _note(self, act: str, child: int, parent: int = -1, level: bool = False) -> None:
         self._champions = None
