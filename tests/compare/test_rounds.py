@@ -275,7 +275,7 @@ def compare_all(shard: Shard, workers: Workers) -> Callable[..., Program[Any]]:
     return device
 
 
-def test_hands_and_here_give_the_same_answers(hands: Hands, within_a_minute: None) -> None:
+def test_hands_and_here_give_the_same_answers(hands: Hands, must_end: None) -> None:
     shard = cut(edgeless(9), 1, seed=0)[0]
     (apart,), _ = Loopback([shard]).run(compare_all(shard, hands), no_part)
     (here,), _ = Loopback([shard]).run(compare_all(shard, Here()), no_part)
@@ -286,7 +286,7 @@ def test_hands_and_here_give_the_same_answers(hands: Hands, within_a_minute: Non
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("when", ["before the run", "after some steps"])
 def test_a_worker_that_dies_ends_the_run(
-    hands: Hands, within_a_minute: None, victim: int, when: str
+    hands: Hands, must_end: None, victim: int, when: str
 ) -> None:
     shard = cut(edgeless(9), 1, seed=0)[0]
     process = hands._workers[victim]._process
@@ -315,7 +315,7 @@ def test_a_worker_that_dies_ends_the_run(
         Loopback([shard]).run(program, no_part)
 
 
-def test_a_worker_that_dies_while_it_works(hands: Hands, within_a_minute: None) -> None:
+def test_a_worker_that_dies_while_it_works(hands: Hands, must_end: None) -> None:
     """Stopped, so that it has taken its work, then killed: we are waiting for its answer."""
     shard = cut(edgeless(9), 1, seed=0)[0]
     process = hands._workers[0]._process
