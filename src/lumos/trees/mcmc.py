@@ -49,7 +49,7 @@ REVERT = Topic(
     name="mcmc/revert",
     door=Door.CONTROL,
     vocabulary=("my workload is what it was before",),
-    learns="neighbours learn that a changed workload changed back",
+    learns="those who were told of a change learn that it is void",
 )
 _ACCEPTED, _REJECTED = 0, 1
 _NOBODY = -1
@@ -101,23 +101,23 @@ def mcmc(
         keep[offered], keep[new] = False, True
         workload[proposer] -= len(offered)
         workload[shard.owner[new]] += 1
-        changed = np.union1d(proposer, shard.owner[new])
+        changed = np.concatenate([proposer, shard.owner[new]])
+        changed.sort()
         yield from standing.compare_again(changed)
         yield from standing.play()
 
         accepted = yield from _judge(shard, comparer, bits, proposer, limit, workload)
-        helpers = shard.neighbours[offered]
-        told = np.append(helpers, [COORDINATOR] * len(proposer))
+        told = np.concatenate([shard.neighbours[offered], np.full(len(proposer), COORDINATOR)])
         inbox = yield VERDICT.send(
             np.repeat(shard.devices[proposer], len(told)),
             told,
             _ACCEPTED if accepted else _REJECTED,
         )
-        rejected = inbox.body.any() or (proposer.size > 0 and not accepted)
-        own = shard.slots_of(changed) if rejected else np.empty(0, np.int64)
-        inbox = yield REVERT.send(shard.devices[shard.owner[own]], shard.neighbours[own], 0)
-        if not inbox.quiet:
-            # Messages of the step told every device concerned that it is taken back.
+        rejected = bool(inbox.body.any()) or (proposer.size > 0 and not accepted)
+        told = standing.told if rejected else np.empty(0, np.int64)
+        inbox = yield REVERT.send(shard.devices[shard.owner[told]], shard.neighbours[told], 0)
+        if rejected or inbox.sender.size:
+            # Every device that took part in the step or was told of it knows that it is void.
             workload[proposer] = before
             workload[shard.owner[new]] -= 1
             keep[offered], keep[new] = True, False

@@ -21,9 +21,11 @@ Flags = npt.NDArray[np.bool_]
 CHANGED = Topic(
     name="mcmc/changed",
     door=Door.CONTROL,
-    vocabulary=("my workload fell", "my workload rose by one"),
-    learns="neighbours learn how the device's workload changed in this step",
+    vocabulary=("compare with me again", "I rose above you", "I fell below you"),
+    learns="a neighbour learns that a level workload rose or fell, or that it is to compare again",
 )
+_ASK, _ROSE, _FELL = 0, 1, 2
+_DIRECTION = np.array([0, 1, -1], np.int8)
 
 
 class Standing:
@@ -43,9 +45,12 @@ class Standing:
         self._sign = np.zeros(len(shard.neighbours), np.int8)
         self._heavier = np.zeros(len(shard), np.int64)
         self._changed = np.zeros(len(shard), np.bool_)
-        # [hosted] workloads at the last comparison; [slots] scratch for who moved how
+        self.told = np.empty(0, np.int64)
+        """Slots whose other end was told or asked in the last `compare_again`."""
+        # [hosted] workloads at the last comparison; [slots] scratch for who moved and who asks
         self._compared = workload.copy()
         self._moved = np.zeros(len(shard.neighbours), np.int8)
+        self._asked = np.zeros(len(shard.neighbours), np.bool_)
         self._before: tuple[Ints, Signs, Ints, Ints, Ints, Ints] | None = None
 
     def compare_all(self) -> Program[None]:
@@ -58,48 +63,57 @@ class Standing:
         yield CANDIDATE.send(shard.devices[leads], np.full(len(leads), COORDINATOR), 1)
 
     def compare_again(self, changed: Ints) -> Program[None]:
-        """Learn the signs anew at the edges of devices whose workload changed.
+        """Learn the signs anew where the change of an end could alter them.
 
-        A device rises by one, or it is the one that fell. Of an edge whose lighter or level end
-        fell, or whose heavier or level end rose, or whose ends both rose, both ends know the new
-        sign; the others are asked. Args: `changed`: positions, increasing.
+        A device rises by one, or it is the one that fell. A heavier end that rises and a lighter
+        end that falls alter nothing, and nobody is told. Level ends tell each other. A lighter
+        end that rises and a heavier end that falls have to ask. Args: `changed`: positions,
+        increasing.
         """
         shard = self.shard
-        own = shard.slots_of(changed)
-        risen = self.workload[changed] > self._compared[changed]
-        direction = np.repeat(np.where(risen, 1, -1), shard.degree[changed])
-        inbox = yield CHANGED.send(
-            shard.devices[shard.owner[own]],
-            shard.neighbours[own],
-            (direction > 0).astype(np.uint8),
-        )
-        near = shard.slots(inbox.receiver, inbox.sender)
-        slots = np.concatenate([own, near])
+        slots = shard.slots_of(changed)
+        rising = np.repeat(self.workload[changed] > self._compared[changed], shard.degree[changed])
+        sign = self._sign[slots]
+        concerned = np.where(rising, sign <= 0, sign >= 0)
+        told, rising, sign = slots[concerned], rising[concerned], sign[concerned]
+        words = np.where(sign != 0, _ASK, np.where(rising, _ROSE, _FELL)).astype(np.uint8)
+        inbox = yield CHANGED.send(shard.devices[shard.owner[told]], shard.neighbours[told], words)
+        heard = shard.slots(inbox.receiver, inbox.sender)
+        slots = np.concatenate([told, heard])
         slots.sort()
         slots = slots[first_of_each(slots)]
-        rows = shard.owner[slots]
+        rows = np.concatenate([shard.owner[slots], changed])
+        rows.sort()
         rows = rows[first_of_each(rows)]
-        sign = self._sign[slots]
         led = self._heavier[rows] == 0
-        self._before = (slots, sign, rows, self._heavier[rows], changed, self._compared[changed])
+        self.told = told
+        self._before = (
+            slots,
+            self._sign[slots],
+            rows,
+            self._heavier[rows],
+            changed,
+            self._compared[changed],
+        )
         self._compared[changed] = self.workload[changed]
 
-        # How u moved against v: up, down, or not at all when both rose by one.
-        self._moved[own] += direction
-        self._moved[near] -= np.where(inbox.body > 0, 1, -1)
-        moved = np.sign(self._moved[slots])
-        self._moved[slots] = 0
-        known = np.where(moved == 0, sign, moved).astype(np.int8)
-        yield from self._compare(slots, known, moved * sign < 0)
+        # Who told how it moved; both ends rose by one where the two cancel.
+        self._moved[told] += _DIRECTION[words]
+        self._moved[heard] -= _DIRECTION[inbox.body]
+        self._asked[told[words == _ASK]] = True
+        self._asked[heard[inbox.body == _ASK]] = True
+        known, ask = np.sign(self._moved[slots]), self._asked[slots]
+        self._moved[slots], self._asked[slots] = 0, False
+        yield from self._compare(slots, known, ask)
         leads = self._heavier[rows] == 0
         # A leader whose workload changed has to be matched afresh.
         self._changed[changed] = True
-        news = (led != leads) | (leads & self._changed[rows])
+        news = rows[(led != leads) | (leads & self._changed[rows])]
         self._changed[changed] = False
         yield CANDIDATE.send(
-            shard.devices[rows[news]],
-            np.full(int(news.sum()), COORDINATOR),
-            leads[news].astype(np.uint8),
+            shard.devices[news],
+            np.full(len(news), COORDINATOR),
+            (self._heavier[news] == 0).astype(np.uint8),
         )
 
     def take_back(self) -> None:
