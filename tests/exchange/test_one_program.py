@@ -136,7 +136,7 @@ def test_the_poison_reaches_all_state_of_a_suspended_program(sixty: Graph) -> No
     outbox = next(program)
     arrays = {id(array) for array in reachable(program, endpoint)}
     state = [shard.devices, shard.neighbours, shard.offsets, shard.owner, shard.degree]
-    state += [shard.coins._secrets, endpoint.ledger._rounds, endpoint.ledger._last_round]
+    state += [shard.coins._secrets, endpoint.ledger._rounds]
     assert {id(array) for array in state} <= arrays
     assert outbox.topic.name == "compare/ideal"
 

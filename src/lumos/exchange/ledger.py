@@ -74,7 +74,7 @@ class Ledger:
         self._bytes_sent: dict[Topic, Ints] = {}
         self._bytes_received: dict[Topic, Ints] = {}
         self._booked: dict[tuple[Topic, Booking], _Tally] = {}
-        self._last_round = np.full(self._size, -1, np.int64)
+        self._present: list[Ints] = []
         self._rounds = np.zeros(self._size, np.int64)
         self.round = 0
         """Rounds that the federation has completed."""
@@ -91,7 +91,7 @@ class Ledger:
         self._tally(self._sent, topic).add(rows)
         if batch.lengths is not None:
             self._weigh(self._bytes_sent, topic, rows, batch.lengths)
-        self._take_part(rows)
+        self._present.append(rows)
         if batch.epsilon is not None:
             self._spend(rows, batch.receiver, batch.epsilon)
 
@@ -100,10 +100,14 @@ class Ledger:
         self._tally(self._received, topic).add(rows)
         if batch.lengths is not None:
             self._weigh(self._bytes_received, topic, rows, batch.lengths)
-        self._take_part(rows)
+        self._present.append(rows)
 
     def close_round(self) -> None:
         """The round is over."""
+        if self._present:
+            rows = self._present[0] if len(self._present) == 1 else np.concatenate(self._present)
+            self._rounds[rows] = self._rounds[rows] + 1  # repeated rows write the same value
+            self._present.clear()
         self.round += 1
 
     def book(self, topic: Topic, rows: Ints, booking: Booking) -> None:
@@ -151,11 +155,6 @@ class Ledger:
     def _weigh(self, sums: dict[Topic, Ints], topic: Topic, rows: Ints, lengths: Ints) -> None:
         total = sums.setdefault(topic, np.zeros(self._size, np.int64))
         np.add.at(total, rows, lengths)
-
-    def _take_part(self, rows: Ints) -> None:
-        fresh = rows[self._last_round[rows] != self.round]
-        self._last_round[fresh] = self.round
-        self._rounds[fresh] = self._rounds[fresh] + 1  # repeated rows write the same value
 
     def _spend(self, rows: Ints, receivers: Ints, epsilon: npt.NDArray[np.float64]) -> None:
         for row, receiver, spent in zip(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lumos.errors import ProtocolError
 from lumos.exchange.batch import Batch, Outbox
 
 
@@ -92,11 +93,16 @@ class Topic:
         epsilon: npt.NDArray[np.float64] | None = None,
         lengths: npt.NDArray[np.int64] | None = None,
     ) -> Outbox:
-        """An outbox of this topic. An integer body is the same for every message."""
-        if isinstance(body, int):
-            word, body = body, np.empty((len(sender), *(self.shape or ())), self.dtype)
-            body.fill(word)
-        return Outbox(self, Batch(sender, receiver, body, epsilon, lengths))
+        """An outbox of this topic. An integer body is the same word for every message."""
+        if not isinstance(body, int):
+            return Outbox(self, Batch(sender, receiver, body, epsilon, lengths))
+        if self.shape != () or not 0 <= body < len(self.vocabulary):
+            raise ProtocolError(f"topic {self.name!r}: a word outside its vocabulary")
+        words = np.empty(len(sender), self.dtype)
+        words.fill(body)
+        batch = Batch(sender, receiver, words, epsilon, lengths)
+        batch.regular = self.vocabulary is not PUBLIC_ID
+        return Outbox(self, batch)
 
     def nothing(self) -> Outbox:
         """An outbox without messages: this party has nothing to say in this round."""
