@@ -160,7 +160,7 @@ def read(messages: Messages, width: int, *, noisy: bool) -> Released:
         size = _number_size(width)
         where = start[message[by_list]] + _HEADER + size * within[by_list]
         elements[by_list] = _get(block, where, size)
-        elements[~by_list] = _mapped(bits, start, listed[rows], of_elements[rows], count)
+        elements[~by_list] = _mapped(block, start, listed[rows], of_elements[rows], count)
         _demand(bool((elements < width).all()), "it names an element that does not exist")
         rising = np.diff(elements, prepend=-1) > 0
         _demand(bool((rising | (within == 0)).all()), "its elements do not increase")
@@ -175,19 +175,18 @@ def read(messages: Messages, width: int, *, noisy: bool) -> Released:
 
 
 def _mapped(
-    bits: npt.NDArray[np.bool_],
+    block: Bytes,
     start: Ints,
     listed: npt.NDArray[np.bool_],
     size: Ints,
     count: Ints,
 ) -> Ints:
-    """Elements of the messages with bitmaps, from the bits of their block."""
+    """Elements of the messages with bitmaps, from the bytes of their block."""
     maps = np.flatnonzero(~listed)
     if not len(maps):
         return np.empty(0, np.int64)
-    bytes_each = int(size[maps[0]])  # all bitmaps have d bits
-    columns = 8 * (start[maps, None] + _HEADER) + np.arange(8 * bytes_each)
-    message, element = np.nonzero(bits[columns])
+    columns = start[maps, None] + _HEADER + np.arange(size[maps[0]])  # all bitmaps have d bits
+    message, element = np.nonzero(np.unpackbits(block[columns], axis=1, bitorder="little"))
     found = np.bincount(message, minlength=len(maps))
     _demand(np.array_equal(found, count[maps]), "its bitmap does not fit its elements")
     return element

@@ -1,0 +1,18 @@
+"""The network on trees: fast GCN and GAT layers, any PyG layer by name, and POOL."""
+
+from lumos.model.dropout import Drops
+from lumos.model.network import Leaves, TreeNetwork
+from lumos.model.pool import Pooled, pool, pool_backward
+from lumos.model.settings import ModelSettings
+from lumos.model.trees import Trees
+
+__all__ = [
+    "Drops",
+    "Leaves",
+    "ModelSettings",
+    "Pooled",
+    "TreeNetwork",
+    "Trees",
+    "pool",
+    "pool_backward",
+]

@@ -1,0 +1,156 @@
+"""Dropout by private coins: the same elements fall in any shard, and none but the device knows.
+
+All elements that a device computes in an epoch stand in one line: layer by layer, kind by kind,
+row by row. At a rate of 1 % it is much cheaper to draw the gaps between dropped elements
+(geometric) than a coin for every element: O(dropped) instead of O(elements).
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from lumos.device.coins import PrivateCoins
+from lumos.model.trees import Piece, Trees
+
+Ints = npt.NDArray[np.int64]
+
+PURPOSE = "dropout"
+_GAPS_AT_ONCE = 16  # one block of the cipher
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """One kind of node in one layer: where its outputs can be dropped."""
+
+    layer: int
+    kind: str
+    width: int
+    rows: Ints = field(repr=False)
+    """[devices] rows of this kind that each device has."""
+
+
+def sites(trees: Trees, widths: list[int], *, expanded: bool = False) -> list[Site]:
+    """Every site of a network on these trees, in the order in which a device counts elements.
+
+    Args:
+        widths: [layers] width of each layer's output.
+        expanded: own leaves of the first layer are computed for each branch, not once.
+    """
+    workload = trees.workload.numpy()
+    each, alone, rooted = (np.ones_like(workload), workload == 0, workload > 0)
+    found = []
+    for layer, width in enumerate(widths):
+        remaining = len(widths) - 1 - layer
+        if trees.virtual_nodes:
+            kinds = {"own": each if layer == 0 and not expanded else workload}
+            kinds |= {"neighbour": workload, "lone": alone.astype(np.int64)}
+            if remaining >= 1 or expanded:
+                kinds["parent"] = workload
+            if remaining >= 2 or expanded:
+                kinds["root"] = rooted.astype(np.int64) if expanded else each
+        else:
+            kinds = {"centre": each, "leaf": workload}
+        found += [Site(layer, kind, width, rows) for kind, rows in kinds.items()]
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Drops:
+    """What falls in one epoch: flat element numbers of each (layer, kind), increasing."""
+
+    chance: float
+    places: dict[tuple[int, str], Tensor] = field(repr=False)
+    widths: dict[tuple[int, str], int] = field(repr=False)
+
+    @staticmethod
+    def draw(found: list[Site], chance: float, coins: PrivateCoins, step: int) -> "Drops":
+        """Draw what falls.
+
+        Args:
+            found: the sites, see `sites`.
+            chance: of each element.
+            coins: private coins of the devices, in the order of the trees.
+            step: the epoch; each has coins of its own.
+        """
+        elements = np.stack([site.rows * site.width for site in found])  # [sites, devices]
+        ends = np.cumsum(elements, axis=0)
+        device, position = _falling(ends[-1], chance, coins, step)
+        places, widths = {}, {}
+        for number, site in enumerate(found):
+            base = ends[number] - elements[number]
+            here = (position >= base[device]) & (position < ends[number][device])
+            start = np.cumsum(elements[number]) - elements[number]
+            flat = start[device[here]] + position[here] - base[device[here]]
+            places[site.layer, site.kind] = torch.from_numpy(np.sort(flat))
+            widths[site.layer, site.kind] = site.width
+        return Drops(chance, places, widths)
+
+    def of(self, layer: int, kind: str, rows: slice | None = None) -> Tensor:
+        """Flat numbers of the elements that fall, among all rows or counted from `rows`."""
+        places = self.places[layer, kind]
+        if rows is None:
+            return places
+        first = rows.start * self.widths[layer, kind]
+        ends = torch.tensor([first, rows.stop * self.widths[layer, kind]])
+        low, high = torch.searchsorted(places, ends).tolist()
+        return torch.sub(places[low:high], first)
+
+    def piece(self, piece: Piece) -> "Drops":
+        """What falls in some of the trees."""
+        rows = {"neighbour": piece.branches, "parent": piece.branches, "leaf": piece.branches}
+        rows |= {"root": piece.devices, "centre": piece.devices, "lone": piece.lone}
+        places = {}
+        for layer, kind in self.places:
+            own = piece.devices if layer == 0 else piece.branches
+            places[layer, kind] = self.of(layer, kind, rows.get(kind, own))
+        return Drops(self.chance, places, self.widths)
+
+
+def _falling(elements: Ints, chance: float, coins: PrivateCoins, step: int) -> tuple[Ints, Ints]:
+    """(device, position in its line) of every element that falls; `elements`: [devices]."""
+    devices, positions = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    active = np.flatnonzero(elements > 0) if chance > 0 else np.empty(0, np.int64)
+    reached = np.zeros(len(elements), np.int64)
+    block = 0
+    while len(active):
+        words = coins.words(active, f"{PURPOSE}/{block}", step, _GAPS_AT_ONCE)
+        # Kept elements before the next one falls: geometric, floor(ln U / ln(1 - chance)).
+        gaps = np.floor(np.log((words + 0.5) * 2.0**-32) / np.log1p(-chance)).astype(np.int64)
+        place = reached[active, None] + np.cumsum(gaps + 1, axis=1) - 1
+        inside = place < elements[active, None]
+        devices.append(np.repeat(active, inside.sum(axis=1)))
+        positions.append(place[inside])
+        reached[active] = place[:, -1] + 1
+        active = active[inside[:, -1]]
+        block += 1
+    return np.concatenate(devices), np.concatenate(positions)
+
+
+def activate(rows: Tensor, drops: Drops | None, layer: int, kind: str) -> Tensor:
+    """ReLU, then dropout: what falls is 0, the rest is divided by 1 - chance."""
+    if drops is None:
+        return torch.relu(rows)
+    factor = 1 / (1 - drops.chance)
+    out: Tensor = _Activate.apply(rows, drops.of(layer, kind), factor)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Activate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, fallen: Tensor, factor: float) -> Tensor:
+        out = torch.relu(rows).mul_(factor)
+        out.view(-1)[fallen] = 0
+        ctx.save_for_backward(out)
+        ctx.factor = factor
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        (out,) = ctx.saved_tensors
+        return (gradient * ctx.factor).mul_(out > 0), None, None

@@ -1,0 +1,143 @@
+"""The network that every device runs on its tree, for all devices of a shard at once."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lumos.device.coins import PrivateCoins
+from lumos.model.dropout import Drops, activate, sites
+from lumos.model.features import Features, project
+from lumos.model.gat import TreeGAT
+from lumos.model.gcn import TreeGCN
+from lumos.model.generic import FAST, generic_layers, generic_leaves
+from lumos.model.nodes import StarNodes, TreeNodes
+from lumos.model.piecewise import piecewise
+from lumos.model.settings import ModelSettings
+from lumos.model.trees import Trees
+
+
+class Leaves(NamedTuple):
+    """Leaf embeddings after the last layer: what POOL needs and nothing else."""
+
+    own: Tensor
+    """[own leaves, output]: of the device itself, leaf i of device `Trees.own_device[i]`; in a
+    tree one for each branch, then those of lone devices; in a star one for each device."""
+    neighbour: Tensor
+    """[branches, output]: of the kept neighbours, to be sent to them."""
+
+
+class TreeNetwork(torch.nn.Module):
+    """l layers on trees or stars (section VI-B), ReLU and dropout after each.
+
+    The layers gcn and gat use the shape of the tree: a device's own leaves are computed once
+    as long as they are equal, virtual nodes are skipped while they are zero and where no leaf will
+    hear of them, and features are multiplied in whatever sparse form they came. Trees are
+    worked through in pieces that fit a processor's cache, and the backward pass computes a piece
+    again instead of keeping it: memory O(branches · output) beyond the first product.
+    Any other PyG layer runs on all nodes of the trees as one graph.
+
+    Parameters stand layer by layer in the order that `TreeGCN` and `TreeGAT` document, so
+    `torch.nn.utils.parameters_to_vector(network.parameters())` is the vector to aggregate.
+    """
+
+    def __init__(self, settings: ModelSettings, features: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.features = features
+        last = settings.layers - 1
+        wide = settings.hidden * (settings.heads if settings.backbone == "gat" else 1)
+        self.widths = [wide] * last + [settings.output]
+        """[layers] width of each layer's output."""
+        inputs = [features, *self.widths[:-1]]
+        layers: Sequence[torch.nn.Module]
+        if settings.backbone == "gcn":
+            layers = [TreeGCN(*pair) for pair in zip(inputs, self.widths, strict=True)]
+        elif settings.backbone == "gat":
+            layers = [TreeGAT(size, settings.hidden, settings.heads) for size in inputs[:-1]]
+            layers += [TreeGAT(inputs[-1], settings.output, 1)]
+        else:
+            layers = generic_layers(settings.backbone, inputs, self.widths)
+        self.layers = torch.nn.ModuleList(layers)
+
+    def initialise(self, generator: np.random.Generator) -> None:
+        """Weights from public coins: Glorot's uniform distribution, biases 0.
+
+        Of a generic layer, every matrix is drawn so, and vectors are 0.
+        """
+        with torch.no_grad():
+            for parameter in self.parameters():
+                if parameter.dim() < 2:
+                    parameter.zero_()
+                    continue
+                reach = float(np.sqrt(6 / (parameter.shape[-1] + parameter.shape[-2])))
+                values = generator.uniform(-reach, reach, tuple(parameter.shape))
+                parameter.copy_(torch.from_numpy(values.astype(np.float32)))
+
+    def drops(self, trees: Trees, coins: PrivateCoins, step: int) -> Drops | None:
+        """What falls in epoch `step`, from the devices' private coins; None at dropout 0."""
+        if self.settings.dropout == 0:
+            return None
+        found = sites(trees, self.widths, expanded=self.settings.backbone not in FAST)
+        return Drops.draw(found, self.settings.dropout, coins, step)
+
+    def forward(
+        self, trees: Trees, own: Features, neighbour: Features, drops: Drops | None = None
+    ) -> Leaves:
+        """Leaf embeddings.
+
+        Args:
+            trees: the trees of the devices.
+            own: [devices, d] features of the devices themselves.
+            neighbour: [branches, d] what is known of the kept neighbours' features.
+            drops: what falls, see `drops`; None in evaluation.
+        """
+        if self.settings.backbone not in FAST:
+            last = self.settings.activate_last
+            return Leaves(
+                *generic_leaves(self.layers, trees, own, neighbour, drops, activate_last=last)
+            )
+        table = self._fast[0].table()
+        body = self._tree if trees.virtual_nodes else self._star
+        first = project(own, table), project(neighbour, table)
+        parameters = tuple(self.parameters())
+        return Leaves(*piecewise(body, trees, drops, *first, parameters))
+
+    @property
+    def _fast(self) -> list[TreeGCN | TreeGAT]:
+        return [layer for layer in self.layers if isinstance(layer, TreeGCN | TreeGAT)]
+
+    def _activate(self, drops: Drops | None, layer: int, rows: Tensor, kind: str) -> Tensor:
+        if layer == len(self.layers) - 1 and not self.settings.activate_last:
+            return rows
+        return activate(rows, drops, layer, kind)
+
+    def _tree(
+        self, trees: Trees, drops: Drops | None, own: Tensor, neighbour: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """From the first products [devices, …] and [branches, …] to the leaves."""
+        nodes = TreeNodes(own, True, neighbour, own.index_select(0, trees.lone))
+        for number, layer in enumerate(self._fast):
+            if number > 0:
+                nodes = nodes.each(partial(_times, layer.table()))
+            nodes = layer.tree(nodes, trees, len(self.layers) - 1 - number)
+            nodes = nodes.each(partial(self._activate, drops, number))
+        return torch.cat([nodes.own_rows(trees), nodes.lone]), nodes.neighbour
+
+    def _star(
+        self, trees: Trees, drops: Drops | None, own: Tensor, neighbour: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        nodes = StarNodes(own, neighbour)
+        for number, layer in enumerate(self._fast):
+            if number > 0:
+                nodes = nodes.each(partial(_times, layer.table()))
+            nodes = layer.star(nodes, trees)
+            nodes = nodes.each(partial(self._activate, drops, number))
+        return nodes.centre, nodes.leaf
+
+
+def _times(table: Tensor, rows: Tensor, _kind: str) -> Tensor:
+    return rows @ table

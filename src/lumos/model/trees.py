@@ -1,0 +1,118 @@
+"""A forest as the tensors that the layers need, and in pieces that fit a processor's cache."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lumos.errors import UsageError
+from lumos.trees.forest import Forest
+
+_BRANCHES_AT_ONCE = 8192
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trees:
+    """Trees of some devices whose branches follow each other in the order of the devices.
+
+    Args:
+        owner: [branches] position of the branch's device, not decreasing.
+        workload: [devices] branches of each device.
+        virtual_nodes: trees as in the paper, or stars.
+    """
+
+    owner: Tensor = field(repr=False)
+    workload: Tensor = field(repr=False)
+    virtual_nodes: bool
+
+    @staticmethod
+    def of(forest: Forest) -> "Trees":
+        """The trees of a forest.
+
+        Raises:
+            UsageError: there is no device, or the branches are not in the order of the devices.
+        """
+        if not len(forest.devices):
+            raise UsageError("forest: there is no device")
+        if (np.diff(forest.owner) < 0).any():
+            raise UsageError("forest: branches must be in the order of their devices")
+        return Trees(
+            owner=torch.from_numpy(np.array(forest.owner, np.int64)),
+            workload=torch.from_numpy(np.array(forest.workload, np.int64)),
+            virtual_nodes=forest.virtual_nodes,
+        )
+
+    @property
+    def devices(self) -> int:
+        """Number of devices."""
+        return len(self.workload)
+
+    @property
+    def branches(self) -> int:
+        """Number of branches."""
+        return len(self.owner)
+
+    @cached_property
+    def lone(self) -> Tensor:
+        """[lone] positions of the devices that keep nobody: in a tree of their own kind."""
+        alone = self.workload == 0
+        return torch.nonzero(alone).flatten()
+
+    @cached_property
+    def own_device(self) -> Tensor:
+        """[own leaves] position of the device that each own leaf stands for."""
+        if not self.virtual_nodes:
+            return torch.arange(self.devices)
+        return torch.cat([self.owner, self.lone])
+
+    @cached_property
+    def degree(self) -> Tensor:
+        """[devices, 1] degree of the root (or centre) with its self-loop: workload + 1."""
+        return (self.workload + 1).to(torch.float32).unsqueeze(1)
+
+    def to_branches(self, per_device: Tensor) -> Tensor:
+        """[devices, …] as [branches, …]: every branch gets its device's row."""
+        return per_device.index_select(0, self.owner)
+
+    def to_devices(self, per_branch: Tensor) -> Tensor:
+        """[branches, …] as [devices, …]: the sum over a device's branches."""
+        zeros = per_branch.new_zeros(self.devices, *per_branch.shape[1:])
+        return zeros.index_add(0, self.owner, per_branch)
+
+    @cached_property
+    def pieces(self) -> "list[Piece]":
+        """The same trees in runs of whole devices, of about 8,000 branches each."""
+        ends = np.cumsum(self.workload.numpy())
+        pieces, first, start = [], 0, 0
+        lone = np.concatenate([[0], np.cumsum(self.workload.numpy() == 0)])
+        while first < self.devices:
+            last = int(np.searchsorted(ends, start + _BRANCHES_AT_ONCE, side="right"))
+            last = min(max(last, first + 1), first + _BRANCHES_AT_ONCE, self.devices)
+            stop = int(ends[last - 1])
+            trees = Trees(
+                owner=self.owner[start:stop] - first,
+                workload=self.workload[first:last],
+                virtual_nodes=self.virtual_nodes,
+            )
+            pieces.append(
+                Piece(
+                    trees=trees,
+                    devices=slice(first, last),
+                    branches=slice(start, stop),
+                    lone=slice(int(lone[first]), int(lone[last])),
+                )
+            )
+            first, start = last, stop
+        return pieces
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Piece:
+    """Some trees of a forest, and where their devices, branches and lone leaves stand in it."""
+
+    trees: Trees
+    devices: slice
+    branches: slice
+    lone: slice
