@@ -33,7 +33,7 @@ side: message k of a batch is the concatenation of their messages k.
 *Binding.* One session serves comparisons of different ℓ and kinds, so these are not in sid: every
 pad is H(sid, A, idx, ℓ, kind, reveal, B, v, W), and idx never repeats in a session.
 *Check.* CRC-8 of everything both should have seen since the session began: ids, specs, messages.
-It finds any single flipped bit, and a different spec, with certainty, other damage with
+It finds any single flipped bit, and one differing spec, with certainty, other damage with
 probability 255/256. It is computed from public bytes, so it reveals nothing; it is no signature:
 authenticity is the carrier's.
 *Answer.* One of four words of 8 bits with distance 5, XOR the check.

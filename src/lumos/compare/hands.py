@@ -43,6 +43,9 @@ class Steps(msgspec.Struct):
         results: give what each party learned, as int64.
     """
 
+    def __repr__(self) -> str:
+        return f"Steps(parties={len(self.ends) // 16})"  # values are private
+
     ends: bytes
     bits: int = 0
     kind: str = ""
@@ -127,7 +130,8 @@ class _Worker:
     def __init__(self) -> None:
         theirs, self.sink = os.pipe()
         self.source, mine = os.pipe()
-        command = [sys.executable, "-c", "from lumos.compare.hands import serve; serve()"]
+        # -P: nothing is imported from the current folder, least of all a module named `secrets`.
+        command = [sys.executable, "-P", "-c", "from lumos.compare.hands import serve; serve()"]
         self._process = subprocess.Popen(command, stdin=theirs, stdout=mine)
         os.close(theirs)
         os.close(mine)
@@ -147,6 +151,8 @@ class Hands:
 
     def run(self, steps: Steps, worked: Worked | None = None) -> Bytes:
         """Give each worker the parties that live with it, and put their answers together."""
+        if not self._workers:
+            raise ProtocolError("the worker processes of the comparison have ended")
         ends = np.frombuffer(steps.ends, np.int64).reshape(-1, 2)
         # The two ends of a session go to neighbouring workers.
         home = (ends.sum(axis=1) // 2 + (ends[:, 0] < ends[:, 1])) % len(self._workers)
@@ -253,6 +259,8 @@ def serve() -> None:
         try:
             answers = parties.run(steps, lambda count: say(Answers(worked=count)))
         except LumosError as error:
-            say(Answers(failed=str(error)))
+            say(Answers(failed=f"{type(error).__name__}: {error}"))
+        except Exception as error:  # its text could carry a value: only its type leaves
+            say(Answers(failed=f"a worker process of the comparison met {type(error).__name__}"))
         else:
             say(Answers(answers=answers.tobytes()))

@@ -89,6 +89,7 @@ def at_least(
         asker: [pairs] True where the hosted device is the asker.
     """
     # asker is S:  [a ≥ b] = ¬[a < b].   asker is R:  [a ≥ b] = [b < a + 1].
+    values = np.minimum(values, 2**bits - 2)  # room for the + 1
     below = yield from comparer.less(pairs, values + (asker & ~pairs.first), bits)
     answer: Flags = below ^ (asker == pairs.first)
     return answer

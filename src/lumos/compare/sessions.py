@@ -16,7 +16,6 @@ class Sessions:
     """
 
     def __init__(self, shard: Shard, ledger: Ledger, budget: float | None) -> None:
-        self._shard = shard
         self._ledger = ledger
         self._budget = budget
         self._near = np.zeros(len(shard.neighbours), np.bool_)
@@ -50,12 +49,13 @@ class Sessions:
         ledger = self._ledger
         if self._budget is not None and len(pairs):
             bits = ledger.pair_bits(pairs.rows, pairs.slots, pairs.peers) + ANSWER_BITS[ways]
-            worst = int(bits.argmax())
-            if bits[worst] > self._budget + 1e-9:
+            most = float(bits.max())
+            if most > self._budget + 1e-9:
+                # Who compares with whom is private: the pair is not named.
                 raise BudgetExceeded(
-                    f"devices {self._shard.devices[pairs.rows[worst]]} and {pairs.peers[worst]} "
-                    f"would reveal {bits[worst]:.1f} comparison bits to each other; the budget is "
-                    f"{self._budget:g}. Raise --comparison-budget or use a balancer that asks less"
+                    f"two devices would reveal {most:.1f} comparison bits to each other; the "
+                    f"budget is {self._budget:g}. Raise --comparison-budget or use a balancer that "
+                    "asks less"
                 )
         if pairs.near:
             ledger.answered(pairs.rows, pairs.slots, ways)

@@ -45,7 +45,8 @@ def simulated_secrets(seed: int, devices: Ints) -> chacha.Words:
 class PrivateCoins:
     """The private coins of the devices of one shard, as streams named by purpose and step.
 
-    The same (purpose, step) gives the same coins: each is used for one decision only.
+    The same (purpose, step) gives the same coins, so each is used once in a run. Secrets belong to
+    one run: a device that kept its secret would repeat its coins.
     """
 
     def __init__(self, secrets: chacha.Words) -> None:

@@ -1,22 +1,27 @@
 """One public bit from everybody's private flag: does anyone object?
 
-Guarantee: the coordinator and everybody else learn whether at least one device raised its flag,
-and nothing about who, nor how many, against semi-honest parties of whom at most five of a
-device's six mask partners collude with the coordinator. Each device splits fresh random masks
-from the operating system with its partners; the masks cancel in the sum modulo 2^64. A raised flag
-is a uniform random number, so the sum says nothing of the count. A false "nobody" has
-probability 2^-64.
+Each device shares fresh random masks from the operating system with d partners on a public graph;
+the masks cancel in the sum modulo 2^64. A raised flag is a uniform random number, so the sum says
+nothing of the count. A false "nobody" has probability 2^-64.
+
+Guarantee, against semi-honest parties: the coordinator together with fewer than 2(d + 1)/3 devices
+learns whether at least one of the other devices raised its flag, and neither who nor how many. The
+mask graph is a connected circulant, and such a graph stays connected without that many of its
+vertices (Watkins 1970). A larger coalition that cuts the honest devices into groups learns the bit
+of each group. d is 16 for 22,470 devices and 20 for a million; with fewer than seven devices there
+are at most n - 1 partners, and with one there is nobody to hide among.
 """
 
+import math
 import os
 
 import numpy as np
 
+from lumos.device.coins import PublicCoins
 from lumos.device.shard import COORDINATOR, Shard
+from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Door, Topic
-
-_PARTNERS = 3  # sent to three, received from three
 
 MASK = Topic(
     name="masked-flag/mask",
@@ -43,7 +48,7 @@ VERDICT = Topic(
 def anyone(shard: Shard, flags: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Program[bool]:
     """Ask all devices at once. `flags`: [hosted] True where the device raises its flag."""
     me = shard.devices
-    shifts = _shifts(shard)
+    shifts = partner_shifts(shard.total, shard.public)
     masks = _random(len(me) * len(shifts)).reshape(len(shifts), len(me))
     share = np.where(flags, _random(len(me)), np.uint64(0))
     inbox = yield MASK.send(
@@ -51,34 +56,39 @@ def anyone(shard: Shard, flags: "np.ndarray[tuple[int], np.dtype[np.bool_]]") ->
         np.concatenate([(me + shift) % shard.total for shift in shifts] or [me[:0]]),
         masks.ravel(),
     )
+    if len(inbox.sender) != masks.size:
+        raise ProtocolError("masked flag: a mask is missing, or one came twice")
     np.subtract.at(share, shard.local(inbox.receiver), inbox.body)
     share += masks.sum(axis=0, dtype=np.uint64)
     yield SHARE.send(me, np.full(len(me), COORDINATOR), share)
     inbox = yield VERDICT.nothing()
+    if not np.array_equal(inbox.receiver, me) or inbox.body.min() != inbox.body.max():
+        raise ProtocolError("masked flag: the coordinator's verdict is missing or not one verdict")
     return bool(inbox.body[0])
 
 
 def count_for_everyone(total: int) -> Program[bool]:
     """The coordinator's part: add the shares up and tell all `total` devices the verdict."""
     inbox = yield SHARE.nothing()
-    raised = bool(inbox.body.sum(dtype=np.uint64) != 0)
     everyone = np.arange(total)
+    if not np.array_equal(inbox.sender, everyone):
+        raise ProtocolError("masked flag: a device's share is missing, or one came twice")
+    raised = bool(inbox.body.sum(dtype=np.uint64) != 0)
     yield VERDICT.send(np.full(total, COORDINATOR), everyone, int(raised))
     return raised
 
 
-def _shifts(shard: Shard) -> list[int]:
-    """Public distances on the ring of ids: device i sends masks to i + shift.
+def partner_shifts(total: int, public: PublicCoins) -> list[int]:
+    """Public distances on the ring of ids: device i sends a mask to i + shift for each.
 
-    One of them is 1, so that masks link all devices: with even distances only, the shares of the
-    even ids alone would add up to their flags, and tell the coordinator in which half one is.
+    1 is always among them, so the graph is connected; no two name the same pair of devices.
     """
-    if shard.total < 2:
-        return []
-    generator = shard.public.generator("mask partners")
-    others = min(_PARTNERS, shard.total - 1) - 1
-    drawn = generator.choice(shard.total - 2, others, replace=False) if others else ()
-    return [1, *(2 + int(shift) for shift in drawn)]
+    most = (total - 1) // 2
+    if most < 1:
+        return [1] * (total - 1)  # two devices share one mask
+    wanted = min(most, max(3, math.ceil(math.log2(total) / 2)))
+    further = public.generator("mask partners").choice(most - 1, wanted - 1, replace=False)
+    return [1, *(2 + int(shift) for shift in further)]
 
 
 def _random(count: int) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":

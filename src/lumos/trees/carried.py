@@ -1,9 +1,10 @@
 """Who carries which edge, and what the carrier knows of the other end's workload.
 
 Workloads stay private. About an edge that u carries to v, u knows bounds of wl(u) - wl(v) that
-follow from answers, and shifts them when its own workload changes: it asks only what it cannot
-deduce. The other end v remembers what u could have deduced, and tells u that an answer is out of
-date only when that matters: after v became lighter, or after any change if u knows the exact gap.
+follow from answers, and shifts them when its own workload changes: it does not ask what it can
+deduce, except whether the other end will take an edge. The other end v remembers what u could have
+deduced, and tells u that an answer is out of date only when that matters: after v became lighter,
+or after any change if u knows the exact gap.
 """
 
 import numpy as np
@@ -27,7 +28,7 @@ CHANGED = Topic(
     name="optimal/changed",
     door=Door.CONTROL,
     vocabulary=("my workload changed: what you knew of it no longer holds",),
-    learns="the carrier of an edge learns that the other end's workload changed",
+    learns="the carrier of an edge learns that the other end changed, mostly that it fell",
 )
 
 
@@ -77,8 +78,8 @@ class Carried:
         shift = np.repeat(by, shard.degree[rows])
         mine = self.keep[slots]
         own, moved = slots[mine], shift[mine].astype(np.int32)
-        self.low[own] = np.maximum(self.low[own] + moved, -UNKNOWN)
-        self.high[own] = np.minimum(self.high[own] + moved, UNKNOWN)
+        self.low[own] += np.where(self.low[own] == -UNKNOWN, 0, moved)
+        self.high[own] += np.where(self.high[own] == UNKNOWN, 0, moved)
         needed = np.where(shift < 0, BOUND, EXACT)
         tell = slots[~mine & (self.told[slots] >= needed)]
         self.told[tell] = NOTHING

@@ -1,4 +1,4 @@
-"""Algorithm 3: find a device of largest workload; the coordinator sees flags only.
+"""Algorithm 3: find a device of largest workload. The coordinator sees flags and match results.
 
 Neighbours compare first; a device with no strictly heavier neighbour is a candidate. Candidates
 then play a tournament. Every answer is kept until one of the two workloads changes, and an answer

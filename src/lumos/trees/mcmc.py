@@ -75,9 +75,9 @@ def mcmc(
     """Algorithms 1, 2 and 3. Returns [slots] True where the hosted device keeps the neighbour."""
     keep = yield from greedy(shard, comparer)
     workload: Ints = np.bincount(shard.owner[keep], minlength=len(shard))
-    # Room for climbs above the start, each with probability e^-1 at most. Should f ever come to
-    # 2^bits - 1, values saturate and a step may be rejected wrongly; nothing else follows.
-    bits = yield from agree_on_length(shard, workload + 3)
+    # A workload never exceeds the degree, and f climbs c above its start with a probability of
+    # about e^-c. Beyond 2^bits - 2 values saturate: heavier devices look level.
+    bits = yield from agree_on_length(shard, np.minimum(shard.degree, workload + 16) + 3)
     standing = Standing(shard, comparer, workload, bits)
     yield from standing.compare_all()
     yield from standing.play()

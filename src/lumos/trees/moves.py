@@ -17,7 +17,7 @@ ASK = Topic(
     name="optimal/ask",
     door=Door.CONTROL,
     vocabulary=("are you lighter than me by two?",),
-    learns="the other end of an edge learns that the carrier wants to compare",
+    learns="the other end of an edge learns that the carrier would give it away, if heavier",
 )
 TAKE = Topic(
     name="optimal/take",

@@ -42,6 +42,6 @@ def optimal(shard: Shard, comparer: Comparer) -> Program[Flags]:
 
 
 def optimal_coordinator(total: int) -> Program[None]:
-    """The coordinator's part: two public bits, and nothing about any device."""
+    """The coordinator's part: a public bit for each length tried and one at the end, no more."""
     yield from count_objections(total)
     yield from count_for_everyone(total)

@@ -30,7 +30,7 @@ SLACK = Topic(
     name="optimal/slack",
     door=Door.CONTROL,
     vocabulary=("from me a way leads down",),
-    learns="a carrier learns that the other end reaches a lighter device over level edges",
+    learns="a carrier learns that the other end reaches a lighter device, and over how many edges",
 )
 CLAIM = Topic(
     name="optimal/claim",
