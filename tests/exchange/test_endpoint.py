@@ -41,13 +41,18 @@ def refused(shard: Shard | None, outbox: Outbox, error: type[LumosError], match:
 @pytest.mark.parametrize("sender", [1, 19, -1, -2, 20, 2**40])
 def test_a_foreign_sender(shard: Shard, declare: Declare, sender: int) -> None:
     topic = declare("test/sender", coordinator=True)
-    refused(shard, topic.send(ints(0, sender), ints(3, 3), SECRET), NotHosted, "not hosted")
+    refused(
+        shard,
+        topic.send(ints(0, sender), ints(3, 3), body(SECRET, SECRET)),
+        NotHosted,
+        "not hosted",
+    )
 
 
 def test_the_coordinator_sends_for_itself_only(declare: Declare) -> None:
     topic = declare("test/coordinator", coordinator=True)
-    refused(None, topic.send(ints(3), ints(5), SECRET), NotHosted, "hosts no device")
-    Endpoint(None).leave(topic.send(ints(COORDINATOR), ints(5), SECRET))
+    refused(None, topic.send(ints(3), ints(5), body(SECRET)), NotHosted, "hosts no device")
+    Endpoint(None).leave(topic.send(ints(COORDINATOR), ints(5), body(SECRET)))
 
 
 @pytest.mark.parametrize("receiver", [-2, -(2**62), 20, 2**62])
@@ -56,12 +61,12 @@ def test_a_receiver_out_of_range(
     shard: Shard, declare: Declare, receiver: int, coordinator: bool
 ) -> None:
     topic = declare("test/receiver", coordinator=coordinator)
-    outbox = topic.send(ints(0, 2), ints(3, receiver), SECRET)
+    outbox = topic.send(ints(0, 2), ints(3, receiver), body(SECRET, SECRET))
     refused(shard, outbox, ProtocolError, "'test/receiver': receiver out of range")
 
 
 def test_the_coordinator_takes_part_where_declared(shard: Shard, declare: Declare) -> None:
-    to_coordinator = (ints(0), ints(COORDINATOR), SECRET)
+    to_coordinator = (ints(0), ints(COORDINATOR), body(SECRET))
     Endpoint(shard).leave(declare("test/with", coordinator=True).send(*to_coordinator))
     refused(shard, declare("test/without").send(*to_coordinator), ProtocolError, "out of range")
 
@@ -104,7 +109,7 @@ def test_a_closed_door_names_topic_and_reason(shard: Shard, declare: Declare, do
     words = ("yes",) if door is Door.CONTROL else ()
     topic = declare("test/door", door=door, vocabulary=words, learns="everybody learns all")
     epsilon = np.ones(1) if door is Door.RELEASE else None
-    outbox = topic.send(ints(0), ints(3), 0, epsilon=epsilon)
+    outbox = topic.send(ints(0), ints(3), body(0), epsilon=epsilon)
     Endpoint(shard).leave(outbox)
     shut = Endpoint(shard, doors=set(Door) - {door})
     with pytest.raises(DoorClosed, match=rf"'test/door'.*'{door.value}'.*everybody learns all"):
@@ -115,8 +120,8 @@ def test_a_closed_door_names_topic_and_reason(shard: Shard, declare: Declare, do
 
 def test_a_release_states_its_epsilon(shard: Shard, declare: Declare) -> None:
     release = declare("test/release", door=Door.RELEASE)
-    refused(shard, release.send(ints(0), ints(3), SECRET), ProtocolError, "states its ε")
-    other = declare("test/no-release").send(ints(0), ints(3), SECRET, epsilon=np.ones(1))
+    refused(shard, release.send(ints(0), ints(3), body(SECRET)), ProtocolError, "states its ε")
+    other = declare("test/no-release").send(ints(0), ints(3), body(SECRET), epsilon=np.ones(1))
     refused(shard, other, ProtocolError, "states its ε")
 
 
@@ -129,7 +134,7 @@ def test_lengths_are_those_of_the_messages(
     Endpoint(shard).leave(topic.send(ints(0, 2), ints(3, 4), wide, lengths=ints(0, 3)))
     outbox = topic.send(ints(0, 2), ints(3, 4), wide, lengths=lengths)
     refused(shard, outbox, ProtocolError, "lengths")
-    fixed = declare("test/fixed").send(ints(0), ints(3), SECRET, lengths=ints(1))
+    fixed = declare("test/fixed").send(ints(0), ints(3), body(SECRET), lengths=ints(1))
     refused(shard, fixed, ProtocolError, "lengths")
 
 
@@ -157,7 +162,7 @@ def test_what_comes_over_a_real_carrier_is_checked_again(
 
 def test_drive_runs_a_program_over_a_blocking_carrier(shard: Shard, declare: Declare) -> None:
     topic = declare("test/drive")
-    own = topic.send(ints(0), ints(2), 5)
+    own = topic.send(ints(0), ints(2), body(5))
 
     def program() -> Program[int]:
         first = yield own
@@ -178,7 +183,7 @@ def test_drive_hands_nothing_that_is_refused_to_the_carrier(shard: Shard, declar
     topic = declare("test/foreign")
 
     def program() -> Program[None]:
-        yield topic.send(ints(1), ints(2), 5)
+        yield topic.send(ints(1), ints(2), body(5))
 
     carrier = Recorder(lambda outbox: Inbox(outbox.batch, quiet=False))
     with pytest.raises(NotHosted):

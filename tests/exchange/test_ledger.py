@@ -139,7 +139,7 @@ def test_epsilon_per_receiver_and_under_collusion(declare: Declare, shards: int)
             yield topic.send(
                 np.array([row[1] for row in own], np.int64),
                 np.array([row[2] for row in own], np.int64),
-                0,
+                np.zeros(len(own), np.uint8),
                 epsilon=np.array([row[3] for row in own]),
             )
 
@@ -157,7 +157,11 @@ def test_a_device_takes_part_in_rounds_in_which_it_sends_or_receives(declare: De
     def device(shard: Shard, _: Endpoint) -> Program[None]:
         one = shard.devices[shard.devices == 1]
         for times in (1, 3, 0):  # three messages in one round are one round
-            yield topic.send(np.repeat(one, times), np.repeat(one + 1, times), 0)
+            yield topic.send(
+                np.repeat(one, times),
+                np.repeat(one + 1, times),
+                np.zeros(len(one) * times, np.uint8),
+            )
 
     carrier = Loopback(cut(demo_graph(4, features=False), 2, seed=0))
     carrier.run(device, no_part)

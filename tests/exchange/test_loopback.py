@@ -40,7 +40,7 @@ def test_everybody_hears_everybody_and_the_coordinator(
         assert inbox.sender.tolist() == list(range(DEVICES))
         total = int(inbox.body.sum())
         everyone = np.arange(DEVICES)
-        yield up.send(np.full(DEVICES, COORDINATOR), everyone, total)
+        yield up.send(np.full(DEVICES, COORDINATOR), everyone, np.full(DEVICES, total))
         return total
 
     carrier = Loopback(pieces)
@@ -95,7 +95,7 @@ def test_the_coordinator_cannot_speak_where_it_has_no_part(
         return (yield topic.nothing()).quiet
 
     def intruder(_: Endpoint) -> Program[None]:
-        yield topic.send(np.array([COORDINATOR]), np.array([0]), 1)
+        yield topic.send(np.array([COORDINATOR]), np.array([0]), np.array([1], np.uint8))
 
     with pytest.raises(ProtocolError, match="same round"):
         Loopback(pieces).run(device, intruder)
@@ -111,7 +111,7 @@ def test_the_coordinator_writes_to_nobody(
         yield topic.nothing()
 
     def coordinator(_: Endpoint) -> Program[None]:
-        yield topic.send(np.array([COORDINATOR]), np.array([receiver]), 1)
+        yield topic.send(np.array([COORDINATOR]), np.array([receiver]), np.array([1], np.uint8))
 
     with pytest.raises(ProtocolError, match="'test/nobody': receiver out of range"):
         Loopback(pieces).run(device, coordinator)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from lumos.errors import ProtocolError
 from lumos.exchange import PUBLIC_ID, TOPICS, Door, Topic
 
 Declare = Callable[..., Topic]
@@ -46,8 +47,14 @@ def test_size_of_a_message(declare: Declare) -> None:
 
 
 def test_a_word_for_all_messages(declare: Declare) -> None:
-    outbox = declare("test/word", shape=(2,)).send(np.arange(3), np.arange(3), 7)
-    assert outbox.batch.body.tolist() == [[7, 7]] * 3
+    topic = declare("test/word", door=Door.CONTROL, vocabulary=("yes", "no"))
+    outbox = topic.send(np.arange(3), np.arange(3), 1)
+    assert outbox.batch.body.tolist() == [1, 1, 1]
+    for word in (-1, 2, 256):
+        with pytest.raises(ProtocolError, match="a word outside its vocabulary"):
+            topic.send(np.arange(3), np.arange(3), word)
+    with pytest.raises(ProtocolError, match="a word outside its vocabulary"):
+        declare("test/no-words").send(np.arange(3), np.arange(3), 0)
 
 
 def test_nothing_has_the_shape_of_a_message(declare: Declare) -> None:

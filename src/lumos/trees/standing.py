@@ -26,6 +26,7 @@ CHANGED = Topic(
 )
 _ASK, _ROSE, _FELL = 0, 1, 2
 _DIRECTION = np.array([0, 1, -1], np.int8)
+_DIRECTION.setflags(write=False)  # all shards of a process read it
 
 
 class Standing:
