@@ -90,25 +90,29 @@ class Drops:
             widths[site.layer, site.kind] = site.width
         return Drops(chance, places, widths)
 
-    def of(self, layer: int, kind: str, rows: slice | None = None) -> Tensor:
-        """Flat numbers of the elements that fall, among all rows or counted from `rows`."""
-        places = self.places[layer, kind]
-        if rows is None:
-            return places
-        first = rows.start * self.widths[layer, kind]
-        ends = torch.tensor([first, rows.stop * self.widths[layer, kind]])
-        low, high = torch.searchsorted(places, ends).tolist()
-        return torch.sub(places[low:high], first)
+    def of(self, layer: int, kind: str) -> Tensor:
+        """Flat numbers of the elements that fall."""
+        return self.places[layer, kind]
 
-    def piece(self, piece: Piece) -> "Drops":
-        """What falls in some of the trees."""
-        rows = {"neighbour": piece.branches, "parent": piece.branches, "leaf": piece.branches}
-        rows |= {"root": piece.devices, "centre": piece.devices, "lone": piece.lone}
-        places = {}
-        for layer, kind in self.places:
-            own = piece.devices if layer == 0 else piece.branches
-            places[layer, kind] = self.of(layer, kind, rows.get(kind, own))
-        return Drops(self.chance, places, self.widths)
+    def by_piece(self, pieces: list[Piece]) -> "list[Drops]":
+        """What falls in each of the pieces of the trees."""
+        cut: list[dict[tuple[int, str], Tensor]] = [{} for _ in pieces]
+        for (layer, kind), places in self.places.items():
+            rows = [_rows_of(piece, layer, kind) for piece in pieces]
+            first = np.array([span.start for span in rows]) * self.widths[layer, kind]
+            last = np.array([span.stop for span in rows]) * self.widths[layer, kind]
+            ends = np.searchsorted(places.numpy(), np.stack([first, last])).T.tolist()
+            for mine, base, (low, high) in zip(cut, first.tolist(), ends, strict=True):
+                mine[layer, kind] = torch.sub(places[low:high], base)
+        return [Drops(self.chance, mine, self.widths) for mine in cut]
+
+
+def _rows_of(piece: Piece, layer: int, kind: str) -> slice:
+    """Which rows of a kind are a piece's."""
+    if kind == "lone":
+        return piece.lone
+    by_device = kind in ("root", "centre") or (kind == "own" and layer == 0)
+    return piece.devices if by_device else piece.branches
 
 
 def _falling(elements: Ints, chance: float, coins: PrivateCoins, step: int) -> tuple[Ints, Ints]:
@@ -153,4 +157,5 @@ class _Activate(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         (out,) = ctx.saved_tensors
-        return (gradient * ctx.factor).mul_(out > 0), None, None
+        back: Tensor = torch.ops.aten.threshold_backward(gradient, out, 0)
+        return back.mul_(ctx.factor), None, None

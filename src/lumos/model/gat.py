@@ -30,13 +30,6 @@ class _Rows:
     target: Tensor
     """[rows, heads]"""
 
-    def to_branches(self, trees: Trees) -> "_Rows":
-        return _Rows(
-            trees.to_branches(self.z),
-            trees.to_branches(self.source),
-            trees.to_branches(self.target),
-        )
-
 
 class TreeGAT(torch.nn.Module):
     """One layer; heads are concatenated.
@@ -62,27 +55,31 @@ class TreeGAT(torch.nn.Module):
         return torch.cat([self.weight, *scores], dim=1)
 
     def _rows(self, product: Tensor) -> _Rows:
-        z = product[:, : self.width].view(len(product), self.heads, self.width // self.heads)
-        source = product[:, self.width : self.width + self.heads]
-        return _Rows(z, source, product[:, self.width + self.heads :])
+        sizes = [self.width, self.heads, self.heads]
+        z, source, target = torch.split_with_sizes(product, sizes, dim=1)
+        return _Rows(z.view(len(product), self.heads, self.width // self.heads), source, target)
 
     def _out(self, mixed: Tensor) -> Tensor:
         return mixed.flatten(1) + self.bias
 
     def tree(self, z: TreeNodes, trees: Trees, remaining: int) -> TreeNodes:
         """One step on trees. `remaining`: layers that follow, which decide what is needed."""
-        own, neighbour = self._rows(z.own), self._rows(z.neighbour)
         parent = None if z.parent is None else self._rows(z.parent)
         root = None if z.root is None else self._rows(z.root)
-        lone = z.lone[:, : self.width] + self.bias  # it hears only itself: the softmax is 1
-        rows = own.to_branches(trees) if z.shared and (parent or remaining) else own
+        neighbour = self._rows(z.neighbour)
         shared = z.shared and parent is None
+        by_branch = self._rows(z.own_rows(trees)) if remaining or not shared else None
+        own = self._rows(z.own) if shared or by_branch is None else by_branch
+        mixed = None
+        if remaining and by_branch is not None:
+            above = None if z.root is None else self._rows(trees.to_branches(z.root))
+            mixed = self._out(_parent(by_branch, neighbour, parent, above))
         return TreeNodes(
-            self._out(_leaf(own if shared else rows, parent)),
+            self._out(_leaf(own, parent)),
             shared,
             self._out(_leaf(neighbour, parent)),
-            lone,
-            self._out(_parent(rows, neighbour, parent, root, trees)) if remaining >= 1 else None,
+            z.lone[:, : self.width] + self.bias,  # it hears only itself: the softmax is 1
+            mixed,
             self._root(parent, root, trees) if remaining >= 2 else None,
         )
 
@@ -99,7 +96,7 @@ class TreeGAT(torch.nn.Module):
         centre, leaf = self._rows(z.centre), self._rows(z.leaf)
         return StarNodes(
             self._out(_gathered(centre, leaf, trees)),
-            self._out(_leaf(leaf, centre.to_branches(trees))),
+            self._out(_leaf(leaf, self._rows(trees.to_branches(z.centre)))),
         )
 
 
@@ -113,13 +110,10 @@ def _leaf(leaf: _Rows, above: _Rows | None) -> Tensor:
     return torch.lerp(above.z, leaf.z, share.unsqueeze(2))
 
 
-def _parent(
-    own: _Rows, neighbour: _Rows, parent: _Rows | None, root: _Rows | None, trees: Trees
-) -> Tensor:
+def _parent(own: _Rows, neighbour: _Rows, parent: _Rows | None, root: _Rows | None) -> Tensor:
     """A parent hears its two leaves, itself and the root."""
     target = torch.zeros_like(own.source) if parent is None else parent.target
-    above = None if root is None else root.to_branches(trees)
-    heard = [own, neighbour, parent, above]
+    heard = [own, neighbour, parent, root]
     scores = torch.stack([target if one is None else one.source + target for one in heard])
     shares = torch.softmax(leaky_relu(scores, SLOPE), dim=0).unsqueeze(3)
     mixed = own.z * shares[0]

@@ -37,17 +37,17 @@ class TreeGCN(torch.nn.Module):
 
     def tree(self, z: TreeNodes, trees: Trees, remaining: int) -> TreeNodes:
         """One step on trees. `remaining`: layers that follow, which decide what is needed."""
-        bias = self.bias
-        own, neighbour = z.own * 0.5, z.neighbour * 0.5
+        lone, shared = z.lone + self.bias, z.shared and z.parent is None
         if z.parent is None:
-            leaves = TreeNodes(own + bias, z.shared, neighbour + bias, z.lone + bias)
+            own = torch.add(self.bias, z.own, alpha=0.5)
+            neighbour = torch.add(self.bias, z.neighbour, alpha=0.5)
         else:
-            up = torch.add(bias, z.parent, alpha=EIGHTH)
-            rows = trees.to_branches(own) if z.shared else own
-            leaves = TreeNodes(rows + up, False, neighbour + up, z.lone + bias)
+            up = torch.add(self.bias, z.parent, alpha=EIGHTH)
+            own = torch.add(up, z.own_rows(trees), alpha=0.5)
+            neighbour = torch.add(up, z.neighbour, alpha=0.5)
         parent = self._parent(z, trees) if remaining >= 1 else None
         root = self._root(z, trees) if remaining >= 2 else None
-        return TreeNodes(leaves.own, leaves.shared, leaves.neighbour, leaves.lone, parent, root)
+        return TreeNodes(own, shared, neighbour, lone, parent, root)
 
     def _parent(self, z: TreeNodes, trees: Trees) -> Tensor:
         parent = torch.add(self.bias, z.own_rows(trees) + z.neighbour, alpha=EIGHTH)

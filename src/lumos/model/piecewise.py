@@ -49,18 +49,20 @@ class _Piecewise(torch.autograd.Function):
         neighbour: Tensor,
         *parameters: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        ctx.body, ctx.trees, ctx.drops = body, trees, drops
+        pieces = trees.pieces
+        every: list[Drops | None] = [None] * len(pieces)
+        fallen = every if drops is None else drops.by_piece(pieces)
+        ctx.body, ctx.trees, ctx.fallen = body, trees, fallen
         ctx.save_for_backward(own, neighbour, *parameters)
         own_leaves, neighbour_leaves = [], []
-        for piece in trees.pieces:
-            fallen = None if drops is None else drops.piece(piece)
-            leaves = body(piece.trees, fallen, own[piece.devices], neighbour[piece.branches])
+        for piece, mine in zip(pieces, fallen, strict=True):
+            leaves = body(piece.trees, mine, own[piece.devices], neighbour[piece.branches])
             own_leaves.append(leaves[0])
             neighbour_leaves.append(leaves[1])
         if not trees.virtual_nodes:
             return torch.cat(own_leaves), torch.cat(neighbour_leaves)
         # In each piece branches come before lone leaves; so they do in the whole.
-        counts = [piece.trees.branches for piece in trees.pieces]
+        counts = [piece.trees.branches for piece in pieces]
         pairs = list(zip(own_leaves, counts, strict=True))
         in_order = [rows[:count] for rows, count in pairs] + [rows[count:] for rows, count in pairs]
         return torch.cat(in_order), torch.cat(neighbour_leaves)
@@ -69,10 +71,9 @@ class _Piecewise(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, own_back: Tensor, neighbour_back: Tensor) -> tuple[Any, ...]:
         own, neighbour, *parameters = ctx.saved_tensors
-        own_total, neighbour_total = torch.zeros_like(own), torch.zeros_like(neighbour)
+        own_total, neighbour_total = torch.empty_like(own), torch.empty_like(neighbour)
         totals = [torch.zeros_like(parameter) for parameter in parameters]
-        for piece in ctx.trees.pieces:
-            fallen = None if ctx.drops is None else ctx.drops.piece(piece)
+        for piece, fallen in zip(ctx.trees.pieces, ctx.fallen, strict=True):
             with torch.enable_grad():
                 rows = own[piece.devices].detach().requires_grad_()
                 others = neighbour[piece.branches].detach().requires_grad_()
