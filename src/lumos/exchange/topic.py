@@ -93,15 +93,16 @@ class Topic:
         epsilon: npt.NDArray[np.float64] | None = None,
         lengths: npt.NDArray[np.int64] | None = None,
     ) -> Outbox:
-        """An outbox of this topic. An integer body is the same word for every message."""
+        """An outbox of this topic. An integer body is one word for all messages."""
         if not isinstance(body, int):
             return Outbox(self, Batch(sender, receiver, body, epsilon, lengths))
-        if self.shape != () or not 0 <= body < len(self.vocabulary):
+        words = () if self.vocabulary is PUBLIC_ID else self.vocabulary
+        if not 0 <= body < len(words):
             raise ProtocolError(f"topic {self.name!r}: a word outside its vocabulary")
-        words = np.empty(len(sender), self.dtype)
-        words.fill(body)
-        batch = Batch(sender, receiver, words, epsilon, lengths)
-        batch.regular = self.vocabulary is not PUBLIC_ID
+        repeated = np.empty((len(sender), *(self.shape or ())), self.dtype)
+        repeated.fill(body)
+        batch = Batch(sender, receiver, repeated, epsilon, lengths)
+        batch.regular = lengths is None
         return Outbox(self, batch)
 
     def nothing(self) -> Outbox:

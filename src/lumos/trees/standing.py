@@ -25,8 +25,6 @@ CHANGED = Topic(
     learns="a neighbour learns that a level workload rose or fell, or that it is to compare again",
 )
 _ASK, _ROSE, _FELL = 0, 1, 2
-_DIRECTION = np.array([0, 1, -1], np.int8)
-_DIRECTION.setflags(write=False)  # all shards of a process read it
 
 
 class Standing:
@@ -99,8 +97,8 @@ class Standing:
         self._compared[changed] = self.workload[changed]
 
         # Who told how it moved; both ends rose by one where the two cancel.
-        self._moved[told] += _DIRECTION[words]
-        self._moved[heard] -= _DIRECTION[inbox.body]
+        self._moved[told] += _direction(words)
+        self._moved[heard] -= _direction(inbox.body)
         self._asked[told[words == _ASK]] = True
         self._asked[heard[inbox.body == _ASK]] = True
         known, ask = np.sign(self._moved[slots]), self._asked[slots]
@@ -155,6 +153,12 @@ class Standing:
         change = (signs < 0).astype(np.int64) - (self._sign[slots] < 0)
         np.add.at(self._heavier, self.shard.owner[slots], change)
         self._sign[slots] = signs
+
+
+def _direction(words: npt.NDArray[np.uint8]) -> Signs:
+    """How the sender of each word moved: +1, -1, or 0 where it only asks."""
+    direction: Signs = (words == _ROSE).astype(np.int8) - (words == _FELL)
+    return direction
 
 
 def hold_tournament(tournament: Tournament, lighter: int | None = None) -> Program[set[int]]:
