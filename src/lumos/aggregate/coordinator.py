@@ -1,0 +1,198 @@
+"""The coordinator of masked sums: it adds what it cannot read, and opens the total or nothing."""
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.aggregate import masks, shamir
+from lumos.aggregate.degree import degree_for
+from lumos.aggregate.errors import Forged, WrongLength, WrongSender
+from lumos.aggregate.fixed_point import FixedPoint, Floats, Words
+from lumos.aggregate.keeper import PAIR, SELF
+from lumos.aggregate.mask_graph import MaskGraph
+from lumos.aggregate.settings import AggregateSettings
+from lumos.aggregate.topics import (
+    LEFT_OUT,
+    LOST,
+    MASKED,
+    REVEAL,
+    SHARE,
+    SUM,
+    WRAPPED,
+    wrapped_bytes,
+)
+from lumos.device.coins import PublicCoins
+from lumos.device.shard import COORDINATOR
+from lumos.exchange.batch import Inbox, Outbox
+from lumos.exchange.endpoint import Endpoint, Program
+from lumos.exchange.topic import Topic
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+
+
+class SecureCoordinator:
+    """The coordinator's part of the backend `secure`. It takes no part in `setup`.
+
+    Args:
+        total: number of devices.
+        public: public coins, which draw the mask graph.
+        endpoint: unused; for the same signature as the ideal backend.
+        settings: public settings, the same everywhere.
+    """
+
+    label = "secure"
+
+    def __init__(
+        self,
+        total: int,
+        public: PublicCoins,
+        endpoint: Endpoint,
+        settings: AggregateSettings | None = None,
+    ) -> None:
+        settings = settings or AggregateSettings()
+        self._total = total
+        self.degree = degree_for(settings, total)
+        self.fixed = FixedPoint.of(settings, total)
+        self._graph = MaskGraph(total, self.degree.neighbours, public)
+
+    def sum(self, width: int) -> Program[Floats | None]:
+        """One sum of vectors of `width` numbers; None when nothing was opened."""
+        inbox = yield WRAPPED.nothing()
+        joined = self._senders(inbox, np.ones(self._total, np.bool_))
+        wrapped = self._bodies(inbox, wrapped_bytes(self.degree.neighbours))
+        named = ~joined
+        if joined.sum() < self.degree.minimum:
+            joined = np.zeros_like(joined)
+        yield self._name(LEFT_OUT, joined, named)
+
+        inbox = yield MASKED.nothing()
+        arrived = self._senders(inbox, joined)
+        total = self._add_up(inbox, width)
+        lost = joined & ~arrived
+        asked = arrived if arrived.sum() >= self.degree.minimum else np.zeros_like(arrived)
+        yield self._name(LOST, asked, lost)
+
+        inbox = yield REVEAL.nothing()
+        answering = self._senders(inbox, asked)
+        shares = self._shares(inbox, joined)
+        # A lost device matters if one that is not lost masked with it.
+        needed = asked | (lost & (self._graph.count(asked) > 0))
+        enough = self._graph.count(answering) >= self.degree.threshold
+        if not asked.any() or not enough[needed].all():
+            yield SUM.nothing()
+            return None
+        devices = np.flatnonzero(needed)
+        which = np.where(asked[devices], SELF, PAIR)
+        secrets = self._reconstructed(devices, shares, answering)
+        sent = wrapped[np.searchsorted(np.flatnonzero(joined), devices)]
+        self._check_commitments(secrets, sent, which)
+        kept = which == SELF
+        self._take_self_masks(total, secrets[kept])
+        self._take_pair_masks(total, devices[~kept], secrets[~kept], sent[~kept], arrived)
+        return (yield from self._tell(total, answering))
+
+    def _senders(self, inbox: Inbox, expected: Flags) -> Flags:
+        """[total] who sent; everybody once at most, and nobody but the expected."""
+        sender = inbox.sender
+        # As unsigned numbers negative ids are huge.
+        if len(sender) and sender.view(np.uint64).max() >= self._total:
+            raise WrongSender("a message came from a device that does not exist")
+        flags = np.zeros(self._total, np.bool_)
+        flags[sender] = True
+        if np.count_nonzero(flags) < len(sender):
+            raise WrongSender("a device sent the same thing twice")
+        if (flags & ~expected).any():
+            raise WrongSender("a message came from a device that has no part in this stage")
+        return flags
+
+    def _bodies(self, inbox: Inbox, size: int) -> Bytes:
+        """[messages, size] the bodies, which must all have that size. Senders are increasing."""
+        lengths = inbox.batch.lengths
+        if lengths is not None and (lengths != size).any():
+            raise WrongLength("a message of a masked sum is too long or too short")
+        return inbox.body[:, :size]
+
+    def _name(self, topic: Topic, receivers: Flags, named: Flags) -> Outbox:
+        """Tell each receiver which of its neighbours are named, and then its own id."""
+        to = np.flatnonzero(receivers)
+        neighbours = self._graph.of(to)
+        rows, slots = np.nonzero(named[neighbours])
+        receiver = np.concatenate([to[rows], to])
+        body = np.concatenate([neighbours[rows, slots], to])
+        return topic.send(np.full(len(receiver), COORDINATOR), receiver, body)
+
+    def _add_up(self, inbox: Inbox, width: int) -> Words:
+        """[1, width] the sum of the masked vectors; nothing else of them is kept."""
+        bodies = self._bodies(inbox, width * self.fixed.word)
+        total = np.zeros((1, width), self.fixed.dtype)
+        for body in bodies:  # row by row: a copy of all would double the memory
+            total += np.ascontiguousarray(body).view(self.fixed.dtype)
+        return total
+
+    def _shares(self, inbox: Inbox, joined: Flags) -> shamir.Elements:
+        """[total, k, limbs] the share that each device holds of each neighbour, zero elsewhere."""
+        held = np.zeros((self._total, self.degree.neighbours, shamir.LIMBS), np.uint16)
+        lengths = inbox.batch.lengths
+        if lengths is not None and lengths.size:
+            asked = joined[self._graph.of(inbox.sender)]
+            if not np.array_equal(lengths, SHARE * asked.sum(axis=1)):
+                raise WrongLength("a holder gave more or fewer shares than it was asked for")
+            rows, slots = np.nonzero(asked)
+            travelled = np.arange(inbox.body.shape[1]) < lengths[:, None]
+            held[inbox.sender[rows], slots] = (
+                inbox.body[travelled].view("<u2").reshape(-1, shamir.LIMBS)
+            )
+            if held.max() >= shamir.PRIME:
+                raise Forged("a share is no element of the field")
+        return held
+
+    def _reconstructed(
+        self, devices: Ints, held: shamir.Elements, answering: Flags
+    ) -> shamir.Elements:
+        """[devices, limbs] the secret of each that its holders were asked for."""
+        k, t = self.degree.neighbours, self.degree.threshold
+        holders = self._graph.of(devices)
+        # The first t holders that answered; slots mirror, see `MaskGraph`.
+        slots = np.argsort(~answering[holders], axis=1, kind="stable")[:, :t]
+        chosen = np.take_along_axis(holders, slots, axis=1)
+        return shamir.reconstruct(slots + 1, held[chosen, k - 1 - slots])
+
+    def _check_commitments(self, secrets: shamir.Elements, sent: Bytes, which: Ints) -> None:
+        both = sent[:, -2 * masks.COMMITMENT :].reshape(len(sent), 2, masks.COMMITMENT)
+        if not np.array_equal(masks.commitments(secrets), both[np.arange(len(sent)), which]):
+            raise Forged("shares do not give the secret that a device bound itself to")
+
+    def _take_self_masks(self, total: Words, secrets: shamir.Elements) -> None:
+        nobody = np.full(len(secrets), masks.NOBODY)
+        masks.add_masks(total, masks.keys_of(secrets), nobody, np.zeros_like(nobody))
+
+    def _take_pair_masks(
+        self, total: Words, lost: Ints, secrets: shamir.Elements, sent: Bytes, arrived: Flags
+    ) -> None:
+        """What the masks with lost devices left behind in the vectors that arrived."""
+        wrapped = np.ascontiguousarray(sent[:, : -2 * masks.COMMITMENT]).view("<u4")
+        seeds = masks.wrap(
+            wrapped.reshape(len(lost), self.degree.neighbours, 8), masks.keys_of(secrets)
+        )
+        neighbours = self._graph.of(lost)
+        rows, slots = np.nonzero(arrived[neighbours])
+        # The smaller id of a pair added the mask: it is taken off again.
+        added = neighbours[rows, slots] < lost[rows]
+        masks.add_masks(
+            total,
+            seeds[rows, slots],
+            np.where(added, masks.NOBODY, 0),
+            np.where(added, 0, masks.NOBODY),
+        )
+
+    def _tell(self, total: Words, answering: Flags) -> Program[Floats]:
+        to = np.flatnonzero(answering)
+        body = total.view(np.uint8)
+        yield SUM.send(
+            np.full(len(to), COORDINATOR),
+            to,
+            np.broadcast_to(body, (len(to), body.shape[1])),
+            lengths=np.full(len(to), body.shape[1]),
+        )
+        return self.fixed.decode(total[0])

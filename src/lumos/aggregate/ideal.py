@@ -1,0 +1,221 @@
+"""The ideal sum: computed in the clear, booked as the secure one, labelled `ideal`.
+
+For simulations only. Each shard hands the sum over its devices to the coordinator, and the ledger
+books, by formula, the messages, bytes and rounds that the masked sum would have needed, under
+topics of their own. The sums of `sum` are the secure backend's, bit by bit.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.aggregate.degree import degree_for
+from lumos.aggregate.fixed_point import FixedPoint, Floats, Words
+from lumos.aggregate.mask_graph import MaskGraph
+from lumos.aggregate.outcome import Outcome, bookings_among_devices, flows_of, outcome_of
+from lumos.aggregate.pairs import KEY
+from lumos.aggregate.settings import AggregateSettings
+from lumos.aggregate.topics import (
+    ALIVE,
+    KEYS,
+    LEFT_OUT,
+    LOST,
+    MASKED,
+    REVEAL,
+    ROUNDS,
+    SHARES,
+    SUM,
+    WRAPPED,
+    Stage,
+)
+from lumos.device.coins import PublicCoins
+from lumos.device.shard import COORDINATOR, Shard
+from lumos.errors import UsageError
+from lumos.exchange.batch import Inbox, Outbox
+from lumos.exchange.endpoint import Endpoint, Program
+from lumos.exchange.ledger import Booking, Ledger
+from lumos.exchange.topic import Door, Topic
+
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+CLEAR = Topic(
+    name="aggregate/ideal",
+    door=Door.AGGREGATE,
+    shape=None,
+    coordinator=True,
+    booked=True,
+    learns="everybody in the round learns the sum (a simulation computed it in the clear)",
+)
+BOOKED = {
+    topic: replace(topic, name=f"{topic.name}/ideal", booked=True)
+    for topic in (KEYS, SHARES, WRAPPED, LEFT_OUT, MASKED, LOST, ALIVE, REVEAL, SUM)
+}
+"""The topics of the masked sum, as the ideal one books them."""
+
+_SWAPS = 4
+_NOT_HOSTED = 255
+_ROWS = 256  # vectors encoded at a time
+
+
+class IdealAggregator:
+    """The backend `ideal` of one shard.
+
+    Args:
+        shard: the hosted devices.
+        endpoint: whose ledger is booked.
+        settings: public settings, the same everywhere.
+    """
+
+    label = "ideal"
+
+    def __init__(
+        self, shard: Shard, endpoint: Endpoint, settings: AggregateSettings | None = None
+    ) -> None:
+        settings = settings or AggregateSettings()
+        self._shard = shard
+        self._ledger = endpoint.ledger
+        self.degree = degree_for(settings, shard.total)
+        self.fixed = FixedPoint.of(settings, shard.total)
+        self._graph = MaskGraph(shard.total, self.degree.neighbours, shard.public)
+
+    def setup(self) -> Program[None]:
+        """Book the agreement on keys."""
+        yield from ()
+        k = self.degree.neighbours
+        rows = np.arange(len(self._shard))
+        self._ledger.book(BOOKED[KEYS], rows, Booking(k, k, KEY * k, KEY * k))
+        self._ledger.book_rounds(rows, 1)
+        self._ledger.round += 1
+
+    def sum(
+        self, vectors: Floats, leaves: npt.NDArray[np.int8] | None = None
+    ) -> Program[Floats | None]:
+        """The sum over all devices whose vectors arrive; arguments as in the secure backend."""
+        if vectors.ndim != 2 or len(vectors) != len(self._shard):
+            raise UsageError(
+                f"vectors must be [{len(self._shard)}, width], got {list(vectors.shape)}"
+            )
+
+        def arrived(rows: Ints) -> Words:
+            total = np.zeros(vectors.shape[1], self.fixed.dtype)
+            for start in range(0, len(rows), _ROWS):
+                encoded = self.fixed.encode(vectors[rows[start : start + _ROWS]])
+                total += encoded.sum(axis=0, dtype=self.fixed.dtype)
+            return total
+
+        return (yield from self._sum(arrived, leaves))
+
+    def sum_fused(self, partial: Floats) -> Program[Floats | None]:
+        """The same where vectors of single devices never existed; nobody falls silent.
+
+        Args:
+            partial: [width] the float sum over all hosted devices. It is rounded once, not once
+                per device: the result differs from `sum` by at most n · 2^-(fraction_bits + 1)
+                and the float error of `partial` itself.
+        """
+        return (yield from self._sum(lambda _: self.fixed.encode_sum(partial), None))
+
+    def _sum(
+        self, arrived: Callable[[Ints], Words], leaves: npt.NDArray[np.int8] | None
+    ) -> Program[Floats | None]:
+        shard = self._shard
+        if leaves is None:
+            leaves = np.full(len(shard), Stage.NEVER, np.int8)
+        told = np.full(shard.total, _NOT_HOSTED, np.uint8)
+        told[shard.devices] = leaves
+        yield self._hand_in(told)
+        inbox = yield CLEAR.nothing()
+        outcome = outcome_of(self._graph, self.degree, inbox.body[0].view(np.int8))
+        words = arrived(np.flatnonzero(outcome.arrived[shard.devices]))
+        yield self._hand_in(words.view(np.uint8))
+        inbox = yield CLEAR.nothing()
+        self._book(outcome, words.nbytes)
+        if not (outcome.opened and outcome.answering[shard.devices].any()):
+            return None
+        return self.fixed.decode(np.ascontiguousarray(inbox.body[0]).view(self.fixed.dtype))
+
+    def _hand_in(self, body: Bytes) -> Outbox:
+        """One message for all hosted devices: in the clear there is nothing to keep apart."""
+        first = self._shard.devices[:1]
+        return CLEAR.send(
+            first, np.array([COORDINATOR]), body[None, :], lengths=np.array([len(body)])
+        )
+
+    def _book(self, outcome: Outcome, vector_bytes: int) -> None:
+        here = self._shard.devices
+        rounds = np.zeros(len(here), np.int64)
+        for topic, entries in bookings_among_devices(self._graph, outcome).items():
+            _book_rows(self._ledger, BOOKED[topic], entries[here])
+            rounds += entries[here].any(axis=1)
+        for flow in flows_of(self._graph, outcome, vector_bytes):
+            messages, size = flow.messages[here], flow.bytes[here]
+            nothing = np.zeros_like(messages)
+            columns = (
+                [messages, nothing, size, nothing]
+                if flow.up
+                else [nothing, messages, nothing, size]
+            )
+            _book_rows(self._ledger, BOOKED[flow.topic], np.stack(columns, axis=1))
+            rounds += messages > 0
+        for count in np.unique(rounds).tolist():
+            self._ledger.book_rounds(np.flatnonzero(rounds == count), count)
+        self._ledger.round += ROUNDS - _SWAPS
+
+
+class IdealCoordinator:
+    """The coordinator's part of the backend `ideal`; arguments as in the secure backend."""
+
+    label = "ideal"
+
+    def __init__(
+        self,
+        total: int,
+        public: PublicCoins,
+        endpoint: Endpoint,
+        settings: AggregateSettings | None = None,
+    ) -> None:
+        settings = settings or AggregateSettings()
+        self._total = total
+        self._ledger = endpoint.ledger
+        self.degree = degree_for(settings, total)
+        self.fixed = FixedPoint.of(settings, total)
+        self._graph = MaskGraph(total, self.degree.neighbours, public)
+
+    def sum(self, width: int) -> Program[Floats | None]:
+        """One sum of vectors of `width` numbers; None when nothing was opened."""
+        inbox = yield CLEAR.nothing()
+        leaves = inbox.body.min(axis=0)
+        yield _answer(inbox, leaves)
+        outcome = outcome_of(self._graph, self.degree, leaves.view(np.int8))
+        inbox = yield CLEAR.nothing()
+        total = np.zeros(width, self.fixed.dtype)
+        for body in inbox.body:
+            total += np.ascontiguousarray(body).view(self.fixed.dtype)
+        yield _answer(inbox, total.view(np.uint8))
+        for flow in flows_of(self._graph, outcome, total.nbytes):
+            messages, size = int(flow.messages.sum()), int(flow.bytes.sum())
+            entry = [0, messages, 0, size] if flow.up else [messages, 0, size, 0]
+            _book_rows(self._ledger, BOOKED[flow.topic], np.array([entry]))
+        self._ledger.round += ROUNDS - 2 - _SWAPS  # two rounds are among devices
+        return self.fixed.decode(total) if outcome.opened else None
+
+
+def _answer(inbox: Inbox, body: Bytes) -> Outbox:
+    """The same to everyone who handed something in."""
+    to = inbox.sender
+    return CLEAR.send(
+        np.full(len(to), COORDINATOR),
+        to,
+        np.broadcast_to(body, (len(to), len(body))),
+        lengths=np.full(len(to), len(body)),
+    )
+
+
+def _book_rows(ledger: Ledger, topic: Topic, entries: Ints) -> None:
+    """Book [rows, 4] messages and bytes, sent and received, as far as they are not zero."""
+    for entry in np.unique(entries[entries.any(axis=1)], axis=0):
+        booking = Booking(*entry.tolist())
+        ledger.book(topic, np.flatnonzero((entries == entry).all(axis=1)), booking)

@@ -1,0 +1,302 @@
+"""The masked sum of one shard's devices: double masking with secret-shared seeds.
+
+Bonawitz et al. 2017 (protocol of figure 4) on the random k-regular graph of Bell et al. 2020, for
+many rounds. In each round device u draws a self secret b_u and a pair secret K_u and sends
+
+    y_u = x_u + PRG(b_u) + Σ_{v > u} PRG(seed_uv) - Σ_{v < u} PRG(seed_uv)
+
+over its mask neighbours v. Pair masks cancel in the sum of the vectors that arrived. For each of
+those devices t neighbours open b_u; for each lost device they open K_u, which unwraps the seeds
+that it shared, and so what its neighbours' masks left behind.
+
+*Why K_u, and not the key of the agreement itself.* In the original protocol t neighbours of a lost
+device open its X25519 key. Keys that live for many rounds must never be opened: the key of a device
+lost in round 9 gives its pair masks of round 3, whose self mask was opened in round 3, and so its
+vector of round 3. Here each round's seeds are wrapped under a fresh K_u of that round, whose shares
+travel with those of b_u (Ma et al. 2023, Flamingo, has the same cure with threshold encryption).
+So nothing outlives its round, and a device that was lost may come back in the next one.
+
+*Against different stories.* Before it opens anything, each device tells its mask neighbours that it
+was not called lost, and nobody opens the pair secret of a device that says so. Where b_v is opened,
+at least t - X honest neighbours of v took part and were not called lost, so their pair secrets stay
+shut; v masked with at least t - X honest neighbours; so whatever the coordinator tells to whom, at
+least 2t - k - X ≥ 1 honest neighbours are in both sets, and their masks still hide v.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.aggregate import masks, pairs, shamir
+from lumos.aggregate.degree import degree_for
+from lumos.aggregate.errors import Forged, TwoStories, WrongLength, WrongSender
+from lumos.aggregate.fixed_point import FixedPoint, Floats, Words
+from lumos.aggregate.keeper import PAIR, SELF, Keeper
+from lumos.aggregate.mask_graph import MaskGraph
+from lumos.aggregate.settings import AggregateSettings
+from lumos.aggregate.topics import (
+    ALIVE,
+    KEYS,
+    LEFT_OUT,
+    LOST,
+    MASKED,
+    REVEAL,
+    SHARE,
+    SHARES,
+    SUM,
+    WRAPPED,
+    Stage,
+)
+from lumos.compare.secret import Unwritten
+from lumos.device.shard import COORDINATOR, Shard
+from lumos.errors import UsageError
+from lumos.exchange.batch import Inbox, Outbox
+from lumos.exchange.endpoint import Endpoint, Program
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+
+
+class SecureAggregator(Unwritten):
+    """The backend `secure` of one shard. Its keys live in memory: after a restart, a new setup.
+
+    Args:
+        shard: the hosted devices.
+        endpoint: unused; for the same signature as the ideal backend.
+        settings: public settings, the same everywhere.
+    """
+
+    label = "secure"
+
+    def __init__(
+        self, shard: Shard, endpoint: Endpoint, settings: AggregateSettings | None = None
+    ) -> None:
+        settings = settings or AggregateSettings()
+        self._shard = shard
+        self.degree = degree_for(settings, shard.total)
+        self.fixed = FixedPoint.of(settings, shard.total)
+        self._graph = MaskGraph(shard.total, self.degree.neighbours, shard.public)
+        self._neighbours = self._graph.of(shard.devices)
+        self._up: Flags = shard.devices[:, None] < self._neighbours
+        self._pairs = pairs.PairKeys(shard.devices, self._neighbours)
+
+    def setup(self) -> Program[None]:
+        """Agree on a key with each mask neighbour: once per run, before the first sum."""
+        k = self.degree.neighbours
+        inbox = yield KEYS.send(
+            np.repeat(self._shard.devices, k),
+            self._neighbours.ravel(),
+            np.repeat(self._pairs.fresh_keys(), k, axis=0),
+        )
+        rows, slots = self._places(inbox)
+        if len(rows) < self._neighbours.size:
+            raise WrongSender("a mask neighbour sent no public key")
+        received = np.empty((*self._neighbours.shape, pairs.KEY), np.uint8)
+        received[rows, slots] = inbox.body
+        self._pairs.agree(received)
+
+    def sum(
+        self, vectors: Floats, leaves: npt.NDArray[np.int8] | None = None
+    ) -> Program[Floats | None]:
+        """The sum over all devices of the federation whose vectors arrive.
+
+        Args:
+            vectors: [hosted, width] one vector per hosted device.
+            leaves: [hosted] the `Stage` in which each falls silent; None: nobody does.
+
+        Returns:
+            [width] the sum, or None where nothing was opened or no hosted device heard it.
+        """
+        if not self._pairs.agreed:
+            raise UsageError("the first sum of a run needs setup() before it")
+        if vectors.ndim != 2 or len(vectors) != len(self._shard):
+            raise UsageError(
+                f"vectors must be [{len(self._shard)}, width], got {list(vectors.shape)}"
+            )
+        if leaves is None:
+            leaves = np.full(len(self._shard), Stage.NEVER, np.int8)
+        keys = self._pairs.turn()
+        secrets = shamir.uniform(2 * len(vectors) * shamir.LIMBS).reshape(2, len(vectors), -1)
+        keeper = yield from self._share(keys, secrets, leaves > Stage.SHARES)
+        joined = yield from self._wrap(keys, secrets, leaves > Stage.WRAPPED)
+        if (joined & ~keeper.has).any():
+            raise WrongSender("a mask neighbour is in the round, and sent no share")
+        # Too few neighbours hide nothing well, and could not open anything.
+        sending = (joined.sum(axis=1) >= self.degree.threshold) & (leaves > Stage.MASKED)
+        rows = np.flatnonzero(sending)
+        words = self._masked(vectors, rows, keys, joined, secrets[SELF])
+        yield MASKED.send(
+            self._shard.devices[rows],
+            np.full(len(rows), COORDINATOR),
+            words.view(np.uint8),
+            lengths=np.full(len(rows), words.shape[1] * self.fixed.word),
+        )
+        del words
+        opening, lost = self._named((yield LOST.nothing()), sending)
+        if (lost & ~joined).any():
+            raise WrongSender("a device was called lost that is not in the round")
+        opening &= ((joined & ~lost).sum(axis=1) >= self.degree.threshold) & (leaves > Stage.ALIVE)
+        yield from self._compare(keys, opening, joined & ~lost)
+        opening &= leaves > Stage.REVEAL
+        yield self._reveal(keeper, np.flatnonzero(opening), joined, lost)
+        return self._summed((yield SUM.nothing()), opening, vectors.shape[1])
+
+    def _share(
+        self, keys: pairs.RoundKeys, secrets: shamir.Elements, speaking: Flags
+    ) -> Program[Keeper]:
+        """Send each neighbour its shares of both secrets; keep what the neighbours send."""
+        rows = np.flatnonzero(speaking)
+        k, t = self.degree.neighbours, self.degree.threshold
+        # [rows, k, 2 * limbs]: the self secret's share, then the pair secret's
+        shares = shamir.split(np.concatenate(list(secrets[:, rows]), axis=1), t, k)
+        of, up = self._pairs.of[rows], self._up[rows, :, None]
+        inbox = yield SHARES.send(
+            np.repeat(self._shard.devices[rows], k),
+            self._neighbours[rows].ravel(),
+            pairs.seal(
+                np.where(up, keys.up[of], keys.down[of]).reshape(-1, 8),
+                np.ascontiguousarray(shares, "<u2").view(np.uint8).reshape(-1, 2 * SHARE),
+            ),
+        )
+        keeper = Keeper(len(self._shard), k)
+        rows, slots = self._places(inbox)
+        hearing = speaking[rows]
+        rows, slots = rows[hearing], slots[hearing]
+        of, up = self._pairs.of[rows, slots], self._up[rows, slots, None]
+        opened = pairs.unseal(np.where(up, keys.down[of], keys.up[of]), inbox.body[hearing])
+        keeper.keep(rows, slots, opened.view("<u2").reshape(-1, 2, shamir.LIMBS))
+        return keeper
+
+    def _wrap(
+        self, keys: pairs.RoundKeys, secrets: shamir.Elements, speaking: Flags
+    ) -> Program[Flags]:
+        """Leave the wrapped seeds with the coordinator; hear who is in the round.
+
+        Returns:
+            [hosted, k] the neighbours in the round; none where the device itself is not.
+        """
+        rows = np.flatnonzero(speaking)
+        mine = secrets[:, rows]
+        wrapped = masks.wrap(keys.seed[self._pairs.of[rows]], masks.keys_of(mine[PAIR]))
+        body = np.concatenate(
+            [
+                wrapped.astype("<u4")
+                .view(np.uint8)
+                .reshape(len(rows), pairs.KEY * wrapped.shape[1]),
+                masks.commitments(mine[SELF]),
+                masks.commitments(mine[PAIR]),
+            ],
+            axis=1,
+        )
+        yield WRAPPED.send(
+            self._shard.devices[rows],
+            np.full(len(rows), COORDINATOR),
+            body,
+            lengths=np.full(len(rows), body.shape[1]),
+        )
+        going, left_out = self._named((yield LEFT_OUT.nothing()), speaking)
+        return going[:, None] & ~left_out
+
+    def _masked(
+        self,
+        vectors: Floats,
+        rows: Ints,
+        keys: pairs.RoundKeys,
+        joined: Flags,
+        self_secrets: shamir.Elements,
+    ) -> Words:
+        """[rows, width] y_u: the vector, the self mask, and the masks of all pairs in the round."""
+        words = self.fixed.encode(vectors if len(rows) == len(vectors) else vectors[rows])
+        here, slots = np.nonzero(joined[rows])
+        pair, up = self._pairs.of[rows[here], slots], self._up[rows[here], slots]
+        plus = np.full(len(keys.seed), masks.NOBODY)
+        minus = plus.copy()
+        plus[pair[up]] = here[up]
+        minus[pair[~up]] = here[~up]
+        used = np.flatnonzero((plus != masks.NOBODY) | (minus != masks.NOBODY))
+        masks.add_masks(words, keys.seed[used], plus[used], minus[used])
+        everyone = np.arange(len(rows))
+        masks.add_masks(
+            words, masks.keys_of(self_secrets[rows]), everyone, np.full(len(rows), masks.NOBODY)
+        )
+        return words
+
+    def _compare(self, keys: pairs.RoundKeys, speaking: Flags, alive: Flags) -> Program[None]:
+        """Tell the neighbours that one was not called lost; hear it from them.
+
+        Args:
+            speaking: [hosted] the devices that were told to open.
+            alive: [hosted, k] the neighbours that are in the sum, by what the coordinator said.
+        """
+        rows = np.flatnonzero(speaking)
+        of, up = self._pairs.of[rows], self._up[rows, :, None]
+        words = np.where(up, keys.word_up[of], keys.word_down[of])
+        inbox = yield ALIVE.send(
+            np.repeat(self._shard.devices[rows], self.degree.neighbours),
+            self._neighbours[rows].ravel(),
+            words.astype("<u4").reshape(-1, 4).view(np.uint8),
+        )
+        rows, slots = self._places(inbox)
+        hearing = speaking[rows]
+        rows, slots = rows[hearing], slots[hearing]
+        of, up = self._pairs.of[rows, slots], self._up[rows, slots, None]
+        words = np.where(up, keys.word_down[of], keys.word_up[of])
+        if not np.array_equal(words.astype("<u4").view(np.uint8), inbox.body[hearing]):
+            raise Forged("a word that proves its speaker is wrong")
+        if not alive[rows, slots].all():
+            raise TwoStories("a neighbour that was called lost, or left out, was told otherwise")
+
+    def _reveal(self, keeper: Keeper, rows: Ints, joined: Flags, lost: Flags) -> Outbox:
+        """Of each neighbour in the round one share: the self secret's, or, if lost, the pair's."""
+        here, slots = np.nonzero(joined[rows])
+        which = np.where(lost[rows[here], slots], PAIR, SELF)
+        counts = np.bincount(here, minlength=len(rows))
+        within = np.arange(len(here)) - np.repeat(np.cumsum(counts) - counts, counts)
+        body = np.zeros((len(rows), self.degree.neighbours, shamir.LIMBS), "<u2")
+        body[here, within] = keeper.give(rows[here], slots, which)
+        return REVEAL.send(
+            self._shard.devices[rows],
+            np.full(len(rows), COORDINATOR),
+            body.view(np.uint8).reshape(len(rows), SHARE * self.degree.neighbours),
+            lengths=SHARE * counts,
+        )
+
+    def _summed(self, inbox: Inbox, hearing: Flags, width: int) -> Floats | None:
+        """The sum, where a hosted device heard it."""
+        rows = self._from_coordinator(inbox)
+        lengths = inbox.batch.lengths
+        if lengths is not None and (lengths != width * self.fixed.word).any():
+            raise WrongLength("a sum has another length than the vectors")
+        if not hearing[rows].any():
+            return None
+        row = int(np.argmax(hearing[rows]))
+        return self.fixed.decode(
+            np.ascontiguousarray(inbox.body[row, : width * self.fixed.word]).view(self.fixed.dtype)
+        )
+
+    def _places(self, inbox: Inbox) -> tuple[Ints, Ints]:
+        """Row of the receiver and slot of the sender of each message, at most one for each."""
+        rows = self._shard.local(inbox.receiver)
+        slots = self._graph.slots(inbox.receiver, inbox.sender)
+        if len(np.unique(rows * self.degree.neighbours + slots)) < len(rows):
+            raise WrongSender("a mask neighbour sent the same thing twice")
+        return rows, slots
+
+    def _from_coordinator(self, inbox: Inbox) -> Ints:
+        """Rows of the receivers of what only the coordinator may send."""
+        if (inbox.sender != COORDINATOR).any():
+            raise WrongSender("a device spoke in place of the coordinator")
+        return self._shard.local(inbox.receiver)
+
+    def _named(self, inbox: Inbox, hearing: Flags) -> tuple[Flags, Flags]:
+        """[hosted] who heard its own id, and [hosted, k] the neighbours that were named to it."""
+        rows = self._from_coordinator(inbox)
+        own = inbox.body == inbox.receiver
+        slots = self._graph.slots(inbox.receiver[~own], inbox.body[~own])
+        told = np.zeros(len(self._shard), np.bool_)
+        told[rows[own]] = True
+        named = np.zeros(self._neighbours.shape, np.bool_)
+        named[rows[~own], slots] = True
+        if np.count_nonzero(told) + np.count_nonzero(named) < len(rows):
+            raise WrongSender("the coordinator named a device twice")
+        return told & hearing, named & hearing[:, None]

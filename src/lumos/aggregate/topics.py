@@ -1,0 +1,110 @@
+"""What passes in a masked sum, message by message.
+
+| round | from → to | bytes |
+|---|---|---|
+| keys, once per run | device → its k mask neighbours | 32 |
+| shares | device → its k mask neighbours | 80: a share of both secrets, sealed |
+| wrapped | device → coordinator | 32 k + 32: pair seeds under the pair secret; two commitments |
+| left-out | coordinator → device | 8 for each neighbour that is left out, 8 for "go on" |
+| masked | device → coordinator | the vector, 4 or 8 a number |
+| lost | coordinator → device | 8 for each neighbour that is lost, 8 for "open" |
+| alive | device → its k mask neighbours | 16: a word that proves who speaks |
+| reveal | device → coordinator | 32 for each neighbour in the round: one share |
+| sum | coordinator → device | the sum, 4 or 8 a number |
+"""
+
+from enum import IntEnum
+
+import numpy as np
+
+from lumos.aggregate.masks import COMMITMENT
+from lumos.aggregate.pairs import KEY, SEAL, WORD
+from lumos.aggregate.shamir import LIMBS
+from lumos.exchange.topic import PUBLIC_ID, Door, Topic
+
+
+class Stage(IntEnum):
+    """Where a device falls silent: it sends nothing in this stage, nor later in the round."""
+
+    SHARES = 0
+    WRAPPED = 1
+    MASKED = 2
+    ALIVE = 3
+    REVEAL = 4
+    NEVER = 5
+
+
+ROUNDS = 8
+"""Rounds of the exchange in one sum."""
+
+SHARE = 2 * LIMBS
+"""Bytes of one share of one secret."""
+SEALED = 2 * SHARE + SEAL
+
+KEYS = Topic(
+    name="aggregate/keys",
+    door=Door.AGGREGATE,
+    shape=(KEY,),
+    learns="a fresh public key of a device, told to its neighbours on the random mask graph",
+)
+SHARES = Topic(
+    name="aggregate/shares",
+    door=Door.AGGREGATE,
+    shape=(SEALED,),
+    learns="sealed shares of two random secrets; fewer than the threshold say nothing",
+)
+WRAPPED = Topic(
+    name="aggregate/wrapped",
+    door=Door.AGGREGATE,
+    shape=None,
+    coordinator=True,
+    learns="the coordinator gets encrypted mask seeds; it can read those of lost devices only",
+)
+LEFT_OUT = Topic(
+    name="aggregate/left-out",
+    door=Door.CONTROL,
+    dtype=np.int64,
+    vocabulary=PUBLIC_ID,
+    coordinator=True,
+    learns="a device learns which mask neighbours are not in the round; its own id says: go on",
+)
+MASKED = Topic(
+    name="aggregate/masked",
+    door=Door.AGGREGATE,
+    shape=None,
+    coordinator=True,
+    learns="the coordinator gets masked vectors; only their sum becomes visible",
+)
+LOST = Topic(
+    name="aggregate/lost",
+    door=Door.CONTROL,
+    dtype=np.int64,
+    vocabulary=PUBLIC_ID,
+    coordinator=True,
+    learns="a device learns which mask neighbours were lost; its own id says: open the others",
+)
+ALIVE = Topic(
+    name="aggregate/alive",
+    door=Door.AGGREGATE,
+    shape=(WORD,),
+    learns="a device tells its mask neighbours that it was not called lost",
+)
+REVEAL = Topic(
+    name="aggregate/reveal",
+    door=Door.AGGREGATE,
+    shape=None,
+    coordinator=True,
+    learns="the coordinator gets one share for each device: it opens one of its two secrets",
+)
+SUM = Topic(
+    name="aggregate/sum",
+    door=Door.AGGREGATE,
+    shape=None,
+    coordinator=True,
+    learns="everybody in the round learns the sum over the devices whose vectors arrived",
+)
+
+
+def wrapped_bytes(neighbours: int) -> int:
+    """Bytes of one `wrapped` message."""
+    return KEY * neighbours + 2 * COMMITMENT

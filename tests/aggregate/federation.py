@@ -1,0 +1,125 @@
+"""Running masked sums over the loopback: what the tests of this folder share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lumos.aggregate import (
+    AggregateSettings,
+    IdealAggregator,
+    IdealCoordinator,
+    SecureAggregator,
+    SecureCoordinator,
+    Stage,
+)
+from lumos.device import PrivateCoins, PublicCoins, Shard, simulated_secrets
+from lumos.exchange import Endpoint, LedgerReport, Loopback, Outbox, Program
+
+SEED = 5
+
+
+def shards_of(total: int, count: int, seed: int = SEED) -> list[Shard]:
+    """Shards of devices without data neighbours: masked sums never look at them."""
+    shards = []
+    for number in range(count):
+        devices = np.arange(number, total, count, dtype=np.int64)
+        shards.append(
+            Shard(
+                devices,
+                total,
+                np.zeros(len(devices) + 1, np.int64),
+                np.empty(0, np.int64),
+                PrivateCoins(simulated_secrets(seed, devices)),
+                PublicCoins(seed),
+            )
+        )
+    return shards
+
+
+@dataclass
+class Federation:
+    """One run of masked sums, with ways to interfere.
+
+    tamper: gets every outbox of a device program, and may return another one.
+    aggregator, coordinator: other classes for the parties.
+    fused: hand in the float sum of each shard.
+    crop: leave out rows of the vectors beyond this one.
+    """
+
+    settings: AggregateSettings
+    backend: str = "secure"
+    shards: int = 1
+    tamper: Callable[[Outbox], Outbox] | None = None
+    aggregator: type[SecureAggregator] = SecureAggregator
+    coordinator: type[SecureCoordinator] = SecureCoordinator
+    fused: bool = False
+    crop: int | None = None
+    sent: list[Outbox] = field(default_factory=list)
+    ledger: LedgerReport | None = None
+
+    def run(
+        self, rounds: Sequence[np.ndarray], leaves: Sequence[np.ndarray] | None = None
+    ) -> tuple[list[list[Any]], list[Any]]:
+        """The sums that each shard, and the coordinator, got in each round."""
+        total = len(rounds[0])
+        stages = leaves or [np.full(total, Stage.NEVER, np.int8)] * len(rounds)
+
+        def devices(shard: Shard, endpoint: Endpoint) -> Program[list[Any]]:
+            ideal = self.backend == "ideal"
+            kind = IdealAggregator if ideal else self.aggregator
+            aggregator = kind(shard, endpoint, self.settings)
+            yield from self._watched(aggregator.setup())
+            sums = []
+            for vectors, silent in zip(rounds, stages, strict=True):
+                mine = vectors[shard.devices][: self.crop]
+                if self.fused:
+                    program = aggregator.sum_fused(mine.sum(axis=0))
+                else:
+                    program = aggregator.sum(mine, silent[shard.devices])
+                sums.append((yield from self._watched(program)))
+            return sums
+
+        def coordinator(endpoint: Endpoint) -> Program[list[Any]]:
+            kind = IdealCoordinator if self.backend == "ideal" else self.coordinator
+            party = kind(total, PublicCoins(SEED), endpoint, self.settings)
+            sums = []
+            for vectors in rounds:
+                sums.append((yield from party.sum(vectors.shape[1])))
+            return sums
+
+        carrier = Loopback(shards_of(total, self.shards))
+        result = carrier.run(devices, coordinator)
+        self.ledger = carrier.ledger()
+        return result
+
+    def _watched(self, program: Program[Any]) -> Program[Any]:
+        inbox = None
+        try:
+            while True:
+                outbox = next(program) if inbox is None else program.send(inbox)
+                if self.tamper is not None:
+                    outbox = self.tamper(outbox)
+                self.sent.append(outbox)
+                inbox = yield outbox
+        except StopIteration as stop:
+            return stop.value
+
+    def bodies(self, name: str) -> dict[int, list[bytes]]:
+        """By sender, the bodies of a topic in the order they were sent."""
+        found: dict[int, list[bytes]] = {}
+        for outbox in self.sent:
+            if outbox.topic.name == name:
+                for sender, body in zip(
+                    outbox.batch.sender.tolist(), outbox.batch.body, strict=True
+                ):
+                    found.setdefault(sender, []).append(body.tobytes())
+        return found
+
+
+def fixed_sum(vectors: np.ndarray, fraction_bits: int) -> np.ndarray:
+    """The oracle: whole numbers in Python, added up one by one."""
+    scaled = np.rint(vectors * 2.0**fraction_bits).astype(object)
+    totals = [sum(map(int, column)) for column in scaled.T]
+    return np.array(totals, np.float64) * 2.0**-fraction_bits

@@ -1,0 +1,186 @@
+"""Sums are the fixed-point sums bit by bit, whoever falls silent, however devices are spread."""
+
+import pickle
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from federation import SEED, Federation, fixed_sum, shards_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lumos.aggregate import AggregateSettings, SecureAggregator, Stage, degree_for
+from lumos.aggregate.mask_graph import MaskGraph
+from lumos.aggregate.outcome import Outcome, outcome_of
+from lumos.device import PublicCoins
+from lumos.errors import InputError, UsageError
+from lumos.exchange import Endpoint, LedgerReport
+
+Differences = Callable[[LedgerReport, LedgerReport], list[str]]
+FRACTION = AggregateSettings().fraction_bits
+
+
+def vectors_of(total: int, width: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(scale=20, size=(total, width))
+
+
+def expected(options: AggregateSettings, leaves: np.ndarray) -> Outcome:
+    degree = degree_for(options, len(leaves))
+    graph = MaskGraph(len(leaves), degree.neighbours, PublicCoins(SEED))
+    return outcome_of(graph, degree, leaves)
+
+
+@st.composite
+def federations(draw: st.DrawFn) -> tuple[AggregateSettings, int, list[np.ndarray]]:
+    total = draw(st.integers(2, 12))
+    k = draw(st.sampled_from([*range(2, total - 1, 2), total - 1]))
+    options = AggregateSettings(
+        neighbours=k,
+        threshold=draw(st.integers(1, k)),
+        minimum=draw(st.integers(2, total)),
+        fraction_bits=draw(st.sampled_from([0, 10, 32])),
+    )
+    often = st.sampled_from([Stage.NEVER] * 12 + list(Stage))
+    rounds = draw(st.integers(1, 3))
+    leaves = [
+        np.array(draw(st.lists(often, min_size=total, max_size=total)), np.int8)
+        for _ in range(rounds)
+    ]
+    return options, draw(st.integers(1, total)), leaves
+
+
+@settings(deadline=None, max_examples=150)
+@given(federations(), st.integers(0, 5))
+def test_sums_and_ledgers_with_dropouts_at_every_stage(
+    case: tuple[AggregateSettings, int, list[np.ndarray]], width: int
+) -> None:
+    options, shards, leaves = case
+    total = len(leaves[0])
+    rounds = [vectors_of(total, width, number) for number in range(len(leaves))]
+    secure = Federation(options, shards=shards)
+    sums, final = secure.run(rounds, leaves)
+    ideal = Federation(options, "ideal", shards=1 + shards % total)
+    ideal_sums, ideal_final = ideal.run(rounds, leaves)
+    for number, silent in enumerate(leaves):
+        outcome = expected(options, silent)
+        assert (final[number] is not None) == outcome.opened
+        assert (ideal_final[number] is not None) == outcome.opened
+        if outcome.opened:
+            truth = fixed_sum(rounds[number][outcome.arrived], options.fraction_bits)
+            assert np.array_equal(final[number], truth)
+            assert np.array_equal(ideal_final[number], truth)
+        for federation, heard in ((secure, sums), (ideal, ideal_sums)):
+            for shard, got in enumerate(heard):
+                listening = outcome.answering[shard :: federation.shards].any()
+                assert (got[number] is not None) == (outcome.opened and bool(listening))
+                if got[number] is not None:
+                    assert np.array_equal(got[number], truth)
+    assert_same_ledger(secure.ledger, ideal.ledger)
+
+
+def assert_same_ledger(secure: LedgerReport | None, ideal: LedgerReport | None) -> None:
+    """Array by array; only the names of the topics, and the label, tell the backends apart."""
+    assert secure is not None
+    assert ideal is not None
+    for name, value in vars(secure).items():
+        if name == "topics":
+            lines = {key.removesuffix("/ideal"): line for key, line in ideal.topics.items()}
+            assert {key: (line.messages, line.bytes) for key, line in value.items()} == {
+                key: (line.messages, line.bytes) for key, line in lines.items()
+            }
+            assert all(line.ideal for line in lines.values())
+            assert not any(line.ideal for line in value.values())
+        else:
+            assert np.array_equal(value, getattr(ideal, name)), name
+
+
+@pytest.mark.parametrize("backend", ["secure", "ideal"])
+def test_the_same_sums_and_ledger_however_devices_are_spread(
+    backend: str, ledger_differences: Differences
+) -> None:
+    total = 60
+    rounds = [vectors_of(total, 9, number) for number in range(2)]
+    leaves = [np.full(total, Stage.NEVER, np.int8) for _ in rounds]
+    leaves[0][[3, 17]] = Stage.MASKED, Stage.REVEAL
+    leaves[1][[3, 40, 41]] = Stage.SHARES, Stage.ALIVE, Stage.WRAPPED
+    reference = Federation(AggregateSettings(), backend)
+    _, sums = reference.run(rounds, leaves)
+    for number, (vectors, silent) in enumerate(zip(rounds, leaves, strict=True)):
+        assert np.array_equal(sums[number], fixed_sum(vectors[silent > Stage.MASKED], FRACTION))
+    for shards in (2, 7, 60):
+        again = Federation(AggregateSettings(), backend, shards=shards)
+        heard, same = again.run(rounds, leaves)
+        assert all(np.array_equal(one, two) for one, two in zip(sums, same, strict=True))
+        for got in heard:
+            for number, one in enumerate(got):
+                assert one is None or np.array_equal(one, sums[number])
+        assert ledger_differences(reference.ledger, again.ledger) == []
+
+
+def test_a_device_that_was_lost_comes_back_in_the_next_round() -> None:
+    rounds = [vectors_of(8, 4, number) for number in range(3)]
+    leaves = [np.full(8, Stage.NEVER, np.int8) for _ in rounds]
+    leaves[1][2] = Stage.MASKED
+    _, sums = Federation(AggregateSettings()).run(rounds, leaves)
+    everyone = np.arange(8)
+    for vectors, total, there in zip(
+        rounds, sums, (everyone, everyone != 2, everyone), strict=True
+    ):
+        assert np.array_equal(total, fixed_sum(vectors[there], FRACTION))
+
+
+@pytest.mark.parametrize("silent", [Stage.SHARES, Stage.WRAPPED, Stage.MASKED])
+def test_below_the_minimum_nothing_is_opened(silent: Stage) -> None:
+    options = AggregateSettings(neighbours=6, threshold=3, minimum=5)
+    leaves = np.full(8, Stage.NEVER, np.int8)
+    leaves[:3] = silent
+    _, enough = Federation(options).run([vectors_of(8, 3)], [leaves])
+    assert enough[0] is not None
+    leaves[3] = silent
+    federation = Federation(options)
+    heard, final = federation.run([vectors_of(8, 3)], [leaves])
+    assert (heard, final) == ([[None]], [None])
+    assert federation.bodies("aggregate/reveal") == {}  # nobody gave a share of anything
+
+
+def test_short_words_have_the_same_sums() -> None:
+    options = AggregateSettings(limit=8, fraction_bits=16)
+    vectors = np.random.default_rng(1).uniform(-8, 8, (30, 7))
+    leaves = np.full(30, Stage.NEVER, np.int8)
+    leaves[4] = Stage.MASKED
+    federation = Federation(options)
+    _, sums = federation.run([vectors], [leaves])
+    assert np.array_equal(sums[0], fixed_sum(np.delete(vectors, 4, axis=0), 16))
+    assert len(federation.bodies("aggregate/masked")[0][0]) == 7 * 4
+
+
+def test_the_fused_ideal_sum_is_within_its_stated_tolerance() -> None:
+    total = 60
+    vectors = vectors_of(total, 50)
+    fused = Federation(AggregateSettings(), "ideal", shards=3, fused=True)
+    exact = Federation(AggregateSettings(), "ideal", shards=3)
+    _, [close] = fused.run([vectors])
+    _, [right] = exact.run([vectors])
+    assert np.abs(close - right).max() <= total * 2.0 ** -(FRACTION + 1)
+    assert vars(fused.ledger)["messages"] == vars(exact.ledger)["messages"]
+    assert vars(fused.ledger)["bytes"] == vars(exact.ledger)["bytes"]
+
+
+def test_wrong_use_is_refused() -> None:
+    shard = shards_of(5, 1)[0]
+    aggregator = SecureAggregator(shard, Endpoint(shard))
+    with pytest.raises(UsageError, match="setup"):
+        next(aggregator.sum(np.zeros((5, 2))))
+    for backend in ("secure", "ideal"):
+        with pytest.raises(UsageError, match=r"\[5, width\]"):
+            Federation(AggregateSettings(), backend, crop=4).run([np.zeros((5, 2))])
+        with pytest.raises(InputError, match="beyond"):
+            Federation(AggregateSettings(), backend).run([np.full((5, 2), 2000.0)])
+
+
+def test_an_aggregator_prints_no_key_and_is_never_written_down() -> None:
+    shard = shards_of(5, 1)[0]
+    aggregator = SecureAggregator(shard, Endpoint(shard))
+    assert repr(aggregator) == "<SecureAggregator>"
+    with pytest.raises(TypeError, match="never written down"):
+        pickle.dumps(aggregator)
