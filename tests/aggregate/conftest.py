@@ -3,5 +3,6 @@
 import sys
 from pathlib import Path
 
-# The tests are imported by path (importlib mode), so that `federation` is no package of its own.
-sys.path.insert(0, str(Path(__file__).parent))
+# The tests are imported by path (importlib mode), so that `federation` is no package of its own;
+# `carriers` has the carrier that poisons the memory of programs that wait.
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "exchange")]

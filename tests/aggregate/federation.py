@@ -56,6 +56,8 @@ class Federation:
     coordinator: type[SecureCoordinator] = SecureCoordinator
     fused: bool = False
     crop: int | None = None
+    carrier: type[Any] = Loopback
+    inputs: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
     sent: list[Outbox] = field(default_factory=list)
     ledger: LedgerReport | None = None
 
@@ -65,6 +67,8 @@ class Federation:
         """The sums that each shard, and the coordinator, got in each round."""
         total = len(rounds[0])
         stages = leaves or [np.full(total, Stage.NEVER, np.int8)] * len(rounds)
+        widths = [vectors.shape[1] for vectors in rounds]
+        self.inputs = list(zip(rounds, stages, strict=True))
 
         def devices(shard: Shard, endpoint: Endpoint) -> Program[list[Any]]:
             ideal = self.backend == "ideal"
@@ -72,12 +76,8 @@ class Federation:
             aggregator = kind(shard, endpoint, self.settings)
             yield from self._watched(aggregator.setup())
             sums = []
-            for vectors, silent in zip(rounds, stages, strict=True):
-                mine = vectors[shard.devices][: self.crop]
-                if self.fused:
-                    program = aggregator.sum_fused(mine.sum(axis=0))
-                else:
-                    program = aggregator.sum(mine, silent[shard.devices])
+            for number in range(len(widths)):
+                program = self._sum(aggregator, shard.devices, number)
                 sums.append((yield from self._watched(program)))
             return sums
 
@@ -85,14 +85,22 @@ class Federation:
             kind = IdealCoordinator if self.backend == "ideal" else self.coordinator
             party = kind(total, PublicCoins(SEED), endpoint, self.settings)
             sums = []
-            for vectors in rounds:
-                sums.append((yield from party.sum(vectors.shape[1])))
+            for width in widths:
+                sums.append((yield from party.sum(width)))
             return sums
 
-        carrier = Loopback(shards_of(total, self.shards))
+        carrier = self.carrier(shards_of(total, self.shards))
         result = carrier.run(devices, coordinator)
         self.ledger = carrier.ledger()
         return result
+
+    def _sum(self, aggregator: Any, devices: np.ndarray, number: int) -> Program[Any]:
+        """A shard's part of one sum; it gets copies, as it would on a machine of its own."""
+        vectors, silent = self.inputs[number]
+        mine = vectors[devices][: self.crop]
+        if self.fused:
+            return aggregator.sum_fused(mine.sum(axis=0))
+        return aggregator.sum(mine, silent[devices])
 
     def _watched(self, program: Program[Any]) -> Program[Any]:
         inbox = None

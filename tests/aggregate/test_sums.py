@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from carriers import Isolated
 from federation import SEED, Federation, fixed_sum, shards_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -115,6 +116,19 @@ def test_the_same_sums_and_ledger_however_devices_are_spread(
             for number, one in enumerate(got):
                 assert one is None or np.array_equal(one, sums[number])
         assert ledger_differences(reference.ledger, again.ledger) == []
+
+
+@pytest.mark.parametrize("backend", ["secure", "ideal"])
+def test_shards_share_nothing_but_messages(backend: str, ledger_differences: Differences) -> None:
+    rounds = [vectors_of(12, 3, number) for number in range(2)]
+    leaves = [np.full(12, Stage.NEVER, np.int8) for _ in rounds]
+    leaves[0][5] = Stage.MASKED
+    plain = Federation(AggregateSettings(), backend)
+    _, sums = plain.run(rounds, leaves)
+    isolated = Federation(AggregateSettings(), backend, shards=5, carrier=Isolated)
+    _, same = isolated.run(rounds, leaves)
+    assert all(np.array_equal(one, two) for one, two in zip(sums, same, strict=True))
+    assert ledger_differences(plain.ledger, isolated.ledger) == []
 
 
 def test_a_device_that_was_lost_comes_back_in_the_next_round() -> None:

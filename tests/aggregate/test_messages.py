@@ -1,0 +1,206 @@
+"""Messages that break the rules are refused, with a typed error that carries nothing secret."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from federation import SEED, Federation
+
+from lumos.aggregate import AggregateSettings, SecureCoordinator
+from lumos.aggregate.errors import BothSecrets, Forged, TwoStories, WrongLength, WrongSender
+from lumos.aggregate.keeper import PAIR, SELF, Keeper
+from lumos.aggregate.mask_graph import MaskGraph
+from lumos.aggregate.topics import KEYS, LEFT_OUT, LOST, SUM
+from lumos.device import COORDINATOR, PublicCoins
+from lumos.errors import ProtocolError
+from lumos.exchange import Batch, Outbox, Program
+
+TOTAL = 10
+Tamper = Callable[[Outbox], Outbox]
+
+
+def on(topic: str, change: Callable[[Batch], Batch]) -> Tamper:
+    """Changes the messages of one topic."""
+
+    def tamper(outbox: Outbox) -> Outbox:
+        if outbox.topic.name != f"aggregate/{topic}":
+            return outbox
+        return Outbox(outbox.topic, change(outbox.batch))
+
+    return tamper
+
+
+def flipped(byte: int) -> Callable[[Batch], Batch]:
+    def change(batch: Batch) -> Batch:
+        body = batch.body.copy()
+        body[3, byte] ^= 1
+        return Batch(batch.sender, batch.receiver, body, None, batch.lengths)
+
+    return change
+
+
+def shorter(batch: Batch) -> Batch:
+    assert batch.lengths is not None
+    lengths = batch.lengths.copy()
+    lengths[2] -= 8
+    return Batch(batch.sender, batch.receiver, batch.body, None, lengths)
+
+
+def twice(batch: Batch) -> Batch:
+    return batch.take(np.append(np.arange(batch.messages), 1))
+
+
+def without_first(batch: Batch) -> Batch:
+    return batch.take(np.arange(1, batch.messages))
+
+
+def zeroed(batch: Batch) -> Batch:
+    return Batch(batch.sender, batch.receiver, np.zeros_like(batch.body))
+
+
+def misdirected(batch: Batch) -> Batch:
+    """The first message goes to a device that is no mask neighbour of its sender."""
+    graph = MaskGraph(TOTAL, 4, PublicCoins(SEED))
+    sender = batch.sender[:1]
+    strangers = np.setdiff1d(np.arange(TOTAL), np.append(graph.of(sender)[0], sender))
+    receiver = batch.receiver.copy()
+    receiver[0] = strangers[0]
+    return Batch(batch.sender, receiver, batch.body)
+
+
+@pytest.mark.parametrize(
+    ("tamper", "error"),
+    [
+        (on("keys", zeroed), Forged),
+        (on("keys", without_first), WrongSender),
+        (on("keys", misdirected), WrongSender),
+        (on("shares", flipped(5)), Forged),
+        (on("shares", flipped(79)), Forged),
+        (on("shares", without_first), WrongSender),
+        (on("shares", twice), WrongSender),
+        (on("shares", misdirected), WrongSender),
+        (on("wrapped", shorter), WrongLength),
+        (on("wrapped", flipped(-20)), Forged),
+        (on("wrapped", twice), WrongSender),
+        (on("masked", shorter), WrongLength),
+        (on("masked", twice), WrongSender),
+        (on("alive", flipped(0)), Forged),
+        (on("alive", twice), WrongSender),
+        (on("reveal", flipped(-1)), Forged),
+        (on("reveal", shorter), WrongLength),
+        (on("reveal", twice), WrongSender),
+    ],
+)
+def test_a_device_that_breaks_the_rules_stops_the_round(
+    tamper: Tamper, error: type[ProtocolError]
+) -> None:
+    with pytest.raises(error) as refused:
+        Federation(AggregateSettings(), tamper=tamper).run([np.ones((TOTAL, 3))])
+    assert not any(letter.isdigit() for letter in str(refused.value))
+
+
+@pytest.mark.parametrize("topic", [LEFT_OUT, LOST, SUM])
+def test_no_device_speaks_for_the_coordinator(topic: Any) -> None:
+    def speak(batch: Batch) -> Batch:
+        if topic is SUM:
+            return Batch(
+                np.array([0]), np.array([1]), np.zeros((1, 24), np.uint8), None, np.array([24])
+            )
+        return Batch(np.array([0]), np.array([1]), np.array([1]))
+
+    tamper = on(topic.name.removeprefix("aggregate/"), speak)
+    with pytest.raises(WrongSender, match="in place of the coordinator"):
+        Federation(AggregateSettings(), tamper=tamper).run([np.ones((TOTAL, 3))])
+
+
+class Lying(SecureCoordinator):
+    """Says what `lie` makes of its words."""
+
+    lie: Tamper
+
+    def sum(self, width: int) -> Program[Any]:
+        program = super().sum(width)
+        outbox = next(program)
+        try:
+            while True:
+                outbox = program.send((yield type(self).lie(outbox)))
+        except StopIteration as stop:
+            return stop.value
+
+
+def lying(lie: Tamper) -> type[Lying]:
+    return type("Lying", (Lying,), {"lie": staticmethod(lie)})
+
+
+def told(receivers: np.ndarray, named: np.ndarray) -> Callable[[Batch], Batch]:
+    """Adds words of the coordinator to what it says anyway."""
+
+    def change(batch: Batch) -> Batch:
+        return Batch(
+            np.append(batch.sender, np.full(len(named), COORDINATOR)),
+            np.append(batch.receiver, receivers),
+            np.append(batch.body, named),
+        )
+
+    return change
+
+
+def neighbours_of(device: int) -> np.ndarray:
+    return MaskGraph(TOTAL, 4, PublicCoins(SEED)).of(np.array([device]))[0]
+
+
+def stranger_to(device: int) -> int:
+    return int(np.setdiff1d(np.arange(TOTAL), np.append(neighbours_of(device), device))[0])
+
+
+ONE = np.array([1])
+
+
+@pytest.mark.parametrize(
+    ("lie", "error"),
+    [
+        # One holder hears that device 1 is lost, the others that it is not.
+        (on("lost", told(neighbours_of(1)[:1], ONE)), TwoStories),
+        # All holders hear that it is lost, and only the device itself that it is not.
+        (on("lost", told(neighbours_of(1), np.ones(4, np.int64))), TwoStories),
+        (on("left-out", told(neighbours_of(1)[:1], ONE)), TwoStories),
+        (on("lost", told(ONE, np.array([stranger_to(1)]))), WrongSender),
+        (on("lost", told(ONE, ONE)), WrongSender),
+        (on("lost", told(np.repeat(neighbours_of(1)[:1], 2), np.array([1, 1]))), WrongSender),
+        (on("sum", shorter), WrongLength),
+    ],
+)
+def test_a_coordinator_that_lies_gets_no_share(lie: Tamper, error: type[ProtocolError]) -> None:
+    federation = Federation(AggregateSettings(), coordinator=lying(lie))
+    with pytest.raises(error):
+        federation.run([np.ones((TOTAL, 3))])
+    if error is not WrongLength:  # the sum comes after all shares
+        assert federation.bodies("aggregate/reveal") == {}
+
+
+def test_a_holder_gives_one_share_of_a_device_and_never_both() -> None:
+    keeper = Keeper(2, 3)
+    shares = np.arange(2 * 16, dtype=np.uint16).reshape(1, 2, 16)
+    row, slot = np.array([1]), np.array([2])
+    with pytest.raises(WrongSender, match="no share"):
+        keeper.give(row, slot, np.array([SELF]))
+    keeper.keep(row, slot, shares)
+    with pytest.raises(BothSecrets):  # both at once
+        keeper.give(np.array([1, 1]), np.array([2, 2]), np.array([SELF, PAIR]))
+    given = keeper.give(row, slot, np.array([PAIR]))
+    assert np.array_equal(given[0], shares[0, PAIR])
+    for which in (SELF, PAIR):  # one after the other
+        with pytest.raises(BothSecrets):
+            keeper.give(row, slot, np.array([which]))
+    assert not keeper._shares.any()  # the other share no longer exists
+
+
+def test_every_topic_of_the_sum_is_declared_with_its_door() -> None:
+    federation = Federation(AggregateSettings())
+    federation.run([np.ones((TOTAL, 3))])
+    assert federation.ledger is not None
+    doors = {name: line.door for name, line in federation.ledger.topics.items()}
+    assert doors[KEYS.name] == "aggregate"
+    assert {name for name, door in doors.items() if door == "control"} == {LEFT_OUT.name, LOST.name}
+    assert all(line.learns for line in federation.ledger.topics.values())

@@ -1,0 +1,206 @@
+"""What the coordinator sees: uniform words, and, in broken twins, the vectors themselves."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from federation import SEED, Federation
+from scipy import stats
+
+from lumos.aggregate import (
+    AggregateSettings,
+    FixedPoint,
+    SecureAggregator,
+    SecureCoordinator,
+    Stage,
+    masks,
+)
+from lumos.aggregate.mask_graph import MaskGraph
+from lumos.aggregate.pairs import PairKeys, RoundKeys
+from lumos.aggregate.topics import MASKED
+from lumos.device import PublicCoins
+from lumos.exchange import Inbox, Program
+
+TOTAL, WIDTH = 12, 6
+FIXED = FixedPoint.of(AggregateSettings(), TOTAL)
+
+
+class Curious(SecureCoordinator):
+    """Follows the protocol and remembers everything; `late` names a device whose vector is late."""
+
+    late: int | None = None
+    memory: dict[str, list[Any]]
+
+    def sum(self, width: int) -> Program[Any]:
+        program = super().sum(width)
+        outbox = next(program)
+        try:
+            while True:
+                inbox = yield outbox
+                if outbox.topic is MASKED:
+                    vectors = inbox.body.view(self.fixed.dtype).copy()
+                    self.memory["vectors"].append(dict(zip(inbox.sender, vectors, strict=True)))
+                    inbox = Inbox(inbox.batch.take(inbox.sender != self.late), inbox.quiet)
+                outbox = program.send(inbox)
+        except StopIteration as stop:
+            return stop.value
+
+    def _take_self_masks(self, total: Any, secrets: Any) -> None:
+        self.memory["self"].append(masks.keys_of(secrets))
+        super()._take_self_masks(total, secrets)
+
+    def _take_pair_masks(
+        self, total: Any, lost: Any, secrets: Any, sent: Any, arrived: Any
+    ) -> None:
+        wrapped = (
+            np.ascontiguousarray(sent[:, :-32])
+            .view("<u4")
+            .reshape(len(lost), self.degree.neighbours, 8)
+        )
+        seeds = masks.wrap(wrapped, masks.keys_of(secrets))
+        self.memory["seeds"].append(dict(zip(lost.tolist(), seeds, strict=True)))
+        super()._take_pair_masks(total, lost, secrets, sent, arrived)
+
+
+def curious(late: int | None = None) -> type[Curious]:
+    memory: dict[str, list[Any]] = {"vectors": [], "self": [], "seeds": []}
+    return type("Curious", (Curious,), {"late": late, "memory": memory})
+
+
+def without_pair_masks(vector: np.ndarray, device: int, seeds: np.ndarray) -> np.ndarray:
+    """A masked vector with all its pair masks taken off."""
+    graph = MaskGraph(TOTAL, len(seeds), PublicCoins(SEED))
+    added = device < graph.of(np.array([device]))[0]
+    left = vector[None].copy()
+    masks.add_masks(left, seeds, np.where(added, masks.NOBODY, 0), np.where(added, 0, masks.NOBODY))
+    return left[0]
+
+
+def without_self_mask(vector: np.ndarray, key: np.ndarray) -> np.ndarray:
+    left = vector[None].copy()
+    masks.add_masks(left, key[None], np.array([masks.NOBODY]), np.array([0]))
+    return left[0]
+
+
+class FrozenKeys(PairKeys):
+    """The broken twin: pair masks that repeat in every round, as long-lived keys give them."""
+
+    def turn(self) -> RoundKeys:
+        before = self._chain.copy()
+        keys = super().turn()
+        self._chain[:] = before
+        return keys
+
+
+class NoSelfMask(SecureAggregator):
+    """The broken twin: only pair masks hide a vector."""
+
+    def _masked(self, vectors: Any, rows: Any, keys: Any, joined: Any, secrets: Any) -> Any:
+        words = super()._masked(vectors, rows, keys, joined, secrets)
+        nobody = np.full(len(rows), masks.NOBODY)
+        masks.add_masks(words, masks.keys_of(secrets[rows]), nobody, np.arange(len(rows)))
+        return words
+
+
+def vectors_of(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(scale=20, size=(TOTAL, WIDTH))
+
+
+def byte_statistic(bodies: bytes) -> float:
+    """χ² of the bytes against the uniform distribution: 255 degrees of freedom."""
+    counts = np.bincount(np.frombuffer(bodies, np.uint8), minlength=256)
+    expected = len(bodies) / 256
+    return float(((counts - expected) ** 2).sum() / expected)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -1000.0])
+def test_a_masked_vector_is_uniform_whatever_it_hides(value: float) -> None:
+    limit = stats.chi2.ppf(1 - 1e-7, 255)
+    vectors = np.full((TOTAL, 2000), value)
+    assert byte_statistic(FIXED.encode(vectors).tobytes()) > limit  # the test has power
+    federation = Federation(AggregateSettings())
+    federation.run([vectors])
+    for bodies in federation.bodies("aggregate/masked").values():
+        assert byte_statistic(bodies[0]) < limit
+
+
+def test_two_runs_with_one_seed_send_different_vectors_with_equal_sums() -> None:
+    one, two = Federation(AggregateSettings()), Federation(AggregateSettings())
+    vectors = vectors_of(0)
+    _, [first] = one.run([vectors])
+    _, [second] = two.run([vectors])
+    assert np.array_equal(first, second)
+    for topic in ("keys", "shares", "wrapped", "masked", "reveal"):
+        left, right = (run.bodies(f"aggregate/{topic}") for run in (one, two))
+        assert left.keys() == right.keys()
+        assert all(left[device] != right[device] for device in left)
+
+
+def test_the_same_vector_looks_different_in_every_round() -> None:
+    federation = Federation(AggregateSettings())
+    federation.run([vectors_of(0)] * 3)
+    for bodies in federation.bodies("aggregate/masked").values():
+        assert len(set(bodies)) == 3
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_late_vector_is_never_opened(broken: bool) -> None:
+    """The device is called lost, its pair masks are opened, and then its vector turns up.
+
+    The broken twin leaves the self mask out: the late vector lies open.
+    """
+    aggregator = NoSelfMask if broken else SecureAggregator
+    coordinator = curious(late=4)
+    vectors = vectors_of(1)
+    Federation(AggregateSettings(), aggregator=aggregator, coordinator=coordinator).run([vectors])
+    late = coordinator.memory["vectors"][0][4]
+    left = without_pair_masks(late, 4, coordinator.memory["seeds"][0][4])
+    found = left == FIXED.encode(vectors[4])
+    assert found.all() if broken else not found.any()
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_differences_of_rounds_tell_nothing(broken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Self masks are opened in every round; pair masks that repeat would cancel."""
+    if broken:
+        monkeypatch.setattr("lumos.aggregate.pairs.PairKeys", FrozenKeys)
+    coordinator = curious()
+    rounds = [vectors_of(2), vectors_of(3)]
+    Federation(AggregateSettings(), coordinator=coordinator).run(rounds)
+    memory = coordinator.memory
+    bare = [
+        without_self_mask(memory["vectors"][number][7], memory["self"][number][7])
+        for number in range(2)
+    ]
+    encoded = [FIXED.encode(vectors[7]) for vectors in rounds]
+    found = bare[1] - bare[0] == encoded[1] - encoded[0]
+    assert found.all() if broken else not found.any()
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_being_lost_later_does_not_open_earlier_rounds(
+    broken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Round 1 opened the self mask, round 2 the pair masks: with lasting keys that is a vector."""
+    if broken:
+        monkeypatch.setattr("lumos.aggregate.pairs.PairKeys", FrozenKeys)
+    coordinator = curious()
+    rounds = [vectors_of(4), vectors_of(5)]
+    leaves = [np.full(TOTAL, Stage.NEVER, np.int8) for _ in rounds]
+    leaves[1][9] = Stage.MASKED
+    Federation(AggregateSettings(), coordinator=coordinator).run(rounds, leaves)
+    memory = coordinator.memory
+    bare = without_self_mask(memory["vectors"][0][9], memory["self"][0][9])
+    found = without_pair_masks(bare, 9, memory["seeds"][1][9]) == FIXED.encode(rounds[0][9])
+    assert found.all() if broken else not found.any()
+
+
+def test_a_seized_device_cannot_compute_earlier_masks() -> None:
+    """The ratchet keeps nothing: what is in memory after a round gives other keys."""
+    keys = PairKeys(np.arange(2), np.array([[1], [0]]))
+    public = keys.fresh_keys()
+    keys.agree(public[::-1, None])
+    before = keys._chain.copy()
+    first = keys.turn()
+    assert not np.array_equal(before, keys._chain)
+    assert not np.array_equal(first.seed, keys.turn().seed)
