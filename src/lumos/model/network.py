@@ -35,9 +35,8 @@ class TreeNetwork(torch.nn.Module):
 
     The layers gcn and gat use the shape of the tree: a device's own leaves are computed once
     as long as they are equal, virtual nodes are skipped while they are zero and where no leaf will
-    hear of them, and features are multiplied in whatever sparse form they came. Trees are
-    worked through in pieces that fit a processor's cache, and the backward pass computes a piece
-    again instead of keeping it: memory O(branches · output) beyond the first product.
+    hear of them, and features are multiplied in whatever sparse form they came. Time and memory
+    O(branches · width) per layer, after the first product.
     Any other PyG layer runs on all nodes of the trees as one graph.
 
     Parameters stand layer by layer in the order that `TreeGCN` and `TreeGAT` document, so
@@ -103,8 +102,7 @@ class TreeNetwork(torch.nn.Module):
         table = self._fast[0].table()
         body = self._tree if trees.virtual_nodes else self._star
         first = project(own, table), project(neighbour, table)
-        parameters = tuple(self.parameters())
-        return Leaves(*piecewise(body, trees, drops, *first, parameters))
+        return Leaves(*piecewise(body, trees, drops, *first))
 
     @property
     def _fast(self) -> list[TreeGCN | TreeGAT]:
@@ -117,7 +115,7 @@ class TreeNetwork(torch.nn.Module):
 
     def _tree(
         self, trees: Trees, drops: Drops | None, own: Tensor, neighbour: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """From the first products [devices, …] and [branches, …] to the leaves."""
         nodes = TreeNodes(own, True, neighbour, own.index_select(0, trees.lone))
         for number, layer in enumerate(self._fast):
@@ -125,18 +123,18 @@ class TreeNetwork(torch.nn.Module):
                 nodes = nodes.each(partial(_times, layer.table()))
             nodes = layer.tree(nodes, trees, len(self.layers) - 1 - number)
             nodes = nodes.each(partial(self._activate, drops, number))
-        return torch.cat([nodes.own_rows(trees), nodes.lone]), nodes.neighbour
+        return nodes.own_rows(trees), nodes.lone, nodes.neighbour
 
     def _star(
         self, trees: Trees, drops: Drops | None, own: Tensor, neighbour: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         nodes = StarNodes(own, neighbour)
         for number, layer in enumerate(self._fast):
             if number > 0:
                 nodes = nodes.each(partial(_times, layer.table()))
             nodes = layer.star(nodes, trees)
             nodes = nodes.each(partial(self._activate, drops, number))
-        return nodes.centre, nodes.leaf
+        return nodes.centre, nodes.centre[:0], nodes.leaf
 
 
 def _times(table: Tensor, rows: Tensor, _kind: str) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from lumos.errors import UsageError
 from lumos.trees.forest import Forest
 
-_BRANCHES_AT_ONCE = 8192
+_BRANCHES_AT_ONCE = 1 << 15
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -83,7 +83,7 @@ class Trees:
 
     @cached_property
     def pieces(self) -> "list[Piece]":
-        """The same trees in runs of whole devices, of about 8,000 branches each."""
+        """The same trees in runs of whole devices, of about 32,000 branches each."""
         ends = np.cumsum(self.workload.numpy())
         pieces, first, start = [], 0, 0
         lone = np.concatenate([[0], np.cumsum(self.workload.numpy() == 0)])
