@@ -52,21 +52,21 @@ class IdealComparer:
         mine = np.minimum(values, 2**spec.bits - 1)
         fresh = self._sessions.open(pairs, spec.bits, spec.ways)
         inbox = yield CLEAR.send(self._shard.devices[pairs.rows], pairs.peers, mine)
-        if not np.array_equal(inbox.sender, pairs.peers):  # sorted as the pairs are, one each
+        # Sorted as the pairs are, one each.
+        if inbox.sender.size != pairs.peers.size or (inbox.sender != pairs.peers).any():
             raise ProtocolError("a peer did not send the message that is due; run again")
         self._book(pairs, fresh, spec)
         return mine, inbox.body
 
     def _book(self, pairs: Pairs, fresh: Flags, spec: Spec) -> None:
-        plan = messages([spec], first=False)
+        rounds, as_sender, as_receiver = _bookings(spec)
         ledger, rows, first = self._ledger, pairs.rows, pairs.first
-        ledger.round += len(plan)  # the swap itself stood for the opening message's round
+        ledger.round += rounds  # the swap itself stood for the opening message's round
         if not rows.size:
             return
-        as_sender, as_receiver = _bookings(spec)
         ledger.book(CLEAR, rows[first], as_sender)
         ledger.book(CLEAR, rows[~first], as_receiver)
-        ledger.book_rounds(rows, len(plan))
+        ledger.book_rounds(rows, rounds)
         if fresh.any():
             ledger.book(CLEAR, rows[first & fresh], _OPENING)
             ledger.book(CLEAR, rows[~first & fresh], _other_end(_OPENING))
@@ -82,10 +82,10 @@ _OPENING = Booking(1, 0, NONCE + POINT, NONCE)
 
 
 @cache
-def _bookings(spec: Spec) -> tuple[Booking, Booking]:
-    """What one comparison in an open session stands for, at S and at R."""
+def _bookings(spec: Spec) -> tuple[int, Booking, Booking]:
+    """What one comparison in an open session stands for: rounds, and messages at S and at R."""
     plan = messages([spec], first=False)
     down = [message.length for message in plan if not message.to_sender]
     up = [message.length for message in plan if message.to_sender]
     as_sender = Booking(len(down), len(up), sum(down), sum(up))
-    return as_sender, _other_end(as_sender)
+    return len(plan), as_sender, _other_end(as_sender)

@@ -5,7 +5,7 @@ then play a tournament. Every answer is kept until one of the two workloads chan
 that became void only because a step was tried is valid again when the step is rejected.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class Tournament:
         self._below: dict[int, set[int]] = {}
         self._level_with: dict[int, set[int]] = {}
         self._unbeaten: dict[int, None] = {}
-        self._journal: list[tuple[str, int, int, bool]] | None = None
+        self._journal: list[Callable[[], None]] | None = None
         self._champions: list[int] | None = None
         self._champions_before: list[int] | None = None
 
@@ -64,15 +64,8 @@ class Tournament:
     def undo(self) -> None:
         """Take back everything since `begin`."""
         journal, self._journal = self._journal or [], None
-        for act, child, parent, level in reversed(journal):
-            if act == "link":
-                self._unlink(child)
-            elif act == "unlink":
-                self._link(child, parent, level)
-            elif act == "enter":
-                self._leave(child)
-            else:
-                self._enter(child)
+        for take_back in reversed(journal):
+            take_back()
         self._champions = self._champions_before
 
     def update(
@@ -152,46 +145,61 @@ class Tournament:
     def _pass_children_on(self, device: int) -> int | None:
         """Link the children to the parent, or to a child that was level, by transitivity.
 
-        Returns the one that took them, if any.
+        Returns the one that took them, if any; without one they are unbeaten.
         """
-        level, below = sorted(self._level_with[device]), sorted(self._below[device])
-        for child in (*level, *below):
-            self._unlink(child)
-        parent = self._parent.get(device)
-        heir, level_with_heir = parent, False
-        if parent is not None:
-            level_with_heir = device in self._level_with[parent]
-        elif level:
-            heir, level_with_heir = level[0], True
+        heir, level = self._parent.get(device), True
         if heir is not None:
-            for child in (*level, *below):
-                if child != heir:
-                    self._link(child, heir, level_with_heir and child in level)
+            level = device in self._level_with[heir]
+        elif self._level_with[device]:
+            heir = next(iter(self._level_with[device]))
+            self._unlink(heir)
+        if heir is None:
+            for child in tuple(self._below[device]):
+                self._unlink(child)
+        else:
+            self._move(device, heir, self._level_with[device], self._below[device], level)
         return heir
 
-    def _note(self, act: str, child: int, parent: int = -1, level: bool = False) -> None:
+    def _move(
+        self, giver: int, taker: int, level: set[int], below: set[int], as_level: bool
+    ) -> None:
+        """All of `level` and `below` change from `giver` to `taker`, the former as level or not."""
+        self._parent.update(dict.fromkeys(level | below, taker))
+        (self._level_with if as_level else self._below)[taker] |= level
+        self._below[taker] |= below
+        self._level_with[giver], self._below[giver] = set(), set()
+
+        def take_back() -> None:
+            self._parent.update(dict.fromkeys(level | below, giver))
+            (self._level_with if as_level else self._below)[taker] -= level
+            self._below[taker] -= below
+            self._level_with[giver], self._below[giver] = level, below
+
+        self._note(take_back)
+
+    def _note(self, take_back: Callable[[], None]) -> None:
         self._champions = None
         if self._journal is not None:
-            self._journal.append((act, child, parent, level))
+            self._journal.append(take_back)
 
     def _enter(self, device: int) -> None:
-        self._note("enter", device)
         self._below[device], self._level_with[device] = set(), set()
         self._unbeaten[device] = None
+        self._note(lambda: self._leave(device))
 
     def _leave(self, device: int) -> None:
-        self._note("leave", device)
         del self._below[device], self._level_with[device], self._unbeaten[device]
+        self._note(lambda: self._enter(device))
 
     def _link(self, child: int, parent: int, level: bool) -> None:
-        self._note("link", child, parent, level)
         self._parent[child] = parent
         (self._level_with if level else self._below)[parent].add(child)
         del self._unbeaten[child]
+        self._note(lambda: self._unlink(child))
 
     def _unlink(self, child: int) -> None:
         parent = self._parent.pop(child)
         level = child in self._level_with[parent]
-        self._note("unlink", child, parent, level)
         (self._level_with if level else self._below)[parent].discard(child)
         self._unbeaten[child] = None
+        self._note(lambda: self._link(child, parent, level))

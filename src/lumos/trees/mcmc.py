@@ -156,8 +156,8 @@ def _propose(
     shard: Shard, keep: Flags, workload: int, row: int, iteration: int
 ) -> tuple[int, Ints]:
     """The proposing device draws r, k and k of its neighbours: (threshold, their slots)."""
-    slots = np.arange(shard.offsets[row], shard.offsets[row + 1])
-    kept = slots[keep[slots]]
+    start, end = shard.offsets[row], shard.offsets[row + 1]
+    kept = start + np.flatnonzero(keep[start:end])
     most = max(1, round(math.log(len(kept)))) if len(kept) else 0
     coins = shard.coins.uniform(np.array([row]), "mcmc", iteration, 2 + most)[0].tolist()
     size = min(step_size(len(kept), coins[1]), len(kept))
