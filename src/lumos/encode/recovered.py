@@ -61,6 +61,12 @@ class RecoveredFeatures:
             yield slice(start, stop), block
             start = stop
 
+    def span(self, rows: slice) -> "RecoveredFeatures":
+        """The branches `rows.start` … `rows.stop - 1`, without copying their elements."""
+        return RecoveredFeatures(
+            released=self.released.span(rows), scale=self.scale[rows], filler=self.filler
+        )
+
     def dense(self) -> Floats:
         """[branches, d] as an ordinary array, for small graphs and generic layers."""
         rows = np.repeat(np.arange(self.released.messages), self.released.counts)

@@ -70,6 +70,18 @@ class Released:
         """[messages] ε that each message spends, for the ledger."""
         return message_epsilon(settings.epsilon, self.counts, self.largest)
 
+    def span(self, rows: slice) -> "Released":
+        """The messages `rows.start` … `rows.stop - 1`, without copying their elements."""
+        offsets = self.offsets[rows.start : rows.stop + 1]
+        here = slice(int(offsets[0]), int(offsets[-1]))
+        return Released(
+            width=self.width,
+            offsets=offsets - offsets[0],
+            codes=self.codes[here],
+            largest=self.largest[rows],
+            values=None if self.values is None else self.values[here],
+        )
+
     def take(self, rows: Ints) -> "Released":
         """The messages at `rows`, in that order."""
         counts = self.counts[rows]

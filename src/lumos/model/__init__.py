@@ -1,5 +1,6 @@
 """The network on trees: fast GCN and GAT layers, any PyG layer by name, and POOL."""
 
+from lumos.model.by_device import device_gradients
 from lumos.model.dropout import Drops
 from lumos.model.network import Leaves, TreeNetwork
 from lumos.model.pool import Pooled, pool, pool_backward
@@ -13,6 +14,7 @@ __all__ = [
     "Pooled",
     "TreeNetwork",
     "Trees",
+    "device_gradients",
     "pool",
     "pool_backward",
 ]

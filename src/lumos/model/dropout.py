@@ -66,9 +66,18 @@ class Drops:
     chance: float
     places: dict[tuple[int, str], Tensor] = field(repr=False)
     widths: dict[tuple[int, str], int] = field(repr=False)
+    expanded: bool = False
+    """Whether own leaves of the first layer have a row for each branch, see `sites`."""
 
     @staticmethod
-    def draw(found: list[Site], chance: float, coins: PrivateCoins, step: int) -> "Drops":
+    def draw(
+        found: list[Site],
+        chance: float,
+        coins: PrivateCoins,
+        step: int,
+        *,
+        expanded: bool = False,
+    ) -> "Drops":
         """Draw what falls.
 
         Args:
@@ -76,6 +85,7 @@ class Drops:
             chance: of each element.
             coins: private coins of the devices, in the order of the trees.
             step: the epoch; each has coins of its own.
+            expanded: as in `sites`.
         """
         elements = np.stack([site.rows * site.width for site in found])  # [sites, devices]
         ends = np.cumsum(elements, axis=0)
@@ -88,7 +98,7 @@ class Drops:
             flat = start[device[here]] + position[here] - base[device[here]]
             places[site.layer, site.kind] = torch.from_numpy(np.sort(flat))
             widths[site.layer, site.kind] = site.width
-        return Drops(chance, places, widths)
+        return Drops(chance, places, widths, expanded)
 
     def of(self, layer: int, kind: str) -> Tensor:
         """Flat numbers of the elements that fall."""
@@ -98,21 +108,25 @@ class Drops:
         """What falls in each of the pieces of the trees."""
         cut: list[dict[tuple[int, str], Tensor]] = [{} for _ in pieces]
         for (layer, kind), places in self.places.items():
-            rows = [_rows_of(piece, layer, kind) for piece in pieces]
+            rows = [self._rows_of(piece, layer, kind) for piece in pieces]
             first = np.array([span.start for span in rows]) * self.widths[layer, kind]
             last = np.array([span.stop for span in rows]) * self.widths[layer, kind]
             ends = np.searchsorted(places.numpy(), np.stack([first, last])).T.tolist()
             for mine, base, (low, high) in zip(cut, first.tolist(), ends, strict=True):
                 mine[layer, kind] = torch.sub(places[low:high], base)
-        return [Drops(self.chance, mine, self.widths) for mine in cut]
+        return [Drops(self.chance, mine, self.widths, self.expanded) for mine in cut]
 
-
-def _rows_of(piece: Piece, layer: int, kind: str) -> slice:
-    """Which rows of a kind are a piece's."""
-    if kind == "lone":
-        return piece.lone
-    by_device = kind in ("root", "centre") or (kind == "own" and layer == 0)
-    return piece.devices if by_device else piece.branches
+    def _rows_of(self, piece: Piece, layer: int, kind: str) -> slice:
+        """Which rows of a kind are a piece's."""
+        if kind == "lone":
+            return piece.lone
+        if kind == "root" and self.expanded:  # only devices with branches have one
+            return slice(
+                piece.devices.start - piece.lone.start, piece.devices.stop - piece.lone.stop
+            )
+        shared = kind == "own" and layer == 0 and not self.expanded
+        by_device = shared or kind in ("root", "centre")
+        return piece.devices if by_device else piece.branches
 
 
 def _falling(elements: Ints, chance: float, coins: PrivateCoins, step: int) -> tuple[Ints, Ints]:

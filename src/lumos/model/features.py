@@ -34,6 +34,11 @@ def project(features: Features, table: Tensor) -> Tensor:
     return product
 
 
+def span(features: Features, rows: slice) -> Features:
+    """The rows `rows.start` … `rows.stop - 1`, in the form that the features have."""
+    return features.span(rows) if isinstance(features, RecoveredFeatures) else features[rows]
+
+
 def as_dense(features: Features) -> Tensor:
     """[rows, d] as an ordinary tensor, for layers that know no other."""
     if isinstance(features, RecoveredFeatures):

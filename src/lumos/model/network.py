@@ -80,8 +80,9 @@ class TreeNetwork(torch.nn.Module):
         """What falls in epoch `step`, from the devices' private coins; None at dropout 0."""
         if self.settings.dropout == 0:
             return None
-        found = sites(trees, self.widths, expanded=self.settings.backbone not in FAST)
-        return Drops.draw(found, self.settings.dropout, coins, step)
+        expanded = self.settings.backbone not in FAST
+        found = sites(trees, self.widths, expanded=expanded)
+        return Drops.draw(found, self.settings.dropout, coins, step, expanded=expanded)
 
     def forward(
         self, trees: Trees, own: Features, neighbour: Features, drops: Drops | None = None

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -85,27 +86,37 @@ class Trees:
     def pieces(self) -> "list[Piece]":
         """The same trees in runs of whole devices, of about 32,000 branches each."""
         ends = np.cumsum(self.workload.numpy())
-        pieces, first, start = [], 0, 0
-        lone = np.concatenate([[0], np.cumsum(self.workload.numpy() == 0)])
-        while first < self.devices:
+        firsts = [0]
+        while firsts[-1] < self.devices:
+            first = firsts[-1]
+            start = int(ends[first - 1]) if first else 0
             last = int(np.searchsorted(ends, start + _BRANCHES_AT_ONCE, side="right"))
-            last = min(max(last, first + 1), first + _BRANCHES_AT_ONCE, self.devices)
-            stop = int(ends[last - 1])
-            trees = Trees(
-                owner=self.owner[start:stop] - first,
-                workload=self.workload[first:last],
-                virtual_nodes=self.virtual_nodes,
+            firsts.append(min(max(last, first + 1), first + _BRANCHES_AT_ONCE, self.devices))
+        return self._cut(firsts)
+
+    @cached_property
+    def single(self) -> "list[Piece]":
+        """The same trees one by one."""
+        return self._cut(list(range(self.devices + 1)))
+
+    def _cut(self, firsts: list[int]) -> "list[Piece]":
+        """Pieces that begin at these devices; the last number is where the last one ends."""
+        workload = self.workload.numpy()
+        branch = np.concatenate([[0], np.cumsum(workload)]).tolist()
+        lone = np.concatenate([[0], np.cumsum(workload == 0)]).tolist()
+        return [
+            Piece(
+                trees=Trees(
+                    owner=self.owner[branch[first] : branch[last]] - first,
+                    workload=self.workload[first:last],
+                    virtual_nodes=self.virtual_nodes,
+                ),
+                devices=slice(first, last),
+                branches=slice(branch[first], branch[last]),
+                lone=slice(lone[first], lone[last]),
             )
-            pieces.append(
-                Piece(
-                    trees=trees,
-                    devices=slice(first, last),
-                    branches=slice(start, stop),
-                    lone=slice(int(lone[first]), int(lone[last])),
-                )
-            )
-            first, start = last, stop
-        return pieces
+            for first, last in pairwise(firsts)
+        ]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
