@@ -96,11 +96,15 @@ class Steps:
             assert {u for u, _, _ in offered} == {self.proposer}
             assert {v for _, v, _ in offered} <= state[self.proposer], "gave what it did not hold"
             self.tried = step(state, self.proposer, [v for _, v, _ in offered])
+        elif topic.name == "mcmc/judge" and not sent(outboxes):
+            self.chain.accepted.append(True)  # known answers settle it
+            self.chain.states.append(self.tried)
         elif topic.name == "mcmc/verdict":
-            verdicts = {word for _, _, word in sent(outboxes)}
-            assert len(verdicts) == 1, "everybody hears the same"
-            self.chain.accepted.append(verdicts == {0})
-            self.chain.states.append(self.tried if verdicts == {0} else state)
+            rejected = sent(outboxes)
+            helpers = {v for v, kept in enumerate(self.tried) if rejected and kept != state[v]}
+            assert {receiver for _, receiver, _ in rejected} >= helpers - {self.proposer}
+            self.chain.accepted.append(not rejected)
+            self.chain.states.append(state if rejected else self.tried)
 
 
 def told(graph: Graph, iterations: int, seed: int = 0, shards: int = 1) -> tuple[Chain, Balanced]:

@@ -46,7 +46,7 @@ class SlotIndex:
         home = self._home(keys)
         same = self._keys[home[:, None] + np.arange(_WINDOW)] == keys[:, None]
         place = same.argmax(axis=1)
-        found = self._slots[home + place].astype(np.int64)
+        found: Ints = self._slots[home + place].astype(np.int64)
         found[~same[np.arange(len(keys)), place]] = -1
         return found
 

@@ -17,7 +17,7 @@ from lumos.exchange.topic import PUBLIC_ID, TOPICS, Door, Topic
 
 Ints = npt.NDArray[np.int64]
 
-_FLUSH_ROWS = 1 << 20
+_FLUSH_ROWS = 1 << 15
 
 ANSWER_BITS = {2: 1.0, 3: math.log2(3)}
 """What an answer can tell, by the number of possible answers."""

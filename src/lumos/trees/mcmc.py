@@ -1,6 +1,7 @@
 """Algorithm 2: Metropolis–Hastings over who carries which edge, from the greedy start."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from lumos.compare.rounds import Comparer, Pairs, agree_on_length, at_least, count_objections
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import COORDINATOR, Shard
+from lumos.exchange.batch import Inbox
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import PUBLIC_ID, Door, Topic
 from lumos.trees.greedy import Flags, greedy
@@ -41,9 +43,9 @@ JUDGE = Topic(
 VERDICT = Topic(
     name="mcmc/verdict",
     door=Door.CONTROL,
-    vocabulary=("accepted", "rejected"),
+    vocabulary=("rejected",),
     coordinator=True,
-    learns="those who took part in a step, and the coordinator, learn whether it stands",
+    learns="those who took part in a step learn that it is void; everyone hears whether one is",
 )
 REVERT = Topic(
     name="mcmc/revert",
@@ -51,7 +53,6 @@ REVERT = Topic(
     vocabulary=("my workload is what it was before",),
     learns="those who were told of a change learn that it is void",
 )
-_ACCEPTED, _REJECTED = 0, 1
 _NOBODY = -1
 
 
@@ -106,15 +107,19 @@ def mcmc(
         yield from standing.compare_again(changed)
         yield from standing.play()
 
-        accepted = yield from _judge(shard, comparer, bits, proposer, limit, workload)
-        told = np.concatenate([shard.neighbours[offered], np.full(len(proposer), COORDINATOR)])
-        inbox = yield VERDICT.send(
-            np.repeat(shard.devices[proposer], len(told)),
-            told,
-            _ACCEPTED if accepted else _REJECTED,
-        )
-        rejected = bool(inbox.body.any()) or (proposer.size > 0 and not accepted)
-        told = standing.told if rejected else np.empty(0, np.int64)
+        inbox = yield JUDGE.nothing()
+        if inbox.quiet:  # known answers say that f(X') ≤ f(X): the step stands
+            continue
+        accepted = yield from _judge(shard, comparer, bits, inbox, proposer, limit, workload)
+        # Who took part hears of a rejection; silence means that the step stands.
+        told = np.append(shard.neighbours[offered], COORDINATOR)
+        if accepted or not proposer.size:
+            told = told[:0]
+        inbox = yield VERDICT.send(np.repeat(shard.devices[proposer], len(told)), told, 0)
+        if inbox.quiet:
+            continue
+        rejected = len(told) > 0 or inbox.sender.size > 0
+        told = standing.told if rejected else told[:0]
         inbox = yield REVERT.send(shard.devices[shard.owner[told]], shard.neighbours[told], 0)
         if rejected or inbox.sender.size:
             # Every device that took part in the step or was told of it knows that it is void.
@@ -143,13 +148,31 @@ def mcmc_coordinator(total: int, public: PublicCoins, iterations: int) -> Progra
         changed = yield from hold_tournament(tournament, lighter=chosen)
         before, heaviest = heaviest, tournament.champions()
         judged = heaviest[int(choices.integers(len(heaviest)))]
-        if judged not in changed and judged in before:
-            judged = chosen  # f(X') = f(X) by answers that are known: nothing is left to ask
-        both = np.array([[chosen, judged], [judged, chosen]])[: 1 if chosen == judged else 2]
-        yield JUDGE.send(np.repeat(me, len(both)), both[:, 0], both[:, 1])
+        if _settled(chosen, changed, before, heaviest):
+            yield JUDGE.nothing()
+            continue
+        both = np.array([chosen, judged])
+        yield JUDGE.send(np.repeat(me, 2), both, both[::-1])
         inbox = yield VERDICT.nothing()
-        if inbox.body[0] == _REJECTED:
+        if not inbox.quiet:
             tournament.undo()
+
+
+def _settled(chosen: int, changed: set[int], before: list[int], heaviest: list[int]) -> bool:
+    """Whether f(X') ≤ f(X) follows from known answers, so that the step stands in any case.
+
+    It does when the proposer, which became lighter, is still among the heaviest, or when one that
+    was and has not changed still is. `before` and `heaviest`: the heaviest devices, increasing.
+    """
+    if chosen in heaviest:
+        return True
+    unchanged = (device for device in heaviest if device not in changed)
+    return any(_holds(before, device) for device in unchanged)
+
+
+def _holds(devices: list[int], device: int) -> bool:
+    place = bisect_left(devices, device)
+    return place < len(devices) and devices[place] == device
 
 
 def _propose(
@@ -168,20 +191,24 @@ def _propose(
 
 
 def _judge(
-    shard: Shard, comparer: Comparer, bits: int, proposer: Ints, limit: int, workload: Ints
+    shard: Shard,
+    comparer: Comparer,
+    bits: int,
+    inbox: Inbox,
+    proposer: Ints,
+    limit: int,
+    workload: Ints,
 ) -> Program[bool]:
     """One comparison: is the largest workload after the step at most the proposer's threshold?
 
-    Returns the verdict in the shard of the proposer, False elsewhere.
+    Args:
+        inbox: the coordinator's word to the proposer and to the heaviest device after the step.
+
+    Returns:
+        the verdict in the shard of the proposer, False elsewhere.
     """
-    inbox = yield JUDGE.nothing()
-    apart = inbox.receiver != inbox.body  # the two are in different places of the order
-    pairs = Pairs.of_ids(shard, inbox.receiver[apart], inbox.body[apart])
+    pairs = Pairs.of_ids(shard, inbox.receiver, inbox.body)
     asker = pairs.rows == (proposer[0] if proposer.size else _NOBODY)
     values = np.where(asker, limit, workload[pairs.rows])
     within = yield from at_least(comparer, pairs, values, asker, bits)
-    if proposer.size and not apart.all():
-        # The heaviest is the proposer itself, or one that was level with it and has not changed:
-        # f(X') ≤ f(X), which no threshold rejects.
-        return True
     return bool(within[asker].any())
