@@ -133,12 +133,13 @@ def _show(result: dict[str, Any], balanced: Balanced) -> None:
     )
     for note in result["notes"]:
         out.print(f"note: {note}")
-    _show_workloads(result, balanced)
-    _show_cost(result, balanced)
     doors = Table("topic", "door", "messages", "bytes", "who learns what", box=None)
     for name, line in ledger.topics.items():
         doors.add_row(name, line.door, f"{line.messages:,}", f"{line.bytes:,}", line.learns)
+    out.print()
     out.print(doors)
+    _show_workloads(result, balanced)
+    _show_cost(result, balanced)
     if "plot" in result:
         out.print(f"picture: {result['plot']}")
 
@@ -201,6 +202,4 @@ def _show_cost(result: dict[str, Any], balanced: Balanced) -> None:
     table = Table(show_header=False, box=None)
     for name, value in lines:
         table.add_row(name, value)
-    out = console()
-    out.print(table)
-    out.print()
+    console().print(table)

@@ -51,7 +51,9 @@ class IdealComparer:
     def _meet(self, pairs: Pairs, values: Ints, spec: Spec) -> Program[tuple[Ints, Ints]]:
         mine = np.minimum(values, 2**spec.bits - 1)
         fresh = self._sessions.open(pairs, spec.bits, spec.ways)
-        inbox = yield CLEAR.send(self._shard.devices[pairs.rows], pairs.peers, mine)
+        outbox = CLEAR.send(self._shard.ids_of(pairs.rows), pairs.peers, mine)
+        outbox.batch.rows = pairs.rows
+        inbox = yield outbox
         # Sorted as the pairs are, one each.
         if inbox.sender.size != pairs.peers.size or (inbox.sender != pairs.peers).any():
             raise ProtocolError("a peer did not send the message that is due; run again")

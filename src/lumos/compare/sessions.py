@@ -19,6 +19,7 @@ class Sessions:
         self._ledger = ledger
         self._budget = budget
         self._near = np.zeros(len(shard.neighbours), np.bool_)
+        self._closed = len(shard.neighbours)  # neighbours without a session
         self._far: set[tuple[int, int]] = set()
 
     def open(self, pairs: Pairs, bits: int, ways: int) -> Flags:
@@ -31,14 +32,18 @@ class Sessions:
             self._ledger.lengths.add(bits)
         self._reveal(pairs, ways)
         if pairs.near:
+            if not self._closed:
+                return np.zeros(len(pairs), np.bool_)
             fresh = ~self._near[pairs.slots]
             self._near[pairs.slots] = True
+            self._closed -= int(fresh.sum())
             return fresh
         fresh = np.zeros(len(pairs), np.bool_)
         of_pairs = zip(pairs.rows.tolist(), pairs.peers.tolist(), pairs.slots.tolist(), strict=True)
         for index, (row, peer, slot) in enumerate(of_pairs):
             if slot >= 0:
                 fresh[index] = not self._near[slot]
+                self._closed -= int(fresh[index])
                 self._near[slot] = True
             elif (row, peer) not in self._far:
                 fresh[index] = True

@@ -13,6 +13,7 @@ from lumos.errors import NotHosted, UsageError
 if TYPE_CHECKING:
     from lumos.graph import Graph
 
+_HANDFUL = 4  # up to so many pairs are searched one by one
 _FEW = 4096  # up to so many pairs are looked up in the hash table …
 _SMALL = 1 << 21  # … of shards with up to so many slots; it takes 48 bytes for each
 
@@ -78,6 +79,10 @@ class Shard:
             raise NotHosted(f"device {ids[~found][0]} is not hosted by this shard")
         return rows
 
+    def ids_of(self, rows: Ints) -> Ints:
+        """Ids of hosted devices."""
+        return rows if self._dense else self.devices[rows]
+
     def rows_of(self, ids: Ints) -> Ints:
         """Positions of devices that are known to be hosted here; nothing is checked."""
         return ids if self._dense else np.searchsorted(self.devices, ids)
@@ -106,11 +111,47 @@ class Shard:
                 slots[near] = self.slots_or_none(rows[near], others[near])
             return slots
         keys = rows * self.total + others
+        if len(keys) <= _HANDFUL:
+            return self._search_each(rows.tolist(), others.tolist())
         if len(keys) <= _FEW and len(self._keys) <= _SMALL:
             return self._index.find(keys)
         # Sorted keys walk through the table of slots once: here the search is the faster one.
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return np.where(self._keys[places] == keys, places, -1)
+
+    def slots_back(self, device: Ints, neighbour: Ints, sent: Ints) -> Ints:
+        """As `slots`, for messages that mostly answer those sent over the slots `sent`.
+
+        Where a shard hosts both ends of its edges, what comes in a round is what went out, seen
+        from the other end: that guess is checked against what came, and dropped if it is wrong.
+        """
+        if len(self._keys) <= _SMALL:
+            guess = self._mirror[sent]
+            guess.sort()
+            if (
+                len(guess) == len(neighbour)
+                and (self.neighbours[guess] == neighbour).all()
+                and (self.ids_of(self.owner[guess]) == device).all()
+            ):
+                return guess
+        return self.slots(device, neighbour)
+
+    @cached_property
+    def _mirror(self) -> Ints:
+        """[slots] slot of (v, u) for the slot of (u, v), or -1 where v is not hosted here."""
+        row = np.minimum(np.searchsorted(self.devices, self.neighbours), len(self.devices) - 1)
+        here = self.devices[row] == self.neighbours
+        mirror = np.full(len(self.neighbours), -1, np.int64)
+        mirror[here] = self.slots_or_none(row[here], self.devices[self.owner[here]])
+        return mirror
+
+    def _search_each(self, rows: list[int], others: list[int]) -> Ints:
+        slots = []
+        for row, other in zip(rows, others, strict=True):
+            start, end = self.offsets[row], self.offsets[row + 1]
+            slot = start + self.neighbours[start:end].searchsorted(other)
+            slots.append(slot if slot < end and self.neighbours[slot] == other else -1)
+        return np.array(slots, np.int64)
 
     @cached_property
     def _index(self) -> SlotIndex:
@@ -118,6 +159,9 @@ class Shard:
 
     def slots_of(self, rows: Ints) -> Ints:
         """All slots of the hosted devices `rows` (positions), in order."""
+        if len(rows) <= _HANDFUL:
+            spans = [np.arange(self.offsets[row], self.offsets[row + 1]) for row in rows.tolist()]
+            return np.concatenate([np.empty(0, np.int64), *spans])
         counts = self.degree[rows]
         ends = np.cumsum(counts)
         within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)

@@ -23,7 +23,7 @@ class Batch:
             the rest is padding and does not travel.
     """
 
-    __slots__ = ("body", "epsilon", "lengths", "messages", "receiver", "regular", "sender")
+    __slots__ = ("body", "epsilon", "lengths", "messages", "receiver", "regular", "rows", "sender")
 
     def __init__(
         self,
@@ -39,6 +39,8 @@ class Batch:
         self.epsilon = epsilon
         self.lengths = lengths
         self.messages = sender.size
+        self.rows: Ints | None = None
+        """Positions of the senders, where they and the receivers are right by construction."""
         self.regular = False
         """Set by `Topic.send` where the body is what the topic declares by construction."""
 

@@ -56,10 +56,12 @@ class Endpoint:
         """Count an inbox on its way in, and check it unless its sender's endpoint just did."""
         batch = inbox.batch
         if batch.messages:
-            if checked and self.shard is not None:
+            if not checked:
+                rows = self._local(batch.receiver)
+            elif self.shard is not None:
                 rows = self.shard.rows_of(batch.receiver)
             else:
-                rows = self._local(batch.receiver)
+                rows = np.zeros(batch.messages, np.int64)
             if not checked:
                 self._check_ids(topic, "sender", batch.sender)
                 self._check_body(topic, batch)
@@ -88,8 +90,10 @@ class Endpoint:
         return np.zeros(len(ids), np.int64)
 
     def _check(self, topic: Topic, batch: Batch) -> Ints:
-        rows = self._local(batch.sender)
-        self._check_ids(topic, "receiver", batch.receiver)
+        rows = batch.rows
+        if rows is None:
+            rows = self._local(batch.sender)
+            self._check_ids(topic, "receiver", batch.receiver)
         if (topic.door is Door.RELEASE) != (batch.epsilon is not None):
             raise ProtocolError(
                 f"topic {topic.name!r}: a release, and only a release, states its ε"

@@ -17,7 +17,7 @@ from lumos.exchange.topic import PUBLIC_ID, TOPICS, Door, Topic
 
 Ints = npt.NDArray[np.int64]
 
-_FLUSH_ROWS = 1 << 15
+_FLUSH_ROWS = 1 << 18
 
 ANSWER_BITS = {2: 1.0, 3: math.log2(3)}
 """What an answer can tell, by the number of possible answers."""
@@ -91,7 +91,8 @@ class Ledger:
         self._tally(self._sent, topic).add(rows)
         if batch.lengths is not None:
             self._weigh(self._bytes_sent, topic, rows, batch.lengths)
-        self._present.append(rows)
+        if self._shard is not None:
+            self._present.append(rows)
         if batch.epsilon is not None:
             self._spend(rows, batch.receiver, batch.epsilon)
 
@@ -100,7 +101,8 @@ class Ledger:
         self._tally(self._received, topic).add(rows)
         if batch.lengths is not None:
             self._weigh(self._bytes_received, topic, rows, batch.lengths)
-        self._present.append(rows)
+        if self._shard is not None:
+            self._present.append(rows)
 
     def close_round(self) -> None:
         """The round is over."""

@@ -9,13 +9,16 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lumos.errors import ProtocolError
 from lumos.exchange.batch import Batch, Outbox
+
+if TYPE_CHECKING:
+    from lumos.device.shard import Shard
 
 
 class Door(StrEnum):
@@ -104,6 +107,15 @@ class Topic:
         batch = Batch(sender, receiver, repeated, epsilon, lengths)
         batch.regular = lengths is None
         return Outbox(self, batch)
+
+    def along(
+        self, shard: "Shard", slots: npt.NDArray[np.int64], body: npt.NDArray[Any] | int
+    ) -> Outbox:
+        """An outbox with a message over each of the slots: from a device to its neighbour."""
+        rows = shard.owner[slots]
+        outbox = self.send(shard.ids_of(rows), shard.neighbours[slots], body)
+        outbox.batch.rows = rows
+        return outbox
 
     def nothing(self) -> Outbox:
         """An outbox without messages: this party has nothing to say in this round."""

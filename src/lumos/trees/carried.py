@@ -83,7 +83,7 @@ class Carried:
         needed = np.where(shift < 0, BOUND, EXACT)
         tell = slots[~mine & (self.told[slots] >= needed)]
         self.told[tell] = NOTHING
-        inbox = yield CHANGED.send(shard.devices[shard.owner[tell]], shard.neighbours[tell], 0)
+        inbox = yield CHANGED.along(shard, tell, 0)
         stale = shard.slots(inbox.receiver, inbox.sender)
         self.low[stale], self.high[stale] = -UNKNOWN, UNKNOWN
 

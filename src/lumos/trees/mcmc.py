@@ -93,9 +93,7 @@ def mcmc(
             if observe is not None:
                 observe(iteration, int(workload[row]))
             limit, offered = _propose(shard, keep, int(workload[row]), row, iteration)
-        inbox = yield TRANSFER.send(
-            shard.devices[shard.owner[offered]], shard.neighbours[offered], 0
-        )
+        inbox = yield TRANSFER.along(shard, offered, 0)
         asked = shard.slots(inbox.receiver, inbox.sender)
         # Who already carries the edge keeps it: one of the two copies goes (errata 4).
         new = asked[~keep[asked]]
@@ -120,7 +118,7 @@ def mcmc(
             continue
         rejected = len(told) > 0 or inbox.sender.size > 0
         told = standing.told if rejected else told[:0]
-        inbox = yield REVERT.send(shard.devices[shard.owner[told]], shard.neighbours[told], 0)
+        inbox = yield REVERT.along(shard, told, 0)
         if rejected or inbox.sender.size:
             # Every device that took part in the step or was told of it knows that it is void.
             workload[proposer] = before

@@ -34,7 +34,7 @@ def move(state: Carried, comparer: Comparer, bits: int, step: int) -> Program[in
         step += 1
         open_ = np.flatnonzero(state.keep & (state.high >= 2))
         asked = draw_one_each(shard, open_, "which edge to move", step)
-        inbox = yield ASK.send(shard.devices[shard.owner[asked]], shard.neighbours[asked], 0)
+        inbox = yield ASK.along(shard, asked, 0)
         if inbox.quiet:
             return step
         asking = shard.slots(inbox.receiver, inbox.sender)

@@ -68,7 +68,7 @@ def _find_levels(state: Carried, comparer: Comparer, bits: int) -> Program[None]
     """Ask, for each carried edge whose gap may be 0 or 1 and is not known, which it is."""
     shard = state.shard
     asked = np.flatnonzero(state.keep & (state.high >= 0) & (state.low != state.high))
-    inbox = yield ASK_LEVEL.send(shard.devices[shard.owner[asked]], shard.neighbours[asked], 0)
+    inbox = yield ASK_LEVEL.along(shard, asked, 0)
     asking = shard.slots(inbox.receiver, inbox.sender)
     slots = np.concatenate([asked, asking])
     slots.sort()
@@ -100,7 +100,7 @@ def _find_slack(state: Carried, step: int) -> Program[tuple[Ints, Ints]]:
     while True:
         slots = shard.slots_of(news)
         slots = slots[~state.keep[slots] & (state.told[slots] == EXACT)]
-        inbox = yield SLACK.send(shard.devices[shard.owner[slots]], shard.neighbours[slots], 0)
+        inbox = yield SLACK.along(shard, slots, 0)
         if inbox.quiet:
             break
         heard = shard.slots(inbox.receiver, inbox.sender)
@@ -130,9 +130,7 @@ def _claim(state: Carried, chosen: Ints, onward: Ints) -> Program[bool]:
     replies, answers = _EMPTY, np.empty(0, np.uint8)
     claimed = False
     while True:
-        inbox = yield CLAIM.send(
-            shard.devices[shard.owner[claims]], shard.neighbours[claims], words
-        )
+        inbox = yield CLAIM.along(shard, claims, words)
         no_claims = inbox.quiet
         claimed |= not no_claims
         came = shard.slots(inbox.receiver, inbox.sender)
@@ -152,9 +150,7 @@ def _claim(state: Carried, chosen: Ints, onward: Ints) -> Program[bool]:
         answers = np.concatenate(
             [answers, np.full(len(ends), _DONE, np.uint8), np.full(len(refused), _BUSY, np.uint8)]
         )
-        inbox = yield REPLY.send(
-            shard.devices[shard.owner[replies]], shard.neighbours[replies], answers
-        )
+        inbox = yield REPLY.along(shard, replies, answers)
         if no_claims and inbox.quiet:
             break
         heard = shard.slots(inbox.receiver, inbox.sender)

@@ -73,11 +73,11 @@ class Standing:
         slots = shard.slots_of(changed)
         rising = np.repeat(self.workload[changed] > self._compared[changed], shard.degree[changed])
         sign = self._sign[slots]
-        concerned = np.where(rising, sign <= 0, sign >= 0)
+        concerned = np.flatnonzero(np.where(rising, sign <= 0, sign >= 0))
         told, rising, sign = slots[concerned], rising[concerned], sign[concerned]
         words = np.where(sign != 0, _ASK, np.where(rising, _ROSE, _FELL)).astype(np.uint8)
-        inbox = yield CHANGED.send(shard.devices[shard.owner[told]], shard.neighbours[told], words)
-        heard = shard.slots(inbox.receiver, inbox.sender)
+        inbox = yield CHANGED.along(shard, told, words)
+        heard = shard.slots_back(inbox.receiver, inbox.sender, told)
         slots = np.concatenate([told, heard])
         slots.sort()
         slots = slots[first_of_each(slots)]
@@ -177,9 +177,8 @@ def hold_tournament(tournament: Tournament, lighter: int | None = None) -> Progr
         if not matches:
             yield MATCH.nothing()
             return set(inbox.sender.tolist())
-        pairs = np.array(matches, np.int64)
-        pairs = np.concatenate([pairs, pairs[:, ::-1]])
-        pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+        both_ways = [*matches, *((second, first) for first, second in matches)]
+        pairs = np.array(sorted(both_ways), np.int64)
         yield MATCH.send(np.full(len(pairs), COORDINATOR), pairs[:, 0], pairs[:, 1])
         # The smaller id of a match reports; reports arrive in the order of the matches.
         results = yield RESULT.nothing()
