@@ -13,8 +13,8 @@ app = App(
     help="Federated graph learning where every device is one vertex.",
     version=lumos.__version__,
 )
-app.command("lumos.cli.data:app", name="data")
-app.command("lumos.cli.trees:trees", name="trees")
+app.command("lumos.cli.data:app", name="data", help="List, fetch and check graphs.")
+app.command("lumos.cli.trees:trees", name="trees", help="Balance trees: who carries which edge.")
 
 
 def main(arguments: list[str] | None = None) -> None:
