@@ -9,11 +9,11 @@ import numpy.typing as npt
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
 from lumos.device.slot_index import SlotIndex
 from lumos.errors import NotHosted, UsageError
+from lumos.graph.spans import spans
 
 if TYPE_CHECKING:
     from lumos.graph import Graph
 
-_HANDFUL = 4  # up to so many pairs are searched one by one
 _FEW = 4096  # up to so many pairs are looked up in the hash table …
 _SMALL = 1 << 21  # … of shards with up to so many slots; it takes 48 bytes for each
 
@@ -111,47 +111,11 @@ class Shard:
                 slots[near] = self.slots_or_none(rows[near], others[near])
             return slots
         keys = rows * self.total + others
-        if len(keys) <= _HANDFUL:
-            return self._search_each(rows.tolist(), others.tolist())
         if len(keys) <= _FEW and len(self._keys) <= _SMALL:
             return self._index.find(keys)
         # Sorted keys walk through the table of slots once: here the search is the faster one.
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return np.where(self._keys[places] == keys, places, -1)
-
-    def slots_back(self, device: Ints, neighbour: Ints, sent: Ints) -> Ints:
-        """As `slots`, for messages that mostly answer those sent over the slots `sent`.
-
-        Where a shard hosts both ends of its edges, what comes in a round is what went out, seen
-        from the other end: that guess is checked against what came, and dropped if it is wrong.
-        """
-        if len(self._keys) <= _SMALL:
-            guess = self._mirror[sent]
-            guess.sort()
-            if (
-                len(guess) == len(neighbour)
-                and (self.neighbours[guess] == neighbour).all()
-                and (self.ids_of(self.owner[guess]) == device).all()
-            ):
-                return guess
-        return self.slots(device, neighbour)
-
-    @cached_property
-    def _mirror(self) -> Ints:
-        """[slots] slot of (v, u) for the slot of (u, v), or -1 where v is not hosted here."""
-        row = np.minimum(np.searchsorted(self.devices, self.neighbours), len(self.devices) - 1)
-        here = self.devices[row] == self.neighbours
-        mirror = np.full(len(self.neighbours), -1, np.int64)
-        mirror[here] = self.slots_or_none(row[here], self.devices[self.owner[here]])
-        return mirror
-
-    def _search_each(self, rows: list[int], others: list[int]) -> Ints:
-        slots = []
-        for row, other in zip(rows, others, strict=True):
-            start, end = self.offsets[row], self.offsets[row + 1]
-            slot = start + self.neighbours[start:end].searchsorted(other)
-            slots.append(slot if slot < end and self.neighbours[slot] == other else -1)
-        return np.array(slots, np.int64)
 
     @cached_property
     def _index(self) -> SlotIndex:
@@ -159,14 +123,7 @@ class Shard:
 
     def slots_of(self, rows: Ints) -> Ints:
         """All slots of the hosted devices `rows` (positions), in order."""
-        if len(rows) <= _HANDFUL:
-            spans = [np.arange(self.offsets[row], self.offsets[row + 1]) for row in rows.tolist()]
-            return np.concatenate([np.empty(0, np.int64), *spans])
-        counts = self.degree[rows]
-        ends = np.cumsum(counts)
-        within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
-        slots: Ints = np.repeat(self.offsets[rows], counts) + within
-        return slots
+        return spans(self.offsets[rows], self.degree[rows])
 
 
 def cut(graph: "Graph", shards: int, seed: int, coins: str = "simulated") -> list[Shard]:
@@ -187,8 +144,7 @@ def cut(graph: "Graph", shards: int, seed: int, coins: str = "simulated") -> lis
         devices = np.arange(number, graph.devices, shards, dtype=np.int64)
         degree = graph.offsets[devices + 1] - graph.offsets[devices]
         offsets = np.concatenate([[0], np.cumsum(degree)]).astype(np.int64)
-        start = np.repeat(graph.offsets[devices] - offsets[:-1], degree)
-        neighbours = graph.neighbours[start + np.arange(offsets[-1])]  # a copy, never a view
+        neighbours = graph.neighbours[spans(graph.offsets[devices], degree)]  # a copy, never a view
         secrets = (
             simulated_secrets(seed, devices) if coins == "simulated" else system_secrets(devices)
         )

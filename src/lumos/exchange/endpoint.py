@@ -58,13 +58,12 @@ class Endpoint:
         if batch.messages:
             if not checked:
                 rows = self._local(batch.receiver)
+                self._check_ids(topic, "sender", batch.sender)
+                self._check_body(topic, batch)
             elif self.shard is not None:
                 rows = self.shard.rows_of(batch.receiver)
             else:
                 rows = np.zeros(batch.messages, np.int64)
-            if not checked:
-                self._check_ids(topic, "sender", batch.sender)
-                self._check_body(topic, batch)
             if not topic.booked:
                 self.ledger.received(topic, rows, batch)
         self.ledger.close_round()

@@ -52,8 +52,8 @@ class Topic:
         learns: who learns what, in one sentence.
         vocabulary: for control topics, the words that codes 0, 1, … stand for, or `PUBLIC_ID`.
         coordinator: whether the coordinator takes part in rounds of this topic.
-        booked: the ideal comparison only: its messages are booked by formula, as the secret
-            comparison would have sent them, instead of being counted.
+        booked: ideal backends only: messages are booked by formula, as the secret protocol
+            would have sent them, instead of being counted.
     """
 
     name: str

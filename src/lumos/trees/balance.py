@@ -17,6 +17,7 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger import LedgerReport
 from lumos.exchange.loopback import Loopback
 from lumos.graph import Graph
+from lumos.graph.spans import spans
 from lumos.trees.bound import certificate, forced_workload, least_largest_workload
 from lumos.trees.greedy import greedy
 from lumos.trees.mcmc import mcmc, mcmc_coordinator
@@ -178,8 +179,7 @@ def _gather(graph: Graph, pieces: list[Shard], kept: list[Flags]) -> Flags:
     """The observer puts the shards' answers together."""
     keep = np.zeros(len(graph.neighbours), np.bool_)
     for shard, flags in zip(pieces, kept, strict=True):
-        start = graph.offsets[shard.devices] - shard.offsets[:-1]
-        keep[np.repeat(start, shard.degree) + np.arange(len(flags))] = flags
+        keep[spans(graph.offsets[shard.devices], shard.degree)] = flags
     return keep
 
 

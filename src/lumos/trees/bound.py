@@ -6,6 +6,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from lumos.graph import Graph
+from lumos.graph.spans import spans
 
 Ints = npt.NDArray[np.int64]
 
@@ -56,11 +57,9 @@ def certificate(graph: Graph, keep: npt.NDArray[np.bool_], workload: Ints) -> In
     """
     inside = workload == workload.max(initial=0)
     frontier = np.flatnonzero(inside)
+    degrees = graph.degrees
     while len(frontier):
-        counts = np.diff(graph.offsets)[frontier]
-        ends = np.cumsum(counts)
-        within = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
-        slots = np.repeat(graph.offsets[frontier], counts) + within
+        slots = spans(graph.offsets[frontier], degrees[frontier])
         reached = np.unique(graph.neighbours[slots[keep[slots]]])
         frontier = reached[~inside[reached]]
         inside[frontier] = True

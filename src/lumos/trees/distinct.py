@@ -1,4 +1,4 @@
-"""The first entry of each run of equal values in a sorted array."""
+"""Distinct values of sorted arrays."""
 
 from typing import Any
 
@@ -12,3 +12,11 @@ def first_of_each(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     first[:1] = True
     np.not_equal(values[1:], values[:-1], out=first[1:])
     return first
+
+
+def union(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """All distinct values of the two, increasing; `np.union1d` without its overhead."""
+    both = np.concatenate([first, second])
+    both.sort()
+    distinct: npt.NDArray[np.int64] = both[first_of_each(both)]
+    return distinct

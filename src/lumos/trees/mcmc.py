@@ -56,10 +56,14 @@ REVERT = Topic(
 _NOBODY = -1
 
 
+def largest_step(kept: int) -> int:
+    """max(1, round(ln |N_u|)) (errata 8c)."""
+    return max(1, round(math.log(kept))) if kept else 1
+
+
 def step_size(kept: int, uniform: float) -> int:
-    """k, uniform in 1 … max(1, round(ln |N_u|)) (errata 8c)."""
-    largest = max(1, round(math.log(kept))) if kept else 1
-    return 1 + int(uniform * largest)
+    """k, uniform in 1 … max(1, round(ln |N_u|))."""
+    return 1 + int(uniform * largest_step(kept))
 
 
 def threshold(workload: int, uniform: float) -> int:
@@ -179,8 +183,8 @@ def _propose(
     """The proposing device draws r, k and k of its neighbours: (threshold, their slots)."""
     start, end = shard.offsets[row], shard.offsets[row + 1]
     kept = start + np.flatnonzero(keep[start:end])
-    most = max(1, round(math.log(len(kept)))) if len(kept) else 0
-    coins = shard.coins.uniform(np.array([row]), "mcmc", iteration, 2 + most)[0].tolist()
+    most = 2 + largest_step(len(kept))
+    coins = shard.coins.uniform(np.array([row]), "mcmc", iteration, most)[0].tolist()
     size = min(step_size(len(kept), coins[1]), len(kept))
     for place in range(size):  # the first `size` places of a Fisher–Yates shuffle
         other = place + int(coins[2 + place] * (len(kept) - place))

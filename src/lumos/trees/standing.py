@@ -12,7 +12,7 @@ from lumos.compare.rounds import Comparer, Pairs, Signs
 from lumos.device.shard import COORDINATOR, Shard
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Door, Topic
-from lumos.trees.distinct import first_of_each
+from lumos.trees.distinct import union
 from lumos.trees.maximum import CANDIDATE, MATCH, RESULT, Tournament
 
 Ints = npt.NDArray[np.int64]
@@ -77,13 +77,9 @@ class Standing:
         told, rising, sign = slots[concerned], rising[concerned], sign[concerned]
         words = np.where(sign != 0, _ASK, np.where(rising, _ROSE, _FELL)).astype(np.uint8)
         inbox = yield CHANGED.along(shard, told, words)
-        heard = shard.slots_back(inbox.receiver, inbox.sender, told)
-        slots = np.concatenate([told, heard])
-        slots.sort()
-        slots = slots[first_of_each(slots)]
-        rows = np.concatenate([shard.owner[slots], changed])
-        rows.sort()
-        rows = rows[first_of_each(rows)]
+        heard = shard.slots(inbox.receiver, inbox.sender)
+        slots = union(told, heard)
+        rows = union(shard.owner[slots], changed)
         led = self._heavier[rows] == 0
         self.told = told
         self._before = (
