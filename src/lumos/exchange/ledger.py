@@ -84,7 +84,8 @@ class Ledger:
         self._stranger_answers: dict[tuple[int, int], list[int]] = {}
         self.lengths: set[int] = set()
         """Public bit lengths ℓ of the comparisons that were carried out."""
-        self._epsilon: dict[tuple[int, int], float] = {}
+        self._spent: list[tuple[Ints, Ints, npt.NDArray[np.float64]]] = []
+        self._before: dict[str, dict[str, Ints]] = {}
 
     def sent(self, topic: Topic, rows: Ints, batch: Batch) -> None:
         """Count messages that left, and the ε they spent. `rows`: positions of the senders."""
@@ -94,7 +95,7 @@ class Ledger:
         if self._shard is not None:
             self._present.append(rows)
         if batch.epsilon is not None:
-            self._spend(rows, batch.receiver, batch.epsilon)
+            self._spent.append((rows, batch.receiver, batch.epsilon))
 
     def received(self, topic: Topic, rows: Ints, batch: Batch) -> None:
         """Count messages that arrived. `rows`: positions of the receivers."""
@@ -158,15 +159,41 @@ class Ledger:
         total = sums.setdefault(topic, np.zeros(self._size, np.int64))
         np.add.at(total, rows, lengths)
 
-    def _spend(self, rows: Ints, receivers: Ints, epsilon: npt.NDArray[np.float64]) -> None:
-        for row, receiver, spent in zip(
-            rows.tolist(), receivers.tolist(), epsilon.tolist(), strict=True
-        ):
-            self._epsilon[row, receiver] = self._epsilon.get((row, receiver), 0.0) + spent
+    def epsilon(self) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
+        """[pairs] positions of senders, ids of receivers, and the ε spent so far; sorted."""
+        if not self._spent:
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+        rows, receivers, spent = (np.concatenate(parts) for parts in zip(*self._spent, strict=True))
+        pairs, which = np.unique(np.stack([rows, receivers]), axis=1, return_inverse=True)
+        totals = np.zeros(pairs.shape[1])
+        np.add.at(totals, which, spent)
+        self._spent = [(pairs[0], pairs[1], totals)]
+        return self._spent[0]
+
+    def state(self) -> dict[str, Ints]:
+        """Flows and rounds so far, for a checkpoint. Comparisons and ε are not in it."""
+        flows = {
+            f"{name}|{flow}": counts
+            for name, of_topic in self.flows().items()
+            for flow, counts in of_topic.items()
+        }
+        return {**flows, "|rounds": self._rounds.copy(), "|round": np.array([self.round])}
+
+    def restore(self, state: dict[str, Ints]) -> None:
+        """Go on from a checkpoint: flows and rounds are what they were then."""
+        self._sent, self._received, self._booked = {}, {}, {}
+        self._bytes_sent, self._bytes_received = {}, {}
+        self._before = {}
+        for key, counts in state.items():
+            name, flow = key.rsplit("|", 1)
+            if name:
+                self._before.setdefault(name, {})[flow] = counts
+        self._rounds = state["|rounds"].copy()
+        self.round = int(state["|round"][0])
 
     def flows(self) -> dict[str, dict[str, Ints]]:
         """By topic name: messages and bytes, sent and received, per hosted device."""
-        flows: dict[str, dict[str, Ints]] = {}
+        flows = {name: dict(of_topic) for name, of_topic in self._before.items()}
 
         def add(topic: Topic, flow: str, counts: Ints) -> None:
             of_topic = flows.setdefault(topic.name, {})
@@ -308,10 +335,9 @@ def add_up(ledgers: list[Ledger], total: int) -> LedgerReport:
             if shard.devices[row] < peer:
                 pairs.append(np.array([[shard.devices[row], peer]]))
                 pair_bits.append(np.array([two * bits[2] + three * bits[3]]))
-        for (row, _), spent in ledger._epsilon.items():
-            device = int(place[row])
-            epsilon[device] = max(epsilon[device], spent)
-            collusion[device] += spent
+        rows, _, spent = ledger.epsilon()
+        np.maximum.at(epsilon, place[rows], spent)
+        np.add.at(collusion, place[rows], spent)
     who, told = np.concatenate(pairs), np.concatenate(pair_bits)
     order = np.lexsort((who[:, 1], who[:, 0]))
     who, told = who[order], told[order]

@@ -58,7 +58,9 @@ def pool(
 
 
 def pool_backward(pooled: Pooled, gradient: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Gradients of the leaves [leaves, width], and of the attention vector [width] or None.
+    """Gradients of the leaves [leaves, width], and of the attention vector or None.
+
+    The latter is [devices, width], device by device: their sum is the gradient.
 
     Args:
         pooled: what `pool` returned.
@@ -74,7 +76,8 @@ def pool_backward(pooled: Pooled, gradient: Tensor) -> tuple[Tensor, Tensor | No
     pull = (by_leaf * pooled.leaves).sum(dim=1)
     mean = _sum(alpha * pull, pooled.vertex, devices)
     scores = alpha * (pull - mean.index_select(0, pooled.vertex))
-    return back + torch.outer(scores, pooled.attention), scores @ pooled.leaves
+    by_device = _sum(scores[:, None] * pooled.leaves, pooled.vertex, devices)
+    return back + torch.outer(scores, pooled.attention), by_device
 
 
 def _largest(leaves: Tensor, vertex: Tensor, devices: int) -> Pooled:

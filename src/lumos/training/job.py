@@ -1,0 +1,313 @@
+"""`lumos.train`: the whole job, from a graph to a trained model and an account of what it cost."""
+
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from lumos.device.coins import PublicCoins
+from lumos.errors import InputError, UsageError
+from lumos.exchange.ledger import LedgerReport
+from lumos.graph import Graph, load
+from lumos.training.evaluate import accuracy, link_auc
+from lumos.training.exposure import exposure
+from lumos.training.fit import Fitted, Problem, fit
+from lumos.training.folder import RunFolder, write_arrays, write_json
+from lumos.training.model import Model
+from lumos.training.settings import Config
+from lumos.training.split import EdgeSplit, Role, split_edges, split_vertices
+from lumos.trees.balance import Balanced, balance
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+Progress = Callable[[float, float | None, str], None]
+
+MAIN, OWN, CONTROL = "train", "own", "control"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trained:
+    """A finished run. Scores, trees and workloads are the observer's."""
+
+    graph: Graph
+    config: Config
+    seed: int
+    shards: int
+    metrics: dict[str, float]
+    """`test_accuracy` and `val_accuracy`, or `test_auc` and `val_auc`."""
+    own: dict[str, float] | None
+    """The same for own features only."""
+    control: dict[str, float] | None
+    """The same for releases that say nothing."""
+    embeddings: Floats = field(repr=False)
+    """[devices, width], in the order of `graph.ids`."""
+    model: Model = field(repr=False)
+    trees: Balanced = field(repr=False)
+    ledger: LedgerReport = field(repr=False)
+    """What passed in training; `trees.ledger` has what passed before."""
+    history: list[dict[str, Any]] = field(repr=False)
+    """One record per epoch."""
+    best_epoch: int
+    per_epoch: dict[str, float]
+    exposed: str
+    """What the run exposed, to whom, in words."""
+    seconds: float
+    """From the graph to the result."""
+    seconds_per_epoch: float
+
+    def embedding(self, original_id: int | str) -> Floats:
+        """The embedding of the device that the source calls `original_id`."""
+        return self.embeddings[self.graph.index_of(original_id)]
+
+    def probabilities(self) -> Floats:
+        """[devices, classes] what the model believes of every device, unlabelled ones too."""
+        logits = self.model.logits(torch.from_numpy(self.embeddings))
+        return torch.softmax(logits, dim=1).numpy()
+
+    def summary(self) -> dict[str, Any]:
+        """Everything that `lumos train --json` prints."""
+        train = self.config.train
+        beside = {
+            f"{name}_{key}": value
+            for name, scores in ((OWN, self.own), (CONTROL, self.control))
+            for key, value in (scores or {}).items()
+        }
+        return {
+            "graph": self.graph.name,
+            "devices": self.graph.devices,
+            "edges": self.graph.edges,
+            "task": train.task,
+            "profile": train.profile,
+            "backbone": self.config.model.backbone,
+            "epsilon": _number(self.config.encoder.epsilon),
+            "bins": self.config.encoder.noisy or self.config.encoder.bins,
+            **self.metrics,
+            **beside,
+            "epochs": train.epochs,
+            "best_epoch": self.best_epoch,
+            "final_loss": self.history[-1]["loss"],
+            "improvements": self.config.improvements(),
+            "balancer": self.config.trees.balancer,
+            "compare": self.trees.compare,
+            "aggregate": train.aggregate,
+            "coins": self.config.trees.coins,
+            "seed": self.seed,
+            "shards": self.shards,
+            "max_workload": self.trees.max_workload,
+            "weights": self.model.weights,
+            "seconds": round(self.seconds, 3),
+            "seconds_per_epoch": round(self.seconds_per_epoch, 4),
+            "peak_rss_mb": peak_rss_mb(),
+            "per_epoch": self.per_epoch,
+            "ledger": _plain(self.ledger.totals()),
+            "tree_ledger": _plain(self.trees.ledger.totals()),
+            "exposed": self.exposed,
+            "notes": list(self.graph.notes),
+        }
+
+
+def train(
+    graph: Any,
+    config: Config | None = None,
+    *,
+    seed: int = 0,
+    shards: int = 1,
+    data_dir: Path | None = None,
+    trees: Balanced | None = None,
+    out: Path | str | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+    told: Callable[[str, dict[str, Any]], None] | None = None,
+    **settings: Any,
+) -> Trained:
+    """Train a model over a simulated federation in which every device is one vertex.
+
+    Args:
+        graph: a `Graph`, a PyG `Data`, a NetworkX graph, or a name or path as `load` takes it.
+        config: all settings; or give single ones by name, as `epsilon=1.0, backbone="gat"`.
+        seed: run seed.
+        shards: number of shards that share nothing but the exchange; the result is the same.
+        data_dir: where named graphs lie.
+        trees: trees that were balanced before, for the same graph and seed (classify only).
+        out: a run folder to write.
+        resume: go on with an interrupted run in `out`.
+        progress: told (done, total, note) now and then.
+        told: told ("train" | "own" | "control", record) after every epoch.
+    """
+    if config is not None and settings:
+        raise UsageError("give a Config or single settings, not both")
+    config = config or Config.of(**settings)
+    if resume and out is None:
+        raise UsageError("--resume needs --out: the folder of the interrupted run")
+    start = time.perf_counter()
+    whole = as_graph(graph, data_dir)
+    public = PublicCoins(seed)
+    problem, split = _problem(whole, config, public, seed, shards)
+    if trees is not None and trees.graph is not problem.graph:
+        raise UsageError("trees: they belong to another graph")
+    folder = None
+    if out is not None:
+        source = graph if isinstance(graph, str) else whole.name
+        folder = RunFolder.open(Path(out), whole, source, config, seed, shards, resume=resume)
+        trees = trees or folder.trees(problem.graph, config)
+    if trees is None:
+        trees = balance(
+            problem.graph, config.trees, seed=seed, shards=shards, progress=progress
+        )
+        if folder is not None:
+            folder.save_trees(trees)
+    problem = Problem(**{**vars(problem), "keep": trees.keep})
+
+    arms = [OWN] * config.train.floor + [CONTROL] * config.train.control + [MAIN]
+    total = len(arms) * config.train.epochs
+    scores: dict[str, dict[str, float]] = {}
+    fitted: Fitted
+    for number, arm in enumerate(arms):
+
+        def tell(record: dict[str, Any], arm: str = arm, before: int = number) -> None:
+            if progress is not None:
+                progress(before * config.train.epochs + record["epoch"], total, _note(arm, record))
+            if told is not None:
+                told(arm, record)
+
+        fitted = fit(
+            problem.alone() if arm == OWN else problem,
+            config,
+            control=arm == CONTROL,
+            folder=folder if folder is None or arm == MAIN else folder.beside(arm),
+            resume=resume,
+            told=tell,
+        )
+        scores[arm] = _scores(whole, problem, split, fitted)
+    result = Trained(
+        graph=whole,
+        config=config,
+        seed=seed,
+        shards=shards,
+        metrics=scores[MAIN],
+        own=scores.get(OWN),
+        control=scores.get(CONTROL),
+        embeddings=fitted.embeddings,
+        model=fitted.model,
+        trees=trees,
+        ledger=fitted.ledger,
+        history=fitted.history,
+        best_epoch=fitted.best_epoch,
+        per_epoch=fitted.per_epoch,
+        exposed=exposure(config, fitted.ledger),
+        seconds=time.perf_counter() - start,
+        seconds_per_epoch=fitted.seconds / len(fitted.history),
+    )
+    if folder is not None:
+        _save(folder, result)
+    return result
+
+
+def as_graph(graph: Any, data_dir: Path | None = None) -> Graph:
+    """A graph from whatever people hold: ours, PyG's, NetworkX's, or a name or path."""
+    if isinstance(graph, Graph):
+        return graph
+    if isinstance(graph, str | Path):
+        return load(str(graph), data_dir=data_dir)
+    if hasattr(graph, "edge_index"):
+        return Graph.from_pyg(graph)
+    if hasattr(graph, "nodes") and hasattr(graph, "edges"):
+        return Graph.from_networkx(graph)
+    raise UsageError(
+        f"graph: {type(graph).__name__} is neither a lumos.Graph, a PyG Data, a NetworkX graph, "
+        "nor a name or path"
+    )
+
+
+def _problem(
+    graph: Graph, config: Config, public: PublicCoins, seed: int, shards: int
+) -> tuple[Problem, EdgeSplit | None]:
+    """What is to be learnt. `keep` is still empty."""
+    nobody = np.full(graph.devices, Role.NOBODY, np.int64)
+    no_pairs = np.empty((0, 2), np.int64)
+    common = {"keep": np.empty(0, np.bool_), "seed": seed, "shards": shards}
+    if config.train.task == "link":
+        split = split_edges(graph, public)
+        return (
+            Problem(
+                graph=split.training,
+                roles=nobody,
+                held_back=split.validation,
+                classes=0,
+                **common,
+            ),
+            split,
+        )
+    if graph.labels is None:
+        raise InputError(
+            f"{graph.name or 'the graph'} has no labels; classify needs them, --task link does not"
+        )
+    roles = split_vertices(graph.labels, public)
+    return (
+        Problem(
+            graph=graph, roles=roles, held_back=no_pairs, classes=graph.class_count, **common
+        ),
+        None,
+    )
+
+
+def _scores(
+    graph: Graph, problem: Problem, split: EdgeSplit | None, fitted: Fitted
+) -> dict[str, float]:
+    """The observer's scores."""
+    if split is not None:
+        emb = fitted.embeddings
+        return {
+            "test_auc": link_auc(emb, split.test, split.test_strangers),
+            "val_auc": link_auc(emb, split.validation, split.validation_strangers),
+        }
+    logits = fitted.model.logits(torch.from_numpy(fitted.embeddings))
+    labels = np.asarray(graph.labels)
+    return {
+        "test_accuracy": accuracy(logits, labels, problem.roles, Role.TEST),
+        "val_accuracy": accuracy(logits, labels, problem.roles, Role.VALIDATION),
+    }
+
+
+def _save(folder: RunFolder, result: Trained) -> None:
+    weights = {name: value.detach().numpy() for name, value in result.model.named_parameters()}
+    write_arrays(folder.path / "model.npz", weights)
+    ids = result.graph.ids
+    write_arrays(
+        folder.path / "embeddings.npz",
+        {
+            "ids": ids if isinstance(ids, np.ndarray) else np.array(ids, np.str_),
+            "embeddings": result.embeddings,
+        },
+    )
+    write_json(folder.path / "result.json", result.summary())
+
+
+def _note(arm: str, record: dict[str, Any]) -> str:
+    score = record["score"]
+    shown = "" if score is None else f" · validation {score:.4f}"
+    return f"{arm} epoch {record['epoch']} · loss {record['loss']:.4f}{shown}"
+
+
+def _number(value: float) -> float | str:
+    return value if np.isfinite(value) else "inf"
+
+
+def _plain(content: Any) -> Any:
+    """The same with infinity as text, which JSON cannot carry as a number."""
+    if isinstance(content, dict):
+        return {key: _plain(value) for key, value in content.items()}
+    return _number(content) if isinstance(content, float) else content
+
+
+def peak_rss_mb() -> float:
+    """The largest memory that this process has used."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1024 if sys.platform != "darwin" else 1024**2), 1)

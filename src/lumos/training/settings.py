@@ -1,0 +1,169 @@
+"""Settings of training: profiles, and every group of settings that a run needs, in one object."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lumos.aggregate.settings import AggregateSettings
+from lumos.encode.one_bit import EncoderSettings
+from lumos.errors import UsageError
+from lumos.exchange.topic import Door
+from lumos.model.settings import ModelSettings
+from lumos.trees.settings import Balancer, TreeSettings
+
+Task = Literal["classify", "link"]
+ProfileName = Literal["paper", "strict"]
+Aggregate = Literal["ideal", "secure"]
+Selection = Literal["validation", "last"]
+Recovery = Literal["shrunk", "letter"]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a profile allows, and where it starts from."""
+
+    doors: frozenset[Door]
+    balancer: Balancer
+
+
+PROFILES: dict[ProfileName, Profile] = {
+    "paper": Profile(frozenset(Door), "mcmc"),
+    "strict": Profile(frozenset(Door) - {Door.OPEN}, "optimal"),
+}
+"""paper: the paper's algorithms and every door; strict: the door `open` is shut."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """How a model is trained (section VIII-B, errata 9)."""
+
+    task: Task = "classify"
+    """classify: predict labels, supervised; link: predict edges, unsupervised."""
+    profile: ProfileName = "paper"
+    """paper: the paper's messages, most of them unprotected; strict: the door `open` is shut."""
+    epochs: int = 300
+    """Passes over all devices."""
+    learning_rate: float = 0.01
+    """Of Adam."""
+    weight_decay: float = 0.0
+    """L2 regularisation: so much of each weight is added to its gradient."""
+    select: Selection = "validation"
+    """validation: keep the weights that scored best on validation devices or edges; last: the
+    paper's, those of the last epoch."""
+    recovery: Recovery = "shrunk"
+    """What receivers put on a leaf. letter: the paper's unbiased features, midpoint where nothing
+    came. shrunk: the same, less the midpoint, times their reliability tanh(ε'/2)²."""
+    virtual_nodes: bool = True
+    """Trees as in the paper; without virtual nodes, stars."""
+    aggregate: Aggregate = "ideal"
+    """How updates are added: ideal computes the sum in the clear (simulation only, labelled so),
+    secure by masked sums."""
+    control: bool = False
+    """Also train with releases that know nothing of the features, to see what they are worth."""
+    floor: bool = True
+    """Also train on own features only, without any neighbour."""
+    checkpoint_every: int = 25
+    """Epochs between checkpoints, where there is a run folder."""
+
+    def __post_init__(self) -> None:
+        _one_of("task", self.task, Task)
+        _one_of("profile", self.profile, ProfileName)
+        _one_of("select", self.select, Selection)
+        _one_of("recovery", self.recovery, Recovery)
+        _one_of("aggregate", self.aggregate, Aggregate)
+        if self.epochs < 1:
+            raise UsageError(f"--epochs must be 1 or more, got {self.epochs}")
+        if not 0 < self.learning_rate < float("inf"):
+            raise UsageError(f"--learning-rate must be above 0, got {self.learning_rate}")
+        if not 0 <= self.weight_decay < float("inf"):
+            raise UsageError(f"--weight-decay must be 0 or more, got {self.weight_decay}")
+        if self.checkpoint_every < 1:
+            raise UsageError(f"--checkpoint-every must be 1 or more, got {self.checkpoint_every}")
+
+
+UPDATES = AggregateSettings(limit=float(1 << 18), fraction_bits=24)
+"""How updates are summed: numbers up to 262,144 in steps of 2^-24, for up to two million devices.
+
+Gradients are sums over a device's leaves, and recovered features reach thousands at a small ε, so
+the range is wide; a mean over n devices is off by at most 2^-25.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Everything that a run depends on, apart from the graph, the seed and the shards."""
+
+    train: TrainSettings = field(default_factory=TrainSettings)
+    trees: TreeSettings = field(default_factory=TreeSettings)
+    encoder: EncoderSettings = field(default_factory=EncoderSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    updates: AggregateSettings = UPDATES
+
+    @staticmethod
+    def of(**settings: Any) -> "Config":
+        """A configuration from single settings by name, `Config.of(task="link", epsilon=1.0)`.
+
+        Where the balancer is not named, it is the profile's; without a word on `activate_last`,
+        embeddings of the task `link` are not cut off at 0, because products of numbers that are
+        never negative cannot say "no edge".
+        """
+        names = {
+            field.name: group
+            for group, kind in _GROUPS.items()
+            for field in dataclasses.fields(kind)
+        }
+        chosen: dict[str, dict[str, Any]] = {group: {} for group in _GROUPS}
+        for name, value in settings.items():
+            if name not in names:
+                raise UsageError(f"there is no setting {name!r}; there are {', '.join(names)}")
+            chosen[names[name]][name] = value
+        train = TrainSettings(**chosen["train"])
+        chosen["trees"].setdefault("balancer", PROFILES[train.profile].balancer)
+        chosen["model"].setdefault("activate_last", train.task != "link")
+        return Config(
+            train=train,
+            trees=TreeSettings(**chosen["trees"]),
+            encoder=EncoderSettings(**chosen["encoder"]),
+            model=ModelSettings(**chosen["model"]),
+        )
+
+    def flat(self) -> dict[str, Any]:
+        """The settings by name, as `of` takes them."""
+        return {
+            name: value
+            for group in _GROUPS
+            for name, value in dataclasses.asdict(getattr(self, group)).items()
+        }
+
+    def improvements(self) -> list[str]:
+        """Where this departs from the letter of the paper, one sentence each."""
+        found = []
+        if self.train.recovery == "shrunk" and not (self.encoder.epsilon == float("inf")):
+            found.append(
+                "recovered features are centred and shrunk by their reliability "
+                "(--recovery letter: as the paper has them)"
+            )
+        elif self.train.recovery == "shrunk" and self.encoder.bins:
+            found.append(
+                "features that did not come count as 0, not as the midpoint (--recovery letter)"
+            )
+        if self.train.select == "validation":
+            found.append("weights are those of the best validation score (--select last)")
+        if self.train.task == "link" and not self.model.activate_last:
+            found.append("embeddings are not cut off at 0 (--activate-last)")
+        if self.train.weight_decay:
+            found.append(f"weight decay {self.train.weight_decay:g}")
+        return found
+
+
+_GROUPS: dict[str, type[Any]] = {
+    "train": TrainSettings,
+    "trees": TreeSettings,
+    "encoder": EncoderSettings,
+    "model": ModelSettings,
+}
+
+
+def _one_of(name: str, value: str, allowed: Any) -> None:
+    if value not in allowed.__args__:
+        raise UsageError(f"--{name} must be one of {', '.join(allowed.__args__)}, got {value!r}")

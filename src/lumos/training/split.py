@@ -1,0 +1,137 @@
+"""Who trains, who validates, who tests: devices for `classify`, edges for `link`.
+
+Splits are a matter of experiments and come from public coins. For `link` the graph is split before
+anything else happens: the federation is cut from the training edges alone, so no tree, no release
+and no loss can know of another edge (errata 8).
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.device.coins import PublicCoins
+from lumos.errors import InputError
+from lumos.graph import Graph
+from lumos.graph.clean import neighbour_lists
+
+Ints = npt.NDArray[np.int64]
+
+VERTICES = (0.50, 0.25, 0.25)
+EDGES = (0.80, 0.05, 0.15)
+
+
+class Role(IntEnum):
+    """What a device does in `classify`."""
+
+    NOBODY = -1
+    """It has no label: it takes part, and is only predicted."""
+    TRAIN = 0
+    VALIDATION = 1
+    TEST = 2
+
+
+def split_vertices(labels: Ints, coins: PublicCoins) -> Ints:
+    """[devices] roles: 50 % of the labelled devices train, 25 % validate, 25 % test.
+
+    Raises:
+        InputError: fewer than four devices have labels, or all labels are the same.
+    """
+    known = np.flatnonzero(labels >= 0)
+    if len(known) < 4:
+        raise InputError(
+            f"labels: {len(known)} devices have one; classify needs at least 4, "
+            "two to train, one to validate and one to test"
+        )
+    if len(np.unique(labels[known])) < 2:
+        raise InputError("labels: all are of one class; there is nothing to classify")
+    order = coins.generator("split/vertices").permutation(known)
+    roles = np.full(len(labels), Role.NOBODY, np.int64)
+    train, validation = _ends(len(known), VERTICES)
+    roles[order[:train]] = Role.TRAIN
+    roles[order[train:validation]] = Role.VALIDATION
+    roles[order[validation:]] = Role.TEST
+    return roles
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EdgeSplit:
+    """Edges for training, validation and test, and as many pairs that are no edges to test on."""
+
+    training: Graph = field(repr=False)
+    """The graph with the training edges only, and no other trace of the rest."""
+    validation: Ints = field(repr=False)
+    """[edges, 2] held back by their devices to choose between weights."""
+    test: Ints = field(repr=False)
+    """[edges, 2] known to the observer alone."""
+    validation_strangers: Ints = field(repr=False)
+    """[edges, 2] pairs that are no edges of the whole graph, for the observer's validation AUC."""
+    test_strangers: Ints = field(repr=False)
+
+
+def split_edges(graph: Graph, coins: PublicCoins) -> EdgeSplit:
+    """80 % of the edges train, 5 % validate, 15 % test.
+
+    Raises:
+        InputError: too few edges, or too few pairs that are none.
+    """
+    edges = graph.edge_list()
+    if len(edges) < 5:
+        raise InputError(f"edges: {len(edges)}; link prediction needs at least 5")
+    order = coins.generator("split/edges").permutation(len(edges))
+    train, validation = _ends(len(edges), EDGES)
+    clean = neighbour_lists(edges[np.sort(order[:train])], graph.devices)
+    training = Graph(
+        offsets=clean.offsets,
+        neighbours=clean.neighbours,
+        ids=graph.ids,
+        features=graph.features,
+        labels=graph.labels,
+        classes=graph.classes,
+        name=graph.name,
+        notes=graph.notes,
+    )
+    held, test = edges[np.sort(order[train:validation])], edges[np.sort(order[validation:])]
+    strangers = pairs_without_edge(
+        edges, graph.devices, len(held) + len(test), coins.generator("split/strangers")
+    )
+    return EdgeSplit(
+        training=training,
+        validation=held,
+        test=test,
+        validation_strangers=strangers[: len(held)],
+        test_strangers=strangers[len(held) :],
+    )
+
+
+def pairs_without_edge(
+    edges: Ints, devices: int, count: int, generator: np.random.Generator
+) -> Ints:
+    """[count, 2] distinct pairs u < v that are not among `edges`, drawn uniformly.
+
+    O(count log edges) expected, as long as at most half of all pairs are taken.
+    """
+    possible = devices * (devices - 1) // 2
+    if len(edges) + count > possible / 2:
+        raise InputError(
+            f"edges: {len(edges)} of {possible} pairs are edges; too few are left to test on"
+        )
+    taken = np.sort(edges[:, 0] * devices + edges[:, 1])
+    found = np.empty(0, np.int64)
+    while len(found) < count:
+        ends = generator.integers(0, devices, (2 * count, 2))
+        low, high = ends.min(axis=1), ends.max(axis=1)
+        keys = (low * devices + high)[low < high]
+        places = np.minimum(np.searchsorted(taken, keys), len(taken) - 1)
+        keys = np.concatenate([found, keys[taken[places] != keys]])
+        _, first = np.unique(keys, return_index=True)
+        found = keys[np.sort(first)]  # in the order drawn, so that cutting favours nobody
+    found = found[:count]
+    return np.stack([found // devices, found % devices], axis=1)
+
+
+def _ends(count: int, shares: tuple[float, float, float]) -> tuple[int, int]:
+    """Where training and validation end; each part has at least one."""
+    validation, test = (max(1, round(share * count)) for share in shares[1:])
+    return count - validation - test, count - test
