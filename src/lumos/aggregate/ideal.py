@@ -7,6 +7,7 @@ topics of their own. The sums of `sum` are the secure backend's, bit by bit.
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +36,7 @@ from lumos.device.shard import COORDINATOR, Shard
 from lumos.errors import UsageError
 from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.exchange.ledger import Booking, Ledger
+from lumos.exchange.ledger import Booking
 from lumos.exchange.topic import Door, Topic
 
 Ints = npt.NDArray[np.int64]
@@ -80,6 +81,7 @@ class IdealAggregator:
         self.degree = degree_for(settings, shard.total)
         self.fixed = FixedPoint.of(settings, shard.total)
         self._graph = MaskGraph(shard.total, self.degree.neighbours, shard.public)
+        self._last: _Booked | None = None
 
     def setup(self) -> Program[None]:
         """Book the agreement on keys."""
@@ -145,11 +147,22 @@ class IdealAggregator:
         )
 
     def _book(self, outcome: Outcome, vector_bytes: int) -> None:
+        # Most sums are like the one before: then what is booked is the same too.
+        if self._last is None or not self._last.fits(outcome, vector_bytes):
+            self._last = self._entries(outcome, vector_bytes)
+        for topic, rows, booking in self._last.entries:
+            self._ledger.book(topic, rows, booking)
+        for rows, count in self._last.rounds:
+            self._ledger.book_rounds(rows, count)
+        self._ledger.round += ROUNDS - _SWAPS
+
+    def _entries(self, outcome: Outcome, vector_bytes: int) -> "_Booked":
         here = self._shard.devices
         rounds = np.zeros(len(here), np.int64)
-        for topic, entries in bookings_among_devices(self._graph, outcome).items():
-            _book_rows(self._ledger, BOOKED[topic], entries[here])
-            rounds += entries[here].any(axis=1)
+        entries: list[Entry] = []
+        for topic, of_devices in bookings_among_devices(self._graph, outcome).items():
+            entries += _by_booking(BOOKED[topic], of_devices[here])
+            rounds += of_devices[here].any(axis=1)
         for flow in flows_of(self._graph, outcome, vector_bytes):
             messages, size = flow.messages[here], flow.bytes[here]
             nothing = np.zeros_like(messages)
@@ -158,11 +171,31 @@ class IdealAggregator:
                 if flow.up
                 else [nothing, messages, nothing, size]
             )
-            _book_rows(self._ledger, BOOKED[flow.topic], np.stack(columns, axis=1))
+            entries += _by_booking(BOOKED[flow.topic], np.stack(columns, axis=1))
             rounds += messages > 0
-        for count in np.unique(rounds).tolist():
-            self._ledger.book_rounds(np.flatnonzero(rounds == count), count)
-        self._ledger.round += ROUNDS - _SWAPS
+        together = [
+            (np.flatnonzero(rounds == count), count) for count in np.unique(rounds).tolist()
+        ]
+        return _Booked(outcome, vector_bytes, entries, together)
+
+
+Entry = tuple[Topic, Ints, Booking]
+"""A topic, positions of devices, and what is booked for each of them."""
+
+
+class _Booked(NamedTuple):
+    """What one sum books at one shard."""
+
+    outcome: Outcome
+    vector_bytes: int
+    entries: list[Entry]
+    rounds: list[tuple[Ints, int]]
+
+    def fits(self, outcome: Outcome, vector_bytes: int) -> bool:
+        """Whether another sum books the same."""
+        return vector_bytes == self.vector_bytes and all(
+            np.array_equal(one, other) for one, other in zip(outcome, self.outcome, strict=True)
+        )
 
 
 class IdealCoordinator:
@@ -198,7 +231,8 @@ class IdealCoordinator:
         for flow in flows_of(self._graph, outcome, total.nbytes):
             messages, size = int(flow.messages.sum()), int(flow.bytes.sum())
             entry = [0, messages, 0, size] if flow.up else [messages, 0, size, 0]
-            _book_rows(self._ledger, BOOKED[flow.topic], np.array([entry]))
+            for booked in _by_booking(BOOKED[flow.topic], np.array([entry])):
+                self._ledger.book(*booked)
         self._ledger.round += ROUNDS - 2 - _SWAPS  # two rounds are among devices
         return self.fixed.decode(total) if outcome.opened else None
 
@@ -214,8 +248,9 @@ def _answer(inbox: Inbox, body: Bytes) -> Outbox:
     )
 
 
-def _book_rows(ledger: Ledger, topic: Topic, entries: Ints) -> None:
-    """Book [rows, 4] messages and bytes, sent and received, as far as they are not zero."""
-    for entry in np.unique(entries[entries.any(axis=1)], axis=0):
-        booking = Booking(*entry.tolist())
-        ledger.book(topic, np.flatnonzero((entries == entry).all(axis=1)), booking)
+def _by_booking(topic: Topic, entries: Ints) -> list[Entry]:
+    """[rows, 4] messages and bytes, sent and received, as bookings, as far as they are not zero."""
+    return [
+        (topic, np.flatnonzero((entries == entry).all(axis=1)), Booking(*entry.tolist()))
+        for entry in np.unique(entries[entries.any(axis=1)], axis=0)
+    ]
