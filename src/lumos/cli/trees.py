@@ -1,7 +1,5 @@
 """`lumos trees`: decide who carries which edge, and show what it cost."""
 
-import resource
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +11,7 @@ from lumos.cli.common import Common, console, print_json, progress_bar, say
 from lumos.compare.pace import comparisons_per_second
 from lumos.graph import Graph, ReadOptions, load
 from lumos.graph.options import NOT_ASKED
+from lumos.memory import peak_rss_mb
 from lumos.trees.balance import Balanced, balance, expected_comparisons
 from lumos.trees.plot import check_plot, plot_workloads
 from lumos.trees.settings import TreeSettings
@@ -43,7 +42,7 @@ def trees(
     if plot is not None:
         check_plot(plot)
     loaded = load(graph, data_dir=common.data_dir, features=False, **vars(reading))
-    _announce(loaded, settings)
+    announce(loaded, settings)
     with progress_bar("balancing") as bar:
         balanced = balance(loaded, settings, seed=common.seed, shards=common.shards, progress=bar)
     result = summary(balanced, common)
@@ -89,7 +88,7 @@ def summary(balanced: Balanced, common: Common) -> dict[str, Any]:
         "bytes": ledger.bytes,
         "rounds": ledger.rounds,
         "seconds": round(balanced.seconds, 3),
-        "peak_rss_mb": _peak_rss_mb(),
+        "peak_rss_mb": peak_rss_mb(),
         "history": balanced.history,
         "ledger": ledger.totals(),
         "notes": [note for note in graph.notes if note != NOT_ASKED],
@@ -102,12 +101,7 @@ def _saved(balanced: Balanced) -> float:
     return round(1 - float(balanced.workload.sum()) / both, 4) if both else 0.0
 
 
-def _peak_rss_mb() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (1024 if sys.platform != "darwin" else 1024**2), 1)
-
-
-def _announce(graph: Graph, settings: TreeSettings) -> None:
+def announce(graph: Graph, settings: TreeSettings) -> None:
     """A long secret run says beforehand how long it will take, and what the alternative is."""
     if settings.compare != "secure":
         return

@@ -115,6 +115,8 @@ class RunFolder:
             "fingerprint": fingerprint(graph),
             "seed": seed,
             "shards": shards,
+            "features": graph.feature_count,
+            "classes": list(graph.classes) if config.train.task == "classify" else [],
             "settings": _plain(config.flat()),
         }
         known = path / "run.json"

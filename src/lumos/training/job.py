@@ -1,7 +1,5 @@
 """`lumos.train`: the whole job, from a graph to a trained model and an account of what it cost."""
 
-import resource
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +14,7 @@ from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.exchange.ledger import LedgerReport
 from lumos.graph import Graph, load
+from lumos.memory import peak_rss_mb
 from lumos.training.evaluate import accuracy, link_auc
 from lumos.training.exposure import exposure
 from lumos.training.fit import Fitted, Problem, fit
@@ -120,6 +119,7 @@ def train(
     seed: int = 0,
     shards: int = 1,
     data_dir: Path | None = None,
+    source: str | None = None,
     trees: Balanced | None = None,
     out: Path | str | None = None,
     resume: bool = False,
@@ -135,6 +135,7 @@ def train(
         seed: run seed.
         shards: number of shards that share nothing but the exchange; the result is the same.
         data_dir: where named graphs lie.
+        source: what to call the graph in the run folder, so that `predict` finds it again.
         trees: trees that were balanced before, for the same graph and seed (classify only).
         out: a run folder to write.
         resume: go on with an interrupted run in `out`.
@@ -154,7 +155,7 @@ def train(
         raise UsageError("trees: they belong to another graph")
     folder = None
     if out is not None:
-        source = graph if isinstance(graph, str) else whole.name
+        source = source or (str(graph) if isinstance(graph, str | Path) else "")
         folder = RunFolder.open(Path(out), whole, source, config, seed, shards, resume=resume)
         trees = trees or folder.trees(problem.graph, config)
     if trees is None:
@@ -305,9 +306,3 @@ def _plain(content: Any) -> Any:
     if isinstance(content, dict):
         return {key: _plain(value) for key, value in content.items()}
     return _number(content) if isinstance(content, float) else content
-
-
-def peak_rss_mb() -> float:
-    """The largest memory that this process has used."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (1024 if sys.platform != "darwin" else 1024**2), 1)

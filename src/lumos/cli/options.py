@@ -1,0 +1,53 @@
+"""Options made from settings: every field of some dataclasses, each "not given" by default.
+
+So the dataclasses stay the only place of defaults, and a command can tell what was asked for from
+what was left to the profile.
+"""
+
+import dataclasses
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from cyclopts import Parameter
+from docstring_parser import parse_from_object
+
+
+def options_of(name: str, *groups: type[Any], **defaults: str) -> type[Any]:
+    """A dataclass with every setting of `groups`, of the same type or None, and None by default.
+
+    Args:
+        defaults: what the help says of defaults that depend on other options.
+    """
+    fields = []
+    for group in groups:
+        words = {param.arg_name: param.description for param in parse_from_object(group).params}
+        hints = get_type_hints(group)
+        for field in dataclasses.fields(group):
+            text = " ".join((words.get(field.name) or "").split())
+            if field.name in defaults or _worth(field.default):
+                default = defaults.get(field.name) or _shown(field.default)
+                text = f"{text} \\[default: {default}]"
+            kind = Annotated[_or_none(hints[field.name]), Parameter(help=text, show_default=False)]
+            fields.append((field.name, kind, None))
+    made = dataclasses.make_dataclass(name, fields, frozen=True, kw_only=True)
+    made.__module__ = __name__
+    return made
+
+
+def given(options: Any) -> dict[str, Any]:
+    """The settings that were given, by name."""
+    return {name: value for name, value in vars(options).items() if value is not None}
+
+
+def _or_none(hint: Any) -> Any:
+    if get_origin(hint) in (Union, UnionType) and type(None) in get_args(hint):
+        return hint
+    return hint | None
+
+
+def _worth(default: Any) -> bool:
+    return default is not None and not isinstance(default, bool)
+
+
+def _shown(default: Any) -> str:
+    return f"{default:g}" if isinstance(default, float) else str(default)

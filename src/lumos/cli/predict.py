@@ -1,0 +1,88 @@
+"""`lumos predict`: use a trained model."""
+
+from csv import DictWriter
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from lumos.cli.common import Common, console, print_json
+from lumos.errors import UsageError
+
+COMMON = Common()
+_SHOWN = 20
+
+
+def predict(
+    run: Path,
+    /,
+    *,
+    id: list[str] | None = None,
+    newcomer: Path | None = None,
+    csv: Path | None = None,
+    export: Path | None = None,
+    common: Common = COMMON,
+) -> None:
+    """Predict with the model of a run folder.
+
+    Parameters
+    ----------
+    run
+        The folder that lumos train --out wrote.
+    id
+        Only these devices, by their original ids; may be repeated. For links, each pair of them.
+    newcomer
+        A JSON file of devices that join now: [{"id": …, "features": …, "neighbours": […]}].
+    csv
+        Write all rows there.
+    export
+        Write the weights there (.npz, see docs/training.md).
+    """
+    if id is not None and newcomer is not None:
+        raise UsageError("--id is for devices of the run, --newcomer for others; choose one")
+    from lumos.training.predict import Run, read_newcomers
+
+    trained = Run.open(run)
+    result: dict[str, Any] = {"run": str(run), "task": trained.config.train.task}
+    if export is not None:
+        trained.export(export)
+        result["export"] = str(export)
+    if newcomer is not None:
+        arrived = read_newcomers(newcomer, trained.about["features"])
+        rows, ledger = trained.welcome(arrived, common.data_dir)
+        result["epsilon_spent_by_each_neighbour"] = ledger.epsilon_per_receiver
+    elif trained.classes or id is not None or export is None:
+        rows = trained.rows(id)
+    else:
+        rows = []
+    result["rows"] = rows
+    if csv is not None:
+        _write(csv, rows)
+        result["csv"] = str(csv)
+    if common.json:
+        print_json(result)
+    else:
+        _show(result)
+
+
+def _write(path: Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = DictWriter(file, rows[0].keys() if rows else ["id", "label", "probability"])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _show(result: dict[str, Any]) -> None:
+    rows = result["rows"]
+    if rows:
+        table = Table(*rows[0].keys(), box=None)
+        for row in rows[:_SHOWN]:
+            table.add_row(*(f"{v:.4f}" if isinstance(v, float) else v for v in row.values()))
+        console().print(table)
+    if len(rows) > _SHOWN:
+        console().print(f"… {len(rows) - _SHOWN:,} more; --csv FILE or --json gives all")
+    if "epsilon_spent_by_each_neighbour" in result:
+        spent = result["epsilon_spent_by_each_neighbour"]
+        console().print(f"each neighbour released its features once more: ε = {spent:g}")
+    if "export" in result:
+        console().print(f"weights: {result['export']}")

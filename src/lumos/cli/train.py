@@ -1,0 +1,203 @@
+"""`lumos train`: the whole job, from a graph to a model and an account of what it exposed."""
+
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+from rich.table import Table
+
+from lumos.cli.common import Common, console, print_json, progress_bar, say
+from lumos.cli.options import given, options_of
+from lumos.cli.trees import announce
+from lumos.encode.one_bit import EncoderSettings
+from lumos.errors import UsageError
+from lumos.graph import ReadOptions, load
+from lumos.model.settings import ModelSettings
+from lumos.training.settings import Config, TrainSettings
+from lumos.trees.settings import TreeSettings
+
+if TYPE_CHECKING:
+    from lumos.training.job import Trained
+
+    Options = Any
+else:
+    Options = options_of(
+        "Options",
+        TrainSettings,
+        EncoderSettings,
+        ModelSettings,
+        TreeSettings,
+        balancer="mcmc for paper, optimal for strict",
+        activate_last="for classify, not for link",
+    )
+
+COMMON, NOTHING, REFUSE = Common(), Options(), ReadOptions()
+
+
+def train(
+    graph: str,
+    /,
+    *,
+    options: Annotated[Options, Parameter(name="*")] = NOTHING,
+    reading: Annotated[ReadOptions, Parameter(name="*")] = REFUSE,
+    out: Path | None = None,
+    resume: Annotated[bool, Parameter(negative="")] = False,
+    tensorboard: Annotated[bool, Parameter(negative="")] = False,
+    common: Common = COMMON,
+) -> None:
+    """Train a graph neural network over devices that never pool their data.
+
+    Parameters
+    ----------
+    graph
+        demo, demo:60, facebook, twitch-ENGB, …, or a path.
+    out
+        Write a run folder there: settings, metrics, checkpoints, model, embeddings.
+    resume
+        Go on with the interrupted run in --out.
+    tensorboard
+        Also write the metrics for TensorBoard into --out (needs lumos[tensorboard]).
+    """
+    config = Config.of(**given(options))
+    if tensorboard and out is None:
+        raise UsageError("--tensorboard needs --out: the folder to write to")
+    from lumos.training import job  # torch takes a second to import: not for a wrong option
+
+    loaded = load(graph, data_dir=common.data_dir, **vars(reading))
+    announce(loaded, config.trees)
+    try:
+        with progress_bar("training") as bar, _writer(out if tensorboard else None) as told:
+            trained = job.train(
+                loaded,
+                config,
+                seed=common.seed,
+                shards=common.shards,
+                source=graph,
+                out=out,
+                resume=resume,
+                progress=bar,
+                told=told,
+            )
+    except KeyboardInterrupt:
+        if out is not None and (out / "run.json").exists():
+            say(f"interrupted; the same command with --resume goes on from {out}")
+        raise
+    if common.json:
+        print_json(trained.summary())
+    else:
+        show(trained, out)
+
+
+@contextmanager
+def _writer(out: Path | None) -> Iterator[Callable[[str, dict[str, Any]], None] | None]:
+    """Something that writes every epoch for TensorBoard, or None."""
+    if out is None:
+        yield None
+        return
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UsageError(
+            "--tensorboard needs the package tensorboard; type: pip install 'lumos[tensorboard]'"
+        ) from None
+    writer = SummaryWriter(str(out / "tensorboard"))
+
+    def told(arm: str, record: dict[str, Any]) -> None:
+        for name in ("loss", "score", "seconds"):
+            if record[name] is not None:
+                writer.add_scalar(f"{arm}/{name}", record[name], record["epoch"])
+
+    try:
+        yield told
+    finally:
+        writer.close()
+
+
+def show(trained: "Trained", out: Path | None) -> None:
+    """The result for people."""
+    screen = console()
+    config, ledger = trained.config, trained.ledger
+    summary = trained.summary()
+    epsilon = f"ε = {summary['epsilon']:g}" if config.encoder.noisy else "no noise (ε = inf)"
+    bins = " in bins" if config.encoder.bins and not config.encoder.noisy else ""
+    screen.print(
+        f"{trained.graph.name}: {trained.graph.devices:,} devices, {trained.graph.edges:,} edges · "
+        f"{config.train.task} · profile {config.train.profile} · {config.model.backbone} · "
+        f"{epsilon}{bins}"
+    )
+    screen.print(
+        f"trees {config.trees.balancer}, comparisons {trained.trees.compare} · updates "
+        f"{config.train.aggregate} · coins {config.trees.coins} · seed {trained.seed}"
+    )
+    for note in trained.graph.notes:
+        screen.print(f"note: {note}")
+    for improvement in config.improvements():
+        screen.print(f"beyond the letter of the paper: {improvement}")
+    screen.print()
+    _show_topics(trained)
+    _show_scores(trained)
+    each = trained.per_epoch
+    table = Table(show_header=False, box=None)
+    table.add_row("epochs", f"{config.train.epochs}, weights of epoch {trained.best_epoch}")
+    table.add_row(
+        "per device and epoch",
+        f"{each['messages_sent_mean']:,.1f} messages and {each['bytes_sent_mean']:,.0f} bytes sent, "
+        f"at most {each['messages_sent_largest']:,.0f} and {each['bytes_sent_largest']:,.0f}; "
+        f"{each['rounds']:,.0f} rounds",
+    )
+    if config.encoder.noisy:
+        table.add_row(
+            "ε spent",
+            f"{ledger.epsilon_per_receiver:g} per receiver, {ledger.epsilon_collusion:,.0f} if all "
+            "receivers of a device collude (largest)",
+        )
+    table.add_row(
+        "seconds",
+        f"{trained.seconds:.1f} in all, {trained.seconds_per_epoch:.3f} per epoch; "
+        f"{summary['peak_rss_mb']:,.0f} MB peak",
+    )
+    screen.print(table)
+    screen.print()
+    screen.print("What was exposed, and to whom:")
+    screen.print(textwrap.fill(trained.exposed, 100))
+    if out is not None:
+        screen.print(f"\nrun folder: {out} (lumos predict {out})")
+
+
+def _show_topics(trained: "Trained") -> None:
+    table = Table("topic", "door", box=None)
+    table.add_column("messages", justify="right")
+    table.add_column("bytes", justify="right")
+    for report in (trained.trees.ledger, trained.ledger):
+        for name, line in report.topics.items():
+            table.add_row(name, line.door, f"{line.messages:,}", f"{line.bytes:,}")
+    console().print(table)
+    console().print("(who learns what from each topic: --json, or docs/privacy.md)")
+    console().print()
+
+
+def _show_scores(trained: "Trained") -> None:
+    what = "accuracy" if trained.config.train.task == "classify" else "auc"
+    shown = {"accuracy": "accuracy", "auc": "ROC-AUC"}[what]
+    table = Table(f"{shown} (observer)", box=None)
+    table.add_column("validation", justify="right")
+    table.add_column("test", justify="right")
+    rows = (
+        ("this run", trained.metrics),
+        ("own features only, no neighbour", trained.own),
+        ("control: releases that say nothing", trained.control),
+    )
+    for name, scores in rows:
+        if scores is not None:
+            figures = [scores[f"{part}_{what}"] for part in ("val", "test")]
+            table.add_row(
+                name,
+                *(f"{100 * f:.2f} %" if what == "accuracy" else f"{f:.4f}" for f in figures),
+            )
+    console().print(table)
+    if trained.control is None:
+        console().print("(--control adds a run whose releases say nothing)")
+    console().print()

@@ -1,0 +1,238 @@
+"""Using a trained model: devices of the run, unlabelled ones too, newcomers, pairs; and its weights.
+
+A newcomer is a device that was not there in training. It carries all its edges itself: each of its
+neighbours releases its features to it once more (and pays ε for that), the newcomer runs the model
+on its own tree, and pools its own leaves.
+"""
+
+import json
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import csr_array, issparse, vstack
+
+from lumos.errors import InputError, UsageError
+from lumos.exchange.ledger import LedgerReport
+from lumos.graph import Graph, load
+from lumos.training.fit import Problem, embeddings_of
+from lumos.training.folder import Arrays, fingerprint, read_arrays, read_json, write_arrays
+from lumos.training.home import features_of
+from lumos.training.model import Model
+from lumos.training.settings import Config
+from lumos.training.split import Role
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Newcomer:
+    """A device that joins after training."""
+
+    id: str
+    features: Floats = field(repr=False)
+    """[d]"""
+    neighbours: tuple[str, ...] = field(repr=False)
+    """Original ids of its neighbours."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A finished run, read from its folder."""
+
+    path: Path
+    about: dict[str, Any] = field(repr=False)
+    config: Config
+    model: Model = field(repr=False)
+    ids: tuple[str, ...] = field(repr=False)
+    embeddings: Floats = field(repr=False)
+
+    @staticmethod
+    def open(path: Path | str) -> "Run":
+        """Read the folder that `lumos train --out` wrote.
+
+        Raises:
+            InputError: it is no run folder, or the run is not finished.
+        """
+        path = Path(path)
+        about = read_json(path / "run.json")
+        if not (path / "result.json").exists():
+            raise InputError(f"{path}: the run is not finished; go on with lumos train … --resume")
+        settings = {
+            name: float(value) if value == "inf" else value
+            for name, value in about["settings"].items()
+        }
+        config = Config.of(**settings)
+        weights, known = read_arrays(path / "model.npz"), read_arrays(path / "embeddings.npz")
+        model = Model(config.model, about["features"], len(about["classes"]))
+        _load(path, model, weights)
+        ids = tuple(str(name) for name in known["ids"].tolist())
+        return Run(path, about, config, model, ids, known["embeddings"])
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes; none for link."""
+        classes: list[str] = self.about["classes"]
+        return classes
+
+    def rows(self, ids: list[str] | None = None) -> list[dict[str, Any]]:
+        """Predictions for devices of the run: all, or those named.
+
+        classify: id, label, probability of each device. link: id, other, probability of an edge for
+        each pair of the named devices.
+        """
+        places = np.arange(len(self.ids)) if ids is None else self._places(ids)
+        if self.classes:
+            return self._labels([self.ids[place] for place in places], self.embeddings[places])
+        if ids is None or len(ids) < 2:
+            raise UsageError("this run predicts links; name at least two devices with --id")
+        rows = []
+        for first, one in enumerate(places):
+            for other in places[first + 1 :]:
+                score = float(self.embeddings[one] @ self.embeddings[other])
+                rows.append(
+                    {
+                        "id": self.ids[one],
+                        "other": self.ids[other],
+                        "probability": float(1 / (1 + np.exp(-score))),
+                    }
+                )
+        return rows
+
+    def welcome(
+        self, newcomers: list[Newcomer], data_dir: Path | None = None, graph: Graph | None = None
+    ) -> tuple[list[dict[str, Any]], LedgerReport]:
+        """Predictions for newcomers, and the ledger of what it took.
+
+        Args:
+            graph: the graph of the run; found by its name or path otherwise.
+        """
+        if not self.classes:
+            raise UsageError("newcomers are for runs that classify; this one predicts links")
+        if graph is None:
+            if not self.about["graph"]:
+                raise UsageError("this run was made from a graph in memory; hand it in")
+            graph = load(self.about["graph"], data_dir=data_dir)
+        if fingerprint(graph) != self.about["fingerprint"]:
+            raise InputError(f"{self.path}: the run is of another graph than {graph!r}")
+        problem = self._joined(graph, newcomers)
+        found, ledger = embeddings_of(
+            problem, self.config, self.model.vector(), step=_release_number(newcomers)
+        )
+        rows = self._labels([newcomer.id for newcomer in newcomers], found[graph.devices :])
+        return rows, ledger
+
+    def export(self, path: Path) -> None:
+        """Write the weights and what is needed to use them as an npz; see docs/training.md."""
+        if path.suffix != ".npz":
+            raise UsageError(f"--export writes .npz, not {path.name!r}")
+        weights = {name: value.detach().numpy() for name, value in self.model.named_parameters()}
+        about = {key: self.about[key] for key in ("settings", "classes", "features", "lumos")}
+        write_arrays(path, {**weights, "about": json.dumps(about)})
+
+    def _places(self, ids: list[str]) -> npt.NDArray[np.int64]:
+        number = {name: place for place, name in enumerate(self.ids)}
+        for name in ids:
+            if name not in number:
+                raise InputError(f"{name!r} is not the id of any device of {self.path}")
+        return np.array([number[name] for name in ids], np.int64)
+
+    def _labels(self, names: list[str], embeddings: Floats) -> list[dict[str, Any]]:
+        chance = torch.softmax(self.model.logits(torch.from_numpy(embeddings)), dim=1).numpy()
+        best = chance.argmax(axis=1)
+        return [
+            {
+                "id": name,
+                "label": self.classes[label],
+                "probability": float(chance[row, label]),
+            }
+            for row, (name, label) in enumerate(zip(names, best.tolist(), strict=True))
+        ]
+
+    def _joined(self, graph: Graph, newcomers: list[Newcomer]) -> Problem:
+        """The graph with the newcomers in it; only they have trees."""
+        width, devices = graph.feature_count, graph.devices
+        number = {name: place for place, name in enumerate(self.ids)}
+        pairs = []
+        for place, newcomer in enumerate(newcomers, start=devices):
+            if newcomer.features.shape != (width,):
+                raise InputError(
+                    f"newcomer {newcomer.id!r}: {newcomer.features.size} features, "
+                    f"the model has {width}"
+                )
+            for name in newcomer.neighbours:
+                if name not in number:
+                    raise InputError(
+                        f"newcomer {newcomer.id!r}: its neighbour {name!r} is no device of the run"
+                    )
+                pairs.append((number[name], place))
+        rows = np.stack([newcomer.features for newcomer in newcomers]).astype(np.float32)
+        old = features_of(graph)
+        total = devices + len(newcomers)
+        new = Graph.from_edges(
+            np.array(pairs, np.int64).reshape(-1, 2),
+            devices=total,
+            features=vstack([csr_array(old), csr_array(rows)]).tocsr()
+            if issparse(old)
+            else np.concatenate([np.asarray(old), rows]),
+        )
+        carrier = np.repeat(np.arange(total), new.degrees)
+        return Problem(
+            graph=new,
+            keep=carrier >= devices,
+            roles=np.full(total, Role.NOBODY, np.int64),
+            held_back=np.empty((0, 2), np.int64),
+            classes=len(self.classes),
+            seed=self.about["seed"],
+            shards=1,
+        )
+
+
+def read_newcomers(path: Path, width: int) -> list[Newcomer]:
+    """Newcomers from JSON: a list of {"id": …, "features": …, "neighbours": […]}.
+
+    Features are a list of `width` numbers, or an object {"index": value} of those that are not 0.
+    """
+    content = read_json(path)
+    if not isinstance(content, list) or not content:
+        raise InputError(f"{path}: a list of newcomers is needed, each with features and neighbours")
+    found = []
+    for place, entry in enumerate(content):
+        where = f"{path}: newcomer {place}"
+        if not isinstance(entry, dict) or not {"features", "neighbours"} <= entry.keys():
+            raise InputError(f"{where}: an object with features and neighbours is needed")
+        try:
+            given = entry["features"]
+            features = np.zeros(width, np.float32)
+            if isinstance(given, dict):
+                for index, value in given.items():
+                    if not 0 <= int(index) < width:
+                        raise InputError(f"{where}: feature {index} is not in 0 … {width - 1}")
+                    features[int(index)] = value
+            else:
+                features = np.asarray(given, np.float32)
+            neighbours = tuple(dict.fromkeys(str(name) for name in entry["neighbours"]))
+        except (TypeError, ValueError):
+            raise InputError(f"{where}: its features are not numbers") from None
+        name = str(entry.get("id", f"newcomer {place}"))
+        found.append(Newcomer(id=name, features=features, neighbours=neighbours))
+    return found
+
+
+def _load(path: Path, model: Model, weights: Arrays) -> None:
+    names = {name: tuple(value.shape) for name, value in model.named_parameters()}
+    if names != {name: array.shape for name, array in weights.items()}:
+        raise InputError(f"{path}: model.npz is not of the model that run.json describes")
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            value.copy_(torch.from_numpy(weights[name]))
+
+
+def _release_number(newcomers: list[Newcomer]) -> int:
+    """A number of its own for the releases to these newcomers, so that no coin is used twice."""
+    text = json.dumps([[newcomer.id, *newcomer.neighbours] for newcomer in newcomers])
+    return 1 + int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "little")
