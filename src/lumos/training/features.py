@@ -29,7 +29,7 @@ Flags = npt.NDArray[np.bool_]
 
 def exchange_features(
     shard: Shard,
-    keep: Flags,
+    leaves: Flags,
     features: Features,
     settings: EncoderSettings,
     *,
@@ -38,7 +38,7 @@ def exchange_features(
     """Send features to every device whose tree has a leaf for the sender, once per run.
 
     Args:
-        keep: [slots] whether the hosted device carries the edge: its tree has the neighbour's leaf.
+        leaves: [slots] whether the neighbour has a leaf in the hosted device's tree.
         features: [hosted, d] what is released.
         settings: ε, bounds, bins.
         step: number of this release; each has coins of its own, and each pays ε again.
@@ -46,7 +46,7 @@ def exchange_features(
     Returns:
         what came for each branch, in the order of the branches.
     """
-    kept = np.flatnonzero(keep)
+    kept = np.flatnonzero(leaves)
     inbox = yield CARRY.along(shard, kept, 0)
     # By receiver, then sender: for each hosted device its receivers in increasing order.
     sender, receiver = inbox.receiver, inbox.sender

@@ -17,7 +17,7 @@ from lumos.exchange.ledger import LedgerReport
 from lumos.exchange.loopback import Loopback
 from lumos.graph import Graph
 from lumos.training.folder import Arrays, RunFolder
-from lumos.training.home import homes
+from lumos.training.home import Home, homes
 from lumos.training.model import Model
 from lumos.training.settings import PROFILES, Config
 from lumos.training.worker import Epoch, Worker, coordinate_epochs, coordinator_of
@@ -44,9 +44,8 @@ class Problem:
     seed: int
     shards: int
 
-    def alone(self) -> "Problem":
-        """The same without any edge in any tree: own features only."""
-        return Problem(**{**vars(self), "keep": np.zeros_like(self.keep)})
+    alone: bool = False
+    """Whether trees have no neighbours at all: own features only."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,7 +111,7 @@ class _Fit:
         graph = problem.graph
         shards = cut(graph, problem.shards, problem.seed, config.trees.coins)
         self.carrier = Loopback(shards, PROFILES[config.train.profile].doors)
-        owned = homes(graph, shards, problem.keep, problem.roles, problem.held_back)
+        owned = _homes(problem, shards)
         self.workers = {
             id(shard): Worker(shard, endpoint, home, config, problem.classes, control=control)
             for shard, endpoint, home in zip(shards, self.carrier.endpoints, owned, strict=True)
@@ -245,6 +244,17 @@ def _per_epoch(before: LedgerReport, after: LedgerReport, epochs: int) -> dict[s
     return found
 
 
+def _homes(problem: Problem, shards: list[Shard]) -> list[Home]:
+    return homes(
+        problem.graph,
+        shards,
+        problem.keep,
+        problem.roles,
+        problem.held_back,
+        alone=problem.alone,
+    )
+
+
 def _no_part() -> Program[None]:
     yield from ()
 
@@ -258,7 +268,7 @@ def embeddings_of(problem: Problem, config: Config, vector: Any, *, step: int) -
     """
     shards = cut(problem.graph, problem.shards, problem.seed, config.trees.coins)
     carrier = Loopback(shards, PROFILES[config.train.profile].doors)
-    owned = homes(problem.graph, shards, problem.keep, problem.roles, problem.held_back)
+    owned = _homes(problem, shards)
     given = {id(shard): home for shard, home in zip(shards, owned, strict=True)}
 
     def devices(shard: Shard, endpoint: Endpoint) -> Program[torch.Tensor]:

@@ -28,12 +28,20 @@ class Home:
     """[hosted] `Role` of each device."""
     keep: Flags = field(repr=False)
     """[slots] whether the device carries the edge."""
+    leaves: Flags = field(repr=False)
+    """[slots] whether the neighbour has a leaf in the device's tree: as `keep`, or nowhere."""
     held_back: Ints = field(repr=False)
     """[pairs, 2] position of a hosted device and id of a neighbour, kept out of training (link)."""
 
 
 def homes(
-    graph: Graph, shards: list[Shard], keep: Flags, roles: Ints, held_back: Ints
+    graph: Graph,
+    shards: list[Shard],
+    keep: Flags,
+    roles: Ints,
+    held_back: Ints,
+    *,
+    alone: bool = False,
 ) -> list[Home]:
     """Give every shard what its devices own; arrays are copies.
 
@@ -42,6 +50,7 @@ def homes(
         keep: [2 · edges] over the graph's neighbour array.
         roles: [devices].
         held_back: [pairs, 2] ids; the pair goes to its first end.
+        alone: trees without any neighbour.
     """
     features = features_of(graph)
     labels = graph.labels if graph.labels is not None else np.full(graph.devices, -1)
@@ -49,12 +58,14 @@ def homes(
     for shard in shards:
         at_first = np.isin(held_back[:, 0], shard.devices)
         mine = held_back[at_first]
+        kept = keep[spans(graph.offsets[shard.devices], shard.degree)]
         found.append(
             Home(
                 features=features[shard.devices],
                 labels=labels[shard.devices],
                 roles=roles[shard.devices],
-                keep=keep[spans(graph.offsets[shard.devices], shard.degree)],
+                keep=kept,
+                leaves=np.zeros_like(kept) if alone else kept,
                 held_back=np.stack([shard.local(mine[:, 0]), mine[:, 1]], axis=1),
             )
         )

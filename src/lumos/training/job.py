@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +164,7 @@ def train(
         )
         if folder is not None:
             folder.save_trees(trees)
-    problem = Problem(**{**vars(problem), "keep": trees.keep})
+    problem = replace(problem, keep=trees.keep)
 
     arms = [OWN] * config.train.floor + [CONTROL] * config.train.control + [MAIN]
     total = len(arms) * config.train.epochs
@@ -179,7 +179,7 @@ def train(
                 told(arm, record)
 
         fitted = fit(
-            problem.alone() if arm == OWN else problem,
+            replace(problem, alone=arm == OWN),
             config,
             control=arm == CONTROL,
             folder=folder if folder is None or arm == MAIN else folder.beside(arm),

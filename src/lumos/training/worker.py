@@ -111,7 +111,7 @@ class Worker:
             shard.devices,
             shard.offsets,
             shard.neighbours,
-            home.keep,
+            home.leaves,
             virtual_nodes=config.train.virtual_nodes,
         )
         self._trees = Trees.of(self.forest)
@@ -139,7 +139,7 @@ class Worker:
         encoder, home = self.config.encoder, self._home
         features = without_information(home.features, encoder) if self._control else home.features
         recovered = yield from exchange_features(
-            self.shard, home.keep, features, encoder, step=self._release
+            self.shard, home.leaves, features, encoder, step=self._release
         )
         self._neighbour = on_leaves(recovered, encoder, self.config.train.recovery)
 
