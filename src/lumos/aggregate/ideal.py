@@ -193,9 +193,10 @@ class _Booked(NamedTuple):
 
     def fits(self, outcome: Outcome, vector_bytes: int) -> bool:
         """Whether another sum books the same."""
-        return vector_bytes == self.vector_bytes and all(
-            np.array_equal(one, other) for one, other in zip(outcome, self.outcome, strict=True)
-        )
+        if vector_bytes != self.vector_bytes or outcome.opened != self.outcome.opened:
+            return False
+        flags = zip(outcome[:-1], self.outcome[:-1], strict=True)
+        return all(np.array_equal(one, other) for one, other in flags)
 
 
 class IdealCoordinator:

@@ -27,8 +27,8 @@ def options_of(name: str, *groups: type[Any], **defaults: str) -> type[Any]:
             if field.name in defaults or _worth(field.default):
                 default = defaults.get(field.name) or _shown(field.default)
                 text = f"{text} \\[default: {default}]"
-            kind = Annotated[_or_none(hints[field.name]), Parameter(help=text, show_default=False)]
-            fields.append((field.name, kind, None))
+            about = Parameter(help=text, show_default=False)
+            fields.append((field.name, _annotated(_or_none(hints[field.name]), about), None))
     made = dataclasses.make_dataclass(name, fields, frozen=True, kw_only=True)
     made.__module__ = __name__
     return made
@@ -37,6 +37,10 @@ def options_of(name: str, *groups: type[Any], **defaults: str) -> type[Any]:
 def given(options: Any) -> dict[str, Any]:
     """The settings that were given, by name."""
     return {name: value for name, value in vars(options).items() if value is not None}
+
+
+def _annotated(kind: Any, about: Parameter) -> Any:
+    return Annotated[kind, about]
 
 
 def _or_none(hint: Any) -> Any:

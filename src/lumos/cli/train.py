@@ -144,8 +144,8 @@ def show(trained: "Trained", out: Path | None) -> None:
     table.add_row("epochs", f"{config.train.epochs}, weights of epoch {trained.best_epoch}")
     table.add_row(
         "per device and epoch",
-        f"{each['messages_sent_mean']:,.1f} messages and {each['bytes_sent_mean']:,.0f} bytes sent, "
-        f"at most {each['messages_sent_largest']:,.0f} and {each['bytes_sent_largest']:,.0f}; "
+        f"{each['messages_sent_mean']:,.1f} messages and {each['bytes_sent_mean']:,.0f} bytes "
+        f"sent, at most {each['messages_sent_largest']:,.0f} and {each['bytes_sent_largest']:,.0f}; "
         f"{each['rounds']:,.0f} rounds",
     )
     if config.encoder.noisy:

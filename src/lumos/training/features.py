@@ -17,7 +17,7 @@ from lumos.encode import (
     release,
     write,
 )
-from lumos.encode.bounds import Features
+from lumos.encode.bounds import Features, Sparse
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
 from lumos.training.settings import Recovery
@@ -78,7 +78,9 @@ def exchange_features(
         if len(arrived) and not np.array_equal(keys[branch], arrived):
             raise ProtocolError("features: a message came that nobody asked for")
         of_messages = inbox.batch.lengths
-        parts.append((branch, inbox.body, np.zeros(0, np.int64) if of_messages is None else of_messages))
+        parts.append(
+            (branch, inbox.body, np.zeros(0, np.int64) if of_messages is None else of_messages)
+        )
     return recover(read(joined(parts, len(keys)), width, noisy=settings.noisy), settings)
 
 
@@ -87,7 +89,7 @@ def on_leaves(
 ) -> RecoveredFeatures:
     """What receivers put on their leaves: post-processing, which costs no ε.
 
-    letter: x'' as recovered. shrunk: (x'' - midpoint) · tanh(ε'/2)², which is ±(b - a)/2 · tanh(ε'/2)
+    letter: x'' as recovered. shrunk: (x'' - midpoint) · tanh(ε'/2)², that is ±(b - a)/2 · tanh(ε'/2)
     where an element came and 0 where none did. tanh(ε'/2)² is the share of x'' that is signal, for
     elements as far apart as the bounds allow, so a leaf says as much as is known and no more.
     """
@@ -101,6 +103,7 @@ def on_leaves(
 def without_information(features: Features, settings: EncoderSettings) -> Features:
     """Features of the same shape that say nothing: the same for every device (the control)."""
     if issparse(features):
-        nothing: Features = csr_array(features.shape, dtype=np.float32)
+        nothing: Sparse = csr_array(np.empty((0, features.shape[1]), np.float32))
+        nothing.resize(features.shape)
         return nothing
     return np.broadcast_to(np.float32(settings.midpoint), features.shape)

@@ -119,9 +119,7 @@ class _Fit:
         self.first = self.workers[id(shards[0])]
         self.shards = shards
         public = PublicCoins(problem.seed)
-        self.coordinator = coordinator_of(
-            config, graph.devices, public, self.carrier.coordinator
-        )
+        self.coordinator = coordinator_of(config, graph.devices, public, self.carrier.coordinator)
         self.history: list[dict[str, Any]] = []
         self.seconds = 0.0
         self.saved = folder.checkpoint() if folder is not None and resume else None
@@ -259,7 +257,9 @@ def _no_part() -> Program[None]:
     yield from ()
 
 
-def embeddings_of(problem: Problem, config: Config, vector: Any, *, step: int) -> tuple[Floats, LedgerReport]:
+def embeddings_of(
+    problem: Problem, config: Config, vector: Any, *, step: int
+) -> tuple[Floats, LedgerReport]:
     """Embeddings of all devices by given weights: a fresh release, then one forward pass.
 
     Args:
@@ -272,9 +272,7 @@ def embeddings_of(problem: Problem, config: Config, vector: Any, *, step: int) -
     given = {id(shard): home for shard, home in zip(shards, owned, strict=True)}
 
     def devices(shard: Shard, endpoint: Endpoint) -> Program[torch.Tensor]:
-        worker = Worker(
-            shard, endpoint, given[id(shard)], config, problem.classes, step=step
-        )
+        worker = Worker(shard, endpoint, given[id(shard)], config, problem.classes, step=step)
         worker.weights.best = vector
         yield from worker.receive_features()
         return (yield from worker.embeddings())

@@ -46,7 +46,8 @@ def write_arrays(path: Path, arrays: Mapping[str, npt.ArrayLike]) -> None:
 
     def save(place: Path) -> None:
         with place.open("wb") as file:
-            np.savez(file, **{name: np.asarray(array) for name, array in arrays.items()})
+            named: dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()}
+            np.savez(file, **named)
 
     _replace(path, save)
 
@@ -101,7 +102,14 @@ class RunFolder:
 
     @staticmethod
     def open(
-        path: Path, graph: Graph, source: str, config: Config, seed: int, shards: int, *, resume: bool
+        path: Path,
+        graph: Graph,
+        source: str,
+        config: Config,
+        seed: int,
+        shards: int,
+        *,
+        resume: bool,
     ) -> "RunFolder":
         """Make the folder of a new run, or find that of an interrupted one.
 
@@ -196,7 +204,7 @@ class RunFolder:
         rest = about["ledger"]
         rest["topics"] = {name: TopicLine(**line) for name, line in rest["topics"].items()}
         rest["comparison_lengths"] = tuple(rest["comparison_lengths"])
-        known = {
+        known: dict[str, Any] = {
             name.removeprefix("ledger/"): array
             for name, array in arrays.items()
             if name.startswith("ledger/")
@@ -217,10 +225,14 @@ def _same_run(path: Path, found: Any, wanted: Mapping[str, Any]) -> None:
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise InputError(f"{path}: run.json is of another version of Lumos; start anew")
     if found["fingerprint"] != wanted["fingerprint"]:
-        raise UsageError(f"{path}: the run there is of another graph ({found['graph']}); start anew")
+        raise UsageError(
+            f"{path}: the run there is of another graph ({found['graph']}); start anew"
+        )
     for name in ("seed", "shards"):
         if found[name] != wanted[name]:
-            raise UsageError(f"{path}: the run there has --{name} {found[name]}, not {wanted[name]}")
+            raise UsageError(
+                f"{path}: the run there has --{name} {found[name]}, not {wanted[name]}"
+            )
     for name, value in wanted["settings"].items():
         if found["settings"].get(name) != value:
             raise UsageError(
@@ -230,7 +242,9 @@ def _same_run(path: Path, found: Any, wanted: Mapping[str, Any]) -> None:
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as JSON can carry them: infinity as text."""
-    return {name: str(value) if value == float("inf") else value for name, value in settings.items()}
+    return {
+        name: str(value) if value == float("inf") else value for name, value in settings.items()
+    }
 
 
 def _replace(path: Path, write: Any) -> None:

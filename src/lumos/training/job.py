@@ -63,12 +63,14 @@ class Trained:
 
     def embedding(self, original_id: int | str) -> Floats:
         """The embedding of the device that the source calls `original_id`."""
-        return self.embeddings[self.graph.index_of(original_id)]
+        row: Floats = self.embeddings[self.graph.index_of(original_id)]
+        return row
 
     def probabilities(self) -> Floats:
         """[devices, classes] what the model believes of every device, unlabelled ones too."""
         logits = self.model.logits(torch.from_numpy(self.embeddings))
-        return torch.softmax(logits, dim=1).numpy()
+        chances: Floats = torch.softmax(logits, dim=1).numpy()
+        return chances
 
     def summary(self) -> dict[str, Any]:
         """Everything that `lumos train --json` prints."""
@@ -159,9 +161,7 @@ def train(
         folder = RunFolder.open(Path(out), whole, source, config, seed, shards, resume=resume)
         trees = trees or folder.trees(problem.graph, config)
     if trees is None:
-        trees = balance(
-            problem.graph, config.trees, seed=seed, shards=shards, progress=progress
-        )
+        trees = balance(problem.graph, config.trees, seed=seed, shards=shards, progress=progress)
         if folder is not None:
             folder.save_trees(trees)
     problem = replace(problem, keep=trees.keep)
@@ -233,7 +233,7 @@ def _problem(
     """What is to be learnt. `keep` is still empty."""
     nobody = np.full(graph.devices, Role.NOBODY, np.int64)
     no_pairs = np.empty((0, 2), np.int64)
-    common = {"keep": np.empty(0, np.bool_), "seed": seed, "shards": shards}
+    common: dict[str, Any] = {"keep": np.empty(0, np.bool_), "seed": seed, "shards": shards}
     if config.train.task == "link":
         split = split_edges(graph, public)
         return (
@@ -252,9 +252,7 @@ def _problem(
         )
     roles = split_vertices(graph.labels, public)
     return (
-        Problem(
-            graph=graph, roles=roles, held_back=no_pairs, classes=graph.class_count, **common
-        ),
+        Problem(graph=graph, roles=roles, held_back=no_pairs, classes=graph.class_count, **common),
         None,
     )
 

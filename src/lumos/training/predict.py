@@ -1,4 +1,4 @@
-"""Using a trained model: devices of the run, unlabelled ones too, newcomers, pairs; and its weights.
+"""Using a trained model: devices of the run (unlabelled ones too), newcomers, pairs; its weights.
 
 A newcomer is a device that was not there in training. It carries all its edges itself: each of its
 neighbours releases its features to it once more (and pays ε for that), the newcomer runs the model
@@ -199,7 +199,9 @@ def read_newcomers(path: Path, width: int) -> list[Newcomer]:
     """
     content = read_json(path)
     if not isinstance(content, list) or not content:
-        raise InputError(f"{path}: a list of newcomers is needed, each with features and neighbours")
+        raise InputError(
+            f"{path}: a list of newcomers is needed, each with features and neighbours"
+        )
     found = []
     for place, entry in enumerate(content):
         where = f"{path}: newcomer {place}"

@@ -138,7 +138,7 @@ class Config:
     def improvements(self) -> list[str]:
         """Where this departs from the letter of the paper, one sentence each."""
         found = []
-        if self.train.recovery == "shrunk" and not (self.encoder.epsilon == float("inf")):
+        if self.train.recovery == "shrunk" and self.encoder.noisy:
             found.append(
                 "recovered features are centred and shrunk by their reliability "
                 "(--recovery letter: as the paper has them)"

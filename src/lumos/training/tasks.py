@@ -135,7 +135,9 @@ class Link:
         statistics = statistics.index_add(0, mine, values.to(torch.float64))
         return Step(back, _no_head(len(shard)), statistics)
 
-    def _pairs(self, epoch: int) -> tuple[Ints, Ints, npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+    def _pairs(
+        self, epoch: int
+    ) -> tuple[Ints, Ints, npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
         """Askers (positions), peers (ids), +1 or -1, and whether the pair is for training."""
         wanted = np.bincount(self._rows, minlength=len(self._shard))
         drawn_rows, drawn = self._strangers.draw(wanted, "strangers", epoch)

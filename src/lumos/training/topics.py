@@ -56,4 +56,3 @@ EMBEDDING_GRADIENT = Topic(
     shape=None,
     learns="the asked device gets a gradient that tells whether the asker takes it for a neighbour",
 )
-

@@ -30,7 +30,6 @@ from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.model import Drops, Leaves, Pooled, Trees, device_gradients, pool, pool_backward
 from lumos.model.features import Features
-from lumos.trees.forest import Forest
 from lumos.training.adam import Adam
 from lumos.training.features import exchange_features, on_leaves, without_information
 from lumos.training.home import Home
@@ -39,6 +38,7 @@ from lumos.training.settings import Config
 from lumos.training.tasks import STATISTICS, Classify, Link, Step, Task
 from lumos.training.topics import LEAF, LEAF_GRADIENT
 from lumos.training.vectors import rows_of, send_rows
+from lumos.trees.forest import Forest
 
 Doubles = npt.NDArray[np.float64]
 
@@ -196,9 +196,7 @@ class Worker:
         )
         width = leaves.own.shape[1]
         came = rows_of(LEAF, inbox, width)
-        vertex = torch.cat(
-            [self._trees.own_device, torch.from_numpy(shard.local(inbox.receiver))]
-        )
+        vertex = torch.cat([self._trees.own_device, torch.from_numpy(shard.local(inbox.receiver))])
         every = torch.cat([leaves.own.detach(), came])
         attention = self.model.attention
         pooled = pool(self.config.model.pool, every, vertex, len(shard), attention)
@@ -208,15 +206,13 @@ class Worker:
         """Gradients go back to where the leaves came from, in the order of the branches."""
         forest = self.forest
         inbox = yield send_rows(LEAF_GRADIENT, came.vertex, came.carrier, gradient)
-        if not np.array_equal(
-            self.shard.local(inbox.receiver), forest.owner
-        ) or not np.array_equal(inbox.sender, forest.neighbour):
+        if not np.array_equal(self.shard.local(inbox.receiver), forest.owner) or not np.array_equal(
+            inbox.sender, forest.neighbour
+        ):
             raise ProtocolError("leaf gradients: one is missing, or one came that nobody expected")
         return rows_of(LEAF_GRADIENT, inbox, leaves.own.shape[1])
 
-    def _fused(
-        self, leaves: Leaves, back: Leaves, attention: Tensor | None, step: Step
-    ) -> Doubles:
+    def _fused(self, leaves: Leaves, back: Leaves, attention: Tensor | None, step: Step) -> Doubles:
         """[weights + statistics] summed over the hosted devices: one backward pass for all."""
         parameters = list(self.model.network.parameters())
         found = torch.autograd.grad(
