@@ -102,7 +102,9 @@ def check(graph: Graph, leaf: Any = None, **settings: Any) -> None:
         virtual_nodes=config.train.virtual_nodes,
     )
     own = torch.from_numpy(np.asarray(graph.features.toarray(), np.float64))
-    on_leaf = own[torch.from_numpy(forest.neighbour)] if leaf is None else leaf(wire, forest, config)
+    on_leaf = (
+        own[torch.from_numpy(forest.neighbour)] if leaf is None else leaf(wire, forest, config)
+    )
     asked = wire.of("train/ask")
     assert len(seen.vectors) == config.train.epochs
     for epoch, vector in enumerate(seen.vectors):

@@ -145,8 +145,8 @@ def show(trained: "Trained", out: Path | None) -> None:
     table.add_row(
         "per device and epoch",
         f"{each['messages_sent_mean']:,.1f} messages and {each['bytes_sent_mean']:,.0f} bytes "
-        f"sent, at most {each['messages_sent_largest']:,.0f} and {each['bytes_sent_largest']:,.0f}; "
-        f"{each['rounds']:,.0f} rounds",
+        f"sent, at most {each['messages_sent_largest']:,.0f} and "
+        f"{each['bytes_sent_largest']:,.0f}; {each['rounds']:,.0f} rounds",
     )
     if config.encoder.noisy:
         table.add_row(

@@ -27,8 +27,8 @@ def exposure(config: Config, ledger: LedgerReport) -> str:
         said.append(
             f"Released features cost ε = {ledger.epsilon_per_receiver:g} towards each receiver and "
             f"up to {ledger.epsilon_collusion:g} if a device's receivers collude; the form of a "
-            "release tells its receiver about how many receivers there are, and so the sender's degree. "
-            "But since embeddings of raw features are open, this ε protects little here."
+            "release tells its receiver about how many receivers there are, and so the sender's "
+            "degree. But since embeddings of raw features are open, this ε protects little here."
         )
     else:
         said.append("Features went to neighbours as they are (ε = inf).")

@@ -17,7 +17,7 @@ from lumos.encode import (
     release,
     write,
 )
-from lumos.encode.bounds import Features, Sparse
+from lumos.encode.bounds import Features
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
 from lumos.training.settings import Recovery
@@ -89,7 +89,7 @@ def on_leaves(
 ) -> RecoveredFeatures:
     """What receivers put on their leaves: post-processing, which costs no ε.
 
-    letter: x'' as recovered. shrunk: (x'' - midpoint) · tanh(ε'/2)², that is ±(b - a)/2 · tanh(ε'/2)
+    letter: x'' as recovered. shrunk: (x'' - midpoint) · tanh(ε'/2)², so ±(b - a)/2 · tanh(ε'/2)
     where an element came and 0 where none did. tanh(ε'/2)² is the share of x'' that is signal, for
     elements as far apart as the bounds allow, so a leaf says as much as is known and no more.
     """
@@ -103,7 +103,7 @@ def on_leaves(
 def without_information(features: Features, settings: EncoderSettings) -> Features:
     """Features of the same shape that say nothing: the same for every device (the control)."""
     if issparse(features):
-        nothing: Sparse = csr_array(np.empty((0, features.shape[1]), np.float32))
-        nothing.resize(features.shape)
-        return nothing
+        nowhere = np.zeros(features.shape[0] + 1, np.int32)
+        nothing = np.empty(0, np.float32), np.empty(0, np.int32), nowhere
+        return csr_array(nothing, shape=features.shape)
     return np.broadcast_to(np.float32(settings.midpoint), features.shape)
