@@ -7,6 +7,8 @@ A first session:
     graph = lumos.load("demo")
     trees = lumos.balance(graph, lumos.TreeSettings(balancer="optimal", compare="ideal"))
     print(trees.max_workload, trees.ledger.messages)
+    run = lumos.train(graph, epsilon=2.0, backbone="gcn", compare="ideal")
+    print(run.metrics, run.own, run.exposed)
 
 Names are loaded when they are first used, so that `import lumos` costs nothing.
 """
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from lumos.errors import LumosError
     from lumos.exchange.ledger import LedgerReport
     from lumos.graph import Graph, load
+    from lumos.training.job import Trained, train
+    from lumos.training.settings import Config
     from lumos.trees.balance import Balanced, balance
     from lumos.trees.forest import Forest
     from lumos.trees.settings import TreeSettings
@@ -26,24 +30,30 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Balanced",
+    "Config",
     "Forest",
     "Graph",
     "LedgerReport",
     "LumosError",
+    "Trained",
     "TreeSettings",
     "balance",
     "load",
+    "train",
 ]
 
 _HOMES = {
     "Balanced": "lumos.trees.balance",
+    "Config": "lumos.training.settings",
     "Forest": "lumos.trees.forest",
     "Graph": "lumos.graph",
     "LedgerReport": "lumos.exchange.ledger",
     "LumosError": "lumos.errors",
+    "Trained": "lumos.training.job",
     "TreeSettings": "lumos.trees.settings",
     "balance": "lumos.trees.balance",
     "load": "lumos.graph",
+    "train": "lumos.training.job",
 }
 
 
