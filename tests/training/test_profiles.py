@@ -1,0 +1,83 @@
+"""Profiles: which doors are open, and what a run says it exposed."""
+
+import pytest
+from running import heard, run
+
+from lumos import Graph
+from lumos.errors import DoorClosed
+from lumos.exchange import Door
+from lumos.training.settings import PROFILES, Config
+
+
+@pytest.mark.parametrize("task", ["classify", "link"])
+def test_strict_keeps_the_door_open_shut_and_says_why(task: str, sixty: Graph) -> None:
+    with pytest.raises(DoorClosed) as refused:
+        run(sixty, profile="strict", task=task)
+    said = str(refused.value)
+    assert "'train/leaf' leaves through the door 'open'" in said
+    assert "a function of the neighbour's raw features" in said
+
+
+def test_strict_without_noise_refuses_the_features_themselves(sixty: Graph) -> None:
+    with pytest.raises(DoorClosed, match="train/features-in-the-clear.* without noise"):
+        run(sixty, profile="strict", epsilon=float("inf"))
+
+
+def test_nothing_open_passes_in_strict_before_it_is_refused(
+    sixty: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from running import listening
+
+    with listening() as wire, pytest.raises(DoorClosed):
+        run(sixty, profile="strict")
+    assert "train/leaf" not in wire.topics()
+    assert "train/features" in wire.topics()
+
+
+@pytest.mark.parametrize("task", ["classify", "link"])
+def test_the_paper_profile_says_what_it_exposed(task: str, sixty: Graph) -> None:
+    result, wire = heard(sixty, task=task)
+    opened = [line for line in result.ledger.topics.values() if line.door == Door.OPEN]
+    passed = sum(
+        len(wire.all_of(f"train/{name}"))
+        for name in ("leaf", "leaf-gradient", "embedding", "embedding-gradient")
+    )
+    assert passed == sum(line.messages for line in opened) > 0
+    said = result.exposed
+    assert f"door `open`: {passed:,} messages" in said
+    assert ("strangers" in said) == (task == "link")
+    assert ("label" in said) == (task == "classify")
+    assert "ε = 2 towards each receiver" in said
+    assert f"up to {result.ledger.epsilon_collusion:g} if a device's receivers collude" in said
+    assert "\n" not in said
+    assert result.summary()["exposed"] == said
+
+
+def test_profiles_differ_in_the_door_open_alone() -> None:
+    paper, strict = PROFILES["paper"], PROFILES["strict"]
+    assert paper.doors - strict.doors == {Door.OPEN}
+    assert Config.of().trees.balancer == paper.balancer == "mcmc"
+    assert Config.of(profile="strict").trees.balancer == strict.balancer == "optimal"
+    assert Config.of(profile="strict", balancer="greedy").trees.balancer == "greedy"
+
+
+def test_defaults_are_the_papers() -> None:
+    config = Config.of()
+    train = config.train
+    assert (train.epochs, train.learning_rate, train.weight_decay) == (300, 0.01, 0.0)
+    assert (train.profile, train.virtual_nodes) == ("paper", True)
+    assert config.encoder.epsilon == 2.0
+    assert config.model.activate_last
+    assert Config.of(**config.flat()) == config
+
+
+def test_what_departs_from_the_paper_is_named() -> None:
+    letter = Config.of(recovery="letter", select="last")
+    assert letter.improvements() == []
+    link = Config.of(task="link", recovery="letter", select="last")
+    assert link.improvements() == ["embeddings are not cut off at 0 (--activate-last)"]
+    paper_link = Config.of(task="link", recovery="letter", select="last", activate_last=True)
+    assert paper_link.improvements() == []
+    every = Config.of(weight_decay=0.01)
+    assert len(every.improvements()) == 3
+    assert "weight decay 0.01" in every.improvements()
