@@ -1,4 +1,4 @@
-"""Features on their way: ε in the ledger, what receivers put on leaves, releases that say nothing."""
+"""Features on their way: ε in the ledger, what is put on leaves, releases that say nothing."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """Profiles: which doors are open, and what a run says it exposed."""
 
 import pytest
-from running import heard, run
+from running import heard, listening, run
 
 from lumos import Graph
 from lumos.errors import DoorClosed
@@ -19,15 +19,11 @@ def test_strict_keeps_the_door_open_shut_and_says_why(task: str, sixty: Graph) -
 
 
 def test_strict_without_noise_refuses_the_features_themselves(sixty: Graph) -> None:
-    with pytest.raises(DoorClosed, match="train/features-in-the-clear.* without noise"):
+    with pytest.raises(DoorClosed, match=r"train/features-in-the-clear.* without noise"):
         run(sixty, profile="strict", epsilon=float("inf"))
 
 
-def test_nothing_open_passes_in_strict_before_it_is_refused(
-    sixty: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from running import listening
-
+def test_nothing_open_passes_in_strict_before_it_is_refused(sixty: Graph) -> None:
     with listening() as wire, pytest.raises(DoorClosed):
         run(sixty, profile="strict")
     assert "train/leaf" not in wire.topics()

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from running import heard, losses, run
 
-from lumos import Graph
+from lumos import Graph, LumosError
 from lumos.training.job import Trained
 
 SETTINGS = {"epochs": 3, "balancer": "mcmc", "iterations": 40}
@@ -57,7 +57,5 @@ def test_the_same_metrics_after_more_epochs(sixty: Graph) -> None:
 
 
 def test_shards_beyond_the_devices_are_refused(sixty: Graph) -> None:
-    from lumos import LumosError
-
     with pytest.raises(LumosError, match="shards must be between 1 and"):
         run(sixty, shards=61)

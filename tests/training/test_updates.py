@@ -57,7 +57,7 @@ def summing() -> Iterator[Sums]:
 
 
 class InTheClear:
-    """Sums the vectors of single devices as `IdealAggregator.sum` does, in the secure one's place."""
+    """`IdealAggregator.sum` of the vectors of single devices, in the secure one's place."""
 
     def __init__(self, shard: Shard, endpoint: Endpoint, settings: Any) -> None:
         self._ideal = IdealAggregator(shard, endpoint, settings)
