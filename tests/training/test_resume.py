@@ -137,9 +137,10 @@ def test_an_interruption_while_trees_are_balanced(
     def pulled(*_: Any, **__: Any) -> None:
         raise Pulled
 
-    with monkeypatch.context() as patch, pytest.raises(Pulled):
+    with monkeypatch.context() as patch:
         patch.setattr("lumos.training.job.balance", pulled)
-        run(sixty, out=tmp_path, **SETTINGS)
+        with pytest.raises(Pulled):
+            run(sixty, out=tmp_path, **SETTINGS)
     resumed = run(sixty, out=tmp_path, resume=True, **SETTINGS)
     same(whole["classify"][0], resumed, ledger_differences)
 

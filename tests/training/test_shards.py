@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose
 from running import heard, losses, run
 
@@ -54,6 +55,12 @@ def test_the_same_metrics_after_more_epochs(sixty: Graph) -> None:
     assert_allclose(losses(one), losses(many), rtol=1e-5)
     assert one.metrics == many.metrics
     assert one.control == many.control
+
+
+def test_several_shards_leave_torch_as_it_was(sixty: Graph) -> None:
+    """Programs wait for each other: what one switches off must be on again when it waits."""
+    run(sixty, shards=2, task="link", epochs=1)
+    assert torch.is_grad_enabled()
 
 
 def test_shards_beyond_the_devices_are_refused(sixty: Graph) -> None:
