@@ -51,3 +51,9 @@ class ProtocolError(LumosError):
 
 class BudgetExceeded(LumosError):
     """A run would reveal more than the budget that was set."""
+
+
+def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Raise `UsageError` where a setting is none of the allowed words."""
+    if value not in allowed:
+        raise UsageError(f"--{name} must be one of {', '.join(allowed)}, got {value!r}")

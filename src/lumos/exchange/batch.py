@@ -80,10 +80,19 @@ class Batch:
         return Batch(
             np.concatenate([batch.sender for batch in batches]),
             np.concatenate([batch.receiver for batch in batches]),
-            np.concatenate([batch.body for batch in batches]),
+            _stacked([batch.body for batch in batches]),
             np.concatenate(epsilons) if epsilons else None,
             np.concatenate(lengths) if lengths else None,
         )
+
+
+def _stacked(bodies: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Bodies one below the other; those of any width are padded to the widest."""
+    widths = {body.shape[1:] for body in bodies}
+    if len(widths) > 1:
+        widest = max(body.shape[1] for body in bodies)
+        bodies = [np.pad(body, ((0, 0), (0, widest - body.shape[1]))) for body in bodies]
+    return np.concatenate(bodies)
 
 
 class Outbox:

@@ -207,14 +207,17 @@ class _Fit:
         return state
 
     def _restore(self, state: Arrays) -> None:
+        expected = self._state()
+        if not state.keys() >= {key for key in expected if not key.startswith("ledger/")}:
+            raise InputError("checkpoint.npz: something is missing in it; start anew")
+        if state["weights"].shape != expected["weights"].shape:
+            raise InputError("checkpoint.npz: it is of another model; start anew")
         epoch = int(state["epoch"])
         if self.folder is not None:
             self.history = self.folder.keep_metrics(epoch)
         self.seconds = float(state["seconds"])
         for worker in self.workers.values():
             weights = worker.weights
-            if state["weights"].shape != weights.adam.weights.shape:
-                raise InputError("checkpoint.npz: it is of another model; start anew")
             weights.adam.weights = state["weights"]
             weights.adam.mean, weights.adam.square = state["mean"], state["square"]
             weights.adam.steps = epoch

@@ -65,7 +65,7 @@ def read_json(path: Path) -> Any:
 def read_arrays(path: Path) -> Arrays:
     """Read an npz that this program wrote."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file; is this the folder of a run?") from None
@@ -142,7 +142,10 @@ class RunFolder:
             raise UsageError(
                 f"{path}: there is a run already; go on with --resume, or choose another --out"
             )
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be a folder ({error.strerror})") from None
         write_json(known, {"lumos": lumos.__version__, **wanted})
         return folder
 
@@ -222,7 +225,8 @@ class RunFolder:
 
 
 def _same_run(path: Path, found: Any, wanted: Mapping[str, Any]) -> None:
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    known = isinstance(found, dict) and found.keys() >= wanted.keys()
+    if not known or found["format"] != FORMAT:
         raise InputError(f"{path}: run.json is of another version of Lumos; start anew")
     if found["fingerprint"] != wanted["fingerprint"]:
         raise UsageError(

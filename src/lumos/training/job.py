@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 from lumos.device.coins import PublicCoins
+from lumos.encode.bounds import within
 from lumos.errors import InputError, UsageError
 from lumos.exchange.ledger import LedgerReport
 from lumos.graph import Graph, load
@@ -19,6 +20,7 @@ from lumos.training.evaluate import accuracy, link_auc
 from lumos.training.exposure import exposure
 from lumos.training.fit import Fitted, Problem, fit
 from lumos.training.folder import RunFolder, write_arrays, write_json
+from lumos.training.home import features_of
 from lumos.training.model import Model
 from lumos.training.settings import Config
 from lumos.training.split import EdgeSplit, Role, split_edges, split_vertices
@@ -68,6 +70,8 @@ class Trained:
 
     def probabilities(self) -> Floats:
         """[devices, classes] what the model believes of every device, unlabelled ones too."""
+        if self.config.train.task != "classify":
+            raise UsageError("this run predicts links; it has no classes")
         logits = self.model.logits(torch.from_numpy(self.embeddings))
         chances: Floats = torch.softmax(logits, dim=1).numpy()
         return chances
@@ -152,6 +156,7 @@ def train(
     start = time.perf_counter()
     whole = as_graph(graph, data_dir)
     public = PublicCoins(seed)
+    within(features_of(whole), config.encoder.low, config.encoder.high)
     problem, split = _problem(whole, config, public, seed, shards)
     if trees is not None and trees.graph is not problem.graph:
         raise UsageError("trees: they belong to another graph")

@@ -11,7 +11,7 @@ Doubles = npt.NDArray[np.float64]
 
 
 class Model(torch.nn.Module):
-    """What is trained. Parameters in this order: network, attention, head.
+    """What is trained. Parameters in this order: attention of POOL if there is one, network, head.
 
     Args:
         settings: of the network.

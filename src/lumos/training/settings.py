@@ -2,11 +2,11 @@
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from lumos.aggregate.settings import AggregateSettings
 from lumos.encode.one_bit import EncoderSettings
-from lumos.errors import UsageError
+from lumos.errors import UsageError, one_of
 from lumos.exchange.topic import Door
 from lumos.model.settings import ModelSettings
 from lumos.trees.settings import Balancer, TreeSettings
@@ -66,11 +66,11 @@ class TrainSettings:
     """Epochs between checkpoints, where there is a run folder."""
 
     def __post_init__(self) -> None:
-        _one_of("task", self.task, Task)
-        _one_of("profile", self.profile, ProfileName)
-        _one_of("select", self.select, Selection)
-        _one_of("recovery", self.recovery, Recovery)
-        _one_of("aggregate", self.aggregate, Aggregate)
+        one_of("task", self.task, get_args(Task))
+        one_of("profile", self.profile, get_args(ProfileName))
+        one_of("select", self.select, get_args(Selection))
+        one_of("recovery", self.recovery, get_args(Recovery))
+        one_of("aggregate", self.aggregate, get_args(Aggregate))
         if self.epochs < 1:
             raise UsageError(f"--epochs must be 1 or more, got {self.epochs}")
         if not 0 < self.learning_rate < float("inf"):
@@ -162,8 +162,3 @@ _GROUPS: dict[str, type[Any]] = {
     "encoder": EncoderSettings,
     "model": ModelSettings,
 }
-
-
-def _one_of(name: str, value: str, allowed: Any) -> None:
-    if value not in allowed.__args__:
-        raise UsageError(f"--{name} must be one of {', '.join(allowed.__args__)}, got {value!r}")

@@ -164,7 +164,8 @@ class Worker:
         self.model.load(self.weights.best)
         with torch.no_grad():
             leaves = self._leaves(None)
-            pooled, _ = yield from self._pool(leaves)
+        # Not inside the block: torch's mode belongs to the process, and others run in between.
+        pooled, _ = yield from self._pool(leaves)
         return pooled.embedding
 
     def _leaves(self, drops: Drops | None) -> Leaves:
@@ -218,9 +219,8 @@ class Worker:
         found = torch.autograd.grad(
             [*leaves], parameters, [*back], allow_unused=True, materialize_grads=True
         )
-        parts = [gradient.flatten() for gradient in found]
-        if attention is not None:
-            parts.append(attention.sum(dim=0))
+        parts = [] if attention is None else [attention.sum(dim=0)]
+        parts += [gradient.flatten() for gradient in found]
         parts.append(step.head(False))
         flat = [part.detach().numpy().astype(np.float64) for part in parts]
         return np.concatenate([*flat, step.statistics.sum(dim=0).numpy()])
@@ -232,10 +232,8 @@ class Worker:
         found = device_gradients(
             self.model.network, self._trees, self._home.features, self._neighbour, drops, back
         )
-        parts = [torch.stack([*found])]
-        if attention is not None:
-            parts.append(attention)
-        parts.append(step.head(True))
+        parts = [] if attention is None else [attention]
+        parts += [torch.stack([*found]), step.head(True)]
         flat = [part.detach().numpy().astype(np.float64) for part in parts]
         return np.concatenate([*flat, step.statistics.numpy()], axis=1)
 

@@ -1,9 +1,9 @@
 """Settings of the tree constructor: the one place where its defaults stand."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from lumos.errors import UsageError
+from lumos.errors import UsageError, one_of
 
 Balancer = Literal["none", "greedy", "mcmc", "optimal"]
 Compare = Literal["secure", "ideal"]
@@ -28,6 +28,8 @@ class TreeSettings:
     """Device secrets from the run seed (a run can be repeated) or from the operating system."""
 
     def __post_init__(self) -> None:
+        for name, allowed in (("balancer", Balancer), ("compare", Compare), ("coins", Coins)):
+            one_of(name, getattr(self, name), get_args(allowed))
         if self.iterations < 0:
             raise UsageError(f"--iterations must be 0 or more, got {self.iterations}")
         if self.workers is not None and self.workers < 1:
