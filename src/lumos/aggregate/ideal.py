@@ -218,8 +218,13 @@ class IdealCoordinator:
         self.fixed = FixedPoint.of(settings, total)
         self._graph = MaskGraph(total, self.degree.neighbours, public)
 
-    def sum(self, width: int) -> Program[Floats | None]:
-        """One sum of vectors of `width` numbers; None when nothing was opened."""
+    def sum(self, width: int, noise: Floats | None = None) -> Program[Floats | None]:
+        """One sum of vectors of `width` numbers; None when nothing was opened.
+
+        Args:
+            noise: [width] what the shares of noise of all devices come to, where simulated devices
+                do not draw them one by one.
+        """
         inbox = yield CLEAR.nothing()
         leaves = inbox.body.min(axis=0)
         yield _answer(inbox, leaves)
@@ -228,6 +233,8 @@ class IdealCoordinator:
         total = np.zeros(width, self.fixed.dtype)
         for body in inbox.body:
             total += np.ascontiguousarray(body).view(self.fixed.dtype)
+        if noise is not None:
+            total += self.fixed.encode_sum(noise)
         yield _answer(inbox, total.view(np.uint8))
         for flow in flows_of(self._graph, outcome, total.nbytes):
             messages, size = int(flow.messages.sum()), int(flow.bytes.sum())

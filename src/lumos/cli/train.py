@@ -16,6 +16,7 @@ from lumos.encode.one_bit import EncoderSettings
 from lumos.errors import UsageError
 from lumos.graph import ReadOptions, load
 from lumos.model.settings import ModelSettings
+from lumos.strict.settings import StrictSettings
 from lumos.training.settings import Config, TrainSettings
 from lumos.trees.settings import TreeSettings
 
@@ -30,7 +31,9 @@ else:
         EncoderSettings,
         ModelSettings,
         TreeSettings,
-        balancer="mcmc for paper, optimal for strict",
+        StrictSettings,
+        balancer="mcmc for paper, none for strict",
+        epochs="300 for paper, 220 for strict",
         activate_last="for classify, not for link",
     )
 

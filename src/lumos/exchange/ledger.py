@@ -19,6 +19,9 @@ Ints = npt.NDArray[np.int64]
 
 _FLUSH_ROWS = 1 << 18
 
+Spent = tuple[Ints, Ints, npt.NDArray[np.float64]]
+"""Positions of senders, ids of receivers, ε of each message."""
+
 ANSWER_BITS = {2: 1.0, 3: math.log2(3)}
 """What an answer can tell, by the number of possible answers."""
 
@@ -84,7 +87,7 @@ class Ledger:
         self._stranger_answers: dict[tuple[int, int], list[int]] = {}
         self.lengths: set[int] = set()
         """Public bit lengths ℓ of the comparisons that were carried out."""
-        self._spent: list[tuple[Ints, Ints, npt.NDArray[np.float64]]] = []
+        self._spent: dict[bool, list[Spent]] = {False: [], True: []}
         self._before: dict[str, dict[str, Ints]] = {}
 
     def sent(self, topic: Topic, rows: Ints, batch: Batch) -> None:
@@ -95,7 +98,7 @@ class Ledger:
         if self._shard is not None:
             self._present.append(rows)
         if batch.epsilon is not None:
-            self._spent.append((rows, batch.receiver, batch.epsilon))
+            self._spent[topic.common].append((rows, batch.receiver, batch.epsilon))
 
     def received(self, topic: Topic, rows: Ints, batch: Batch) -> None:
         """Count messages that arrived. `rows`: positions of the receivers."""
@@ -159,16 +162,23 @@ class Ledger:
         total = sums.setdefault(topic, np.zeros(self._size, np.int64))
         np.add.at(total, rows, lengths)
 
-    def epsilon(self) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
-        """[pairs] positions of senders, ids of receivers, and the ε spent so far; sorted."""
-        if not self._spent:
-            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
-        rows, receivers, spent = (np.concatenate(parts) for parts in zip(*self._spent, strict=True))
-        pairs, which = np.unique(np.stack([rows, receivers]), axis=1, return_inverse=True)
-        totals = np.zeros(pairs.shape[1])
-        np.add.at(totals, which, spent)
-        self._spent = [(pairs[0], pairs[1], totals)]
-        return self._spent[0]
+    def epsilon(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """[hosted] largest ε that each device spent on one receiver, and on all together.
+
+        What is common to all receivers counts once for all of them.
+        """
+        largest, together = np.zeros(self._size), np.zeros(self._size)
+        everything = [_by_pair(spent) for spent in self._spent.values()]
+        rows, _, spent = _by_pair(everything)
+        np.maximum.at(largest, rows, spent)
+        for common, (rows, _, spent) in zip(self._spent, everything, strict=True):
+            if common:
+                most = np.zeros(self._size)
+                np.maximum.at(most, rows, spent)
+                together += most
+            else:
+                np.add.at(together, rows, spent)
+        return largest, together
 
     def state(self) -> dict[str, Ints]:
         """Flows and rounds so far, for a checkpoint. Comparisons and ε are not in it."""
@@ -211,6 +221,18 @@ class Ledger:
             for flow, units in booking._asdict().items():
                 add(topic, flow, tally.counts() * units)
         return flows
+
+
+def _by_pair(spent: list[Spent]) -> Spent:
+    """ε of each pair of sender and receiver, added up."""
+    if not spent:
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+    rows, receivers, epsilon = (np.concatenate(parts) for parts in zip(*spent, strict=True))
+    pairs: Ints
+    pairs, which = np.unique((rows << 32) + receivers, return_inverse=True)
+    totals = np.zeros(len(pairs))
+    np.add.at(totals, which, epsilon)
+    return pairs >> 32, pairs & 0xFFFFFFFF, totals
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -335,9 +357,7 @@ def add_up(ledgers: list[Ledger], total: int) -> LedgerReport:
             if shard.devices[row] < peer:
                 pairs.append(np.array([[shard.devices[row], peer]]))
                 pair_bits.append(np.array([two * bits[2] + three * bits[3]]))
-        rows, _, spent = ledger.epsilon()
-        np.maximum.at(epsilon, place[rows], spent)
-        np.add.at(collusion, place[rows], spent)
+        epsilon[place], collusion[place] = ledger.epsilon()
     who, told = np.concatenate(pairs), np.concatenate(pair_bits)
     order = np.lexsort((who[:, 1], who[:, 0]))
     who, told = who[order], told[order]

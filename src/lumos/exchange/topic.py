@@ -52,6 +52,8 @@ class Topic:
         learns: who learns what, in one sentence.
         vocabulary: for control topics, the words that codes 0, 1, … stand for, or `PUBLIC_ID`.
         coordinator: whether the coordinator takes part in rounds of this topic.
+        common: release topics only: a device tells all receivers the same, so that those who
+            collude learn no more than each of them.
         booked: ideal backends only: messages are booked by formula, as the secret protocol
             would have sent them, instead of being counted.
     """
@@ -63,6 +65,7 @@ class Topic:
     learns: str
     vocabulary: tuple[str, ...] = ()
     coordinator: bool = False
+    common: bool = False
     booked: bool = False
 
     def __post_init__(self) -> None:
@@ -76,6 +79,8 @@ class Topic:
             np.int64 if self.vocabulary is PUBLIC_ID else np.uint8
         ):
             raise ValueError(f"topic {self.name!r}: words are uint8, public ids int64")
+        if self.common and self.door is not Door.RELEASE:
+            raise ValueError(f"topic {self.name!r}: only a release is common to its receivers")
         if self.shape is None and self.dtype is not np.uint8:
             raise ValueError(f"topic {self.name!r}: messages of any length are bytes")
         TOPICS[self.name] = self

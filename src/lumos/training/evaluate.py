@@ -2,7 +2,6 @@
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from lumos.training.split import Role
 
@@ -10,10 +9,10 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
 
-def accuracy(logits: torch.Tensor, labels: Ints, roles: Ints, role: Role) -> float:
+def accuracy(logits: Floats, labels: Ints, roles: Ints, role: Role) -> float:
     """Share of the devices of a role whose most likely class is theirs."""
     here = np.flatnonzero(roles == role)
-    right = logits.numpy()[here].argmax(axis=1) == labels[here]
+    right = logits[here].argmax(axis=1) == labels[here]
     return float(right.mean())
 
 

@@ -1,26 +1,27 @@
-"""One model trained on one set of trees: shards, carrier, checkpoints. The observer looks on."""
+"""One model trained over one federation: shards, carrier, checkpoints. The observer looks on."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from lumos.device.coins import PublicCoins
-from lumos.device.shard import Shard, cut
+from lumos.device.shard import cut
 from lumos.errors import InputError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger import LedgerReport
 from lumos.exchange.loopback import Loopback
 from lumos.graph import Graph
+from lumos.training.epoch import Epoch
 from lumos.training.folder import Arrays, RunFolder
 from lumos.training.home import Home, homes
-from lumos.training.model import Model
 from lumos.training.settings import PROFILES, Config
-from lumos.training.worker import Epoch, Worker, coordinate_epochs, coordinator_of
+from lumos.training.split import Role
+from lumos.training.worker import Coordinator, Worker
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -43,7 +44,6 @@ class Problem:
     """0 for link."""
     seed: int
     shards: int
-
     alone: bool = False
     """Whether trees have no neighbours at all: own features only."""
 
@@ -52,12 +52,12 @@ class Problem:
 class Fitted:
     """A trained model, as the observer sees it."""
 
-    model: Model = field(repr=False)
-    """With the selected weights."""
-    best_epoch: int
-    """The epoch whose weights were selected."""
-    embeddings: Floats = field(repr=False)
-    """[devices, width]"""
+    results: Any = field(repr=False)
+    """What the worker of each shard returned, in the order of the devices: an array, or a tuple."""
+    arrays: Arrays = field(repr=False)
+    """The trained weights by name."""
+    worker: Any = field(repr=False)
+    """The worker of the first shard."""
     history: list[dict[str, Any]] = field(repr=False)
     """One record per epoch: epoch, loss, score, seconds."""
     ledger: LedgerReport = field(repr=False)
@@ -66,10 +66,151 @@ class Fitted:
     """Messages, bytes and rounds of one epoch: mean and largest over devices."""
     seconds: float
     """Of all epochs, over all sessions of an interrupted run."""
-    setup_seconds: float
+
+
+class Trainer(Protocol):
+    """The program of a shard, in parts between which a run can be interrupted."""
+
+    def setup(self) -> Program[None]:
+        """Before the first epoch."""
+        ...
+
+    def rejoin(self, epoch: int) -> Program[None]:
+        """After `restore`, instead of `epoch` epochs."""
+        ...
+
+    def epochs(
+        self, first: int, last: int, told: Callable[[Epoch], None] | None = None
+    ) -> Program[None]:
+        """Epochs `first` + 1 … `last`."""
+        ...
+
+    def finish(self) -> Program[Any]:
+        """After the last epoch: arrays over the hosted devices."""
+        ...
+
+    def state(self) -> Arrays:
+        """Everything that the next epochs depend on; the same at every shard."""
+        ...
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a state."""
+        ...
+
+    def arrays(self) -> Arrays:
+        """The trained weights by name."""
+        ...
+
+
+class Helper(Protocol):
+    """The coordinator's program, in the same parts."""
+
+    def setup(self) -> Program[None]:
+        """Before the first epoch."""
+        ...
+
+    def epochs(self, first: int, last: int) -> Program[None]:
+        """Epochs `first` + 1 … `last`."""
+        ...
+
+    def finish(self) -> Program[None]:
+        """After the last epoch."""
+        ...
 
 
 Told = Callable[[dict[str, Any]], None]
+
+
+class Federation:
+    """Shards, their trainers, the coordinator and the carrier of one run.
+
+    Args:
+        problem: graph, trees, split.
+        config: settings.
+        control: releases that say nothing.
+        step: number of the release, where it is a further one.
+    """
+
+    def __init__(
+        self, problem: Problem, config: Config, *, control: bool = False, step: int = 0
+    ) -> None:
+        self.problem = problem
+        self.config = config
+        graph = problem.graph
+        self.shards = cut(graph, problem.shards, problem.seed, config.trees.coins)
+        self.carrier = Loopback(self.shards, PROFILES[config.train.profile].doors)
+        owned = homes(
+            graph,
+            self.shards,
+            problem.keep,
+            problem.roles,
+            problem.held_back,
+            alone=problem.alone,
+        )
+        public = PublicCoins(problem.seed)
+        make = self._strict if config.train.profile == "strict" else self._paper
+        trainers, self.helper = make(owned, public, control, step)
+        self._of = {id(s): trainer for s, trainer in zip(self.shards, trainers, strict=True)}
+        self.trainers = trainers
+
+    def _paper(
+        self, owned: list[Home], public: PublicCoins, control: bool, step: int
+    ) -> tuple[list[Any], Helper]:
+        config, classes = self.config, self.problem.classes
+        workers = [
+            Worker(shard, endpoint, home, config, classes, control=control, step=step)
+            for shard, endpoint, home in zip(
+                self.shards, self.carrier.endpoints, owned, strict=True
+            )
+        ]
+        weights = workers[0].model.weights
+        total = self.problem.graph.devices
+        return workers, Coordinator(config, total, public, self.carrier.coordinator, weights)
+
+    def _strict(
+        self, owned: list[Home], public: PublicCoins, control: bool, step: int
+    ) -> tuple[list[Any], Helper]:
+        from lumos.strict.plan import Plan
+        from lumos.strict.worker import StrictCoordinator, StrictWorker
+
+        graph, classes = self.problem.graph, self.problem.classes
+        trainers = int((self.problem.roles == Role.TRAIN).sum())
+        plan = Plan(self.config, graph.devices, trainers)
+        workers = [
+            StrictWorker(shard, endpoint, home, plan, classes, control=control)
+            for shard, endpoint, home in zip(
+                self.shards, self.carrier.endpoints, owned, strict=True
+            )
+        ]
+        coordinator = StrictCoordinator(
+            plan, public, self.carrier.coordinator, graph.feature_count, classes
+        )
+        return workers, coordinator
+
+    def together(
+        self,
+        devices: Callable[[Any], Program[Any]],
+        coordinator: Callable[[Helper], Program[None]] | None = None,
+    ) -> list[Any]:
+        """Run one part of the programs."""
+        results, _ = self.carrier.run(
+            lambda shard, _: devices(self._of[id(shard)]),
+            lambda _: _no_part() if coordinator is None else coordinator(self.helper),
+        )
+        return results
+
+    def gathered(self, found: list[Any]) -> Any:
+        """What the shards found, in the order of the devices."""
+        if isinstance(found[0], tuple):
+            return type(found[0])(*(self._joined(list(part)) for part in zip(*found, strict=True)))
+        return self._joined(found)
+
+    def _joined(self, parts: list[Any]) -> Floats:
+        rows = [part.numpy() if isinstance(part, torch.Tensor) else part for part in parts]
+        whole = np.empty((self.problem.graph.devices, rows[0].shape[1]), np.float32)
+        for shard, some in zip(self.shards, rows, strict=True):
+            whole[shard.devices] = some
+        return whole
 
 
 def fit(
@@ -91,77 +232,45 @@ def fit(
         resume: go on from the checkpoint, if there is one.
         told: hears of each epoch.
     """
-    return _Fit(problem, config, control, folder, resume, told).run()
+    return _Fit(Federation(problem, config, control=control), folder, told).run(resume)
 
 
 class _Fit:
-    def __init__(
-        self,
-        problem: Problem,
-        config: Config,
-        control: bool,
-        folder: RunFolder | None,
-        resume: bool,
-        told: Told | None,
-    ) -> None:
-        self.config = config
-        self.problem = problem
+    def __init__(self, federation: Federation, folder: RunFolder | None, told: Told | None) -> None:
+        self.federation = federation
         self.folder = folder
         self.told = told
-        graph = problem.graph
-        shards = cut(graph, problem.shards, problem.seed, config.trees.coins)
-        self.carrier = Loopback(shards, PROFILES[config.train.profile].doors)
-        owned = _homes(problem, shards)
-        self.workers = {
-            id(shard): Worker(shard, endpoint, home, config, problem.classes, control=control)
-            for shard, endpoint, home in zip(shards, self.carrier.endpoints, owned, strict=True)
-        }
-        self.first = self.workers[id(shards[0])]
-        self.shards = shards
-        public = PublicCoins(problem.seed)
-        self.coordinator = coordinator_of(config, graph.devices, public, self.carrier.coordinator)
+        self.first: Trainer = federation.trainers[0]
         self.history: list[dict[str, Any]] = []
         self.seconds = 0.0
-        self.saved = folder.checkpoint() if folder is not None and resume else None
-        if folder is not None and self.saved is None:
-            folder.keep_metrics(0)
 
-    def run(self) -> Fitted:
-        start = time.perf_counter()
-        self._together(Worker.setup)
-        setup_seconds = time.perf_counter() - start
-        before = self.carrier.ledger()
-        if self.saved is not None:
-            self._restore(self.saved)
-        epochs, each = self.config.train.epochs, self.config.train.checkpoint_every
-        while len(self.history) < epochs:
+    def run(self, resume: bool) -> Fitted:
+        federation, train = self.federation, self.federation.config.train
+        saved = self.folder.checkpoint() if self.folder is not None and resume else None
+        if self.folder is not None and saved is None:
+            self.folder.keep_metrics(0)
+        federation.together(lambda trainer: trainer.setup(), lambda helper: helper.setup())
+        before = federation.carrier.ledger()
+        if saved is not None:
+            self._restore(saved)
+        while len(self.history) < train.epochs:
             done = len(self.history)
-            last = min(epochs, done + each)
-            self._segment(done, last)
+            self._segment(done, min(train.epochs, done + train.checkpoint_every))
             if self.folder is not None:
                 self.folder.save_checkpoint(self._state())
-        after = self.carrier.ledger()
-        found = self._together(Worker.embeddings)
-        embeddings = np.empty((self.problem.graph.devices, self.config.model.output), np.float32)
-        for shard, some in zip(self.shards, found, strict=True):
-            embeddings[shard.devices] = some.numpy()
+        after = federation.carrier.ledger()
+        found = federation.together(
+            lambda trainer: trainer.finish(), lambda helper: helper.finish()
+        )
         return Fitted(
-            model=self.first.model,
-            best_epoch=self.first.weights.best_epoch,
-            embeddings=embeddings,
+            results=federation.gathered(found),
+            arrays=self.first.arrays(),
+            worker=self.first,
             history=self.history,
-            ledger=self.carrier.ledger(),
-            per_epoch=_per_epoch(before, after, epochs),
+            ledger=federation.carrier.ledger(),
+            per_epoch=_per_epoch(before, after, train.epochs),
             seconds=self.seconds,
-            setup_seconds=setup_seconds,
         )
-
-    def _together(self, part: Callable[[Worker], Program[Any]]) -> list[Any]:
-        """A part in which the coordinator has none."""
-        results, _ = self.carrier.run(
-            lambda shard, _: part(self.workers[id(shard)]), lambda _: _no_part()
-        )
-        return results
 
     def _segment(self, first: int, last: int) -> None:
         clock = time.perf_counter()
@@ -178,30 +287,20 @@ class _Fit:
             if self.told is not None:
                 self.told(record)
 
-        def devices(shard: Shard, _: Endpoint) -> Program[None]:
-            worker = self.workers[id(shard)]
-            return worker.epochs(first, last, told if worker is self.first else None)
-
-        self.carrier.run(
-            devices,
-            lambda _: coordinate_epochs(self.coordinator, self.first.model.weights, last - first),
+        self.federation.together(
+            lambda trainer: trainer.epochs(first, last, told if trainer is self.first else None),
+            lambda helper: helper.epochs(first, last),
         )
+
+    def _endpoints(self) -> list[Endpoint]:
+        carrier = self.federation.carrier
+        return [*carrier.endpoints, carrier.coordinator]
 
     def _state(self) -> Arrays:
         """Everything that the next epochs depend on, and the ledgers."""
-        weights = self.first.weights
-        adam = weights.adam
-        state: Arrays = {
-            "epoch": np.array(len(self.history)),
-            "seconds": np.array(self.seconds),
-            "weights": adam.weights,
-            "mean": adam.mean,
-            "square": adam.square,
-            "best": weights.best,
-            "best_score": np.array(weights.best_score),
-            "best_epoch": np.array(weights.best_epoch),
-        }
-        for number, endpoint in enumerate([*self.carrier.endpoints, self.carrier.coordinator]):
+        state = {f"trainer/{key}": array for key, array in self.first.state().items()}
+        state |= {"epoch": np.array(len(self.history)), "seconds": np.array(self.seconds)}
+        for number, endpoint in enumerate(self._endpoints()):
             for key, counts in endpoint.ledger.state().items():
                 state[f"ledger/{number}/{key}"] = counts
         return state
@@ -210,29 +309,25 @@ class _Fit:
         expected = self._state()
         if not state.keys() >= {key for key in expected if not key.startswith("ledger/")}:
             raise InputError("checkpoint.npz: something is missing in it; start anew")
-        if state["weights"].shape != expected["weights"].shape:
-            raise InputError("checkpoint.npz: it is of another model; start anew")
+        mine = _part(state, "trainer/")
         epoch = int(state["epoch"])
+        for key, array in self.first.state().items():
+            if array.size and mine[key].shape != array.shape:
+                raise InputError("checkpoint.npz: it is of another model; start anew")
         if self.folder is not None:
             self.history = self.folder.keep_metrics(epoch)
         self.seconds = float(state["seconds"])
-        for worker in self.workers.values():
-            weights = worker.weights
-            weights.adam.weights = state["weights"]
-            weights.adam.mean, weights.adam.square = state["mean"], state["square"]
-            weights.adam.steps = epoch
-            weights.best = state["best"]
-            weights.best_score = float(state["best_score"])
-            weights.best_epoch = int(state["best_epoch"])
-        for number, endpoint in enumerate([*self.carrier.endpoints, self.carrier.coordinator]):
-            prefix = f"ledger/{number}/"
-            endpoint.ledger.restore(
-                {
-                    key.removeprefix(prefix): counts
-                    for key, counts in state.items()
-                    if key.startswith(prefix)
-                }
-            )
+        for trainer in self.federation.trainers:
+            trainer.restore(mine)
+        self.federation.together(lambda trainer: trainer.rejoin(epoch))
+        for number, endpoint in enumerate(self._endpoints()):
+            endpoint.ledger.restore(_part(state, f"ledger/{number}/"))
+
+
+def _part(state: Arrays, prefix: str) -> Arrays:
+    return {
+        key.removeprefix(prefix): array for key, array in state.items() if key.startswith(prefix)
+    }
 
 
 def _per_epoch(before: LedgerReport, after: LedgerReport, epochs: int) -> dict[str, float]:
@@ -243,17 +338,6 @@ def _per_epoch(before: LedgerReport, after: LedgerReport, epochs: int) -> dict[s
         found[f"{name}_largest"] = round(float(of_devices.max()), 3)
     found["rounds"] = (after.rounds - before.rounds) / epochs
     return found
-
-
-def _homes(problem: Problem, shards: list[Shard]) -> list[Home]:
-    return homes(
-        problem.graph,
-        shards,
-        problem.keep,
-        problem.roles,
-        problem.held_back,
-        alone=problem.alone,
-    )
 
 
 def _no_part() -> Program[None]:
@@ -269,19 +353,10 @@ def embeddings_of(
         vector: [weights].
         step: number of the release: each pays ε again.
     """
-    shards = cut(problem.graph, problem.shards, problem.seed, config.trees.coins)
-    carrier = Loopback(shards, PROFILES[config.train.profile].doors)
-    owned = _homes(problem, shards)
-    given = {id(shard): home for shard, home in zip(shards, owned, strict=True)}
-
-    def devices(shard: Shard, endpoint: Endpoint) -> Program[torch.Tensor]:
-        worker = Worker(shard, endpoint, given[id(shard)], config, problem.classes, step=step)
+    federation = Federation(problem, config, step=step)
+    for worker in federation.trainers:
         worker.weights.best = vector
-        yield from worker.receive_features()
-        return (yield from worker.embeddings())
-
-    found, _ = carrier.run(devices, lambda _: _no_part())
-    embeddings = np.empty((problem.graph.devices, config.model.output), np.float32)
-    for shard, some in zip(shards, found, strict=True):
-        embeddings[shard.devices] = some.numpy()
-    return embeddings, carrier.ledger()
+    federation.together(lambda worker: worker.receive_features())
+    found = federation.together(lambda worker: worker.finish())
+    embeddings: Floats = federation.gathered(found)
+    return embeddings, federation.carrier.ledger()

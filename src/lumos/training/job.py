@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,8 @@ from lumos.memory import peak_rss_mb
 from lumos.training.evaluate import accuracy, link_auc
 from lumos.training.exposure import exposure
 from lumos.training.fit import Fitted, Problem, fit
-from lumos.training.folder import RunFolder, write_arrays, write_json
+from lumos.training.folder import Arrays, RunFolder, write_arrays, write_json
 from lumos.training.home import features_of
-from lumos.training.model import Model
 from lumos.training.settings import Config
 from lumos.training.split import EdgeSplit, Role, split_edges, split_vertices
 from lumos.trees.balance import Balanced, balance
@@ -48,8 +47,11 @@ class Trained:
     control: dict[str, float] | None
     """The same for releases that say nothing."""
     embeddings: Floats = field(repr=False)
-    """[devices, width], in the order of `graph.ids`."""
-    model: Model = field(repr=False)
+    """[devices, width], in the order of `graph.ids`; in the strict profile, the logits."""
+    logits: Floats | None = field(repr=False)
+    """[devices, classes], for classify."""
+    arrays: Arrays = field(repr=False)
+    """The trained weights by name."""
     trees: Balanced = field(repr=False)
     ledger: LedgerReport = field(repr=False)
     """What passed in training; `trees.ledger` has what passed before."""
@@ -59,6 +61,8 @@ class Trained:
     per_epoch: dict[str, float]
     exposed: str
     """What the run exposed, to whom, in words."""
+    promises: list[dict[str, str]] = field(repr=False)
+    """The table of promises, row by row (strict)."""
     seconds: float
     """From the graph to the result."""
     seconds_per_epoch: float
@@ -70,10 +74,9 @@ class Trained:
 
     def probabilities(self) -> Floats:
         """[devices, classes] what the model believes of every device, unlabelled ones too."""
-        if self.config.train.task != "classify":
+        if self.logits is None:
             raise UsageError("this run predicts links; it has no classes")
-        logits = self.model.logits(torch.from_numpy(self.embeddings))
-        chances: Floats = torch.softmax(logits, dim=1).numpy()
+        chances: Floats = torch.softmax(torch.from_numpy(self.logits), dim=1).numpy()
         return chances
 
     def summary(self) -> dict[str, Any]:
@@ -106,7 +109,7 @@ class Trained:
             "seed": self.seed,
             "shards": self.shards,
             "max_workload": self.trees.max_workload,
-            "weights": self.model.weights,
+            "weights": sum(array.size for array in self.arrays.values()),
             "seconds": round(self.seconds, 3),
             "seconds_per_epoch": round(self.seconds_per_epoch, 4),
             "peak_rss_mb": peak_rss_mb(),
@@ -114,6 +117,7 @@ class Trained:
             "ledger": _plain(self.ledger.totals()),
             "tree_ledger": _plain(self.trees.ledger.totals()),
             "exposed": self.exposed,
+            "promises": self.promises,
             "notes": list(self.graph.notes),
         }
 
@@ -156,7 +160,7 @@ def train(
     start = time.perf_counter()
     whole = as_graph(graph, data_dir)
     public = PublicCoins(seed)
-    within(features_of(whole), config.encoder.low, config.encoder.high)
+    _check(whole, config)
     problem, split = _problem(whole, config, public, seed, shards)
     if trees is not None and trees.graph is not problem.graph:
         raise UsageError("trees: they belong to another graph")
@@ -171,7 +175,9 @@ def train(
             folder.save_trees(trees)
     problem = replace(problem, keep=trees.keep)
 
-    arms = [OWN] * config.train.floor + [CONTROL] * config.train.control + [MAIN]
+    strict = config.train.profile == "strict"  # there, the own encoder is part of every run
+    arms = [OWN] * (config.train.floor and not strict)
+    arms += [CONTROL] * config.train.control + [MAIN]
     total = len(arms) * config.train.epochs
     scores: dict[str, dict[str, float]] = {}
     fitted: Fitted
@@ -191,7 +197,10 @@ def train(
             resume=resume,
             told=tell,
         )
-        scores[arm] = _scores(whole, problem, split, fitted)
+        outcome = _outcome(fitted, config)
+        scores[arm] = _scores(whole, problem, split, outcome.embeddings, outcome.logits)
+        if outcome.own is not None and config.train.floor:
+            scores[OWN] = _scores(whole, problem, split, outcome.own, outcome.own)
     result = Trained(
         graph=whole,
         config=config,
@@ -200,14 +209,16 @@ def train(
         metrics=scores[MAIN],
         own=scores.get(OWN),
         control=scores.get(CONTROL),
-        embeddings=fitted.embeddings,
-        model=fitted.model,
+        embeddings=outcome.embeddings,
+        logits=outcome.logits,
+        arrays=fitted.arrays,
         trees=trees,
         ledger=fitted.ledger,
         history=fitted.history,
-        best_epoch=fitted.best_epoch,
+        best_epoch=outcome.best_epoch,
         per_epoch=fitted.per_epoch,
         exposed=exposure(config, fitted.ledger),
+        promises=outcome.promises,
         seconds=time.perf_counter() - start,
         seconds_per_epoch=fitted.seconds / len(fitted.history),
     )
@@ -230,6 +241,49 @@ def as_graph(graph: Any, data_dir: Path | None = None) -> Graph:
         f"graph: {type(graph).__name__} is neither a lumos.Graph, a PyG Data, a NetworkX graph, "
         "nor a name or path"
     )
+
+
+class _Outcome(NamedTuple):
+    """What a run found, whatever its profile."""
+
+    embeddings: Floats
+    logits: Floats | None
+    own: Floats | None
+    """Logits of the own encoder, where it is part of the run."""
+    best_epoch: int
+    promises: list[dict[str, str]]
+
+
+def _outcome(fitted: Fitted, config: Config) -> _Outcome:
+    if config.train.profile == "strict":
+        from lumos.strict.promises import promises
+
+        logits, own = fitted.results
+        plan = fitted.worker.plan
+        return _Outcome(logits, logits, own, config.train.epochs, promises(plan, fitted.ledger))
+    model = fitted.worker.model
+    found = torch.from_numpy(fitted.results)
+    logits = None if model.head is None else model.logits(found).numpy()
+    return _Outcome(fitted.results, logits, None, fitted.worker.weights.best_epoch, [])
+
+
+def _check(graph: Graph, config: Config) -> None:
+    """Refuse what cannot be trained before anything is written."""
+    within(features_of(graph), config.encoder.low, config.encoder.high)
+    if config.train.profile != "strict":
+        return
+    if config.train.task == "link":
+        raise UsageError(
+            "--profile strict cannot predict links yet: scoring a pair needs something of both "
+            "ends to meet, and no form of it keeps the promises so far; --profile paper can"
+        )
+    if not config.encoder.noisy:
+        raise UsageError("--profile strict needs a finite --epsilon; --profile paper allows inf")
+    if config.model.layers != 2 or not config.train.virtual_nodes:
+        raise UsageError(
+            "--profile strict needs --layers 2 and virtual nodes: stars and deeper trees carry the "
+            "number of neighbours in their normalisation, and so would show it"
+        )
 
 
 def _problem(
@@ -263,16 +317,20 @@ def _problem(
 
 
 def _scores(
-    graph: Graph, problem: Problem, split: EdgeSplit | None, fitted: Fitted
+    graph: Graph,
+    problem: Problem,
+    split: EdgeSplit | None,
+    embeddings: Floats,
+    logits: Floats | None,
 ) -> dict[str, float]:
     """The observer's scores."""
-    if split is not None:
-        emb = fitted.embeddings
+    if split is not None or logits is None:
+        if split is None:
+            raise UsageError("neither labels nor links to score")
         return {
-            "test_auc": link_auc(emb, split.test, split.test_strangers),
-            "val_auc": link_auc(emb, split.validation, split.validation_strangers),
+            "test_auc": link_auc(embeddings, split.test, split.test_strangers),
+            "val_auc": link_auc(embeddings, split.validation, split.validation_strangers),
         }
-    logits = fitted.model.logits(torch.from_numpy(fitted.embeddings))
     labels = np.asarray(graph.labels)
     return {
         "test_accuracy": accuracy(logits, labels, problem.roles, Role.TEST),
@@ -281,16 +339,15 @@ def _scores(
 
 
 def _save(folder: RunFolder, result: Trained) -> None:
-    weights = {name: value.detach().numpy() for name, value in result.model.named_parameters()}
-    write_arrays(folder.path / "model.npz", weights)
+    write_arrays(folder.path / "model.npz", result.arrays)
     ids = result.graph.ids
-    write_arrays(
-        folder.path / "embeddings.npz",
-        {
-            "ids": ids if isinstance(ids, np.ndarray) else np.array(ids, np.str_),
-            "embeddings": result.embeddings,
-        },
-    )
+    found = {
+        "ids": ids if isinstance(ids, np.ndarray) else np.array(ids, np.str_),
+        "embeddings": result.embeddings,
+    }
+    if result.logits is not None:
+        found["logits"] = result.logits
+    write_arrays(folder.path / "embeddings.npz", found)
     write_json(folder.path / "result.json", result.summary())
 
 

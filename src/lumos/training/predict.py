@@ -47,9 +47,10 @@ class Run:
     path: Path
     about: dict[str, Any] = field(repr=False)
     config: Config
-    model: Model = field(repr=False)
     ids: tuple[str, ...] = field(repr=False)
     embeddings: Floats = field(repr=False)
+    logits: Floats | None = field(repr=False)
+    arrays: Arrays = field(repr=False)
 
     @staticmethod
     def open(path: Path | str) -> "Run":
@@ -68,10 +69,8 @@ class Run:
         }
         config = Config.of(**settings)
         weights, known = read_arrays(path / "model.npz"), read_arrays(path / "embeddings.npz")
-        model = Model(config.model, about["features"], len(about["classes"]))
-        _load(path, model, weights)
         ids = tuple(str(name) for name in known["ids"].tolist())
-        return Run(path, about, config, model, ids, known["embeddings"])
+        return Run(path, about, config, ids, known["embeddings"], known.get("logits"), weights)
 
     @property
     def classes(self) -> list[str]:
@@ -86,8 +85,8 @@ class Run:
         each pair of the named devices.
         """
         places = np.arange(len(self.ids)) if ids is None else self._places(ids)
-        if self.classes:
-            return self._labels([self.ids[place] for place in places], self.embeddings[places])
+        if self.logits is not None:
+            return self._labels([self.ids[place] for place in places], self.logits[places])
         if ids is None or len(ids) < 2:
             raise UsageError("this run predicts links; name at least two devices with --id")
         rows = []
@@ -119,20 +118,23 @@ class Run:
             graph = load(self.about["graph"], data_dir=data_dir)
         if fingerprint(graph) != self.about["fingerprint"]:
             raise InputError(f"{self.path}: the run is of another graph than {graph!r}")
+        if self.config.train.profile == "strict":
+            raise UsageError("newcomers are for runs of --profile paper; this one is strict")
+        model = Model(self.config.model, self.about["features"], len(self.classes))
+        _load(self.path, model, self.arrays)
         problem = self._joined(graph, newcomers)
         found, ledger = embeddings_of(
-            problem, self.config, self.model.vector(), step=_release_number(newcomers)
+            problem, self.config, model.vector(), step=_release_number(newcomers)
         )
-        rows = self._labels([newcomer.id for newcomer in newcomers], found[graph.devices :])
-        return rows, ledger
+        logits = model.logits(torch.from_numpy(found[graph.devices :])).numpy()
+        return self._labels([newcomer.id for newcomer in newcomers], logits), ledger
 
     def export(self, path: Path) -> None:
         """Write the weights and what is needed to use them as an npz; see docs/training.md."""
         if path.suffix != ".npz":
             raise UsageError(f"--export writes .npz, not {path.name!r}")
-        weights = {name: value.detach().numpy() for name, value in self.model.named_parameters()}
         about = {key: self.about[key] for key in ("settings", "classes", "features", "lumos")}
-        write_arrays(path, {**weights, "about": json.dumps(about)})
+        write_arrays(path, {**self.arrays, "about": json.dumps(about)})
 
     def _places(self, ids: list[str]) -> npt.NDArray[np.int64]:
         number = {name: place for place, name in enumerate(self.ids)}
@@ -141,8 +143,8 @@ class Run:
                 raise InputError(f"{name!r} is not the id of any device of {self.path}")
         return np.array([number[name] for name in ids], np.int64)
 
-    def _labels(self, names: list[str], embeddings: Floats) -> list[dict[str, Any]]:
-        chance = torch.softmax(self.model.logits(torch.from_numpy(embeddings)), dim=1).numpy()
+    def _labels(self, names: list[str], logits: Floats) -> list[dict[str, Any]]:
+        chance = torch.softmax(torch.from_numpy(logits), dim=1).numpy()
         best = chance.argmax(axis=1)
         return [
             {

@@ -3,7 +3,7 @@
     worker = Worker(shard, endpoint, home, config, classes)
     yield from worker.setup()                        # features, keys; once per run
     yield from worker.epochs(0, 25, told)            # any number of times
-    embeddings = yield from worker.embeddings()      # with the weights that were selected
+    embeddings = yield from worker.finish()          # with the weights that were selected
 
 Everything that crosses a device's border is a message of `lumos.training.topics` or
 `lumos.aggregate`. Weights are public: every device computes them from the same sums.
@@ -31,7 +31,9 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.model import Drops, Leaves, Pooled, Trees, device_gradients, pool, pool_backward
 from lumos.model.features import Features
 from lumos.training.adam import Adam
+from lumos.training.epoch import Epoch
 from lumos.training.features import exchange_features, on_leaves, without_information
+from lumos.training.folder import Arrays
 from lumos.training.home import Home
 from lumos.training.model import Model
 from lumos.training.settings import Config
@@ -41,18 +43,6 @@ from lumos.training.vectors import rows_of, send_rows
 from lumos.trees.forest import Forest
 
 Doubles = npt.NDArray[np.float64]
-
-
-class Epoch(NamedTuple):
-    """What everybody knows after an epoch, from the sum."""
-
-    epoch: int
-    """1 for the first."""
-    loss: float
-    """Mean training loss."""
-    score: float | None
-    """Validation score of the weights that this epoch started with, higher is better; None
-    where nobody validates."""
 
 
 @dataclass(eq=False)
@@ -159,7 +149,36 @@ class Worker:
             if told is not None:
                 told(record)
 
-    def embeddings(self) -> Program[Tensor]:
+    def rejoin(self, epoch: int) -> Program[None]:
+        """After `restore`: `setup` has exchanged everything that is needed."""
+        yield from ()
+
+    def state(self) -> Arrays:
+        """Everything that the next epochs depend on."""
+        weights, adam = self.weights, self.weights.adam
+        return {
+            "weights": adam.weights,
+            "mean": adam.mean,
+            "square": adam.square,
+            "steps": np.array(adam.steps),
+            "best": weights.best,
+            "best_score": np.array(weights.best_score),
+            "best_epoch": np.array(weights.best_epoch),
+        }
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a state."""
+        weights, adam = self.weights, self.weights.adam
+        adam.weights, adam.mean, adam.square = state["weights"], state["mean"], state["square"]
+        adam.steps = int(state["steps"])
+        weights.best, weights.best_score = state["best"], float(state["best_score"])
+        weights.best_epoch = int(state["best_epoch"])
+
+    def arrays(self) -> Arrays:
+        """The selected weights by name; call after `finish`."""
+        return {name: value.detach().numpy() for name, value in self.model.named_parameters()}
+
+    def finish(self) -> Program[Tensor]:
         """[hosted, width] embeddings by the selected weights, without dropout."""
         self.model.load(self.weights.best)
         with torch.no_grad():
@@ -247,17 +266,29 @@ class Came(NamedTuple):
     """[leaves] id of the device whose tree it is in."""
 
 
-def coordinate_epochs(
-    coordinator: IdealCoordinator | SecureCoordinator, weights: int, epochs: int
-) -> Program[None]:
-    """The coordinator's part: one sum per epoch."""
-    for _ in range(epochs):
-        yield from coordinator.sum(weights + len(STATISTICS))
+class Coordinator:
+    """The coordinator's part: one sum per epoch.
 
+    Args:
+        weights: number of weights of the model.
+    """
 
-def coordinator_of(
-    config: Config, total: int, public: PublicCoins, endpoint: Endpoint
-) -> IdealCoordinator | SecureCoordinator:
-    """The coordinator of the configured kind of sum."""
-    kind = SecureCoordinator if config.train.aggregate == "secure" else IdealCoordinator
-    return kind(total, public, endpoint, config.updates)
+    def __init__(
+        self, config: Config, total: int, public: PublicCoins, endpoint: Endpoint, weights: int
+    ) -> None:
+        kind = SecureCoordinator if config.train.aggregate == "secure" else IdealCoordinator
+        self._sums = kind(total, public, endpoint, config.updates)
+        self._width = weights + len(STATISTICS)
+
+    def setup(self) -> Program[None]:
+        """It has no part in it."""
+        yield from ()
+
+    def epochs(self, first: int, last: int) -> Program[None]:
+        """Add up."""
+        for _ in range(first, last):
+            yield from self._sums.sum(self._width)
+
+    def finish(self) -> Program[None]:
+        """It has no part in it."""
+        yield from ()

@@ -1,0 +1,115 @@
+"""What neighbours' symbols say of a device's class: a log-likelihood, and how far to trust it.
+
+**Matrix.** How often a device of class c has a neighbour that says s is learnt by one sum: every
+training device adds the frequencies of its neighbours' symbols in the row of its own class, a
+vector of norm at most 1. So homophily is not assumed: whatever neighbours say, its meaning is
+learnt.
+
+**Trust.** Neighbours are not independent, so the log-likelihood of many must be damped. Final
+logits are own logits times a, plus the log-likelihood E times b_j · degree^-γ_j for three γ_j, plus
+a bias for each class: a handful of weights, which noise in a sum can hardly hurt.
+
+Everything here happens at home; what leaves are clipped updates, inside sums.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.aggregate.noise import clip_factors
+from lumos.strict.encoder import LOSS_LIMIT, LOSS_SCALE, softmax_slope
+
+Doubles = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+DAMPING = (0.0, 0.25, 0.5)
+START = (1.0, 0.0, 0.3, 0.0)
+"""Weights before training: the own logits, and a little trust."""
+
+
+class Heard:
+    """What the hosted devices have heard: counts of their neighbours' symbols, at home.
+
+    Args:
+        said: [slots, k] what each neighbour released, as 0 or 1 for each symbol.
+        owner: [slots] position of the device that heard it.
+        hosted: number of hosted devices.
+    """
+
+    def __init__(self, said: Doubles, owner: Ints, hosted: int) -> None:
+        columns = [np.bincount(owner, said[:, symbol], hosted) for symbol in range(said.shape[1])]
+        self.counts: Doubles = np.stack(columns, axis=1)
+        self.degree: Doubles = np.bincount(owner, minlength=hosted).astype(np.float64)
+
+    def shares(self) -> Doubles:
+        """[hosted, k] frequencies; 0 for a device without neighbours."""
+        found: Doubles = self.counts / np.maximum(self.counts.sum(axis=1), 1)[:, None]
+        return found
+
+
+def matrix_update(shares: Doubles, labels: Ints, train: Flags, *, each: bool) -> Doubles:
+    """Frequencies in the row of the own class: [hosted, k²] each, or their sum [k²]."""
+    classes = shares.shape[1]
+    some = np.flatnonzero(train)
+    if not each:
+        table = np.zeros((classes, classes))
+        np.add.at(table, labels[some], shares[some])
+        return table.ravel()
+    tables = np.zeros((len(train), classes, classes))
+    tables[some, labels[some]] = shares[some]
+    return tables.reshape(len(train), -1)
+
+
+def ratios(total: Doubles, classes: int) -> Doubles:
+    """[k, k] log of P(symbol | class) / P(symbol), from the noisy sum."""
+    table = np.maximum(total.reshape(classes, classes), 1.0)  # nothing is impossible
+    by_class = table / table.sum(axis=1, keepdims=True)
+    log: Doubles = np.log(by_class / (table.sum(axis=0) / table.sum()))
+    return log
+
+
+class Trust:
+    """The weighing of the own answer against the neighbours' evidence.
+
+    Args:
+        own: [hosted, k] logits of the own encoder.
+        heard: what the neighbours said.
+        log_ratios: [k, k], see `ratios`.
+    """
+
+    def __init__(self, own: Doubles, heard: Heard, log_ratios: Doubles) -> None:
+        evidence = heard.counts @ log_ratios.T
+        degree = np.maximum(heard.degree, 1.0)[:, None]
+        self._inputs = np.stack([own, *(evidence * degree**-power for power in DAMPING)])
+        self._classes = int(own.shape[1])
+
+    @property
+    def weights(self) -> int:
+        """a, three b, and a bias for each class."""
+        return len(START) + self._classes
+
+    def start(self) -> Doubles:
+        """The first weights."""
+        return np.concatenate([START, np.zeros(self._classes)])
+
+    def logits(self, weights: Doubles) -> Doubles:
+        """[hosted, k] the weighed answer."""
+        weighed: Doubles = np.tensordot(weights[: len(START)], self._inputs, axes=1)
+        return weighed + weights[len(START) :]
+
+    def update(
+        self, weights: Doubles, labels: Ints, train: Flags, clip: float, *, each: bool
+    ) -> Doubles:
+        """Clipped gradients and losses of the training devices: each, or their sum."""
+        some = np.flatnonzero(train)
+        slope, loss = softmax_slope(self.logits(weights)[some], labels[some])
+        told = LOSS_SCALE * np.minimum(loss, LOSS_LIMIT)
+        by_input = np.einsum("pnk,nk->np", self._inputs[:, some], slope)
+        found = np.concatenate([by_input, slope, told[:, None]], axis=1)
+        found *= clip_factors(np.linalg.norm(found, axis=1), clip)[:, None]
+        if not each:
+            total: Doubles = found.sum(axis=0)
+            return total
+        vectors = np.zeros((len(train), found.shape[1]))
+        vectors[some] = found
+        return vectors

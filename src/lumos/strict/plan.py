@@ -1,0 +1,100 @@
+"""The public plan of a strict run: which sums there are, how wide, and how much noise each has."""
+
+import math
+from dataclasses import dataclass
+
+from lumos.aggregate.noise import Noise, epsilon_for, mu_for
+from lumos.errors import UsageError
+from lumos.strict.settings import StrictSettings
+from lumos.training.settings import Config
+
+ENCODER, MATRIX, TRUST, BACKBONE, CHOICE = "encoder", "matrix", "trust", "backbone", "choice"
+
+PARTS = {ENCODER: 0.70, MATRIX: 0.03, TRUST: 0.10, BACKBONE: 0.17}
+"""How the updates' budget μ² is divided. Devices that validate spend theirs on the choice alone."""
+TRUST_EPOCHS = 60
+CANDIDATES = 3
+"""Own answer, with evidence, with the tree network: validation devices choose."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything public about a strict run.
+
+    Args:
+        config: settings.
+        devices: number of devices.
+        trainers: number of training devices (the split is public).
+    """
+
+    config: Config
+    devices: int
+    trainers: int
+
+    def __post_init__(self) -> None:
+        if self.backbone_epochs < 1:
+            raise UsageError(
+                f"--epochs must be above {self.strict.encoder_epochs + TRUST_EPOCHS} in the strict "
+                f"profile: {self.strict.encoder_epochs} for the encoder, {TRUST_EPOCHS} for trust; "
+                f"got {self.config.train.epochs}"
+            )
+
+    @property
+    def strict(self) -> StrictSettings:
+        """The strict settings."""
+        return self.config.strict
+
+    @property
+    def backbone_epochs(self) -> int:
+        """Epochs left for the tree network."""
+        return self.config.train.epochs - self.strict.encoder_epochs - TRUST_EPOCHS
+
+    def stage(self, epoch: int) -> str:
+        """What epoch number `epoch` (from 0) trains."""
+        if epoch < self.strict.encoder_epochs:
+            return ENCODER
+        return TRUST if epoch < self.strict.encoder_epochs + TRUST_EPOCHS else BACKBONE
+
+    @property
+    def noisy(self) -> bool:
+        """Whether there is noise in the sums."""
+        return self.strict.protect == "noise"
+
+    def clip(self, stage: str) -> float:
+        """Largest norm of one device's vector in a stage."""
+        if stage == MATRIX:
+            return 1.0
+        if stage == CHOICE:
+            return math.sqrt(2 * CANDIDATES - 1)
+        return self.strict.clip if self.noisy else float("inf")
+
+    def noise(self, stage: str) -> Noise | None:
+        """The noise of every sum of a stage."""
+        if not self.noisy:
+            return None
+        mu = mu_for(self.strict.update_epsilon, self.strict.update_delta)
+        steps = {
+            ENCODER: self.strict.encoder_epochs,
+            MATRIX: 1,
+            TRUST: TRUST_EPOCHS,
+            BACKBONE: self.backbone_epochs,
+            CHOICE: 1,
+        }[stage]
+        part = mu * math.sqrt(PARTS.get(stage, 1.0))
+        return Noise.of(part, steps, self.clip(stage), self.devices, self.config.updates)
+
+    def spent(self) -> tuple[float, float] | None:
+        """(ε, δ) of all updates of one device, from the noise that was really added."""
+        if not self.noisy:
+            return None
+        square = 0.0
+        for stage, steps in (
+            (ENCODER, self.strict.encoder_epochs),
+            (MATRIX, 1),
+            (TRUST, TRUST_EPOCHS),
+            (BACKBONE, self.backbone_epochs),
+        ):
+            noise = self.noise(stage)
+            square += steps / noise.sigma**2 if noise is not None else 0.0
+        delta = self.strict.update_delta
+        return epsilon_for(math.sqrt(square), delta), delta

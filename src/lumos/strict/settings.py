@@ -1,0 +1,52 @@
+"""Settings of the strict profile: what is released, and how updates are protected."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from lumos.errors import UsageError
+
+Says = Literal["label", "prediction"]
+Protection = Literal["noise", "holders", "projection", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrictSettings:
+    """The strict profile (docs/strict.md)."""
+
+    mechanism: Literal["auto", "krr", "oue"] = "auto"
+    """How the one symbol is released: krr, randomized response; oue, unary encoding; auto: the one
+    that keeps more for the number of classes and ε."""
+    trainers_say: Says = "label"
+    """What training devices release: their label, or what their encoder says, as all others do."""
+    protect: Protection = "noise"
+    """How updates are protected. noise: clipped, with noise inside the sum, (ε, δ) accounted;
+    holders: exact sums, features with few holders left out; projection: exact sums, features mixed
+    by a public random matrix; none: exact sums (for comparison only)."""
+    update_epsilon: float = 8.0
+    """ε of all updates together (protect noise)."""
+    update_delta: float = 1e-5
+    """δ of all updates together (protect noise)."""
+    min_holders: int = 5
+    """Fewest training devices that must share a feature (protect holders)."""
+    projection: int = 1024
+    """Width of the public random projection (protect projection)."""
+    encoder_epochs: int = 100
+    """Of the epochs, so many train the own encoder before anything is released."""
+    encoder_rate: float = 0.09
+    """Learning rate of the own encoder."""
+    clip: float = 0.3
+    """Largest norm of one device's update (protect noise)."""
+
+    def __post_init__(self) -> None:
+        if not self.update_epsilon > 0:
+            raise UsageError(f"--update-epsilon must be above 0, got {self.update_epsilon}")
+        if not 0 < self.update_delta < 1:
+            raise UsageError(f"--update-delta must be between 0 and 1, got {self.update_delta}")
+        for name in ("min_holders", "projection", "encoder_epochs"):
+            if getattr(self, name) < 1:
+                option = name.replace("_", "-")
+                raise UsageError(f"--{option} must be 1 or more, got {getattr(self, name)}")
+        for name in ("clip", "encoder_rate"):
+            if not 0 < getattr(self, name) < float("inf"):
+                option = name.replace("_", "-")
+                raise UsageError(f"--{option} must be above 0, got {getattr(self, name)}")

@@ -1,0 +1,15 @@
+"""What everybody knows after an epoch."""
+
+from typing import NamedTuple
+
+
+class Epoch(NamedTuple):
+    """What everybody knows after an epoch, from its sum."""
+
+    epoch: int
+    """1 for the first."""
+    loss: float
+    """Mean training loss."""
+    score: float | None
+    """Validation score of the weights that this epoch started with, higher is better; None
+    where nobody validates."""
