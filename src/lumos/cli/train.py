@@ -131,9 +131,10 @@ def show(trained: "Trained", out: Path | None) -> None:
         f"{config.train.task} · profile {config.train.profile} · {config.model.backbone} · "
         f"{epsilon}{bins}"
     )
+    trees = f"trees {config.trees.balancer}, comparisons {trained.trees.compare} · "
     screen.print(
-        f"trees {config.trees.balancer}, comparisons {trained.trees.compare} · updates "
-        f"{config.train.aggregate} · coins {config.trees.coins} · seed {trained.seed}"
+        f"{trees if config.train.profile == 'paper' else ''}updates {config.train.aggregate} · "
+        f"coins {config.trees.coins} · seed {trained.seed}"
     )
     for note in trained.graph.notes:
         screen.print(f"note: {note}")
@@ -144,7 +145,8 @@ def show(trained: "Trained", out: Path | None) -> None:
     _show_scores(trained)
     each = trained.per_epoch
     table = Table(show_header=False, box=None)
-    table.add_row("epochs", f"{config.train.epochs}, weights of epoch {trained.best_epoch}")
+    chosen = f", weights of epoch {trained.best_epoch}" if config.train.profile == "paper" else ""
+    table.add_row("epochs", f"{config.train.epochs}{chosen}")
     table.add_row(
         "per device and epoch",
         f"{each['messages_sent_mean']:,.1f} messages and {each['bytes_sent_mean']:,.0f} bytes "
@@ -164,6 +166,8 @@ def show(trained: "Trained", out: Path | None) -> None:
     )
     screen.print(table)
     screen.print()
+    if trained.promises:
+        _show_promises(trained.promises)
     screen.print("What was exposed, and to whom:")
     screen.print(textwrap.fill(trained.exposed, 100))
     if out is not None:
@@ -180,6 +184,20 @@ def _show_topics(trained: "Trained") -> None:
     console().print(table)
     console().print("(who learns what from each topic: --json, or docs/privacy.md)")
     console().print()
+
+
+def _show_promises(promises: list[dict[str, str]]) -> None:
+    """What is promised about what, against whom: one block for each kind of thing."""
+    screen = console()
+    screen.print("What is promised (docs/strict.md has the reasons):")
+    for row in promises:
+        table = Table(show_header=False, box=None, padding=(0, 1, 0, 2))
+        for who, promise in row.items():
+            if who != "about":
+                table.add_row(who, promise)
+        screen.print(f" {row['about']}")
+        screen.print(table)
+    screen.print()
 
 
 def _show_scores(trained: "Trained") -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.device import chacha
+from lumos.graph.spans import spans
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -68,6 +69,23 @@ class PrivateCoins:
         bits = (high << np.uint64(20)) | (low >> np.uint64(12))
         uniform: Floats = (bits.astype(np.float64) + 0.5) * 2.0**-52
         return uniform
+
+    def uniform_each(self, counts: Ints, purpose: str, step: int) -> Floats:
+        """[sum of counts] numbers between 0 and 1: `counts[i]` for hosted device i, in order.
+
+        Devices that need about as many are drawn together, so little is drawn in vain.
+        """
+        drawn = np.empty(int(counts.sum()))
+        starts = np.cumsum(counts) - counts
+        size = 1
+        while size < 2 * counts.max(initial=0):
+            some = np.flatnonzero((counts > size // 2) & (counts <= size))
+            if len(some):
+                coins = self.uniform(some, purpose, step, size)
+                wanted = np.arange(size) < counts[some, None]
+                drawn[spans(starts[some], counts[some])] = coins[wanted]
+            size *= 2
+        return drawn
 
 
 class PublicCoins:

@@ -23,8 +23,8 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 DAMPING = (0.0, 0.25, 0.5)
-START = (1.0, 0.0, 0.3, 0.0)
-"""Weights before training: the own logits, and a little trust."""
+TRUST = 0.3
+"""Trust in direct neighbours before training, at the middle damping."""
 
 
 class Heard:
@@ -48,23 +48,30 @@ class Heard:
 
 
 def matrix_update(shares: Doubles, labels: Ints, train: Flags, *, each: bool) -> Doubles:
-    """Frequencies in the row of the own class: [hosted, k²] each, or their sum [k²]."""
-    classes = shares.shape[1]
+    """Frequencies in the row of the own class: [hosted, …] each, or their sum.
+
+    Args:
+        shares: [hosted, hops, k].
+    """
+    hops, classes = shares.shape[1:]
     some = np.flatnonzero(train)
+    mine = shares[some] / np.sqrt(hops)  # so that the norm of all hops together is at most 1
     if not each:
-        table = np.zeros((classes, classes))
-        np.add.at(table, labels[some], shares[some])
+        table = np.zeros((classes, hops, classes))
+        np.add.at(table, labels[some], mine)
         return table.ravel()
-    tables = np.zeros((len(train), classes, classes))
-    tables[some, labels[some]] = shares[some]
+    tables = np.zeros((len(train), classes, hops, classes))
+    tables[some, labels[some]] = mine
     return tables.reshape(len(train), -1)
 
 
 def ratios(total: Doubles, classes: int) -> Doubles:
-    """[k, k] log of P(symbol | class) / P(symbol), from the noisy sum."""
-    table = np.maximum(total.reshape(classes, classes), 1.0)  # nothing is impossible
-    by_class = table / table.sum(axis=1, keepdims=True)
-    log: Doubles = np.log(by_class / (table.sum(axis=0) / table.sum()))
+    """[hops, k, k] log of P(symbol | class) / P(symbol), from the noisy sum."""
+    by_class = total.reshape(classes, -1, classes).swapaxes(0, 1)
+    table = np.maximum(by_class * np.sqrt(len(by_class)), 1.0)  # nothing is impossible
+    likely = table / table.sum(axis=2, keepdims=True)
+    before = table.sum(axis=1, keepdims=True) / table.sum(axis=(1, 2), keepdims=True)
+    log: Doubles = np.log(likely / before)
     return log
 
 
@@ -73,29 +80,34 @@ class Trust:
 
     Args:
         own: [hosted, k] logits of the own encoder.
-        heard: what the neighbours said.
-        log_ratios: [k, k], see `ratios`.
+        heard: what was heard, hop by hop.
+        log_ratios: [hops, k, k], see `ratios`.
     """
 
-    def __init__(self, own: Doubles, heard: Heard, log_ratios: Doubles) -> None:
-        evidence = heard.counts @ log_ratios.T
-        degree = np.maximum(heard.degree, 1.0)[:, None]
-        self._inputs = np.stack([own, *(evidence * degree**-power for power in DAMPING)])
+    def __init__(self, own: Doubles, heard: list[Heard], log_ratios: Doubles) -> None:
+        inputs = [own]
+        for hop, log in zip(heard, log_ratios, strict=True):
+            evidence, degree = hop.counts @ log.T, np.maximum(hop.degree, 1.0)[:, None]
+            inputs += [evidence * degree**-power for power in DAMPING]
+        self._inputs = np.stack(inputs)
         self._classes = int(own.shape[1])
 
     @property
     def weights(self) -> int:
-        """a, three b, and a bias for each class."""
-        return len(START) + self._classes
+        """a, three b for each hop, and a bias for each class."""
+        return len(self._inputs) + self._classes
 
     def start(self) -> Doubles:
         """The first weights."""
-        return np.concatenate([START, np.zeros(self._classes)])
+        start = np.zeros(self.weights)
+        start[0], start[1 + DAMPING.index(0.25)] = 1.0, TRUST
+        return start
 
     def logits(self, weights: Doubles) -> Doubles:
         """[hosted, k] the weighed answer."""
-        weighed: Doubles = np.tensordot(weights[: len(START)], self._inputs, axes=1)
-        return weighed + weights[len(START) :]
+        count = len(self._inputs)
+        weighed: Doubles = np.tensordot(weights[:count], self._inputs, axes=1)
+        return weighed + weights[count:]
 
     def update(
         self, weights: Doubles, labels: Ints, train: Flags, clip: float, *, each: bool

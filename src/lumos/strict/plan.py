@@ -1,6 +1,7 @@
 """The public plan of a strict run: which sums there are, how wide, and how much noise each has."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lumos.aggregate.noise import Noise, epsilon_for, mu_for
@@ -73,28 +74,31 @@ class Plan:
         if not self.noisy:
             return None
         mu = mu_for(self.strict.update_epsilon, self.strict.update_delta)
-        steps = {
+        part = mu * math.sqrt(PARTS.get(stage, 1.0))
+        steps = self._steps(stage)
+        return Noise.of(part, steps, self.clip(stage), self.devices, self.config.updates)
+
+    def _steps(self, stage: str) -> int:
+        """Number of sums of a stage."""
+        several = {
             ENCODER: self.strict.encoder_epochs,
-            MATRIX: 1,
             TRUST: TRUST_EPOCHS,
             BACKBONE: self.backbone_epochs,
-            CHOICE: 1,
-        }[stage]
-        part = mu * math.sqrt(PARTS.get(stage, 1.0))
-        return Noise.of(part, steps, self.clip(stage), self.devices, self.config.updates)
+        }
+        return several.get(stage, 1)
 
     def spent(self) -> tuple[float, float] | None:
         """(ε, δ) of all updates of one device, from the noise that was really added."""
+        return self._account(PARTS, 1)
+
+    def spent_on_edge(self) -> tuple[float, float] | None:
+        """(ε, δ) of one edge: it is in the updates of two devices, once symbols are out."""
+        return self._account([MATRIX, TRUST, BACKBONE], 2)
+
+    def _account(self, stages: Iterable[str], devices: int) -> tuple[float, float] | None:
         if not self.noisy:
             return None
-        square = 0.0
-        for stage, steps in (
-            (ENCODER, self.strict.encoder_epochs),
-            (MATRIX, 1),
-            (TRUST, TRUST_EPOCHS),
-            (BACKBONE, self.backbone_epochs),
-        ):
-            noise = self.noise(stage)
-            square += steps / noise.sigma**2 if noise is not None else 0.0
+        noises = [self.noise(stage) for stage in stages for _ in range(self._steps(stage))]
+        square = sum(1 / noise.sigma**2 for noise in noises if noise is not None)
         delta = self.strict.update_delta
-        return epsilon_for(math.sqrt(square), delta), delta
+        return epsilon_for(devices * math.sqrt(square), delta), delta

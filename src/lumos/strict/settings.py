@@ -1,6 +1,7 @@
 """Settings of the strict profile: what is released, and how updates are protected."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from lumos.errors import UsageError
@@ -18,6 +19,14 @@ class StrictSettings:
     that keeps more for the number of classes and ε."""
     trainers_say: Says = "label"
     """What training devices release: their label, or what their encoder says, as all others do."""
+    book: Path | None = None
+    """The devices' book of releases, kept across runs: what was released is said again for nothing,
+    anything new pays. Without one, a run knows of no other."""
+    lifetime_epsilon: float = 4.0
+    """Most ε that a device may spend on releases in its life (with a book)."""
+    relay: int | Literal["none"] = "none"
+    """none: devices use what their neighbours released. 2, 3, 4: symbols travel so many hops, one
+    draw for each neighbour and hop; no further ε, but a hint at degrees and edges."""
     protect: Protection = "noise"
     """How updates are protected. noise: clipped, with noise inside the sum, (ε, δ) accounted;
     holders: exact sums, features with few holders left out; projection: exact sums, features mixed
@@ -37,7 +46,16 @@ class StrictSettings:
     clip: float = 0.3
     """Largest norm of one device's update (protect noise)."""
 
+    @property
+    def hops(self) -> int:
+        """How far symbols travel."""
+        return 1 if self.relay == "none" else int(self.relay)
+
     def __post_init__(self) -> None:
+        if self.relay != "none" and not 2 <= int(self.relay) <= 8:
+            raise UsageError(f"--relay must be none or 2 to 8, got {self.relay}")
+        if not self.lifetime_epsilon > 0:
+            raise UsageError(f"--lifetime-epsilon must be above 0, got {self.lifetime_epsilon}")
         if not self.update_epsilon > 0:
             raise UsageError(f"--update-epsilon must be above 0, got {self.update_epsilon}")
         if not 0 < self.update_delta < 1:

@@ -31,11 +31,13 @@ from lumos.device.shard import Shard
 from lumos.encode.symbols import Symbols
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
+from lumos.strict.book import Book, kind_of
 from lumos.strict.correction import Correction, Known
 from lumos.strict.encoder import LOSS_SCALE, Encoder
-from lumos.strict.evidence import Heard, Trust, matrix_update, ratios
+from lumos.strict.evidence import DAMPING, Heard, Trust, matrix_update, ratios
 from lumos.strict.plan import BACKBONE, CANDIDATES, CHOICE, ENCODER, MATRIX, TRUST, Plan
-from lumos.strict.topics import SYMBOL
+from lumos.strict.relay import Bits, pads, relayed, tell_neighbours
+from lumos.strict.topics import RELAY, SYMBOL
 from lumos.training.adam import Adam
 from lumos.training.epoch import Epoch
 from lumos.training.folder import Arrays
@@ -68,6 +70,7 @@ class StrictWorker:
         home: what the devices own.
         plan: everything public.
         classes: k.
+        book: what the devices have released in earlier runs.
         control: release symbols that say nothing.
     """
 
@@ -79,10 +82,13 @@ class StrictWorker:
         plan: Plan,
         classes: int,
         *,
+        book: Book | None = None,
         control: bool = False,
     ) -> None:
         self.shard = shard
         self.plan = plan
+        self._book = book
+        self._paid = -1.0
         self.classes = classes
         self._labels = home.labels
         self._train = home.roles == Role.TRAIN
@@ -94,12 +100,12 @@ class StrictWorker:
         self._symbols = Symbols.of(classes, plan.config.encoder.epsilon, plan.strict.mechanism)
         generator = shard.public.generator("weights")
         self._correction = Correction(plan.config.model, classes, generator)
-        self._heard: Heard | None = None
+        self._heard: list[Heard] = []
         self._trust: Trust | None = None
         self._known: Known | None = None
         self.columns = np.empty(0, np.int64)
         self.optimisers: dict[str, Adam] = {}
-        self.matrix = np.zeros(classes * classes)
+        self.matrix = np.zeros(plan.strict.hops * classes * classes)
         self.choice = 0
 
     def setup(self) -> Program[None]:
@@ -173,24 +179,41 @@ class StrictWorker:
             chance = shard.coins.uniform(everyone, "control", 0)[:, 0]
             symbols = np.floor(chance * self.classes).astype(np.int64)
         coins = shard.coins.words(everyone, "symbol", 0, self._symbols.coins)
-        said = self._symbols.release(symbols, coins)
-        inbox = yield SYMBOL.send(
-            shard.ids_of(shard.owner),
-            shard.neighbours,
-            said[shard.owner],
-            epsilon=np.full(len(shard.owner), self.plan.config.encoder.epsilon),
-            lengths=np.full(len(shard.owner), said.shape[1]),
-        )
-        # By receiver, then sender: the order of the slots.
-        if not np.array_equal(shard.local(inbox.receiver), shard.owner) or not np.array_equal(
-            inbox.sender, shard.neighbours
-        ):
-            raise ProtocolError("symbols: one is missing, or one came from a stranger")
-        width = self._symbols.width
-        if inbox.batch.lengths is not None and (inbox.batch.lengths != width).any():
-            raise ProtocolError("symbols: a message has the wrong length")
-        heard = self._symbols.read(inbox.body.reshape(len(shard.owner), -1)[:, :width])
-        self._heard = Heard(heard, shard.owner, len(shard))
+        said = self._for_life(self._symbols.release(symbols, coins))[shard.owner]
+        said = yield from tell_neighbours(SYMBOL, shard, said, self._paid)
+        self._heard = [self._listen(said)]
+        for hop in range(2, self.plan.strict.hops + 1):
+            said = yield from tell_neighbours(RELAY, shard, self._relayed(said, hop), 0.0)
+            self._heard.append(self._listen(said))
+
+    def _for_life(self, said: Bits) -> Bits:
+        """What was said before, if there is a book and it was; else what is said now, and paid."""
+        epsilon = self.plan.config.encoder.epsilon
+        if self._book is None or self._control:
+            self._paid = epsilon
+            return said
+        train, symbols = self.plan.config.train, self._symbols
+        kind = kind_of(train.task, symbols.mechanism, symbols.size, epsilon)
+        kept = self._book.kept(kind, self.shard.devices)
+        if kept is None:
+            self._book.pay(kind, self.shard.devices, epsilon, said)
+            self._paid = epsilon
+            return said
+        if self._paid < 0:  # not what this run itself paid before it was interrupted
+            self._paid = 0.0
+        return kept
+
+    def _listen(self, said: Bits) -> Heard:
+        return Heard(self._symbols.read(said), self.shard.owner, len(self.shard))
+
+    def _relayed(self, said: Bits, hop: int) -> Bits:
+        """What each neighbour is told of what the others said: one draw, made once per run.
+
+        Never what came from the receiver itself; `PADS` made-up symbols are in every pool, so a
+        device of degree 1 tells nothing but those.
+        """
+        made = pads(self.shard, self._symbols, hop)
+        return relayed(self.shard, said, made, hop)
 
     def rejoin(self, epoch: int) -> Program[None]:
         """After `restore`: hear the symbols again, if they were out already. They are the same."""
@@ -200,7 +223,11 @@ class StrictWorker:
 
     def state(self) -> Arrays:
         """Everything that the next epochs depend on."""
-        state: Arrays = {"matrix": self.matrix, "columns": self.columns}
+        state: Arrays = {
+            "matrix": self.matrix,
+            "columns": self.columns,
+            "paid": np.array(self._paid),
+        }
         for stage, adam in self.optimisers.items():
             state |= {
                 f"{stage}/weights": adam.weights,
@@ -212,7 +239,7 @@ class StrictWorker:
 
     def restore(self, state: Arrays) -> None:
         """Go on from a state."""
-        self.matrix = state["matrix"]
+        self.matrix, self._paid = state["matrix"], float(state["paid"])
         for stage, adam in self.optimisers.items():
             adam.weights, adam.mean = state[f"{stage}/weights"], state[f"{stage}/mean"]
             adam.square, adam.steps = state[f"{stage}/square"], int(state[f"{stage}/steps"])
@@ -232,8 +259,7 @@ class StrictWorker:
         return self._encoder.logits(self.optimisers[ENCODER].weights)
 
     def _learn_matrix(self, number: int) -> Program[None]:
-        shares = self._known_heard().shares()
-        # A device with OUE bits may hear more than one symbol per neighbour: norm at most 1 still.
+        shares = np.stack([heard.shares() for heard in self._known_heard()], axis=1)
         self.matrix = yield from self._sum(
             lambda each: matrix_update(shares, self._labels, self._train, each=each),
             self.plan.noise(MATRIX),
@@ -246,8 +272,8 @@ class StrictWorker:
     def _weigh(self) -> None:
         self._trust = Trust(self._own(), self._known_heard(), ratios(self.matrix, self.classes))
 
-    def _known_heard(self) -> Heard:
-        if self._heard is None:
+    def _known_heard(self) -> list[Heard]:
+        if not self._heard:
             raise ProtocolError("symbols were used before they were released")
         return self._heard
 
@@ -255,7 +281,7 @@ class StrictWorker:
         """What the tree network works on; fixed once trust is trained."""
         if self._trust is None:
             raise ProtocolError("evidence was used before it was learnt")
-        heard = self._known_heard()
+        heard = self._known_heard()[0]
         base = self._trust.logits(self.optimisers[TRUST].weights)
         return Known(base, self._own().argmax(axis=1), heard.shares(), heard.degree)
 
@@ -318,8 +344,8 @@ class StrictCoordinator:
         backbone = Correction(plan.config.model, classes, public.generator("weights"))
         self._widths = {
             ENCODER: (features + 1) * classes + 1,
-            MATRIX: classes**2,
-            TRUST: 4 + classes + 1,
+            MATRIX: plan.strict.hops * classes**2,
+            TRUST: 1 + len(DAMPING) * plan.strict.hops + classes + 1,
             BACKBONE: backbone.width,
             CHOICE: 2 * CANDIDATES - 1,
         }

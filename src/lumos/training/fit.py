@@ -17,7 +17,7 @@ from lumos.exchange.ledger import LedgerReport
 from lumos.exchange.loopback import Loopback
 from lumos.graph import Graph
 from lumos.training.epoch import Epoch
-from lumos.training.folder import Arrays, RunFolder
+from lumos.training.folder import Arrays, RunFolder, fingerprint
 from lumos.training.home import Home, homes
 from lumos.training.settings import PROFILES, Config
 from lumos.training.split import Role
@@ -170,14 +170,20 @@ class Federation:
     def _strict(
         self, owned: list[Home], public: PublicCoins, control: bool, step: int
     ) -> tuple[list[Any], Helper]:
+        from lumos.strict.book import Book
         from lumos.strict.plan import Plan
         from lumos.strict.worker import StrictCoordinator, StrictWorker
 
         graph, classes = self.problem.graph, self.problem.classes
         trainers = int((self.problem.roles == Role.TRAIN).sum())
         plan = Plan(self.config, graph.devices, trainers)
+        strict = self.config.strict
+        book = None
+        if strict.book is not None:
+            owner = fingerprint(graph)
+            book = Book(strict.book, owner, graph.devices, strict.lifetime_epsilon)
         workers = [
-            StrictWorker(shard, endpoint, home, plan, classes, control=control)
+            StrictWorker(shard, endpoint, home, plan, classes, book=book, control=control)
             for shard, endpoint, home in zip(
                 self.shards, self.carrier.endpoints, owned, strict=True
             )

@@ -245,9 +245,10 @@ def _same_run(path: Path, found: Any, wanted: Mapping[str, Any]) -> None:
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as JSON can carry them: infinity as text."""
+    """Settings as JSON can carry them: infinity and paths as text."""
     return {
-        name: str(value) if value == float("inf") else value for name, value in settings.items()
+        name: str(value) if value == float("inf") or isinstance(value, Path) else value
+        for name, value in settings.items()
     }
 
 

@@ -66,6 +66,7 @@ class Run:
         settings = {
             name: float(value) if value == "inf" else value
             for name, value in about["settings"].items()
+            if name != "book"  # a path, and nothing that a prediction needs
         }
         config = Config.of(**settings)
         weights, known = read_arrays(path / "model.npz"), read_arrays(path / "embeddings.npz")

@@ -17,7 +17,6 @@ from torch.nn.functional import log_softmax, logsigmoid
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
-from lumos.graph.spans import spans
 from lumos.training.home import Home
 from lumos.training.split import Role
 from lumos.training.topics import ASK, EMBEDDING, EMBEDDING_GRADIENT
@@ -180,17 +179,7 @@ class Strangers:
         """
         shard = self._shard
         counts = np.where(self._free > 0, counts, 0)
-        chance = np.empty(int(counts.sum()))
-        starts = np.cumsum(counts) - counts
-        size = 1
-        while size < 2 * counts.max(initial=0):  # devices that need about as many go together
-            some = np.flatnonzero((counts > size // 2) & (counts <= size))
-            if len(some):
-                coins = shard.coins.uniform(some, purpose, step, size)
-                chance[spans(starts[some], counts[some])] = coins[
-                    np.arange(size) < counts[some, None]
-                ]
-            size *= 2
+        chance = shard.coins.uniform_each(counts, purpose, step)
         rows = np.repeat(np.arange(len(shard)), counts)
         place = np.floor(chance * self._free[rows]).astype(np.int64)
         before = np.searchsorted(self._keys, rows * shard.total + place, side="right")
