@@ -8,7 +8,8 @@ OUT    ?= out
 
 .PHONY: demo test lint types unit wheel bench evidence install clean
 
-demo: $(STAMP)  ## balance the embedded graph: a table and a picture
+demo: $(STAMP)  ## train on the embedded graph, strict; then balance its trees by real cryptography
+	$(BIN)/lumos train demo --control
 	$(BIN)/lumos trees demo --plot $(OUT)/demo-workloads.png
 
 test: lint types unit wheel  ## everything CI runs

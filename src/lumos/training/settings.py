@@ -41,8 +41,9 @@ class TrainSettings:
 
     task: Task = "classify"
     """classify: predict labels, supervised; link: predict edges, unsupervised."""
-    profile: ProfileName = "paper"
-    """paper: the paper's messages, most of them unprotected; strict: the door `open` is shut."""
+    profile: ProfileName = "strict"
+    """strict: one randomized symbol per device, and sums; the door `open` is shut. paper: the
+    paper's messages, most of them unprotected."""
     epochs: int = 300
     """Passes over all devices."""
     learning_rate: float = 0.01
@@ -123,7 +124,7 @@ class Config:
             if name not in names:
                 raise UsageError(f"there is no setting {name!r}; there are {', '.join(names)}")
             chosen[names[name]][name] = value
-        if chosen["train"].get("profile") == "strict":
+        if chosen["train"].get("profile", TrainSettings.profile) == "strict":
             chosen["train"].setdefault("epochs", STRICT_EPOCHS)
         train = TrainSettings(**chosen["train"])
         chosen["trees"].setdefault("balancer", PROFILES[train.profile].balancer)
