@@ -27,7 +27,13 @@ from lumos.training.split import Role, split_vertices
 
 SEED = 3
 NO_PAIRS = np.empty((0, 2), np.int64)
-CLEAR = {"epsilon": float("inf"), "dropout": 0.0, "epochs": 2, "learning_rate": 0.3}
+CLEAR = {
+    "profile": "paper",
+    "epsilon": float("inf"),
+    "dropout": 0.0,
+    "epochs": 2,
+    "learning_rate": 0.3,
+}
 
 
 @dataclass

@@ -228,7 +228,7 @@ def test_settings_that_do_not_exist(settings: dict[str, Any], match: str, sixty:
 def test_a_config_and_single_settings_do_not_mix(sixty: Graph) -> None:
     with pytest.raises(UsageError, match="give a Config or single settings, not both"):
         train(sixty, Config.of(), epochs=1)
-    config = Config.of(epochs=1, compare="ideal", balancer="greedy", floor=False)
+    config = Config.of(profile="paper", epochs=1, compare="ideal", balancer="greedy", floor=False)
     assert len(train(sixty, config).history) == 1
 
 
@@ -306,8 +306,8 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(sixty: Graph)
 @pytest.mark.real
 def test_facebook_learns_and_beats_chance(data_dir: Any) -> None:
     result = train(
-        "facebook", data_dir=data_dir, epsilon=float("inf"), epochs=6, compare="ideal",
-        balancer="greedy", floor=False, learning_rate=0.05,
+        "facebook", profile="paper", data_dir=data_dir, epsilon=float("inf"), epochs=6,
+        compare="ideal", balancer="greedy", floor=False, learning_rate=0.05,
     )  # fmt: skip
     assert losses(result)[-1] < 0.8 * losses(result)[0]
     assert result.metrics["test_accuracy"] > 0.5

@@ -1,5 +1,8 @@
 """Profiles: which doors are open, and what a run says it exposed."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from running import heard, listening, run
 
@@ -9,23 +12,33 @@ from lumos.exchange import Door
 from lumos.training.settings import PROFILES, Config
 
 
+@pytest.fixture
+def shut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paper's programs behind the doors of the strict profile."""
+    doors = PROFILES["strict"].doors
+    monkeypatch.setitem(PROFILES, "paper", replace(PROFILES["paper"], doors=doors))
+
+
+@pytest.mark.usefixtures("shut")
 @pytest.mark.parametrize("task", ["classify", "link"])
 def test_strict_keeps_the_door_open_shut_and_says_why(task: str, sixty: Graph) -> None:
     with pytest.raises(DoorClosed) as refused:
-        run(sixty, profile="strict", task=task)
+        run(sixty, task=task)
     said = str(refused.value)
     assert "'train/leaf' leaves through the door 'open'" in said
     assert "a function of the neighbour's raw features" in said
 
 
-def test_strict_without_noise_refuses_the_features_themselves(sixty: Graph) -> None:
+@pytest.mark.usefixtures("shut")
+def test_behind_strict_doors_features_without_noise_are_refused(sixty: Graph) -> None:
     with pytest.raises(DoorClosed, match=r"train/features-in-the-clear.* without noise"):
-        run(sixty, profile="strict", epsilon=float("inf"))
+        run(sixty, epsilon=float("inf"))
 
 
-def test_nothing_open_passes_in_strict_before_it_is_refused(sixty: Graph) -> None:
+@pytest.mark.usefixtures("shut")
+def test_nothing_open_passes_behind_strict_doors_before_it_is_refused(sixty: Graph) -> None:
     with listening() as wire, pytest.raises(DoorClosed):
-        run(sixty, profile="strict")
+        run(sixty)
     assert "train/leaf" not in wire.topics()
     assert "train/features" in wire.topics()
 
@@ -52,13 +65,13 @@ def test_the_paper_profile_says_what_it_exposed(task: str, sixty: Graph) -> None
 def test_profiles_differ_in_the_door_open_alone() -> None:
     paper, strict = PROFILES["paper"], PROFILES["strict"]
     assert paper.doors - strict.doors == {Door.OPEN}
-    assert Config.of().trees.balancer == paper.balancer == "mcmc"
-    assert Config.of(profile="strict").trees.balancer == strict.balancer == "optimal"
+    assert Config.of(profile="paper").trees.balancer == paper.balancer == "mcmc"
+    assert Config.of(profile="strict").trees.balancer == strict.balancer == "none"
     assert Config.of(profile="strict", balancer="greedy").trees.balancer == "greedy"
 
 
-def test_defaults_are_the_papers() -> None:
-    config = Config.of()
+def test_defaults_of_the_paper_profile_are_the_papers() -> None:
+    config = Config.of(profile="paper")
     train = config.train
     assert (train.epochs, train.learning_rate, train.weight_decay) == (300, 0.01, 0.0)
     assert (train.profile, train.virtual_nodes) == ("paper", True)
@@ -67,13 +80,17 @@ def test_defaults_are_the_papers() -> None:
     assert Config.of(**config.flat()) == config
 
 
+def paper(**settings: Any) -> Config:
+    return Config.of(profile="paper", **settings)
+
+
 def test_what_departs_from_the_paper_is_named() -> None:
-    letter = Config.of(recovery="letter", select="last")
+    letter = paper(recovery="letter", select="last")
     assert letter.improvements() == []
-    link = Config.of(task="link", recovery="letter", select="last")
+    link = paper(task="link", recovery="letter", select="last")
     assert link.improvements() == ["embeddings are not cut off at 0 (--activate-last)"]
-    paper_link = Config.of(task="link", recovery="letter", select="last", activate_last=True)
+    paper_link = paper(task="link", recovery="letter", select="last", activate_last=True)
     assert paper_link.improvements() == []
-    every = Config.of(weight_decay=0.01)
+    every = paper(weight_decay=0.01)
     assert len(every.improvements()) == 3
     assert "weight decay 0.01" in every.improvements()

@@ -62,7 +62,7 @@ def test_auc_of_embeddings_is_that_of_their_products() -> None:
 
 
 def test_accuracy_looks_at_one_role_only() -> None:
-    logits = torch.tensor([[1.0, 0], [0, 1], [1, 0], [0, 1]])
+    logits = np.array([[1.0, 0], [0, 1], [1, 0], [0, 1]], np.float32)
     roles = np.array([Role.TEST, Role.TEST, Role.TRAIN, Role.NOBODY])
     labels = np.array([0, 0, 1, -1])
     assert accuracy(logits, labels, roles, Role.TEST) == 0.5
