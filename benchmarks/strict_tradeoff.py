@@ -1,0 +1,131 @@
+"""What the strict profile gives for which privacy: one table and one plot, over several seeds.
+
+    python benchmarks/strict_tradeoff.py [--graph facebook] [--seeds 5] [--out docs/results]
+
+Every cell is `lumos.train` with the strict profile and its control (symbols that say nothing) on the
+same split; own features under the same protection stand beside it. Finished cells are kept in
+OUT/strict-GRAPH.json, so an interrupted run goes on. `--plot FILE` draws accuracy against ε.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import lumos
+
+CELLS: dict[str, dict[str, Any]] = {
+    "ε = 0.5": {"epsilon": 0.5},
+    "ε = 1": {"epsilon": 1.0},
+    "ε = 2": {"epsilon": 2.0},
+    "ε = 4": {"epsilon": 4.0},
+    "ε = 2, gat": {"epsilon": 2.0, "backbone": "gat"},
+    "ε = 2, relay 4": {"epsilon": 2.0, "relay": 4},
+    "ε = 2, trainers say what their encoder says": {"epsilon": 2.0, "trainers_say": "prediction"},
+    "ε = 2, updates ε 4": {"epsilon": 2.0, "update_epsilon": 4.0},
+    "ε = 2, updates ε 2": {"epsilon": 2.0, "update_epsilon": 2.0},
+    "ε = 2, holders": {"epsilon": 2.0, "protect": "holders"},
+    "ε = 2, projection": {"epsilon": 2.0, "protect": "projection"},
+    "ε = 2, unprotected sums": {"epsilon": 2.0, "protect": "none"},
+}
+
+
+def cell(graph: lumos.Graph, settings: dict[str, Any], seed: int) -> dict[str, Any]:
+    run = lumos.train(graph, profile="strict", control=True, seed=seed, **settings)
+    return {
+        "test": run.metrics["test_accuracy"],
+        "own": (run.own or {})["test_accuracy"],
+        "control": (run.control or {})["test_accuracy"],
+        "seconds_per_epoch": round(run.seconds_per_epoch, 4),
+        "bytes_per_epoch": run.per_epoch["bytes_sent_mean"],
+    }
+
+
+def show(results: dict[str, dict[str, Any]], title: str) -> None:
+    table = Table(title=title)
+    table.add_column("")
+    for name in ("test", "own", "control", "above own", "above control", "seeds"):
+        table.add_column(name, justify="right")
+    for name, by_seed in results.items():
+        rows = list(by_seed.values())
+        test, own, control = (
+            100 * np.array([row[key] for row in rows]) for key in ("test", "own", "control")
+        )
+        table.add_row(
+            name,
+            f"{test.mean():.2f} ± {test.std(ddof=1) if len(rows) > 1 else 0:.2f}",
+            f"{own.mean():.2f}",
+            f"{control.mean():.2f}",
+            f"{(test - own).mean():+.2f}",
+            f"{(test - control).mean():+.2f}",
+            str(len(rows)),
+        )
+    Console(width=120).print(table)
+
+
+def plot(results: dict[str, dict[str, Any]], path: Path, title: str) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4.2))
+    lines = (("test", "strict", "o-"), ("control", "control: symbols that say nothing", "s--"))
+    lines += (("own", "own features, same protection", "^:"),)
+    epsilons = [0.5, 1, 2, 4]
+    for key, label, style in lines:
+        of = [
+            100 * np.array([row[key] for row in results[f"ε = {e:g}"].values()]) for e in epsilons
+        ]
+        axes.errorbar(
+            epsilons,
+            [values.mean() for values in of],
+            [values.std(ddof=1) if len(values) > 1 else 0 for values in of],
+            fmt=style,
+            capsize=3,
+            label=label,
+        )
+    for name, marker in (("ε = 2, relay 4", "D"), ("ε = 2, updates ε 2", "v")):
+        values = 100 * np.array([row["test"] for row in results.get(name, {}).values()])
+        if len(values):
+            axes.plot([2], [values.mean()], marker, color="black", label=name, markersize=5)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
+    axes.set_xlabel("ε of the one release")
+    axes.set_ylabel("test accuracy, %")
+    axes.set_title(title)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, loc="upper left", fontsize=9)
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--graph", default="facebook")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    parser.add_argument("--plot", type=Path)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / f"strict-{options.graph}.json"
+    results = json.loads(path.read_text()) if path.exists() else {}
+    graph = lumos.load(options.graph)
+    for seed in range(options.seeds):
+        for name, settings in CELLS.items():
+            by_seed = results.setdefault(name, {})
+            if str(seed) not in by_seed:
+                by_seed[str(seed)] = cell(graph, settings, seed)
+                path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    title = f"{options.graph}, strict profile"
+    show(results, f"{title}, test accuracy in % (mean ± standard deviation)")
+    if options.plot is not None:
+        plot(results, options.plot, title)
+
+
+if __name__ == "__main__":
+    main()
