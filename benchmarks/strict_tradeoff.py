@@ -2,8 +2,8 @@
 
     python benchmarks/strict_tradeoff.py [--graph facebook] [--seeds 5] [--out docs/results]
 
-Every cell is `lumos.train` with the strict profile and its control (symbols that say nothing) on the
-same split; own features under the same protection stand beside it. Finished cells are kept in
+Every cell is `lumos.train` with the strict profile and its control (symbols that say nothing) on
+the same split; own features under the same protection stand beside it. Finished cells are kept in
 OUT/strict-GRAPH.json, so an interrupted run goes on. `--plot FILE` draws accuracy against ε.
 """
 
