@@ -1,0 +1,484 @@
+"""`lumos train` as people type it."""
+
+import dataclasses
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+import torch
+
+from lumos.cli.main import run
+from lumos.training.settings import Config
+
+torch.set_num_threads(1)  # small graphs: a second thread only waits
+
+QUICK = ["demo:60", "--profile", "paper", "--compare", "ideal", "--balancer", "greedy"]
+QUICK += ["--epochs", "3"]
+ALONE = [*QUICK, "--no-floor"]
+STRICT = ["demo:60", "--profile", "strict", "--encoder-epochs", "3", "--epochs", "66"]
+
+CONTRACT = {
+    "task",
+    "profile",
+    "backbone",
+    "epsilon",
+    "epochs",
+    "seconds",
+    "seconds_per_epoch",
+    "peak_rss_mb",
+    "max_workload",
+    "ledger",
+}
+FILES = {
+    "run.json",
+    "trees.npz",
+    "metrics.jsonl",
+    "checkpoint.npz",
+    "model.npz",
+    "embeddings.npz",
+    "result.json",
+    "own/metrics.jsonl",
+    "own/checkpoint.npz",
+    "control/metrics.jsonl",
+    "control/checkpoint.npz",
+}
+TIMES = ("seconds", "seconds_per_epoch", "peak_rss_mb")
+
+
+def strict_json(text: str) -> Any:
+    """What any JSON reader would read: Python's own also takes NaN and Infinity."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def result_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert run(["train", *arguments, "--json"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1  # one JSON object and nothing else
+    result: dict[str, Any] = strict_json(out)
+    return result
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line that a mistake gets."""
+    assert run(["train", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("lumos: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    return err
+
+
+def test_json_holds_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["demo:60", "--profile", "paper", "--epochs", "3", "--compare", "ideal"]
+    result = result_of(capsys, *arguments, "--iterations", "20")
+    assert set(result) >= CONTRACT | {"test_accuracy", "val_accuracy"}
+    assert result["task"] == "classify"
+    assert result["profile"] == "paper"
+    assert result["backbone"] == "gcn"
+    assert result["epsilon"] == 2.0
+    assert result["epochs"] == 3
+    assert result["balancer"] == "mcmc"  # the paper's
+    assert (result["compare"], result["aggregate"], result["coins"]) == (
+        "ideal",
+        "ideal",
+        "simulated",
+    )
+    for name in ("test_accuracy", "val_accuracy", "own_test_accuracy", "own_val_accuracy"):
+        assert 0 <= result[name] <= 1
+    assert not any(name.startswith("control_") for name in result)
+    assert result["max_workload"] >= 1
+    assert result["seconds"] >= 3 * result["seconds_per_epoch"] > 0
+    assert result["ledger"]["topics"]["train/leaf"]["door"] == "open"
+    assert result["ledger"]["epsilon_per_receiver"] == 2.0
+    assert "door `open`" in result["exposed"]
+
+
+def test_json_of_links(capsys: pytest.CaptureFixture[str]) -> None:
+    result = result_of(capsys, *ALONE, "--task", "link")
+    assert set(result) >= CONTRACT | {"test_auc", "val_auc"}
+    assert "test_accuracy" not in result
+    assert "own_test_auc" not in result  # --no-floor
+    assert 0 <= result["test_auc"] <= 1
+
+
+def test_options_reach_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ["--backbone", "gat", "--epsilon", "1.5", "--control", "--seed", "5", "--shards", "3"]
+    result = result_of(capsys, *ALONE, *chosen, "--heads", "2", "--hidden", "4", "--output", "5")
+    assert result["backbone"] == "gat"
+    assert result["epsilon"] == 1.5
+    assert result["ledger"]["epsilon_per_receiver"] <= 1.5
+    assert (result["seed"], result["shards"]) == (5, 3)
+    assert {"control_test_accuracy", "control_val_accuracy"} <= set(result)
+    heads = 600 * 8 + 8 * 2 + 8  # weight, two halves of attention, bias
+    last, head = 8 * 5 + 5 * 2 + 5, 5 * 6 + 6
+    assert result["weights"] == heads + last + head
+
+
+def test_shards_change_nothing_that_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    one, seven = (result_of(capsys, *ALONE, "--shards", shards) for shards in ("1", "7"))
+    assert one["final_loss"] == pytest.approx(seven["final_loss"], abs=1e-5)
+    for name in (*TIMES, "shards", "final_loss"):
+        del one[name], seven[name]
+    assert one == seven
+
+
+@pytest.mark.parametrize("bins", [False, True])
+def test_no_noise_is_valid_json(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, bins: bool
+) -> None:
+    more = ["--bins"] if bins else []
+    result = result_of(capsys, *ALONE, "--epsilon", "inf", *more, "--out", str(tmp_path / "run"))
+    assert result["epsilon"] == "inf"
+    assert result["bins"] is bins
+    for name in ("run.json", "result.json"):
+        strict_json((tmp_path / "run" / name).read_text("utf-8"))
+
+
+def test_the_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", *QUICK, "--control"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""  # no progress bar where nobody looks
+    plain = " ".join(out.split())
+    for words in (
+        "demo:60: 60 devices, 204 edges · classify · profile paper · gcn · ε = 2",
+        "comparisons ideal",
+        "updates ideal",
+        "coins simulated",
+        "beyond the letter of the paper: weights are those of the best validation score",
+        "accuracy (observer)",
+        "What was exposed, and to whom:",
+        "This run used the door `open`",
+        "this ε protects little here",
+        "per receiver",
+        "MB peak",
+    ):
+        assert words in plain
+    for row in ("this run", "own features only, no neighbour", "control: releases that say"):
+        assert re.search(rf"{row}.* \d+\.\d\d % +\d+\.\d\d %", out)
+    assert re.search(r"train/leaf +open +[\d,]+ +[\d,]+", out)
+
+
+def test_the_table_of_links(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", *ALONE, "--task", "link", "--epsilon", "inf"]) == 0
+    out = capsys.readouterr().out
+    assert "ROC-AUC (observer)" in out
+    assert re.search(r"this run +[01]\.\d{4} +[01]\.\d{4}", out)
+    assert "no noise (ε = inf)" in out
+    plain = " ".join(out.split())
+    assert "Features went to neighbours as they are (ε = inf)." in plain
+    assert "went to strangers" in plain
+
+
+def test_strict_prints_its_promises(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", *STRICT]) == 0
+    out = capsys.readouterr().out
+    assert "profile strict" in out
+    assert "What is promised" in out
+    for words in ("features", "label", "degree and workload", "edges", "losses"):
+        assert re.search(rf"^ {words}$", out, re.MULTILINE)
+    for words in ("one neighbour", "colluding neighbours", "a stranger", "the coordinator"):
+        assert words in out
+    assert "Nothing left a device through the door `open`." in out
+    assert not re.search(r" open +[\d,]+ +[\d,]+$", out, re.MULTILINE)
+
+
+def test_strict_promises_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    result = result_of(capsys, *STRICT)
+    assert set(result) >= CONTRACT | {"test_accuracy", "val_accuracy", "own_test_accuracy"}
+    assert [row["about"] for row in result["promises"]] == [
+        "features",
+        "label",
+        "degree and workload",
+        "edges",
+        "losses",
+    ]
+    doors = {line["door"] for line in result["ledger"]["topics"].values()}
+    assert doors == {"aggregate", "control", "release"}
+    assert result["ledger"]["epsilon_per_receiver"] == result["ledger"]["epsilon_collusion"] == 2.0
+
+
+def test_strict_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+    short = ["--encoder-epochs", "2", "--epochs", "64", "--no-floor"]
+    assert result_of(capsys, "demo:60", *short)["profile"] == "strict"
+
+
+def test_the_run_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "run"
+    result = result_of(capsys, *QUICK, "--control", "--out", str(out))
+    assert set(files_in(out)) == FILES
+    assert strict_json((out / "result.json").read_text("utf-8")) == result
+    about = strict_json((out / "run.json").read_text("utf-8"))
+    assert about["graph"] == "demo:60"
+    assert about["settings"]["balancer"] == "greedy"
+    assert about["classes"] == ["art", "food", "music", "science", "sport", "travel"]
+    for place in (".", "own", "control"):
+        lines = (out / place / "metrics.jsonl").read_text("utf-8").splitlines()
+        assert [strict_json(line)["epoch"] for line in lines] == [1, 2, 3]
+    with np.load(out / "embeddings.npz") as found:
+        assert found["ids"].shape == (60,)
+        assert found["embeddings"].shape == (60, 16)
+        assert found["logits"].shape == (60, 6)
+    with np.load(out / "model.npz") as weights:
+        assert sum(weights[name].size for name in weights) == result["weights"]
+
+
+def test_the_table_says_where_the_folder_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(["train", *ALONE, "--out", str(tmp_path / "run")]) == 0
+    assert f"lumos predict {tmp_path / 'run'}" in capsys.readouterr().out
+
+
+def test_a_run_is_not_overwritten(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    again = [*ALONE, "--out", str(tmp_path)]
+    result_of(capsys, *again)
+    before = files_in(tmp_path)
+    err = refused(capsys, *again)
+    assert str(tmp_path) in err
+    assert "--resume" in err
+    err = refused(capsys, *again, "--resume", "--seed", "1")
+    assert "--seed 0, not 1" in err
+    err = refused(capsys, *again, "--resume", "--dropout", "0.5")
+    assert "dropout = 0.01, not 0.5" in err
+    err = refused(capsys, "demo:61", *again[1:], "--resume")
+    assert "another graph (demo:60)" in err
+    assert files_in(tmp_path) == before
+
+
+def test_resuming_a_finished_run_says_the_same(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    again = [*ALONE, "--out", str(tmp_path)]
+    one, other = result_of(capsys, *again), result_of(capsys, *again, "--resume")
+    for name in TIMES:
+        del one[name], other[name]
+    assert one == other
+
+
+def test_an_interrupted_run_goes_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    epochs = 200
+    arguments = [*ALONE[:-3], "--epochs", str(epochs), "--no-floor", "--checkpoint-every", "5"]
+    arguments += ["--out", str(out)]
+    program = f"from lumos.cli.main import main; main({['train', *arguments]!r})"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    try:
+        end = time.monotonic() + 60
+        while not (out / "checkpoint.npz").exists() and time.monotonic() < end:
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        shown, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert shown == ""
+    assert f"the same command with --resume goes on from {out}" in said
+    assert "Traceback" not in said
+    assert not (out / "result.json").exists()
+    with np.load(out / "checkpoint.npz") as found:
+        done = int(found["epoch"])
+    assert 5 <= done < epochs
+    before = (out / "metrics.jsonl").read_text("utf-8").splitlines()
+
+    err = refused(capsys, *arguments)
+    assert "--resume" in err
+    result = result_of(capsys, *arguments, "--resume")
+    assert result["epochs"] == epochs
+    lines = (out / "metrics.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == list(range(1, epochs + 1))
+    assert lines[:done] == before[:done]  # nothing was done twice
+
+
+def test_interrupted_without_a_folder(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pulled(*_: object, **__: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lumos.training.job.train", pulled)
+    assert run(["train", *ALONE]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "lumos: stopped by the keyboard\n"  # there is nothing to resume
+
+
+def test_tensorboard(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    result = result_of(capsys, *QUICK, "--out", str(tmp_path), "--tensorboard")
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert set(events.Tags()["scalars"]) == {
+        f"{arm}/{name}" for arm in ("own", "train") for name in ("loss", "score", "seconds")
+    }
+    losses = events.Scalars("train/loss")
+    assert [point.step for point in losses] == [1, 2, 3]
+    assert losses[-1].value == pytest.approx(result["final_loss"], rel=1e-5)
+
+
+def test_without_tensorboard(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    err = refused(capsys, *ALONE, "--out", str(tmp_path / "run"), "--tensorboard")
+    assert "pip install 'lumos[tensorboard]'" in err
+    assert not (tmp_path / "run").exists()
+    assert "--tensorboard needs --out" in refused(capsys, *ALONE, "--tensorboard")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "requires an argument"),
+        (["demo:60", "demo:60"], "demo:60"),
+        (["demo:60", "--flavour", "x"], "Unknown option"),
+        (["demo:60", "--task", "both"], "Choose from"),
+        (["demo:60", "--profile", "loose"], "Choose from"),
+        (["demo:60", "--pool", "median"], "Choose from"),
+        (["demo:60", "--epochs", "0"], "--epochs must be 1 or more"),
+        (["demo:60", "--epochs", "many"], "--epochs"),
+        (["demo:60", "--epsilon", "0"], "--epsilon must be above 0"),
+        (["demo:60", "--epsilon", "-1"], "--epsilon must be above 0"),
+        (["demo:60", "--epsilon", "nan"], "--epsilon must be above 0"),
+        (["demo:60", "--epsilon", "much"], "--epsilon"),
+        (["demo:60", "--learning-rate", "0"], "--learning-rate must be above 0"),
+        (["demo:60", "--weight-decay", "-1"], "--weight-decay must be 0 or more"),
+        (["demo:60", "--checkpoint-every", "0"], "--checkpoint-every must be 1 or more"),
+        (["demo:60", "--layers", "0"], "layers must be 1 or more"),
+        (["demo:60", "--dropout", "1"], "dropout must be at least 0 and below 1"),
+        (["demo:60", "--low", "1"], "low < high"),
+        (["demo:60", "--update-delta", "2"], "--update-delta must be between 0 and 1"),
+        ([*ALONE, "--high", "0.5"], "outside the public bounds [0, 0.5]"),
+        ([*ALONE, "--shards", "61"], "--shards must be between 1 and"),
+        ([*ALONE, "--backbone", "nothing"], "backbone 'nothing' does not exist"),
+        ([*ALONE, "--resume"], "--resume needs --out"),
+        ([*ALONE, "--resume", "--out", "nowhere"], "there is no run to resume"),
+        (["nowhere.npz"], "neither a file or folder nor a known graph"),
+        (["facebook", "--data-dir", "nowhere"], "lumos data fetch facebook"),
+        (["demo:3", *ALONE[1:]], "classify needs at least 4"),
+        (["demo:60", "--profile", "strict", "--task", "link"], "cannot predict links"),
+        (["demo:60", "--profile", "strict", "--epsilon", "inf"], "needs a finite --epsilon"),
+        (["demo:60", "--profile", "strict", "--epochs", "6"], "--epochs must be above"),
+        (["demo:60", "--profile", "strict", "--no-virtual-nodes"], "needs --layers 2"),
+    ],
+)
+def test_a_mistake_gets_one_line(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert words in refused(capsys, *arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arrays", "more", "words"),
+    [
+        (["features"], [], "has no labels"),
+        (["target"], [], "has no features"),
+        (["target"], ["--task", "link"], "has no features"),
+        (["target"], ["--profile", "strict"], "has no features"),
+    ],
+)
+def test_a_graph_that_lacks_something(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    arrays: list[str],
+    more: list[str],
+    words: str,
+) -> None:
+    ring = np.stack([np.arange(12), (np.arange(12) + 1) % 12], axis=1)
+    everything = {"features": np.eye(12, 5, dtype=np.float32), "target": np.arange(12) % 2}
+    path = tmp_path / "ring.npz"
+    np.savez(path, edges=ring, **{name: everything[name] for name in arrays})
+    arguments = [*ALONE[1:], *more] if "--profile" not in more else more
+    err = refused(capsys, str(path), *arguments, "--out", str(tmp_path / "run"))
+    assert "ring" in err
+    assert words in err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--backbone", "nothing"],
+        ["--epsilon", "1e-9"],
+        ["--shards", "61"],
+        ["--profile", "strict", "--epochs", "6"],
+    ],
+)
+@pytest.mark.xfail(reason="run.json is written before these are refused", strict=True)
+def test_a_mistake_leaves_no_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, wrong: list[str]
+) -> None:
+    arguments = [*ALONE, *wrong] if "--profile" not in wrong else ["demo:60", *wrong]
+    refused(capsys, *arguments, "--out", str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.xfail(reason="the writer opens its files before the folder is checked", strict=True)
+def test_a_refused_run_leaves_no_events(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    (tmp_path / "run.json").write_text("{}")
+    refused(capsys, *ALONE, "--out", str(tmp_path), "--tensorboard")
+    assert set(files_in(tmp_path)) == {"run.json"}
+
+
+@pytest.mark.xfail(reason="1.5 epochs become 2", strict=True)
+def test_half_an_epoch_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--epochs" in refused(capsys, *ALONE[:-3], "--epochs", "1.5")
+
+
+def test_help_lists_every_setting_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")  # an option and its words on one line
+    assert run(["train", "--help"]) == 0
+    out = capsys.readouterr().out
+    listed = re.findall(r"^│ +(--\S.*?) {2,}(\S.*?) *│$", out, re.MULTILINE)
+    names = [options.split()[0] for options, _ in listed]
+    settings = {
+        "--" + field.name.replace("_", "-")
+        for group in ("train", "trees", "encoder", "model", "strict")
+        for field in dataclasses.fields(getattr(Config(), group))
+    }
+    others = {"--out", "--resume", "--tensorboard", "--json", "--seed", "--shards", "--data-dir"}
+    others |= {"--directed", "--weights", "--multilabel", "--missing-labels"}
+    assert len(names) == len(set(names))
+    assert set(names) == settings | others
+    defaults = {options.split()[0]: words for options, words in listed}
+    assert "[default: 2]" in defaults["--epsilon"]
+    assert "[choices: classify, link]" in defaults["--task"]
+    assert "[default: 300 for paper, 220 for strict]" in defaults["--epochs"]
