@@ -8,6 +8,7 @@ OUT/strict-GRAPH.json, so an interrupted run goes on. `--plot FILE` draws accura
 """
 
 import argparse
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import lumos
+from lumos.graph.demo import words_for
 
 CELLS: dict[str, dict[str, Any]] = {
     "ε = 0.5": {"epsilon": 0.5},
@@ -110,18 +112,26 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     parser.add_argument("--plot", type=Path)
+    parser.add_argument("--cells", nargs="*", default=list(CELLS), help="only these rows")
+    parser.add_argument(
+        "--words", action="store_true", help="generate features from labels, as the demo graph's"
+    )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"strict-{options.graph}.json"
     results = json.loads(path.read_text()) if path.exists() else {}
     graph = lumos.load(options.graph)
+    if options.words:
+        words = words_for(np.asarray(graph.labels), np.random.default_rng(0))
+        graph = dataclasses.replace(graph, features=words)
     for seed in range(options.seeds):
-        for name, settings in CELLS.items():
+        for name in options.cells:
             by_seed = results.setdefault(name, {})
             if str(seed) not in by_seed:
-                by_seed[str(seed)] = cell(graph, settings, seed)
+                by_seed[str(seed)] = cell(graph, CELLS[name], seed)
                 path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    title = f"{options.graph}, strict profile"
+    words_note = ", generated words" if options.words else ""
+    title = f"{options.graph}{words_note}, strict profile"
     show(results, f"{title}, test accuracy in % (mean ± standard deviation)")
     if options.plot is not None:
         plot(results, options.plot, title)

@@ -64,7 +64,8 @@ def demo_graph(devices: int = DEVICES, *, features: bool = True, seed: int = SEE
     labels = np.empty(devices, dtype=np.int64)
     labels[number] = community
     # Words have their own coins: with and without features the edges are the same.
-    words = _words(labels, np.random.Generator(np.random.PCG64(seed + 1))) if features else None
+    coins = np.random.Generator(np.random.PCG64(seed + 1))
+    words = words_for(labels, coins) if features else None
     return Graph(
         offsets=freeze(drawn.offsets, np.int64, own=True),
         neighbours=freeze(drawn.neighbours, np.int64, own=True),
@@ -101,13 +102,18 @@ def _device_at(position: NDArray[np.float64], reach: NDArray[np.float64]) -> Int
     return np.minimum(index, len(reach) - 2)
 
 
-def _words(
+def words_for(
     labels: IntArray, coins: np.random.Generator
 ) -> "csr_array[np.float32, tuple[int, int]]":
-    """[devices, VOCABULARY]: 1 where a device holds a word."""
+    """[devices, words]: 1 where a device holds a word, as the module says.
+
+    For structures that come without features. With more than six communities the vocabulary grows
+    to 100 words for each; every device needs a label.
+    """
     from scipy.sparse import csr_array
 
     devices = len(labels)
+    vocabulary = max(VOCABULARY, 100 * (int(labels.max(initial=0)) + 1))
     span = MOST_WORDS - FEWEST_WORDS + 1
     count = FEWEST_WORDS + (coins.random(devices) * span).astype(np.int64)
     holder = np.repeat(np.arange(devices, dtype=np.int64), count)
@@ -115,10 +121,10 @@ def _words(
     # The square of a uniform number has a density that falls as the inverse square root.
     rank = coins.random(len(holder)) ** 2
     start = np.where(own, labels[holder] * OWN_WORDS, 0)
-    word = start + (rank * np.where(own, OWN_WORDS, VOCABULARY)).astype(np.int64)
-    held = distinct(holder * VOCABULARY + word)
-    holder, word = np.divmod(held, VOCABULARY)
+    word = start + (rank * np.where(own, OWN_WORDS, vocabulary)).astype(np.int64)
+    held = distinct(holder * vocabulary + word)
+    holder, word = np.divmod(held, vocabulary)
     offsets = np.zeros(devices + 1, dtype=np.int64)
     np.cumsum(np.bincount(holder, minlength=devices), out=offsets[1:])
     ones = np.ones(len(held), dtype=np.float32)
-    return csr_array((ones, word.astype(np.int32), offsets), shape=(devices, VOCABULARY))
+    return csr_array((ones, word.astype(np.int32), offsets), shape=(devices, vocabulary))
