@@ -45,14 +45,16 @@ def blocks(keys: Words, nonce: bytes, count: int) -> Words:
     return mixed.reshape(16, len(keys), count).transpose(1, 2, 0).reshape(len(keys), 16 * count)
 
 
-def _few(keys: Words, nonce: bytes, count: int) -> Words:
-    zeros = bytes(64 * count)
+def stream(key: Words, nonce: bytes, count: int) -> bytes:
+    """The first `count` key-stream blocks of one key. `key`: [8] words."""
     start = bytes(4) + nonce  # OpenSSL takes the 32-bit block counter in front of the nonce
-    streams = [
-        Cipher(ChaCha20(key.astype("<u4").tobytes(), start), mode=None).encryptor().update(zeros)
-        for key in keys
-    ]
-    return np.frombuffer(b"".join(streams), "<u4").astype(np.uint32).reshape(len(keys), 16 * count)
+    cipher = Cipher(ChaCha20(key.astype("<u4").tobytes(), start), mode=None)
+    return cipher.encryptor().update(bytes(64 * count))
+
+
+def _few(keys: Words, nonce: bytes, count: int) -> Words:
+    streams = b"".join(stream(key, nonce, count) for key in keys)
+    return np.frombuffer(streams, "<u4").astype(np.uint32).reshape(len(keys), 16 * count)
 
 
 def _quarter_rounds(state: Words) -> None:

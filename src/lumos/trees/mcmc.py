@@ -181,15 +181,17 @@ def _propose(
     shard: Shard, keep: Flags, workload: int, row: int, iteration: int
 ) -> tuple[int, Ints]:
     """The proposing device draws r, k and k of its neighbours: (threshold, their slots)."""
-    start, end = shard.offsets[row], shard.offsets[row + 1]
-    kept = start + np.flatnonzero(keep[start:end])
+    start, end = int(shard.offsets[row]), int(shard.offsets[row + 1])
+    kept = keep[start:end].nonzero()[0].tolist()
     most = 2 + largest_step(len(kept))
-    coins = shard.coins.uniform(np.array([row]), "mcmc", iteration, most)[0].tolist()
+    coins = shard.coins.uniform_of(row, "mcmc", iteration, most)
     size = min(step_size(len(kept), coins[1]), len(kept))
     for place in range(size):  # the first `size` places of a Fisher–Yates shuffle
         other = place + int(coins[2 + place] * (len(kept) - place))
         kept[place], kept[other] = kept[other], kept[place]
-    return threshold(workload, coins[0]), np.sort(kept[:size])
+    offered = np.array(kept[:size], np.int64)
+    offered.sort()
+    return threshold(workload, coins[0]), start + offered
 
 
 def _judge(
