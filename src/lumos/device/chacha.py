@@ -45,15 +45,26 @@ def blocks(keys: Words, nonce: bytes, count: int) -> Words:
     return mixed.reshape(16, len(keys), count).transpose(1, 2, 0).reshape(len(keys), 16 * count)
 
 
-def stream(key: Words, nonce: bytes, count: int) -> bytes:
-    """The first `count` key-stream blocks of one key. `key`: [8] words."""
-    start = bytes(4) + nonce  # OpenSSL takes the 32-bit block counter in front of the nonce
-    cipher = Cipher(ChaCha20(key.astype("<u4").tobytes(), start), mode=None)
-    return cipher.encryptor().update(bytes(64 * count))
+class KeyStream:
+    """The key streams of one key, by OpenSSL. Whoever keeps it sets the key up only once.
+
+    Args:
+        key: [8] words.
+    """
+
+    def __init__(self, key: Words) -> None:
+        cipher = Cipher(ChaCha20(key.astype("<u4").tobytes(), bytes(16)), mode=None)
+        self._encryptor = cipher.encryptor()
+
+    def blocks(self, nonce: bytes, count: int) -> bytes:
+        """The first `count` blocks of 64 bytes."""
+        # OpenSSL takes the 32-bit block counter in front of the nonce.
+        self._encryptor.reset_nonce(bytes(4) + nonce)
+        return self._encryptor.update(bytes(64 * count))
 
 
 def _few(keys: Words, nonce: bytes, count: int) -> Words:
-    streams = b"".join(stream(key, nonce, count) for key in keys)
+    streams = b"".join(KeyStream(key).blocks(nonce, count) for key in keys)
     return np.frombuffer(streams, "<u4").astype(np.uint32).reshape(len(keys), 16 * count)
 
 

@@ -52,6 +52,7 @@ class PrivateCoins:
 
     def __init__(self, secrets: chacha.Words) -> None:
         self._secrets = secrets
+        self._streams: dict[int, chacha.KeyStream] = {}
 
     def __repr__(self) -> str:
         return f"PrivateCoins(devices={len(self._secrets)})"
@@ -70,9 +71,11 @@ class PrivateCoins:
         return uniform
 
     def uniform_of(self, row: int, purpose: str, step: int, count: int) -> list[float]:
-        """`uniform` of one hosted device: for a few numbers, arrays would take most of the time."""
-        stream = chacha.stream(self._secrets[row], _nonce(purpose, step), -(-count // 8))
-        words = unpack_from(f"<{2 * count}I", stream)
+        """`uniform` of one hosted device that draws often, a few numbers each time."""
+        stream = self._streams.get(row)
+        if stream is None:
+            stream = self._streams[row] = chacha.KeyStream(self._secrets[row])
+        words = unpack_from(f"<{2 * count}I", stream.blocks(_nonce(purpose, step), -(-count // 8)))
         return [
             ((high << 20 | low >> 12) + 0.5) * 2.0**-52
             for high, low in zip(words[0::2], words[1::2], strict=True)

@@ -15,8 +15,8 @@ from lumos.graph.spans import spans
 if TYPE_CHECKING:
     from lumos.graph import Graph
 
-_HANDFUL = 8  # up to so many pairs are looked up one by one, …
-_FEW = 4096  # … up to so many in the hash table, …
+_HANDFUL = 8  # up to so many devices or pairs are taken one by one; pairs are looked up …
+_FEW = 4096  # … up to so many in the hash table …
 _SMALL = 1 << 21  # … of shards with up to so many slots; it takes 24 to 48 bytes for each
 
 COORDINATOR = -1
@@ -121,7 +121,7 @@ class Shard:
 
     def _slots_one_by_one(self, rows: Ints, others: Ints) -> Ints:
         """`slots_or_none` of a handful: a dozen calls of numpy would take longer."""
-        neighbours = memoryview(self.neighbours)
+        neighbours = self.neighbours.data  # a memoryview: plain numbers
         slots = np.empty(len(rows), np.int64)
         for number, (row, other) in enumerate(zip(rows.tolist(), others.tolist(), strict=True)):
             end = self.offsets[row + 1]
@@ -135,6 +135,9 @@ class Shard:
 
     def slots_of(self, rows: Ints) -> Ints:
         """All slots of the hosted devices `rows` (positions), in order."""
+        if 0 < len(rows) <= _HANDFUL:
+            ends = zip(self.offsets[rows].tolist(), self.offsets[rows + 1].tolist(), strict=True)
+            return np.concatenate([np.arange(start, end) for start, end in ends])
         return spans(self.offsets[rows], self.degree[rows])
 
 
