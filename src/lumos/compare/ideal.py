@@ -55,7 +55,7 @@ class IdealComparer:
         outbox.batch.rows = pairs.rows
         inbox = yield outbox
         # Sorted as the pairs are, one each.
-        if inbox.sender.size != pairs.peers.size or (inbox.sender != pairs.peers).any():
+        if inbox.sender.size != pairs.peers.size or np.count_nonzero(inbox.sender != pairs.peers):
             raise ProtocolError("a peer did not send the message that is due; run again")
         self._book(pairs, fresh, spec)
         return mine, inbox.body
@@ -69,9 +69,9 @@ class IdealComparer:
         ledger.book(CLEAR, rows[first], as_sender)
         ledger.book(CLEAR, rows[~first], as_receiver)
         ledger.book_rounds(rows, rounds)
-        if fresh.any():
+        if np.count_nonzero(fresh):
             ledger.book(CLEAR, rows[first & fresh], _OPENING)
-            ledger.book(CLEAR, rows[~first & fresh], _other_end(_OPENING))
+            ledger.book(CLEAR, rows[~first & fresh], _OPENED)
             ledger.book_rounds(rows[fresh], 1)
 
 
@@ -81,6 +81,7 @@ def _other_end(booking: Booking) -> Booking:
 
 # A new session: S sends the opening, R's first message is longer by its nonce.
 _OPENING = Booking(1, 0, NONCE + POINT, NONCE)
+_OPENED = _other_end(_OPENING)
 
 
 @cache

@@ -97,7 +97,7 @@ class Shard:
     def slots(self, device: Ints, neighbour: Ints) -> Ints:
         """Slots of (hosted device id, neighbour id) pairs. O(m), or O(m log slots) for many."""
         slots = self.slots_or_none(self.local(device), neighbour)
-        if (slots < 0).any():
+        if np.count_nonzero(slots < 0):
             raise NotHosted("a message came from a device that is no neighbour of its receiver")
         return slots
 

@@ -148,7 +148,8 @@ class Ledger:
         return known
 
     def _stranger_bits(self, pair: tuple[int, int]) -> float:
-        return sum(count[pair] * ANSWER_BITS[ways] for ways, count in self._stranger_answers.items())
+        answers = self._stranger_answers
+        return sum(ANSWER_BITS[ways] * count[pair] for ways, count in answers.items())
 
     def _tally(self, tallies: dict[Any, _Tally], key: Any) -> _Tally:
         tally = tallies.get(key)

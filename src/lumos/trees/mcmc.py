@@ -138,14 +138,13 @@ def mcmc_coordinator(total: int, public: PublicCoins, iterations: int) -> Progra
     tournament = Tournament()
     yield from hold_tournament(tournament)
     choices = public.generator("which of the heaviest")
-    me = np.array([COORDINATOR])
     for _ in range(iterations):
         heaviest = tournament.champions()
         if not heaviest:
             yield PROPOSE.nothing()
             break
         chosen = heaviest[int(choices.integers(len(heaviest)))]
-        yield PROPOSE.send(me, np.array([chosen]), 0)
+        yield PROPOSE.from_coordinator(np.array([chosen]), 0)
         tournament.begin()
         changed = yield from hold_tournament(tournament, lighter=chosen)
         before, heaviest = heaviest, tournament.champions()
@@ -154,7 +153,7 @@ def mcmc_coordinator(total: int, public: PublicCoins, iterations: int) -> Progra
             yield JUDGE.nothing()
             continue
         both = np.array([chosen, judged])
-        yield JUDGE.send(np.repeat(me, 2), both, both[::-1])
+        yield JUDGE.from_coordinator(both, both[::-1])
         inbox = yield VERDICT.nothing()
         if not inbox.quiet:
             tournament.undo()

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.compare.rounds import Comparer, Pairs, Signs
-from lumos.device.shard import COORDINATOR, Shard
+from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Door, Topic
 from lumos.trees.distinct import union
@@ -27,6 +27,7 @@ CHANGED = Topic(
 # A movement (+1, -1, or 0 where the sender only asks) as a word, and back; index -1 is the last.
 _WORD_OF = np.array([0, 1, 2], np.uint8)
 _MOVEMENT_OF = np.array([0, 1, -1], np.int8)
+_WORD_OF.flags.writeable = _MOVEMENT_OF.flags.writeable = False  # all shards share them
 _UP, _DOWN = _MOVEMENT_OF[1], _MOVEMENT_OF[2]
 
 
@@ -60,7 +61,7 @@ class Standing:
         self._heavier = np.bincount(shard.owner[self._sign < 0], minlength=len(shard))
         # A device without neighbours carries nothing and cannot be the heaviest.
         leads = np.flatnonzero((self._heavier == 0) & (shard.degree > 0))
-        yield CANDIDATE.send(shard.devices[leads], np.full(len(leads), COORDINATOR), 1)
+        yield CANDIDATE.to_coordinator(shard, leads, 1)
 
     def compare_again(self, changed: Ints) -> Program[None]:
         """Learn the signs anew where the change of an end could alter them.
@@ -104,11 +105,7 @@ class Standing:
         # A leader whose workload changed has to be matched afresh.
         own = np.searchsorted(rows, changed)
         news[own] |= leads[own]
-        yield CANDIDATE.send(
-            shard.devices[rows[news]],
-            np.full(np.count_nonzero(news), COORDINATOR),
-            leads[news].view(np.uint8),
-        )
+        yield CANDIDATE.to_coordinator(shard, rows[news], leads[news].view(np.uint8))
 
     def take_back(self) -> None:
         """Forget what was learned since the last `compare_again`: the old answers hold again."""
@@ -126,17 +123,14 @@ class Standing:
             if inbox.quiet:
                 return
             # A match message comes from the coordinator; its body is the opponent.
-            players, opponents = inbox.receiver, inbox.body  # by player, then by opponent
-            pairs = Pairs.of_ids(shard, players, opponents)
+            # Sorted by player, then by opponent.
+            pairs = Pairs.of_ids(shard, inbox.receiver, inbox.body)
             signs = yield from self._comparer.three_way(
                 pairs, self.workload[pairs.rows], self._bits
             )
             first = pairs.first
-            yield RESULT.send(
-                players[first],
-                np.full(int(first.sum()), COORDINATOR),
-                (signs[first] + 1).astype(np.uint8),
-            )
+            words = (signs[first] + 1).view(np.uint8)
+            yield RESULT.to_coordinator(shard, pairs.rows[first], words)
 
     def _ask(self, slots: Ints) -> Program[Signs]:
         """Compare the two ends of each of `slots`."""
@@ -162,7 +156,7 @@ def hold_tournament(tournament: Tournament, lighter: int | None = None) -> Progr
             return set(inbox.sender.tolist())
         both_ways = [*matches, *((second, first) for first, second in matches)]
         pairs = np.array(sorted(both_ways), np.int64)
-        yield MATCH.send(np.full(len(pairs), COORDINATOR), pairs[:, 0], pairs[:, 1])
+        yield MATCH.from_coordinator(pairs[:, 0], pairs[:, 1])
         # The smaller id of a match reports; reports arrive in the order of the matches.
         results = yield RESULT.nothing()
         for (first, second), code in zip(matches, results.body.tolist(), strict=True):
