@@ -129,9 +129,7 @@ class Topic:
         self, receiver: npt.NDArray[np.int64], body: npt.NDArray[Any] | int
     ) -> Outbox:
         """The coordinator's outbox, with a message to each of `receiver`."""
-        outbox = self.send(_coordinator(len(receiver)), receiver, body)
-        outbox.batch.rows = np.zeros(len(receiver), np.int64)
-        return outbox
+        return self.send(_coordinator(len(receiver)), receiver, body)
 
     def nothing(self) -> Outbox:
         """An outbox without messages: this party has nothing to say in this round."""
