@@ -74,7 +74,7 @@ class Standing:
         shard = self.shard
         slots = shard.slots_of(changed)
         movement = np.where(self.workload[changed] > self._compared[changed], _UP, _DOWN)
-        moved = np.repeat(movement, shard.degree[changed])
+        moved = movement.repeat(shard.degree[changed])
         sign = self._sign[slots]
         concerned = (sign * moved <= 0).nonzero()[0]
         told = slots[concerned]
@@ -103,7 +103,7 @@ class Standing:
         leads = self._heavier[rows] == 0
         news = led != leads
         # A leader whose workload changed has to be matched afresh.
-        own = np.searchsorted(rows, changed)
+        own = rows.searchsorted(changed)
         news[own] |= leads[own]
         yield CANDIDATE.to_coordinator(shard, rows[news], leads[news].view(np.uint8))
 
