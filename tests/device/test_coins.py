@@ -149,6 +149,14 @@ def test_a_stream_is_the_same_however_it_is_asked() -> None:
         assert np.array_equal(whole[[row]], owner.words(np.array([row]), "noise", 3, 40))
 
 
+@pytest.mark.parametrize("count", [1, 8, 9, 17])
+def test_numbers_of_one_device_are_those_of_all(count: int) -> None:
+    owner = PrivateCoins(simulated_secrets(SEED, IDS))
+    drawn = owner.uniform(IDS, "noise", 3, count)
+    for row in (0, 17, 1999):
+        assert owner.uniform_of(row, "noise", 3, count) == drawn[row].tolist()
+
+
 def test_uniform_is_uniform() -> None:
     drawn = PrivateCoins(simulated_secrets(SEED, IDS)).uniform(IDS, "noise", 1, 50)
     assert drawn.shape == (len(IDS), 50)

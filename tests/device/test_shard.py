@@ -105,8 +105,21 @@ def test_slots_find_neighbours_and_only_them(graph: Graph, shards: int) -> None:
             # Ids out of range must not alias the slots of the devices before and after.
             nobody = range(-graph.devices, 2 * graph.devices)
             for stranger in sorted(set(nobody) - own):
-                with pytest.raises(NotHosted):
-                    piece.slots(np.array([device]), np.array([stranger]))
+                for times in (1, 9):  # a handful is looked up one by one
+                    with pytest.raises(NotHosted):
+                        piece.slots(np.full(times, device), np.full(times, stranger))
+
+
+@pytest.mark.parametrize("shards", SPLITS)
+def test_a_handful_of_slots(graph: Graph, shards: int) -> None:
+    for piece in cut(graph, shards, seed=0):
+        for count in range(min(len(piece), 12)):
+            rows = np.arange(count) + len(piece) - count
+            slots = piece.slots_of(rows)
+            assert np.array_equal(slots, np.flatnonzero(np.isin(piece.owner, rows)))
+            few = slots[: count * 2 : 2]
+            found = piece.slots(piece.devices[piece.owner[few]], piece.neighbours[few])
+            assert np.array_equal(found, few)
 
 
 def test_a_shard_without_edges() -> None:

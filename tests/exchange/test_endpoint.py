@@ -71,6 +71,18 @@ def test_the_coordinator_takes_part_where_declared(shard: Shard, declare: Declar
     refused(shard, declare("test/without").send(*to_coordinator), ProtocolError, "out of range")
 
 
+def test_to_and_from_the_coordinator(shard: Shard, declare: Declare) -> None:
+    topic = declare("test/up", coordinator=True)
+    up = Endpoint(shard).leave(topic.to_coordinator(shard, ints(1, 3), body(5, 6))).batch
+    assert (up.sender.tolist(), up.receiver.tolist()) == ([2, 6], [COORDINATOR] * 2)
+    outbox = topic.from_coordinator(ints(2, 6), body(SECRET, SECRET))
+    down = Endpoint(None).leave(outbox).batch
+    assert (down.sender.tolist(), down.receiver.tolist()) == ([COORDINATOR] * 2, [2, 6])
+    refused(shard, outbox, NotHosted, "not hosted")
+    with pytest.raises(ProtocolError, match="the coordinator takes no part"):
+        declare("test/level").to_coordinator(shard, ints(1, 3), body(5, 6))
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

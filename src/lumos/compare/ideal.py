@@ -5,11 +5,12 @@ bytes and rounds that the secret comparison would have needed.
 """
 
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
 from lumos.compare.group import POINT
-from lumos.compare.rounds import Flags, Ints, Pairs, Signs, spec_of
+from lumos.compare.rounds import Flags, Ints, Pairs, Signs
 from lumos.compare.sessions import Sessions
 from lumos.compare.spec import NONCE, Kind, Spec, messages
 from lumos.device.shard import Shard
@@ -39,39 +40,38 @@ class IdealComparer:
 
     def less(self, pairs: Pairs, values: Ints, bits: int) -> Program[Flags]:
         """For each pair, whether S's value is below R's."""
-        mine, theirs = yield from self._meet(pairs, values, spec_of(bits, Kind.LT))
+        mine, theirs = yield from self._meet(pairs, values, _plan(bits, 2))
         return np.where(pairs.first, mine < theirs, theirs < mine)
 
     def three_way(self, pairs: Pairs, values: Ints, bits: int) -> Program[Signs]:
         """For each pair the sign of (own value - peer's value)."""
-        mine, theirs = yield from self._meet(pairs, values, spec_of(bits, Kind.THREE_WAY))
+        mine, theirs = yield from self._meet(pairs, values, _plan(bits, 3))
         signs: Signs = np.sign(mine - theirs).astype(np.int8)
         return signs
 
-    def _meet(self, pairs: Pairs, values: Ints, spec: Spec) -> Program[tuple[Ints, Ints]]:
-        mine = np.minimum(values, 2**spec.bits - 1)
-        fresh = self._sessions.open(pairs, spec.bits, spec.ways)
+    def _meet(self, pairs: Pairs, values: Ints, plan: "_Plan") -> Program[tuple[Ints, Ints]]:
+        mine = np.minimum(values, 2**plan.bits - 1)
+        fresh = self._sessions.open(pairs, plan.bits, plan.ways)
         outbox = CLEAR.send(self._shard.ids_of(pairs.rows), pairs.peers, mine)
         outbox.batch.rows = pairs.rows
         inbox = yield outbox
         # Sorted as the pairs are, one each.
-        if inbox.sender.size != pairs.peers.size or (inbox.sender != pairs.peers).any():
+        if inbox.sender.size != pairs.peers.size or np.count_nonzero(inbox.sender != pairs.peers):
             raise ProtocolError("a peer did not send the message that is due; run again")
-        self._book(pairs, fresh, spec)
+        self._book(pairs, fresh, plan)
         return mine, inbox.body
 
-    def _book(self, pairs: Pairs, fresh: Flags, spec: Spec) -> None:
-        rounds, as_sender, as_receiver = _bookings(spec)
+    def _book(self, pairs: Pairs, fresh: Flags, plan: "_Plan") -> None:
         ledger, rows, first = self._ledger, pairs.rows, pairs.first
-        ledger.round += rounds  # the swap itself stood for the opening message's round
+        ledger.round += plan.rounds  # the swap itself stood for the opening message's round
         if not rows.size:
             return
-        ledger.book(CLEAR, rows[first], as_sender)
-        ledger.book(CLEAR, rows[~first], as_receiver)
-        ledger.book_rounds(rows, rounds)
-        if fresh.any():
+        ledger.book(CLEAR, rows[first], plan.as_sender)
+        ledger.book(CLEAR, rows[~first], plan.as_receiver)
+        ledger.book_rounds(rows, plan.rounds)
+        if np.count_nonzero(fresh):
             ledger.book(CLEAR, rows[first & fresh], _OPENING)
-            ledger.book(CLEAR, rows[~first & fresh], _other_end(_OPENING))
+            ledger.book(CLEAR, rows[~first & fresh], _OPENED)
             ledger.book_rounds(rows[fresh], 1)
 
 
@@ -81,13 +81,23 @@ def _other_end(booking: Booking) -> Booking:
 
 # A new session: S sends the opening, R's first message is longer by its nonce.
 _OPENING = Booking(1, 0, NONCE + POINT, NONCE)
+_OPENED = _other_end(_OPENING)
+
+
+class _Plan(NamedTuple):
+    """What one comparison in an open session stands for: rounds, and messages at S and at R."""
+
+    bits: int
+    ways: int
+    rounds: int
+    as_sender: Booking
+    as_receiver: Booking
 
 
 @cache
-def _bookings(spec: Spec) -> tuple[int, Booking, Booking]:
-    """What one comparison in an open session stands for: rounds, and messages at S and at R."""
-    plan = messages([spec], first=False)
+def _plan(bits: int, ways: int) -> _Plan:
+    plan = messages([Spec(bits, Kind.THREE_WAY if ways == 3 else Kind.LT)], first=False)
     down = [message.length for message in plan if not message.to_sender]
     up = [message.length for message in plan if message.to_sender]
     as_sender = Booking(len(down), len(up), sum(down), sum(up))
-    return len(plan), as_sender, _other_end(as_sender)
+    return _Plan(bits, ways, len(plan), as_sender, _other_end(as_sender))

@@ -60,7 +60,7 @@ class Pairs:
         """Comparisons with anybody, for example between candidates; sorted by (device, peer)."""
         rows = shard.local(devices)
         slots = shard.slots_or_none(rows, peers)
-        return Pairs(rows, peers, slots, devices < peers, bool((slots >= 0).all()))
+        return Pairs(rows, peers, slots, devices < peers, not np.count_nonzero(slots < 0))
 
 
 class Comparer(Protocol):

@@ -45,14 +45,27 @@ def blocks(keys: Words, nonce: bytes, count: int) -> Words:
     return mixed.reshape(16, len(keys), count).transpose(1, 2, 0).reshape(len(keys), 16 * count)
 
 
+class KeyStream:
+    """The key streams of one key, by OpenSSL. Whoever keeps it sets the key up only once.
+
+    Args:
+        key: [8] words.
+    """
+
+    def __init__(self, key: Words) -> None:
+        cipher = Cipher(ChaCha20(key.astype("<u4").tobytes(), bytes(16)), mode=None)
+        self._encryptor = cipher.encryptor()
+
+    def blocks(self, nonce: bytes, count: int) -> bytes:
+        """The first `count` blocks of 64 bytes."""
+        # OpenSSL takes the 32-bit block counter in front of the nonce.
+        self._encryptor.reset_nonce(bytes(4) + nonce)
+        return self._encryptor.update(bytes(64 * count))
+
+
 def _few(keys: Words, nonce: bytes, count: int) -> Words:
-    zeros = bytes(64 * count)
-    start = bytes(4) + nonce  # OpenSSL takes the 32-bit block counter in front of the nonce
-    streams = [
-        Cipher(ChaCha20(key.astype("<u4").tobytes(), start), mode=None).encryptor().update(zeros)
-        for key in keys
-    ]
-    return np.frombuffer(b"".join(streams), "<u4").astype(np.uint32).reshape(len(keys), 16 * count)
+    streams = b"".join(KeyStream(key).blocks(nonce, count) for key in keys)
+    return np.frombuffer(streams, "<u4").astype(np.uint32).reshape(len(keys), 16 * count)
 
 
 def _quarter_rounds(state: Words) -> None:

@@ -1,5 +1,6 @@
 """A shard: the devices that one process hosts, as arrays. A shard of one is a device."""
 
+from bisect import bisect_left
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,9 @@ from lumos.graph.spans import spans
 if TYPE_CHECKING:
     from lumos.graph import Graph
 
-_FEW = 4096  # up to so many pairs are looked up in the hash table …
-_SMALL = 1 << 21  # … of shards with up to so many slots; it takes 48 bytes for each
+_HANDFUL = 8  # up to so many devices or pairs are taken one by one; pairs are looked up …
+_FEW = 4096  # … up to so many in the hash table …
+_SMALL = 1 << 21  # … of shards with up to so many slots; it takes 24 to 48 bytes for each
 
 COORDINATOR = -1
 """The coordinator's id: it receives and sends like the devices, and hosts none."""
@@ -95,14 +97,14 @@ class Shard:
     def slots(self, device: Ints, neighbour: Ints) -> Ints:
         """Slots of (hosted device id, neighbour id) pairs. O(m), or O(m log slots) for many."""
         slots = self.slots_or_none(self.local(device), neighbour)
-        if (slots < 0).any():
+        if np.count_nonzero(slots < 0):
             raise NotHosted("a message came from a device that is no neighbour of its receiver")
         return slots
 
     def slots_or_none(self, rows: Ints, others: Ints) -> Ints:
         """Slots of (position of a hosted device, any id); -1 where they are no neighbours."""
-        if not len(rows):
-            return np.empty(0, np.int64)
+        if len(rows) <= _HANDFUL:
+            return self._slots_one_by_one(rows, others)
         if not len(self._keys) or np.maximum.reduce(others.view(np.uint64)) >= self.total:
             # An id out of range would be the key of another device's slot.
             near = (others >= 0) & (others < self.total) & (len(self._keys) > 0)
@@ -117,12 +119,25 @@ class Shard:
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return np.where(self._keys[places] == keys, places, -1)
 
+    def _slots_one_by_one(self, rows: Ints, others: Ints) -> Ints:
+        """`slots_or_none` of a handful: a dozen calls of numpy would take longer."""
+        neighbours = self.neighbours.data  # a memoryview: plain numbers
+        slots = np.empty(len(rows), np.int64)
+        for number, (row, other) in enumerate(zip(rows.tolist(), others.tolist(), strict=True)):
+            end = self.offsets[row + 1]
+            slot = bisect_left(neighbours, other, self.offsets[row], end)
+            slots[number] = slot if slot < end and neighbours[slot] == other else -1
+        return slots
+
     @cached_property
     def _index(self) -> SlotIndex:
         return SlotIndex(self._keys)
 
     def slots_of(self, rows: Ints) -> Ints:
         """All slots of the hosted devices `rows` (positions), in order."""
+        if 0 < len(rows) <= _HANDFUL:
+            ends = zip(self.offsets[rows].tolist(), self.offsets[rows + 1].tolist(), strict=True)
+            return np.concatenate([np.arange(start, end) for start, end in ends])
         return spans(self.offsets[rows], self.degree[rows])
 
 

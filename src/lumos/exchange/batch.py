@@ -66,9 +66,9 @@ class Batch:
             return self
         # Ids are below 2^31 (so many devices fit no machine), so a pair is one key.
         keys = (self.receiver << 32) + self.sender
-        if bool((keys[1:] >= keys[:-1]).all()):
+        if not np.count_nonzero(keys[1:] < keys[:-1]):
             return self
-        return self.take(np.argsort(keys, kind="stable"))
+        return self.take(keys.argsort(kind="stable"))
 
     @staticmethod
     def joined(batches: "list[Batch]") -> "Batch":

@@ -5,6 +5,7 @@ leave, one when they arrive. The observer of a simulation adds the ledgers of al
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -84,7 +85,7 @@ class Ledger:
         self._answers = {2: _Tally(self._size), 3: _Tally(self._size)}
         slots = 0 if shard is None else len(shard.neighbours)
         self._slot_answers = {2: _Tally(slots), 3: _Tally(slots)}
-        self._stranger_answers: dict[tuple[int, int], list[int]] = {}
+        self._stranger_answers: dict[int, Counter[tuple[int, int]]] = {2: Counter(), 3: Counter()}
         self.lengths: set[int] = set()
         """Public bit lengths ℓ of the comparisons that were carried out."""
         self._spent: dict[bool, list[Spent]] = {False: [], True: []}
@@ -138,8 +139,7 @@ class Ledger:
     def answered_strangers(self, rows: Ints, peers: Ints, ways: int) -> None:
         """Count answers between devices that are no neighbours, for example candidates."""
         self._answers[ways].add(rows)
-        for pair in zip(rows.tolist(), peers.tolist(), strict=True):
-            self._stranger_answers.setdefault(pair, [0, 0])[ways - 2] += 1
+        self._stranger_answers[ways].update(zip(rows.tolist(), peers.tolist(), strict=True))
 
     def pair_bits(self, rows: Ints, slots: Ints, peers: Ints) -> npt.NDArray[np.float64]:
         """[pairs] what each pair has revealed so far; slot -1 for a stranger."""
@@ -148,9 +148,12 @@ class Ledger:
             if tally.size:
                 known += ANSWER_BITS[ways] * tally.counts()[slots]
         for index in np.flatnonzero(slots < 0).tolist():
-            two, three = self._stranger_answers.get((int(rows[index]), int(peers[index])), (0, 0))
-            known[index] = two * ANSWER_BITS[2] + three * ANSWER_BITS[3]
+            known[index] = self._stranger_bits((int(rows[index]), int(peers[index])))
         return known
+
+    def _stranger_bits(self, pair: tuple[int, int]) -> float:
+        answers = self._stranger_answers
+        return sum(ANSWER_BITS[ways] * count[pair] for ways, count in answers.items())
 
     def _tally(self, tallies: dict[Any, _Tally], key: Any) -> _Tally:
         tally = tallies.get(key)
@@ -353,10 +356,10 @@ def add_up(ledgers: list[Ledger], total: int) -> LedgerReport:
         once = np.flatnonzero((me < shard.neighbours) & (np.asarray(slot_bits) > 0))
         pairs.append(np.stack([me[once], shard.neighbours[once]], axis=1))
         pair_bits.append(np.asarray(slot_bits, np.float64)[once])
-        for (row, peer), (two, three) in ledger._stranger_answers.items():
+        for row, peer in set().union(*ledger._stranger_answers.values()):
             if shard.devices[row] < peer:
                 pairs.append(np.array([[shard.devices[row], peer]]))
-                pair_bits.append(np.array([two * bits[2] + three * bits[3]]))
+                pair_bits.append(np.array([ledger._stranger_bits((row, peer))]))
         epsilon[place], collusion[place] = ledger.epsilon()
     who, told = np.concatenate(pairs), np.concatenate(pair_bits)
     order = np.lexsort((who[:, 1], who[:, 0]))

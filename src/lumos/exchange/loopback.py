@@ -36,7 +36,7 @@ class Router:
         """The inboxes of all parties, the coordinator's last."""
         batches = [outbox.batch for outbox in outboxes if outbox.batch.messages]
         if not batches:
-            return [Inbox(topic.no_messages, quiet=True)] * self.parties
+            return [topic.silence] * self.parties
         everything = Batch.joined(batches).in_order()
         lowest, highest = everything.receiver[0], everything.receiver[-1]
         if lowest < COORDINATOR or highest >= len(self._hosts) - 1:

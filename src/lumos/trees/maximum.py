@@ -6,6 +6,7 @@ that became void only because a step was tried is valid again when the step is r
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,7 @@ class Tournament:
         self._below: dict[int, set[int]] = {}
         self._level_with: dict[int, set[int]] = {}
         self._unbeaten: dict[int, None] = {}
-        self._journal: list[Callable[[], None]] | None = None
+        self._journal: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
         self._champions: list[int] | None = None
         self._champions_before: list[int] | None = None
 
@@ -64,8 +65,8 @@ class Tournament:
     def undo(self) -> None:
         """Take back everything since `begin`."""
         journal, self._journal = self._journal or [], None
-        for take_back in reversed(journal):
-            take_back()
+        for take_back, arguments in reversed(journal):
+            take_back(*arguments)
         self._champions = self._champions_before
 
     def update(
@@ -168,38 +169,40 @@ class Tournament:
         (self._level_with if as_level else self._below)[taker] |= level
         self._below[taker] |= below
         self._level_with[giver], self._below[giver] = set(), set()
+        self._note(self._move_back, giver, taker, level, below, as_level)
 
-        def take_back() -> None:
-            self._parent.update(dict.fromkeys(level | below, giver))
-            (self._level_with if as_level else self._below)[taker] -= level
-            self._below[taker] -= below
-            self._level_with[giver], self._below[giver] = level, below
+    def _move_back(
+        self, giver: int, taker: int, level: set[int], below: set[int], as_level: bool
+    ) -> None:
+        self._parent.update(dict.fromkeys(level | below, giver))
+        (self._level_with if as_level else self._below)[taker] -= level
+        self._below[taker] -= below
+        self._level_with[giver], self._below[giver] = level, below
+        self._champions = None
 
-        self._note(take_back)
-
-    def _note(self, take_back: Callable[[], None]) -> None:
+    def _note(self, take_back: Callable[..., None], *arguments: Any) -> None:
         self._champions = None
         if self._journal is not None:
-            self._journal.append(take_back)
+            self._journal.append((take_back, arguments))
 
     def _enter(self, device: int) -> None:
         self._below[device], self._level_with[device] = set(), set()
         self._unbeaten[device] = None
-        self._note(lambda: self._leave(device))
+        self._note(self._leave, device)
 
     def _leave(self, device: int) -> None:
         del self._below[device], self._level_with[device], self._unbeaten[device]
-        self._note(lambda: self._enter(device))
+        self._note(self._enter, device)
 
     def _link(self, child: int, parent: int, level: bool) -> None:
         self._parent[child] = parent
         (self._level_with if level else self._below)[parent].add(child)
         del self._unbeaten[child]
-        self._note(lambda: self._unlink(child))
+        self._note(self._unlink, child)
 
     def _unlink(self, child: int) -> None:
         parent = self._parent.pop(child)
         level = child in self._level_with[parent]
         (self._level_with if level else self._below)[parent].discard(child)
         self._unbeaten[child] = None
-        self._note(lambda: self._link(child, parent, level))
+        self._note(self._link, child, parent, level)

@@ -138,14 +138,13 @@ def mcmc_coordinator(total: int, public: PublicCoins, iterations: int) -> Progra
     tournament = Tournament()
     yield from hold_tournament(tournament)
     choices = public.generator("which of the heaviest")
-    me = np.array([COORDINATOR])
     for _ in range(iterations):
         heaviest = tournament.champions()
         if not heaviest:
             yield PROPOSE.nothing()
             break
         chosen = heaviest[int(choices.integers(len(heaviest)))]
-        yield PROPOSE.send(me, np.array([chosen]), 0)
+        yield PROPOSE.from_coordinator(np.array([chosen]), 0)
         tournament.begin()
         changed = yield from hold_tournament(tournament, lighter=chosen)
         before, heaviest = heaviest, tournament.champions()
@@ -154,7 +153,7 @@ def mcmc_coordinator(total: int, public: PublicCoins, iterations: int) -> Progra
             yield JUDGE.nothing()
             continue
         both = np.array([chosen, judged])
-        yield JUDGE.send(np.repeat(me, 2), both, both[::-1])
+        yield JUDGE.from_coordinator(both, both[::-1])
         inbox = yield VERDICT.nothing()
         if not inbox.quiet:
             tournament.undo()
@@ -181,15 +180,17 @@ def _propose(
     shard: Shard, keep: Flags, workload: int, row: int, iteration: int
 ) -> tuple[int, Ints]:
     """The proposing device draws r, k and k of its neighbours: (threshold, their slots)."""
-    start, end = shard.offsets[row], shard.offsets[row + 1]
-    kept = start + np.flatnonzero(keep[start:end])
+    start, end = int(shard.offsets[row]), int(shard.offsets[row + 1])
+    kept = keep[start:end].nonzero()[0].tolist()
     most = 2 + largest_step(len(kept))
-    coins = shard.coins.uniform(np.array([row]), "mcmc", iteration, most)[0].tolist()
+    coins = shard.coins.uniform_of(row, "mcmc", iteration, most)
     size = min(step_size(len(kept), coins[1]), len(kept))
     for place in range(size):  # the first `size` places of a Fisher–Yates shuffle
         other = place + int(coins[2 + place] * (len(kept) - place))
         kept[place], kept[other] = kept[other], kept[place]
-    return threshold(workload, coins[0]), np.sort(kept[:size])
+    offered = np.array(kept[:size], np.int64)
+    offered.sort()
+    return threshold(workload, coins[0]), start + offered
 
 
 def _judge(

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.compare.rounds import Comparer, Pairs, Signs
-from lumos.device.shard import COORDINATOR, Shard
+from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Door, Topic
 from lumos.trees.distinct import union
@@ -24,7 +24,11 @@ CHANGED = Topic(
     vocabulary=("compare with me again", "I rose above you", "I fell below you"),
     learns="a neighbour learns that a level workload rose or fell, or that it is to compare again",
 )
-_ASK, _ROSE, _FELL = 0, 1, 2
+# A movement (+1, -1, or 0 where the sender only asks) as a word, and back; index -1 is the last.
+_WORD_OF = np.array([0, 1, 2], np.uint8)
+_MOVEMENT_OF = np.array([0, 1, -1], np.int8)
+_WORD_OF.flags.writeable = _MOVEMENT_OF.flags.writeable = False  # all shards share them
+_UP, _DOWN = _MOVEMENT_OF[1], _MOVEMENT_OF[2]
 
 
 class Standing:
@@ -43,23 +47,21 @@ class Standing:
         # [slots] sign of wl(u) - wl(v); [hosted] number of strictly heavier neighbours
         self._sign = np.zeros(len(shard.neighbours), np.int8)
         self._heavier = np.zeros(len(shard), np.int64)
-        self._changed = np.zeros(len(shard), np.bool_)
         self.told = np.empty(0, np.int64)
         """Slots whose other end was told or asked in the last `compare_again`."""
-        # [hosted] workloads at the last comparison; [slots] scratch for who moved and who asks
+        # [hosted] workloads at the last comparison; [slots] scratch for who moved
         self._compared = workload.copy()
         self._moved = np.zeros(len(shard.neighbours), np.int8)
-        self._asked = np.zeros(len(shard.neighbours), np.bool_)
         self._before: tuple[Ints, Signs, Ints, Ints, Ints, Ints] | None = None
 
     def compare_all(self) -> Program[None]:
         """Compare every edge and name the candidates to the coordinator."""
         shard = self.shard
-        slots = np.arange(len(shard.neighbours))
-        yield from self._compare(slots, np.zeros(len(slots), np.int8), np.ones(len(slots), bool))
+        self._sign = yield from self._ask(np.arange(len(shard.neighbours)))
+        self._heavier = np.bincount(shard.owner[self._sign < 0], minlength=len(shard))
         # A device without neighbours carries nothing and cannot be the heaviest.
         leads = np.flatnonzero((self._heavier == 0) & (shard.degree > 0))
-        yield CANDIDATE.send(shard.devices[leads], np.full(len(leads), COORDINATOR), 1)
+        yield CANDIDATE.to_coordinator(shard, leads, 1)
 
     def compare_again(self, changed: Ints) -> Program[None]:
         """Learn the signs anew where the change of an end could alter them.
@@ -71,52 +73,46 @@ class Standing:
         """
         shard = self.shard
         slots = shard.slots_of(changed)
-        rising = np.repeat(self.workload[changed] > self._compared[changed], shard.degree[changed])
+        movement = np.where(self.workload[changed] > self._compared[changed], _UP, _DOWN)
+        moved = movement.repeat(shard.degree[changed])
         sign = self._sign[slots]
-        concerned = np.flatnonzero(np.where(rising, sign <= 0, sign >= 0))
-        told, rising, sign = slots[concerned], rising[concerned], sign[concerned]
-        words = np.where(sign != 0, _ASK, np.where(rising, _ROSE, _FELL)).astype(np.uint8)
-        inbox = yield CHANGED.along(shard, told, words)
+        concerned = (sign * moved <= 0).nonzero()[0]
+        told = slots[concerned]
+        moved = np.where(sign[concerned] == 0, moved[concerned], 0)
+        inbox = yield CHANGED.along(shard, told, _WORD_OF[moved])
         heard = shard.slots(inbox.receiver, inbox.sender)
         slots = union(told, heard)
-        rows = union(shard.owner[slots], changed)
+        # Level ends told how they moved; both rose by one where the two cancel. The others ask.
+        self._moved[told] = moved
+        self._moved[heard] -= _MOVEMENT_OF[inbox.body]
+        signs, before = np.sign(self._moved[slots]), self._sign[slots]
+        self._moved[slots] = 0
+        ask = before != 0
+        signs[ask] = yield from self._ask(slots[ask])
+
+        change = (signs < 0).astype(np.int64) - (before < 0)
+        altered = change.nonzero()[0]
+        owners, change = shard.owner[slots[altered]], change[altered]
+        rows = union(owners, changed)
         led = self._heavier[rows] == 0
         self.told = told
-        self._before = (
-            slots,
-            self._sign[slots],
-            rows,
-            self._heavier[rows],
-            changed,
-            self._compared[changed],
-        )
+        self._before = (slots, before, owners, change, changed, self._compared[changed])
+        self._sign[slots] = signs
+        np.add.at(self._heavier, owners, change)
         self._compared[changed] = self.workload[changed]
-
-        # Who told how it moved; both ends rose by one where the two cancel.
-        self._moved[told] += _direction(words)
-        self._moved[heard] -= _direction(inbox.body)
-        self._asked[told[words == _ASK]] = True
-        self._asked[heard[inbox.body == _ASK]] = True
-        known, ask = np.sign(self._moved[slots]), self._asked[slots]
-        self._moved[slots], self._asked[slots] = 0, False
-        yield from self._compare(slots, known, ask)
         leads = self._heavier[rows] == 0
+        news = led != leads
         # A leader whose workload changed has to be matched afresh.
-        self._changed[changed] = True
-        news = rows[(led != leads) | (leads & self._changed[rows])]
-        self._changed[changed] = False
-        yield CANDIDATE.send(
-            shard.devices[news],
-            np.full(len(news), COORDINATOR),
-            (self._heavier[news] == 0).astype(np.uint8),
-        )
+        own = rows.searchsorted(changed)
+        news[own] |= leads[own]
+        yield CANDIDATE.to_coordinator(shard, rows[news], leads[news].view(np.uint8))
 
     def take_back(self) -> None:
         """Forget what was learned since the last `compare_again`: the old answers hold again."""
         if self._before is not None:
-            slots, sign, rows, heavier, changed, compared = self._before
-            self._sign[slots], self._heavier[rows] = sign, heavier
-            self._compared[changed] = compared
+            slots, sign, owners, change, changed, compared = self._before
+            self._sign[slots], self._compared[changed] = sign, compared
+            np.subtract.at(self._heavier, owners, change)
             self._before = None
 
     def play(self) -> Program[None]:
@@ -127,34 +123,19 @@ class Standing:
             if inbox.quiet:
                 return
             # A match message comes from the coordinator; its body is the opponent.
-            players, opponents = inbox.receiver, inbox.body  # by player, then by opponent
-            pairs = Pairs.of_ids(shard, players, opponents)
+            # Sorted by player, then by opponent.
+            pairs = Pairs.of_ids(shard, inbox.receiver, inbox.body)
             signs = yield from self._comparer.three_way(
                 pairs, self.workload[pairs.rows], self._bits
             )
             first = pairs.first
-            yield RESULT.send(
-                players[first],
-                np.full(int(first.sum()), COORDINATOR),
-                (signs[first] + 1).astype(np.uint8),
-            )
+            words = (signs[first] + 1).view(np.uint8)
+            yield RESULT.to_coordinator(shard, pairs.rows[first], words)
 
-    def _compare(self, slots: Ints, signs: Signs, ask: Flags) -> Program[None]:
-        """Take over known `signs` of `slots`, and ask where `ask` says so."""
-        asked = slots[ask]
-        pairs = Pairs.of_slots(self.shard, asked)
-        signs[ask] = yield from self._comparer.three_way(
-            pairs, self.workload[pairs.rows], self._bits
-        )
-        change = (signs < 0).astype(np.int64) - (self._sign[slots] < 0)
-        np.add.at(self._heavier, self.shard.owner[slots], change)
-        self._sign[slots] = signs
-
-
-def _direction(words: npt.NDArray[np.uint8]) -> Signs:
-    """How the sender of each word moved: +1, -1, or 0 where it only asks."""
-    direction: Signs = (words == _ROSE).astype(np.int8) - (words == _FELL)
-    return direction
+    def _ask(self, slots: Ints) -> Program[Signs]:
+        """Compare the two ends of each of `slots`."""
+        pairs = Pairs.of_slots(self.shard, slots)
+        return (yield from self._comparer.three_way(pairs, self.workload[pairs.rows], self._bits))
 
 
 def hold_tournament(tournament: Tournament, lighter: int | None = None) -> Program[set[int]]:
@@ -175,7 +156,7 @@ def hold_tournament(tournament: Tournament, lighter: int | None = None) -> Progr
             return set(inbox.sender.tolist())
         both_ways = [*matches, *((second, first) for first, second in matches)]
         pairs = np.array(sorted(both_ways), np.int64)
-        yield MATCH.send(np.full(len(pairs), COORDINATOR), pairs[:, 0], pairs[:, 1])
+        yield MATCH.from_coordinator(pairs[:, 0], pairs[:, 1])
         # The smaller id of a match reports; reports arrive in the order of the matches.
         results = yield RESULT.nothing()
         for (first, second), code in zip(matches, results.body.tolist(), strict=True):

@@ -1,0 +1,421 @@
+"""`lumos predict` as people type it."""
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array
+
+import lumos
+from lumos.cli.main import run
+from lumos.training.job import Trained
+
+torch.set_num_threads(1)  # small graphs: a second thread only waits
+
+SETTINGS = {"profile": "paper", "compare": "ideal", "balancer": "greedy", "floor": False}
+QUICK = ["--profile", "paper", "--compare", "ideal", "--balancer", "greedy", "--no-floor"]
+QUICK += ["--epochs", "3"]
+STRICT = {"profile": "strict", "encoder_epochs": 2, "epochs": 64, "floor": False}
+
+Ran = tuple[Trained, Path]
+Newcomers = Callable[[Any], Path]
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    out = tmp_path_factory.mktemp("noisy") / "run"
+    return lumos.train("demo:60", out=out, epochs=3, **SETTINGS), out
+
+
+@pytest.fixture(scope="module")
+def clear(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """A run without noise that has learnt something."""
+    out = tmp_path_factory.mktemp("clear") / "run"
+    return lumos.train("demo:60", out=out, epochs=60, epsilon=float("inf"), **SETTINGS), out
+
+
+@pytest.fixture(scope="module")
+def link(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    out = tmp_path_factory.mktemp("link") / "run"
+    return lumos.train("demo:60", out=out, epochs=3, task="link", **SETTINGS), out
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    out = tmp_path_factory.mktemp("strict") / "run"
+    return lumos.train("demo:60", out=out, **STRICT), out
+
+
+@pytest.fixture
+def newcomers(tmp_path: Path) -> Newcomers:
+    """Writes newcomers to a file."""
+
+    def written(content: Any) -> Path:
+        path = tmp_path / "newcomers.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
+        return path
+
+    return written
+
+
+def result_of(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[str, Any]:
+    assert run(["predict", *map(str, arguments), "--json"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1  # one JSON object and nothing else
+    result: dict[str, Any] = json.loads(out)
+    return result
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """The one line that a mistake gets."""
+    assert run(["predict", *map(str, arguments)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("lumos: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    return err
+
+
+def copy_of(graph: lumos.Graph, device: int) -> dict[str, Any]:
+    """A newcomer with the features and neighbours of a device."""
+    row = csr_array(graph.features)[[device]].tocoo()
+    features = dict(zip(map(str, row.col.tolist()), row.data.tolist(), strict=True))
+    own = graph.neighbours[graph.offsets[device] : graph.offsets[device + 1]]
+    return {"id": f"copy {device}", "features": features, "neighbours": own.tolist()}
+
+
+@pytest.mark.parametrize("profile", ["noisy", "strict"])
+def test_rows_are_what_the_run_believes(
+    capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest, profile: str
+) -> None:
+    trained, folder = request.getfixturevalue(profile)
+    result = result_of(capsys, folder)
+    assert (result["run"], result["task"]) == (str(folder), "classify")
+    assert [row["id"] for row in result["rows"]] == [str(device) for device in range(60)]
+    logits = trained.logits.astype(np.float64)
+    chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    found = [row["probability"] for row in result["rows"]]
+    np.testing.assert_allclose(found, chances.max(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(trained.probabilities(), chances, rtol=1e-5)
+    best = chances.argmax(axis=1)
+    assert [row["label"] for row in result["rows"]] == [trained.graph.classes[c] for c in best]
+
+
+def test_single_devices(capsys: pytest.CaptureFixture[str], noisy: Ran) -> None:
+    _, folder = noisy
+    everything = result_of(capsys, folder)["rows"]
+    rows = result_of(capsys, folder, "--id", "41", "--id", "3")["rows"]
+    assert rows == [everything[41], everything[3]]
+    assert "'60' is not the id of any device" in refused(capsys, folder, "--id", "60")
+    assert "'me'" in refused(capsys, folder, "--id", "3", "--id", "me")
+    assert "requires an argument" in refused(capsys, folder, "--id")
+
+
+def test_the_table_for_people(capsys: pytest.CaptureFixture[str], noisy: Ran) -> None:
+    _, folder = noisy
+    assert run(["predict", str(folder)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["id", "label", "probability"]
+    assert [line.split()[0] for line in lines[1:21]] == [str(device) for device in range(20)]
+    assert lines[21] == "… 40 more; --csv FILE or --json gives all"
+
+
+def test_csv(capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path: Path) -> None:
+    _, folder = noisy
+    path = tmp_path / "rows.csv"
+    result = result_of(capsys, folder, "--csv", path)
+    assert result["csv"] == str(path)
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [{**row, "probability": float(row["probability"])} for row in csv.DictReader(file)]
+    assert rows == result["rows"]
+
+
+def test_export(capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path: Path) -> None:
+    trained, folder = noisy
+    path = tmp_path / "weights.npz"
+    result = result_of(capsys, folder, "--export", path)
+    assert result["export"] == str(path)
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    about = json.loads(str(arrays.pop("about")))
+    assert {name: array.shape for name, array in arrays.items()} == {
+        "network.layers.0.weight": (600, 16),
+        "network.layers.0.bias": (16,),
+        "network.layers.1.weight": (16, 16),
+        "network.layers.1.bias": (16,),
+        "head.weight": (6, 16),
+        "head.bias": (6,),
+    }
+    assert all(array.dtype == np.dtype("<f4") for array in arrays.values())
+    assert about["classes"] == list(trained.graph.classes)
+    assert about["features"] == 600
+    assert about["lumos"] == lumos.__version__
+    assert about["settings"]["backbone"] == "gcn"
+    # The head is documented well enough to use it.
+    logits = trained.embeddings @ arrays["head.weight"].T + arrays["head.bias"]
+    np.testing.assert_allclose(logits, trained.logits, atol=1e-5)
+
+
+def test_export_of_other_models(
+    capsys: pytest.CaptureFixture[str], strict: Ran, link: Ran, tmp_path: Path
+) -> None:
+    assert result_of(capsys, link[1], "--export", tmp_path / "link.npz")["rows"] == []
+    with np.load(tmp_path / "link.npz") as file:
+        assert {name.split(".")[0] for name in file.files} == {"network", "about"}
+    result_of(capsys, strict[1], "--export", tmp_path / "strict.npz")
+    with np.load(tmp_path / "strict.npz") as file:
+        assert {"encoder", "evidence", "trust", "backbone", "choice", "about"} <= set(file.files)
+        assert file["encoder"].shape == (601, 6)
+        assert file["evidence"].shape[1:] == (6, 6)
+        assert json.loads(str(file["about"]))["settings"]["profile"] == "strict"
+
+
+def test_links(capsys: pytest.CaptureFixture[str], link: Ran) -> None:
+    trained, folder = link
+    result = result_of(capsys, folder, "--id", "4", "--id", "9")
+    assert result["task"] == "link"
+    (row,) = result["rows"]
+    assert (row["id"], row["other"]) == ("4", "9")
+    score = float(trained.embedding(4) @ trained.embedding(9))
+    assert row["probability"] == pytest.approx(1 / (1 + np.exp(-score)), rel=1e-5)
+    (back,) = result_of(capsys, folder, "--id", "9", "--id", "4")["rows"]
+    assert (back["id"], back["other"]) == ("9", "4")
+    assert back["probability"] == pytest.approx(row["probability"], rel=1e-6)
+    rows = result_of(capsys, folder, "--id", "4", "--id", "9", "--id", "30")["rows"]
+    assert [(row["id"], row["other"]) for row in rows] == [("4", "9"), ("4", "30"), ("9", "30")]
+
+
+def test_links_need_two_devices(
+    capsys: pytest.CaptureFixture[str], link: Ran, newcomers: Newcomers
+) -> None:
+    _, folder = link
+    for arguments in ([], ["--id", "4"]):
+        assert "at least two devices with --id" in refused(capsys, folder, *arguments)
+    file = newcomers([{"features": {}, "neighbours": [1]}])
+    assert "this one predicts links" in refused(capsys, folder, "--newcomer", file)
+
+
+def test_a_newcomer_dense_or_sparse(
+    capsys: pytest.CaptureFixture[str], noisy: Ran, newcomers: Newcomers, tmp_path: Path
+) -> None:
+    _, folder = noisy
+    dense = np.zeros(600)
+    dense[[3, 599]] = 1.0, 0.5
+    one = {"id": "me", "features": dense.tolist(), "neighbours": [17, "4", 17]}
+    other = {"id": "me", "features": {"3": 1, "599": 0.5}, "neighbours": ["17", 4]}
+    path = tmp_path / "rows.csv"
+    first = result_of(capsys, folder, "--newcomer", newcomers([one]), "--csv", path)
+    second = result_of(capsys, folder, "--newcomer", newcomers([other]))
+    assert first["rows"] == second["rows"]
+    (row,) = first["rows"]
+    assert row["id"] == "me"
+    assert row["label"] in lumos.load("demo:60").classes
+    assert 1 / 6 <= row["probability"] <= 1
+    assert first["epsilon_spent_by_each_neighbour"] == 2.0
+    assert path.read_text("utf-8").startswith("id,label,probability\nme,")
+    assert run(["predict", str(folder), "--newcomer", str(newcomers([one]))]) == 0
+    assert "released its features once more: ε = 2" in capsys.readouterr().out
+
+
+def test_a_newcomer_without_name_or_neighbours(
+    capsys: pytest.CaptureFixture[str], noisy: Ran, newcomers: Newcomers
+) -> None:
+    file = newcomers([{"features": {"3": 1}, "neighbours": []}])
+    result = result_of(capsys, noisy[1], "--newcomer", file)
+    assert [row["id"] for row in result["rows"]] == ["newcomer 0"]
+    assert result["epsilon_spent_by_each_neighbour"] == 0.0  # nobody released anything
+
+
+def test_a_copy_is_taken_for_what_it_copies(
+    capsys: pytest.CaptureFixture[str], clear: Ran, newcomers: Newcomers
+) -> None:
+    trained, folder = clear
+    copies = [copy_of(trained.graph, device) for device in range(60)]
+    rows = result_of(capsys, folder, "--newcomer", newcomers(copies))["rows"]
+    known = result_of(capsys, folder)["rows"]
+    same = np.mean([a["label"] == b["label"] for a, b in zip(rows, known, strict=True)])
+    assert len({row["label"] for row in known}) > 2  # it has learnt something
+    assert same >= 0.8
+    # Without noise, what a newcomer gets does not depend on who else joins.
+    (alone,) = result_of(capsys, folder, "--newcomer", newcomers([copies[7]]))["rows"]
+    assert alone["label"] == rows[7]["label"]
+    assert alone["probability"] == pytest.approx(rows[7]["probability"], abs=1e-5)
+
+
+@pytest.mark.xfail(reason="it says 0: features in the clear are not a release", strict=True)
+def test_no_noise_is_not_called_free(
+    capsys: pytest.CaptureFixture[str], clear: Ran, newcomers: Newcomers
+) -> None:
+    file = newcomers([{"features": {}, "neighbours": [1]}])
+    result = result_of(capsys, clear[1], "--newcomer", file)
+    assert result["epsilon_spent_by_each_neighbour"] == "inf"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("not json", "cannot be read as JSON"),
+        ({}, "a list of newcomers is needed"),
+        ([], "a list of newcomers is needed"),
+        ([1], "newcomer 0: an object with features and neighbours is needed"),
+        ([{"features": {}}], "newcomer 0: an object with features and neighbours is needed"),
+        ([{"features": [0] * 599, "neighbours": []}], "599 features, the model has 600"),
+        ([{"features": {"600": 1}, "neighbours": []}], "feature 600 is not in 0 … 599"),
+        ([{"features": {"-1": 1}, "neighbours": []}], "feature -1 is not in 0 … 599"),
+        ([{"features": {"x": 1}, "neighbours": []}], "its features are not numbers"),
+        ([{"features": ["x"] * 600, "neighbours": []}], "its features are not numbers"),
+        ([{"features": [None] * 600, "neighbours": []}], "nan"),
+        ([{"features": {"3": 2}, "neighbours": []}], "outside the public bounds [0, 1]"),
+        ([{"id": "me", "features": {}, "neighbours": [60]}], "'me': its neighbour '60' is no"),
+        ([{"features": {}, "neighbours": 5}], "newcomer 0"),
+    ],
+)
+def test_a_wrong_newcomer_gets_one_line(
+    capsys: pytest.CaptureFixture[str],
+    noisy: Ran,
+    newcomers: Newcomers,
+    content: Any,
+    words: str,
+) -> None:
+    assert words in refused(capsys, noisy[1], "--newcomer", newcomers(content))
+
+
+@pytest.mark.xfail(reason="a text is read letter by letter", strict=True)
+def test_neighbours_are_a_list(
+    capsys: pytest.CaptureFixture[str], noisy: Ran, newcomers: Newcomers
+) -> None:
+    file = newcomers([{"features": {}, "neighbours": "12"}])
+    assert "neighbours" in refused(capsys, noisy[1], "--newcomer", file)
+
+
+def test_newcomers_of_a_strict_run(
+    capsys: pytest.CaptureFixture[str], strict: Ran, newcomers: Newcomers
+) -> None:
+    file = newcomers([{"features": {}, "neighbours": [1]}])
+    assert "this one is strict" in refused(capsys, strict[1], "--newcomer", file)
+
+
+def write_graph(folder: Path, labelled: int) -> Path:
+    """Sixty named devices as CSV; the last ones have no row among the labels."""
+    graph = lumos.load("demo:60")
+    words = csr_array(graph.features)[:, :20].toarray()
+    path = folder / "graph.csv"
+    path.write_text("a,b\n" + "".join(f"d{u},d{v}\n" for u, v in graph.edge_list()))
+    header = "id," + ",".join(f"w{number}" for number in range(20))
+    rows = [f"d{device}," + ",".join(map(str, row)) for device, row in enumerate(words.tolist())]
+    (folder / "graph.features.csv").write_text("\n".join([header, *rows]) + "\n")
+    labels = np.asarray(graph.labels)[:labelled]
+    known = [f"d{device},{graph.classes[label]}" for device, label in enumerate(labels)]
+    (folder / "graph.labels.csv").write_text("\n".join(["id,label", *known]) + "\n")
+    return path
+
+
+def test_unlabelled_devices_in_tables(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path, out = write_graph(tmp_path, labelled=50), tmp_path / "run"
+    assert run(["train", str(path), *QUICK]) == 2
+    assert "--missing-labels unknown" in capsys.readouterr().err
+    more = ["--missing-labels", "unknown", "--out", str(out)]
+    assert run(["train", str(path), *QUICK, *more]) == 0
+    capsys.readouterr()
+    rows = {row["id"]: row for row in result_of(capsys, out)["rows"]}
+    assert set(rows) == {f"d{device}" for device in range(60)}
+    assert all(row["label"] in lumos.load("demo:60").classes for row in rows.values())
+    assert result_of(capsys, out, "--id", "d59")["rows"] == [rows["d59"]]
+
+
+def test_unlabelled_devices_in_an_npz(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path, out = tmp_path / "graph.npz", tmp_path / "run"
+    graph = lumos.load("demo:60")
+    labels = np.where(np.arange(60) < 45, graph.labels, -1)
+    words = csr_array(graph.features)[:, :20].toarray()
+    np.savez(path, edges=graph.edge_list(), features=words, target=labels)
+    assert run(["train", str(path), *QUICK, "--out", str(out)]) == 0
+    capsys.readouterr()
+    rows = result_of(capsys, out, "--id", "59", "--id", "45")["rows"]
+    assert [row["id"] for row in rows] == ["59", "45"]
+    assert {row["label"] for row in rows} <= {str(label) for label in range(6)}
+
+
+@pytest.mark.xfail(reason="run.json does not keep the options of reading", strict=True)
+def test_newcomers_after_reading_options(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, newcomers: Newcomers
+) -> None:
+    """The graph is found again as it was read in training."""
+    path, out = write_graph(tmp_path, labelled=50), tmp_path / "run"
+    more = ["--missing-labels", "unknown", "--out", str(out)]
+    assert run(["train", str(path), *QUICK, *more]) == 0
+    capsys.readouterr()
+    file = newcomers([{"id": "me", "features": {"3": 1}, "neighbours": ["d3"]}])
+    assert len(result_of(capsys, out, "--newcomer", file)["rows"]) == 1
+
+
+@pytest.mark.xfail(reason="run.json keeps the path as it was typed", strict=True)
+def test_newcomers_from_another_folder(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    newcomers: Newcomers,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A graph that was named by a relative path is found from anywhere."""
+    write_graph(tmp_path, labelled=60)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert run(["train", "graph.csv", *QUICK, "--out", "run"]) == 0
+    capsys.readouterr()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    file = newcomers([{"id": "me", "features": {"3": 1}, "neighbours": ["d3"]}])
+    assert len(result_of(capsys, "../run", "--newcomer", file)["rows"]) == 1
+
+
+def test_newcomers_of_another_graph(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, newcomers: Newcomers
+) -> None:
+    path, out = write_graph(tmp_path, labelled=60), tmp_path / "run"
+    assert run(["train", str(path), *QUICK, "--out", str(out)]) == 0
+    capsys.readouterr()
+    file = newcomers([{"id": "me", "features": {"3": 1}, "neighbours": ["d3"]}])
+    assert len(result_of(capsys, out, "--newcomer", file)["rows"]) == 1
+    path.write_text(path.read_text() + "d0,d1\n")
+    assert "the run is of another graph" in refused(capsys, out, "--newcomer", file)
+    assert len(result_of(capsys, out)["rows"]) == 60  # the run itself is still there
+    path.unlink()
+    assert str(path) in refused(capsys, out, "--newcomer", file)
+
+
+def test_no_run_or_half_a_run(
+    capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path: Path
+) -> None:
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        assert "is this the folder of a run?" in refused(capsys, folder)
+    half = tmp_path / "half"
+    shutil.copytree(noisy[1], half)
+    (half / "result.json").unlink()
+    assert "the run is not finished; go on with lumos train … --resume" in refused(capsys, half)
+    shutil.copytree(noisy[1], tmp_path / "broken")
+    (tmp_path / "broken" / "model.npz").write_bytes(b"nonsense")
+    assert "model.npz: is damaged" in refused(capsys, tmp_path / "broken")
+    assert "requires an argument" in refused(capsys)
+
+
+def test_wrong_options(capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path: Path) -> None:
+    _, folder = noisy
+    assert "--export writes .npz" in refused(capsys, folder, "--export", tmp_path / "x.pt")
+    assert "choose one" in refused(capsys, folder, "--id", "1", "--newcomer", "x.json")
+    assert "x.json" in refused(capsys, folder, "--newcomer", tmp_path / "x.json")
+    assert "Unknown option" in refused(capsys, folder, "--flavour")
+
+
+@pytest.mark.parametrize(("option", "name"), [("--csv", "rows.csv"), ("--export", "weights.npz")])
+@pytest.mark.xfail(reason="a traceback", raises=OSError, strict=True)
+def test_a_place_that_cannot_be_written(
+    capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path: Path, option: str, name: str
+) -> None:
+    path = tmp_path / "nowhere" / name
+    assert str(path) in refused(capsys, noisy[1], "--id", "1", option, path)
