@@ -5,7 +5,10 @@ scipy CSR [rows, d]         O(nonzero · width); features are constants
 RecoveredFeatures           O(elements that came · width), see `RecoveredFeatures.blocks`
 """
 
-from typing import Any, TypeAlias
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +19,9 @@ from torch.autograd.function import once_differentiable
 from lumos.encode.bounds import Floats, Sparse
 from lumos.encode.recovered import RecoveredFeatures
 from lumos.errors import UsageError
+
+Part = TypeVar("Part")
+Found = TypeVar("Found")
 
 Features: TypeAlias = "Tensor | Floats | Sparse | RecoveredFeatures"
 
@@ -48,6 +54,25 @@ def as_dense(features: Features) -> Tensor:
     return features if isinstance(features, Tensor) else torch.from_numpy(features)
 
 
+def in_threads(do: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Found]:
+    """`do` for each part, in as many threads as torch uses, in the order of the parts.
+
+    scipy lets go of Python's lock inside its products, so they run side by side.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1:
+        yield from map(do, parts)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[Found]] = deque()
+        for part in parts:
+            waiting.append(pool.submit(do, part))
+            if len(waiting) > threads:  # no more results in memory than threads
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
 class _SparseProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrix: Sparse, table: Tensor) -> Tensor:
@@ -68,8 +93,13 @@ class _RecoveredProduct(torch.autograd.Function):
         signed = features.released.values is None
         both = np.concatenate([weight, -weight]) if signed else np.ascontiguousarray(weight)
         product = np.empty((features.shape[0], weight.shape[1]), np.float32)
-        for rows, block in features.blocks():
+
+        def multiply(part: tuple[slice, Sparse]) -> None:
+            rows, block = part
             product[rows] = block @ both
+
+        for _ in in_threads(multiply, features.blocks()):
+            pass
         product *= features.scale[:, None]
         product += np.float32(features.filler) * weight.sum(axis=0)
         return torch.from_numpy(product)
@@ -83,8 +113,14 @@ class _RecoveredProduct(torch.autograd.Function):
         signed = features.released.values is None
         width = features.shape[1]
         both = np.zeros((2 * width if signed else width, back.shape[1]), np.float32)
-        for rows, block in features.blocks():
-            both += block.T @ scaled[rows]  # the transpose of CSR shares its arrays
+
+        def multiply(part: tuple[slice, Sparse]) -> Floats:
+            rows, block = part
+            found: Floats = block.T @ scaled[rows]  # the transpose of CSR shares its arrays
+            return found
+
+        for found in in_threads(multiply, features.blocks()):
+            both += found  # in the order of the blocks, however many threads there are
         table = both[:width] - both[width:] if signed else both
         table += np.float32(features.filler) * back.sum(axis=0)
         return None, torch.from_numpy(table)
