@@ -1,0 +1,86 @@
+"""Short strict runs, everything that passed in them, and every sum that was opened."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from running import Wire, listening
+
+from lumos.graph import Graph
+from lumos.strict.worker import StrictWorker
+from lumos.training.fit import Federation, Problem
+from lumos.training.job import Trained, train
+from lumos.training.settings import Config
+from lumos.training.split import Role
+
+QUICK = {"profile": "strict", "encoder_epochs": 2, "epochs": 64}
+"""Settings of a run of a fraction of a second: 2 epochs of the encoder, 60 of trust, 2 of trees."""
+
+
+def strict(graph: Any, **settings: Any) -> Trained:
+    """A short run; keywords are `train`'s and those of `Config.of`."""
+    return train(graph, **{**QUICK, **settings})
+
+
+def heard(graph: Any, **settings: Any) -> tuple[Trained, Wire]:
+    """A short run, and everything that passed."""
+    with listening() as wire:
+        result = strict(graph, **settings)
+    return result, wire
+
+
+def federation(graph: Graph, roles: Any = None, seed: int = 0, **settings: Any) -> Federation:
+    """A federation that has not begun, with roles of one's own."""
+    if roles is None:
+        roles = np.full(graph.devices, Role.TRAIN)
+    control = settings.pop("control", False)
+    problem = Problem(
+        graph=graph,
+        keep=np.zeros(len(graph.neighbours), np.bool_),
+        roles=np.asarray(roles, np.int64),
+        held_back=np.empty((0, 2), np.int64),
+        classes=graph.class_count,
+        seed=seed,
+        shards=1,
+    )
+    return Federation(problem, Config.of(**{**QUICK, **settings}), control=control)
+
+
+def begun(*args: Any, **settings: Any) -> Federation:
+    """The same after setup."""
+    made = federation(*args, **settings)
+    made.together(lambda worker: worker.setup(), lambda helper: helper.setup())
+    return made
+
+
+def epochs(made: Federation, first: int, last: int) -> None:
+    """Run some epochs."""
+    made.together(
+        lambda worker: worker.epochs(first, last), lambda helper: helper.epochs(first, last)
+    )
+
+
+@contextmanager
+def sums() -> Iterator[list[tuple[int, np.ndarray]]]:
+    """Every (step, sum) that the first worker to run opened."""
+    opened: list[tuple[int, np.ndarray]] = []
+    original = StrictWorker._sum
+    first: list[StrictWorker] = []
+
+    def told(self: StrictWorker, update: Any, noise: Any, step: int) -> Any:
+        total = yield from original(self, update, noise, step)
+        first.append(self)
+        if self is first[0]:
+            opened.append((step, total))
+        return total
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StrictWorker, "_sum", told)
+        yield opened
+
+
+def losses(result: Trained) -> np.ndarray:
+    """The training loss of every epoch."""
+    return np.array([record["loss"] for record in result.history])

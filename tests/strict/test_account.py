@@ -1,0 +1,145 @@
+"""The account of the updates: what the plan says is spent covers what a device can change."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+
+from lumos.aggregate.noise import epsilon_for, mu_for
+from lumos.errors import UsageError
+from lumos.strict.evidence import Heard, Trust
+from lumos.strict.plan import BACKBONE, CANDIDATES, CHOICE, ENCODER, MATRIX, TRUST, Plan
+from lumos.training.settings import Config
+
+
+def plan_of(**settings: object) -> Plan:
+    return Plan(Config.of(profile="strict", **settings), devices=1000, trainers=500)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+@pytest.mark.parametrize("epochs", [(1, 62), (100, 220), (40, 400)])
+def test_all_sums_of_a_training_device_spend_what_was_asked_for(
+    epsilon: float, epochs: tuple[int, int]
+) -> None:
+    plan = plan_of(update_epsilon=epsilon, encoder_epochs=epochs[0], epochs=epochs[1])
+    square, stages = 0.0, [plan.stage(epoch) for epoch in range(epochs[1])]
+    assert stages[: epochs[0]] == [ENCODER] * epochs[0]
+    assert set(stages[epochs[0] :]) == {TRUST, BACKBONE}
+    for stage in [*stages, MATRIX]:
+        noise = plan.noise(stage)
+        assert noise is not None
+        assert noise.clip == plan.clip(stage)
+        square += 1 / noise.sigma**2
+    assert math.sqrt(square) == pytest.approx(mu_for(epsilon, 1e-5))
+    spent = plan.spent()
+    assert spent is not None
+    assert spent[1] == 1e-5
+    assert epsilon == pytest.approx(spent[0])
+    assert epsilon_for(math.sqrt(square), 1e-5) == pytest.approx(spent[0])
+
+
+def votes(own: int, second: int, third: int) -> np.ndarray:
+    """What one validation device adds to the choice."""
+    right = [own, second, third]
+    return np.array([*right, second != own, third != own], float)
+
+
+def test_all_sums_of_a_validation_device_spend_no_more() -> None:
+    plan = plan_of()
+    noise = plan.noise(CHOICE)
+    assert noise is not None
+    longest = max(np.linalg.norm(votes(*right)) for right in product((0, 1), repeat=CANDIDATES))
+    assert longest <= plan.clip(CHOICE)
+    spent = plan.spent()
+    assert spent is not None
+    assert epsilon_for(1 / noise.sigma, 1e-5) <= spent[0] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("protect", ["holders", "projection", "none"])
+def test_exact_sums_promise_nothing(protect: str) -> None:
+    plan = plan_of(protect=protect)
+    assert plan.spent() is None
+    assert plan.spent_on_edge() is None
+    assert all(plan.noise(stage) is None for stage in (ENCODER, MATRIX, TRUST, BACKBONE, CHOICE))
+
+
+def test_an_edge_between_validation_devices_is_in_the_account() -> None:
+    """The edge changes what the second and third candidate say, at both ends."""
+    plan = plan_of()
+    noise, claimed = plan.noise(CHOICE), plan.spent_on_edge()
+    assert noise is not None
+    assert claimed is not None
+    largest = max(
+        np.linalg.norm(votes(own, *before) - votes(own, *after))
+        for own in (0, 1)
+        for before in product((0, 1), repeat=2)
+        for after in product((0, 1), repeat=2)
+    )
+    needed = epsilon_for(2 * largest / (noise.sigma * noise.clip), claimed[1])
+    assert claimed[0] >= needed * (1 - 1e-9)
+
+
+def test_an_edge_between_training_devices_is_in_the_account() -> None:
+    """A vector of norm C that an edge turns into another of norm C moves by more than C."""
+    plan = plan_of()
+    clip, claimed = plan.clip(TRUST), plan.spent_on_edge()
+    assert claimed is not None
+    # One device has no neighbour, or one; what that says speaks for or against its class.
+    own, log = np.array([[0.0, 1.0]]), np.array([[[2.0, -2.0], [-2.0, 2.0]]])
+    alone = Heard(np.empty((0, 2)), np.empty(0, np.int64), 1)
+    labels, train = np.array([0]), np.array([True])
+    moved = 0.0
+    for said, trust in product(np.eye(2), (0.5, -0.5)):
+        joined = Heard(said[None, :], np.zeros(1, np.int64), 1)
+        weights = np.array([1.0, trust, trust, trust, 0.0, 0.0])
+        without, there = (
+            Trust(own, [heard], log).update(weights, labels, train, clip, each=True)[0]
+            for heard in (alone, joined)
+        )
+        assert max(np.linalg.norm(without), np.linalg.norm(there)) <= clip * (1 + 1e-9)
+        moved = max(moved, float(np.linalg.norm(without - there)))
+    # So at both ends in every epoch of trust; elsewhere as little as the plan counts on.
+    square = 0.0
+    for stage, steps in ((MATRIX, 1), (TRUST, 60), (BACKBONE, plan.backbone_epochs)):
+        noise = plan.noise(stage)
+        assert noise is not None
+        far = moved / clip if stage == TRUST else 1.0
+        square += steps * (2 * far / noise.sigma) ** 2
+    assert claimed[0] >= epsilon_for(math.sqrt(square), claimed[1]) * (1 - 1e-9)
+
+
+def test_too_few_epochs_are_refused_with_the_reason() -> None:
+    with pytest.raises(UsageError, match=r"--epochs must be above 160 .* 100 for the encoder, 60"):
+        plan_of(epochs=160)
+    assert plan_of(epochs=161).backbone_epochs == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "option"),
+    [
+        ({"update_epsilon": 0.0}, "--update-epsilon"),
+        ({"update_epsilon": float("nan")}, "--update-epsilon"),
+        ({"update_epsilon": float("inf")}, "--update-epsilon"),
+        ({"update_delta": 0.0}, "--update-delta"),
+        ({"update_delta": 1.0}, "--update-delta"),
+        ({"clip": 0.0}, "--clip"),
+        ({"clip": float("inf")}, "--clip"),
+        ({"encoder_rate": float("nan")}, "--encoder-rate"),
+        ({"min_holders": 0}, "--min-holders"),
+        ({"projection": 0}, "--projection"),
+        ({"encoder_epochs": 0}, "--encoder-epochs"),
+        ({"relay": 1}, "--relay"),
+        ({"relay": 9}, "--relay"),
+        ({"lifetime_epsilon": 0.0}, "--lifetime-epsilon"),
+        ({"protect": "hope"}, "protect"),
+        ({"mechanism": "rappor"}, "mechanism"),
+        ({"trainers_say": "nothing"}, "trainers.say"),
+        ({"relay": "some"}, "--relay"),
+    ],
+)
+def test_settings_that_promise_nothing_are_refused(
+    settings: dict[str, object], option: str
+) -> None:
+    with pytest.raises(UsageError, match=option):
+        Config.of(profile="strict", **settings)
