@@ -28,6 +28,8 @@ Words = npt.NDArray[np.uint32]
 Mechanism = Literal["krr", "oue"]
 
 COIN = 1 << 32
+LARGEST = 1 << 16
+"""Most symbols: one of them fits two bytes."""
 
 
 @dataclass(frozen=True)
@@ -42,22 +44,29 @@ class Symbols:
     @staticmethod
     def of(size: int, epsilon: float, mechanism: str = "auto") -> "Symbols":
         """The mechanism that keeps more of the signal, or the one that is named."""
-        if size < 2:
-            raise UsageError(f"a release needs at least 2 symbols, got {size}")
+        if not 2 <= size <= LARGEST:
+            raise UsageError(
+                f"a release needs at least 2 symbols and at most {LARGEST:,}, got {size}"
+            )
         if not 0 < epsilon < float("inf"):
             raise UsageError(f"--epsilon must be above 0 and finite, got {epsilon}")
         best: Mechanism = "krr" if size < 3 * math.exp(min(epsilon, 50.0)) + 2 else "oue"
-        if mechanism == "auto":
-            return Symbols(size, epsilon, best)
-        if mechanism not in ("krr", "oue"):
+        if mechanism not in ("auto", "krr", "oue"):
             raise UsageError(f"--mechanism must be auto, krr or oue, got {mechanism!r}")
-        return Symbols(size, epsilon, "krr" if mechanism == "krr" else "oue")
+        if mechanism != "auto":
+            best = "krr" if mechanism == "krr" else "oue"
+        found = Symbols(size, epsilon, best)
+        if not found.other <= found.truth:
+            raise UsageError(
+                f"--epsilon {epsilon:g} for {size:,} symbols is too little for coins of 32 bits"
+            )
+        return found
 
     @property
     def other(self) -> int:
         """How many of the 2^32 coins give one certain other symbol (krr), or a bit (oue)."""
         rest = self.size - 1 if self.mechanism == "krr" else 1
-        return math.ceil(COIN / (math.exp(self.epsilon) + rest))
+        return math.ceil(COIN / (math.exp(min(self.epsilon, 700.0)) + rest))
 
     @property
     def truth(self) -> int:
