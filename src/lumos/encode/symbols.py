@@ -44,10 +44,10 @@ class Symbols:
     @staticmethod
     def of(size: int, epsilon: float, mechanism: str = "auto") -> "Symbols":
         """The mechanism that keeps more of the signal, or the one that is named."""
-        if not 2 <= size <= LARGEST:
-            raise UsageError(
-                f"a release needs at least 2 symbols and at most {LARGEST:,}, got {size}"
-            )
+        if size < 2:
+            raise UsageError(f"a release needs at least 2 symbols, got {size}")
+        if size > LARGEST:
+            raise UsageError(f"a release has at most {LARGEST:,} symbols, got {size:,}")
         if not 0 < epsilon < float("inf"):
             raise UsageError(f"--epsilon must be above 0 and finite, got {epsilon}")
         best: Mechanism = "krr" if size < 3 * math.exp(min(epsilon, 50.0)) + 2 else "oue"
