@@ -249,7 +249,6 @@ def test_a_copy_is_taken_for_what_it_copies(
     assert alone["probability"] == pytest.approx(rows[7]["probability"], abs=1e-5)
 
 
-@pytest.mark.xfail(reason="it says 0: features in the clear are not a release", strict=True)
 def test_no_noise_is_not_called_free(
     capsys: pytest.CaptureFixture[str], clear: Ran, newcomers: Newcomers
 ) -> None:
@@ -287,7 +286,6 @@ def test_a_wrong_newcomer_gets_one_line(
     assert words in refused(capsys, noisy[1], "--newcomer", newcomers(content))
 
 
-@pytest.mark.xfail(reason="a text is read letter by letter", strict=True)
 def test_neighbours_are_a_list(
     capsys: pytest.CaptureFixture[str], noisy: Ran, newcomers: Newcomers
 ) -> None:
@@ -343,7 +341,6 @@ def test_unlabelled_devices_in_an_npz(capsys: pytest.CaptureFixture[str], tmp_pa
     assert {row["label"] for row in rows} <= {str(label) for label in range(6)}
 
 
-@pytest.mark.xfail(reason="run.json does not keep the options of reading", strict=True)
 def test_newcomers_after_reading_options(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, newcomers: Newcomers
 ) -> None:
@@ -356,7 +353,6 @@ def test_newcomers_after_reading_options(
     assert len(result_of(capsys, out, "--newcomer", file)["rows"]) == 1
 
 
-@pytest.mark.xfail(reason="run.json keeps the path as it was typed", strict=True)
 def test_newcomers_from_another_folder(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -413,7 +409,6 @@ def test_wrong_options(capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path:
 
 
 @pytest.mark.parametrize(("option", "name"), [("--csv", "rows.csv"), ("--export", "weights.npz")])
-@pytest.mark.xfail(reason="a traceback", raises=OSError, strict=True)
 def test_a_place_that_cannot_be_written(
     capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path: Path, option: str, name: str
 ) -> None:

@@ -357,7 +357,7 @@ def small(
         (small(), {"protect": "holders"}),
         (small(), {"pool": "max"}),
         (small(), {"relay": 4, "mechanism": "oue"}),
-        (small(), {"coins": "system", "control": True}),
+        (small(), {"coins": "system"}),
     ],
 )
 def test_graphs_and_settings_of_all_kinds_run(graph: Graph, settings: dict[str, Any]) -> None:

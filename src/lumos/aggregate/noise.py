@@ -41,7 +41,7 @@ def delta_of(epsilon: float, mu: float) -> float:
 
 def mu_for(epsilon: float, delta: float) -> float:
     """The largest μ that is (ε, δ)-private, from below."""
-    if not epsilon > 0 or not 0 < delta < 1:
+    if not 0 < epsilon < math.inf or not 0 < delta < 1:
         raise UsageError(
             f"--update-epsilon must be above 0 and --update-delta between 0 and 1, "
             f"got {epsilon} and {delta}"

@@ -12,6 +12,7 @@ app = App(
     name="lumos",
     help="Federated graph learning where every device is one vertex.",
     version=lumos.__version__,
+    suppress_keyboard_interrupt=False,
 )
 app.command("lumos.cli.data:app", name="data", help="List, fetch and check graphs.")
 app.command("lumos.cli.trees:trees", name="trees", help="Balance trees: who carries which edge.")

@@ -5,10 +5,11 @@ what was left to the profile.
 """
 
 import dataclasses
+from collections.abc import Sequence
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 from docstring_parser import parse_from_object
 
 
@@ -27,7 +28,10 @@ def options_of(name: str, *groups: type[Any], **defaults: str) -> type[Any]:
             if field.name in defaults or _worth(field.default):
                 default = defaults.get(field.name) or _shown(field.default)
                 text = f"{text} \\[default: {default}]"
-            about = Parameter(help=text, show_default=False)
+            whole = int in (hints[field.name], *get_args(hints[field.name]))
+            about = Parameter(
+                help=text, show_default=False, converter=whole_or_word if whole else None
+            )
             fields.append((field.name, _annotated(_or_none(hints[field.name]), about), None))
     made = dataclasses.make_dataclass(name, fields, frozen=True, kw_only=True)
     made.__module__ = __name__
@@ -37,6 +41,18 @@ def options_of(name: str, *groups: type[Any], **defaults: str) -> type[Any]:
 def given(options: Any) -> dict[str, Any]:
     """The settings that were given, by name."""
     return {name: value for name, value in vars(options).items() if value is not None}
+
+
+def whole_or_word(kind: Any, tokens: Sequence[Token]) -> int | str:
+    """A whole number, or one of the words that the option allows; never a rounded number."""
+    value = tokens[0].value
+    words = [w for part in get_args(kind) for w in get_args(part)]
+    if value in words:
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is not a whole number") from None
 
 
 def _annotated(kind: Any, about: Parameter) -> Any:

@@ -50,7 +50,9 @@ def predict(
     if newcomer is not None:
         arrived = read_newcomers(newcomer, trained.about["features"])
         rows, ledger = trained.welcome(arrived, common.data_dir)
-        result["epsilon_spent_by_each_neighbour"] = ledger.epsilon_per_receiver
+        noisy = trained.config.encoder.noisy
+        spent = ledger.epsilon_per_receiver if noisy else "inf"
+        result["epsilon_spent_by_each_neighbour"] = spent
     elif trained.classes or id is not None or export is None:
         rows = trained.rows(id)
     else:
@@ -66,10 +68,15 @@ def predict(
 
 
 def _write(path: Path, rows: list[dict[str, Any]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = DictWriter(file, rows[0].keys() if rows else ["id", "label", "probability"])
-        writer.writeheader()
-        writer.writerows(rows)
+    if not rows:
+        raise UsageError("--csv: there are no rows to write; name devices with --id")
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = DictWriter(file, rows[0].keys())
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def _show(result: dict[str, Any]) -> None:
@@ -83,6 +90,10 @@ def _show(result: dict[str, Any]) -> None:
         console().print(f"… {len(rows) - _SHOWN:,} more; --csv FILE or --json gives all")
     if "epsilon_spent_by_each_neighbour" in result:
         spent = result["epsilon_spent_by_each_neighbour"]
-        console().print(f"each neighbour released its features once more: ε = {spent:g}")
+        console().print(
+            "each neighbour sent its features in the clear (ε = inf)"
+            if spent == "inf"
+            else f"each neighbour released its features once more: ε = {spent:g}"
+        )
     if "export" in result:
         console().print(f"weights: {result['export']}")

@@ -78,7 +78,7 @@ def train(
                 config,
                 seed=common.seed,
                 shards=common.shards,
-                source=graph,
+                source={"spec": job.findable(graph), **vars(reading)},
                 out=out,
                 resume=resume,
                 progress=bar,
@@ -106,9 +106,12 @@ def _writer(out: Path | None) -> Iterator[Callable[[str, dict[str, Any]], None] 
         raise UsageError(
             "--tensorboard needs the package tensorboard; type: pip install 'lumos[tensorboard]'"
         ) from None
-    writer = SummaryWriter(str(out / "tensorboard"))
+    writer: Any = None
 
     def told(arm: str, record: dict[str, Any]) -> None:
+        nonlocal writer
+        if writer is None:  # not before the run has begun: it may be refused
+            writer = SummaryWriter(str(out / "tensorboard"))
         for name in ("loss", "score", "seconds"):
             if record[name] is not None:
                 writer.add_scalar(f"{arm}/{name}", record[name], record["epoch"])
@@ -116,7 +119,8 @@ def _writer(out: Path | None) -> Iterator[Callable[[str, dict[str, Any]], None] 
     try:
         yield told
     finally:
-        writer.close()
+        if writer is not None:
+            writer.close()
 
 
 def show(trained: "Trained", out: Path | None) -> None:

@@ -141,7 +141,9 @@ class Shard:
         return spans(self.offsets[rows], self.degree[rows])
 
 
-def cut(graph: "Graph", shards: int, seed: int, coins: str = "simulated") -> list[Shard]:
+def cut(
+    graph: "Graph", shards: int, seed: int, coins: str = "simulated", arm: str = ""
+) -> list[Shard]:
     """Cut a graph into shards: device i goes to shard i mod `shards`. Nothing is shared.
 
     Args:
@@ -149,6 +151,7 @@ def cut(graph: "Graph", shards: int, seed: int, coins: str = "simulated") -> lis
         shards: number of shards, 1 to the number of devices.
         seed: run seed.
         coins: where device secrets come from, `simulated` (run seed) or `system`.
+        arm: name of an experiment beside the run: it has secrets of its own.
     """
     if not 1 <= shards <= graph.devices:
         raise UsageError(
@@ -161,7 +164,9 @@ def cut(graph: "Graph", shards: int, seed: int, coins: str = "simulated") -> lis
         offsets = np.concatenate([[0], np.cumsum(degree)]).astype(np.int64)
         neighbours = graph.neighbours[spans(graph.offsets[devices], degree)]  # a copy, never a view
         secrets = (
-            simulated_secrets(seed, devices) if coins == "simulated" else system_secrets(devices)
+            simulated_secrets(seed, devices, arm)
+            if coins == "simulated"
+            else system_secrets(devices)
         )
         pieces.append(
             Shard(

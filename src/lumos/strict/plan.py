@@ -1,13 +1,14 @@
 """The public plan of a strict run: which sums there are, how wide, and how much noise each has."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lumos.aggregate.noise import Noise, epsilon_for, mu_for
 from lumos.errors import UsageError
 from lumos.strict.settings import StrictSettings
 from lumos.training.settings import Config
+from lumos.training.split import Role
 
 ENCODER, MATRIX, TRUST, BACKBONE, CHOICE = "encoder", "matrix", "trust", "backbone", "choice"
 
@@ -88,17 +89,38 @@ class Plan:
         return several.get(stage, 1)
 
     def spent(self) -> tuple[float, float] | None:
-        """(ε, δ) of all updates of one device, from the noise that was really added."""
-        return self._account(PARTS, 1)
+        """(ε, δ) of all updates of one device: its data in the sums, or nothing in their place."""
+        training = dict.fromkeys(PARTS, 1.0)
+        return self._account(max(self._mu(training), self._mu({CHOICE: 1.0})))
 
     def spent_on_edge(self) -> tuple[float, float] | None:
-        """(ε, δ) of one edge: it is in the updates of two devices, once symbols are out."""
-        return self._account([MATRIX, TRUST, BACKBONE], 2)
+        """(ε, δ) of one edge: there, or not there.
 
-    def _account(self, stages: Iterable[str], devices: int) -> tuple[float, float] | None:
+        It is in the vectors of two devices, once symbols are out, and each may turn into another
+        one: a gradient by twice its norm, frequencies by √2, votes by their norm.
+        """
+        ends = {
+            Role.TRAIN: {MATRIX: math.sqrt(2), TRUST: 2.0, BACKBONE: 2.0},
+            Role.VALIDATION: {CHOICE: 1.0},
+        }
+        worst = 0.0
+        for one in ends.values():
+            for other in ends.values():
+                stages = one.keys() | other.keys()
+                both = {stage: one.get(stage, 0.0) + other.get(stage, 0.0) for stage in stages}
+                worst = max(worst, self._mu(both))
+        return self._account(worst)
+
+    def _mu(self, moves: Mapping[str, float]) -> float:
+        """μ of all sums of some stages, each moved by so many clipping norms."""
+        square = 0.0
+        for stage, move in moves.items():
+            noise = self.noise(stage)
+            if noise is not None:
+                square += self._steps(stage) * (move / noise.sigma) ** 2
+        return math.sqrt(square)
+
+    def _account(self, mu: float) -> tuple[float, float] | None:
         if not self.noisy:
             return None
-        noises = [self.noise(stage) for stage in stages for _ in range(self._steps(stage))]
-        square = sum(1 / noise.sigma**2 for noise in noises if noise is not None)
-        delta = self.strict.update_delta
-        return epsilon_for(devices * math.sqrt(square), delta), delta
+        return epsilon_for(mu, self.strict.update_delta), self.strict.update_delta

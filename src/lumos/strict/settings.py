@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-from lumos.errors import UsageError
+from lumos.errors import UsageError, one_of
 
+LARGEST_EPSILON = 1000.0
+
+Mechanism = Literal["auto", "krr", "oue"]
 Says = Literal["label", "prediction"]
 Protection = Literal["noise", "holders", "projection", "none"]
 
@@ -14,7 +17,7 @@ Protection = Literal["noise", "holders", "projection", "none"]
 class StrictSettings:
     """The strict profile (docs/strict.md)."""
 
-    mechanism: Literal["auto", "krr", "oue"] = "auto"
+    mechanism: Mechanism = "auto"
     """How the one symbol is released: krr, randomized response; oue, unary encoding; auto: the one
     that keeps more for the number of classes and ε."""
     trainers_say: Says = "label"
@@ -52,12 +55,18 @@ class StrictSettings:
         return 1 if self.relay == "none" else int(self.relay)
 
     def __post_init__(self) -> None:
-        if self.relay != "none" and not 2 <= int(self.relay) <= 8:
+        one_of("mechanism", self.mechanism, get_args(Mechanism))
+        one_of("trainers-say", self.trainers_say, get_args(Says))
+        one_of("protect", self.protect, get_args(Protection))
+        if self.relay != "none" and self.relay not in range(2, 9):
             raise UsageError(f"--relay must be none or 2 to 8, got {self.relay}")
         if not self.lifetime_epsilon > 0:
             raise UsageError(f"--lifetime-epsilon must be above 0, got {self.lifetime_epsilon}")
-        if not self.update_epsilon > 0:
-            raise UsageError(f"--update-epsilon must be above 0, got {self.update_epsilon}")
+        if not 0 < self.update_epsilon <= LARGEST_EPSILON:
+            raise UsageError(
+                f"--update-epsilon must be above 0 and at most {LARGEST_EPSILON:g}, got "
+                f"{self.update_epsilon}; --protect none has no noise at all"
+            )
         if not 0 < self.update_delta < 1:
             raise UsageError(f"--update-delta must be between 0 and 1, got {self.update_delta}")
         for name in ("min_holders", "projection", "encoder_epochs"):

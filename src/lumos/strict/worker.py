@@ -165,7 +165,9 @@ class StrictWorker:
             self.plan.noise(CHOICE),
             self.plan.config.train.epochs,
         )
-        self.choice = choose(total[:CANDIDATES], total[CANDIDATES:])
+        noise = self.plan.noise(CHOICE)
+        spread = 0.0 if noise is None else noise.total
+        self.choice = choose(total[:CANDIDATES], total[CANDIDATES:], spread)
         return StrictResult(candidates[self.choice].astype(np.float32), own.astype(np.float32))
 
     def release(self) -> Program[None]:
@@ -333,9 +335,16 @@ class StrictCoordinator:
     """The coordinator's part: it adds up, and in an ideal sum stands for the devices' noise."""
 
     def __init__(
-        self, plan: Plan, public: PublicCoins, endpoint: Endpoint, features: int, classes: int
+        self,
+        plan: Plan,
+        public: PublicCoins,
+        endpoint: Endpoint,
+        features: int,
+        classes: int,
+        arm: str = "",
     ) -> None:
         self._plan = plan
+        self._noise = f"ideal noise{arm}"
         self._public = public
         self._features = features
         self._classes = classes
@@ -376,22 +385,24 @@ class StrictCoordinator:
     def _sum(self, stage: str, step: int) -> Program[None]:
         width, noise = self._widths[stage], self._plan.noise(stage)
         if isinstance(self._sums, IdealCoordinator) and noise is not None:
-            drawn = self._public.generator("ideal noise", step).standard_normal(width)
+            drawn = self._public.generator(self._noise, step).standard_normal(width)
             yield from self._sums.sum(width, noise.total * drawn)
         else:
             yield from self._sums.sum(width)
 
 
-def choose(right: Doubles, changed: Doubles) -> int:
+def choose(right: Doubles, changed: Doubles, noise: float = 0.0) -> int:
     """The best candidate, if it beats the own answer by more than one standard error.
 
     Args:
         right: [candidates] validation devices that are right; the own answer first.
         changed: [candidates - 1] devices for which right and wrong differ from the own answer: the
             difference of two counts has the standard error of their root.
+        noise: standard deviation of the noise in each count.
     """
     best = int(np.argmax(right))
-    if best and right[best] - right[0] > math.sqrt(max(1.0, changed[best - 1])):
+    error = math.sqrt(max(1.0, changed[best - 1]) + 2 * noise**2)
+    if best and right[best] - right[0] > error:
         return best
     return 0
 

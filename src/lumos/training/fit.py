@@ -137,7 +137,9 @@ class Federation:
         self.problem = problem
         self.config = config
         graph = problem.graph
-        self.shards = cut(graph, problem.shards, problem.seed, config.trees.coins)
+        # The control must not toss the run's coins again: two releases from one coin tell more.
+        self._arm = "/control" if control else ""
+        self.shards = cut(graph, problem.shards, problem.seed, config.trees.coins, self._arm)
         self.carrier = Loopback(self.shards, PROFILES[config.train.profile].doors)
         owned = homes(
             graph,
@@ -189,7 +191,7 @@ class Federation:
             )
         ]
         coordinator = StrictCoordinator(
-            plan, public, self.carrier.coordinator, graph.feature_count, classes
+            plan, public, self.carrier.coordinator, graph.feature_count, classes, self._arm
         )
         return workers, coordinator
 

@@ -104,7 +104,7 @@ class RunFolder:
     def open(
         path: Path,
         graph: Graph,
-        source: str,
+        source: Mapping[str, Any],
         config: Config,
         seed: int,
         shards: int,
@@ -119,7 +119,8 @@ class RunFolder:
         folder = RunFolder(path)
         wanted = {
             "format": FORMAT,
-            "graph": source,
+            "graph": graph.name,
+            "source": dict(source),
             "fingerprint": fingerprint(graph),
             "seed": seed,
             "shards": shards,
@@ -138,7 +139,7 @@ class RunFolder:
                     "were never written; start anew"
                 )
             return folder
-        if known.exists():
+        if known.exists() and (folder.started() or "format" not in read_json(known)):
             raise UsageError(
                 f"{path}: there is a run already; go on with --resume, or choose another --out"
             )
@@ -146,8 +147,17 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"{path}: cannot be a folder ({error.strerror})") from None
+        (path / "trees.npz").unlink(missing_ok=True)  # of a run that never came to an epoch
         write_json(known, {"lumos": lumos.__version__, **wanted})
         return folder
+
+    def started(self) -> bool:
+        """Whether the run here, or one beside it, has come to its first epoch."""
+        return any(
+            (self.path / arm / "metrics.jsonl").exists()
+            and (self.path / arm / "metrics.jsonl").stat().st_size > 0
+            for arm in ("", "own", "control")
+        )
 
     def add_metrics(self, record: Mapping[str, Any]) -> None:
         """One more line of metrics."""

@@ -1,7 +1,7 @@
 """`lumos.train`: the whole job, from a graph to a trained model and an account of what it cost."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -129,7 +129,7 @@ def train(
     seed: int = 0,
     shards: int = 1,
     data_dir: Path | None = None,
-    source: str | None = None,
+    source: Mapping[str, Any] | None = None,
     trees: Balanced | None = None,
     out: Path | str | None = None,
     resume: bool = False,
@@ -145,7 +145,7 @@ def train(
         seed: run seed.
         shards: number of shards that share nothing but the exchange; the result is the same.
         data_dir: where named graphs lie.
-        source: what to call the graph in the run folder, so that `predict` finds it again.
+        source: arguments by which `load` finds the graph again, for `predict`.
         trees: trees that were balanced before, for the same graph and seed (classify only).
         out: a run folder to write.
         resume: go on with an interrupted run in `out`.
@@ -166,7 +166,8 @@ def train(
         raise UsageError("trees: they belong to another graph")
     folder = None
     if out is not None:
-        source = source or (str(graph) if isinstance(graph, str | Path) else "")
+        if source is None:
+            source = {"spec": findable(graph)} if isinstance(graph, str | Path) else {}
         folder = RunFolder.open(Path(out), whole, source, config, seed, shards, resume=resume)
         trees = trees or folder.trees(problem.graph, config)
     if trees is None:
@@ -243,6 +244,11 @@ def as_graph(graph: Any, data_dir: Path | None = None) -> Graph:
     )
 
 
+def findable(graph: str | Path) -> str:
+    """A name as it is; a path so that it is found from any folder."""
+    return str(Path(graph).resolve()) if Path(graph).exists() else str(graph)
+
+
 class _Outcome(NamedTuple):
     """What a run found, whatever its profile."""
 
@@ -270,8 +276,14 @@ def _outcome(fitted: Fitted, config: Config) -> _Outcome:
 def _check(graph: Graph, config: Config) -> None:
     """Refuse what cannot be trained before anything is written."""
     within(features_of(graph), config.encoder.low, config.encoder.high)
+    if config.train.control and config.trees.coins == "system":
+        raise UsageError(
+            "--control is an experiment of simulations; with --coins system, devices are real"
+        )
     if config.train.profile != "strict":
         return
+    from lumos.strict.plan import Plan
+
     if config.train.task == "link":
         raise UsageError(
             "--profile strict cannot predict links yet: scoring a pair needs something of both "
@@ -279,6 +291,7 @@ def _check(graph: Graph, config: Config) -> None:
         )
     if not config.encoder.noisy:
         raise UsageError("--profile strict needs a finite --epsilon; --profile paper allows inf")
+    Plan(config, graph.devices, 0)  # enough epochs
     if config.model.layers != 2 or not config.train.virtual_nodes:
         raise UsageError(
             "--profile strict needs --layers 2 and virtual nodes: stars and deeper trees carry the "

@@ -85,6 +85,8 @@ class Run:
         classify: id, label, probability of each device. link: id, other, probability of an edge for
         each pair of the named devices.
         """
+        if ids is not None:
+            ids = list(dict.fromkeys(ids))
         places = np.arange(len(self.ids)) if ids is None else self._places(ids)
         if self.logits is not None:
             return self._labels([self.ids[place] for place in places], self.logits[places])
@@ -114,9 +116,9 @@ class Run:
         if not self.classes:
             raise UsageError("newcomers are for runs that classify; this one predicts links")
         if graph is None:
-            if not self.about["graph"]:
+            if not self.about["source"]:
                 raise UsageError("this run was made from a graph in memory; hand it in")
-            graph = load(self.about["graph"], data_dir=data_dir)
+            graph = load(**self.about["source"], data_dir=data_dir)
         if fingerprint(graph) != self.about["fingerprint"]:
             raise InputError(f"{self.path}: the run is of another graph than {graph!r}")
         if self.config.train.profile == "strict":
@@ -135,7 +137,10 @@ class Run:
         if path.suffix != ".npz":
             raise UsageError(f"--export writes .npz, not {path.name!r}")
         about = {key: self.about[key] for key in ("settings", "classes", "features", "lumos")}
-        write_arrays(path, {**self.arrays, "about": json.dumps(about)})
+        try:
+            write_arrays(path, {**self.arrays, "about": json.dumps(about)})
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be written ({error.strerror})") from None
 
     def _places(self, ids: list[str]) -> npt.NDArray[np.int64]:
         number = {name: place for place, name in enumerate(self.ids)}
@@ -200,6 +205,8 @@ def read_newcomers(path: Path, width: int) -> list[Newcomer]:
 
     Features are a list of `width` numbers, or an object {"index": value} of those that are not 0.
     """
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
     content = read_json(path)
     if not isinstance(content, list) or not content:
         raise InputError(
@@ -220,6 +227,8 @@ def read_newcomers(path: Path, width: int) -> list[Newcomer]:
                     features[int(index)] = value
             else:
                 features = np.asarray(given, np.float32)
+            if not isinstance(entry["neighbours"], list):
+                raise InputError(f"{where}: its neighbours are not a list")
             neighbours = tuple(dict.fromkeys(str(name) for name in entry["neighbours"]))
         except (TypeError, ValueError):
             raise InputError(f"{where}: its features are not numbers") from None

@@ -105,6 +105,8 @@ class Worker:
             virtual_nodes=config.train.virtual_nodes,
         )
         self._trees = Trees.of(self.forest)
+        self._by_vertex = np.lexsort((self.forest.owner, self.forest.neighbour))
+        self._came: tuple[Came, npt.NDArray[np.int64]] | None = None
         self.model = Model(config.model, home.features.shape[1], classes)
         self.model.initialise(shard.public.generator("weights"))
         start = self.model.vector()
@@ -211,8 +213,13 @@ class Worker:
     def _pool(self, leaves: Leaves) -> Program[tuple[Pooled, "Came"]]:
         """POOL (section VI-B): leaves travel to the devices they stand for."""
         shard, forest = self.shard, self.forest
+        # Sent in the order in which inboxes come, so that nobody has to sort them every epoch.
+        order = self._by_vertex
         inbox = yield send_rows(
-            LEAF, shard.ids_of(forest.owner), forest.neighbour, leaves.neighbour
+            LEAF,
+            shard.ids_of(forest.owner[order]),
+            forest.neighbour[order],
+            leaves.neighbour.detach()[torch.from_numpy(order)],
         )
         width = leaves.own.shape[1]
         came = rows_of(LEAF, inbox, width)
@@ -222,10 +229,23 @@ class Worker:
         pooled = pool(self.config.model.pool, every, vertex, len(shard), attention)
         return pooled, Came(inbox.receiver, inbox.sender)
 
+    def _by_carrier(self, came: "Came") -> npt.NDArray[np.int64]:
+        """The order by carrier, then vertex. Leaves come from the same devices in every epoch."""
+        last = self._came
+        if last is None or not all(map(np.array_equal, last[0], came)):
+            self._came = last = (came, np.lexsort((came.vertex, came.carrier)))
+        return last[1]
+
     def _return(self, came: "Came", gradient: Tensor, leaves: Leaves) -> Program[Tensor]:
         """Gradients go back to where the leaves came from, in the order of the branches."""
         forest = self.forest
-        inbox = yield send_rows(LEAF_GRADIENT, came.vertex, came.carrier, gradient)
+        order = self._by_carrier(came)
+        inbox = yield send_rows(
+            LEAF_GRADIENT,
+            came.vertex[order],
+            came.carrier[order],
+            gradient[torch.from_numpy(order)],
+        )
         if not np.array_equal(self.shard.local(inbox.receiver), forest.owner) or not np.array_equal(
             inbox.sender, forest.neighbour
         ):
