@@ -76,25 +76,26 @@ class Noise:
         sigma: standard deviation of the sum's noise, in units of the clipping norm.
         clip: C, largest Euclidean norm of one device's vector.
         devices: how many devices add a share.
-        absent: fraction of them whose shares may be known to the adversary, or missing.
+        absent: how many of their shares may be known to the adversary, or missing.
     """
 
     sigma: float
     clip: float
     devices: int
-    absent: float
+    absent: int
 
     @staticmethod
     def of(
         mu: float, steps: int, clip: float, devices: int, settings: AggregateSettings
     ) -> "Noise":
         """Noise for `steps` sums that together spend μ."""
-        return Noise(math.sqrt(steps) / mu, clip, devices, settings.corrupt + settings.dropped)
+        absent = math.ceil(settings.corrupt * devices) + math.ceil(settings.dropped * devices)
+        return Noise(math.sqrt(steps) / mu, clip, devices, min(absent, devices - 1))
 
     @property
     def share(self) -> float:
         """Standard deviation of one device's share."""
-        return self.sigma * self.clip / math.sqrt(self.devices * (1 - self.absent))
+        return self.sigma * self.clip / math.sqrt(self.devices - self.absent)
 
     @property
     def total(self) -> float:

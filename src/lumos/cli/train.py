@@ -160,7 +160,7 @@ def show(trained: "Trained", out: Path | None) -> None:
     if config.encoder.noisy:
         table.add_row(
             "ε spent",
-            f"{ledger.epsilon_per_receiver:g} per receiver, {ledger.epsilon_collusion:,.0f} if all "
+            f"{ledger.epsilon_per_receiver:g} per receiver, {ledger.epsilon_collusion:,g} if all "
             "receivers of a device collude (largest)",
         )
     table.add_row(

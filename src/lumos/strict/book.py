@@ -2,20 +2,26 @@
 
 A symbol is for life: asked again for the same thing, a device says the same again, and pays
 nothing. A new kind of release pays its ε, or is refused when the lifetime budget would be exceeded.
-On a real device the book is a file of its own; a simulation keeps those of all its devices in one.
+On a real device the book is a file of its own; a simulation keeps those of all its devices in one,
+and a lock keeps runs that share it in turn. Updates are not in it: what they tell adds up from run
+to run, as each run's table says.
 """
 
+import fcntl
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from lumos.errors import BudgetExceeded, InputError
-from lumos.training.folder import read_arrays, write_arrays
+from lumos.training.folder import Arrays, read_arrays, write_arrays
 
 Ints = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint8]
+Doubles = npt.NDArray[np.float64]
 
 
 class Book:
@@ -26,51 +32,65 @@ class Book:
         owner: what tells this federation from others.
         devices: number of devices.
         lifetime: most ε that any device may ever spend.
+        run: what tells this run from others: an interrupted one has paid for what it said.
     """
 
-    def __init__(self, path: Path, owner: str, devices: int, lifetime: float) -> None:
+    def __init__(self, path: Path, owner: str, devices: int, lifetime: float, run: str) -> None:
         self._path = path
+        self._owner = owner
+        self._devices = devices
         self._lifetime = lifetime
-        self._arrays = {"spent": np.zeros(devices), "owner": np.array(owner)}
-        if path.exists():
-            found = read_arrays(path)
-            if str(found.get("owner")) != owner or len(found.get("spent", ())) != devices:
-                raise InputError(f"{path}: this book belongs to another graph")
-            self._arrays = found
+        self._run = run
+        self._read()
 
     def __repr__(self) -> str:
         return f"Book({self._path})"
 
-    def kept(self, kind: str, devices: Ints) -> Bits | None:
-        """[devices, bytes] what these devices said when they were asked for this kind before."""
-        said = self._arrays.get(f"said/{kind}")
-        if said is None or not self._arrays[f"has/{kind}"][devices].all():
-            return None
-        kept: Bits = said[devices]
-        return kept
+    def settle(self, kind: str, devices: Ints, epsilon: float, said: Bits) -> tuple[Bits, Doubles]:
+        """What these devices say of one kind, and what each of them pays in this run.
 
-    def pay(self, kind: str, devices: Ints, epsilon: float, said: Bits) -> None:
-        """Enter a new release.
+        Args:
+            said: [devices, bytes] what they would say if they were asked for the first time.
 
         Raises:
             BudgetExceeded: a device would spend more than in a lifetime.
         """
-        spent = self._arrays["spent"]
-        if (spent[devices] + epsilon > self._lifetime * (1 + 1e-12)).any():
-            raise BudgetExceeded(
-                f"a release of ε = {epsilon:g} would exceed the lifetime budget of "
-                f"{self._lifetime:g} of {int((spent[devices] + epsilon > self._lifetime).sum())} "
-                f"devices ({self._path}); reuse an earlier kind of release, or raise "
-                "--lifetime-epsilon"
-            )
-        spent[devices] += epsilon
-        total = len(spent)
-        all_said = self._arrays.setdefault(
-            f"said/{kind}", np.zeros((total, said.shape[1]), np.uint8)
-        )
-        all_said[devices] = said
-        self._arrays.setdefault(f"has/{kind}", np.zeros(total, np.bool_))[devices] = True
-        write_arrays(self._path, self._arrays)
+        with self._alone():
+            book = self._read()
+            none = np.zeros((self._devices, said.shape[1]), np.uint8)
+            kept = book.setdefault(f"said/{kind}", none)
+            payer = book.setdefault(f"run/{kind}", np.full(self._devices, "", "<U64"))
+            new = devices[payer[devices] == ""]
+            spent = book["spent"]
+            poor = spent[new] + epsilon > self._lifetime * (1 + 1e-12)
+            if poor.any():
+                raise BudgetExceeded(
+                    f"a release of ε = {epsilon:g} would exceed the lifetime budget of "
+                    f"{self._lifetime:g} of {int(poor.sum())} devices ({self._path}); reuse an "
+                    "earlier kind of release, or raise --lifetime-epsilon"
+                )
+            spent[new] += epsilon
+            kept[new] = said[payer[devices] == ""]
+            payer[new] = self._run
+            if len(new):
+                write_arrays(self._path, book)
+            paid = np.where(payer[devices] == self._run, epsilon, 0.0)
+            return kept[devices], paid
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody else settles meanwhile."""
+        with self._path.with_name(self._path.name + ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _read(self) -> Arrays:
+        if not self._path.exists():
+            return {"spent": np.zeros(self._devices), "owner": np.array(self._owner)}
+        found = read_arrays(self._path)
+        if str(found.get("owner")) != self._owner or len(found.get("spent", ())) != self._devices:
+            raise InputError(f"{self._path}: this book belongs to another graph")
+        return found
 
 
 def kind_of(task: str, mechanism: str, size: int, epsilon: float) -> str:

@@ -15,6 +15,7 @@ ENCODER, MATRIX, TRUST, BACKBONE, CHOICE = "encoder", "matrix", "trust", "backbo
 PARTS = {ENCODER: 0.70, MATRIX: 0.03, TRUST: 0.10, BACKBONE: 0.17}
 """How the updates' budget μ² is divided. Devices that validate spend theirs on the choice alone."""
 TRUST_EPOCHS = 60
+MARGIN = 2.0**-10
 CANDIDATES = 3
 """Own answer, with evidence, with the tree network: validation devices choose."""
 
@@ -62,10 +63,14 @@ class Plan:
         """Whether there is noise in the sums."""
         return self.strict.protect == "noise"
 
+    def limit(self, stage: str) -> float:
+        """What vectors are clipped to: a little less than `clip`, so that rounding stays below it."""
+        return self.clip(stage) * (1 - MARGIN)
+
     def clip(self, stage: str) -> float:
-        """Largest norm of one device's vector in a stage."""
+        """Largest norm of one device's vector in a stage, as the noise assumes it."""
         if stage == MATRIX:
-            return 1.0
+            return 1.0 + MARGIN
         if stage == CHOICE:
             return math.sqrt(2 * CANDIDATES - 1)
         return self.strict.clip if self.noisy else float("inf")
@@ -77,7 +82,13 @@ class Plan:
         mu = mu_for(self.strict.update_epsilon, self.strict.update_delta)
         part = mu * math.sqrt(PARTS.get(stage, 1.0))
         steps = self._steps(stage)
-        return Noise.of(part, steps, self.clip(stage), self.devices, self.config.updates)
+        noise = Noise.of(part, steps, self.clip(stage), self.devices, self.config.updates)
+        if noise.share * 2.0**self.config.updates.fraction_bits < 1000:
+            raise UsageError(
+                "--clip is so small, or --update-epsilon so large, that noise would fall between "
+                "the steps of the fixed point"
+            )
+        return noise
 
     def _steps(self, stage: str) -> int:
         """Number of sums of a stage."""

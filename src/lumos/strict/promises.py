@@ -1,4 +1,11 @@
-"""The table of promises: what is guaranteed about what, against whom. No cell claims more."""
+"""The table of promises: what is guaranteed about what, against whom. No cell claims more.
+
+A device's symbol is in what its neighbours learn, and so, behind noise, in the weights. So whoever
+sees the weights learns of a device's features and label what its own updates tell, (ε_u, δ), and
+what its symbol tells, ε: together (ε + ε_u, δ).
+"""
+
+import math
 
 from lumos.exchange.ledger import LedgerReport
 from lumos.strict.plan import Plan
@@ -9,56 +16,85 @@ WHO = ("one neighbour", "colluding neighbours", "a stranger", "the coordinator",
 
 def promises(plan: Plan, ledger: LedgerReport) -> list[dict[str, str]]:
     """One row for each kind of private thing, one column for each kind of adversary."""
-    epsilon = f"ε = {ledger.epsilon_per_receiver:g} of this run, given the weights"
-    together = f"ε = {ledger.epsilon_collusion:g} of this run, given the weights"
-    sums, edge = _sums(plan, plan.spent()), _sums(plan, plan.spent_on_edge())
-    degree = "nothing is sent that depends on it"
-    colluding_degree, others = "how many of them are neighbours", "their own; none between others"
-    if plan.strict.hops > 1:
-        hint = f"{NONE}: a hint in every relayed symbol, measured in docs/strict.md"
-        degree, colluding_degree, others = hint, hint, hint
+    alone = _with_updates(plan, ledger.epsilon_per_receiver)
+    together = _with_updates(plan, ledger.epsilon_collusion)
+    edge = _edge(plan)
+    relayed = plan.strict.hops > 1
+    hint = f"{NONE}: a hint in every relayed symbol, measured in docs/strict.md"
+    weights = f"{NONE} by the weights: it is in the updates of all neighbours; each edge {edge}"
+    sealed = f"{NONE}, unless the carrier seals bodies"
     rows = [
-        (
-            "features",
-            f"{epsilon}; {sums}",
-            f"{together}; {sums}",
-            sums,
-            sums,
-            f"{NONE}, unless the carrier seals bodies",
-        ),
-        (
-            "label",
-            f"{epsilon}; {sums}",
-            f"{together}; {sums}",
-            sums,
-            sums,
-            f"{NONE}, unless the carrier seals bodies",
-        ),
+        ("features", alone, together, alone, alone, sealed),
+        ("label", alone, together, alone, alone, sealed),
         (
             "degree and workload",
-            f"{degree}; {sums}",
-            f"{colluding_degree}; {sums}",
-            sums,
-            sums,
+            hint if relayed else f"no message to it depends on it; {weights}",
+            hint if relayed else f"how many of them are neighbours; {weights}",
+            hint if relayed else weights,
+            hint if relayed else weights,
             f"{NONE}: it sees how many symbols a device sends",
         ),
         (
             "edges",
-            f"its own; of others {edge}",
-            f"{others}; {edge}",
-            edge,
-            edge,
+            hint if relayed else f"its own; of others {edge}",
+            hint if relayed else f"their own; of others {edge}",
+            hint if relayed else edge,
+            hint if relayed else edge,
             f"{NONE}: it sees who sends symbols to whom",
         ),
-        ("losses", sums, sums, sums, sums, f"{NONE}, unless the carrier seals bodies"),
+        ("losses", alone, together, alone, alone, sealed),
     ]
     return [{"about": about, **dict(zip(WHO, cells, strict=True))} for about, *cells in rows]
 
 
-def _sums(plan: Plan, spent: tuple[float, float] | None) -> str:
-    """What the published weights tell."""
+def reading(plan: Plan) -> str:
+    """How to read the table, and what of it a simulation does not do."""
+    config = plan.config
+    said = [
+        "(ε, δ): the symbol for any two inputs, updates for a device's data in the sums or nothing "
+        "in their place; of this run, runs add up."
+    ]
+    if config.train.aggregate == "ideal" or config.trees.coins == "simulated":
+        said.append(
+            "This was a simulation: "
+            + "sums were computed in the clear" * (config.train.aggregate == "ideal")
+            + " and " * (config.train.aggregate == "ideal" and config.trees.coins == "simulated")
+            + "coins come from the run seed" * (config.trees.coins == "simulated")
+            + ". The table is what --aggregate secure --coins system keeps."
+        )
+    noise = plan.noise("encoder")
+    if noise is not None and plan.trainers < _FEW * noise.sigma:
+        said.append(
+            f"With {plan.trainers:,} training devices the noise drowns most of what they have to "
+            "say; more devices, or a larger --update-epsilon, would let them be heard."
+        )
+    return " ".join(said)
+
+
+_FEW = 60
+"""Training devices per unit of σ below which updates drown (demo graphs of 200 to 2,000)."""
+
+
+def up(number: float) -> str:
+    """Three digits, rounded up: a promise is never printed smaller than it is."""
+    if number == 0:
+        return "0"
+    step = 10.0 ** (math.floor(math.log10(number)) - 2)
+    return f"{math.ceil(round(number / step, 6)) * step:g}"
+
+
+def _with_updates(plan: Plan, epsilon: float) -> str:
+    spent = plan.spent()
     if spent is not None:
-        return f"({spent[0]:.3g}, {spent[1]:g}) by the weights"
-    if plan.strict.protect == "none":
-        return f"{NONE} by the weights: exact sums show single holders"
-    return f"{NONE} by the weights: exact sums, features of few holders hidden"
+        return f"({up(epsilon + spent[0])}, {spent[1]:g})"
+    exact = {
+        "none": "exact sums show single holders",
+        "holders": "exact sums, features of few holders left out",
+        "projection": "exact sums of mixed features",
+    }[plan.strict.protect]
+    return f"ε = {up(epsilon)} by the symbol; {NONE} by the weights: {exact}"
+
+
+def _edge(plan: Plan) -> str:
+    spent = plan.spent_on_edge()
+    return NONE if spent is None else f"({up(spent[0])}, {spent[1]:g})"

@@ -2,8 +2,8 @@
 
 What a relay tells of features costs no ε: it passes on what was released. But a relayed symbol is a
 hint at who else is there. The rules keep the hint small: one draw for each neighbour and hop, made
-once per run; never what came from the receiver; every pool holds `PADS` made-up symbols, so the
-only neighbour of a device gets nothing else from it; and a symbol is nobody's name.
+once per run; never what the receiver itself sent in the hop before; every pool holds `PADS` made-up
+symbols, so the only neighbour of a device gets nothing else from it; and a symbol is nobody's name.
 `benchmarks/bench_relay.py` measures what the best possible attacker makes of the rest.
 """
 
@@ -17,17 +17,18 @@ from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Topic
 
 Bits = npt.NDArray[np.uint8]
+Doubles = npt.NDArray[np.float64]
 
 PADS = 2
 """Made-up symbols in every pool."""
 
 
-def tell_neighbours(topic: Topic, shard: Shard, said: Bits, epsilon: float) -> Program[Bits]:
+def tell_neighbours(topic: Topic, shard: Shard, said: Bits, epsilon: Doubles) -> Program[Bits]:
     """Send one message over every slot, and return what came over every slot.
 
     Args:
         said: [slots, bytes].
-        epsilon: spent by each message.
+        epsilon: [slots] spent by each message.
 
     Raises:
         ProtocolError: a message is missing, unexpected, or of another length.
@@ -37,7 +38,7 @@ def tell_neighbours(topic: Topic, shard: Shard, said: Bits, epsilon: float) -> P
         shard.ids_of(shard.owner),
         shard.neighbours,
         said,
-        epsilon=np.full(slots, epsilon),
+        epsilon=epsilon,
         lengths=np.full(slots, width),
     )
     # By receiver, then sender: the order of the slots.

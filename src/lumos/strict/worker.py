@@ -88,7 +88,6 @@ class StrictWorker:
         self.shard = shard
         self.plan = plan
         self._book = book
-        self._paid = -1.0
         self.classes = classes
         self._labels = home.labels
         self._train = home.roles == Role.TRAIN
@@ -181,29 +180,23 @@ class StrictWorker:
             chance = shard.coins.uniform(everyone, "control", 0)[:, 0]
             symbols = np.floor(chance * self.classes).astype(np.int64)
         coins = shard.coins.words(everyone, "symbol", 0, self._symbols.coins)
-        said = self._for_life(self._symbols.release(symbols, coins))[shard.owner]
-        said = yield from tell_neighbours(SYMBOL, shard, said, self._paid)
+        said, paid = self._for_life(self._symbols.release(symbols, coins))
+        owner = shard.owner
+        said = yield from tell_neighbours(SYMBOL, shard, said[owner], paid[owner])
         self._heard = [self._listen(said)]
         for hop in range(2, self.plan.strict.hops + 1):
-            said = yield from tell_neighbours(RELAY, shard, self._relayed(said, hop), 0.0)
+            free = np.zeros(len(shard.owner))
+            said = yield from tell_neighbours(RELAY, shard, self._relayed(said, hop), free)
             self._heard.append(self._listen(said))
 
-    def _for_life(self, said: Bits) -> Bits:
-        """What was said before, if there is a book and it was; else what is said now, and paid."""
+    def _for_life(self, said: Bits) -> tuple[Bits, Doubles]:
+        """What each device says, and what it costs: what it said before, if it did, for nothing."""
         epsilon = self.plan.config.encoder.epsilon
         if self._book is None or self._control:
-            self._paid = epsilon
-            return said
+            return said, np.full(len(said), epsilon)
         train, symbols = self.plan.config.train, self._symbols
         kind = kind_of(train.task, symbols.mechanism, symbols.size, epsilon)
-        kept = self._book.kept(kind, self.shard.devices)
-        if kept is None:
-            self._book.pay(kind, self.shard.devices, epsilon, said)
-            self._paid = epsilon
-            return said
-        if self._paid < 0:  # not what this run itself paid before it was interrupted
-            self._paid = 0.0
-        return kept
+        return self._book.settle(kind, self.shard.devices, epsilon, said)
 
     def _listen(self, said: Bits) -> Heard:
         return Heard(self._symbols.read(said), self.shard.owner, len(self.shard))
@@ -228,7 +221,6 @@ class StrictWorker:
         state: Arrays = {
             "matrix": self.matrix,
             "columns": self.columns,
-            "paid": np.array(self._paid),
         }
         for stage, adam in self.optimisers.items():
             state |= {
@@ -241,7 +233,7 @@ class StrictWorker:
 
     def restore(self, state: Arrays) -> None:
         """Go on from a state."""
-        self.matrix, self._paid = state["matrix"], float(state["paid"])
+        self.matrix = state["matrix"]
         for stage, adam in self.optimisers.items():
             adam.weights, adam.mean = state[f"{stage}/weights"], state[f"{stage}/mean"]
             adam.square, adam.steps = state[f"{stage}/square"], int(state[f"{stage}/steps"])
@@ -289,7 +281,7 @@ class StrictWorker:
 
     def _part(self, stage: str) -> tuple[Update, Callable[[Doubles], Doubles]]:
         """The update of a stage, and how a sum of updates becomes a gradient."""
-        weights, clip = self.optimisers[stage].weights, self.plan.clip(stage)
+        weights, clip = self.optimisers[stage].weights, self.plan.limit(stage)
         if stage == ENCODER:
             encoder = self._encoder
             return lambda each: encoder.update(weights, clip, each=each), _without_loss
@@ -385,7 +377,10 @@ class StrictCoordinator:
     def _sum(self, stage: str, step: int) -> Program[None]:
         width, noise = self._widths[stage], self._plan.noise(stage)
         if isinstance(self._sums, IdealCoordinator) and noise is not None:
-            drawn = self._public.generator(self._noise, step).standard_normal(width)
+            generator = self._public.generator(self._noise, step)
+            if self._plan.config.trees.coins == "system":
+                generator = np.random.default_rng()  # from the operating system
+            drawn = generator.standard_normal(width)
             yield from self._sums.sum(width, noise.total * drawn)
         else:
             yield from self._sums.sum(width)

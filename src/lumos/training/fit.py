@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Protocol
 
 import numpy as np
@@ -137,8 +138,7 @@ class Federation:
         self.problem = problem
         self.config = config
         graph = problem.graph
-        # The control must not toss the run's coins again: two releases from one coin tell more.
-        self._arm = "/control" if control else ""
+        self._arm = _arm(problem, config, control)
         self.shards = cut(graph, problem.shards, problem.seed, config.trees.coins, self._arm)
         self.carrier = Loopback(self.shards, PROFILES[config.train.profile].doors)
         owned = homes(
@@ -183,7 +183,7 @@ class Federation:
         book = None
         if strict.book is not None:
             owner = fingerprint(graph)
-            book = Book(strict.book, owner, graph.devices, strict.lifetime_epsilon)
+            book = Book(strict.book, owner, graph.devices, strict.lifetime_epsilon, self._arm)
         workers = [
             StrictWorker(shard, endpoint, home, plan, classes, book=book, control=control)
             for shard, endpoint, home in zip(
@@ -219,6 +219,21 @@ class Federation:
         for shard, some in zip(self.shards, rows, strict=True):
             whole[shard.devices] = some
         return whole
+
+
+def _arm(problem: Problem, config: Config, control: bool) -> str:
+    """Whose coins a simulation tosses.
+
+    Two releases, or two sums with noise, from the same coins tell more than both promise. So the
+    control has coins of its own, and so has every strict run that differs in anything: a run with
+    one seed repeats itself exactly, and shares no coin with another.
+    """
+    own = "/control" if control else ""
+    if config.train.profile == "strict":
+        settings = repr(sorted(config.flat().items(), key=lambda item: item[0]))
+        text = f"{fingerprint(problem.graph)} {settings}"
+        own += "/" + blake2b(text.encode(), digest_size=16).hexdigest()
+    return own
 
 
 def fit(

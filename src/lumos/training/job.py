@@ -218,7 +218,7 @@ def train(
         history=fitted.history,
         best_epoch=outcome.best_epoch,
         per_epoch=fitted.per_epoch,
-        exposed=exposure(config, fitted.ledger),
+        exposed=" ".join(filter(None, [exposure(config, fitted.ledger), outcome.reading])),
         promises=outcome.promises,
         seconds=time.perf_counter() - start,
         seconds_per_epoch=fitted.seconds / len(fitted.history),
@@ -258,19 +258,22 @@ class _Outcome(NamedTuple):
     """Logits of the own encoder, where it is part of the run."""
     best_epoch: int
     promises: list[dict[str, str]]
+    reading: str
+    """How to read them."""
 
 
 def _outcome(fitted: Fitted, config: Config) -> _Outcome:
     if config.train.profile == "strict":
-        from lumos.strict.promises import promises
+        from lumos.strict.promises import promises, reading
 
         logits, own = fitted.results
         plan = fitted.worker.plan
-        return _Outcome(logits, logits, own, config.train.epochs, promises(plan, fitted.ledger))
+        table = promises(plan, fitted.ledger)
+        return _Outcome(logits, logits, own, config.train.epochs, table, reading(plan))
     model = fitted.worker.model
     found = torch.from_numpy(fitted.results)
     logits = None if model.head is None else model.logits(found).numpy()
-    return _Outcome(fitted.results, logits, None, fitted.worker.weights.best_epoch, [])
+    return _Outcome(fitted.results, logits, None, fitted.worker.weights.best_epoch, [], "")
 
 
 def _check(graph: Graph, config: Config) -> None:
@@ -292,6 +295,11 @@ def _check(graph: Graph, config: Config) -> None:
     if not config.encoder.noisy:
         raise UsageError("--profile strict needs a finite --epsilon; --profile paper allows inf")
     Plan(config, graph.devices, 0)  # enough epochs
+    if config.trees.balancer != "none":
+        raise UsageError(
+            "--profile strict needs no --balancer: nobody carries an edge there, and comparisons "
+            "would tell of degrees; leave it out"
+        )
     if config.model.layers != 2 or not config.train.virtual_nodes:
         raise UsageError(
             "--profile strict needs --layers 2 and virtual nodes: stars and deeper trees carry the "

@@ -100,7 +100,7 @@ class Config:
     """Everything that a run depends on, apart from the graph, the seed and the shards."""
 
     train: TrainSettings = field(default_factory=TrainSettings)
-    trees: TreeSettings = field(default_factory=TreeSettings)
+    trees: TreeSettings = field(default_factory=lambda: TreeSettings(balancer="none"))
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
     strict: StrictSettings = field(default_factory=StrictSettings)
