@@ -64,7 +64,7 @@ class Plan:
         return self.strict.protect == "noise"
 
     def limit(self, stage: str) -> float:
-        """What vectors are clipped to: a little less than `clip`, so that rounding stays below it."""
+        """What vectors are clipped to: less than `clip` by what rounding may add."""
         return self.clip(stage) * (1 - MARGIN)
 
     def clip(self, stage: str) -> float:
