@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The long runs whose figures docs and notes quote. Usage: evidence.sh OUTPUT_FOLDER
-# Needs the real graphs: set LUMOS_DATA. Takes about an hour on two cores; never part of CI.
+# Needs the real graphs: set LUMOS_DATA. Takes two to three hours on two cores; never part of CI.
 set -euo pipefail
 out=${1:?usage: evidence.sh OUTPUT_FOLDER}
 : "${LUMOS_DATA:?set LUMOS_DATA to the folder with the SNAP graphs}"
@@ -34,3 +34,38 @@ run million-optimal demo:1000000 --balancer optimal --compare ideal
 run lastfm-optimal-secure lastfm --balancer optimal
 run lastfm-mcmc-300-secure lastfm --balancer mcmc --iterations 300
 run facebook-greedy-secure facebook --balancer greedy
+
+train() { # name, then the arguments of `lumos train`
+    local name=$1
+    shift
+    echo "== lumos train $*"
+    lumos train "$@" --compare ideal --json >"$out/$name.json"
+    python - "$out/$name.json" <<'PY'
+import json, sys
+run = json.load(open(sys.argv[1]))
+keys = [key for key in run if key.endswith(("test_accuracy", "test_auc"))]
+print("   " + ", ".join(f"{key} {run[key]:.4f}" for key in keys), end=", ")
+print(f"seconds_per_epoch {run['seconds_per_epoch']}, peak_rss_mb {run['peak_rss_mb']}")
+PY
+}
+
+train paper-facebook-gcn facebook --profile paper --control
+train paper-facebook-gat facebook --profile paper --backbone gat --no-floor
+train paper-facebook-inf facebook --profile paper --epsilon inf
+train paper-facebook-inf-bins facebook --profile paper --epsilon inf --bins
+train paper-facebook-letter facebook --profile paper --recovery letter --select last --no-floor
+train paper-facebook-link-gcn facebook --profile paper --task link
+train paper-facebook-link-gat facebook --profile paper --task link --backbone gat --no-floor
+for graph in twitch-ENGB demo; do
+    train "paper-$graph" "$graph" --profile paper --control
+    train "paper-$graph-link" "$graph" --profile paper --task link --control
+done
+here=$(dirname "$0")
+python "$here/bench_layers.py"
+python "$here/bench_training.py"
+python "$here/bench_relay.py"
+python "$here/strict_tradeoff.py" --seeds 5 --out "$out" --plot "$out/strict-tradeoff.svg"
+python "$here/strict_tradeoff.py" --graph lastfm --words --seeds 5 --cells "ε = 2" --out "$out"
+for graph in twitch-ENGB demo; do
+    python "$here/strict_tradeoff.py" --graph "$graph" --seeds 5 --cells "ε = 2" --out "$out"
+done
