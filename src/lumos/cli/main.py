@@ -40,6 +40,8 @@ def run(arguments: list[str] | None = None) -> int:
         # The reader went away (`lumos … | head`): nothing to report, and nowhere to report it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        return _fail(f"{error.filename or 'a file'}: {error.strerror or error}", 1)
     return 0
 
 

@@ -64,7 +64,7 @@ def train(
     tensorboard
         Also write the metrics for TensorBoard into --out (needs lumos[tensorboard]).
     """
-    config = Config.of(**given(options))
+    config = Config.asked(**given(options))
     if tensorboard and out is None:
         raise UsageError("--tensorboard needs --out: the folder to write to")
     from lumos.training import job  # torch takes a second to import: not for a wrong option
@@ -145,7 +145,6 @@ def show(trained: "Trained", out: Path | None) -> None:
     for improvement in config.improvements():
         screen.print(f"beyond the letter of the paper: {improvement}")
     screen.print()
-    _show_topics(trained)
     _show_scores(trained)
     each = trained.per_epoch
     table = Table(show_header=False, box=None)
@@ -173,7 +172,9 @@ def show(trained: "Trained", out: Path | None) -> None:
     if trained.promises:
         _show_promises(trained.promises)
     screen.print("What was exposed, and to whom:")
-    screen.print(textwrap.fill(trained.exposed, 100))
+    screen.print(textwrap.fill(trained.exposed, min(screen.width, 100)))
+    screen.print()
+    _show_topics(trained)
     if out is not None:
         screen.print(f"\nrun folder: {out} (lumos predict {out})")
 
@@ -194,12 +195,15 @@ def _show_promises(promises: list[dict[str, str]]) -> None:
     """What is promised about what, against whom: one block for each kind of thing."""
     screen = console()
     screen.print("What is promised (docs/strict.md has the reasons):")
-    for row in promises:
+    about: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for row in promises:  # what is promised alike is told once
+        cells = tuple((who, promise) for who, promise in row.items() if who != "about")
+        about.setdefault(cells, []).append(row["about"])
+    for cells, names in about.items():
         table = Table(show_header=False, box=None, padding=(0, 1, 0, 2))
-        for who, promise in row.items():
-            if who != "about":
-                table.add_row(who, promise)
-        screen.print(f" {row['about']}")
+        for who, promise in cells:
+            table.add_row(who, promise)
+        screen.print(f" {', '.join(names)}")
         screen.print(table)
     screen.print()
 
@@ -213,7 +217,7 @@ def _show_scores(trained: "Trained") -> None:
     rows = (
         ("this run", trained.metrics),
         ("own features only, no neighbour", trained.own),
-        ("control: releases that say nothing", trained.control),
+        ("control: releases that say nothing, own noise", trained.control),
     )
     for name, scores in rows:
         if scores is not None:
@@ -223,6 +227,10 @@ def _show_scores(trained: "Trained") -> None:
                 *(f"{100 * f:.2f} %" if what == "accuracy" else f"{f:.4f}" for f in figures),
             )
     console().print(table)
+    if trained.choice:
+        console().print(f"validation devices chose: {trained.choice}")
+    if trained.caution:
+        console().print(f"note: {trained.caution}")
     if trained.control is None:
         console().print("(--control adds a run whose releases say nothing)")
     console().print()

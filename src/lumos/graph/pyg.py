@@ -55,8 +55,18 @@ def from_pyg(data: Any, *, name: str = "", **options: Any) -> Graph:
         labels=labels,
         classes=classes,
         name=name,
+        notes=_masks(data),
         both_directions=True,
     )
+
+
+def _masks(data: Any) -> list[str]:
+    """A note where the data brings a split of its own, which training does not use."""
+    found = [name for name in ("train_mask", "val_mask", "test_mask") if hasattr(data, name)]
+    found = [name for name in found if getattr(data, name) is not None]
+    if not found:
+        return []
+    return [f"{', '.join(found)} are not used: lumos train splits by its run seed"]
 
 
 def _array(tensor: Any) -> np.ndarray[Any, Any]:

@@ -65,9 +65,9 @@ class Book:
             poor = spent[new] + epsilon > self._lifetime * (1 + 1e-12)
             if poor.any():
                 raise BudgetExceeded(
-                    f"a release of ε = {epsilon:g} would exceed the lifetime budget of "
-                    f"{self._lifetime:g} of {int(poor.sum())} devices ({self._path}); reuse an "
-                    "earlier kind of release, or raise --lifetime-epsilon"
+                    f"a release of ε = {epsilon:g} would exceed the lifetime budget "
+                    f"ε = {self._lifetime:g} ({int(poor.sum()):,} of {self._devices:,} devices, "
+                    f"{self._path}); reuse an earlier kind of release, or raise --lifetime-epsilon"
                 )
             spent[new] += epsilon
             kept[new] = said[payer[devices] == ""]

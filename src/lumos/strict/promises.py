@@ -62,17 +62,24 @@ def reading(plan: Plan) -> str:
             + "coins come from the run seed" * (config.trees.coins == "simulated")
             + ". The table is what --aggregate secure --coins system keeps."
         )
-    noise = plan.noise("encoder")
-    if noise is not None and plan.trainers < _FEW * noise.sigma:
-        said.append(
-            f"With {plan.trainers:,} training devices the noise drowns most of what they have to "
-            "say; more devices, or a larger --update-epsilon, would let them be heard."
-        )
     return " ".join(said)
 
 
-_FEW = 60
-"""Training devices per unit of σ below which updates drown (demo graphs of 200 to 2,000)."""
+CHOICES = ("own", "evidence", "backbone")
+
+
+def caution(plan: Plan, width: int) -> str:
+    """A warning where noise drowns the updates of the own encoder.
+
+    A sum of updates has a norm of at most trainers · C, its noise one of about σ · C · √width.
+    """
+    noise = plan.noise("encoder")
+    if noise is None or noise.sigma * math.sqrt(width) < plan.trainers:
+        return ""
+    return (
+        f"{plan.trainers:,} training devices are too few for {width:,} weights under this noise; "
+        "more devices, fewer features or a larger --update-epsilon would let them be heard"
+    )
 
 
 def up(number: float) -> str:

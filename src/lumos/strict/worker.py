@@ -107,6 +107,11 @@ class StrictWorker:
         self.matrix = np.zeros(plan.strict.hops * classes * classes)
         self.choice = 0
 
+    @property
+    def encoder_width(self) -> int:
+        """Number of weights of the own encoder."""
+        return self._encoder.weights
+
     def setup(self) -> Program[None]:
         """Agree on keys, and on the features that the encoder may use."""
         yield from self._sums.setup()

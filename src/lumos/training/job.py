@@ -16,6 +16,7 @@ from lumos.errors import InputError, UsageError
 from lumos.exchange.ledger import LedgerReport
 from lumos.graph import Graph, load
 from lumos.memory import peak_rss_mb
+from lumos.model import TreeNetwork
 from lumos.training.evaluate import accuracy, link_auc
 from lumos.training.exposure import exposure
 from lumos.training.fit import Fitted, Problem, fit
@@ -63,6 +64,10 @@ class Trained:
     """What the run exposed, to whom, in words."""
     promises: list[dict[str, str]] = field(repr=False)
     """The table of promises, row by row (strict)."""
+    choice: str
+    """What validation devices chose: own, evidence or backbone (strict); empty otherwise."""
+    caution: str
+    """What a reader of the scores should know."""
     seconds: float
     """From the graph to the result."""
     seconds_per_epoch: float
@@ -118,6 +123,8 @@ class Trained:
             "tree_ledger": _plain(self.trees.ledger.totals()),
             "exposed": self.exposed,
             "promises": self.promises,
+            "choice": self.choice,
+            "caution": self.caution,
             "notes": list(self.graph.notes),
         }
 
@@ -154,7 +161,7 @@ def train(
     """
     if config is not None and settings:
         raise UsageError("give a Config or single settings, not both")
-    config = config or Config.of(**settings)
+    config = config or Config.asked(**settings)
     if resume and out is None:
         raise UsageError("--resume needs --out: the folder of the interrupted run")
     start = time.perf_counter()
@@ -220,6 +227,8 @@ def train(
         per_epoch=fitted.per_epoch,
         exposed=" ".join(filter(None, [exposure(config, fitted.ledger), outcome.reading])),
         promises=outcome.promises,
+        choice=outcome.choice,
+        caution=outcome.caution,
         seconds=time.perf_counter() - start,
         seconds_per_epoch=fitted.seconds / len(fitted.history),
     )
@@ -260,16 +269,21 @@ class _Outcome(NamedTuple):
     promises: list[dict[str, str]]
     reading: str
     """How to read them."""
+    choice: str = ""
+    caution: str = ""
 
 
 def _outcome(fitted: Fitted, config: Config) -> _Outcome:
     if config.train.profile == "strict":
-        from lumos.strict.promises import promises, reading
+        from lumos.strict.promises import CHOICES, caution, promises, reading
 
         logits, own = fitted.results
         plan = fitted.worker.plan
         table = promises(plan, fitted.ledger)
-        return _Outcome(logits, logits, own, config.train.epochs, table, reading(plan))
+        epochs, choice = config.train.epochs, CHOICES[fitted.worker.choice]
+        about = reading(plan)
+        drowned = caution(plan, fitted.worker.encoder_width)
+        return _Outcome(logits, logits, own, epochs, table, about, choice, drowned)
     model = fitted.worker.model
     found = torch.from_numpy(fitted.results)
     logits = None if model.head is None else model.logits(found).numpy()
@@ -277,8 +291,11 @@ def _outcome(fitted: Fitted, config: Config) -> _Outcome:
 
 
 def _check(graph: Graph, config: Config) -> None:
-    """Refuse what cannot be trained before anything is written."""
-    within(features_of(graph), config.encoder.low, config.encoder.high)
+    """Refuse what cannot be trained before anything is written or balanced."""
+    features = features_of(graph)
+    TreeNetwork(config.model, graph.feature_count)  # a backbone that exists
+    if config.train.profile == "paper":  # strict never releases features, and needs no bounds
+        within(features, config.encoder.low, config.encoder.high)
     if config.train.control and config.trees.coins == "system":
         raise UsageError(
             "--control is an experiment of simulations; with --coins system, devices are real"

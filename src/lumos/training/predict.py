@@ -61,6 +61,8 @@ class Run:
         """
         path = Path(path)
         about = read_json(path / "run.json")
+        if not isinstance(about, dict) or not {"format", "settings", "source"} <= about.keys():
+            raise InputError(f"{path}: run.json is not of a run of this version; train anew")
         if not (path / "result.json").exists():
             raise InputError(f"{path}: the run is not finished; go on with lumos train … --resume")
         settings = {
@@ -115,14 +117,14 @@ class Run:
         """
         if not self.classes:
             raise UsageError("newcomers are for runs that classify; this one predicts links")
+        if self.config.train.profile == "strict":
+            raise UsageError("newcomers are for runs of --profile paper; this one is strict")
         if graph is None:
             if not self.about["source"]:
                 raise UsageError("this run was made from a graph in memory; hand it in")
             graph = load(**self.about["source"], data_dir=data_dir)
         if fingerprint(graph) != self.about["fingerprint"]:
             raise InputError(f"{self.path}: the run is of another graph than {graph!r}")
-        if self.config.train.profile == "strict":
-            raise UsageError("newcomers are for runs of --profile paper; this one is strict")
         model = Model(self.config.model, self.about["features"], len(self.classes))
         _load(self.path, model, self.arrays)
         problem = self._joined(graph, newcomers)

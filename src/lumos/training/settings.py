@@ -99,7 +99,7 @@ the range is wide; a mean over n devices is off by at most 2^-25.
 class Config:
     """Everything that a run depends on, apart from the graph, the seed and the shards."""
 
-    train: TrainSettings = field(default_factory=TrainSettings)
+    train: TrainSettings = field(default_factory=lambda: TrainSettings(epochs=STRICT_EPOCHS))
     trees: TreeSettings = field(default_factory=lambda: TreeSettings(balancer="none"))
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -136,6 +136,19 @@ class Config:
             model=ModelSettings(**chosen["model"]),
             strict=StrictSettings(**chosen["strict"]),
         )
+
+    @staticmethod
+    def asked(**settings: Any) -> "Config":
+        """As `of`, but refuses what the profile does not have: nothing is silently ignored."""
+        config = Config.of(**settings)
+        foreign = {field.name for field in dataclasses.fields(StrictSettings)}
+        if config.train.profile == "strict":
+            foreign = {"bins", "low", "high", "pool", "recovery", "select", "activate_last"}
+        for name in settings:
+            if name in foreign:
+                option, profile = name.replace("_", "-"), config.train.profile
+                raise UsageError(f"--{option} has no meaning in --profile {profile}; leave it out")
+        return config
 
     def flat(self) -> dict[str, Any]:
         """The settings by name, as `of` takes them."""
