@@ -105,6 +105,19 @@ def test_the_honest_alone_add_enough(absent: tuple[float, float]) -> None:
     assert noise.total >= noise.sigma * noise.clip * (1 - 1e-12)
 
 
+@pytest.mark.parametrize("devices", [1, 2, 3, 7, 60, 1001])
+@pytest.mark.parametrize("shares", [(0.0, 0.0), (0.1, 0.05), (0.01, 0.01), (0.5, 0.4)])
+def test_the_absent_are_whole_devices_rounded_up(devices: int, shares: tuple[float, float]) -> None:
+    corrupt, dropped = shares
+    noise = Noise.of(1.0, 4, 0.5, devices, AggregateSettings(corrupt=corrupt, dropped=dropped))
+    assert isinstance(noise.absent, int)
+    assert 0 <= noise.absent < devices  # somebody is there
+    if noise.absent < devices - 1:
+        assert noise.absent >= corrupt * devices + dropped * devices - 1e-9
+    honest = devices - noise.absent
+    assert noise.share == pytest.approx(noise.sigma * noise.clip / math.sqrt(honest))
+
+
 def test_shares_add_up_to_their_total() -> None:
     """The sum of all devices' shares, number by number, has the standard deviation `total`."""
     devices, width = 200, 3000
@@ -114,7 +127,8 @@ def test_shares_add_up_to_their_total() -> None:
     assert shares.shape == (devices, width)
     assert kstest(shares.sum(axis=0) / noise.total, "norm").pvalue > 1e-4
     assert kstest(shares.ravel() / noise.share, "norm").pvalue > 1e-4
-    honest = shares[: round(devices * (1 - noise.absent))].sum(axis=0)
+    assert 0 < noise.absent < devices
+    honest = shares[: devices - noise.absent].sum(axis=0)
     assert honest.std() == pytest.approx(noise.sigma * noise.clip, rel=0.06)
 
 

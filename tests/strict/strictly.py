@@ -35,7 +35,7 @@ def federation(graph: Graph, roles: Any = None, seed: int = 0, **settings: Any) 
     """A federation that has not begun, with roles of one's own."""
     if roles is None:
         roles = np.full(graph.devices, Role.TRAIN)
-    control = settings.pop("control", False)
+    control, shards = settings.pop("control", False), settings.pop("shards", 1)
     problem = Problem(
         graph=graph,
         keep=np.zeros(len(graph.neighbours), np.bool_),
@@ -43,7 +43,7 @@ def federation(graph: Graph, roles: Any = None, seed: int = 0, **settings: Any) 
         held_back=np.empty((0, 2), np.int64),
         classes=graph.class_count,
         seed=seed,
-        shards=1,
+        shards=shards,
     )
     return Federation(problem, Config.of(**{**QUICK, **settings}), control=control)
 
@@ -79,6 +79,22 @@ def sums() -> Iterator[list[tuple[int, np.ndarray]]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StrictWorker, "_sum", told)
         yield opened
+
+
+@contextmanager
+def the_same_coins() -> Iterator[None]:
+    """Runs of one seed toss the same coins, whatever they differ in; the control its own.
+
+    In truth runs that differ in anything share no coin. A test that varies one thing, and says what
+    may not change with it, has to keep the coins.
+    """
+
+    def arm(problem: Any, config: Any, control: bool) -> str:
+        return "/control" if control else ""
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lumos.training.fit._arm", arm)
+        yield
 
 
 def losses(result: Trained) -> np.ndarray:

@@ -39,6 +39,27 @@ def test_all_sums_of_a_training_device_spend_what_was_asked_for(
     assert epsilon_for(math.sqrt(square), 1e-5) == pytest.approx(spent[0])
 
 
+def test_clipped_vectors_stay_below_the_clip_when_they_are_rounded() -> None:
+    """To the grid, every number away from zero by half a step: still no longer than is paid for."""
+    plan = plan_of()
+    step = 2.0**-plan.config.updates.fraction_bits
+    for stage, longest in ((ENCODER, plan.limit(ENCODER)), (TRUST, plan.limit(TRUST)), (MATRIX, 1)):
+        assert longest < plan.clip(stage)
+        for width in (2, 600, 6 * 3704):
+            vector = np.full(width, longest / math.sqrt(width))
+            assert np.linalg.norm(vector + step / 2) <= plan.clip(stage)
+
+
+@pytest.mark.parametrize("stage", [ENCODER, MATRIX, TRUST, BACKBONE, CHOICE])
+def test_a_share_of_noise_spans_a_thousand_steps_of_the_grid(stage: str) -> None:
+    noise = plan_of().noise(stage)
+    assert noise is not None
+    assert noise.share * 2.0**24 >= 1000
+    if stage in (ENCODER, TRUST, BACKBONE):
+        with pytest.raises(UsageError, match=r"--clip is so small, or --update-epsilon so large"):
+            plan_of(clip=1e-5).noise(stage)
+
+
 def votes(own: int, second: int, third: int) -> np.ndarray:
     """What one validation device adds to the choice."""
     right = [own, second, third]

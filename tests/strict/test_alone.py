@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from running import Wire, listening
 from scipy.stats import chi2_contingency
-from strictly import begun, heard, strict
+from strictly import begun, heard, strict, the_same_coins
 
 from lumos.aggregate.noise import Noise
 from lumos.device.coins import PublicCoins
@@ -83,8 +83,9 @@ def other_inputs(graph: Graph) -> Graph:
 def test_control_symbols_know_nothing_of_features_and_labels(
     sixty: Graph, short: dict[str, int]
 ) -> None:
-    _, wire = heard(sixty, control=True, **short)
-    _, moved = heard(other_inputs(sixty), control=True, **short)
+    with the_same_coins():  # only features and labels differ
+        _, wire = heard(sixty, control=True, **short)
+        _, moved = heard(other_inputs(sixty), control=True, **short)
     (control, main), (other_control, other_main) = rounds_of(wire), rounds_of(moved)
     assert control == other_control
     assert main != other_main

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from running import Wire, listening
-from strictly import begun, epochs, losses, sums
+from strictly import begun, epochs, losses, sums, the_same_coins
 from strictly import heard as heard_long
 from strictly import strict as strict_long
 
@@ -19,6 +19,7 @@ from lumos.errors import DoorClosed, UsageError
 from lumos.exchange import Door
 from lumos.exchange.topic import TOPICS
 from lumos.strict.plan import ENCODER
+from lumos.strict.promises import NONE, WHO
 from lumos.strict.worker import StrictWorker
 from lumos.training.job import Trained
 from lumos.training.split import Role
@@ -149,7 +150,8 @@ def test_trainers_may_say_what_their_encoder_says(sixty: Graph) -> None:
         graph = Graph.from_edges(
             sixty.edge_list(), features=sixty.features, labels=labels, classes=sixty.classes
         )
-        made = begun(graph, trainers_say="prediction")
+        with the_same_coins():  # only labels differ
+            made = begun(graph, trainers_say="prediction")
         with listening() as wire:
             made.together(lambda trainer: trainer.release())
         found.append(symbols_of(wire))
@@ -161,11 +163,19 @@ def test_every_run_tells_what_it_promises(whole: tuple[Trained, Wire]) -> None:
     rows = {row["about"]: row for row in result.promises}
     assert set(rows) == {"features", "label", "degree and workload", "edges", "losses"}
     assert all(len(row) == 6 and all(row.values()) for row in rows.values())
-    for about in ("features", "label"):
-        assert "ε = 2 of this run, given the weights" in rows[about]["one neighbour"]
-        assert "(8, 1e-05) by the weights" in rows[about]["the coordinator"]
+    for about in ("features", "label", "losses"):
+        # What the symbol tells, 2, and what updates tell, 8: to all who see the weights.
+        assert {rows[about][who] for who in WHO[:-1]} == {"(10, 1e-05)"}
+        assert rows[about]["the broker"].startswith(NONE)
     assert json.loads(json.dumps(result.summary()))["promises"] == result.promises
-    assert result.exposed == "Nothing left a device through the door `open`."
+    assert result.exposed.startswith("Nothing left a device through the door `open`.")
+    for words in (
+        "runs add up",
+        "This was a simulation: sums were computed in the clear and coins come from the run seed.",
+        "--aggregate secure --coins system",
+    ):
+        assert words in result.exposed
+    assert "training devices are too few for 3,606 weights under this noise" in result.caution
 
 
 # Shards.
@@ -191,8 +201,9 @@ def test_shards_change_nothing(
 
 
 def test_masked_sums_without_noise_are_the_ideal_ones(sixty: Graph) -> None:
-    ideal = strict(sixty, protect="none")
-    masked = strict(sixty, protect="none", aggregate="secure", shards=2)
+    with the_same_coins():  # only the way of adding up differs
+        ideal = strict(sixty, protect="none")
+        masked = strict(sixty, protect="none", aggregate="secure", shards=2)
     assert_allclose(losses(masked), losses(ideal), atol=1e-4)
     assert_allclose(masked.logits, ideal.logits, atol=1e-3)
 
@@ -201,7 +212,8 @@ def test_masked_sums_without_noise_are_the_ideal_ones(sixty: Graph) -> None:
 def test_noise_in_a_sum_is_as_large_as_it_should_be(aggregate: str, sixty: Graph) -> None:
     made = begun(sixty, aggregate=aggregate)
     noise = made.trainers[0].plan.noise(ENCODER)
-    exact = made.trainers[0]._encoder.update(np.zeros(601 * 6), noise.clip, each=False)
+    limit = made.trainers[0].plan.limit(ENCODER)
+    exact = made.trainers[0]._encoder.update(np.zeros(601 * 6), limit, each=False)
     with sums() as opened:
         epochs(made, 0, 2)
     difference = opened[0][1] - exact
@@ -314,6 +326,11 @@ def test_other_runs_go_on_too(
         ({"layers": 1}, r"--layers 2"),
         ({"epochs": 6}, r"--epochs must be above 6"),
         ({"epochs": 3}, r"2 for the encoder, 4 for trust; got 3"),
+        ({"pool": "max"}, r"--pool has no meaning in --profile strict"),
+        ({"balancer": "greedy"}, r"needs no --balancer.*would tell of degrees"),
+        ({"balancer": "mcmc"}, r"needs no --balancer"),
+        ({"control": True, "coins": "system"}, r"--control is an experiment of simulations"),
+        ({"clip": 1e-6}, r"--clip is so small.*between the steps of the fixed point"),
     ],
 )
 def test_what_cannot_keep_the_promises_is_refused(
@@ -355,7 +372,6 @@ def small(
         (small(), {"epsilon": 800.0}),
         (small(), {"protect": "projection", "projection": 5}),
         (small(), {"protect": "holders"}),
-        (small(), {"pool": "max"}),
         (small(), {"relay": 4, "mechanism": "oue"}),
         (small(), {"coins": "system"}),
     ],

@@ -1,0 +1,189 @@
+"""No coin twice: runs that differ in anything share none, and an equal run repeats every one.
+
+Two sums with the same noise give their difference exactly, and two symbols from the same coin give
+away more than both pay for. So it would be no help that each run alone keeps its promise.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from running import listening
+from scipy.stats import chi2_contingency
+from strictly import begun, epochs, federation, heard, losses, sums, the_same_coins
+
+from lumos.encode.symbols import Symbols
+from lumos.graph import Graph
+from lumos.strict.plan import ENCODER
+from lumos.training.fit import Federation
+
+pytestmark = pytest.mark.usefixtures("short")
+
+SHORT = {"encoder_epochs": 2, "epochs": 8}
+CLASSES, DEVICES = 6, 2000
+
+
+def graph_of(*, touched: str = "") -> Graph:
+    """A graph; `touched` in one value of one device."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, CLASSES, DEVICES)
+    features = rng.random((DEVICES, 20)).astype(np.float32)
+    pairs = rng.integers(0, DEVICES, (3 * DEVICES, 2))
+    if touched == "feature":
+        features[17, 3] = 0.5
+    if touched == "label":
+        labels[17] = (labels[17] + 1) % CLASSES
+    if touched == "edge":
+        pairs = pairs[1:]
+    return Graph.from_edges(pairs, devices=DEVICES, features=features, labels=labels)
+
+
+OTHERS = [
+    {"update_epsilon": 8.5},
+    {"update_delta": 2e-5},
+    {"epsilon": 0.6},
+    {"touched": "feature"},
+    {"touched": "label"},
+    {"touched": "edge"},
+    {"encoder_rate": 0.08},
+    {"clip": 0.31},
+    {"mechanism": "krr"},
+    {"relay": 2},
+    {"trainers_say": "prediction"},
+    {"checkpoint_every": 7},
+    {"seed": 1},
+]
+"""What two runs differ in."""
+NAMES = [" ".join(map(str, *other.items())) for other in OTHERS]
+
+
+def made(make: Any = begun, **settings: Any) -> Federation:
+    settings = {**SHORT, "epsilon": 0.5, **settings}
+    result: Federation = make(graph_of(touched=settings.pop("touched", "")), **settings)
+    return result
+
+
+def noise_of(aggregate: str, **settings: Any) -> np.ndarray:
+    """The noise in the first sum, in standard deviations."""
+    run = made(aggregate=aggregate, **settings)
+    worker = run.trainers[0]
+    zero = np.zeros(21 * CLASSES)
+    exact = worker._encoder.update(zero, worker.plan.limit(ENCODER), each=False)
+    with sums() as opened:
+        epochs(run, 0, 1)
+    return (opened[0][1] - exact) / worker.plan.noise(ENCODER).total
+
+
+def offsets_of(**settings: Any) -> np.ndarray:
+    """[devices] how far the symbol that was said is from the true one, and -1 for the silent."""
+    run = made(**settings)
+    worker = run.trainers[0]
+    answer = worker._own().argmax(axis=1)
+    true = answer if worker.plan.strict.trainers_say == "prediction" else worker._labels
+    with listening() as wire:
+        run.together(lambda trainer: trainer.release())
+    found = np.full(DEVICES, -1)
+    for message in wire.all_of("strict/symbol"):
+        found[message.sender] = (message.body[0] - true[message.sender]) % CLASSES
+    return found
+
+
+def agreement(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """How many offsets are the same, and the p-value of independence."""
+    both = (one >= 0) & (other >= 0)
+    table = np.zeros((CLASSES, CLASSES))
+    np.add.at(table, (one[both], other[both]), 1)
+    return float((one == other)[both].mean()), float(chi2_contingency(table).pvalue)
+
+
+@pytest.fixture(scope="module")
+def noise(short: Any) -> dict[str, np.ndarray]:
+    return {aggregate: noise_of(aggregate) for aggregate in ("ideal", "secure")}
+
+
+@pytest.fixture(scope="module")
+def offsets(short: Any) -> np.ndarray:
+    return offsets_of()
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=NAMES)
+def test_runs_that_differ_share_no_secret(other: dict[str, Any]) -> None:
+    one, two = (made(federation, **settings).shards[0].coins._secrets for settings in ({}, other))
+    assert not (one == two).all(axis=1).any()
+    assert (one == two).mean() < 1e-3  # of 16,000 words of 32 bits
+
+
+@pytest.mark.parametrize("aggregate", ["ideal", "secure"])
+@pytest.mark.parametrize(
+    "other", [{"update_epsilon": 8.5}, {"epsilon": 0.6}, {"touched": "feature"}], ids=str
+)
+def test_noise_does_not_cancel_between_runs_that_differ(
+    aggregate: str, other: dict[str, Any], noise: dict[str, np.ndarray]
+) -> None:
+    one, two = noise[aggregate], noise_of(aggregate, **other)
+    width = len(one)
+    assert not np.isclose(one, two, rtol=1e-3).all()
+    assert (one - two).std() == pytest.approx(np.sqrt(2), rel=6 / np.sqrt(2 * width))
+    assert abs(np.corrcoef(one, two)[0, 1]) < 5 / np.sqrt(width)
+    with the_same_coins():  # the test has teeth: with coins of the seed alone, it does cancel
+        one, two = noise_of(aggregate), noise_of(aggregate, **other)
+    assert (one - two).std() < 1e-3
+
+
+@pytest.mark.parametrize(
+    "other", [{"update_epsilon": 8.5}, {"epsilon": 0.6}, {"touched": "feature"}], ids=str
+)
+def test_symbols_are_not_shifted_alike_in_runs_that_differ(
+    other: dict[str, Any], offsets: np.ndarray
+) -> None:
+    """The label said falls so far from the true one in one run, and independently in the other."""
+    same, chance = agreement(offsets, offsets_of(**other))
+    epsilon = other.get("epsilon", 0.5)
+    one, two = (Symbols.of(CLASSES, e, "krr") for e in (0.5, epsilon))
+    expected = (one.truth * two.truth + (CLASSES - 1) * one.other * two.other) / 2.0**64
+    assert same == pytest.approx(expected, abs=5 * 0.5 / np.sqrt(DEVICES))
+    assert chance > 1e-4
+    with the_same_coins():  # the test has teeth
+        same, chance = agreement(offsets_of(), offsets_of(**other))
+    assert same > 0.85
+    assert chance < 1e-100
+
+
+def test_the_control_shares_nothing_with_the_run() -> None:
+    one, two = (made(federation, control=c).shards[0].coins._secrets for c in (False, True))
+    assert not (one == two).all(axis=1).any()
+
+
+@pytest.mark.parametrize("shards", [2, 7, 2000])
+def test_shards_do_not_change_a_secret(shards: int) -> None:
+    whole = made(federation).shards[0].coins._secrets
+    for shard in made(federation, shards=shards).shards:
+        assert_array_equal(shard.coins._secrets, whole[shard.devices])
+
+
+@pytest.mark.parametrize("aggregate", ["ideal", "secure"])
+def test_an_exact_repeat_is_the_same_bit_by_bit(
+    aggregate: str, sixty: Graph, ledger_differences: Any
+) -> None:
+    settings = {**SHORT, "aggregate": aggregate, "relay": 2}
+    opened, wires, results = [], [], []
+    for _ in range(2):
+        with sums() as found:
+            result, wire = heard(sixty, **settings)
+        opened.append(found)
+        wires.append(wire)
+        results.append(result)
+    assert len(opened[0]) == len(opened[1]) == 8 + 2
+    for (step, one), (again, two) in zip(*opened, strict=True):
+        assert step == again
+        assert one.tobytes() == two.tobytes()
+    for topic in ("strict/symbol", "strict/relay"):
+        assert wires[0].of(topic) == wires[1].of(topic)
+    one, two = results
+    assert losses(one).tobytes() == losses(two).tobytes()
+    assert one.logits.tobytes() == two.logits.tobytes()
+    assert all(one.arrays[name].tobytes() == two.arrays[name].tobytes() for name in one.arrays)
+    assert one.metrics == two.metrics
+    assert one.promises == two.promises
+    assert ledger_differences(one.ledger, two.ledger) == []
