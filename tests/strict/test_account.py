@@ -56,8 +56,8 @@ def test_a_share_of_noise_spans_a_thousand_steps_of_the_grid(stage: str) -> None
     assert noise is not None
     assert noise.share * 2.0**24 >= 1000
     if stage in (ENCODER, TRUST, BACKBONE):
-        with pytest.raises(UsageError, match=r"--clip is so small, or --update-epsilon so large"):
-            plan_of(clip=1e-5).noise(stage)
+        with pytest.raises(UsageError, match=r"--clip must be 0.05 or more"):
+            plan_of(clip=1e-5)
 
 
 def votes(own: int, second: int, third: int) -> np.ndarray:

@@ -40,12 +40,7 @@ def book(tmp_path: Path, short: dict[str, int]) -> dict[str, Any]:
         {"protect": "none"},
         {"update_epsilon": 4.0},
         {"shards": 3, "relay": 2},
-        pytest.param(
-            {"seed": 5},
-            marks=pytest.mark.xfail(
-                strict=True, reason="the book's `run` is a digest without the seed"
-            ),
-        ),
+        {"seed": 5},
     ],
 )
 def test_what_was_said_is_said_again_for_nothing(

@@ -330,7 +330,7 @@ def test_other_runs_go_on_too(
         ({"balancer": "greedy"}, r"needs no --balancer.*would tell of degrees"),
         ({"balancer": "mcmc"}, r"needs no --balancer"),
         ({"control": True, "coins": "system"}, r"--control is an experiment of simulations"),
-        ({"clip": 1e-6}, r"--clip is so small.*between the steps of the fixed point"),
+        ({"clip": 1e-6}, r"--clip must be 0.05 or more"),
     ],
 )
 def test_what_cannot_keep_the_promises_is_refused(

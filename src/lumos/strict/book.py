@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from lumos.errors import BudgetExceeded, InputError
+from lumos.errors import BudgetExceeded, InputError, UsageError
 from lumos.training.folder import Arrays, read_arrays, write_arrays
 
 Ints = npt.NDArray[np.int64]
@@ -80,7 +80,11 @@ class Book:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Nobody else settles meanwhile."""
-        with self._path.with_name(self._path.name + ".lock").open("w") as lock:
+        try:
+            lock = self._path.with_name(self._path.name + ".lock").open("w")
+        except OSError as error:
+            raise UsageError(f"{self._path}: cannot be a book ({error.strerror})") from None
+        with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 

@@ -12,6 +12,8 @@ from lumos.training.split import Role
 
 ENCODER, MATRIX, TRUST, BACKBONE, CHOICE = "encoder", "matrix", "trust", "backbone", "choice"
 
+STAGES = (ENCODER, MATRIX, TRUST, BACKBONE, CHOICE)
+
 PARTS = {ENCODER: 0.70, MATRIX: 0.03, TRUST: 0.10, BACKBONE: 0.17}
 """How the updates' budget μ² is divided. Devices that validate spend theirs on the choice alone."""
 TRUST_EPOCHS = 60

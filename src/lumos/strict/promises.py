@@ -87,13 +87,13 @@ def up(number: float) -> str:
     if number == 0:
         return "0"
     step = 10.0 ** (math.floor(math.log10(number)) - 2)
-    return f"{math.ceil(round(number / step, 6)) * step:g}"
+    return f"{math.ceil(number / step - 1e-9) * step:g}"  # 1e-9 of the last digit: float dust
 
 
 def _with_updates(plan: Plan, epsilon: float) -> str:
     spent = plan.spent()
     if spent is not None:
-        return f"({up(epsilon + spent[0])}, {spent[1]:g})"
+        return f"({up(epsilon + spent[0])}, {spent[1]})"
     exact = {
         "none": "exact sums show single holders",
         "holders": "exact sums, features of few holders left out",
@@ -104,4 +104,4 @@ def _with_updates(plan: Plan, epsilon: float) -> str:
 
 def _edge(plan: Plan) -> str:
     spent = plan.spent_on_edge()
-    return NONE if spent is None else f"({up(spent[0])}, {spent[1]:g})"
+    return NONE if spent is None else f"({up(spent[0])}, {spent[1]})"

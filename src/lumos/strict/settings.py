@@ -7,6 +7,8 @@ from typing import Literal, get_args
 from lumos.errors import UsageError, one_of
 
 LARGEST_EPSILON = 1000.0
+LEAST_CLIP = 0.05
+"""So that rounding a million weights to the fixed point stays within the margin of clipping."""
 
 Mechanism = Literal["auto", "krr", "oue"]
 Says = Literal["label", "prediction"]
@@ -73,7 +75,7 @@ class StrictSettings:
             if getattr(self, name) < 1:
                 option = name.replace("_", "-")
                 raise UsageError(f"--{option} must be 1 or more, got {getattr(self, name)}")
-        for name in ("clip", "encoder_rate"):
-            if not 0 < getattr(self, name) < float("inf"):
-                option = name.replace("_", "-")
-                raise UsageError(f"--{option} must be above 0, got {getattr(self, name)}")
+        if not 0 < self.encoder_rate < float("inf"):
+            raise UsageError(f"--encoder-rate must be above 0, got {self.encoder_rate}")
+        if not LEAST_CLIP <= self.clip < float("inf"):
+            raise UsageError(f"--clip must be {LEAST_CLIP} or more, got {self.clip}")

@@ -1,5 +1,6 @@
 """One model trained over one federation: shards, carrier, checkpoints. The observer looks on."""
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from lumos.graph import Graph
 from lumos.training.epoch import Epoch
 from lumos.training.folder import Arrays, RunFolder, fingerprint
 from lumos.training.home import Home, homes
-from lumos.training.settings import PROFILES, Config
+from lumos.training.settings import PROFILES, UPDATES, Config
 from lumos.training.split import Role
 from lumos.training.worker import Coordinator, Worker
 
@@ -183,7 +184,10 @@ class Federation:
         book = None
         if strict.book is not None:
             owner = fingerprint(graph)
-            book = Book(strict.book, owner, graph.devices, strict.lifetime_epsilon, self._arm)
+            # Whoever has fresh coins is another run, whatever its settings.
+            fresh = os.urandom(8).hex() if self.config.trees.coins == "system" else ""
+            run = f"{self.problem.seed}{self._arm}{fresh}"
+            book = Book(strict.book, owner, graph.devices, strict.lifetime_epsilon, run)
         workers = [
             StrictWorker(shard, endpoint, home, plan, classes, book=book, control=control)
             for shard, endpoint, home in zip(
@@ -230,9 +234,14 @@ def _arm(problem: Problem, config: Config, control: bool) -> str:
     """
     own = "/control" if control else ""
     if config.train.profile == "strict":
-        settings = repr(sorted(config.flat().items(), key=lambda item: item[0]))
-        text = f"{fingerprint(problem.graph)} {settings}"
-        own += "/" + blake2b(text.encode(), digest_size=16).hexdigest()
+        parts = [fingerprint(problem.graph), repr(sorted(config.flat().items()))]
+        if config.updates != UPDATES:
+            parts.append(repr(config.updates))
+        labels = problem.graph.labels
+        unused = 0 if labels is None else problem.classes - 1 - int(labels.max(initial=-1))
+        if unused:
+            parts.append(f"{unused} classes that no device has")
+        own += "/" + blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
     return own
 
 

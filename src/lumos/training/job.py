@@ -302,7 +302,7 @@ def _check(graph: Graph, config: Config) -> None:
         )
     if config.train.profile != "strict":
         return
-    from lumos.strict.plan import Plan
+    from lumos.strict.plan import STAGES, Plan
 
     if config.train.task == "link":
         raise UsageError(
@@ -311,7 +311,9 @@ def _check(graph: Graph, config: Config) -> None:
         )
     if not config.encoder.noisy:
         raise UsageError("--profile strict needs a finite --epsilon; --profile paper allows inf")
-    Plan(config, graph.devices, 0)  # enough epochs
+    plan = Plan(config, graph.devices, 0)  # enough epochs …
+    for stage in STAGES:
+        plan.noise(stage)  # … and noise that the fixed point can carry
     if config.trees.balancer != "none":
         raise UsageError(
             "--profile strict needs no --balancer: nobody carries an edge there, and comparisons "

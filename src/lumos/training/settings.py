@@ -2,7 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 from lumos.aggregate.settings import AggregateSettings
 from lumos.encode.one_bit import EncoderSettings
@@ -123,7 +123,10 @@ class Config:
         for name, value in settings.items():
             if name not in names:
                 raise UsageError(f"there is no setting {name!r}; there are {', '.join(names)}")
-            chosen[names[name]][name] = value
+            group = names[name]
+            if get_type_hints(_GROUPS[group])[name] is float and isinstance(value, int):
+                value = float(value)  # 2 and 2.0 are one setting
+            chosen[group][name] = value
         if chosen["train"].get("profile", TrainSettings.profile) == "strict":
             chosen["train"].setdefault("epochs", STRICT_EPOCHS)
         train = TrainSettings(**chosen["train"])
