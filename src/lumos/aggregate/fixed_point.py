@@ -71,6 +71,12 @@ class FixedPoint:
         signed = scaled.astype(np.int64)
         return signed.view("<u8") if self.word == 8 else signed.astype(self.dtype)
 
+    def rounded(self, values: Floats) -> Floats:
+        """Numbers as they will be encoded: the nearest on the grid."""
+        grid = 2.0**self.fraction_bits
+        nearest: Floats = np.rint(values * grid) / grid
+        return nearest
+
     def decode(self, words: Words) -> Floats:
         """The numbers that sums of words stand for."""
         signed = words.view(f"<i{self.word}").astype(np.float64)

@@ -11,6 +11,7 @@ import fcntl
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,7 @@ class Book:
         self._owner = owner
         self._devices = devices
         self._lifetime = lifetime
-        self._run = run
+        self._run = blake2b(run.encode(), digest_size=16).hexdigest()
         self._read()
 
     def __repr__(self) -> str:
@@ -59,7 +60,7 @@ class Book:
             book = self._read()
             none = np.zeros((self._devices, said.shape[1]), np.uint8)
             kept = book.setdefault(f"said/{kind}", none)
-            payer = book.setdefault(f"run/{kind}", np.full(self._devices, "", "<U64"))
+            payer = book.setdefault(f"run/{kind}", np.full(self._devices, "", "<U32"))
             new = devices[payer[devices] == ""]
             spent = book["spent"]
             poor = spent[new] + epsilon > self._lifetime * (1 + 1e-12)

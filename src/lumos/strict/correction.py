@@ -30,7 +30,7 @@ Ints = npt.NDArray[np.int64]
 
 HIDDEN = 16
 PRIOR = 3.0
-"""Neighbours that a uniform prior counts for."""
+"""With so many neighbours, half of what they say counts."""
 
 
 class Known(NamedTuple):

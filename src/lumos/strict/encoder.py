@@ -1,8 +1,7 @@
 """The own encoder: a linear softmax on a device's own features. Its answer stays home.
 
-Rows are scaled to norm 1 at home, so that no device weighs more than another. Linear, because noise
-in a sum grows with the number of weights: measured on Facebook, a hidden layer costs more than it
-brings (docs/strict.md).
+Rows are scaled to norm 1 at home, so that no device weighs more than another. Linear, because the
+norm of the noise in a sum grows with the number of weights.
 """
 
 from typing import Any

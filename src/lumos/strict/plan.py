@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from lumos.aggregate.noise import Noise, epsilon_for, mu_for
 from lumos.errors import UsageError
@@ -81,8 +82,7 @@ class Plan:
         """The noise of every sum of a stage."""
         if not self.noisy:
             return None
-        mu = mu_for(self.strict.update_epsilon, self.strict.update_delta)
-        part = mu * math.sqrt(PARTS.get(stage, 1.0))
+        part = self._whole_mu * math.sqrt(PARTS.get(stage, 1.0))
         steps = self._steps(stage)
         noise = Noise.of(part, steps, self.clip(stage), self.devices, self.config.updates)
         if noise.share * 2.0**self.config.updates.fraction_bits < 1000:
@@ -91,6 +91,11 @@ class Plan:
                 "the steps of the fixed point"
             )
         return noise
+
+    @cached_property
+    def _whole_mu(self) -> float:
+        """μ of all updates together; searched for once, and asked for in every epoch."""
+        return mu_for(self.strict.update_epsilon, self.strict.update_delta)
 
     def _steps(self, stage: str) -> int:
         """Number of sums of a stage."""

@@ -314,18 +314,13 @@ class StrictWorker:
             vectors = update(True)
             if noise is not None:
                 hosted, width = vectors.shape
-                vectors = self._rounded(vectors)
-                vectors += self._rounded(noise.shares(self.shard.coins, hosted, width, step))
+                shares = noise.shares(self.shard.coins, hosted, width, step)
+                # Rounded apart: noise must not depend on the data, not even in its rounding.
+                vectors = self._sums.fixed.rounded(vectors) + self._sums.fixed.rounded(shares)
             total = yield from self._sums.sum(vectors)
         if total is None:
             raise ProtocolError("a sum was not opened: too few devices were present")
         return total
-
-    def _rounded(self, vectors: Doubles) -> Doubles:
-        """On the grid of the fixed point, so that noise and data are rounded apart."""
-        grid = 2.0**self.plan.config.updates.fraction_bits
-        rounded: Doubles = np.rint(vectors * grid) / grid
-        return rounded
 
 
 class StrictCoordinator:

@@ -206,9 +206,10 @@ def train(
             told=tell,
         )
         outcome = _outcome(fitted, config)
-        scores[arm] = _scores(whole, problem, split, outcome.embeddings, outcome.logits)
+        told_by = outcome.embeddings if outcome.logits is None else outcome.logits
+        scores[arm] = _scores(whole, problem, split, told_by)
         if outcome.own is not None and config.train.floor:
-            scores[OWN] = _scores(whole, problem, split, outcome.own, outcome.own)
+            scores[OWN] = _scores(whole, problem, split, outcome.own)
     result = Trained(
         graph=whole,
         config=config,
@@ -357,24 +358,18 @@ def _problem(
 
 
 def _scores(
-    graph: Graph,
-    problem: Problem,
-    split: EdgeSplit | None,
-    embeddings: Floats,
-    logits: Floats | None,
+    graph: Graph, problem: Problem, split: EdgeSplit | None, found: Floats
 ) -> dict[str, float]:
-    """The observer's scores."""
-    if split is not None or logits is None:
-        if split is None:
-            raise UsageError("neither labels nor links to score")
+    """The observer's scores: of embeddings where edges are split, of logits otherwise."""
+    if split is not None:
         return {
-            "test_auc": link_auc(embeddings, split.test, split.test_strangers),
-            "val_auc": link_auc(embeddings, split.validation, split.validation_strangers),
+            "test_auc": link_auc(found, split.test, split.test_strangers),
+            "val_auc": link_auc(found, split.validation, split.validation_strangers),
         }
     labels = np.asarray(graph.labels)
     return {
-        "test_accuracy": accuracy(logits, labels, problem.roles, Role.TEST),
-        "val_accuracy": accuracy(logits, labels, problem.roles, Role.VALIDATION),
+        "test_accuracy": accuracy(found, labels, problem.roles, Role.TEST),
+        "val_accuracy": accuracy(found, labels, problem.roles, Role.VALIDATION),
     }
 
 
