@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 CORES  ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 OUT    ?= out
 
-.PHONY: demo test lint types unit wheel bench evidence install clean
+.PHONY: demo test lint types unit browser wheel bench evidence install clean
 
 demo: $(STAMP)  ## train on the embedded graph, strict; then balance its trees by real cryptography
 	$(BIN)/lumos train demo --control
@@ -30,8 +30,19 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-unit: $(STAMP)
+unit: $(STAMP) browser
 	$(BIN)/pytest -n $(CORES)
+
+# Debian's Chromium opens the report page in the tests. Where it cannot be installed they are
+# skipped, and say what to install.
+APT := $(shell if [ "$$(id -u)" = 0 ]; then echo apt-get; else echo sudo -n apt-get; fi)
+browser:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \
+	  command -v apt-get >/dev/null && $(APT) --version >/dev/null 2>&1 && \
+	  echo "installing the Debian package chromium" && $(APT) -qq update && \
+	  DEBIAN_FRONTEND=noninteractive $(APT) -qq -y --no-install-recommends install \
+	    chromium fonts-dejavu-core </dev/null >/dev/null; } || \
+	  echo "no Chromium here, and it cannot be installed: tests of the report page will be skipped"
 
 wheel: $(STAMP)
 	$(BIN)/python -m build --wheel --outdir $(OUT)/dist . >/dev/null && ls $(OUT)/dist
