@@ -1,7 +1,7 @@
 """The run folder: settings, trees, metrics, checkpoints, model. Plain JSON and npz, no pickle.
 
-    run.json            version, graph, seed, shards, settings
-    trees.npz           who carries which edge, and what it cost
+    run.json            versions, graph, seed, shards, settings
+    trees.npz           who carries which edge, workloads, degrees, and what it cost
     metrics.jsonl       one line per epoch
     checkpoint.npz      where the run stands
     model.npz           the selected weights by name
@@ -15,8 +15,10 @@ Files are written beside their place and then moved there, so an interruption le
 import dataclasses
 import json
 import os
+import platform
 from collections.abc import Mapping
 from hashlib import blake2b
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +150,7 @@ class RunFolder:
         except OSError as error:
             raise UsageError(f"{path}: cannot be a folder ({error.strerror})") from None
         (path / "trees.npz").unlink(missing_ok=True)  # of a run that never came to an epoch
-        write_json(known, {"lumos": lumos.__version__, **wanted})
+        write_json(known, {"lumos": lumos.__version__, "versions": _versions(), **wanted})
         return folder
 
     def started(self) -> bool:
@@ -202,6 +204,7 @@ class RunFolder:
             {
                 "keep": balanced.keep,
                 "workload": balanced.workload,
+                "degree": np.diff(balanced.graph.offsets),
                 "about": json.dumps(about),
                 **{f"ledger/{name}": array for name, array in arrays.items()},
             },
@@ -252,6 +255,14 @@ def _same_run(path: Path, found: Any, wanted: Mapping[str, Any]) -> None:
             raise UsageError(
                 f"{path}: the run there has {name} = {found['settings'].get(name)!r}, not {value!r}"
             )
+
+
+def _versions() -> dict[str, str]:
+    """What the figures of a run may depend on, beside Lumos."""
+    return {
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("torch", "numpy", "scipy")},
+    }
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:

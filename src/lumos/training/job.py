@@ -47,6 +47,8 @@ class Trained:
     """The same for own features only."""
     control: dict[str, float] | None
     """The same for releases that say nothing."""
+    split: dict[str, int]
+    """How many devices (classify) or edges (link) train, validate and test."""
     embeddings: Floats = field(repr=False)
     """[devices, width], in the order of `graph.ids`; in the strict profile, the logits."""
     logits: Floats | None = field(repr=False)
@@ -103,6 +105,7 @@ class Trained:
             "bins": self.config.encoder.noisy or self.config.encoder.bins,
             **self.metrics,
             **beside,
+            "split": self.split,
             "epochs": train.epochs,
             "best_epoch": self.best_epoch,
             "final_loss": self.history[-1]["loss"],
@@ -218,6 +221,7 @@ def train(
         metrics=scores[MAIN],
         own=scores.get(OWN),
         control=scores.get(CONTROL),
+        split=_sizes(problem, split),
         embeddings=outcome.embeddings,
         logits=outcome.logits,
         arrays=fitted.arrays,
@@ -370,6 +374,16 @@ def _scores(
     return {
         "test_accuracy": accuracy(found, labels, problem.roles, Role.TEST),
         "val_accuracy": accuracy(found, labels, problem.roles, Role.VALIDATION),
+    }
+
+
+def _sizes(problem: Problem, split: EdgeSplit | None) -> dict[str, int]:
+    if split is not None:
+        edges = (split.training.edges, len(split.validation), len(split.test))
+        return dict(zip(("train", "validation", "test"), edges, strict=True))
+    return {
+        role.name.lower(): int((problem.roles == role).sum())
+        for role in (Role.TRAIN, Role.VALIDATION, Role.TEST)
     }
 
 
