@@ -19,6 +19,8 @@ app.command("lumos.cli.trees:trees", name="trees", help="Balance trees: who carr
 app.command("lumos.cli.train:train", name="train", help="Train a model over the trees.")
 app.command("lumos.cli.budget:budget", name="budget", help="What a release keeps of the signal.")
 app.command("lumos.cli.predict:predict", name="predict", help="Use a trained model.")
+app.command("lumos.cli.reproduce:reproduce", name="reproduce", help="The paper's evaluation.")
+app.command("lumos.cli.report:report", name="report", help="One HTML page of a run.")
 
 
 def main(arguments: list[str] | None = None) -> None:
