@@ -17,6 +17,7 @@ app = App(
 app.command("lumos.cli.data:app", name="data", help="List, fetch and check graphs.")
 app.command("lumos.cli.trees:trees", name="trees", help="Balance trees: who carries which edge.")
 app.command("lumos.cli.train:train", name="train", help="Train a model over the trees.")
+app.command("lumos.cli.baseline:baseline", name="baseline", help="Measure other systems.")
 app.command("lumos.cli.budget:budget", name="budget", help="What a release keeps of the signal.")
 app.command("lumos.cli.predict:predict", name="predict", help="Use a trained model.")
 app.command("lumos.cli.reproduce:reproduce", name="reproduce", help="The paper's evaluation.")

@@ -1,0 +1,115 @@
+"""What a server optimises, and how it chooses between epochs: one goal for each task."""
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, logsigmoid, nll_loss
+
+from lumos.baselines.labels import Drop
+from lumos.device.coins import PublicCoins
+from lumos.training.evaluate import link_auc
+from lumos.training.split import EdgeSplit, Role
+
+Ints = npt.NDArray[np.int64]
+
+PAIRS = 1 << 18
+"""Most edges of an epoch; of more, so many are drawn afresh in every epoch."""
+
+
+class Goal(Protocol):
+    """A loss, and a validation score of which more is better."""
+
+    def loss(self, out: Tensor, epoch: int) -> Tensor:
+        """Of the training devices or edges."""
+        ...
+
+    def score(self, out: Tensor) -> float:
+        """Of the validation devices or edges, as far as the server knows them."""
+        ...
+
+
+class Classify:
+    """Cross-entropy with the labels that the server holds, true or noisy; accuracy on the same."""
+
+    def __init__(self, labels: Ints, roles: Ints) -> None:
+        self._labels = torch.from_numpy(labels.copy())
+        self._train = torch.from_numpy(np.flatnonzero(roles == Role.TRAIN))
+        self._validation = torch.from_numpy(np.flatnonzero(roles == Role.VALIDATION))
+
+    def loss(self, out: Tensor, epoch: int) -> Tensor:
+        """Mean over training devices."""
+        return cross_entropy(out[self._train], self._labels[self._train])
+
+    def score(self, out: Tensor) -> float:
+        """Share of the validation devices whose most likely class is what they say."""
+        right = out[self._validation].argmax(dim=1) == self._labels[self._validation]
+        return float(right.float().mean())
+
+
+class Denoise:
+    """LPGNN's: Drop on the training devices; likelihood of the noisy validation labels."""
+
+    def __init__(self, drop: Drop, said: Ints, roles: Ints) -> None:
+        self._drop = drop
+        self._validation = torch.from_numpy(np.flatnonzero(roles == Role.VALIDATION))
+        self._said = torch.from_numpy(said)[self._validation]
+
+    def loss(self, out: Tensor, epoch: int) -> Tensor:
+        """See `Drop`."""
+        return self._drop.loss(out)
+
+    def score(self, out: Tensor) -> float:
+        """Mean log chance that validation devices say what they said."""
+        return -float(nll_loss(self._drop.said_by(out[self._validation]), self._said))
+
+
+class Link:
+    """-log σ(h_u·h_v) over training edges, -log σ(-h_u·h_v) over as many fresh pairs that are none.
+
+    Args:
+        pairs: [edges, 2] the edges that the server trains on, u < v, ascending.
+        split: where the validation edges are.
+    """
+
+    def __init__(self, pairs: Ints, devices: int, split: EdgeSplit, public: PublicCoins) -> None:
+        self._pairs, self._devices, self._split, self._public = pairs, devices, split, public
+        self._keys = pairs[:, 0] * devices + pairs[:, 1]
+
+    def loss(self, out: Tensor, epoch: int) -> Tensor:
+        """Mean over edges and strangers."""
+        generator = self._public.generator("baseline/pairs", epoch)
+        pairs = self._pairs
+        if len(pairs) > PAIRS:
+            pairs = pairs[generator.integers(0, len(pairs), PAIRS)]
+        strangers = strangers_to(self._keys, self._devices, len(pairs), generator)
+        gain = logsigmoid(_products(out, pairs)), logsigmoid(-_products(out, strangers))
+        return -torch.cat(gain).mean()
+
+    def score(self, out: Tensor) -> float:
+        """ROC-AUC on the validation edges."""
+        split = self._split
+        return link_auc(out.numpy(), split.validation, split.validation_strangers)
+
+
+def strangers_to(keys: Ints, devices: int, count: int, generator: np.random.Generator) -> Ints:
+    """[count, 2] pairs of two devices that are not among the edges, uniform, with replacement.
+
+    Args:
+        keys: ascending u · devices + v of the edges u < v, of which there are not all.
+    """
+    found = np.empty((0, 2), np.int64)
+    while len(found) < count:
+        ends = np.sort(generator.integers(0, devices, (count + 16, 2)), axis=1)
+        key = ends[:, 0] * devices + ends[:, 1]
+        place = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+        free = (keys[place] != key) & (ends[:, 0] < ends[:, 1])
+        found = np.concatenate([found, ends[free]])
+    return found[:count]
+
+
+def _products(rows: Tensor, pairs: Ints) -> Tensor:
+    one, other = (rows[torch.from_numpy(pairs[:, end].copy())] for end in (0, 1))
+    return (one * other).sum(dim=1)

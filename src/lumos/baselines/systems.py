@@ -1,0 +1,257 @@
+"""The four systems: what each server holds before it trains, and what it has learnt by that."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import csr_array, diags_array, issparse
+
+from lumos.aggregate.noise import mu_for
+from lumos.baselines.arcs import Arcs
+from lumos.baselines.goals import PAIRS, Classify, Denoise, Goal, Link
+from lumos.baselines.labels import Drop, noisy_labels, transition
+from lumos.baselines.network import Rows
+from lumos.baselines.noisy_graph import noisy_edges
+from lumos.baselines.settings import BaselineSettings
+from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
+from lumos.encode import multi_bit
+from lumos.encode.bounds import Features, within
+from lumos.graph import Graph
+from lumos.training.home import features_of
+from lumos.training.split import EdgeSplit, Role
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+
+_COLUMNS = 256  # features that are propagated at a time
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Problem:
+    """The graph and its split; for link, `graph` has the training edges only."""
+
+    graph: Graph
+    roles: Ints = field(repr=False)
+    """[devices] for classify; empty for link."""
+    split: EdgeSplit | None = field(repr=False)
+    """For link."""
+    public: PublicCoins
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Held:
+    """What a server has in its hands when training begins."""
+
+    rows: Rows = field(repr=False)
+    """[devices, d] features as it knows them."""
+    arcs: Arcs = field(repr=False)
+    goal: Goal = field(repr=False)
+    notes: list[str]
+    """Who learns what, one plain sentence each."""
+
+
+def held(problem: Problem, settings: BaselineSettings) -> Held:
+    """Everything that devices send, as the server of the system receives it."""
+    if settings.system == "lpgnn":
+        return _lpgnn(problem, settings)
+    if settings.system == "naive":
+        return _naive(problem, settings)
+    return _in_the_clear(problem, settings)
+
+
+def _in_the_clear(problem: Problem, settings: BaselineSettings) -> Held:
+    """centralized and own: raw features; own never looks at an edge."""
+    graph = problem.graph
+    rows = features_of(graph)
+    own = settings.system == "own"
+    edges = graph.edge_list()
+    notes = [
+        "Each device predicts from its own raw features; no neighbour tells it anything, and the "
+        "shared weights are trained without noise."
+        if own
+        else "One server holds all raw features, labels and edges; nothing is private."
+    ]
+    return Held(
+        rows=unit_rows(rows) if settings.normalise else rows,
+        arcs=Arcs.of(edges[:0] if own else edges, graph.devices),
+        goal=_goal(problem, graph.labels, edges),
+        notes=notes,
+    )
+
+
+def _lpgnn(problem: Problem, settings: BaselineSettings) -> Held:
+    """Edges in the clear, multi-bit features smoothed by KProp, noisy labels with Drop."""
+    graph, public = problem.graph, problem.public
+    arcs = Arcs.of(graph.edge_list(), graph.devices)
+    features = features_of(graph)
+    within(features, settings.low, settings.high)
+    rows = features
+    bits = ""
+    if math.isfinite(settings.epsilon):
+        width = graph.feature_count
+        drawn = width if settings.one_bit else multi_bit.sampled_features(settings.epsilon, width)
+        secrets = simulated_secrets(public.seed, np.arange(graph.devices), "/baseline")
+        low, high = settings.low, settings.high
+        said = multi_bit.release(
+            features, settings.epsilon, PrivateCoins(secrets), low=low, high=high, sampled=drawn
+        )
+        scale = multi_bit.rectify_scale(settings.epsilon, width, low, high, drawn)
+        rows = kprop(arcs, said, settings.steps, scale=scale, plus=(low + high) / 2)
+        bits = f" Of {width:,} features, {drawn:,} leave each device, one bit each."
+    else:
+        rows = kprop(arcs, features, settings.steps)
+    labels = np.where(problem.roles == Role.TEST, -1, np.asarray(graph.labels))
+    said_labels = noisy_labels(
+        labels, graph.class_count, settings.label_epsilon, public.generator("baseline/labels")
+    )
+    drop = Drop(
+        torch.from_numpy(said_labels.copy()),
+        torch.from_numpy(problem.roles == Role.TRAIN),
+        transition(graph.class_count, settings.label_epsilon),
+        arcs,
+        settings.label_steps,
+    )
+    return Held(
+        rows=rows,
+        arcs=arcs,
+        goal=Denoise(drop, said_labels, problem.roles),
+        notes=[
+            "The server knows every edge exactly; only features and labels are noised." + bits,
+            f"ε = {settings.epsilon:g} for features and {settings.label_epsilon:g} for the label "
+            f"of a training or validation device: {settings.epsilon + settings.label_epsilon:g} "
+            "in total.",
+        ],
+    )
+
+
+def _naive(problem: Problem, settings: BaselineSettings) -> Held:
+    """Noised features, noised neighbour lists, noisy labels; plain training on all of it."""
+    graph, public, epsilon = problem.graph, problem.public, settings.epsilon
+    features = features_of(graph)
+    within(features, settings.low, settings.high)
+    rows, sigma = noisy_features(features, settings, public.generator("baseline/features"))
+    edges = noisy_edges(
+        graph.edge_list(), graph.devices, epsilon, public.generator("baseline/edges")
+    )
+    arcs, sampled = _believed(edges, graph.devices, settings.edge_sample, public)
+    labels = graph.labels
+    if problem.split is None:
+        labels = noisy_labels(
+            np.asarray(graph.labels),
+            graph.class_count,
+            settings.label_epsilon,
+            public.generator("baseline/labels"),
+        )
+    return Held(
+        rows=rows,
+        arcs=arcs,
+        goal=_goal(problem, labels, edges),
+        notes=[*_naive_notes(problem, settings, sigma, len(edges)), *sampled],
+    )
+
+
+def _naive_notes(
+    problem: Problem, settings: BaselineSettings, sigma: float, edges: int
+) -> list[str]:
+    epsilon, true = settings.epsilon, problem.graph.edges
+    total = 2 * epsilon + (settings.label_epsilon or 0.0)
+    parts = f"ε = {epsilon:g} each for features (δ = {settings.delta:g}) and neighbour list"
+    if settings.label_epsilon is not None:
+        parts += f", {settings.label_epsilon:g} for the label"
+    notes = [
+        f"The server holds a noised copy of every ego network: {edges:,} noisy edges stand for "
+        f"{true:,} true ones.",
+        f"{parts}: {total:g} in total.",
+        "Features are divided by their Euclidean norm, so two devices differ by at most "
+        f"{sensitivity(settings.low):.4g}; noise of standard deviation {sigma:.4g} is added to "
+        "each (analytic Gaussian mechanism).",
+    ]
+    if problem.split is not None:
+        notes.append(
+            "The epoch is chosen on true validation edges, which the server of this system would "
+            "not have; this favours it."
+        )
+        if edges > PAIRS:
+            notes.append(f"Each epoch trains on {PAIRS:,} noisy edges drawn afresh.")
+    return notes
+
+
+def _believed(
+    edges: Ints, devices: int, sample: int, public: PublicCoins
+) -> tuple[Arcs, list[str]]:
+    """All noisy edges, or a sample of them with weights that make up for the rest."""
+    if not 0 < sample < len(edges):
+        return Arcs.of(edges, devices), []
+    kept = public.generator("baseline/edge sample").choice(len(edges), sample, replace=False)
+    degrees = np.bincount(edges.ravel(), minlength=devices).astype(np.float32)
+    weight = len(edges) / sample
+    arcs = Arcs.of(edges[np.sort(kept)], devices, degrees=torch.from_numpy(degrees), weight=weight)
+    note = (
+        f"The network sees {sample:,} of {len(edges):,} noisy edges, drawn once, each with weight "
+        f"{weight:.4g}, so that sums over neighbours are right on average."
+    )
+    return arcs, [note]
+
+
+def _goal(problem: Problem, labels: Ints | None, edges: Ints) -> Goal:
+    if problem.split is not None:
+        return Link(edges, problem.graph.devices, problem.split, problem.public)
+    return Classify(np.asarray(labels), problem.roles)
+
+
+def kprop(
+    arcs: Arcs, matrix: Features, steps: int, *, scale: float = 1.0, plus: float = 0.0
+) -> Floats:
+    """[devices, d] (D^-½ A D^-½)^K (scale · matrix + plus): KProp, without self-loops.
+
+    A block of columns at a time, so only the result is dense.
+    """
+    devices, width = matrix.shape
+    found = np.empty((devices, width), np.float32)
+    by_column = csr_array(matrix).tocsc() if issparse(matrix) else matrix
+    for start in range(0, width, _COLUMNS):
+        block = by_column[:, start : start + _COLUMNS]
+        dense = block.toarray() if issparse(block) else block
+        rows = torch.from_numpy(scale * np.asarray(dense, np.float32) + np.float32(plus))
+        for _ in range(steps):
+            rows = arcs.smooth(rows)
+        found[:, start : start + _COLUMNS] = rows.numpy()
+    return found
+
+
+def unit_rows(features: Features) -> Features:
+    """Each device's features divided by their Euclidean norm; rows of zeros stay."""
+    if issparse(features):
+        matrix = csr_array(features)
+        squares = np.asarray(matrix.multiply(matrix).sum(axis=1), np.float64).ravel()
+        factor = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
+        return csr_array(diags_array(factor.astype(np.float32)) @ matrix)
+    dense = np.asarray(features, np.float32)
+    norms = np.linalg.norm(dense.astype(np.float64), axis=1, keepdims=True)
+    return (dense / np.where(norms > 0, norms, 1.0)).astype(np.float32)
+
+
+def sensitivity(low: float) -> float:
+    """Largest distance of two vectors of norm at most 1: √2 where none is negative, else 2."""
+    return math.sqrt(2) if low >= 0 else 2.0
+
+
+def noisy_features(
+    features: Features, settings: BaselineSettings, generator: np.random.Generator
+) -> tuple[Rows, float]:
+    """Unit rows with Gaussian noise, and its standard deviation Δ/μ(ε, δ) (Balle and Wang 2018)."""
+    rows = unit_rows(features)
+    if math.isinf(settings.epsilon):
+        return rows, 0.0
+    sigma = sensitivity(settings.low) / mu_for(settings.epsilon, settings.delta)
+    noisy: Floats = generator.standard_normal(rows.shape, np.float32)
+    noisy *= np.float32(sigma)
+    if issparse(rows):
+        matrix = csr_array(rows)
+        owner = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        noisy[owner, matrix.indices] += matrix.data
+    else:
+        noisy += rows
+    return noisy, sigma

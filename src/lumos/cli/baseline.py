@@ -1,0 +1,96 @@
+"""`lumos baseline`: the systems that Lumos is compared with, on the same splits and scores."""
+
+import textwrap
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+from rich.table import Table
+
+from lumos.baselines.settings import BaselineSettings, ServerSettings
+from lumos.cli.common import Common, console, print_json, progress_bar
+from lumos.cli.options import given, options_of
+from lumos.errors import UsageError
+from lumos.graph import ReadOptions, load
+
+if TYPE_CHECKING:
+    from lumos.baselines.job import Measured
+
+    Options = Any
+else:
+    Options = options_of(
+        "Options",
+        ServerSettings,
+        backbone="gcn",
+        epsilon="2",
+        label_epsilon="1 for lpgnn, that of --epsilon for naive",
+        delta="1e-05",
+        low="0",
+        high="1",
+        epochs="300",
+    )
+
+COMMON, NOTHING, REFUSE = Common(), Options(), ReadOptions()
+
+
+def baseline(
+    system: str,
+    graph: str,
+    /,
+    *,
+    options: Annotated[Options, Parameter(name="*")] = NOTHING,
+    reading: Annotated[ReadOptions, Parameter(name="*")] = REFUSE,
+    common: Common = COMMON,
+) -> None:
+    """Train and measure a system that Lumos is compared with.
+
+    Parameters
+    ----------
+    system
+        centralized, own, lpgnn or naive.
+    graph
+        demo, demo:60, facebook, twitch-ENGB, …, or a path.
+    """
+    if common.shards != 1:
+        raise UsageError("--shards has no meaning for a baseline: one server holds what it gets")
+    settings = BaselineSettings(system=system, **given(options))  # type: ignore[arg-type]
+    from lumos.baselines import job  # torch takes a second to import: not for a wrong option
+
+    loaded = load(graph, data_dir=common.data_dir, **vars(reading))
+    with progress_bar(system) as bar:
+        measured = job.baseline(loaded, settings, seed=common.seed, progress=bar)
+    if common.json:
+        print_json(measured.summary())
+    else:
+        show(measured)
+
+
+def show(measured: "Measured") -> None:
+    """The result for people."""
+    screen, summary = console(), measured.summary()
+    noise = [
+        f"{name} {summary[key]}"
+        for name, key in (("ε", "epsilon"), ("label ε", "label_epsilon"))
+        if summary[key] is not None
+    ]
+    parts = [summary["system"], summary["task"], summary["backbone"], *noise]
+    screen.print(
+        f"{summary['graph']}: {summary['devices']:,} devices, {summary['edges']:,} edges · "
+        + " · ".join(filter(None, parts))
+    )
+    table = Table(show_header=False, box=None)
+    if summary["task"] == "classify":
+        kind, scores = "accuracy", [f"{100 * score:.2f} %" for score in measured.metrics.values()]
+    else:
+        kind, scores = "ROC-AUC", [f"{score:.4f}" for score in measured.metrics.values()]
+    table.add_row(f"{kind} (observer)", f"test {scores[0]}, validation {scores[1]}")
+    table.add_row("epochs", f"{summary['epochs']}, that of number {summary['best_epoch']} chosen")
+    table.add_row(
+        "seconds",
+        f"{summary['seconds']:.1f} in all, {summary['seconds_per_epoch']:.3f} per epoch; "
+        f"{summary['peak_rss_mb']:,.0f} MB peak",
+    )
+    settings = summary["settings"].items()
+    table.add_row("settings", ", ".join(f"{name} {value}" for name, value in settings))
+    screen.print(table)
+    for note in summary["notes"]:
+        screen.print(textwrap.fill(note, min(screen.width, 100)))
