@@ -32,9 +32,12 @@ class Canvas:
         size: float = TEXT,
         bold: bool = False,
         fill: str = INK,
+        halo: bool = False,
     ) -> None:
-        """Words on a baseline; anchor: start, middle or end."""
+        """Words on a baseline; anchor: start, middle or end; `halo`: legible on top of lines."""
         weight = ' font-weight="600"' if bold else ""
+        if halo:
+            weight += ' paint-order="stroke" stroke="#ffffff" stroke-width="4"'
         self._elements.append(
             f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}" font-size="{_n(size)}"'
             f' fill="{fill}"{weight}>{escape(words)}</text>'

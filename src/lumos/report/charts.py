@@ -119,13 +119,7 @@ def lines(
     _flat_axis(
         canvas, across, bottom, x_title, dict(zip(places, x, strict=True)) if at_points else None
     )
-    for name, place in rules.items():
-        canvas.line(across(place), top, across(place), bottom, SOFT, dash="4 3")
-        late = across(place) > (left + WIDTH) / 2
-        canvas.text(
-            across(place) + (-5 if late else 5), bottom - 8, name,
-            anchor="end" if late else "start", size=12, fill=SOFT,
-        )  # fmt: skip
+    _rules(canvas, across, rules, top, bottom)
     for number, (y, spread) in enumerate(series.values()):
         colour = COLOURS[number % len(COLOURS)]
         for run in _runs(y):
@@ -196,13 +190,7 @@ def cdf(
         colour = COLOURS[number % len(COLOURS)]
         canvas.path(points, stroke=colour, dash=DASHES[number % len(DASHES)], step=True)
         canvas.shape(*points[-1], number, colour)
-    for row, (name, value) in enumerate(marks.items()):
-        canvas.line(across(value), top, across(value), bottom, SOFT, dash="4 3")
-        late = across(value) > (left + WIDTH) / 2
-        canvas.text(
-            across(value) + (-5 if late else 5), bottom - 8 - 16 * row, name,
-            anchor="end" if late else "start", size=12, fill=SOFT,
-        )  # fmt: skip
+    _rules(canvas, across, marks, top, bottom)
     said = " ".join(
         f"{name}: half of {len(v):,} have at most {shown(float(v[(len(v) - 1) // 2]))}, "
         f"the largest is {shown(float(v[-1]))}."
@@ -371,6 +359,18 @@ def _flat_axis(
         canvas.text(across(tick), bottom + 18, said, anchor="middle", size=12.5, fill=SOFT)
     if x_title:
         canvas.text((across.start + across.end) / 2, bottom + 38, x_title, anchor="middle", size=13)
+
+
+def _rules(
+    canvas: Canvas, across: Scale, rules: Mapping[str, float], top: float, bottom: float
+) -> None:
+    """Dashed upright lines, their names one above the other so that none covers another."""
+    for row, (name, place) in enumerate(rules.items()):
+        x, y = across(place), bottom - 8 - 17 * row
+        canvas.line(x, top, x, bottom, SOFT, dash="4 3")
+        late = x + 6 + wide(name, 12.5) > WIDTH
+        anchor, shift = ("end", -5) if late else ("start", 5)
+        canvas.text(x + shift, y, name, anchor=anchor, size=12.5, fill=INK, halo=True)
 
 
 def _runs(y: Sequence[float | None]) -> list[list[int]]:

@@ -25,7 +25,7 @@ class Text:
 
     text: str
 
-    kind = "text"
+    kind, beside = "text", False
 
     @property
     def paragraphs(self) -> list[str]:
@@ -40,7 +40,7 @@ class Code:
     text: str
     caption: str = ""
 
-    kind = "code"
+    kind, beside = "code", False
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Facts:
 
     facts: Sequence[Fact]
 
-    kind = "facts"
+    kind, beside = "facts", False
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ class Table:
         rows: cells as they are to be shown; None is shown as –. Columns of numbers are set flush
             right.
         caption: what the table shows; never empty.
+        beside: shares a row with figures where there is room.
         stacked: on a narrow screen every row becomes a block of "heading: cell" lines. For tables
             with words in them; a table of numbers scrolls sideways instead.
     """
@@ -80,6 +81,7 @@ class Table:
     rows: Sequence[Sequence[str | int | None]]
     caption: str
     stacked: bool = False
+    beside: bool = False
 
     kind = "table"
 
@@ -114,6 +116,11 @@ class Figure:
     wide: bool = False
 
     kind = "figure"
+
+    @property
+    def beside(self) -> bool:
+        """Whether it shares a row with others."""
+        return not self.wide
 
     @property
     def markup(self) -> Markup:

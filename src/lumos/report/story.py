@@ -23,7 +23,11 @@ def subtitle(record: Record) -> str:
     """The run in one line."""
     result = record.result
     task = "link prediction" if record.link else "label classification"
-    noise = "no noise (ε = inf)" if result.epsilon == "inf" else f"ε = {result.epsilon:g}"
+    noise = (
+        "no noise (ε = inf)"
+        if result.epsilon == "inf"
+        else f"ε\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{result.epsilon:g}"
+    )
     return " · ".join(
         [task, f"profile {result.profile}", result.backbone, noise, f"seed {result.seed}"]
     )
@@ -42,10 +46,11 @@ def trained(record: Record) -> str:
         goal = "to predict which of them are linked"
     else:
         goal = f"to tell which of {len(record.about.classes):,} classes a device belongs to"
+    label = "" if record.link else "its own label, "
     return (
         f"{result.devices:,} simulated devices trained {network} together, {goal}. Each device is "
-        f"one vertex of a graph with {result.edges:,} edges; it knows its own features, its own "
-        "label and its neighbours, and the data were never put in one place for training."
+        f"one vertex of a graph with {result.edges:,} edges: it holds its own features, {label}and "
+        "the list of its neighbours. Whatever else it learns came in the messages counted below."
     )
 
 
@@ -54,13 +59,13 @@ def scored(record: Record) -> str:
     score = shown(record.scores["run"]["test"], record)
     count = record.result.split.get("test")
     if record.link:
-        pairs = f" from {count:,} held-back edges and as many pairs that are none" if count else ""
+        among = f"{count:,} edges" if count else "edges"
         return (
-            f"Asked{pairs}, the model ranks a true edge above a pair without one with probability "
-            f"{score} (ROC-AUC; 0.5 is guessing, 1 is perfect)."
+            f"Of {among} that were held back, and as many pairs that are none, it puts an edge "
+            f"before another pair with probability {score} (ROC-AUC; 0.5 is guessing, 1 perfect)."
         )
     among = f"{count:,} test devices" if count else "the test devices"
-    return f"On {among}, whose labels were not used in training, it is right for {score} of them."
+    return f"On {among}, whose labels training did not use, it is right in {score} of the cases."
 
 
 def facts(record: Record) -> Facts:
@@ -100,7 +105,8 @@ def compared(record: Record) -> list[str]:
         )
     found += [" ".join(missing)] * bool(missing)
     found.append(
-        f"It is one run with one seed ({record.result.seed}): other seeds give other figures."
+        f"All of this is one run with one seed ({record.result.seed}); other seeds give other "
+        "figures."
     )
     return [" ".join(found)]
 
@@ -142,7 +148,7 @@ def how(record: Record) -> str:
             "the door `open`, without any protection; what they give away is listed below."
         )
     else:
-        said = "Privacy: no message left a device unprotected."
+        said = "Privacy: nothing left a device through the door `open`, which protects nothing."
     if released:
         said += (
             f" {released:,} messages were releases with noise "
@@ -150,7 +156,7 @@ def how(record: Record) -> str:
             f"{result.ledger.epsilon_collusion:,g} if all receivers of a device collude)."
         )
     if record.strict:
-        said += " What that promises, against whom, and where it promises nothing, is listed below."
+        said += " What is promised to whom, and where nothing is promised, is in a table below."
     shortcuts = []
     if result.aggregate == "ideal":
         shortcuts.append("sums were computed in the clear")
@@ -165,7 +171,7 @@ def how(record: Record) -> str:
 
 def shown(score: float, record: Record) -> str:
     """A score as people write it."""
-    return f"{score:.4f}" if record.link else f"{100 * score:.2f} %"
+    return f"{score:.4f}" if record.link else f"{100 * score:.2f}\N{NO-BREAK SPACE}%"
 
 
 def distance(record: Record, arm: str) -> str:

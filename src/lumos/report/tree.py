@@ -38,8 +38,6 @@ def tree(branches: int, own: str, other: str, *, virtual_nodes: bool = True) -> 
             canvas.circle(place - half, level[1], 10, blue)
             canvas.box(place + half - 9, level[1] - 9, 18, 18, red)
         canvas.circle(middle, top, 12, "#ffffff", stroke=SOFT, dash="3 2")
-        canvas.text(middle + 20, top + 5, "root (virtual)", size=13, fill=SOFT)
-        canvas.text(0, level[0] - 18, "parents (virtual)", size=13, fill=SOFT)
         foot = level[1] + 30
     else:
         for place in x[:drawn]:
@@ -56,6 +54,9 @@ def tree(branches: int, own: str, other: str, *, virtual_nodes: bool = True) -> 
     if branches:
         canvas.box(2, foot + 28, 16, 16, red)
         canvas.text(26, foot + 41, f"one of its neighbours: {other}", fill=INK)
+    if branches and virtual_nodes:
+        canvas.circle(10, foot + 60, 8, "#ffffff", stroke=SOFT, dash="3 2")
+        canvas.text(26, foot + 65, "nobody: a root, and a parent for each branch")
     shape = "A root joins" if virtual_nodes else "The device is joined to"
     each = (
         "branches, each with a leaf of the device and one of a neighbour" if virtual_nodes else ""
@@ -63,5 +64,5 @@ def tree(branches: int, own: str, other: str, *, virtual_nodes: bool = True) -> 
     return canvas.svg(
         "The tree of a sample device",
         f"{shape} {branches:,} {each or 'neighbours'}.",
-        foot + (54 if branches else 26),
+        foot + (54 + 24 * virtual_nodes if branches else 26),
     )

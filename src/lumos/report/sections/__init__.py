@@ -1,0 +1,1 @@
+"""The sections of a run's page, one module each: `section(record)` returns it."""

@@ -1,0 +1,41 @@
+"""How to make the run again: command, seed, graph, versions."""
+
+from lumos.report.page import Block, Code, Section, Table, Text
+from lumos.report.record import Record
+from lumos.report.rerun import rerun
+
+
+def section(record: Record) -> Section:
+    """The command, and what else the figures depend on."""
+    result, about = record.result, record.about
+    command = rerun(record)
+    blocks: list[Block] = []
+    if command is None:
+        blocks.append(
+            Text(
+                "This run was made from Python with a graph in memory; `lumos.train(graph, …)` "
+                "with the settings above and this seed makes it again."
+            )
+        )
+    else:
+        blocks.append(
+            Code(
+                command,
+                "The command of this run; `DIR` is a new folder, and `lumos report DIR` makes its "
+                "page. A graph given by name is looked for in `LUMOS_DATA` or `--data-dir`.",
+            )
+        )
+    if result.coins == "system":
+        blocks.append(
+            Text("Coins came from the operating system: another run gives other figures.")
+        )
+    rows: list[tuple[str, str]] = [
+        ("seed", str(result.seed)),
+        ("shards", str(result.shards)),
+        ("fingerprint of the graph", about.fingerprint),
+        ("Lumos", about.lumos),
+        *about.versions.items(),
+    ]
+    caption = "What the figures depend on, beside the settings"
+    blocks.append(Table(["", "in this run"], rows, caption))
+    return Section("Seed, versions and how to run it again", blocks)
