@@ -1,0 +1,95 @@
+"""The report page: every figure, its table and what to know of it, in one file."""
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from lumos.experiments import tables
+from lumos.experiments.cost import DeviceModel
+from lumos.experiments.figures import Row
+from lumos.experiments.plots import Drawn
+from lumos.report import Block, Code, Figure, Page, Section, Table, Text
+
+if TYPE_CHECKING:
+    from lumos.experiments.reproduce import Plan, Told
+
+
+def page(
+    plan: "Plan",
+    rows: dict[str, list[Row]],
+    drawn: dict[str, Drawn],
+    result: "Told",
+    about: list[str],
+) -> Page:
+    """One page for all figures."""
+    from lumos.experiments.reproduce import device_words, duration
+
+    asked = plan.asked
+    graphs = ", ".join(
+        f"{one.name} ({one.devices:,} devices, {one.edges:,} edges)" for one in asked.subjects
+    )
+    summary = [
+        f"The evaluation of the paper on {graphs}, in both profiles beside the paper's numbers.",
+        *(sentence.replace("**", "") for sentence in about[1:]),
+        f"{len(plan.keys)} runs: {result.ran} computed now in {duration(result.seconds)} "
+        f"(planned {duration(result.planned_seconds)}), {result.known} known from before.",
+    ]
+    sections = [
+        _section(figure, of, drawn[figure], [device_words()] if figure == "cost" else [])
+        for figure, of in rows.items()
+    ]
+    if result.failed or result.refused:
+        lines = [*(f"failed: {line}" for line in result.failed)]
+        lines += [f"refused: {line}" for line in result.refused]
+        sections.append(Section("What is missing", [Text("\n\n".join(lines))]))
+    sections.append(_settings(plan))
+    return Page(
+        title="Lumos: the paper's evaluation, reproduced",
+        subtitle=f"{asked.frozen.form} form · {', '.join(one.name for one in asked.subjects)}",
+        summary=summary,
+        sections=sections,
+    )
+
+
+def _section(figure: str, rows: list[Row], drawn: Drawn, about: list[str]) -> Section:
+    from lumos.experiments.reproduce import caption
+
+    notes = tables.Notes()
+    named = caption(figure)
+    bodies = {
+        f"{name}. {named}": [tables.cells(row, notes) for row in some]
+        for name, some in tables.by_graph(rows).items()
+    }
+    said = "\n\n".join(
+        [*about, *(f"{number}. {sentence}" for sentence, number in notes.said.items())]
+    )
+    blocks: list[Block] = [
+        *(Figure(svg, words) for svg, words in drawn.values()),
+        *(Table(tables.HEADINGS, body, words, stacked=True) for words, body in bodies.items()),
+        *([Text(said)] if said else []),
+    ]
+    return Section(figure.replace("-", " ").capitalize(), blocks)
+
+
+def _settings(plan: "Plan") -> Section:
+    asked = plan.asked
+    frozen = asked.frozen
+    device = dataclasses.asdict(DeviceModel())
+    told: list[tuple[str, str]] = [
+        ("form", frozen.form),
+        ("seeds at ε = 2", str(frozen.seeds)),
+        ("seeds elsewhere", str(frozen.other_seeds)),
+        *((f"epochs, {group}", _by(epochs)) for group, epochs in frozen.epochs.items()),
+        ("seeds with a control", _by(frozen.control_seeds)),
+        *((f"{name} settings", _by(given)) for name, given in frozen.baseline.items()),
+        *((f"graph {one.name}", f"fingerprint {one.whole}") for one in asked.subjects),
+        *((f"device: {name}", f"{value:g}") for name, value in device.items()),
+    ]
+    codes = sorted({key.code for key in plan.keys.values()})
+    told.append(("code versions of the cells", ", ".join(codes)))
+    again = Text("Results are kept by settings, graph and code version: nothing runs twice.")
+    table = Table(("setting", "value"), told, "Settings, frozen in the package", stacked=True)
+    return Section("Settings, and how to run it again", [Code(asked.command), again, table])
+
+
+def _by(values: "dict[str, object] | dict[str, int]") -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())

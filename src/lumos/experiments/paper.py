@@ -1,0 +1,236 @@
+"""What the paper reports in its evaluation (section VIII), number by number.
+
+Its plots are not in the text that we have, so there are no absolute scores: only the differences
+that the text names. "Loses 16.29 % accuracy" is read as percentage points, as is every figure that
+the text does not call relative. `why` is said beside a row of ours that disagrees.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Figure = Literal["classification", "link-prediction", "epsilon", "ablation", "workload", "cost"]
+FIGURES: tuple[Figure, ...] = (
+    "classification",
+    "link-prediction",
+    "epsilon",
+    "ablation",
+    "workload",
+    "cost",
+)
+CAPTIONS: dict[Figure, str] = {
+    "classification": "Label classification accuracy",
+    "link-prediction": "Link prediction ROC-AUC score",
+    "epsilon": "Effect of privacy parameter ε",
+    "ablation": "Accuracy contribution of each module in Lumos",
+    "workload": "CDF of workload with and without tree trimming (TT)",
+    "cost": "System performance contribution of tree trimming",
+}
+"""The captions of the paper's figures."""
+
+DATASETS = ("facebook", "lastfm")
+ITERATIONS = {"facebook": 1000, "lastfm": 300}
+"""MCMC iterations of the paper."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One number of the paper for each of its two graphs."""
+
+    figure: Figure
+    measure: str
+    """What is measured, as in `Row.measure`."""
+    values: tuple[float, float]
+    """Facebook, LastFM."""
+    task: str = ""
+    backbone: str = ""
+    epsilon: float | None = None
+    shown: str = "{:+.2f}"
+    """How the number is written; `above {:g}` where the paper gives a bound."""
+
+    def of(self, dataset: str) -> float | None:
+        """The number for one of the paper's graphs."""
+        return self.values[DATASETS.index(dataset)] if dataset in DATASETS else None
+
+
+def _by_backbone(
+    figure: Figure, measure: str, task: str, gcn: tuple[float, float], gat: tuple[float, float]
+) -> list[Claim]:
+    return [
+        Claim(figure=figure, measure=measure, task=task, backbone=name, epsilon=2.0, values=values)
+        for name, values in (("gcn", gcn), ("gat", gat))
+    ]
+
+
+def _by_epsilon(task: str, *values: tuple[float, float]) -> list[Claim]:
+    return [
+        Claim(
+            figure="epsilon",
+            measure=RELATIVE_TO_HALF,
+            task=task,
+            backbone="gcn",
+            epsilon=epsilon,
+            values=pair,
+        )
+        for epsilon, pair in zip((1.0, 2.0, 4.0), values, strict=True)
+    ]
+
+
+def _of_cost(measure: str, classify: tuple[float, float], link: tuple[float, float]) -> list[Claim]:
+    return [
+        Claim(figure="cost", measure=measure, task=task, values=pair)
+        for task, pair in (("classify", classify), ("link", link))
+    ]
+
+
+AGAINST_CENTRALIZED = "against centralized, points"
+AGAINST_LPGNN = "against LPGNN, points"
+AGAINST_NAIVE = "against naive FedGNN, relative %"
+RELATIVE_TO_HALF = "against ε = 0.5, relative %"
+OVER_STARS = "over no virtual nodes, points"
+OVER_UNTRIMMED = "over no tree trimming, relative %"
+LARGEST = "largest workload"
+UNTRIMMED_LARGEST = "largest workload without trimming"
+MESSAGES_SAVED = "messages per device and epoch saved, %"
+TIME_SAVED = "epoch time saved, %"
+
+CLAIMS: tuple[Claim, ...] = (
+    *_by_backbone(
+        "classification", AGAINST_CENTRALIZED, "classify", (-16.29, -14.73), (-16.30, -15.76)
+    ),
+    *_by_backbone("classification", AGAINST_LPGNN, "classify", (6.44, 12.26), (5.10, 7.62)),
+    *_by_backbone("classification", AGAINST_NAIVE, "classify", (74.29, 52.85), (42.13, 32.62)),
+    *_by_backbone("link-prediction", AGAINST_CENTRALIZED, "link", (-7.13, -3.60), (-9.12, -4.59)),
+    *_by_backbone("link-prediction", AGAINST_NAIVE, "link", (22.94, 19.72), (22.03, 19.60)),
+    *_by_epsilon("classify", (5.13, 9.24), (9.23, 14.85), (10.26, 16.82)),
+    *_by_epsilon("link", (8.88, 9.59), (15.04, 16.37), (17.14, 18.93)),
+    *_by_backbone("ablation", OVER_STARS, "classify", (13.73, 16.36), (13.10, 15.70)),
+    *_by_backbone("ablation", OVER_STARS, "link", (8.26, 8.99), (8.36, 7.69)),
+    *(
+        Claim(
+            figure="ablation",
+            measure=OVER_UNTRIMMED,
+            task=task,
+            backbone=backbone,
+            epsilon=2.0,
+            values=(0.01, 0.01),
+            shown="below {:g} either way",
+        )
+        for task in ("classify", "link")
+        for backbone in ("gcn", "gat")
+    ),
+    Claim(figure="workload", measure=LARGEST, values=(39, 16), shown="{:g}"),
+    Claim(figure="workload", measure=UNTRIMMED_LARGEST, values=(150, 100), shown="above {:g}"),
+    *_of_cost(MESSAGES_SAVED, (34.19, 43.02), (27.34, 36.80)),
+    *_of_cost(TIME_SAVED, (13.32, 36.38), (10.34, 10.90)),
+)
+
+
+def claim(
+    figure: str, measure: str, task: str = "", backbone: str = "", epsilon: float | None = None
+) -> Claim | None:
+    """The paper's claim about a row, if it makes one."""
+    wanted = (figure, measure, task, backbone, epsilon)
+    return next(
+        (
+            one
+            for one in CLAIMS
+            if (one.figure, one.measure, one.task, one.backbone, one.epsilon) == wanted
+        ),
+        None,
+    )
+
+
+TOLERANCE = 2.0
+"""A row disagrees with the paper where it is further off than so many points, % or branches."""
+
+WHY: dict[tuple[str, str], str] = {
+    (AGAINST_CENTRALIZED, "paper"): (
+        "The loss is smaller because most of the score comes from raw features: a device's own, "
+        "and the embeddings of them that travel in the open. The released features add nothing "
+        "(see the control), and with the letter of the paper (--recovery letter --select last) "
+        "they harm: 45.9 % on Facebook."
+    ),
+    (AGAINST_CENTRALIZED, "strict"): (
+        "Another design: one randomized symbol per device and noisy sums. It loses less than "
+        "the paper reports, because a symbol of one of k classes survives ε = 2 and thousands "
+        "of words do not."
+    ),
+    (AGAINST_LPGNN, "paper"): (
+        "The comparison is between different secrets: LPGNN hides features and labels from a "
+        "server that knows all edges, this profile uses raw features and labels at home and "
+        "sends embeddings of them in the open."
+    ),
+    (AGAINST_LPGNN, "strict"): (
+        "The strict profile keeps labels at home and releases one symbol, LPGNN releases noisy "
+        "features and labels of everybody (ε_x = 2, ε_y = 1) to a server that knows all edges."
+    ),
+    (AGAINST_NAIVE, "paper"): (
+        "The size of the gain is that of the baseline's failure: naive FedGNN drowns in tens of "
+        "millions of false edges and comes out near the most frequent class, and how near "
+        "depends on details that the paper does not give (δ, calibration, which labels are "
+        "noised)."
+    ),
+    (AGAINST_NAIVE, "strict"): (
+        "The size of the gain is that of the baseline's failure: naive FedGNN drowns in tens of "
+        "millions of false edges, and the paper does not give its details (δ, calibration)."
+    ),
+    (RELATIVE_TO_HALF, "paper"): (
+        "ε changes nothing here: with thousands of words the ε of one word is near 0 for every "
+        "ε of the table, and run and control agree. The score comes from what travels in the "
+        "open."
+    ),
+    (RELATIVE_TO_HALF, "strict"): (
+        "The symbol keeps more at a larger ε, but a device that hears nothing still has its own "
+        "features, so the score at ε = 0.5 is high already and the relative gain is smaller."
+    ),
+    (OVER_STARS, "paper"): (
+        "With two layers a leaf of a tree hears its own branch only, one of a star hears the "
+        "whole ego network, so virtual nodes do not enlarge what is seen; and since recovered "
+        "features are shrunk by their reliability, there is little noise to keep apart."
+    ),
+    (OVER_UNTRIMMED, "paper"): (
+        "Trimming changes how many leaves are pooled and who holds which bin of features. 0.01 "
+        "% is less than one of Facebook's 5,618 test devices: no two runs with different trees "
+        "agree so far."
+    ),
+    (LARGEST, "paper"): (
+        "Algorithms 1 to 3 to the letter need far more iterations (39 after 50,000 on Facebook, "
+        "16 after 15,000 on LastFM); `optimal` proves what is least."
+    ),
+    (LARGEST, "optimal"): (
+        "The least possible, with a certificate; the paper's figure is above it."
+    ),
+    (UNTRIMMED_LARGEST, "none"): ("Largest degree of the graph; the paper says a bound only."),
+    (MESSAGES_SAVED, "classify"): (
+        "Messages of leaves and their gradients: 1 - Σ workload / 2·edges. It is 50 % as soon "
+        "as every edge is carried once, and less where Algorithm 1 leaves edges in both trees."
+    ),
+    (MESSAGES_SAVED, "link"): (
+        "Here a device asks its kept neighbours and as many strangers, so these messages shrink "
+        "with the workload too; only those of validation pairs do not."
+    ),
+    (TIME_SAVED, "classify"): (
+        "The paper's is time of a simulation on one GPU. Here it is the slowest device of every "
+        "round under a stated model: a vertex of high degree still receives a leaf from every "
+        "neighbour and answers it, whoever carries the edge, and the sum of updates costs the "
+        "same with any tree."
+    ),
+    (TIME_SAVED, "link"): (
+        "The paper's is time of a simulation on one GPU. Here it is the slowest device of every "
+        "round under a stated model: embeddings are asked for by many whatever the trees, and "
+        "the sum of updates costs the same with any tree."
+    ),
+}
+"""Why a row of ours may differ from the paper's, by measure and by profile, balancer or task."""
+
+
+def disagrees(number: Claim, dataset: str, ours: float) -> bool:
+    """Whether our figure is off the paper's by more than `TOLERANCE`, or beyond its bound."""
+    theirs = number.of(dataset)
+    if theirs is None:
+        return False
+    if number.shown.startswith("above"):
+        return ours <= theirs
+    if number.shown.startswith("below"):
+        return abs(ours) > theirs
+    return abs(ours - theirs) > TOLERANCE

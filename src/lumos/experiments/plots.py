@@ -1,0 +1,204 @@
+"""The plots of every figure, as SVG, with the paper's values marked."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lumos.experiments import paper
+from lumos.experiments.figures import (
+    BACKBONES,
+    BALANCERS,
+    MEASURES,
+    NAMES,
+    SECONDS,
+    Bench,
+    Row,
+    balancer_cell,
+    balancer_name,
+)
+from lumos.report import bars, cdf, dots, lines
+
+Drawn = dict[str, tuple[str, str]]
+"""By name, the drawing and the sentence below it."""
+TASKS = {"classify": "test accuracy", "link": "test ROC-AUC"}
+
+
+def drawings(figure: str, bench: Bench, rows: Sequence[Row]) -> Drawn:
+    """Every plot of a figure for one graph; none where there is nothing to draw."""
+    return _BY_NAME[figure](bench, [row for row in rows if row.dataset == bench.subject.name])
+
+
+def _comparison(task: str) -> Callable[[Bench, Sequence[Row]], Drawn]:
+    def draw(bench: Bench, rows: Sequence[Row]) -> Drawn:
+        measure, *_ = MEASURES[task]
+        scored = [row for row in rows if row.measure == measure]
+        if not any(row.ours is not None for row in scored):
+            return {}
+        systems = list(dict.fromkeys(row.system for row in scored))
+        found = {(row.backbone, row.system): row for row in scored}
+
+        def of(backbone: str, system: str) -> Row | None:
+            return found.get((backbone, system)) or found.get(("", system))
+
+        digits = scored[0].digits
+        picked = [[of(backbone, system) for system in systems] for backbone in BACKBONES]
+        name = bench.subject.name
+        scores = dots(
+            [backbone.upper() for backbone in BACKBONES],
+            systems,
+            _field(picked, "ours"),
+            _field(picked, "spread"),
+            marks=_field(picked, "control"),
+            title=f"{name}: {TASKS[task]}",
+            unit="%" if task == "classify" else "",
+            digits=digits,
+            mark_name="control: releases that say nothing",
+        )
+        figure = scored[0].figure
+        return {
+            f"{figure}-{name}": (scores, f"Scores at ε = 2, {_seeds(scored)}."),
+            f"{figure}-{name}-differences": _differences(
+                [row for row in rows if row.measure != measure],
+                f"{name}: differences, and the paper's",
+            ),
+        }
+
+    return draw
+
+
+def _differences(rows: Sequence[Row], title: str) -> tuple[str, str]:
+    """Bars of derived figures, the paper's marked."""
+    groups = list(dict.fromkeys((row.measure, row.task, row.backbone) for row in rows))
+    systems = list(dict.fromkeys(row.system for row in rows))
+    found = {(row.measure, row.task, row.backbone, row.system): row for row in rows}
+    picked = [[found.get((*group, system)) for system in systems] for group in groups]
+    many = len({task for _, task, _ in groups}) > 1
+    drawn = bars(
+        [
+            f"{backbone.upper()} {measure}" + (f" ({task})" if many else "")
+            for measure, task, backbone in groups
+        ],
+        systems,
+        _field(picked, "ours"),
+        _field(picked, "spread"),
+        marks=_field(picked, "paper"),
+        title=title,
+    )
+    return drawn, "Diamonds: what the paper reports."
+
+
+def _epsilon(bench: Bench, rows: Sequence[Row]) -> Drawn:
+    found: Drawn = {}
+    places = bench.frozen.epsilons
+    for task, called in TASKS.items():
+        measure, *_ = MEASURES[task]
+        scored = [row for row in rows if row.measure == measure and row.task == task]
+        series: dict[str, Any] = {}
+        marks: dict[str, list[float | None]] = {}
+        for system in dict.fromkeys(row.system for row in scored):
+            by = {row.epsilon: row for row in scored if row.system == system}
+            if not any(row.ours is not None for row in by.values()):
+                continue
+            series[system] = ([by[e].ours for e in places], [by[e].spread for e in places])
+            control = [by[e].control for e in places]
+            if any(value is not None for value in control):
+                series[f"{system}: control"] = (control, None)
+            if system == NAMES["paper"] and (start := by[min(places)].ours) is not None:
+                gained = paper.RELATIVE_TO_HALF
+                paid = {r.epsilon: r.paper for r in rows if (r.measure, r.task) == (gained, task)}
+                theirs = [paid.get(e) for e in places]
+                marks[system] = [g if g is None else start * (1 + g / 100) for g in theirs]
+        if series:
+            marks = {
+                name: at for name, at in marks.items() if any(value is not None for value in at)
+            }
+            drawn = lines(
+                places,
+                series,
+                marks or None,
+                unit="%" if task == "classify" else "",
+                title=f"{bench.subject.name}: {called} over ε",
+                x_title="ε",
+                y_title=called,
+                mark_name="the paper's gain over ε = 0.5",
+                at_points=True,
+            )
+            words = "Diamonds: the paper's relative gains, applied to our score at ε = 0.5."
+            found[f"epsilon-{bench.subject.name}-{task}"] = (drawn, words)
+    return found
+
+
+def _ablation(bench: Bench, rows: Sequence[Row]) -> Drawn:
+    derived = [row for row in rows if row.measure in (paper.OVER_STARS, paper.OVER_UNTRIMMED)]
+    if not any(row.ours is not None for row in derived):
+        return {}
+    name = bench.subject.name
+    return {f"ablation-{name}": _differences(derived, f"{name}: what each module adds")}
+
+
+def _workload(bench: Bench, rows: Sequence[Row]) -> Drawn:
+    series = {}
+    for balancer in BALANCERS:
+        result = bench.ask(balancer_cell(bench, balancer)).result
+        if result is not None:
+            values, up_to = np.array(result["cdf"]).T
+            counts = np.diff(up_to, prepend=0)
+            series[f"{balancer_name(bench, balancer)}: largest {values[-1]:,}"] = np.repeat(
+                values, counts
+            )
+    if not series:
+        return {}
+    theirs = next((row.paper for row in rows if row.measure == paper.LARGEST), None)
+    name = bench.subject.name
+    drawn = cdf(
+        series,
+        title=f"{name}: workloads",
+        x_title="workload: neighbours kept in a device's tree",
+        marks=None if theirs is None else {f"paper: largest {theirs:g}": theirs},
+    )
+    return {f"workload-{name}": (drawn, "Share of devices that carry at most so many edges.")}
+
+
+def _cost(bench: Bench, rows: Sequence[Row]) -> Drawn:
+    name, found = bench.subject.name, {}
+    shown = (paper.MESSAGES_SAVED, paper.TIME_SAVED)
+    saved = [row for row in rows if row.measure in shown and row.ours is not None]
+    if saved:
+        found[f"cost-{name}-saved"] = _differences(saved, f"{name}: saved by trimming, %")
+    seconds = [row for row in rows if row.measure == SECONDS and row.ours is not None]
+    if seconds:
+        systems = list(dict.fromkeys(row.system for row in seconds))
+        at = {(row.task, row.system): row.ours for row in seconds}
+        tasks = list(dict.fromkeys(row.task for row in seconds))
+        drawn = bars(
+            tasks,
+            systems,
+            [[at.get((task, system)) for system in systems] for task in tasks],
+            unit="s",
+            title=f"{name}: simulated time of one epoch",
+        )
+        found[f"cost-{name}-seconds"] = (
+            drawn,
+            "Slowest device of every round.",
+        )
+    return found
+
+
+def _field(picked: Sequence[Sequence[Row | None]], name: str) -> list[list[float | None]]:
+    return [[None if row is None else getattr(row, name) for row in group] for group in picked]
+
+
+def _seeds(rows: Sequence[Row]) -> str:
+    most = max(row.seeds for row in rows)
+    return "one seed" if most == 1 else f"mean and standard deviation of {most} seeds"
+
+
+_BY_NAME: dict[str, Callable[[Bench, Sequence[Row]], Drawn]] = {
+    "classification": _comparison("classify"),
+    "link-prediction": _comparison("link"),
+    "epsilon": _epsilon,
+    "ablation": _ablation,
+    "workload": _workload,
+    "cost": _cost,
+}

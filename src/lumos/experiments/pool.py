@@ -1,0 +1,165 @@
+"""Runs cells in processes of their own: as many as cores and memory allow, longest first."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lumos.experiments.work import Job
+
+_LOOK = 0.05
+_MARGIN = 0.9  # of the memory that is free at the start
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """A job, and what it is expected to need."""
+
+    job: Job
+    seconds: float
+    megabytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How the process of a job ended."""
+
+    job: Job
+    status: int
+    """0: the result is written. 2: refused, as a wrong setting is. Anything else: failed."""
+    reason: str
+    """One line, where there is no result."""
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """How many processes, with how many threads each, in how much memory."""
+
+    jobs: int
+    threads: int
+    megabytes: float
+
+    @staticmethod
+    def here(cells: int, jobs: int | None = None) -> "Room":
+        """As many processes as cores, or as were asked for; cores are shared among them."""
+        cores = available_cores()
+        jobs = max(1, min(jobs or cores, cells))
+        free = _MARGIN * available_megabytes()
+        return Room(jobs=jobs, threads=max(1, cores // jobs), megabytes=free)
+
+
+def planned(waiting: Sequence[Waiting], room: Room) -> float:
+    """Expected seconds until all are done, longest first, memory left aside."""
+    ends = [0.0] * room.jobs
+    for one in sorted(waiting, key=lambda one: -one.seconds):
+        ends[ends.index(min(ends))] += one.seconds
+    return max(ends)
+
+
+def run_all(
+    waiting: Sequence[Waiting],
+    room: Room,
+    logs: Path,
+    told: Callable[[Ended, int], None],
+) -> list[Ended]:
+    """Run every job; `told` hears of each end, and how many are still to come.
+
+    An exception, the keyboard's too, ends all processes.
+    """
+    left = sorted(waiting, key=lambda one: -one.seconds)
+    running: list[tuple[Waiting, subprocess.Popen[str], float]] = []
+    ended: list[Ended] = []
+    logs.mkdir(parents=True, exist_ok=True)
+    try:
+        while left or running:
+            while (following := _next(left, running, room)) is not None:
+                left.remove(following)
+                process = _start(following.job, room.threads, logs)
+                running.append((following, process, time.perf_counter()))
+            for entry in [entry for entry in running if entry[1].poll() is not None]:
+                running.remove(entry)
+                one, process, start = entry
+                seconds = time.perf_counter() - start
+                ended.append(_end(one.job, process.returncode, logs, seconds))
+                told(ended[-1], len(left) + len(running))
+            time.sleep(_LOOK)
+    finally:
+        _stop([process for _, process, _ in running])
+    return ended
+
+
+def _next(left: list[Waiting], running: Sequence[Any], room: Room) -> Waiting | None:
+    """The longest job that fits; a job alone always does."""
+    if len(running) >= room.jobs:
+        return None
+    used = sum(one.megabytes for one, *_ in running)
+    fitting = (one for one in left if not running or used + one.megabytes <= room.megabytes)
+    return next(fitting, None)
+
+
+def _start(job: Job, threads: int, logs: Path) -> subprocess.Popen[str]:
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    environment = {**os.environ, **dict.fromkeys(names, str(threads))}
+    with (logs / f"{job.key}.txt").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lumos.experiments.work"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            text=True,
+            env=environment,
+            start_new_session=True,  # the keyboard's interrupt is ours to handle
+        )
+    assert process.stdin is not None  # noqa: S101
+    try:
+        # The pipe stays open: when it closes, because we are gone, the process ends itself.
+        process.stdin.write(job.line() + "\n")
+        process.stdin.flush()
+    except BrokenPipeError:
+        pass  # it is gone already, and its log says why
+    return process
+
+
+def _end(job: Job, status: int, logs: Path, seconds: float) -> Ended:
+    log = logs / f"{job.key}.txt"
+    if status == 0 and job.place.exists():
+        log.unlink(missing_ok=True)
+        return Ended(job=job, status=0, reason="", seconds=seconds)
+    said = [line.strip() for line in log.read_text("utf-8", "replace").splitlines()]
+    last = next((line for line in reversed(said) if line), "")
+    if status < 0:
+        last = f"its process was ended by signal {-status}"
+        if -status == 9:
+            last += ", as it is when memory runs out"
+    return Ended(job=job, status=status or 1, reason=last or "it said nothing", seconds=seconds)
+
+
+def _stop(processes: Sequence[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        process.kill()  # whatever was finished is written; the rest is of no use
+    for process in processes:
+        process.wait()
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def available_megabytes() -> float:
+    """Memory that is free, or could be at once."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) / 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2 / 1024**2

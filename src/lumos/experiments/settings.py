@@ -1,0 +1,98 @@
+"""The frozen settings of `lumos reproduce`, and what a cell is expected to need."""
+
+import dataclasses
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from lumos.errors import UsageError
+from lumos.experiments.cell import Cell
+from lumos.experiments.paper import ITERATIONS
+
+FILE = Path(__file__).with_name("settings.toml")
+EDGES = 170_823
+"""Edges of Facebook, for which needs are stated."""
+
+Form = Literal["full", "quick"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frozen:
+    """One form of the settings, with what the user changed."""
+
+    form: Form
+    seeds: int
+    """Seeds of classification and link prediction at ε = 2."""
+    other_seeds: int
+    """Seeds of everything else."""
+    control_seeds: dict[str, int] = field(hash=False)
+    """By backbone: seeds that have a control beside them."""
+    epochs: dict[str, dict[str, int]] = field(hash=False)
+    """By group and backbone."""
+    baseline: dict[str, dict[str, Any]] = field(hash=False)
+    """By system: further settings."""
+    cost_epochs: int
+    epsilons: tuple[float, ...]
+    label_epsilon: float
+    iterations_elsewhere: int
+    need: dict[str, dict[str, Any]] = field(hash=False, repr=False)
+
+    def iterations(self, dataset: str) -> int:
+        """MCMC steps: the paper's on its graphs."""
+        return ITERATIONS.get(dataset, self.iterations_elsewhere)
+
+    def changed(self, *, seeds: int | None = None, epochs: int | None = None) -> "Frozen":
+        """The same with other seeds, or other epochs of the paper profile and the baselines."""
+        if (seeds is not None and seeds < 1) or (epochs is not None and epochs < 1):
+            raise UsageError("--seeds and --epochs must be 1 or more")
+        found = self
+        if seeds is not None:
+            control = {name: min(seeds, count) for name, count in self.control_seeds.items()}
+            if seeds >= self.seeds:
+                control = dict(self.control_seeds)
+            found = dataclasses.replace(found, seeds=seeds, control_seeds=control)
+        if epochs is not None:
+            changed = {
+                group: dict(given) if group == "strict" else dict.fromkeys(given, epochs)
+                for group, given in self.epochs.items()
+            }
+            found = dataclasses.replace(found, epochs=changed)
+        return found
+
+    def seconds(self, cell: Cell, edges: int) -> float:
+        """Expected seconds of a cell on one core."""
+        need = self.need[self._needs(cell)]
+        one = need.get("epoch", {}).get(cell["backbone"] or "gcn", 0.0)
+        runs = 1 + bool(cell["control"])
+        if cell["balancer"] == "none" and cell.kind == "train":
+            runs *= 2  # every edge twice
+        scale = max(edges / EDGES, 0.02)
+        total: float = 4 + scale * (need["setup"] + runs * one * (cell["epochs"] or 0))
+        return total
+
+    def megabytes(self, cell: Cell, edges: int) -> float:
+        """Expected peak memory of a cell."""
+        need: float = self.need[self._needs(cell)]["megabytes"]
+        return 400 + need * edges / EDGES
+
+    def _needs(self, cell: Cell) -> str:
+        if cell.kind == "train":
+            return str(cell["profile"])
+        return f"naive-{cell['backbone']}" if self._naive(cell) else cell.kind
+
+    def _naive(self, cell: Cell) -> bool:
+        return cell["system"] == "naive" and f"naive-{cell['backbone']}" in self.need
+
+
+def frozen(form: Form) -> Frozen:
+    """The committed settings."""
+    content = tomllib.loads(FILE.read_text("utf-8"))
+    return Frozen(
+        form=form,
+        epsilons=tuple(float(epsilon) for epsilon in content["epsilons"]),
+        label_epsilon=float(content["label_epsilon"]),
+        iterations_elsewhere=content["iterations_elsewhere"],
+        need=content["need"],
+        **content[form],
+    )

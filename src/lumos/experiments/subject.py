@@ -1,0 +1,66 @@
+"""A graph as the experiments see it: its name, its size, what it lacks, its fingerprints."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lumos.experiments.cell import Cell
+from lumos.experiments.paper import DATASETS
+from lumos.graph import Graph, load
+from lumos.graph.catalog import entry_of
+from lumos.training.folder import fingerprint
+from lumos.training.job import findable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """One graph of the experiments."""
+
+    spec: str
+    """What `load` takes."""
+    name: str
+    """What tables call it."""
+    devices: int
+    edges: int
+    features: int
+    classes: int
+    whole: str
+    """Fingerprint of structure, features and labels."""
+    structure: str
+    """Fingerprint of the structure alone."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def dataset(self) -> str:
+        """The paper's name of the graph, or nothing."""
+        return self.name if self.name in DATASETS else ""
+
+    def lacks(self, task: str) -> str:
+        """Why a model cannot be trained here, in a sentence; nothing where it can."""
+        if not self.features:
+            entry = entry_of(self.spec)
+            named = f"the feature file {entry.features}" if entry else "a feature file"
+            return f"{self.name}: {named} is not here, so nothing can be trained"
+        if task == "classify" and not self.classes:
+            return f"{self.name}: there are no labels, so nothing can be classified"
+        return ""
+
+    def fingerprint(self, cell: Cell) -> str:
+        """Of what the cell depends on."""
+        return self.structure if cell.kind == "trees" else self.whole
+
+
+def subject(spec: str, data_dir: Path | None) -> Subject:
+    """Load a graph and remember what the plan needs to know of it."""
+    graph: Graph = load(spec, data_dir=data_dir)
+    entry = entry_of(spec)
+    return Subject(
+        spec=findable(spec) if entry is None else entry.name,
+        name=entry.name if entry is not None else (graph.name or spec),
+        devices=graph.devices,
+        edges=graph.edges,
+        features=graph.feature_count if graph.features is not None else 0,
+        classes=graph.class_count if graph.labels is not None else 0,
+        whole=fingerprint(graph),
+        structure=fingerprint(replace(graph, features=None, labels=None, classes=())),
+        notes=graph.notes,
+    )

@@ -1,0 +1,105 @@
+"""Rows as tables: for the terminal, and as Markdown."""
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from lumos.experiments.figures import Row
+
+HEADINGS = (
+    "system",
+    "task",
+    "model",
+    "ε",
+    "measure",
+    "paper",
+    "ours",
+    "control",
+    "notes",
+)
+
+
+class Notes:
+    """Numbers for sentences, in the order in which they are first said."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, int] = {}
+
+    def number(self, *sentences: str) -> str:
+        """The numbers of some sentences, as "1, 3"."""
+        return ", ".join(
+            str(self.said.setdefault(sentence, len(self.said) + 1))
+            for sentence in sentences
+            if sentence
+        )
+
+
+def by_graph(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of each graph, in order."""
+    names = dict.fromkeys(row.dataset for row in rows)
+    return {name: [row for row in rows if row.dataset == name] for name in names}
+
+
+def cells(row: Row, notes: Notes) -> tuple[str, ...]:
+    """One row as text, its notes numbered."""
+    return (
+        row.system,
+        row.task,
+        row.backbone.upper(),
+        "" if row.epsilon is None else f"{row.epsilon:g}",
+        row.measure,
+        row.paper_shown,
+        ours(row),
+        number(row.control, row),
+        notes.number(row.why, *row.notes),
+    )
+
+
+def ours(row: Row) -> str:
+    """Mean, spread and seeds."""
+    text = number(row.ours, row)
+    if row.ours is None:
+        return "none"
+    if row.spread is not None:
+        text += f" ± {row.spread:.{row.digits}f} ({row.seeds} seeds)"
+    return text
+
+
+def number(value: float | None, row: Row) -> str:
+    """A figure as its row writes it: differences with their sign."""
+    if value is None:
+        return ""
+    sign = "+" if row.measure.startswith(("against", "over")) else ""
+    return f"{value:{sign},.{row.digits}f}"
+
+
+def shown(rows: Sequence[Row], title: str) -> tuple[Table, list[str]]:
+    """A table for the terminal, and its notes."""
+    notes = Notes()
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1))
+    for heading in HEADINGS:
+        table.add_column(
+            heading, justify="right" if heading in ("paper", "ours", "control") else "left"
+        )
+    for row in rows:
+        table.add_row(*cells(row, notes))
+    return table, [f"{count}. {sentence}" for sentence, count in notes.said.items()]
+
+
+def markdown(rows: Sequence[Row], title: str, about: Sequence[str] = ()) -> str:
+    """The same as Markdown."""
+    notes = Notes()
+    body = [cells(row, notes) for row in rows]
+    lines = [f"### {title}", ""]
+    for sentence in about:
+        lines += [sentence, ""]
+    lines.append("| " + " | ".join(HEADINGS) + " |")
+    lines.append("|" + "|".join("---" for _ in HEADINGS) + "|")
+    lines += ["| " + " | ".join(_cell(text) for text in row) + " |" for row in body]
+    lines.append("")
+    lines += [f"{count}. {sentence}" for sentence, count in notes.said.items()]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

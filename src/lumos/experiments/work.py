@@ -1,0 +1,220 @@
+"""What the process of one cell does: `python -m lumos.experiments.work`, a JSON line on its input.
+
+It writes the result in one piece and ends. When its input closes, whoever started it is gone, and
+it goes too: no cell is computed for nobody.
+"""
+
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lumos.errors import InputError, LumosError
+from lumos.experiments.cell import Cell, Key, code_version
+
+PARENT_GONE = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A cell, and where its result goes."""
+
+    cell: Cell
+    key: Key
+    data_dir: str | None
+    place: Path
+    partial: Path
+
+    def line(self) -> str:
+        """The job as one line."""
+        return json.dumps(
+            {
+                "kind": self.cell.kind,
+                "graph": self.cell.graph,
+                "seed": self.cell.seed,
+                "settings": dict(self.cell.settings),
+                "run": self.key.run,
+                "code": self.key.code,
+                "data_dir": self.data_dir,
+                "place": str(self.place),
+                "partial": str(self.partial),
+            }
+        )
+
+    @staticmethod
+    def read(line: str) -> "Job":
+        """What `line` wrote."""
+        told = json.loads(line)
+        return Job(
+            cell=Cell.of(told["kind"], told["graph"], told["seed"], **told["settings"]),
+            key=Key(told["run"], told["code"]),
+            data_dir=told["data_dir"],
+            place=Path(told["place"]),
+            partial=Path(told["partial"]),
+        )
+
+
+def main() -> None:
+    """Run the job that stands on the first line of the input."""
+    job = Job.read(sys.stdin.readline())
+    threading.Thread(target=_follow, daemon=True).start()
+    try:
+        finish(job)
+    except LumosError as error:
+        print(str(error), file=sys.stderr, flush=True)
+        os._exit(error.exit_status)
+    # Not sys.exit: the thread still reads, and the interpreter would wait for its lock.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def finish(job: Job) -> None:
+    """Compute a cell and write it."""
+    from lumos.experiments.store import record_of
+    from lumos.training.folder import write_json
+
+    if code_version(job.cell.kind, job.cell["profile"] == "strict") != job.key.code:
+        raise LumosError("the source was changed since this was planned; start again")
+    start = time.perf_counter()
+    result = compute(job)
+    result["wall_seconds"] = round(time.perf_counter() - start, 3)
+    result["cpu_seconds"] = round(time.process_time(), 3)
+    job.place.parent.mkdir(parents=True, exist_ok=True)
+    write_json(job.place, record_of(job.key, job.cell, result))
+    shutil.rmtree(job.partial, ignore_errors=True)
+
+
+def compute(job: Job) -> dict[str, Any]:
+    """The result of a cell, as plain numbers."""
+    cell = job.cell
+    if cell.kind == "trees":
+        return _trees(job)
+    if cell.kind == "cost":
+        return _cost(job)
+    if cell.kind == "baseline":
+        return _baseline(job)
+    return _train(job)
+
+
+def _follow() -> None:
+    sys.stdin.read()
+    os._exit(PARENT_GONE)
+
+
+def _train(job: Job) -> dict[str, Any]:
+    from lumos.training.job import train
+    from lumos.training.settings import Config
+
+    config = Config.asked(**dict(job.cell.settings))
+    resume = (job.partial / "run.json").exists()
+    told: dict[str, Any] = {"config": config, "seed": job.cell.seed, "data_dir": _folder(job)}
+    try:
+        trained = train(job.cell.graph, out=job.partial, resume=resume, **told)
+    except InputError:
+        if not resume:
+            raise
+        shutil.rmtree(job.partial)  # damaged, or of another graph: from the beginning
+        trained = train(job.cell.graph, out=job.partial, **told)
+    summary = trained.summary()
+    scores = {
+        name: value
+        for name, value in summary.items()
+        if name.endswith(("_accuracy", "_auc")) and isinstance(value, float)
+    }
+    return {**scores, **{name: summary[name] for name in TOLD}, "resumed": resume}
+
+
+TOLD = (
+    "devices",
+    "edges",
+    "epochs",
+    "best_epoch",
+    "final_loss",
+    "max_workload",
+    "choice",
+    "caution",
+    "compare",
+    "aggregate",
+    "coins",
+    "improvements",
+    "per_epoch",
+    "seconds",
+    "seconds_per_epoch",
+    "peak_rss_mb",
+)
+"""What is kept of a training run, beside its scores."""
+
+
+def _baseline(job: Job) -> dict[str, Any]:
+    from lumos.baselines import baseline
+
+    measured = baseline(
+        job.cell.graph, seed=job.cell.seed, data_dir=_folder(job), **dict(job.cell.settings)
+    )
+    return dict(measured.summary())
+
+
+def _trees(job: Job) -> dict[str, Any]:
+    import numpy as np
+
+    from lumos.graph import load
+    from lumos.memory import peak_rss_mb
+    from lumos.trees.balance import balance
+    from lumos.trees.settings import TreeSettings
+
+    graph = load(job.cell.graph, data_dir=_folder(job), features=False)
+    balanced = balance(graph, TreeSettings(**dict(job.cell.settings)), seed=job.cell.seed)
+    values, counts = np.unique(balanced.workload, return_counts=True)
+    bound = balanced.lower_bound()
+    ledger = balanced.ledger
+    return {
+        "devices": graph.devices,
+        "edges": graph.edges,
+        "max_workload": balanced.max_workload,
+        "mean_workload": round(float(balanced.workload.mean()), 4),
+        "lower_bound": bound,
+        "optimal": balanced.max_workload == bound,
+        "saved": 1 - float(balanced.workload.sum()) / max(1, 2 * graph.edges),
+        "comparisons": ledger.comparisons,
+        "rounds": ledger.rounds,
+        "cdf": cdf_points(values, counts),
+        "seconds": round(balanced.seconds, 3),
+        "peak_rss_mb": peak_rss_mb(),
+    }
+
+
+CDF_POINTS = 200
+
+
+def cdf_points(values: Any, counts: Any) -> list[list[float]]:
+    """[value, devices with at most so much], at most `CDF_POINTS` of them; the last is kept."""
+    import numpy as np
+
+    up_to = np.cumsum(counts)
+    chosen = np.unique(np.linspace(0, len(values) - 1, min(CDF_POINTS, len(values))).astype(int))
+    return [[int(values[place]), int(up_to[place])] for place in chosen.tolist()]
+
+
+def _cost(job: Job) -> dict[str, Any]:
+    from lumos.experiments.cost import DeviceModel, measure
+    from lumos.graph import load
+    from lumos.memory import peak_rss_mb
+
+    settings = dict(job.cell.settings)
+    device = DeviceModel(**dict(settings.pop("device")))
+    graph = load(job.cell.graph, data_dir=_folder(job))
+    found = measure(graph, seed=job.cell.seed, device=device, **settings)
+    return {**found, "peak_rss_mb": peak_rss_mb()}
+
+
+def _folder(job: Job) -> Path | None:
+    return None if job.data_dir is None else Path(job.data_dir)
+
+
+if __name__ == "__main__":
+    main()
