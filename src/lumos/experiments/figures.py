@@ -491,8 +491,8 @@ def _strict_cost(bench: Bench, task: str) -> list[Row]:
         down = each["bytes_received_largest"] + device.header * each["messages_received_largest"]
         seconds = each["rounds"] * device.latency + up / device.upload + down / device.download
         note = (
-            "no trees, so nothing to trim; mean over the stages of training; largest traffic of any "
-            "device, its computation left out"
+            "no trees, so nothing to trim; mean over the stages of training; largest traffic of "
+            "any device, its computation left out"
         )
     return [
         bench.row(

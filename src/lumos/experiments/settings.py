@@ -93,6 +93,7 @@ def frozen(form: Form) -> Frozen:
         epsilons=tuple(float(epsilon) for epsilon in content["epsilons"]),
         label_epsilon=float(content["label_epsilon"]),
         iterations_elsewhere=content["iterations_elsewhere"],
+        cost_epochs=content["cost_epochs"],
         need=content["need"],
         **content[form],
     )
