@@ -54,6 +54,11 @@ def load(
     return load_path(path, features=features, options=permissions)
 
 
+def is_named(spec: str) -> bool:
+    """Whether `load` takes it for a name, also where a file or folder is called the same."""
+    return bool(DEMO.fullmatch(spec) or entry_of(spec))
+
+
 def data_directory(data_dir: str | os.PathLike[str] | None = None) -> Path:
     """Where named graphs lie: the argument, LUMOS_DATA, or ~/.cache/lumos."""
     chosen = data_dir or os.environ.get("LUMOS_DATA") or "~/.cache/lumos"

@@ -15,6 +15,7 @@ from lumos.encode.bounds import within
 from lumos.errors import InputError, UsageError
 from lumos.exchange.ledger import LedgerReport
 from lumos.graph import Graph, load
+from lumos.graph.sources import is_named
 from lumos.memory import peak_rss_mb
 from lumos.model import TreeNetwork
 from lumos.training.evaluate import accuracy, link_auc
@@ -259,8 +260,9 @@ def as_graph(graph: Any, data_dir: Path | None = None) -> Graph:
 
 
 def findable(graph: str | Path) -> str:
-    """A name as it is; a path so that it is found from any folder."""
-    return str(Path(graph).resolve()) if Path(graph).exists() else str(graph)
+    """A name as it is, whatever lies in this folder; a path so that it is found from any folder."""
+    named = is_named(str(graph)) or not Path(graph).exists()
+    return str(graph) if named else str(Path(graph).resolve())
 
 
 class _Outcome(NamedTuple):
