@@ -11,8 +11,10 @@ Page(
 ).write(Path("report.html"))
 """
 
-from lumos.report.charts import bars, cdf, dots, lines
+from lumos.report.courses import lines
+from lumos.report.distribution import cdf
 from lumos.report.page import Block, Code, Fact, Facts, Figure, Page, Section, Table, Text
+from lumos.report.rows import bars, dots
 
 __all__ = [
     "Block",

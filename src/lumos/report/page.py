@@ -19,6 +19,9 @@ from lumos.errors import UsageError
 _NUMBER = re.compile(r"[-+−–]?[\d,. ]*\d(\s?±\s?[\d,.]+)?(\s?(%|MB|s|ms|points?))?|–|")
 
 
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+
+
 @dataclass(frozen=True)
 class Text:
     """Paragraphs of plain text, separated by empty lines; words in `backticks` are code."""
@@ -189,8 +192,9 @@ def _shown(cell: str | int | None) -> str:
 
 
 def _inline(text: str) -> Markup:
-    """Text with `code` between backticks."""
+    """Text with `code` between backticks; options, as --seed, are code too."""
     parts = [str(escape(part)) for part in text.split("`")]
+    parts[::2] = [_OPTION.sub(r'<code class="option">\g<0></code>', part) for part in parts[::2]]
     if len(parts) % 2 == 0:  # an odd backtick is a backtick
         parts[-2:] = ["`".join(parts[-2:])]
     for place in range(1, len(parts), 2):

@@ -2,9 +2,9 @@
 
 import math
 
-from lumos.report.charts import dots
 from lumos.report.page import Block, Figure, Section, Table, Text
 from lumos.report.record import Record
+from lumos.report.rows import dots
 from lumos.report.story import ARMS, deviation, shown
 
 _CHOICES = {

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from lumos.report.charts import lines
+from lumos.report.courses import lines
 from lumos.report.page import Block, Figure, Section, Text
 from lumos.report.record import Epoch, Record
 from lumos.report.story import ARMS

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from lumos.report.charts import cdf
+from lumos.report.distribution import cdf
 from lumos.report.page import Block, Figure, Section, Text
 from lumos.report.record import Record
 from lumos.report.tree import tree
