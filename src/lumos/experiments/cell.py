@@ -32,7 +32,7 @@ _PARTS: dict[Kind, tuple[str, ...]] = {
         "device",
         "encode",
         "graph",
-        "model/features.py",
+        "model",
         "training/evaluate.py",
         "training/home.py",
         "training/split.py",

@@ -131,7 +131,7 @@ class Bench:
             "backbone": backbone,
             "epsilon": epsilon,
             "epochs": frozen.epochs[profile][backbone],
-            "control": control and seed < frozen.control_seeds[backbone],
+            "control": control and frozen.control(backbone, epsilon, seed),
         }
         if profile == "paper":
             settings |= {"compare": "ideal", "floor": False}

@@ -26,8 +26,10 @@ class Frozen:
     """Seeds of classification and link prediction at ε = 2."""
     other_seeds: int
     """Seeds of everything else."""
+    control_at: list[float] = field(hash=False)
+    """ε that have a control beside them."""
     control_seeds: dict[str, int] = field(hash=False)
-    """By backbone: seeds that have a control beside them."""
+    """By backbone: seeds that have one."""
     epochs: dict[str, dict[str, int]] = field(hash=False)
     """By group and backbone."""
     baseline: dict[str, dict[str, Any]] = field(hash=False)
@@ -37,6 +39,10 @@ class Frozen:
     label_epsilon: float
     iterations_elsewhere: int
     need: dict[str, dict[str, Any]] = field(hash=False, repr=False)
+
+    def control(self, backbone: str, epsilon: float, seed: int) -> bool:
+        """Whether a run has a control beside it."""
+        return epsilon in self.control_at and seed < self.control_seeds[backbone]
 
     def iterations(self, dataset: str) -> int:
         """MCMC steps: the paper's on its graphs."""

@@ -1,0 +1,130 @@
+"""The simulated epoch against hand computation, and against loops over devices."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import lumos
+from lumos.experiments.cost import (
+    DeviceModel,
+    Epoch,
+    Flow,
+    elements_of,
+    epoch_seconds,
+    forward_flops,
+    measure,
+)
+from lumos.model.settings import ModelSettings
+from lumos.trees.balance import Balanced, balance
+from lumos.trees.settings import TreeSettings
+
+ROUND = DeviceModel(latency=1.0, upload=100.0, download=1000.0, header=10, flops=50.0)
+
+
+def flow(sent: list[int], received: list[int], size: int) -> Flow:
+    one, other = np.array(sent, float), np.array(received, float)
+    return Flow(one, other, size * one, size * other)
+
+
+def test_three_devices_by_hand() -> None:
+    # Device 0 sends two messages of 40 bytes, device 1 receives both.
+    first = flow([2, 0, 0], [0, 2, 0], 40)
+    # In the second topic, device 2 sends one of 90 bytes to device 0.
+    second = flow([0, 0, 1], [1, 0, 0], 90)
+    work = {"first": np.array([5.0, 10.0, 100.0])}
+    found = epoch_seconds(Epoch({"first": first, "second": second}, 3.0), work, ROUND)
+    # first: device 0: 0.1 + 2·50/100 = 1.1; device 1: 0.2 + 2·50/1000 = 0.3; device 2: 2.0
+    # second: device 2: 100/100 = 1.0; device 0: 100/1000 = 0.1
+    assert found == pytest.approx({"": 3.0, "first": 2.0, "second": 1.0})
+
+
+@pytest.mark.parametrize("workload", range(5))
+def test_flops_of_a_tree_node_by_node(workload: int) -> None:
+    """Build the tree, and count every product and every message on it."""
+    model = ModelSettings(hidden=3, output=5)
+    nodes, edges = ["root"], []
+    for branch in range(workload):
+        nodes += [f"parent {branch}", f"own {branch}", f"neighbour {branch}"]
+        edges += [
+            ("root", f"parent {branch}"),
+            (f"parent {branch}", f"own {branch}"),
+            (f"parent {branch}", f"neighbour {branch}"),
+        ]
+    operations, elements = 0, 7 * (1 + workload)
+    operations += 2 * elements * 3  # features that are not zero, times W
+    for _ in nodes:
+        operations += 2 * 3 * 5  # the second product
+    for width in (3, 5):
+        for _ in [*edges, *(edge[::-1] for edge in edges), *nodes]:
+            operations += 2 * width  # scale and add
+    found = forward_flops(np.array([workload]), np.array([float(elements)]), model)
+    assert found.tolist() == [operations]
+
+
+def trees_of(balancer: str, graph: lumos.Graph) -> Balanced:
+    return balance(graph, TreeSettings(balancer=balancer, compare="ideal"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("balancer", ["none", "greedy", "optimal"])
+def test_elements_device_by_device(balancer: str) -> None:
+    graph = lumos.load("demo:60")
+    trees = trees_of(balancer, graph)
+    width = graph.feature_count
+    dense = graph.features.toarray()  # type: ignore[union-attr]
+    kept = [
+        set(graph.neighbours[a:b][trees.keep[a:b]].tolist()) for a, b in pairwise(graph.offsets)
+    ]
+    expected = []
+    for device in range(graph.devices):
+        count = np.count_nonzero(dense[device])
+        for neighbour in kept[device]:
+            receivers = sum(neighbour in others for others in kept)
+            count += -(-width // receivers)
+        expected.append(count)
+    assert elements_of(trees, width).tolist() == expected
+
+
+@pytest.mark.parametrize("balancer", ["none", "greedy", "optimal"])
+def test_a_whole_epoch_device_by_device(balancer: str) -> None:
+    """classify: leaves go out, gradients come back, the sum is the same for everybody."""
+    graph = lumos.load("demo:60")
+    found = measure(
+        graph, task="classify", balancers=(balancer,), iterations=10, epochs=2, seed=0, device=ROUND
+    )["by"][balancer]
+    trees = trees_of(balancer, graph)
+    received = np.bincount(graph.neighbours[trees.keep], minlength=graph.devices)
+    work = forward_flops(trees.workload, elements_of(trees, graph.feature_count), ModelSettings())
+    leaf, gradient = [], []
+    for device in range(graph.devices):
+        carried, stands = int(trees.workload[device]), int(received[device])
+        size = 16 * 4 + 10  # sixteen floats and a header
+        leaf.append(work[device] / 50 + carried * size / 100 + stands * size / 1000)
+        gradient.append(stands * size / 100 + carried * size / 1000)
+    assert found["seconds_without_sum"] == pytest.approx(2 * 1.0 + max(leaf) + max(gradient))
+    assert found["tree_messages"] == pytest.approx(2 * trees.workload.sum() / graph.devices)
+    assert found["rounds"] == 10
+    assert found["seconds"] > found["seconds_without_sum"]
+    assert found["max_workload"] == trees.max_workload
+
+
+def test_trimming_saves_half_where_every_edge_is_carried_once() -> None:
+    graph = lumos.load("demo:60")
+    by = measure(
+        graph, task="classify", balancers=("none", "optimal"), iterations=1, epochs=1, seed=0
+    )["by"]
+    assert by["none"]["tree_messages"] == pytest.approx(4 * graph.edges / graph.devices)
+    assert by["optimal"]["tree_messages"] == pytest.approx(2 * graph.edges / graph.devices)
+
+
+def test_links_and_a_graph_without_features() -> None:
+    whole = lumos.load("demo:60")
+    bare = lumos.load("demo:60", features=False)
+    wanted = {"balancers": ("none",), "iterations": 1, "epochs": 1, "seed": 0}
+    one = measure(whole, task="link", **wanted)  # type: ignore[arg-type]
+    other = measure(bare, task="link", **wanted)  # type: ignore[arg-type]
+    assert not one["stand_in_features"]
+    assert other["stand_in_features"]
+    # Messages do not depend on features; bytes of the sum do, with their number.
+    assert one["by"]["none"]["tree_messages"] == other["by"]["none"]["tree_messages"]
+    assert one["by"]["none"]["seconds"] != other["by"]["none"]["seconds"]
