@@ -46,11 +46,7 @@ class Arcs:
         sources = torch.from_numpy(whole.indices.astype(np.int32))
         if degrees is None:
             degrees = offsets.diff().to(torch.float32)
-        with warnings.catch_warnings():  # torch calls its CSR tensors "beta"
-            warnings.simplefilter("ignore", UserWarning)
-            matrix = torch.sparse_csr_tensor(
-                offsets, sources, torch.from_numpy(whole.data), (devices, devices)
-            )
+        matrix = csr(offsets, sources, torch.from_numpy(whole.data), devices)
         return Arcs(
             offsets=offsets, sources=sources, degrees=degrees, weight=weight, _matrix=matrix
         )
@@ -82,6 +78,13 @@ class Arcs:
         root = (self.degrees + 1).rsqrt()[:, None]
         scaled = root * rows
         return root * (self.sum(scaled) + scaled)
+
+
+def csr(offsets: Tensor, sources: Tensor, values: Tensor, columns: int) -> Tensor:
+    """A sparse matrix of torch; int32 indices, which its fast product wants."""
+    with warnings.catch_warnings():  # torch calls these tensors "beta"
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.sparse_csr_tensor(offsets, sources, values, (len(offsets) - 1, columns))
 
 
 class _NeighbourSum(torch.autograd.Function):

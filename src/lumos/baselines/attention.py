@@ -1,25 +1,31 @@
-"""Graph attention over millions of arcs: softmax over the arcs into a device, in chunks of arcs.
+"""Graph attention over tens of millions of arcs: softmax over the arcs into a device, in chunks.
 
     α_ij = softmax_j LeakyReLU(a_i + b_j)          over the arcs j → i and the self-loop
     out_i = Σ_j α_ij h_j
 
-Nothing of the size of all arcs is kept: the backward pass computes α again from the maximum and the
-sum of each device. With G_i the gradient of out_i, that of the score before the softmax is
-α_ij (G_i·h_j - G_i·out_i).
+Nothing of the size of all arcs is kept: both passes compute α afresh, one head and one span of
+devices at a time, and all sums are products with CSR matrices. With G_i the gradient of out_i,
+c_i = G_i·out_i and s_ij the slope of LeakyReLU,
+
+    ∂a_i = Σ_j α_ij s_ij (G_i·h_j - c_i) = G_i·(Σ_j α_ij s_ij h_j) - c_i Σ_j α_ij s_ij
+    ∂b_j = Σ_i α_ij s_ij (G_i·h_j - c_i) = h_j·(Σ_i α_ij s_ij G_i) - Σ_i α_ij s_ij c_i
+    ∂h_j = Σ_i α_ij G_i
+
+and since every arc has its reverse, the sums over i run over the arcs of j as well.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lumos.baselines.arcs import Arcs
+from lumos.baselines.arcs import Arcs, csr
 
 SLOPE = 0.2
 """Of LeakyReLU below 0."""
-CHUNK = 1 << 19
+CHUNK = 1 << 20
 """Arcs that are worked on at a time."""
 
 
@@ -32,74 +38,103 @@ def attend(arcs: Arcs, values: Tensor, mine: Tensor, theirs: Tensor, chunk: int 
         theirs: [devices, heads] b, of the device that it comes from.
         chunk: arcs at a time.
     """
-    out: Tensor = _Attend.apply(arcs, chunk, values, mine, theirs)  # type: ignore[no-untyped-call]
-    return out
+    heads = [
+        _Head.apply(arcs, chunk, values[:, head], mine[:, head], theirs[:, head])  # type: ignore[no-untyped-call]
+        for head in range(values.shape[1])
+    ]
+    return torch.stack(heads, dim=1)
 
 
-def _leaky(sums: Tensor) -> Tensor:
-    return torch.where(sums > 0, sums, SLOPE * sums)
+class _Span(NamedTuple):
+    """The arcs into a span of devices."""
+
+    devices: slice
+    counts: Tensor
+    """[devices of the span] arcs into each."""
+    offsets: Tensor
+    """[devices of the span + 1]"""
+    sources: Tensor
+    """[arcs of the span]"""
+
+    def each(self, numbers: Tensor) -> Tensor:
+        """[arcs] the number of the device that each arc leads to."""
+        return numbers[self.devices].repeat_interleave(self.counts, output_size=len(self.sources))
+
+    def matrix(self, values: Tensor, devices: int) -> Tensor:
+        """[devices of the span, devices] with these values at the arcs."""
+        return csr(self.offsets, self.sources, values, devices)
 
 
-def _chunks(arcs: Arcs, chunk: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Spans of devices with about `chunk` arcs: the span, rows of their arcs in it, sources."""
-    offsets = arcs.offsets.long()
-    start = 0
+def _spans(arcs: Arcs, chunk: int) -> Iterator[_Span]:
+    """Spans of devices with about `chunk` arcs each."""
+    offsets, start = arcs.offsets, 0
     while start < arcs.devices:
-        limit = torch.searchsorted(offsets, offsets[start] + chunk, right=True).item() - 1
-        end = min(max(int(limit), start + 1), arcs.devices)
-        counts = offsets[start : end + 1].diff()
-        rows = torch.repeat_interleave(torch.arange(end - start), counts)
-        yield slice(start, end), rows, arcs.sources[int(offsets[start]) : int(offsets[end])].long()
+        limit = int(torch.searchsorted(offsets, int(offsets[start]) + chunk, right=True)) - 1
+        end = min(max(limit, start + 1), arcs.devices)
+        here = offsets[start : end + 1]
+        first, last = int(here[0]), int(here[-1])
+        yield _Span(slice(start, end), here.diff(), here - first, arcs.sources[first:last])
         start = end
 
 
-def _largest(arcs: Arcs, chunk: int, theirs: Tensor) -> Tensor:
-    """[devices, heads] the largest b among a device and its neighbours."""
-    largest = theirs.clone()
-    for span, rows, sources in _chunks(arcs, chunk):
-        index = rows[:, None].expand(-1, theirs.shape[1])
-        largest[span].scatter_reduce_(0, index, theirs[sources], "amax")
-    return largest
+def _leaky(sums: Tensor) -> Tensor:
+    return torch.maximum(sums, SLOPE * sums)
 
 
-class _Attend(torch.autograd.Function):
+def _slope(sums: Tensor) -> Tensor:
+    return torch.where(sums > 0, 1.0, SLOPE)
+
+
+def _with(rows: Tensor, column: Tensor) -> Tensor:
+    return torch.cat([rows, column[:, None]], dim=1)
+
+
+class _Head(torch.autograd.Function):
+    """One head: h [devices, width], a and b [devices]."""
+
     @staticmethod
     def forward(
         ctx: Any, arcs: Arcs, chunk: int, values: Tensor, mine: Tensor, theirs: Tensor
     ) -> Tensor:
-        top = _leaky(mine + _largest(arcs, chunk, theirs))  # the score rises with b
-        itself = torch.exp(_leaky(mine + theirs) - top)
-        total = itself.clone()
-        out = itself[:, :, None] * values
-        for span, rows, sources in _chunks(arcs, chunk):
-            score = _leaky(mine[span][rows] + theirs[sources]) - top[span][rows]
-            share = arcs.weight * torch.exp(score)
-            total[span].index_add_(0, rows, share)
-            out[span].index_add_(0, rows, share[:, :, None] * values[sources])
-        out /= total[:, :, None]
+        counted = _with(values, torch.ones_like(mine))
+        top = torch.empty_like(mine)
+        sums = torch.empty_like(counted)
+        for span in _spans(arcs, chunk):
+            here, heard = span.devices, theirs[span.sources]
+            most = torch.segment_reduce(
+                heard, "max", lengths=span.counts.long(), initial=-torch.inf
+            )
+            top[here] = _leaky(mine[here] + torch.maximum(most, theirs[here]))  # it rises with b
+            share = arcs.weight * torch.exp(_leaky(span.each(mine) + heard) - span.each(top))
+            sums[here] = span.matrix(share, arcs.devices) @ counted
+        sums += torch.exp(_leaky(mine + theirs) - top)[:, None] * counted
+        total = sums[:, -1]
+        out = sums[:, :-1] / total[:, None]
         ctx.arcs, ctx.chunk = arcs, chunk
-        ctx.save_for_backward(values, mine, theirs, top, total, out)
+        ctx.save_for_backward(values, mine, theirs, top + total.log(), out)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, Tensor, Tensor, Tensor]:
-        values, mine, theirs, top, total, out = ctx.saved_tensors
+        values, mine, theirs, level, out = ctx.saved_tensors
         arcs: Arcs = ctx.arcs
-        common = (gradient * out).sum(dim=2)
+        common = (gradient * out).sum(dim=1)
+        counted, known = _with(values, torch.ones_like(mine)), _with(gradient, common)
         sums = mine + theirs
-        share = torch.exp(_leaky(sums) - top) / total
-        to_values = share[:, :, None] * gradient
-        slope = share * ((gradient * values).sum(dim=2) - common)
-        slope = torch.where(sums > 0, slope, SLOPE * slope)
-        to_mine, to_theirs = slope.clone(), slope.clone()
-        for span, rows, sources in _chunks(arcs, ctx.chunk):
-            sums = mine[span][rows] + theirs[sources]
-            share = arcs.weight * torch.exp(_leaky(sums) - top[span][rows]) / total[span][rows]
-            arriving = gradient[span][rows]
-            slope = share * ((arriving * values[sources]).sum(dim=2) - common[span][rows])
-            slope = torch.where(sums > 0, slope, SLOPE * slope)
-            to_mine[span].index_add_(0, rows, slope)
-            to_theirs.index_add_(0, sources, slope)
-            to_values.index_add_(0, sources, arriving.mul_(share[:, :, None]))
+        share = torch.exp(_leaky(sums) - level)
+        to_values = share[:, None] * gradient
+        steep = (share * _slope(sums))[:, None]
+        heard, told = steep * counted, steep * known
+        for span in _spans(arcs, ctx.chunk):
+            here, sources = span.devices, span.sources
+            sums = span.each(mine) + theirs[sources]  # arcs into these devices: Σ over j
+            share = arcs.weight * torch.exp(_leaky(sums) - span.each(level))
+            heard[here] += span.matrix(share * _slope(sums), arcs.devices) @ counted
+            sums = span.each(theirs) + mine[sources]  # their reverses: Σ over i
+            share = arcs.weight * torch.exp(_leaky(sums) - level[sources])
+            to_values[here] += span.matrix(share, arcs.devices) @ gradient
+            told[here] += span.matrix(share * _slope(sums), arcs.devices) @ known
+        to_mine = (gradient * heard[:, :-1]).sum(dim=1) - common * heard[:, -1]
+        to_theirs = (values * told[:, :-1]).sum(dim=1) - told[:, -1]
         return None, None, to_values, to_mine, to_theirs

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from lumos.baselines.network import Network
 from lumos.baselines.settings import BaselineSettings
@@ -165,9 +164,12 @@ def _fit(
         best, best_score, best_epoch = torch.empty(0), -np.inf, 0
         history: list[dict[str, float]] = []
         for epoch in range(1, settings.epochs + 1):
-            network.train()
-            out: Tensor = network(here.rows, here.arcs)
-            seen = out.detach() if settings.dropout == 0 else _seen(network, here)
+            first = network.first(here.rows, here.arcs)
+            out = network.train().rest(first, here.arcs)
+            seen = out.detach()
+            if settings.dropout > 0:
+                with torch.no_grad():
+                    seen = network.eval().rest(first, here.arcs)
             score = here.goal.score(seen)
             if score > best_score or epoch == 1:
                 best, best_score, best_epoch = seen, score, epoch
@@ -180,14 +182,6 @@ def _fit(
                 note = f"epoch {epoch} · loss {history[-1]['loss']:.4f} · validation {score:.4f}"
                 progress(epoch, settings.epochs, note)
     return _Fitted(best.numpy(), best_epoch, history)
-
-
-def _seen(network: Network, here: Held) -> Tensor:
-    """What the network says without dropout."""
-    network.eval()
-    with torch.no_grad():
-        out: Tensor = network(here.rows, here.arcs)
-    return out
 
 
 def _scores(graph: Graph, problem: Problem, found: Floats) -> dict[str, float]:

@@ -5,22 +5,48 @@ of the same names and shapes (a test compares them), but on `Arcs`, so that neit
 tens of millions of noisy edges are ever made dense.
 """
 
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import dropout
 
 from lumos.baselines.arcs import Arcs
 from lumos.baselines.attention import attend
 from lumos.baselines.settings import BaselineSettings
 from lumos.encode.bounds import Floats, Sparse
-from lumos.model.features import project
+from lumos.model import features
 
 HEADS = 4
 """Of the first layer of gat; the second has one."""
 
-Rows: TypeAlias = "Tensor | Floats | Sparse"
+Rows: TypeAlias = "Tensor | Floats | Sparse | Smoothed"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Smoothed:
+    """KProp without its dense result: (D^-½ A D^-½)^K (matrix + plus), no self-loops.
+
+    A layer multiplies it with a narrow table W, and P^K (X W) = (P^K X) W.
+    """
+
+    matrix: "Floats | Sparse" = field(repr=False)
+    """[devices, d]"""
+    plus: float
+    """What is added to every entry: the midpoint of the bounds."""
+    arcs: Arcs = field(repr=False)
+    steps: int
+    """K"""
+
+    def project(self, table: Tensor) -> Tensor:
+        """[devices, width] its product with table [d, width]."""
+        rows = project(self.matrix, table) + self.plus * table.sum(dim=0)
+        for _ in range(self.steps):
+            rows = self.arcs.smooth(rows)
+        return rows
 
 
 class Layer(nn.Module):
@@ -104,9 +130,16 @@ class Network(nn.Module):
 
     def forward(self, rows: Rows, arcs: Arcs) -> Tensor:
         """[devices, classes] logits, or [devices, hidden] embeddings."""
-        first, second = self.layers
-        hidden = self._drop(torch.relu(first(rows, arcs)))
-        embedding: Tensor = second(hidden, arcs)
+        return self.rest(self.first(rows, arcs), arcs)
+
+    def first(self, rows: Rows, arcs: Arcs) -> Tensor:
+        """The first layer, before activation and dropout: the same in training and in use."""
+        found: Tensor = self.layers[0](rows, arcs)
+        return found
+
+    def rest(self, first: Tensor, arcs: Arcs) -> Tensor:
+        """What follows the first layer."""
+        embedding: Tensor = self.layers[1](self._drop(torch.relu(first)), arcs)
         if self.head is None:
             return embedding
         logits: Tensor = self.head(self._drop(torch.relu(embedding)))
@@ -123,6 +156,33 @@ def _layers(settings: BaselineSettings, inputs: int, width: int) -> list[Layer]:
         return [Gat(inputs, width, HEADS), Gat(HEADS * width, width, 1)]
     kind = Gcn if settings.backbone == "gcn" else Sage
     return [kind(inputs, width), kind(width, width)]
+
+
+def project(rows: Rows, table: Tensor) -> Tensor:
+    """[devices, width] rows times table; differentiable with respect to the table.
+
+    Rows that a server received are constants, dense or sparse; hidden rows are tensors.
+    """
+    if isinstance(rows, Smoothed):
+        return rows.project(table)
+    if isinstance(rows, np.ndarray):
+        product: Tensor = _ConstantProduct.apply(torch.from_numpy(rows), table)  # type: ignore[no-untyped-call]
+        return product
+    return features.project(rows, table)
+
+
+class _ConstantProduct(torch.autograd.Function):
+    """X W for a constant X; its gradient as (Gᵀ X)ᵀ, which reads X row by row."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, table: Tensor) -> Tensor:
+        ctx.rows = rows
+        return rows @ table
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:
+        return None, (gradient.T @ ctx.rows).T
 
 
 def _glorot(rows: int, columns: int) -> nn.Parameter:

@@ -12,7 +12,7 @@ from lumos.aggregate.noise import mu_for
 from lumos.baselines.arcs import Arcs
 from lumos.baselines.goals import PAIRS, Classify, Denoise, Goal, Link
 from lumos.baselines.labels import Drop, noisy_labels, transition
-from lumos.baselines.network import Rows
+from lumos.baselines.network import Rows, Smoothed
 from lumos.baselines.noisy_graph import noisy_edges
 from lumos.baselines.settings import BaselineSettings
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
@@ -24,8 +24,6 @@ from lumos.training.split import EdgeSplit, Role
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
-
-_COLUMNS = 256  # features that are propagated at a time
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,21 +85,11 @@ def _lpgnn(problem: Problem, settings: BaselineSettings) -> Held:
     arcs = Arcs.of(graph.edge_list(), graph.devices)
     features = features_of(graph)
     within(features, settings.low, settings.high)
-    rows = features
+    rows = Smoothed(matrix=features, plus=0.0, arcs=arcs, steps=settings.steps)
     bits = ""
     if math.isfinite(settings.epsilon):
-        width = graph.feature_count
-        drawn = width if settings.one_bit else multi_bit.sampled_features(settings.epsilon, width)
-        secrets = simulated_secrets(public.seed, np.arange(graph.devices), "/baseline")
-        low, high = settings.low, settings.high
-        said = multi_bit.release(
-            features, settings.epsilon, PrivateCoins(secrets), low=low, high=high, sampled=drawn
-        )
-        scale = multi_bit.rectify_scale(settings.epsilon, width, low, high, drawn)
-        rows = kprop(arcs, said, settings.steps, scale=scale, plus=(low + high) / 2)
-        bits = f" Of {width:,} features, {drawn:,} leave each device, one bit each."
-    else:
-        rows = kprop(arcs, features, settings.steps)
+        rows, drawn = _multi_bit(features, settings, arcs, public)
+        bits = f" Of {graph.feature_count:,} features, {drawn:,} leave each device, one bit each."
     labels = np.where(problem.roles == Role.TEST, -1, np.asarray(graph.labels))
     said_labels = noisy_labels(
         labels, graph.class_count, settings.label_epsilon, public.generator("baseline/labels")
@@ -124,6 +112,26 @@ def _lpgnn(problem: Problem, settings: BaselineSettings) -> Held:
             "in total.",
         ],
     )
+
+
+def _multi_bit(
+    features: Features, settings: BaselineSettings, arcs: Arcs, public: PublicCoins
+) -> tuple[Smoothed, int]:
+    """Rectified features, smoothed, and how many of them each device drew."""
+    devices, width = features.shape
+    epsilon, low, high = settings.epsilon, settings.low, settings.high
+    drawn = width if settings.one_bit else multi_bit.sampled_features(epsilon, width)
+    coins = PrivateCoins(simulated_secrets(public.seed, np.arange(devices), "/baseline"))
+    said = multi_bit.release(features, epsilon, coins, low=low, high=high, sampled=drawn)
+    scale = np.float32(multi_bit.rectify_scale(epsilon, width, low, high, drawn))
+    matrix = said.astype(np.float32) * scale
+    rows = Smoothed(
+        matrix=matrix.toarray() if drawn == width else csr_array(matrix),
+        plus=(low + high) / 2,
+        arcs=arcs,
+        steps=settings.steps,
+    )
+    return rows, drawn
 
 
 def _naive(problem: Problem, settings: BaselineSettings) -> Held:
@@ -199,26 +207,6 @@ def _goal(problem: Problem, labels: Ints | None, edges: Ints) -> Goal:
     if problem.split is not None:
         return Link(edges, problem.graph.devices, problem.split, problem.public)
     return Classify(np.asarray(labels), problem.roles)
-
-
-def kprop(
-    arcs: Arcs, matrix: Features, steps: int, *, scale: float = 1.0, plus: float = 0.0
-) -> Floats:
-    """[devices, d] (D^-½ A D^-½)^K (scale · matrix + plus): KProp, without self-loops.
-
-    A block of columns at a time, so only the result is dense.
-    """
-    devices, width = matrix.shape
-    found = np.empty((devices, width), np.float32)
-    by_column = csr_array(matrix).tocsc() if issparse(matrix) else matrix
-    for start in range(0, width, _COLUMNS):
-        block = by_column[:, start : start + _COLUMNS]
-        dense = block.toarray() if issparse(block) else block
-        rows = torch.from_numpy(scale * np.asarray(dense, np.float32) + np.float32(plus))
-        for _ in range(steps):
-            rows = arcs.smooth(rows)
-        found[:, start : start + _COLUMNS] = rows.numpy()
-    return found
 
 
 def unit_rows(features: Features) -> Features:

@@ -55,9 +55,9 @@ def release(
         step: number of this release: each has coins of its own.
     """
     devices, width = features.shape
-    m = sampled_features(epsilon, width) if sampled is None else sampled
     if not 0 < epsilon < math.inf:
         raise UsageError(f"--epsilon must be above 0 and finite, got {epsilon}")
+    m = sampled_features(epsilon, width) if sampled is None else sampled
     if not 1 <= m <= width:
         raise UsageError(f"sampled: 1 … {width} features can be drawn, got {m}")
     within(features, low, high)
