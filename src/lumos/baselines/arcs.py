@@ -6,6 +6,7 @@ of such a sum is the same sum of the gradients.
 
 import warnings
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -70,8 +71,14 @@ class Arcs:
 
     def smooth(self, rows: Tensor) -> Tensor:
         """[devices, width] D^-½ A D^-½, without self-loops; 0 where there is no neighbour."""
-        root = self.degrees.clamp(min=1).rsqrt()[:, None]
-        return root * self.sum(root * rows)
+        found: Tensor = _NeighbourSum.apply(self._smoother, rows)  # type: ignore[no-untyped-call]
+        return found
+
+    @cached_property
+    def _smoother(self) -> Tensor:
+        root = self.degrees.clamp(min=1).rsqrt()
+        values = self.weight * root[self.sources] * root.repeat_interleave(self.offsets.diff())
+        return csr(self.offsets, self.sources, values, self.devices)
 
     def smooth_with_self(self, rows: Tensor) -> Tensor:
         """[devices, width] (D + I)^-½ (A + I) (D + I)^-½, as in GCN."""

@@ -10,6 +10,7 @@ from torch.nn.functional import nll_loss, one_hot
 
 from lumos.baselines.arcs import Arcs
 from lumos.encode.symbols import COIN, Symbols
+from lumos.errors import InputError
 
 Ints = npt.NDArray[np.int64]
 
@@ -62,6 +63,11 @@ class Drop:
         seen = self._spread(spoken)
         self.target = torch.where(said >= 0, said, 0) if steps == 0 else seen.argmax(dim=1)
         self._train = torch.nonzero(train & (seen.sum(dim=1) > 0)).flatten()
+        if not len(self._train):
+            raise InputError(
+                f"edges: no training device has a label within {steps} steps; --label-steps 0 "
+                "learns from each device's own"
+            )
 
     def _spread(self, rows: Tensor) -> Tensor:
         for _ in range(self._steps):

@@ -72,7 +72,7 @@ def _in_the_clear(problem: Problem, settings: BaselineSettings) -> Held:
         else "One server holds all raw features, labels and edges; nothing is private."
     ]
     return Held(
-        rows=unit_rows(rows) if settings.normalise else rows,
+        rows=unit_rows(rows) if settings.normalise else _copied(rows),
         arcs=Arcs.of(edges[:0] if own else edges, graph.devices),
         goal=_goal(problem, graph.labels, edges),
         notes=notes,
@@ -85,7 +85,7 @@ def _lpgnn(problem: Problem, settings: BaselineSettings) -> Held:
     arcs = Arcs.of(graph.edge_list(), graph.devices)
     features = features_of(graph)
     within(features, settings.low, settings.high)
-    rows = Smoothed(matrix=features, plus=0.0, arcs=arcs, steps=settings.steps)
+    rows = Smoothed(matrix=_copied(features), plus=0.0, arcs=arcs, steps=settings.steps)
     bits = ""
     if math.isfinite(settings.epsilon):
         rows, drawn = _multi_bit(features, settings, arcs, public)
@@ -207,6 +207,11 @@ def _goal(problem: Problem, labels: Ints | None, edges: Ints) -> Goal:
     if problem.split is not None:
         return Link(edges, problem.graph.devices, problem.split, problem.public)
     return Classify(np.asarray(labels), problem.roles)
+
+
+def _copied(features: Features) -> Features:
+    """Dense features that torch may take: those of a graph are write-protected."""
+    return features if issparse(features) else np.array(features, np.float32)
 
 
 def unit_rows(features: Features) -> Features:
