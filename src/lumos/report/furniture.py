@@ -25,7 +25,7 @@ def heading(canvas: Canvas, title: str, below: str = "") -> float:
         y += 6
     if below:
         y += 14
-        canvas.text(0, y, below, size=12.5, fill=SOFT)
+        canvas.text(0, y, below, size=13, fill=SOFT)
         y += 6
     return y + 6
 
@@ -56,10 +56,10 @@ def legend(canvas: Canvas, names: Iterable[str], y: float, style: Style, mark: s
 def upright_axis(canvas: Canvas, up: Scale, unit: str = "") -> float:
     """Ticks at the left and lines across; returns where they begin."""
     names = {tick: shown(tick) + (unit and f" {unit}") for tick in up.ticks()}
-    left = 10 + max(wide(name, 12.5) for name in names.values())
+    left = 10 + max(wide(name, 13) for name in names.values())
     for tick, name in names.items():
         canvas.line(left, up(tick), RIGHT, up(tick), RULE)
-        canvas.text(left - 6, up(tick) + 4.5, name, anchor="end", size=12.5, fill=SOFT)
+        canvas.text(left - 6, up(tick) + 4.5, name, anchor="end", size=13, fill=SOFT)
     return left
 
 
@@ -70,7 +70,7 @@ def flat_axis(
     canvas.line(across.start, y, across.end, y, SOFT)
     for tick, name in names.items():
         canvas.line(across(tick), y, across(tick), y + 4, SOFT)
-        canvas.text(across(tick), y + 18, name, anchor="middle", size=12.5, fill=SOFT)
+        canvas.text(across(tick), y + 18, name, anchor="middle", size=13, fill=SOFT)
     if not title:
         return y + 26
     canvas.text((across.start + across.end) / 2, y + 38, title, anchor="middle", size=13)
@@ -84,6 +84,6 @@ def rules(
     for row, (name, place) in enumerate(places.items()):
         x, y = across(place), bottom - 8 - 17 * row
         canvas.line(x, top, x, bottom, SOFT, dash="4 3")
-        late = x + 6 + wide(name, 12.5) > WIDTH
+        late = x + 6 + wide(name, 13) > WIDTH
         anchor, shift = ("end", -5) if late else ("start", 5)
-        canvas.text(x + shift, y, name, anchor=anchor, size=12.5, fill=INK, halo=True)
+        canvas.text(x + shift, y, name, anchor=anchor, size=13, fill=INK, halo=True)

@@ -105,7 +105,7 @@ def _rows(
     for tick in scale.ticks(max(2, int(right // 75))):
         canvas.line(scale(tick), top, scale(tick), foot, RULE)
         words = shown(tick) + (unit and f" {unit}")
-        canvas.text(scale(tick), foot + 16, words, anchor="middle", size=12, fill=SOFT)
+        canvas.text(scale(tick), foot + 16, words, anchor="middle", size=13, fill=SOFT)
     said, y = [], top
     for group, row in zip(groups, cells, strict=True):
         if several:

@@ -1,0 +1,40 @@
+"""Runs of every kind to make pages of, and what the tests of this folder share."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import lumos
+
+sys.path.insert(0, str(Path(__file__).parent))  # the tests are imported by path (importlib mode)
+
+torch.set_num_threads(1)
+
+PAPER: dict[str, Any] = {"profile": "paper", "compare": "ideal", "epochs": 4}
+KINDS: dict[str, dict[str, Any]] = {
+    "strict": {"control": True, "encoder_epochs": 3, "epochs": 66},
+    "strict alone": {"floor": False, "encoder_epochs": 2, "epochs": 63, "protect": "none"},
+    "paper": {**PAPER, "balancer": "greedy", "control": True},
+    "link": {**PAPER, "task": "link", "backbone": "gat", "iterations": 5, "floor": False},
+    "star": {**PAPER, "virtual_nodes": False, "balancer": "none", "epsilon": float("inf")},
+}
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """By kind, the folder of a finished run on sixty devices."""
+    folder = tmp_path_factory.mktemp("runs")
+    found = {}
+    for kind, settings in KINDS.items():
+        found[kind] = folder / kind.replace(" ", "-")
+        lumos.train("demo:60", out=found[kind], seed=3, **settings)
+    return found
+
+
+@pytest.fixture(params=sorted(KINDS))
+def run(request: pytest.FixtureRequest, runs: dict[str, Path]) -> Path:
+    """The folder of a run, of each kind in turn."""
+    return runs[request.param]

@@ -1,0 +1,197 @@
+"""The page in a real browser: without scripts, without network, on a desk and on a telephone."""
+
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from chromium import Browser, browser, find
+from matplotlib.image import imread
+from reading import read, tables
+
+from lumos.report import Figure, Page, Section, Table, Text, bars, cdf, dots, lines
+from lumos.report.run import page_of
+
+WIDTHS = (1200, 390, 320)
+
+SIZES = """(() => {
+  const wide = document.documentElement.clientWidth;
+  const inside = (e) => e.closest('.scroll') || e.parentElement.closest('svg');
+  const out = [...document.body.querySelectorAll('*')].filter(
+    (e) => !inside(e) && e.getClientRects().length && e.getBoundingClientRect().right > wide + 1);
+  return {client: wide, scroll: document.documentElement.scrollWidth,
+          out: out.map((e) => e.outerHTML.slice(0, 120))};
+})()"""
+
+DRAWN = """[...document.querySelectorAll('svg')].map((svg) => {
+  const frame = svg.getBoundingClientRect();
+  const scale = frame.width / svg.viewBox.baseVal.width;
+  return {title: svg.querySelector('title').textContent,
+          frame: [frame.left, frame.top, frame.right, frame.bottom],
+          texts: [...svg.querySelectorAll('text')].map((t) => {
+            const r = t.getBoundingClientRect();
+            return {words: t.textContent, size: scale * parseFloat(getComputedStyle(t).fontSize),
+                    box: [r.left, r.top, r.right, r.bottom]};
+          })};
+})"""
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if find() is None:
+        pytest.skip("there is no Chromium to open the page in; type: apt-get install chromium")
+    with browser(tmp_path_factory.mktemp("chromium")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def pages(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A page of every kind of run, one of all kinds of figures, one of hostile names."""
+    folder = tmp_path_factory.mktemp("pages")
+    found = {kind: page_of(run).write(folder / f"{run.name}.html") for kind, run in runs.items()}
+    found["figures"] = figures().write(folder / "figures.html")
+    found["hostile"] = hostile().write(folder / "hostile.html")
+    return found
+
+
+def figures() -> Page:
+    systems = ["centralized GCN", "Lumos, strict profile", "Lumos, paper profile", "LPGNN"]
+    values = [[94.6, 90.0, 90.4, None], [94.8, 89.9, 91.6, 93.0]]
+    spread = [[0.1, 0.5, None, None], [0.2, 0.4, 0.1, 0.2]]
+    paper = [[93.3, 77.4, None, None], [None, 78.1, None, 81.2]]
+    groups = ["facebook, GCN", "facebook, GAT"]
+    sizes = np.arange(2000) ** 2 // 1000
+    courses = {
+        "strict": ([87.4, 88.2, 90.0, 91.7], [0.4, 0.4, 0.5, 0.5]),
+        "control": ([86.9, None, 86.9, 86.8], None),
+    }
+    drawn = [
+        bars(groups, systems, values, spread, paper, unit="%", title="Accuracy"),
+        dots(groups, systems, values, spread, paper, unit="%", title="Accuracy, close"),
+        bars(["messages"], ["kept", "trimmed"], [[30.4, 19.9]], digits=1, title="Messages"),
+        lines([0.5, 1, 2, 4], courses, {"strict": [70, None, 77, 79]}, unit="%", title="Over ε",
+              x_title="ε", at_points=True),
+        cdf({"every neighbour kept": sizes, "after mcmc": sizes // 99}, title="Workload",
+            x_title="workload", marks={"paper: largest 39": 39, "least possible: 37": 37}),
+    ]  # fmt: skip
+    return Page("Figures", ["All kinds."], [Section("All", [Figure(svg, "…") for svg in drawn])])
+
+
+def hostile() -> Page:
+    long = "a" * 400
+    evil = '</title><script>console.error("ran")</script><img src="http://example.org/x.png">'
+    table = Table([evil, long], [[evil, long], [long, evil]], evil, stacked=True)
+    numbers = Table(["n"] * 30, [[10**12] * 30], "wide")
+    drawn = Figure(dots([evil], [evil, evil], [[1.0, 2.0]], title=evil), evil)
+    return Page(evil, [evil, Text(long)], [Section(evil, [table, numbers, drawn])], subtitle=evil)
+
+
+KINDS = ["strict", "strict alone", "paper", "link", "star", "figures", "hostile"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_scripts_and_network(chromium: Browser, pages: dict[str, Path], kind: str) -> None:
+    with chromium.tab(1200) as tab:
+        tab.open(pages[kind])
+        assert tab.complaints == []
+        assert tab.requests == [pages[kind].as_uri()]
+        seen, written = read(tab.html()), read(pages[kind].read_text("utf-8"))
+        assert seen.all("h1")[0].text() == written.all("h1")[0].text()
+        assert tables(seen) == tables(written)
+        assert [svg.text() for svg in seen.all("svg")] == [s.text() for s in written.all("svg")]
+        assert [p.text() for p in seen.all("p")] == [p.text() for p in written.all("p")]
+        assert not tab.measure("document.scripts.length + document.images.length")
+        assert tab.measure("document.compatMode") == "CSS1Compat"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_it_fits(chromium: Browser, pages: dict[str, Path], kind: str, width: int) -> None:
+    with chromium.tab(width) as tab:
+        tab.open(pages[kind])
+        sizes = tab.measure(SIZES)
+        assert sizes["client"] == width
+        assert sizes["scroll"] == width
+        assert sizes["out"] == []
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1])
+def test_figures_can_be_read(chromium: Browser, pages: dict[str, Path], kind: str) -> None:
+    """Words lie inside their drawing, none on another, and none is smaller than 8.9 pixels."""
+    with chromium.tab(390) as tab:
+        tab.open(pages[kind])
+        drawings = tab.measure(DRAWN)
+    assert drawings
+    for drawing in drawings:
+        left, top, right, bottom = drawing["frame"]
+        for text in drawing["texts"]:
+            box = text["box"]
+            inside = left - 1 <= box[0] and box[2] <= right + 1
+            inside = inside and top - 1 <= box[1] and box[3] <= bottom + 1
+            assert inside, (drawing["title"], text["words"])
+            assert text["size"] >= 8.9, (drawing["title"], text)
+        for one, first in enumerate(drawing["texts"]):
+            for other in drawing["texts"][one + 1 :]:
+                a, b = first["box"], other["box"]
+                across, down = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+                meet = across > 0.5 and down > 2
+                assert not meet, (drawing["title"], first["words"], other["words"])
+
+
+@pytest.mark.parametrize("kind", ["strict", "paper", "figures"])
+@pytest.mark.parametrize("width", [1200, 390])
+def test_screenshots(chromium: Browser, pages: dict[str, Path], kind: str, width: int) -> None:
+    with chromium.tab(width, 850) as tab:
+        tab.open(pages[kind])
+        picture = tab.screenshot()
+    pixels = imread(io.BytesIO(picture), format="png")[..., :3]
+    assert pixels.shape == (850, width, 3)
+    dark = (pixels.mean(axis=2) < 0.5).mean()
+    assert 0.01 < dark < 0.3  # dark words on white
+    assert (pixels.min(axis=2) > 0.97).mean() > 0.6
+
+
+def test_colours_and_words_stand_out(chromium: Browser, pages: dict[str, Path]) -> None:
+    """All words have a contrast of 4.5 or more on white."""
+    with chromium.tab(1200) as tab:
+        tab.open(pages["paper"])
+        colours = tab.measure(
+            "[...new Set([...document.querySelectorAll('body *')].map((e) => "
+            "e instanceof SVGTextElement ? getComputedStyle(e).fill : getComputedStyle(e).color))]"
+        )
+    assert colours
+    for colour in colours:
+        channels = np.array([int(part) for part in re.findall(r"\d+", colour)[:3]]) / 255
+        linear = np.where(
+            channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4
+        )
+        assert 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05) >= 4.5, colour
+
+
+def test_it_prints(chromium: Browser, pages: dict[str, Path]) -> None:
+    with chromium.tab(1200) as tab:
+        tab.open(pages["paper"])
+        printed = tab.pdf()
+    assert printed.startswith(b"%PDF-")
+    assert 2 <= len(re.findall(rb"/Type\s*/Page\b", printed)) <= 10
+
+
+def test_the_tests_would_notice(chromium: Browser, tmp_path: Path) -> None:
+    """What the tests above look for is found where it is."""
+    bad = tmp_path / "bad.html"
+    bad.write_text(
+        "<!DOCTYPE html><title>bad</title><meta name=viewport content='width=device-width'>"
+        "<body><img src='http://example.org/x.png'><div style='width:900px'>wide</div>"
+        "<script>console.error('ran')</script>"
+    )
+    with chromium.tab(390, scripts=True) as tab:
+        tab.open(bad)
+        assert "http://example.org/x.png" in tab.requests
+        assert any("console.error: ran" in said for said in tab.complaints)
+        assert any("ERR_" in said for said in tab.complaints)
+        assert tab.measure(SIZES)["out"]
+    with chromium.tab(390) as tab:
+        tab.open(bad)
+        assert not any("ran" in said for said in tab.complaints)  # scripts are disabled indeed
