@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,7 @@ def run_all(
             for entry in [entry for entry in running if entry[1].poll() is not None]:
                 running.remove(entry)
                 one, process, start = entry
+                _close(process)
                 seconds = time.perf_counter() - start
                 ended.append(_end(one.job, process.returncode, logs, seconds))
                 told(ended[-1], len(left) + len(running))
@@ -116,12 +118,10 @@ def _start(job: Job, threads: int, logs: Path) -> subprocess.Popen[str]:
             start_new_session=True,  # the keyboard's interrupt is ours to handle
         )
     assert process.stdin is not None  # noqa: S101
-    try:
-        # The pipe stays open: when it closes, because we are gone, the process ends itself.
+    # The pipe stays open: when it closes, because we are gone, the process ends itself.
+    with suppress(BrokenPipeError):  # it may be gone already, and its log says why
         process.stdin.write(job.line() + "\n")
         process.stdin.flush()
-    except BrokenPipeError:
-        pass  # it is gone already, and its log says why
     return process
 
 
@@ -144,6 +144,13 @@ def _stop(processes: Sequence[subprocess.Popen[str]]) -> None:
         process.kill()  # whatever was finished is written; the rest is of no use
     for process in processes:
         process.wait()
+        _close(process)
+
+
+def _close(process: subprocess.Popen[str]) -> None:
+    if process.stdin is not None:
+        with suppress(BrokenPipeError):
+            process.stdin.close()
 
 
 def available_cores() -> int:

@@ -1,6 +1,7 @@
 """`lumos reproduce` in a row: plan, run what is missing, lay everything beside the paper."""
 
 import dataclasses
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,10 +15,9 @@ from lumos.experiments.cost import DeviceModel
 from lumos.experiments.figures import BY_NAME, Bench, Outcome, Row, cells_of
 from lumos.experiments.pool import Ended, Room, Waiting, planned, run_all
 from lumos.experiments.settings import Form, Frozen
-from lumos.experiments.store import Found, Store, keep, record_of
+from lumos.experiments.store import Found, Store, keep, record_of, write
 from lumos.experiments.subject import Subject
 from lumos.experiments.work import Job
-from lumos.training.folder import write_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,14 +238,13 @@ def _write(
         for figure, of in rows.items()
         for name, some in tables.by_graph(of).items()
     ]
-    (out / "tables.md").write_text("\n".join(text), "utf-8")
-    write_json(out / "rows.json", [row.plain() for row in result.rows])
-    (out / "figures").mkdir(exist_ok=True)
+    write(out / "tables.md", "\n".join(text))
+    write(out / "rows.json", json.dumps([row.plain() for row in result.rows], indent=1) + "\n")
     files = [out / "report.html", out / "tables.md", out / "rows.json"]
     for drawings in drawn.values():
         for name, (svg, _) in drawings.items():
             path = out / "figures" / f"{name.replace(':', '-').replace('/', '-')}.svg"
-            path.write_text(svg, "utf-8")
+            write(path, svg)
             files.append(path)
     page(plan, rows, drawn, result, about).write(out / "report.html")
     return files

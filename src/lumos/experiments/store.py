@@ -10,7 +10,6 @@ from typing import Any
 
 from lumos.errors import InputError, UsageError
 from lumos.experiments.cell import Cell, Key, plain
-from lumos.training.folder import write_json
 
 FORMAT = 1
 
@@ -72,9 +71,7 @@ class Store:
 
     def put(self, key: Key, cell: Cell, result: Mapping[str, Any]) -> None:
         """Write a cell, all or nothing."""
-        place = self.place(key)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_json(place, record_of(key, cell, result))
+        write(self.place(key), json.dumps(record_of(key, cell, result), indent=1) + "\n")
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -114,7 +111,11 @@ def keep(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
         json.dumps(record, ensure_ascii=False, sort_keys=True, allow_nan=False)
         for record in records
     )
-    text = "[\n" + ",\n".join(lines) + "\n]\n"
+    write(path, "[\n" + ",\n".join(lines) + "\n]\n")
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file, all or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     place = path.with_name(path.name + ".new")
     place.write_text(text, "utf-8")

@@ -16,6 +16,7 @@ from typing import Any
 
 from lumos.errors import InputError, LumosError
 from lumos.experiments.cell import Cell, Key, code_version
+from lumos.experiments.store import record_of, write
 
 PARENT_GONE = 3
 
@@ -75,17 +76,13 @@ def main() -> None:
 
 def finish(job: Job) -> None:
     """Compute a cell and write it."""
-    from lumos.experiments.store import record_of
-    from lumos.training.folder import write_json
-
     if code_version(job.cell.kind, job.cell["profile"] == "strict") != job.key.code:
         raise LumosError("the source was changed since this was planned; start again")
     start = time.perf_counter()
     result = compute(job)
     result["wall_seconds"] = round(time.perf_counter() - start, 3)
     result["cpu_seconds"] = round(time.process_time(), 3)
-    job.place.parent.mkdir(parents=True, exist_ok=True)
-    write_json(job.place, record_of(job.key, job.cell, result))
+    write(job.place, json.dumps(record_of(job.key, job.cell, result), indent=1) + "\n")
     shutil.rmtree(job.partial, ignore_errors=True)
 
 

@@ -1,0 +1,246 @@
+"""`lumos reproduce` as people type it: all at once, interrupted, broken, from kept results."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from lumos.cli.main import run
+from lumos.experiments import paper
+from lumos.experiments.reproduce import QUICK
+
+TREES = ["workload", "--graph", "demo:60", "--quick"]
+MARK = "LUMOS_TEST_MARK"
+COMMAND = [sys.executable, "-c", "from lumos.cli.main import main; main()", "reproduce"]
+
+
+def result_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert run(["reproduce", *arguments, "--json"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    result: dict[str, Any] = json.loads(out)
+    return result
+
+
+def cells_in(out: Path) -> dict[str, tuple[float, bytes]]:
+    """Finished cells; every one must be whole."""
+    found = {}
+    for path in (out / "cells").glob("*.json"):
+        record = json.loads(path.read_bytes())
+        assert record["result"]
+        found[path.name] = (path.stat().st_mtime, path.read_bytes())
+    return found
+
+
+def test_the_whole_quick_form(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Every figure, every file, on sixty devices."""
+    out, kept = tmp_path / "out", tmp_path / "kept" / "reproduce-demo.json"
+    arguments = ["--graph", "demo:60", "--quick", "--epochs", "2", "--out", str(out)]
+    told = result_of(capsys, *arguments, "--keep", str(kept))
+    assert told["form"] == "quick"
+    assert not told["failed"]
+    assert {row["figure"] for row in told["rows"]} == set(paper.FIGURES)
+    wanted = {"figure", "dataset", "system", "task", "backbone", "epsilon", "paper", "ours"}
+    wanted |= {"spread", "seeds", "control", "note"}
+    for row in told["rows"]:
+        assert row.keys() >= wanted
+        assert row["ours"] is not None or row["note"]
+        if row["figure"] in ("classification", "link-prediction", "epsilon") and row["ours"]:
+            assert QUICK in row["note"]
+    assert json.loads((out / "rows.json").read_text()) == told["rows"]
+    tables = (out / "tables.md").read_text()
+    assert all(f"### {figure} on demo:60" in tables for figure in paper.FIGURES)
+    assert "lumos reproduce --graph demo:60 --quick --epochs 2" in tables
+    assert str(tmp_path) not in tables
+    page = (out / "report.html").read_text()
+    assert page.count("<svg") >= 6
+    assert "not comparable with the paper" in page
+    for figure in paper.FIGURES:
+        drawn = list((out / "figures").glob(f"{figure}-*.svg"))
+        assert drawn
+        for path in drawn:
+            ElementTree.fromstring(path.read_text())  # noqa: S314
+    assert not list((out / "partial").glob("*"))
+
+    # Nothing runs twice: not from the folder, and not from what was kept.
+    again = result_of(capsys, *arguments)
+    assert (again["ran"], again["known"]) == (0, told["ran"])
+    assert again["rows"] == told["rows"]
+    elsewhere = ["--out", str(tmp_path / "other"), "--results", str(kept)]
+    third = result_of(capsys, *arguments[:-2], *elsewhere)
+    assert (third["ran"], third["known"]) == (0, told["ran"])
+    assert third["rows"] == told["rows"]
+
+
+def test_kept_results_of_another_code(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    kept = tmp_path / "reproduce-demo.json"
+    first = result_of(capsys, *TREES, "--out", str(tmp_path / "one"), "--keep", str(kept))
+    records = json.loads(kept.read_text())
+    assert len(records) == first["ran"] == 4
+    for record in records:
+        record["code"] = "0" * 16
+    kept.write_text(json.dumps(records))
+    arguments = [*TREES, "--out", str(tmp_path / "two"), "--results", str(kept)]
+    any_code = result_of(capsys, *arguments, "--kept", "any-code")
+    assert (any_code["ran"], any_code["known"], any_code["other_code"]) == (0, 4, 4)
+    assert [row["ours"] for row in any_code["rows"]] == [row["ours"] for row in first["rows"]]
+    assert run(["reproduce", *arguments, "--kept", "any-code"]) == 0
+    assert "another code version" in capsys.readouterr().out
+    assert "another version of the code" in (tmp_path / "two" / "tables.md").read_text()
+    exact = result_of(capsys, *arguments)
+    assert (exact["ran"], exact["known"]) == (4, 0)
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts the command in a process of its own; whatever it leaves behind is found by a mark."""
+    if not Path("/proc/self/environ").exists():
+        pytest.skip("processes are found through /proc")
+    processes = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        environment = {**os.environ, MARK: (tmp_path / "mark").read_text()}
+        processes.append(
+            subprocess.Popen(
+                [*COMMAND, *arguments],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return processes[-1]
+
+    (tmp_path / "mark").write_text(uuid.uuid4().hex)
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def marked(mark: str) -> list[int]:
+    """Living processes that were started under the mark."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (path / "environ").read_bytes()
+            state = (path / "stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            continue
+        if f"{MARK}={mark}".encode() in environment and state != "Z":
+            found.append(int(path.name))
+    return found
+
+
+def until(true: Callable[[], bool]) -> None:
+    while not true():
+        time.sleep(0.02)
+
+
+LONG = [*TREES, "--jobs", "1"]
+
+
+@pytest.mark.usefixtures("must_end")
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
+def test_an_interrupted_run_goes_on(
+    blow: signal.Signals,
+    started: Callable[..., subprocess.Popen[str]],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    out, mark = tmp_path / "out", (tmp_path / "mark").read_text()
+    process = started(*LONG, "--out", str(out))
+    until(lambda: any((out / "cells").glob("*.json")))
+    process.send_signal(blow)
+    _, said = process.communicate()
+    assert process.returncode == (1 if blow == signal.SIGINT else -9)
+    if blow == signal.SIGINT:
+        assert "the same command goes on" in said
+        assert "Traceback" not in said
+        assert not marked(mark)  # it waited for them
+    until(lambda: not marked(mark))  # children notice that nobody waits for them
+    before = cells_in(out)
+    assert before
+    told = result_of(capsys, *LONG, "--out", str(out))
+    after = cells_in(out)
+    assert told["known"] == len(before)
+    assert told["ran"] + told["known"] == len(after)
+    assert not told["failed"]
+    assert {name: after[name] for name in before} == before  # nothing ran twice
+
+
+def test_a_cell_that_fails_is_told_and_tried_again(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lumos.experiments import figures
+    from lumos.experiments.cell import Cell
+
+    real = figures.balancer_cell
+
+    def broken(bench: figures.Bench, balancer: str) -> Cell:
+        if balancer != "mcmc":
+            return real(bench, balancer)
+        return Cell.of("trees", bench.subject.spec, balancer="mcmc", nonsense=1)
+
+    monkeypatch.setattr(figures, "balancer_cell", broken)
+    out = tmp_path / "out"
+    assert run(["reproduce", *TREES, "--out", str(out), "--json"]) == 1
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    assert told["ran"] == 3
+    assert len(told["failed"]) == 1
+    (row,) = [row for row in told["rows"] if row["ours"] is None]
+    assert "nonsense" in row["note"]
+    assert "1 cells failed" in said.err
+    assert "nonsense" in (out / "report.html").read_text()
+    monkeypatch.setattr(figures, "balancer_cell", real)
+    assert result_of(capsys, *TREES, "--out", str(out))["ran"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["figure-7"], "there is no figure 'figure-7'; there are classification"),
+        (["--graph", "nowhere"], "neither a file or folder nor a known graph"),
+        (["--seeds", "0"], "--seeds and --epochs must be 1 or more"),
+        (["--jobs", "0"], "--jobs must be 1 or more"),
+        (["--results", "nowhere"], "--results nowhere: there is no such file or folder"),
+        (["--profiles", "loose"], "profiles"),
+    ],
+)
+def test_mistakes_get_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], line: str
+) -> None:
+    assert run(["reproduce", *arguments, "--out", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert line in err
+
+
+@pytest.mark.real
+def test_structure_figures_of_lastfm(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, data_dir: Path
+) -> None:
+    """Without its feature file, LastFM still has its workloads, and says what it lacks."""
+    told = result_of(
+        capsys,
+        *("workload", "classification", "--graph", "lastfm", "--quick"),
+        *("--out", str(tmp_path / "out"), "--data-dir", str(data_dir)),
+    )
+    by = {row["system"]: row for row in told["rows"] if row["figure"] == "workload"}
+    assert by["no trimming"]["ours"] == 216
+    assert by["optimal"]["ours"] == 15
+    scores = [row for row in told["rows"] if row["figure"] == "classification"]
+    assert scores
+    if told["ran"] == 4:
+        assert all("lastfm_asia_features.json is not here" in row["note"] for row in scores)

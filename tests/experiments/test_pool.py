@@ -1,0 +1,122 @@
+"""Processes: longest first, within memory, and one that fails leaves the others alone."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lumos.experiments.cell import Cell, Key, key_of
+from lumos.experiments.pool import Ended, Room, Waiting, _next, planned, run_all
+from lumos.experiments.store import Store
+from lumos.experiments.work import CDF_POINTS, PARENT_GONE, Job, cdf_points
+
+ROOM = Room(jobs=2, threads=1, megabytes=10_000)
+
+
+def waiting(tmp_path: Path, cell: Cell, key: Key, seconds: float = 1, memory: float = 1) -> Waiting:
+    store = Store(tmp_path)
+    job = Job(
+        cell=cell,
+        key=key,
+        data_dir=None,
+        place=store.place(key),
+        partial=store.partial(key),
+    )
+    return Waiting(job=job, seconds=seconds, megabytes=memory)
+
+
+def some(tmp_path: Path, *needs: tuple[float, float]) -> list[Waiting]:
+    cells = [Cell.of("trees", "demo:60", seed, balancer="none") for seed in range(len(needs))]
+    return [
+        waiting(tmp_path, cell, key_of(cell, "x"), seconds, memory)
+        for cell, (seconds, memory) in zip(cells, needs, strict=True)
+    ]
+
+
+def test_the_plan_is_longest_first(tmp_path: Path) -> None:
+    # 5 | 4, then 3 joins 4, then 2 joins 5, then 1 joins either: 8
+    assert planned(some(tmp_path, *((n, 1) for n in (1, 2, 3, 4, 5))), ROOM) == 8
+    assert planned([], ROOM) == 0
+
+
+def test_a_job_waits_for_memory_unless_it_is_alone(tmp_path: Path) -> None:
+    big, small, huge = some(tmp_path, (9, 8_000), (1, 1_000), (5, 50_000))
+    assert _next([big, small], [], ROOM) is big
+    assert _next([huge, small], [(big, None, 0.0)], ROOM) is small
+    assert _next([huge], [(big, None, 0.0)], ROOM) is None
+    assert _next([huge], [], ROOM) is huge
+    assert _next([small], [(small, None, 0.0)] * 2, ROOM) is None
+
+
+@pytest.mark.usefixtures("must_end")
+def test_a_cell_that_fails_or_is_refused_stops_nobody(tmp_path: Path) -> None:
+    good = Cell.of("trees", "demo:60", 0, balancer="greedy", compare="ideal")
+    refused = Cell.of("trees", "demo:60", 0, balancer="no such")
+    broken = Cell.of("trees", "demo:60", 0, no_such_setting=1)
+    stale = Cell.of("trees", "demo:60", 1, balancer="none")
+    jobs = [waiting(tmp_path, cell, key_of(cell, "x")) for cell in (broken, refused, good)]
+    jobs.append(waiting(tmp_path, stale, Key("r", "another-code")))
+    told: list[int] = []
+
+    def hear(_: Ended, left: int) -> None:
+        told.append(left)
+
+    ended = {end.job.cell: end for end in run_all(jobs, ROOM, tmp_path / "logs", hear)}
+    assert told == [3, 2, 1, 0]
+    assert ended[good].status == 0
+    assert Store(tmp_path).get(key_of(good, "x")) is not None
+    assert ended[refused].status == 2
+    assert ended[refused].reason.startswith("--balancer must be one of none")
+    assert ended[broken].status == 1
+    assert "no_such_setting" in ended[broken].reason
+    assert "\n" not in ended[broken].reason
+    assert "the source was changed" in ended[stale].reason
+    assert Store(tmp_path).get(key_of(broken, "x")) is None
+    assert "Traceback" in (tmp_path / "logs" / f"{key_of(broken, 'x')}.txt").read_text()
+
+
+@pytest.mark.usefixtures("must_end")
+def test_a_training_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    """Its parent gone, a process ends; the next one has the score of an uninterrupted run."""
+    settings = {"profile": "paper", "compare": "ideal", "balancer": "greedy", "floor": False}
+    cell = Cell.of("train", "demo:60", 0, **settings, epochs=300)
+    key = key_of(cell, "x")
+    job = waiting(tmp_path / "one", cell, key).job
+    with subprocess.Popen(
+        [sys.executable, "-m", "lumos.experiments.work"], stdin=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(job.line() + "\n")
+        process.stdin.flush()
+        while not (job.partial / "checkpoint.npz").exists():
+            time.sleep(0.01)
+        process.stdin.close()
+        assert process.wait() == PARENT_GONE
+    assert not job.place.exists()
+    jobs = [waiting(tmp_path / folder, cell, key) for folder in ("one", "other")]
+    ended = run_all(jobs, ROOM, tmp_path / "logs", lambda *_: None)
+    assert [end.status for end in ended] == [0, 0]
+    one, other = (json.loads(w.job.place.read_text())["result"] for w in jobs)
+    assert (one["resumed"], other["resumed"]) == (True, False)
+    for name in ("test_accuracy", "best_epoch", "final_loss", "per_epoch"):
+        assert one[name] == other[name]
+    assert not any(w.job.partial.exists() for w in jobs)
+
+
+def test_a_job_is_the_same_after_its_journey(tmp_path: Path) -> None:
+    cell = Cell.of("cost", "demo", 3, epsilon=float("inf"), balancers=("none", "mcmc"), x=2.5)
+    job = waiting(tmp_path, cell, Key("a", "b")).job
+    assert Job.read(job.line()) == job
+
+
+def test_a_distribution_in_few_points() -> None:
+    values, counts = list(range(1000)), [1] * 1000
+    points = cdf_points(values, counts)
+    assert len(points) <= CDF_POINTS
+    assert points[0] == [0, 1]
+    assert points[-1] == [999, 1000]
+    assert all(up_to == value + 1 for value, up_to in points)
+    assert cdf_points([3, 8], [2, 1]) == [[3, 2], [8, 3]]
