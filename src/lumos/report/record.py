@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.errors import InputError, LumosError
+from lumos.exchange.topic import Door
 from lumos.training.folder import FORMAT, read_arrays
 from lumos.training.settings import Config
 
@@ -22,7 +23,7 @@ Number = float | str
 class Line(msgspec.Struct, frozen=True):
     """One topic of the ledger."""
 
-    door: str
+    door: Door
     messages: int
     bytes: int
     learns: str
@@ -40,6 +41,28 @@ class Totals(msgspec.Struct, frozen=True):
     epsilon_per_receiver: Number
     epsilon_collusion: Number
     topics: dict[str, Line]
+
+
+class Each(msgspec.Struct, frozen=True):
+    """What an epoch costs a device: the mean over devices, and the largest."""
+
+    messages_sent_mean: float
+    messages_sent_largest: float
+    messages_received_mean: float
+    messages_received_largest: float
+    bytes_sent_mean: float
+    bytes_sent_largest: float
+    bytes_received_mean: float
+    bytes_received_largest: float
+    rounds: float
+
+
+class Split(msgspec.Struct, frozen=True):
+    """How many devices, or edges, do what."""
+
+    train: int
+    validation: int
+    test: int
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -66,7 +89,7 @@ class Result(msgspec.Struct, frozen=True):
     seconds: float
     seconds_per_epoch: float
     peak_rss_mb: float
-    per_epoch: dict[str, float]
+    per_epoch: Each
     ledger: Totals
     tree_ledger: Totals
     exposed: str
@@ -74,8 +97,13 @@ class Result(msgspec.Struct, frozen=True):
     choice: str
     caution: str
     notes: list[str]
-    split: dict[str, int] = {}
-    """Empty in folders of runs that did not write it yet."""
+    split: Split | None = None
+    """None in folders of runs that did not write it yet."""
+
+    def __post_init__(self) -> None:
+        rows = self.promises
+        if any("about" not in row or row.keys() != rows[0].keys() for row in rows):
+            raise ValueError("the table of promises is no table")
 
 
 class About(msgspec.Struct, frozen=True):

@@ -13,7 +13,6 @@ class Scale:
         low, high: the numbers at the two ends; low < high.
         start, end: their places.
         bent: numbers are spaced as log(1 + number), for workloads and other long tails.
-        rungs: ticks are at these numbers instead of round ones.
     """
 
     low: float
@@ -21,7 +20,6 @@ class Scale:
     start: float
     end: float
     bent: bool = False
-    rungs: tuple[float, ...] = ()
 
     def __call__(self, number: float) -> float:
         """The place of a number."""
@@ -33,8 +31,6 @@ class Scale:
 
     def ticks(self, about: int = 5) -> list[float]:
         """Round numbers from low to high, both included where they are round."""
-        if self.rungs:
-            return [rung for rung in self.rungs if self.low <= rung <= self.high]
         if self.bent:
             found = [0.0]
             for rung in (1, 2, 5, *(n * 10**p for p in range(1, 12) for n in (1, 2, 5))):

@@ -57,14 +57,14 @@ def trained(record: Record) -> str:
 def scored(record: Record) -> str:
     """The score, and what it was measured on."""
     score = shown(record.scores["run"]["test"], record)
-    count = record.result.split.get("test")
+    split = record.result.split
     if record.link:
-        among = f"{count:,} edges" if count else "edges"
+        among = f"{split.test:,} edges" if split else "edges"
         return (
             f"Of {among} that were held back, and as many pairs that are none, it puts an edge "
             f"before another pair with probability {score} (ROC-AUC; 0.5 is guessing, 1 perfect)."
         )
-    among = f"{count:,} test devices" if count else "the test devices"
+    among = f"{split.test:,} test devices" if split else "the test devices"
     return f"On {among}, whose labels training did not use, it is right in {score} of the cases."
 
 
@@ -186,7 +186,7 @@ def deviation(record: Record, score: float) -> float:
 
     Accuracy: of a share, √(p(1 − p)/n). ROC-AUC: Hanley and McNeil's, with n pairs of each kind.
     """
-    count = record.result.split.get("test", 0)
+    count = record.result.split.test if record.result.split else 0
     if count < 1:
         return math.nan
     if not record.link:

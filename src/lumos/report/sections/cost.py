@@ -7,17 +7,12 @@ from lumos.report.record import Record
 def section(record: Record) -> Section:
     """A table per device and epoch, and the simulation in a sentence."""
     result, each = record.result, record.result.per_epoch
-    rows = [
-        [
-            f"{kind} {way}",
-            f"{each[f'{kind}_{way}_mean']:,.1f}",
-            f"{each[f'{kind}_{way}_largest']:,.0f}",
-        ]
-        for kind in ("messages", "bytes")
-        for way in ("sent", "received")
-    ]
+    rows = []
+    for name in ("messages_sent", "messages_received", "bytes_sent", "bytes_received"):
+        mean, largest = (getattr(each, f"{name}_{which}") for which in ("mean", "largest"))
+        rows.append([name.replace("_", " "), f"{mean:,.1f}", f"{largest:,.1f}"])
     said = (
-        f"{result.epochs:,} epochs of {each['rounds']:,.0f} rounds on average; {result.weights:,} "
+        f"{result.epochs:,} epochs of {each.rounds:,.0f} rounds on average; {result.weights:,} "
         f"weights. The simulation of all devices took {result.seconds:,.1f} seconds, "
         f"{result.seconds_per_epoch:.3f} per epoch, and {result.peak_rss_mb:,.0f} MB at its peak."
     )

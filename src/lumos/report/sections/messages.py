@@ -56,7 +56,7 @@ def in_order(record: Record) -> list[tuple[str, Line]]:
     ledgers = (record.result.tree_ledger, record.result.ledger)
     topics = [topic for ledger in ledgers for topic in ledger.topics.items()]
     order = list(DOORS)
-    return sorted(topics, key=lambda topic: order.index(Door(topic[1].door)))
+    return sorted(topics, key=lambda topic: order.index(topic[1].door))
 
 
 def _doors(record: Record, topics: list[tuple[str, Line]]) -> Table:

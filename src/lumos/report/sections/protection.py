@@ -25,7 +25,7 @@ def _promises(promises: list[dict[str, str]]) -> Table:
     who = [name for name in promises[0] if name != "about"]
     alike: dict[tuple[str, ...], list[str]] = {}
     for row in promises:  # what is promised alike is told once
-        alike.setdefault(tuple(row.get(name, "") for name in who), []).append(row["about"])
+        alike.setdefault(tuple(row[name] for name in who), []).append(row["about"])
     return Table(
         ["about", *who],
         [[", ".join(about), *cells] for cells, about in alike.items()],

@@ -59,8 +59,8 @@ def _notes(record: Record) -> list[str]:
         kind = "edges" if record.link else "labelled devices"
         after = "Trees, releases and training see training edges only." if record.link else ""
         said.append(
-            f"Of the {kind}, {split['train']:,} train, {split['validation']:,} validate and "
-            f"{split['test']:,} test; which ones is public. {after}"
+            f"Of the {kind}, {split.train:,} train, {split.validation:,} validate and "
+            f"{split.test:,} test; which ones is public. {after}"
         )
     if result.choice:
         meaning = _CHOICES.get(result.choice, result.choice)

@@ -69,7 +69,7 @@ def stage_starts(record: Record) -> dict[str, float]:
         return {}
     from lumos.strict.plan import Plan
 
-    plan = Plan(record.config, record.result.devices, record.result.split.get("train", 0))
+    plan = Plan(record.config, record.result.devices, 0)
     stages = [plan.stage(number) for number in range(record.result.epochs)]
     names = {"trust": "evidence", "backbone": "tree network"}
     return {
