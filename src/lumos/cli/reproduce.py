@@ -121,7 +121,8 @@ def _show(told: "Told", form: str, out: Path) -> None:
     for figure, caption in paper.CAPTIONS.items():
         of = [row for row in told.rows if row.figure == figure]
         for name, rows in tables.by_graph(of).items():
-            title = f"{figure} on {name}: {caption}" + (" (QUICK)" if form == "quick" else "")
+            quick = form == "quick" and figure not in ("workload", "cost")  # the same in both
+            title = f"{figure} on {name}: {caption}" + " (QUICK)" * quick
             table, notes = tables.shown(rows, title)
             screen.print(table)
             for note in notes:

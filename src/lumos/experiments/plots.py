@@ -50,17 +50,20 @@ def _comparison(task: str) -> Callable[[Bench, Sequence[Row]], Drawn]:
             _field(picked, "ours"),
             _field(picked, "spread"),
             marks=_field(picked, "control"),
-            title=f"{name}: {TASKS[task]}",
+            title=_titled(bench, TASKS[task]),
             unit="%" if task == "classify" else "",
             digits=digits,
-            mark_name="control: releases that say nothing",
+            mark_name="control",
         )
         figure = scored[0].figure
         return {
-            f"{figure}-{name}": (scores, f"Scores at ε = 2, {_seeds(scored)}."),
+            f"{figure}-{name}": (
+                scores,
+                f"Scores at ε = 2, {_seeds(scored)}. Control: releases that say nothing.",
+            ),
             f"{figure}-{name}-differences": _differences(
                 [row for row in rows if row.measure != measure],
-                f"{name}: differences, and the paper's",
+                _titled(bench, "differences, and the paper's"),
             ),
         }
 
@@ -118,7 +121,7 @@ def _epsilon(bench: Bench, rows: Sequence[Row]) -> Drawn:
                 series,
                 marks or None,
                 unit="%" if task == "classify" else "",
-                title=f"{bench.subject.name}: {called} over ε",
+                title=_titled(bench, f"{called} over ε"),
                 x_title="ε",
                 y_title=called,
                 mark_name="the paper's gain over ε = 0.5",
@@ -134,7 +137,7 @@ def _ablation(bench: Bench, rows: Sequence[Row]) -> Drawn:
     if not any(row.ours is not None for row in derived):
         return {}
     name = bench.subject.name
-    return {f"ablation-{name}": _differences(derived, f"{name}: what each module adds")}
+    return {f"ablation-{name}": _differences(derived, _titled(bench, "what each module adds"))}
 
 
 def _workload(bench: Bench, rows: Sequence[Row]) -> Drawn:
@@ -183,6 +186,11 @@ def _cost(bench: Bench, rows: Sequence[Row]) -> Drawn:
             "Slowest device of every round.",
         )
     return found
+
+
+def _titled(bench: Bench, what: str) -> str:
+    """A title that says whose scores these are, and that a quick form is one."""
+    return f"{bench.subject.name}: {what}" + (" (QUICK)" if bench.frozen.form == "quick" else "")
 
 
 def _field(picked: Sequence[Sequence[Row | None]], name: str) -> list[list[float | None]]:

@@ -189,11 +189,13 @@ CDF_POINTS = 200
 
 
 def cdf_points(values: Any, counts: Any) -> list[list[float]]:
-    """[value, devices with at most so much], at most `CDF_POINTS` of them; the last is kept."""
+    """[value, devices with at most so much]: the smallest values, then evenly to the last."""
     import numpy as np
 
-    up_to = np.cumsum(counts)
-    chosen = np.unique(np.linspace(0, len(values) - 1, min(CDF_POINTS, len(values))).astype(int))
+    up_to, half = np.cumsum(counts), CDF_POINTS // 2
+    tail = np.linspace(half, len(values) - 1, half).astype(int) if len(values) > CDF_POINTS else ()
+    head = half if len(tail) else len(values)
+    chosen = np.unique(np.concatenate([np.arange(head), np.asarray(tail, int)]))
     return [[int(values[place]), int(up_to[place])] for place in chosen.tolist()]
 
 
