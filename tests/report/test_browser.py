@@ -15,6 +15,10 @@ from lumos.report import Figure, Page, Section, Table, Text, bars, cdf, dots, li
 from lumos.report.run import page_of
 
 WIDTHS = (1200, 390, 320)
+WANTED = (
+    "there is no Chromium to open the page in; install the Debian package chromium (make browser), "
+    "or put chromium or google-chrome on the path"
+)
 
 SIZES = """(() => {
   const wide = document.documentElement.clientWidth;
@@ -41,7 +45,7 @@ DRAWN = """[...document.querySelectorAll('svg')].map((svg) => {
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     if find() is None:
-        pytest.skip("there is no Chromium to open the page in; type: apt-get install chromium")
+        pytest.skip(WANTED)
     with browser(tmp_path_factory.mktemp("chromium")) as running:
         yield running
 
