@@ -42,7 +42,7 @@ browser:
 	  echo "installing the Debian package chromium" && $(APT) -qq update && \
 	  DEBIAN_FRONTEND=noninteractive $(APT) -qq -y --no-install-recommends install \
 	    chromium fonts-dejavu-core </dev/null >/dev/null; } || \
-	  echo "no Chromium here, and it cannot be installed: tests of the report page will be skipped"
+	  echo "no Chromium, and it cannot be installed here: tests of the report page will be skipped; they need the package chromium"
 
 wheel: $(STAMP)
 	$(BIN)/python -m build --wheel --outdir $(OUT)/dist . >/dev/null && ls $(OUT)/dist
