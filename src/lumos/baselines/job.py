@@ -175,7 +175,7 @@ def _fit(
                 best, best_score, best_epoch = seen, score, epoch
             loss = here.goal.loss(out, epoch)
             adam.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             adam.step()
             history.append({"epoch": epoch, "loss": float(loss.detach()), "score": score})
             if progress is not None:

@@ -97,7 +97,7 @@ class Gat(Layer):
 
     def forward(self, rows: Rows, arcs: Arcs) -> Tensor:
         """See `lumos.baselines.attention`."""
-        values = project(rows, self.weight).unflatten(1, (self.heads, -1))
+        values = project(rows, self.weight).view(arcs.devices, self.heads, -1)
         mine, theirs = ((values * part).sum(dim=2) for part in (self.mine, self.theirs))
         return attend(arcs, values, mine, theirs).flatten(1) + self.bias
 

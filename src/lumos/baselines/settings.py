@@ -151,8 +151,15 @@ def _defaults(asked: BaselineSettings) -> dict[str, Any]:
     found: dict[str, Any] = {"system": None, "task": None, **TRAINING}
     if system != "own":
         found["backbone"] = "gcn"
-    if system == "centralized" or system == "own":
+    if system == "centralized":
         found |= {"normalise": False}
+        if not link:
+            found |= {"dropout": 0.5, "weight_decay": 5e-4}
+        return found
+    if system == "own":
+        found |= {"normalise": True}
+        if not link:
+            found |= {"dropout": 0.5}
         return found
     found |= {"epsilon": 2.0, "low": 0.0, "high": 1.0}
     if system == "lpgnn":

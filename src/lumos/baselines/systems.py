@@ -117,17 +117,19 @@ def _lpgnn(problem: Problem, settings: BaselineSettings) -> Held:
 def _multi_bit(
     features: Features, settings: BaselineSettings, arcs: Arcs, public: PublicCoins
 ) -> tuple[Smoothed, int]:
-    """Rectified features, smoothed, and how many of them each device drew."""
+    """Rectified features in units of their noise, smoothed; and how many each device drew."""
     devices, width = features.shape
     epsilon, low, high = settings.epsilon, settings.low, settings.high
     drawn = width if settings.one_bit else multi_bit.sampled_features(epsilon, width)
     coins = PrivateCoins(simulated_secrets(public.seed, np.arange(devices), "/baseline"))
     said = multi_bit.release(features, epsilon, coins, low=low, high=high, sampled=drawn)
-    scale = np.float32(multi_bit.rectify_scale(epsilon, width, low, high, drawn))
-    matrix = said.astype(np.float32) * scale
+    # A rectified feature is ±scale or 0 from the midpoint, so its standard deviation is about
+    # scale · √(m/d): thousands. Divided by that public number, training starts where it should.
+    matrix = said.astype(np.float32) * np.float32(math.sqrt(width / drawn))
+    spread = multi_bit.rectify_scale(epsilon, width, low, high, drawn) * math.sqrt(drawn / width)
     rows = Smoothed(
         matrix=matrix.toarray() if drawn == width else csr_array(matrix),
-        plus=(low + high) / 2,
+        plus=(low + high) / 2 / spread,
         arcs=arcs,
         steps=settings.steps,
     )

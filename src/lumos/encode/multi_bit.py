@@ -10,6 +10,7 @@ which is unbiased: E[x''] = x. The one-bit mechanism is the case m = d.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -128,10 +129,12 @@ def _drawn(coins: PrivateCoins, rows: Ints, step: int, m: int, width: int) -> In
 def _at(features: Features, rows: Ints, columns: Ints) -> npt.NDArray[np.float32]:
     """[rows, m] the features of each row at its columns."""
     here = features[rows]
-    if issparse(here):
-        if columns.shape[1] == here.shape[1]:
-            return np.asarray(csr_array(here).toarray())
-        local = np.repeat(np.arange(len(rows)), columns.shape[1])
-        found = csr_array(here)[local, columns.ravel()]
-        return np.asarray(found.toarray() if issparse(found) else found).reshape(columns.shape)
-    return np.take_along_axis(np.asarray(here), columns, axis=1)
+    if not issparse(here):
+        return np.take_along_axis(np.asarray(here), columns, axis=1)
+    matrix = csr_array(here)
+    if columns.shape[1] == matrix.shape[1]:
+        return np.asarray(matrix.toarray())
+    local = np.repeat(np.arange(len(rows)), columns.shape[1])
+    found: Any = matrix[local, columns.ravel()]  # an array, or a sparse one: scipy has had both
+    dense = getattr(found, "toarray", lambda: found)()
+    return np.asarray(dense).reshape(columns.shape)
