@@ -130,9 +130,10 @@ class Bench:
             "task": task,
             "backbone": backbone,
             "epsilon": epsilon,
-            "epochs": frozen.epochs[profile][backbone],
             "control": control and frozen.control(backbone, epsilon, seed),
         }
+        if profile in frozen.epochs:
+            settings["epochs"] = frozen.epochs[profile][backbone]
         if profile == "paper":
             settings |= {"compare": "ideal", "floor": False}
             settings |= {"balancer": "mcmc", **changed}
@@ -153,7 +154,7 @@ class Bench:
             settings["epsilon"] = 2.0
         if system == "lpgnn":
             settings["label_epsilon"] = self.frozen.label_epsilon
-        settings |= self.frozen.baseline.get(system, {})
+        settings |= self.frozen.further(system, backbone)
         return Cell.of("baseline", self.subject.spec, seed, **settings)
 
     def scores(self, cells: Sequence[Cell], task: str) -> Scores:

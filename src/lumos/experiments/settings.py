@@ -14,6 +14,9 @@ FILE = Path(__file__).with_name("settings.toml")
 EDGES = 170_823
 """Edges of Facebook, for which needs are stated."""
 
+NOISY = 30_000_000
+"""Edges of its noised graph at ε = 2."""
+
 Form = Literal["full", "quick"]
 
 
@@ -33,7 +36,7 @@ class Frozen:
     epochs: dict[str, dict[str, int]] = field(hash=False)
     """By group and backbone."""
     baseline: dict[str, dict[str, Any]] = field(hash=False)
-    """By system: further settings."""
+    """By system, or system and backbone: further settings."""
     cost_epochs: int
     epsilons: tuple[float, ...]
     label_epsilon: float
@@ -59,10 +62,7 @@ class Frozen:
                 control = dict(self.control_seeds)
             found = dataclasses.replace(found, seeds=seeds, control_seeds=control)
         if epochs is not None:
-            changed = {
-                group: dict(given) if group == "strict" else dict.fromkeys(given, epochs)
-                for group, given in self.epochs.items()
-            }
+            changed = {group: dict.fromkeys(given, epochs) for group, given in self.epochs.items()}
             found = dataclasses.replace(found, epochs=changed)
         return found
 
@@ -70,11 +70,13 @@ class Frozen:
         """Expected seconds of a cell on one core."""
         need = self.need[self._needs(cell)]
         one = need.get("epoch", {}).get(cell["backbone"] or "gcn", 0.0)
+        if cell["edge_sample"]:
+            one *= min(1.0, cell["edge_sample"] / NOISY)
         runs = 1 + bool(cell["control"])
         if cell["balancer"] == "none" and cell.kind == "train":
             runs *= 2  # every edge twice
         scale = max(edges / EDGES, 0.02)
-        total: float = 4 + scale * (need["setup"] + runs * one * (cell["epochs"] or 0))
+        total: float = 4 + scale * runs * (need["setup"] + one * (cell["epochs"] or 0))
         return total
 
     def megabytes(self, cell: Cell, edges: int) -> float:
@@ -85,10 +87,14 @@ class Frozen:
     def _needs(self, cell: Cell) -> str:
         if cell.kind == "train":
             return str(cell["profile"])
-        return f"naive-{cell['backbone']}" if self._naive(cell) else cell.kind
+        return "naive" if cell["system"] == "naive" else cell.kind
 
-    def _naive(self, cell: Cell) -> bool:
-        return cell["system"] == "naive" and f"naive-{cell['backbone']}" in self.need
+    def further(self, system: str, backbone: str) -> dict[str, Any]:
+        """Further settings of a baseline."""
+        found: dict[str, Any] = {}
+        for name in (system, f"{system}-{backbone}"):
+            found |= self.baseline.get(name, {})
+        return found
 
 
 def frozen(form: Form) -> Frozen:
