@@ -107,11 +107,13 @@ def test_promises_or_exposure(run: Path) -> None:
 
 def test_settings(run: Path) -> None:
     about = json.loads((run / "run.json").read_text("utf-8"))
-    columns, rows = table(run, "Settings")
-    assert columns == ["setting", "value", "default?", "meaning"]
+    columns, given = table(run, "Settings that were given")
+    assert columns == ["setting", "value", "meaning"]
+    rows = [(*row, True) for row in given]
+    rows += [(*row, False) for row in table(run, "Settings left at their defaults")[1]]
     defaults = lumos.Config.of(**{n: about["settings"][n] for n in ("profile", "task")}).flat()
     usual = lumos.Config().flat()
-    for name, value, mark, meaning in rows:
+    for name, value, meaning, is_given in rows:
         name = name.replace("-", "_")
         stored = about["settings"][name]
         if isinstance(stored, bool):
@@ -121,10 +123,8 @@ def test_settings(run: Path) -> None:
         else:
             assert value == ("not given" if stored is None else str(stored))
         default = (usual if name in ("profile", "task") else defaults)[name]
-        assert mark == ("default" if str(stored) == str(default) else "changed"), name
+        assert is_given == (str(stored) != str(default)), name
         assert meaning
-    marks = [row[2] for row in rows]
-    assert marks == sorted(marks)  # changed before default
     listed = {row[0].replace("-", "_") for row in rows}
     strict = {field.name for field in dataclasses.fields(lumos.Config().strict)}
     assert (strict <= listed) == (about["settings"]["profile"] == "strict")
@@ -284,6 +284,12 @@ def test_verdicts(
         assert verdict(record).endswith(words)
     few = dataclasses.replace(record, result=Record.open(runs["paper"]).result)
     assert "does not show" in verdict(few)  # 15 test devices show nothing
+
+
+def test_level_is_said_as_level(runs: dict[str, Path], tmp_path: Path) -> None:
+    same = {"test_accuracy": 0.8, "own_test_accuracy": 0.80001, "control_test_accuracy": 0.75}
+    found = page(changed(runs["paper"], tmp_path / "run", **same)).text()
+    assert "This run is level with own features only and 5.00 points above the control." in found
 
 
 def test_the_deviation_of_a_share(runs: dict[str, Path], tmp_path: Path) -> None:

@@ -46,10 +46,10 @@ def trained(record: Record) -> str:
         goal = "to predict which of them are linked"
     else:
         goal = f"to tell which of {len(record.about.classes):,} classes a device belongs to"
-    label = "" if record.link else "its own label, "
+    holds = "features" if record.link else "features, its own label"
     return (
         f"{result.devices:,} simulated devices trained {network} together, {goal}. Each device is "
-        f"one vertex of a graph with {result.edges:,} edges: it holds its own features, {label}and "
+        f"one vertex of a graph with {result.edges:,} edges: it holds its own {holds} and "
         "the list of its neighbours. Whatever else it learns came in the messages counted below."
     )
 
@@ -89,7 +89,7 @@ def compared(record: Record) -> list[str]:
     """What the score is worth against own features and the control, and how sure that is."""
     found = []
     differences = [
-        f"{distance(record, arm)} {name}"
+        distance(record, arm, name)
         for arm, name in (("own", "own features only"), ("control", "the control"))
         if arm in record.scores
     ]
@@ -174,11 +174,13 @@ def shown(score: float, record: Record) -> str:
     return f"{score:.4f}" if record.link else f"{100 * score:.2f}\N{NO-BREAK SPACE}%"
 
 
-def distance(record: Record, arm: str) -> str:
+def distance(record: Record, arm: str, name: str) -> str:
     """How far this run is from another, in words."""
     apart = record.scores["run"]["test"] - record.scores[arm]["test"]
+    if round(apart, 4) == 0:
+        return f"level with {name}"
     size = f"{abs(apart):.4f}" if record.link else f"{100 * abs(apart):.2f} points"
-    return f"{size} {'above' if apart >= 0 else 'below'}"
+    return f"{size} {'above' if apart > 0 else 'below'} {name}"
 
 
 def deviation(record: Record, score: float) -> float:

@@ -38,4 +38,4 @@ def section(record: Record) -> Section:
     ]
     caption = "What the figures depend on, beside the settings"
     blocks.append(Table(["", "in this run"], rows, caption))
-    return Section("Seed, versions and how to run it again", blocks)
+    return Section("Run it again", blocks)

@@ -1,5 +1,7 @@
 """What a strict run promises, or what a run of the paper's profile exposed."""
 
+import re
+
 from lumos.report.page import Block, Section, Table, Text
 from lumos.report.record import Record
 
@@ -21,6 +23,11 @@ def section(record: Record) -> Section:
     return Section("What is promised", blocks)
 
 
+def _unbroken(cell: str) -> str:
+    """A pair (ε, δ) stays on one line."""
+    return re.sub(r"(\([^\s,()]+,) ([^\s,()]+\))", "\\1\N{NO-BREAK SPACE}\\2", cell)
+
+
 def _promises(promises: list[dict[str, str]]) -> Table:
     who = [name for name in promises[0] if name != "about"]
     alike: dict[tuple[str, ...], list[str]] = {}
@@ -28,7 +35,7 @@ def _promises(promises: list[dict[str, str]]) -> Table:
         alike.setdefault(tuple(row[name] for name in who), []).append(row["about"])
     return Table(
         ["about", *who],
-        [[", ".join(about), *cells] for cells, about in alike.items()],
+        [[", ".join(about), *map(_unbroken, cells)] for cells, about in alike.items()],
         "What is promised about a device, and against whom",
         stacked=True,
     )

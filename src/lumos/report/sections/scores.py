@@ -8,9 +8,9 @@ from lumos.report.rows import dots
 from lumos.report.story import ARMS, deviation, shown
 
 _CHOICES = {
-    "own": "the answer of a device's own encoder, so neighbours did not count",
-    "evidence": "the own answer together with the evidence of the neighbours' symbols",
-    "backbone": "the own answer together with the tree network",
+    "own": "what own features say, so neighbours did not count",
+    "evidence": "own features together with the evidence of the neighbours' symbols",
+    "backbone": "own features together with the tree network",
 }
 
 

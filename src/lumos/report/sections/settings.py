@@ -1,4 +1,4 @@
-"""All settings of the run, with their meaning, and those that were changed."""
+"""All settings of the run, with their meaning; first those that are not the defaults."""
 
 import dataclasses
 from typing import Any
@@ -21,28 +21,25 @@ _NOT_STRICT = _OF_TREES | _OF_PAPER
 
 
 def section(record: Record) -> Section:
-    """A table, the changed settings first."""
+    """Two tables: the settings that were changed, and the others."""
     groups: list[type[Any]] = [TrainSettings, EncoderSettings, ModelSettings, TreeSettings]
     if record.strict:
         groups.append(StrictSettings)
     hidden = _NOT_STRICT if record.strict else set()
     flat, different = record.config.flat(), changed(record)
-    rows: list[list[str]] = []
+    tables: dict[bool, list[list[str]]] = {True: [], False: []}
     for group in groups:
         words = {part.arg_name: part.description for part in parse_from_object(group).params}
         for name in (field.name for field in dataclasses.fields(group)):
             if name not in hidden:
                 meaning = " ".join((words.get(name) or "").split())
-                mark = "changed" if name in different else ""
-                rows.append([name.replace("_", "-"), _shown(flat[name]), mark, meaning])
-    rows.sort(key=lambda row: not row[2])
+                row = [name.replace("_", "-"), _shown(flat[name]), meaning]
+                tables[name in different].append(row)
+    captions = {True: "Settings that were given", False: "Settings left at their defaults"}
     blocks: list[Block] = [
-        Table(
-            ["setting", "value", "default?", "meaning"],
-            [[name, value, mark or "default", meaning] for name, value, mark, meaning in rows],
-            "Settings; first those that differ from the defaults of this profile and task",
-            stacked=True,
-        )
+        Table(["setting", "value", "meaning"], rows, captions[given], stacked=True)
+        for given, rows in tables.items()
+        if rows
     ]
     if record.result.improvements:
         beyond = "; ".join(record.result.improvements)
