@@ -16,11 +16,12 @@ import pytest
 
 from lumos.cli.main import run
 from lumos.experiments import paper
+from lumos.experiments.cell import code_version
 from lumos.experiments.reproduce import QUICK
 
 TREES = ["workload", "--graph", "demo:60", "--quick"]
 MARK = "LUMOS_TEST_MARK"
-COMMAND = [sys.executable, "-c", "from lumos.cli.main import main; main()", "reproduce"]
+MAIN = "from lumos.cli.main import main; main()"
 
 
 def result_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
@@ -107,11 +108,11 @@ def started(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         pytest.skip("processes are found through /proc")
     processes = []
 
-    def start(*arguments: str) -> subprocess.Popen[str]:
+    def start(*arguments: str, program: str = MAIN) -> subprocess.Popen[str]:
         environment = {**os.environ, MARK: (tmp_path / "mark").read_text()}
         processes.append(
             subprocess.Popen(
-                [*COMMAND, *arguments],
+                [sys.executable, "-c", program, *arguments],
                 env=environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -158,7 +159,7 @@ def test_an_interrupted_run_goes_on(
     tmp_path: Path,
 ) -> None:
     out, mark = tmp_path / "out", (tmp_path / "mark").read_text()
-    process = started(*LONG, "--out", str(out))
+    process = started("reproduce", *LONG, "--out", str(out))
     until(lambda: any((out / "cells").glob("*.json")))
     process.send_signal(blow)
     _, said = process.communicate()
@@ -166,7 +167,6 @@ def test_an_interrupted_run_goes_on(
     if blow == signal.SIGINT:
         assert "the same command goes on" in said
         assert "Traceback" not in said
-        assert not marked(mark)  # it waited for them
     until(lambda: not marked(mark))  # children notice that nobody waits for them
     before = cells_in(out)
     assert before
@@ -176,6 +176,46 @@ def test_an_interrupted_run_goes_on(
     assert told["ran"] + told["known"] == len(after)
     assert not told["failed"]
     assert {name: after[name] for name in before} == before  # nothing ran twice
+
+
+ALONE = """
+import sys
+from pathlib import Path
+from lumos.experiments.cell import Cell, Key
+from lumos.experiments.pool import Room, Waiting, run_all
+from lumos.experiments.work import Job
+
+out = Path(sys.argv[1])
+settings = {"profile": "paper", "compare": "ideal", "balancer": "greedy", "floor": False}
+cell = Cell.of("train", "demo:60", 0, **settings, epochs=300)
+key = Key("run", sys.argv[2])
+job = Job(cell=cell, key=key, data_dir=None, place=out / "cell.json", partial=out / "partial")
+room = Room(jobs=1, threads=1, megabytes=10_000)
+run_all([Waiting(job=job, seconds=1, megabytes=1)], room, out / "logs", lambda end, _: print(end))
+"""
+"""One training cell, by itself."""
+
+
+@pytest.mark.usefixtures("must_end")
+def test_a_training_run_goes_on_from_its_checkpoint(
+    started: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    """Its parent killed, a process ends; the next one has the score of an uninterrupted run."""
+    code, mark = code_version("train"), (tmp_path / "mark").read_text()
+    one, other = tmp_path / "one", tmp_path / "other"
+    process = started(str(one), code, program=ALONE)
+    until((one / "partial" / "checkpoint.npz").exists)
+    process.kill()
+    process.communicate()
+    until(lambda: not marked(mark))
+    assert not (one / "cell.json").exists()
+    for folder in (one, other):
+        print(started(str(folder), code, program=ALONE).communicate())
+    found, whole = (json.loads((f / "cell.json").read_text())["result"] for f in (one, other))
+    assert (found["resumed"], whole["resumed"]) == (True, False)
+    for name in ("test_accuracy", "best_epoch", "final_loss", "per_epoch"):
+        assert found[name] == whole[name]
+    assert not (one / "partial").exists()
 
 
 def test_a_cell_that_fails_is_told_and_tried_again(

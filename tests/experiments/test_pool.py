@@ -1,9 +1,5 @@
 """Processes: longest first, within memory, and one that fails leaves the others alone."""
 
-import json
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +7,7 @@ import pytest
 from lumos.experiments.cell import Cell, Key, key_of
 from lumos.experiments.pool import Ended, Room, Waiting, _next, planned, run_all
 from lumos.experiments.store import Store
-from lumos.experiments.work import CDF_POINTS, PARENT_GONE, Job, cdf_points
+from lumos.experiments.work import CDF_POINTS, Job, cdf_points
 
 ROOM = Room(jobs=2, threads=1, megabytes=10_000)
 
@@ -76,40 +72,6 @@ def test_a_cell_that_fails_or_is_refused_stops_nobody(tmp_path: Path) -> None:
     assert "the source was changed" in ended[stale].reason
     assert Store(tmp_path).get(key_of(broken, "x")) is None
     assert "Traceback" in (tmp_path / "logs" / f"{key_of(broken, 'x')}.txt").read_text()
-
-
-@pytest.mark.usefixtures("must_end")
-def test_a_training_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
-    """Its parent gone, a process ends; the next one has the score of an uninterrupted run."""
-    settings = {"profile": "paper", "compare": "ideal", "balancer": "greedy", "floor": False}
-    cell = Cell.of("train", "demo:60", 0, **settings, epochs=300)
-    key = key_of(cell, "x")
-    job = waiting(tmp_path / "one", cell, key).job
-    with subprocess.Popen(
-        [sys.executable, "-m", "lumos.experiments.work"], stdin=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        process.stdin.write(job.line() + "\n")
-        process.stdin.flush()
-        while not (job.partial / "checkpoint.npz").exists():
-            time.sleep(0.01)
-        process.stdin.close()
-        assert process.wait() == PARENT_GONE
-    assert not job.place.exists()
-    jobs = [waiting(tmp_path / folder, cell, key) for folder in ("one", "other")]
-    ended = run_all(jobs, ROOM, tmp_path / "logs", lambda *_: None)
-    assert [end.status for end in ended] == [0, 0]
-    one, other = (json.loads(w.job.place.read_text())["result"] for w in jobs)
-    assert (one["resumed"], other["resumed"]) == (True, False)
-    for name in ("test_accuracy", "best_epoch", "final_loss", "per_epoch"):
-        assert one[name] == other[name]
-    assert not any(w.job.partial.exists() for w in jobs)
-
-
-def test_a_job_is_the_same_after_its_journey(tmp_path: Path) -> None:
-    cell = Cell.of("cost", "demo", 3, epsilon=float("inf"), balancers=("none", "mcmc"), x=2.5)
-    job = waiting(tmp_path, cell, Key("a", "b")).job
-    assert Job.read(job.line()) == job
 
 
 def test_a_distribution_in_few_points() -> None:

@@ -1,17 +1,19 @@
 """Runs cells in processes of their own: as many as cores and memory allow, longest first."""
 
+import multiprocessing
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from lumos.experiments.work import Job
+from lumos.experiments.work import Job, child
 
+_FORKS = sys.platform == "linux"
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _LOOK = 0.05
 _MARGIN = 0.9  # of the memory that is free at the start
 
@@ -73,21 +75,20 @@ def run_all(
     An exception, the keyboard's too, ends all processes.
     """
     left = sorted(waiting, key=lambda one: -one.seconds)
-    running: list[tuple[Waiting, subprocess.Popen[str], float]] = []
+    running: list[tuple[Waiting, BaseProcess, float]] = []
     ended: list[Ended] = []
     logs.mkdir(parents=True, exist_ok=True)
     try:
         while left or running:
             while (following := _next(left, running, room)) is not None:
                 left.remove(following)
-                process = _start(following.job, room.threads, logs)
+                process = _start(following.job, room, logs)
                 running.append((following, process, time.perf_counter()))
-            for entry in [entry for entry in running if entry[1].poll() is not None]:
+            for entry in [entry for entry in running if not entry[1].is_alive()]:
                 running.remove(entry)
                 one, process, start = entry
-                _close(process)
                 seconds = time.perf_counter() - start
-                ended.append(_end(one.job, process.returncode, logs, seconds))
+                ended.append(_end(one.job, process.exitcode or 0, logs, seconds))
                 told(ended[-1], len(left) + len(running))
             time.sleep(_LOOK)
     finally:
@@ -104,24 +105,24 @@ def _next(left: list[Waiting], running: Sequence[Any], room: Room) -> Waiting | 
     return next(fitting, None)
 
 
-def _start(job: Job, threads: int, logs: Path) -> subprocess.Popen[str]:
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    environment = {**os.environ, **dict.fromkeys(names, str(threads))}
-    with (logs / f"{job.key}.txt").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "lumos.experiments.work"],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            text=True,
-            env=environment,
-            start_new_session=True,  # the keyboard's interrupt is ours to handle
-        )
-    assert process.stdin is not None  # noqa: S101
-    # The pipe stays open: when it closes, because we are gone, the process ends itself.
-    with suppress(BrokenPipeError):  # it may be gone already, and its log says why
-        process.stdin.write(job.line() + "\n")
-        process.stdin.flush()
+def _start(job: Job, room: Room, logs: Path) -> BaseProcess:
+    """A process of its own; on Linux a fork of one that has imported torch and done nothing yet."""
+    context: Any = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
+    if _FORKS:
+        context.set_forkserver_preload(["lumos.experiments.work", "lumos.training.job"])
+    process: BaseProcess = context.Process(
+        target=child, args=(job, logs / f"{job.key}.txt", room.threads), daemon=True
+    )
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, str(room.threads)))
+    try:
+        process.start()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
     return process
 
 
@@ -130,7 +131,8 @@ def _end(job: Job, status: int, logs: Path, seconds: float) -> Ended:
     if status == 0 and job.place.exists():
         log.unlink(missing_ok=True)
         return Ended(job=job, status=0, reason="", seconds=seconds)
-    said = [line.strip() for line in log.read_text("utf-8", "replace").splitlines()]
+    text = log.read_text("utf-8", "replace") if log.exists() else ""
+    said = [line.strip() for line in text.splitlines()]
     last = next((line for line in reversed(said) if line), "")
     if status < 0:
         last = f"its process was ended by signal {-status}"
@@ -139,18 +141,11 @@ def _end(job: Job, status: int, logs: Path, seconds: float) -> Ended:
     return Ended(job=job, status=status or 1, reason=last or "it said nothing", seconds=seconds)
 
 
-def _stop(processes: Sequence[subprocess.Popen[str]]) -> None:
+def _stop(processes: Sequence[BaseProcess]) -> None:
     for process in processes:
         process.kill()  # whatever was finished is written; the rest is of no use
     for process in processes:
-        process.wait()
-        _close(process)
-
-
-def _close(process: subprocess.Popen[str]) -> None:
-    if process.stdin is not None:
-        with suppress(BrokenPipeError):
-            process.stdin.close()
+        process.join()
 
 
 def available_cores() -> int:

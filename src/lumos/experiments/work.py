@@ -1,12 +1,14 @@
-"""What the process of one cell does: `python -m lumos.experiments.work`, a JSON line on its input.
+"""What the process of one cell does: it writes the result in one piece and ends.
 
-It writes the result in one piece and ends. When its input closes, whoever started it is gone, and
-it goes too: no cell is computed for nobody.
+When whoever started it is gone, it goes too: no cell is computed for nobody.
 """
 
 import json
+import multiprocessing
+import multiprocessing.connection
 import os
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -31,47 +33,34 @@ class Job:
     place: Path
     partial: Path
 
-    def line(self) -> str:
-        """The job as one line."""
-        return json.dumps(
-            {
-                "kind": self.cell.kind,
-                "graph": self.cell.graph,
-                "seed": self.cell.seed,
-                "settings": dict(self.cell.settings),
-                "run": self.key.run,
-                "code": self.key.code,
-                "data_dir": self.data_dir,
-                "place": str(self.place),
-                "partial": str(self.partial),
-            }
-        )
 
-    @staticmethod
-    def read(line: str) -> "Job":
-        """What `line` wrote."""
-        told = json.loads(line)
-        return Job(
-            cell=Cell.of(told["kind"], told["graph"], told["seed"], **told["settings"]),
-            key=Key(told["run"], told["code"]),
-            data_dir=told["data_dir"],
-            place=Path(told["place"]),
-            partial=Path(told["partial"]),
-        )
+def child(job: Job, log: Path, threads: int) -> None:
+    """The whole life of a cell's process.
 
-
-def main() -> None:
-    """Run the job that stands on the first line of the input."""
-    job = Job.read(sys.stdin.readline())
+    Args:
+        job: the cell.
+        log: where everything goes that it says.
+        threads: threads of its own.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the keyboard's interrupt is the parent's
     threading.Thread(target=_follow, daemon=True).start()
+    place = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    for stream in (1, 2):
+        os.dup2(place, stream)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
     try:
         finish(job)
     except LumosError as error:
         print(str(error), file=sys.stderr, flush=True)
         os._exit(error.exit_status)
-    # Not sys.exit: the thread still reads, and the interpreter would wait for its lock.
-    sys.stderr.flush()
-    os._exit(0)
+
+
+def _follow() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(PARENT_GONE)
 
 
 def finish(job: Job) -> None:
@@ -96,11 +85,6 @@ def compute(job: Job) -> dict[str, Any]:
     if cell.kind == "baseline":
         return _baseline(job)
     return _train(job)
-
-
-def _follow() -> None:
-    sys.stdin.read()
-    os._exit(PARENT_GONE)
 
 
 def _train(job: Job) -> dict[str, Any]:
@@ -213,7 +197,3 @@ def _cost(job: Job) -> dict[str, Any]:
 
 def _folder(job: Job) -> Path | None:
     return None if job.data_dir is None else Path(job.data_dir)
-
-
-if __name__ == "__main__":
-    main()
