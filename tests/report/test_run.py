@@ -166,9 +166,8 @@ def test_every_large_number_is_the_runs(run: Path) -> None:
             known.add(sum(line[what] for line in topics if line["door"] == door))
     known |= {22_000}  # e¹⁰, in words on ε
     words = page(run).words("code", "style", "svg")
-    found = {
-        int(text.replace(",", "")) for text in re.findall(r"(?<![\w.])\d[\d,]{3,}(?![\w.])", words)
-    }
+    large = re.findall(r"(?<![\w.,])(?:\d{1,3}(?:,\d{3})+|\d{4,})(?![\w.])", words)
+    found = {int(text.replace(",", "")) for text in large}
     assert found
     assert found <= known
 
@@ -265,10 +264,15 @@ def scored(runs: dict[str, Path], to: Path, **values: Any) -> Record:
 @pytest.mark.parametrize(
     ("run_score", "own", "control", "words"),
     [
-        (0.90, 0.86, 0.86, "here they helped"),
-        (0.901, 0.86, 0.90, "does not show that they helped. What both have above own features"),
-        (0.861, 0.86, 0.86, "does not show that they helped."),
-        (0.80, 0.86, 0.86, "did harm"),
+        (0.90, 0.86, 0.86, "seem to have helped"),
+        (
+            0.901,
+            0.86,
+            0.90,
+            "does not show that the releases helped. What both have above own features",
+        ),
+        (0.861, 0.86, 0.86, "does not show that the releases helped."),
+        (0.80, 0.86, 0.86, "done harm"),
     ],
 )
 def test_verdicts(

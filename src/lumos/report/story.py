@@ -119,22 +119,24 @@ def verdict(record: Record) -> str:
     both = math.hypot(deviation(record, run), deviation(record, control))
     if not math.isfinite(both):
         return ""
+    said = (
+        "The control differs from this run in its coins, and in that neighbours' releases say "
+        "nothing. "
+    )
     if run - control > 2 * both:
-        return (
-            "The control differs from this run only in what the neighbours' releases say, and the "
-            "difference is larger than the chance of the test set explains: here they helped."
+        return said + (
+            "The difference is larger than the choice of the test set explains: the releases seem "
+            "to have helped."
         )
     if control - run > 2 * both:
-        return "The control is better: here, what neighbours released did harm."
-    said = (
-        "The control differs from this run only in what the neighbours' releases say. A difference "
-        "this small can be the chance of the test set, so this run does not show that they helped."
+        return f"{said}The control is better: here the releases seem to have done harm."
+    said += (
+        "A difference this small can be the choice of the test set, so this run does not show "
+        "that the releases helped."
     )
     own = record.scores.get("own", {}).get("test")
     if own is not None and min(run, control) - own > 2 * math.hypot(both, deviation(record, own)):
-        said += " What both have above own features comes from elsewhere"
-        opened = messages(record, Door.OPEN)
-        said += ": messages that travel in the open carry it." if opened else "."
+        said += " What both have above own features does not come from what the releases say."
     return said
 
 
