@@ -18,9 +18,9 @@ from lumos.encode.symbols import Symbols
 from lumos.errors import DoorClosed, UsageError
 from lumos.exchange import Door
 from lumos.exchange.topic import TOPICS
+from lumos.strict.classify import Classifier
 from lumos.strict.plan import ENCODER
 from lumos.strict.promises import NONE, WHO
-from lumos.strict.worker import StrictWorker
 from lumos.training.job import Trained
 from lumos.training.split import Role
 from lumos.training.topics import LEAF
@@ -85,9 +85,9 @@ def test_masked_runs_pass_no_other_door(sixty: Graph) -> None:
 def test_a_program_that_uses_the_open_door_is_stopped(
     where: str, sixty: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = getattr(StrictWorker, where)
+    original = getattr(Classifier, where)
 
-    def chatty(self: StrictWorker) -> Any:
+    def chatty(self: Classifier) -> Any:
         result = yield from original(self)
         shard = self.shard
         slots = len(shard.owner)
@@ -96,7 +96,7 @@ def test_a_program_that_uses_the_open_door_is_stopped(
         yield LEAF.send(shard.ids_of(shard.owner), shard.neighbours, body, lengths=lengths)
         return result
 
-    monkeypatch.setattr(StrictWorker, where, chatty)
+    monkeypatch.setattr(Classifier, where, chatty)
     with pytest.raises(DoorClosed) as refused:
         strict(sixty)
     assert "'train/leaf' leaves through the door 'open'" in str(refused.value)
@@ -319,7 +319,7 @@ def test_other_runs_go_on_too(
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"task": "link"}, r"cannot predict links.*both ends.*--profile paper"),
+        ({"answer": 4}, r"--answer has no meaning in --profile strict --task classify"),
         ({"epsilon": float("inf")}, r"needs a finite --epsilon"),
         ({"virtual_nodes": False}, r"number of neighbours in their normalisation"),
         ({"layers": 3}, r"number of neighbours in their normalisation"),

@@ -18,10 +18,11 @@ from whole import Whole, node_features
 from lumos import Forest
 from lumos.graph import Graph
 from lumos.model import ModelSettings
+from lumos.strict.classify import choose
 from lumos.strict.correction import HIDDEN, Correction, Known
-from lumos.strict.encoder import LOSS_LIMIT, LOSS_SCALE, Encoder, unit_rows
+from lumos.strict.encoder import LOSS_LIMIT, LOSS_SCALE, Encoder
 from lumos.strict.evidence import DAMPING, Heard, Trust, matrix_update, ratios
-from lumos.strict.worker import choose
+from lumos.strict.rows import Rows, unit_rows
 from lumos.training.model import Model
 
 CLASSES, DEVICES, WIDTH = 4, 25, 11
@@ -77,7 +78,7 @@ def check_rows(update: Any, train: np.ndarray, clips: tuple[float, ...] = (INF, 
 @pytest.mark.parametrize("kind", KINDS)
 def test_encoder_gradients_are_autograds(kind: str) -> None:
     labels, train = people()
-    encoder = Encoder(features(kind), labels, train, CLASSES)
+    encoder = Encoder(Rows(features(kind), train), labels, CLASSES)
     weights = 3 * coins(3).normal(size=encoder.weights)
     rows = encoder.update(weights, INF, each=True)
     x = features("dense").astype(np.float64)
@@ -98,27 +99,32 @@ def test_encoder_rows(kind: str, how: str) -> None:
     from lumos.device.coins import PublicCoins
 
     labels, train = people()
-    encoder = Encoder(features(kind), labels, train, CLASSES)
+    rows = Rows(features(kind), train)
     if how == "keep":
-        encoder.keep(np.array([0, 2, 3, 7]))
+        rows.keep(np.array([0, 2, 3, 7]))
     if how == "project":
-        encoder.project(6, PublicCoins(0))
+        rows.project(6, PublicCoins(0))
+    encoder = Encoder(rows, labels, CLASSES)
     weights = 3 * coins(3).normal(size=encoder.weights)
     check_rows(lambda clip, each: encoder.update(weights, clip, each=each), train)
 
 
 def test_sparse_and_dense_encoders_agree() -> None:
     labels, train = people()
-    both = [Encoder(features(kind), labels, train, CLASSES) for kind in KINDS]
+    both = [Encoder(Rows(features(kind), train), labels, CLASSES) for kind in KINDS]
     weights = coins(3).normal(size=both[0].weights)
     one, other = (encoder.update(weights, 0.3, each=True) for encoder in both)
     assert_allclose(one, other, rtol=1e-5, atol=1e-7)
-    assert np.array_equal(both[0].holders(), both[1].holders())
-    for encoder in both:
-        holders = encoder.holders()
+
+
+def test_holders_are_counted() -> None:
+    _, train = people()
+    for kind in KINDS:
+        rows = Rows(features(kind), train)
+        holders = rows.holders()
         assert not holders[~train].any()
         assert np.array_equal(holders[train], features("dense")[train] != 0)
-        assert np.array_equal(holders.sum(axis=0), encoder.holder_counts())
+        assert np.array_equal(holders.sum(axis=0), rows.holder_counts())
 
 
 def test_rows_have_norm_one_or_are_zero() -> None:
@@ -132,7 +138,7 @@ def test_rows_have_norm_one_or_are_zero() -> None:
 
 def test_a_huge_loss_travels_cut_off() -> None:
     labels, train = np.array([0, 1]), np.array([True, True])
-    encoder = Encoder(np.eye(2, dtype=np.float32), labels, train, 2)
+    encoder = Encoder(Rows(np.eye(2, dtype=np.float32), train), labels, 2)
     weights = np.array([-900.0, 900.0, 900.0, -900.0, 0, 0])
     rows = encoder.update(weights, INF, each=True)
     assert np.isfinite(rows).all()

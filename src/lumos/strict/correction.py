@@ -1,29 +1,24 @@
 """What the neighbours' symbols add to a device's own answer: a tree network and a small head.
 
-**Leaves without messages.** At two layers a leaf depends on the two leaves of its branch only
-(errata 8d). Here both carry symbols, so there are k² different branches in the world; the weights
-are public, and a device has its neighbours' symbols already. It computes every leaf that stands
-for it at home, whoever carries the edge: POOL needs no message, and nobody needs to know who
-carries. On its own side of the branch it uses what its own encoder says, which never leaves.
+**Leaves** come from a table of k² (`leaves`). On its own side of the branch a device uses what its
+own encoder says, which never leaves.
 
 **The head** reads what evidence has made of the own answer, and the pooled embedding, scaled by how
 many neighbours speak. Its output is added to those logits, and starts at 0.
 
 **Gradients** are clipped device by device in closed form: the gradient with respect to the table of
-k² leaves is an outer product too. What is summed is the gradient of the *table*; everybody then
-carries it back through the tree network, which is post-processing.
+k² leaves is an outer product too.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from lumos.aggregate.noise import clip_factors
-from lumos.model import ModelSettings, TreeNetwork, Trees
+from lumos.model import ModelSettings
 from lumos.strict.encoder import LOSS_LIMIT, LOSS_SCALE, softmax_slope
+from lumos.strict.leaves import Leaves, pooled, table_gradient
 
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -59,15 +54,8 @@ class Correction:
         self, settings: ModelSettings, classes: int, generator: np.random.Generator
     ) -> None:
         self.classes = classes
-        self._width = settings.output
-        self._network = TreeNetwork(settings, classes)
-        self._network.initialise(generator)
-        pair = torch.arange(classes * classes)
-        eye = torch.eye(classes)
-        self._trees = Trees(
-            owner=pair, workload=torch.ones(len(pair), dtype=torch.int64), virtual_nodes=True
-        )
-        self._inputs = eye[pair // classes].contiguous(), eye[pair % classes].contiguous()
+        self._leaves = Leaves(settings, classes, generator)
+        self._width = self._leaves.width
         inputs = classes + 2 * self._width + 1
         reach = np.sqrt(6 / (inputs + HIDDEN))
         first = generator.uniform(-reach, reach, (inputs, HIDDEN))
@@ -76,37 +64,24 @@ class Correction:
         self._head = np.concatenate([np.ravel(part) for part in start])
 
     @property
-    def table_size(self) -> int:
-        """Numbers in the table of leaves."""
-        return self.classes**2 * self._width
-
-    @property
     def width(self) -> int:
         """Numbers in one device's update: table, head, loss."""
-        return self.table_size + len(self._head) + 1
+        return self._leaves.size + len(self._head) + 1
 
     def vector(self) -> Doubles:
         """[weights] tree network, then head."""
-        flat = torch.nn.utils.parameters_to_vector(self._network.parameters())
-        return np.concatenate([flat.detach().numpy().astype(np.float64), self._head])
+        return np.concatenate([self._leaves.vector(), self._head])
 
     def load(self, vector: Doubles) -> None:
         """Set all weights."""
         count = len(vector) - len(self._head)
-        flat = torch.from_numpy(vector[:count].astype(np.float32))
-        torch.nn.utils.vector_to_parameters(flat, self._network.parameters())
+        self._leaves.load(vector[:count])
         self._head = vector[count:].copy()
 
     def gradient(self, total: Doubles) -> Doubles:
         """From a sum of updates to the gradient of all weights: back through the tree network."""
-        table = self._leaves()
-        back = torch.from_numpy(total[: self.table_size].astype(np.float32)).view_as(table)
-        parameters = list(self._network.parameters())
-        found = torch.autograd.grad(
-            table, parameters, back, allow_unused=True, materialize_grads=True
-        )
-        flat = torch.cat([gradient.reshape(-1) for gradient in found]).numpy()
-        return np.concatenate([flat.astype(np.float64), total[self.table_size : -1]])
+        size = self._leaves.size
+        return np.concatenate([self._leaves.back(total[:size]), total[size:-1]])
 
     def logits(self, known: Known) -> Doubles:
         """[hosted, k] the logits so far, corrected."""
@@ -144,10 +119,7 @@ class Correction:
         slope, below, to_leaf = slope * factor, below * factor, to_leaf * factor
         told = told * factor[:, 0]
         if not each:
-            table = np.zeros((self.classes, self.classes, self._width))
-            for symbol in range(self.classes):
-                here = mine.said == symbol
-                table[symbol] = mine.shares[here].T @ to_leaf[here]
+            table = table_gradient(self.classes, mine.said, mine.shares, to_leaf)
             parts = [table, inputs.T @ below, below.sum(axis=0), hidden.T @ slope]
             parts += [slope.sum(axis=0), told.sum()]
             return np.concatenate([np.ravel(part) for part in parts])
@@ -165,26 +137,15 @@ class Correction:
         vectors[some] = np.concatenate([row.reshape(len(some), -1) for row in rows], axis=1)
         return vectors
 
-    def _leaves(self) -> Tensor:
-        """[k², width] the leaf of a device, for each (own symbol, neighbour's symbol)."""
-        leaves: Tensor = self._network(self._trees, *self._inputs).own
-        return leaves
-
     def _forward(self, known: Known) -> tuple[Doubles, Doubles, tuple[Doubles, Doubles]]:
         """Hidden layer, inputs of the head, and how the pooled embedding was scaled, twice."""
-        with torch.no_grad():
-            leaves = self._leaves().numpy().astype(np.float64)
-        table = leaves.reshape(self.classes, self.classes, -1)
-        pooled = np.zeros((len(known.said), self._width))
-        for symbol in range(self.classes):
-            here = known.said == symbol
-            pooled[here] = known.shares[here] @ table[symbol]
+        mean = pooled(self._leaves.table(), known.said, known.shares)
         degree = known.degree[:, None]
         scales = degree / (degree + PRIOR), degree / np.sqrt(degree + 1) / 3
         chances = np.exp(known.own - known.own.max(axis=1, keepdims=True))
         chances /= chances.sum(axis=1, keepdims=True)
         inputs = np.concatenate(
-            [chances, pooled * scales[0], pooled * scales[1], np.log1p(degree) / 5], axis=1
+            [chances, mean * scales[0], mean * scales[1], np.log1p(degree) / 5], axis=1
         )
         first, bias = self._parts()[:2]
         return np.maximum(0, inputs @ first + bias), inputs, scales

@@ -7,20 +7,28 @@ from functools import cached_property
 
 from lumos.aggregate.noise import Noise, epsilon_for, mu_for
 from lumos.errors import UsageError
+from lumos.strict.codebook import EPOCHS as CODEBOOK_EPOCHS
 from lumos.strict.settings import StrictSettings
-from lumos.training.settings import Config
+from lumos.training.settings import Config, Task
 from lumos.training.split import Role
 
 ENCODER, MATRIX, TRUST, BACKBONE, CHOICE = "encoder", "matrix", "trust", "backbone", "choice"
+CODEBOOK = "codebook"
 
-STAGES = (ENCODER, MATRIX, TRUST, BACKBONE, CHOICE)
-
-PARTS = {ENCODER: 0.70, MATRIX: 0.03, TRUST: 0.10, BACKBONE: 0.17}
-"""How the updates' budget μ² is divided. Devices that validate spend theirs on the choice alone."""
+PARTS: dict[Task, dict[str, float]] = {
+    "classify": {ENCODER: 0.70, MATRIX: 0.03, TRUST: 0.10, BACKBONE: 0.17, CHOICE: 1.0},
+    "link": {CODEBOOK: 0.30, MATRIX: 0.03, TRUST: 0.30, BACKBONE: 0.22, CHOICE: 0.15},
+}
+"""The stages of a task, and how the updates' budget μ² is divided. In classify, devices that
+validate spend theirs on the choice alone; in link, every device takes part in everything."""
 TRUST_EPOCHS = 60
 MARGIN = 2.0**-10
 CANDIDATES = 3
-"""Own answer, with evidence, with the tree network: validation devices choose."""
+"""Own answer, with evidence, with the tree network: validation chooses."""
+BINS = 64
+"""Scores of validation pairs are told as one of so many ranges (link)."""
+SHARED = 64
+"""So many devices share a colour, where their number allows it and is not given."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +38,7 @@ class Plan:
     Args:
         config: settings.
         devices: number of devices.
-        trainers: number of training devices (the split is public).
+        trainers: number of training devices (the split is public; in link, all).
     """
 
     config: Config
@@ -40,9 +48,9 @@ class Plan:
     def __post_init__(self) -> None:
         if self.backbone_epochs < 1:
             raise UsageError(
-                f"--epochs must be above {self.strict.encoder_epochs + TRUST_EPOCHS} in the strict "
-                f"profile: {self.strict.encoder_epochs} for the encoder, {TRUST_EPOCHS} for trust; "
-                f"got {self.config.train.epochs}"
+                f"--epochs must be above {self.before_release + TRUST_EPOCHS} in the strict "
+                f"profile: {self.before_release} for the {self.stages[0]}, {TRUST_EPOCHS} for "
+                f"trust; got {self.config.train.epochs}"
             )
 
     @property
@@ -51,15 +59,46 @@ class Plan:
         return self.config.strict
 
     @property
+    def task(self) -> Task:
+        """classify or link."""
+        return self.config.train.task
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """What is trained, in order; the choice comes last."""
+        return tuple(PARTS[self.task])
+
+    @property
+    def hops(self) -> int:
+        """How far symbols travel."""
+        if self.strict.relay == "auto":
+            return 1 if self.task == "classify" else 4
+        return 1 if self.strict.relay == "none" else int(self.strict.relay)
+
+    @property
+    def colours(self) -> int:
+        """Number of colours; 0 for none."""
+        if self.strict.colours == "none":
+            return 0
+        if self.strict.colours == "auto":
+            return max(2, min(256, self.devices // SHARED))
+        return self.strict.colours
+
+    @property
+    def before_release(self) -> int:
+        """Epochs before anything is released: of the own encoder, or of the codebook."""
+        return self.strict.encoder_epochs if self.task == "classify" else CODEBOOK_EPOCHS
+
+    @property
     def backbone_epochs(self) -> int:
         """Epochs left for the tree network."""
-        return self.config.train.epochs - self.strict.encoder_epochs - TRUST_EPOCHS
+        return self.config.train.epochs - self.before_release - TRUST_EPOCHS
 
     def stage(self, epoch: int) -> str:
         """What epoch number `epoch` (from 0) trains."""
-        if epoch < self.strict.encoder_epochs:
-            return ENCODER
-        return TRUST if epoch < self.strict.encoder_epochs + TRUST_EPOCHS else BACKBONE
+        if epoch < self.before_release:
+            return self.stages[0]
+        return TRUST if epoch < self.before_release + TRUST_EPOCHS else BACKBONE
 
     @property
     def noisy(self) -> bool:
@@ -72,17 +111,17 @@ class Plan:
 
     def clip(self, stage: str) -> float:
         """Largest norm of one device's vector in a stage, as the noise assumes it."""
-        if stage == MATRIX:
+        if stage in (MATRIX, CODEBOOK):
             return 1.0 + MARGIN
-        if stage == CHOICE:
-            return math.sqrt(2 * CANDIDATES - 1)
+        if stage == CHOICE:  # votes; or one range of scores for a pair of each kind, by candidate
+            return math.sqrt(2 * CANDIDATES - (self.task == "classify"))
         return self.strict.clip if self.noisy else float("inf")
 
     def noise(self, stage: str) -> Noise | None:
         """The noise of every sum of a stage."""
         if not self.noisy:
             return None
-        part = self._whole_mu * math.sqrt(PARTS.get(stage, 1.0))
+        part = self._whole_mu * math.sqrt(PARTS[self.task][stage])
         steps = self._steps(stage)
         noise = Noise.of(part, steps, self.clip(stage), self.devices, self.config.updates)
         if noise.share * 2.0**self.config.updates.fraction_bits < 1000:
@@ -100,7 +139,7 @@ class Plan:
     def _steps(self, stage: str) -> int:
         """Number of sums of a stage."""
         several = {
-            ENCODER: self.strict.encoder_epochs,
+            self.stages[0]: self.before_release,
             TRUST: TRUST_EPOCHS,
             BACKBONE: self.backbone_epochs,
         }
@@ -108,11 +147,14 @@ class Plan:
 
     def spent(self) -> tuple[float, float] | None:
         """(ε, δ) of all updates of one device: its data in the sums, or nothing in their place."""
-        training = dict.fromkeys(PARTS, 1.0)
-        return self._account(max(self._mu(training), self._mu({CHOICE: 1.0})))
+        everything = dict.fromkeys(self.stages, 1.0)
+        if self.task == "link":
+            return self._account(self._mu(everything))
+        del everything[CHOICE]  # of others than those who train
+        return self._account(max(self._mu(everything), self._mu({CHOICE: 1.0})))
 
     def spent_on_edge(self) -> tuple[float, float] | None:
-        """(ε, δ) of one edge: there, or not there.
+        """(ε, δ) of one edge: there, or not there (classify).
 
         It is in the vectors of two devices, once symbols are out, and each may turn into another
         one: a gradient by twice its norm, frequencies by √2, votes by their norm.

@@ -2,7 +2,8 @@
 
 A device's symbol is in what its neighbours learn, and so, behind noise, in the weights. So whoever
 sees the weights learns of a device's features and label what its own updates tell, (ε_u, δ), and
-what its symbol tells, ε: together (ε + ε_u, δ).
+what its symbol tells, ε: together (ε + ε_u, δ). Links need no label; about degrees and edges they
+promise nothing, because a score that knows edges is what they are for.
 """
 
 import math
@@ -11,6 +12,7 @@ from lumos.exchange.ledger import LedgerReport
 from lumos.strict.plan import Plan
 
 NONE = "no promise"
+Cells = tuple[str, str, str, str]
 WHO = ("one neighbour", "colluding neighbours", "a stranger", "the coordinator", "the broker")
 
 
@@ -18,33 +20,44 @@ def promises(plan: Plan, ledger: LedgerReport) -> list[dict[str, str]]:
     """One row for each kind of private thing, one column for each kind of adversary."""
     alone = _with_updates(plan, ledger.epsilon_per_receiver)
     together = _with_updates(plan, ledger.epsilon_collusion)
-    edge = _edge(plan)
-    relayed = plan.strict.hops > 1
-    hint = f"{NONE}: a hint in every relayed symbol, measured in docs/strict.md"
-    weights = f"{NONE} by the weights: it is in the updates of all neighbours; each edge {edge}"
     sealed = f"{NONE}, unless the carrier seals bodies"
-    rows = [
-        ("features", alone, together, alone, alone, sealed),
-        ("label", alone, together, alone, alone, sealed),
+    private = (alone, together, alone, alone, sealed)
+    degree, edges = _structure_of_links() if plan.task == "link" else _structure(plan)
+    label = private if plan.task == "classify" else ("not used",) * len(WHO)
+    rows = {
+        "features": private,
+        "label": label,
+        "degree and workload": (*degree, f"{NONE}: it sees how many symbols a device sends"),
+        "edges": (*edges, f"{NONE}: it sees who sends symbols to whom"),
+        "losses": private,
+    }
+    return [{"about": about, **dict(zip(WHO, cells, strict=True))} for about, cells in rows.items()]
+
+
+def _structure(plan: Plan) -> tuple[Cells, Cells]:
+    """Degree and edges, for classify: towards all but the broker."""
+    edge = _edge(plan)
+    if plan.hops > 1:
+        hint = f"{NONE}: a hint in every relayed symbol, measured in docs/strict.md"
+        return (hint,) * 4, (hint,) * 4
+    weights = f"{NONE} by the weights: it is in the updates of all neighbours; each edge {edge}"
+    return (
         (
-            "degree and workload",
-            hint if relayed else f"no message to it depends on it; {weights}",
-            hint if relayed else f"how many of them are neighbours; {weights}",
-            hint if relayed else weights,
-            hint if relayed else weights,
-            f"{NONE}: it sees how many symbols a device sends",
+            f"no message to it depends on it; {weights}",
+            f"how many of them are neighbours; {weights}",
+            weights,
+            weights,
         ),
-        (
-            "edges",
-            hint if relayed else f"its own; of others {edge}",
-            hint if relayed else f"their own; of others {edge}",
-            hint if relayed else edge,
-            hint if relayed else edge,
-            f"{NONE}: it sees who sends symbols to whom",
-        ),
-        ("losses", alone, together, alone, alone, sealed),
-    ]
-    return [{"about": about, **dict(zip(WHO, cells, strict=True))} for about, *cells in rows]
+        (f"its own; of others {edge}", f"their own; of others {edge}", edge, edge),
+    )
+
+
+def _structure_of_links() -> tuple[Cells, Cells]:
+    """The same for link: whoever can predict edges can infer them."""
+    hint = f"{NONE}: a hint in every answer, measured in docs/strict.md"
+    sums = f"{NONE}: it is in the updates of all neighbours"
+    guess = f"{NONE}: to predict an edge is to infer it, measured in docs/strict.md"
+    return (hint, hint, hint, sums), (guess, guess, guess, f"{NONE}: both ends' updates know of it")
 
 
 def reading(plan: Plan) -> str:

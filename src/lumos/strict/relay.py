@@ -66,14 +66,15 @@ def pads(shard: Shard, symbols: Symbols, hop: int) -> Bits:
     return np.stack(made, axis=1)
 
 
-def relayed(shard: Shard, said: Bits, made: Bits, hop: int) -> Bits:
+def relayed(shard: Shard, said: Bits, made: Bits, hop: int, purpose: str = "relay") -> Bits:
     """[slots, bytes] for each neighbour, one draw from what the others said and the pads.
 
     Args:
         said: [slots, bytes] what came over each slot; made: [hosted, PADS, bytes].
+        purpose: names the coins, with the hop.
     """
     owner = shard.owner
-    chance = shard.coins.uniform_each(shard.degree, "relay", hop)
+    chance = shard.coins.uniform_each(shard.degree, purpose, hop)
     others = shard.degree[owner] - 1
     draw = np.floor(chance * (others + PADS)).astype(np.int64)
     real = draw < others

@@ -29,9 +29,18 @@ class StrictSettings:
     anything new pays. Without one, a run knows of no other."""
     lifetime_epsilon: float = 4.0
     """Most ε that a device may spend on releases in its life (with a book)."""
-    relay: int | Literal["none"] = "none"
+    relay: int | Literal["auto", "none"] = "auto"
     """none: devices use what their neighbours released. 2, 3, 4: symbols travel so many hops, one
-    draw for each neighbour and hop; no further ε, but a hint at degrees and edges."""
+    draw for each neighbour and hop; no further ε, but a hint at degrees and edges. auto: none for
+    classify, 4 for link."""
+    codebook: int = 8
+    """Number of entries of the learnt codebook, one of which is a device's symbol (link)."""
+    colours: int | Literal["auto", "none"] = "auto"
+    """Number of colours: marks drawn at random that know nothing of anybody and that many devices
+    share, and by which pairs notice common neighbours. 2 to 256, or none; auto: so many that 64
+    devices share one, at most 256 (link)."""
+    answer: int = 8
+    """How many draws of each hop a device tells whoever asks, whatever its degree (link)."""
     protect: Protection = "noise"
     """How updates are protected. noise: clipped, with noise inside the sum, (ε, δ) accounted;
     holders: exact sums, features with few holders left out; projection: exact sums, features mixed
@@ -51,17 +60,18 @@ class StrictSettings:
     clip: float = 0.3
     """Largest norm of one device's update (protect noise)."""
 
-    @property
-    def hops(self) -> int:
-        """How far symbols travel."""
-        return 1 if self.relay == "none" else int(self.relay)
-
     def __post_init__(self) -> None:
         one_of("mechanism", self.mechanism, get_args(Mechanism))
         one_of("trainers-say", self.trainers_say, get_args(Says))
         one_of("protect", self.protect, get_args(Protection))
-        if self.relay != "none" and self.relay not in range(2, 9):
-            raise UsageError(f"--relay must be none or 2 to 8, got {self.relay}")
+        if self.relay not in ("auto", "none", *range(2, 9)):
+            raise UsageError(f"--relay must be auto, none or 2 to 8, got {self.relay}")
+        if self.colours not in ("auto", "none", *range(2, 257)):
+            raise UsageError(f"--colours must be auto, none or 2 to 256, got {self.colours}")
+        if not 2 <= self.codebook <= 256:
+            raise UsageError(f"--codebook must be 2 to 256, got {self.codebook}")
+        if not 1 <= self.answer <= 64:
+            raise UsageError(f"--answer must be 1 to 64, got {self.answer}")
         if not self.lifetime_epsilon > 0:
             raise UsageError(f"--lifetime-epsilon must be above 0, got {self.lifetime_epsilon}")
         if not 0 < self.update_epsilon <= LARGEST_EPSILON:

@@ -27,12 +27,13 @@ def auc(positive: npt.NDArray[np.float64], negative: npt.NDArray[np.float64]) ->
     return float((below + not_above).mean() / (2 * len(negative)))
 
 
+def dot_products(embeddings: Floats, pairs: Ints) -> npt.NDArray[np.float64]:
+    """[pairs] of the embeddings of both ends."""
+    one, other = (embeddings[pairs[:, end]].astype(np.float64) for end in (0, 1))
+    products: npt.NDArray[np.float64] = (one * other).sum(axis=1)
+    return products
+
+
 def link_auc(embeddings: Floats, edges: Ints, strangers: Ints) -> float:
     """AUC of dot products of embeddings, over edges against pairs that are none."""
-
-    def scores(pairs: Ints) -> npt.NDArray[np.float64]:
-        one, other = (embeddings[pairs[:, end]].astype(np.float64) for end in (0, 1))
-        products: npt.NDArray[np.float64] = (one * other).sum(axis=1)
-        return products
-
-    return auc(scores(edges), scores(strangers))
+    return auc(dot_products(embeddings, edges), dot_products(embeddings, strangers))

@@ -173,12 +173,14 @@ class Federation:
     def _strict(
         self, owned: list[Home], public: PublicCoins, control: bool, step: int
     ) -> tuple[list[Any], Helper]:
+        from lumos.strict import classify, link
         from lumos.strict.book import Book
         from lumos.strict.plan import Plan
-        from lumos.strict.worker import StrictCoordinator, StrictWorker
+        from lumos.strict.worker import StrictCoordinator
 
         graph, classes = self.problem.graph, self.problem.classes
-        trainers = int((self.problem.roles == Role.TRAIN).sum())
+        labels = self.config.train.task == "classify"
+        trainers = int((self.problem.roles == Role.TRAIN).sum()) if labels else graph.devices
         plan = Plan(self.config, graph.devices, trainers)
         strict = self.config.strict
         book = None
@@ -189,13 +191,24 @@ class Federation:
             run = f"{self.problem.seed}{self._arm}{fresh}"
             book = Book(strict.book, owner, graph.devices, strict.lifetime_epsilon, run)
         workers = [
-            StrictWorker(shard, endpoint, home, plan, classes, book=book, control=control)
+            classify.Classifier(shard, endpoint, home, plan, classes, book=book, control=control)
+            if labels
+            else link.Linker(shard, endpoint, home, plan, book=book, control=control)
             for shard, endpoint, home in zip(
                 self.shards, self.carrier.endpoints, owned, strict=True
             )
         ]
         coordinator = StrictCoordinator(
-            plan, public, self.carrier.coordinator, graph.feature_count, classes, self._arm
+            plan,
+            public,
+            self.carrier.coordinator,
+            graph.feature_count,
+            lambda used: (
+                classify.widths(plan, public, classes, used)
+                if labels
+                else link.widths(plan, public, used)
+            ),
+            self._arm,
         )
         return workers, coordinator
 
@@ -213,13 +226,16 @@ class Federation:
 
     def gathered(self, found: list[Any]) -> Any:
         """What the shards found, in the order of the devices."""
+        if hasattr(found[0], "gathered"):
+            devices = np.concatenate([shard.devices for shard in self.shards])
+            return found[0].gathered(found, np.argsort(devices))
         if isinstance(found[0], tuple):
             return type(found[0])(*(self._joined(list(part)) for part in zip(*found, strict=True)))
         return self._joined(found)
 
     def _joined(self, parts: list[Any]) -> Floats:
         rows = [part.numpy() if isinstance(part, torch.Tensor) else part for part in parts]
-        whole = np.empty((self.problem.graph.devices, rows[0].shape[1]), np.float32)
+        whole = np.empty((self.problem.graph.devices, rows[0].shape[1]), rows[0].dtype)
         for shard, some in zip(self.shards, rows, strict=True):
             whole[shard.devices] = some
         return whole

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from lumos.graph import Graph, load
 from lumos.graph.sources import is_named
 from lumos.memory import peak_rss_mb
 from lumos.model import TreeNetwork
-from lumos.training.evaluate import accuracy, link_auc
+from lumos.training.evaluate import accuracy, auc, dot_products
 from lumos.training.exposure import exposure
 from lumos.training.fit import Fitted, Problem, fit
 from lumos.training.folder import Arrays, RunFolder, write_arrays, write_json
@@ -30,8 +31,10 @@ from lumos.trees.balance import Balanced, balance
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 Progress = Callable[[float, float | None, str], None]
+Judged = Floats | Callable[[Ints], npt.NDArray[np.float64]]
+"""Logits or embeddings of all devices, or a function that scores pairs."""
 
-MAIN, OWN, CONTROL = "train", "own", "control"
+MAIN, OWN, CONTROL, IDS = "train", "own", "control", "ids"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,6 +51,8 @@ class Trained:
     """The same for own features only."""
     control: dict[str, float] | None
     """The same for releases that say nothing."""
+    ids: dict[str, float] | None
+    """The same by colours alone (strict links)."""
     split: dict[str, int]
     """How many devices (classify) or edges (link) train, validate and test."""
     embeddings: Floats = field(repr=False)
@@ -56,6 +61,8 @@ class Trained:
     """[devices, classes], for classify."""
     arrays: Arrays = field(repr=False)
     """The trained weights by name."""
+    kept: Arrays = field(repr=False)
+    """What else a prediction needs (strict)."""
     trees: Balanced = field(repr=False)
     ledger: LedgerReport = field(repr=False)
     """What passed in training; `trees.ledger` has what passed before."""
@@ -92,7 +99,7 @@ class Trained:
         train = self.config.train
         beside = {
             f"{name}_{key}": value
-            for name, scores in ((OWN, self.own), (CONTROL, self.control))
+            for name, scores in ((OWN, self.own), (IDS, self.ids), (CONTROL, self.control))
             for key, value in (scores or {}).items()
         }
         return {
@@ -210,10 +217,10 @@ def train(
             told=tell,
         )
         outcome = _outcome(fitted, config)
-        told_by = outcome.embeddings if outcome.logits is None else outcome.logits
-        scores[arm] = _scores(whole, problem, split, told_by)
-        if outcome.own is not None and config.train.floor:
-            scores[OWN] = _scores(whole, problem, split, outcome.own)
+        scores[arm] = _scores(whole, problem, split, outcome.judged[MAIN])
+        for name in outcome.judged.keys() - {MAIN}:
+            if arm == MAIN and (name != OWN or config.train.floor):
+                scores[name] = _scores(whole, problem, split, outcome.judged[name])
     result = Trained(
         graph=whole,
         config=config,
@@ -222,10 +229,12 @@ def train(
         metrics=scores[MAIN],
         own=scores.get(OWN),
         control=scores.get(CONTROL),
+        ids=scores.get(IDS),
         split=_sizes(problem, split),
         embeddings=outcome.embeddings,
         logits=outcome.logits,
         arrays=fitted.arrays,
+        kept=outcome.kept or {},
         trees=trees,
         ledger=fitted.ledger,
         history=fitted.history,
@@ -270,31 +279,45 @@ class _Outcome(NamedTuple):
 
     embeddings: Floats
     logits: Floats | None
-    own: Floats | None
-    """Logits of the own encoder, where it is part of the run."""
+    judged: dict[str, "Judged"]
+    """What is scored: the run, and what is part of it and stands beside it."""
     best_epoch: int
     promises: list[dict[str, str]]
     reading: str
     """How to read them."""
     choice: str = ""
     caution: str = ""
+    kept: Arrays | None = None
+    """What a prediction needs beside the weights."""
 
 
 def _outcome(fitted: Fitted, config: Config) -> _Outcome:
     if config.train.profile == "strict":
-        from lumos.strict.promises import CHOICES, caution, promises, reading
-
-        logits, own = fitted.results
-        plan = fitted.worker.plan
-        table = promises(plan, fitted.ledger)
-        epochs, choice = config.train.epochs, CHOICES[fitted.worker.choice]
-        about = reading(plan)
-        drowned = caution(plan, fitted.worker.encoder_width)
-        return _Outcome(logits, logits, own, epochs, table, about, choice, drowned)
+        return _strict_outcome(fitted, config)
     model = fitted.worker.model
     found = torch.from_numpy(fitted.results)
     logits = None if model.head is None else model.logits(found).numpy()
-    return _Outcome(fitted.results, logits, None, fitted.worker.weights.best_epoch, [], "")
+    judged = {MAIN: fitted.results if logits is None else logits}
+    return _Outcome(fitted.results, logits, judged, fitted.worker.weights.best_epoch, [], "")
+
+
+def _strict_outcome(fitted: Fitted, config: Config) -> _Outcome:
+    from lumos.strict.promises import CHOICES, caution, promises, reading
+
+    results, plan = fitted.results, fitted.worker.plan
+    about = (config.train.epochs, promises(plan, fitted.ledger), reading(plan))
+    choice = CHOICES[fitted.worker.choice]
+    if config.train.task == "link":
+        names = {MAIN: choice, OWN: OWN, **({IDS: IDS} if plan.colours else {})}
+        judged: dict[str, Judged] = {
+            arm: partial(results.at_both_ends, name) for arm, name in names.items()
+        }
+        kept = results.arrays()
+        return _Outcome(results.embeddings, None, judged, *about, choice, kept=kept)
+    drowned = caution(plan, fitted.worker.encoder_width)
+    judged = {MAIN: results.logits, OWN: results.own}
+    kept = {"said": results.said}
+    return _Outcome(results.logits, results.logits, judged, *about, choice, drowned, kept)
 
 
 def _check(graph: Graph, config: Config) -> None:
@@ -309,17 +332,16 @@ def _check(graph: Graph, config: Config) -> None:
         )
     if config.train.profile != "strict":
         return
-    from lumos.strict.plan import STAGES, Plan
+    from lumos.strict.plan import Plan
 
-    if config.train.task == "link":
+    if config.train.task == "link" and config.strict.mechanism == "oue":
         raise UsageError(
-            "--profile strict cannot predict links yet: scoring a pair needs something of both "
-            "ends to meet, and no form of it keeps the promises so far; --profile paper can"
+            "--mechanism oue is for classify: answers about links carry single symbols (krr)"
         )
     if not config.encoder.noisy:
         raise UsageError("--profile strict needs a finite --epsilon; --profile paper allows inf")
     plan = Plan(config, graph.devices, 0)  # enough epochs …
-    for stage in STAGES:
+    for stage in plan.stages:
         plan.noise(stage)  # … and noise that the fixed point can carry
     if config.trees.balancer != "none":
         raise UsageError(
@@ -364,14 +386,17 @@ def _problem(
 
 
 def _scores(
-    graph: Graph, problem: Problem, split: EdgeSplit | None, found: Floats
+    graph: Graph, problem: Problem, split: EdgeSplit | None, found: Judged
 ) -> dict[str, float]:
-    """The observer's scores: of embeddings where edges are split, of logits otherwise."""
+    """The observer's scores: of pairs where edges are split, of logits otherwise."""
     if split is not None:
+        score = found if callable(found) else partial(dot_products, found)
         return {
-            "test_auc": link_auc(found, split.test, split.test_strangers),
-            "val_auc": link_auc(found, split.validation, split.validation_strangers),
+            "test_auc": auc(score(split.test), score(split.test_strangers)),
+            "val_auc": auc(score(split.validation), score(split.validation_strangers)),
         }
+    if callable(found):
+        raise TypeError("pairs are scored where edges are split")
     labels = np.asarray(graph.labels)
     return {
         "test_accuracy": accuracy(found, labels, problem.roles, Role.TEST),
@@ -395,6 +420,7 @@ def _save(folder: RunFolder, result: Trained) -> None:
     found = {
         "ids": ids if isinstance(ids, np.ndarray) else np.array(ids, np.str_),
         "embeddings": result.embeddings,
+        **result.kept,
     }
     if result.logits is not None:
         found["logits"] = result.logits

@@ -84,8 +84,16 @@ class TrainSettings:
             raise UsageError(f"--checkpoint-every must be 1 or more, got {self.checkpoint_every}")
 
 
-STRICT_EPOCHS = 220
-"""Epochs of the strict profile, where they are not given: 100 encoder, 60 trust, 60 backbone."""
+STRICT_EPOCHS: dict[Task, int] = {"classify": 220, "link": 109}
+"""Epochs of the strict profile, where they are not given: 100 of the own encoder or 9 of the
+codebook, 60 of trust, 60 or 40 of the backbone."""
+
+STRICT_ONLY: dict[Task, frozenset[str]] = {
+    "classify": frozenset({"trainers_say", "encoder_epochs", "encoder_rate"}),
+    "link": frozenset({"codebook", "colours", "answer"}),
+}
+"""Settings of the strict profile that one task has and the other has not."""
+_OTHER: dict[Task, Task] = {"classify": "link", "link": "classify"}
 
 UPDATES = AggregateSettings(limit=float(1 << 18), fraction_bits=24)
 """How updates are summed: numbers up to 262,144 in steps of 2^-24, for up to two million devices.
@@ -99,7 +107,9 @@ the range is wide; a mean over n devices is off by at most 2^-25.
 class Config:
     """Everything that a run depends on, apart from the graph, the seed and the shards."""
 
-    train: TrainSettings = field(default_factory=lambda: TrainSettings(epochs=STRICT_EPOCHS))
+    train: TrainSettings = field(
+        default_factory=lambda: TrainSettings(epochs=STRICT_EPOCHS["classify"])
+    )
     trees: TreeSettings = field(default_factory=lambda: TreeSettings(balancer="none"))
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -128,7 +138,8 @@ class Config:
                 value = float(value)  # 2 and 2.0 are one setting
             chosen[group][name] = value
         if chosen["train"].get("profile", TrainSettings.profile) == "strict":
-            chosen["train"].setdefault("epochs", STRICT_EPOCHS)
+            task = chosen["train"].get("task", TrainSettings.task)
+            chosen["train"].setdefault("epochs", STRICT_EPOCHS.get(task, 1))
         train = TrainSettings(**chosen["train"])
         chosen["trees"].setdefault("balancer", PROFILES[train.profile].balancer)
         chosen["model"].setdefault("activate_last", train.task != "link")
@@ -147,10 +158,16 @@ class Config:
         foreign = {field.name for field in dataclasses.fields(StrictSettings)}
         if config.train.profile == "strict":
             foreign = {"bins", "low", "high", "pool", "recovery", "select", "activate_last"}
+        where = f"--profile {config.train.profile}"
         for name in settings:
+            option = name.replace("_", "-")
             if name in foreign:
-                option, profile = name.replace("_", "-"), config.train.profile
-                raise UsageError(f"--{option} has no meaning in --profile {profile}; leave it out")
+                raise UsageError(f"--{option} has no meaning in {where}; leave it out")
+            if name in STRICT_ONLY[_OTHER[config.train.task]]:
+                task = config.train.task
+                raise UsageError(
+                    f"--{option} has no meaning in {where} --task {task}; leave it out"
+                )
         return config
 
     def flat(self) -> dict[str, Any]:

@@ -1,0 +1,221 @@
+"""The strict trainer of `classify`.
+
+Training devices release their label, all others what their own encoder says. What neighbours'
+symbols say of a class is learnt by sums (`evidence`), then a tree network on symbols
+(`correction`), computed at home.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.device.coins import PublicCoins
+from lumos.encode.symbols import Symbols
+from lumos.errors import ProtocolError
+from lumos.exchange.endpoint import Program
+from lumos.strict.correction import Correction, Known
+from lumos.strict.encoder import Encoder
+from lumos.strict.evidence import DAMPING, Heard, Trust, matrix_update, ratios
+from lumos.strict.plan import BACKBONE, CANDIDATES, CHOICE, ENCODER, MATRIX, TRUST, Plan
+from lumos.strict.relay import Bits, pads, relayed
+from lumos.strict.worker import TRUST_RATE, Doubles, StrictWorker, Update, Widths
+from lumos.training.adam import Adam
+from lumos.training.folder import Arrays
+from lumos.training.home import Home
+from lumos.training.split import Role
+
+
+class Classified(NamedTuple):
+    """What the observer collects from one shard."""
+
+    logits: npt.NDArray[np.float32]
+    """[hosted, k] final."""
+    own: npt.NDArray[np.float32]
+    """[hosted, k] of the own encoder."""
+    said: Bits
+    """[hosted, bytes] what the devices released."""
+
+
+class Classifier(StrictWorker):
+    """The strict trainer of one shard, for labels.
+
+    Args:
+        classes: k.
+        others: those of `StrictWorker`.
+    """
+
+    def __init__(
+        self, shard: Any, endpoint: Any, home: Home, plan: Plan, classes: int, **others: Any
+    ) -> None:
+        symbols = Symbols.of(classes, plan.config.encoder.epsilon, plan.strict.mechanism)
+        train = home.roles == Role.TRAIN
+        super().__init__(shard, endpoint, home, plan, symbols, train=train, **others)
+        self.classes = classes
+        self._labels = home.labels
+        self._validate = home.roles == Role.VALIDATION
+        self._correction = Correction(plan.config.model, classes, shard.public.generator("weights"))
+        self._heard: list[Heard] = []
+        self._trust: Trust | None = None
+        self._known: Known | None = None
+        self.matrix = np.zeros(plan.hops * classes * classes)
+
+    @property
+    def encoder_width(self) -> int:
+        """Number of weights of the own encoder."""
+        return self._encoder.weights
+
+    def _begin(self) -> None:
+        self._encoder = Encoder(self._rows, self._labels, self.classes)
+        strict, train = self.plan.strict, self.plan.config.train
+        self.optimisers = {
+            ENCODER: Adam(np.zeros(self._encoder.weights), strict.encoder_rate),
+            TRUST: Adam(np.empty(0), TRUST_RATE),
+            BACKBONE: Adam(self._correction.vector(), train.learning_rate, train.weight_decay),
+        }
+
+    def finish(self) -> Program[Classified]:
+        """Let validation devices choose; return what the observer may see."""
+        own = self._own()
+        known = self._knowledge()
+        self._correction.load(self.optimisers[BACKBONE].weights)
+        candidates = [own, known.own, self._correction.logits(known)]
+        right = np.stack([c.argmax(axis=1) == self._labels for c in candidates], axis=1)
+        changed = right[:, 1:] != right[:, :1]
+        votes = np.concatenate([right, changed], axis=1) * self._validate[:, None]
+        votes = votes.astype(np.float64)
+        total = yield from self._sum(
+            lambda each: votes if each else votes.sum(axis=0),
+            self.plan.noise(CHOICE),
+            self.plan.config.train.epochs,
+        )
+        noise = self.plan.noise(CHOICE)
+        spread = 0.0 if noise is None else noise.total
+        self.choice = choose(total[:CANDIDATES], total[CANDIDATES:], spread)
+        final = candidates[self.choice].astype(np.float32)
+        return Classified(final, own.astype(np.float32), self.said)
+
+    def arrays(self) -> Arrays:
+        """The trained weights by name."""
+        return {
+            "encoder": self.optimisers[ENCODER].weights.reshape(-1, self.classes),
+            "encoder_columns": self.columns,
+            "evidence": ratios(self.matrix, self.classes),
+            "trust": self.optimisers[TRUST].weights,
+            "backbone": self.optimisers[BACKBONE].weights,
+            "choice": np.array(self.choice),
+        }
+
+    def _released(self) -> Bits:
+        shard = self.shard
+        everyone = np.arange(len(shard))
+        symbols = self._own().argmax(axis=1)
+        if self.plan.strict.trainers_say == "label":
+            symbols = np.where(self._train, self._labels, symbols)
+        if self._control:
+            chance = shard.coins.uniform(everyone, "control", 0)[:, 0]
+            symbols = np.floor(chance * self.classes).astype(np.int64)
+        coins = shard.coins.words(everyone, "symbol", 0, self._symbols.coins)
+        return self._symbols.release(symbols, coins)
+
+    def _relayed(self, said: Bits, hop: int) -> Bits:
+        """One draw, made once per run, and never what came from the receiver itself.
+
+        `PADS` made-up symbols are in every pool, so a device of degree 1 tells nothing but those.
+        """
+        made = pads(self.shard, self._symbols, hop)
+        return relayed(self.shard, said, made, hop)
+
+    def _hear(self, hop: int, said: Bits) -> None:
+        heard = Heard(self._symbols.read(said), self.shard.owner, len(self.shard))
+        self._heard = [*self._heard[: hop - 1], heard]
+
+    def _learnt(self) -> Arrays:
+        return {"matrix": self.matrix}
+
+    def _take(self, learnt: Arrays) -> None:
+        self.matrix = learnt["matrix"]
+
+    def _own(self) -> Doubles:
+        return self._encoder.logits(self.optimisers[ENCODER].weights)
+
+    def _learn_meaning(self, number: int) -> Program[None]:
+        shares = np.stack([heard.shares() for heard in self._known_heard()], axis=1)
+        self.matrix = yield from self._sum(
+            lambda each: matrix_update(shares, self._labels, self._train, each=each),
+            self.plan.noise(MATRIX),
+            -1 - number,
+        )
+        trust = self._weigh()
+        self.optimisers[TRUST] = Adam(trust.start(), TRUST_RATE)
+
+    def _relearn(self) -> Program[None]:
+        yield from ()
+        self._weigh()
+
+    def _weigh(self) -> Trust:
+        log_ratios = ratios(self.matrix, self.classes)
+        self._trust = Trust(self._own(), self._known_heard(), log_ratios)
+        return self._trust
+
+    def _known_heard(self) -> list[Heard]:
+        if not self._heard:
+            raise ProtocolError("symbols were used before they were released")
+        return self._heard
+
+    def _knowledge(self) -> Known:
+        """What the tree network works on; fixed once trust is trained."""
+        if self._trust is None:
+            raise ProtocolError("evidence was used before it was learnt")
+        heard = self._known_heard()[0]
+        base = self._trust.logits(self.optimisers[TRUST].weights)
+        return Known(base, self._own().argmax(axis=1), heard.shares(), heard.degree)
+
+    def _update(self, stage: str, number: int) -> Update:
+        weights, clip = self.optimisers[stage].weights, self.plan.limit(stage)
+        if stage == ENCODER:
+            encoder = self._encoder
+            return lambda each: encoder.update(weights, clip, each=each)
+        labels, train = self._labels, self._train
+        if stage == TRUST and self._trust is not None:
+            trust = self._trust
+            return lambda each: trust.update(weights, labels, train, clip, each=each)
+        if self._known is None:
+            self._known = self._knowledge()
+        known, correction = self._known, self._correction
+        correction.load(weights)
+        return lambda each: correction.update(known, labels, train, clip, each=each)
+
+    def _advance(self, stage: str, number: int, total: Doubles) -> None:
+        slope = self._correction.gradient(total) if stage == BACKBONE else total[:-1]
+        self.optimisers[stage].step(slope / self.plan.trainers)
+
+
+def widths(plan: Plan, public: PublicCoins, classes: int, used: int) -> Widths:
+    """Numbers in every sum, where `used` features are used."""
+    backbone = Correction(plan.config.model, classes, public.generator("weights"))
+    known = {
+        ENCODER: (used + 1) * classes + 1,
+        MATRIX: plan.hops * classes**2,
+        TRUST: 1 + len(DAMPING) * plan.hops + classes + 1,
+        BACKBONE: backbone.width,
+        CHOICE: 2 * CANDIDATES - 1,
+    }
+    return lambda stage, _: known[stage]
+
+
+def choose(right: Doubles, changed: Doubles, noise: float = 0.0) -> int:
+    """The best candidate, if it beats the own answer by more than one standard error.
+
+    Args:
+        right: [candidates] validation devices that are right; the own answer first.
+        changed: [candidates - 1] devices for which right and wrong differ from the own answer: the
+            difference of two counts has the standard error of their root.
+        noise: standard deviation of the noise in each count.
+    """
+    best = int(np.argmax(right))
+    error = math.sqrt(max(1.0, changed[best - 1]) + 2 * noise**2)
+    if best and right[best] - right[0] > error:
+        return best
+    return 0

@@ -1,0 +1,101 @@
+"""A codebook learnt by sums: k directions in the space of features, and nobody sees a feature.
+
+Spherical k-means (Dhillon and Modha 2001). One sum tells how much weight each feature has in all
+rows together, so that what everybody has counts less; then, round by round, every device adds its
+row to the entry that is nearest to it, a vector of norm 1 in one of k blocks, and the sums become
+the next entries. Which entry is nearest stays home; the entries are public.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array, diags_array, issparse
+
+from lumos.device.coins import PublicCoins
+from lumos.strict.rows import Rows, dense, unit_rows
+
+Doubles = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+ROUNDS = 8
+EPOCHS = 1 + ROUNDS
+"""Sums that a codebook takes: one for the weights of the features, one for each round."""
+RARE, DAMPING = 0.2, 0.75
+"""A feature that so much of the average weight has in all rows is rare; what everybody has counts
+less by this power. Chosen once, by how much the entries of two neighbours tell of each other on
+Facebook."""
+DOUBT = 1.5
+"""Numbers of a noisy sum below so many standard deviations count as 0."""
+
+
+class Codebook:
+    """The hosted devices' part in learning the entries.
+
+    Args:
+        rows: the devices' features.
+        size: k, number of entries.
+        coins: public coins for the start.
+        noise: standard deviation of the noise in every sum; 0 for exact sums.
+    """
+
+    def __init__(self, rows: Rows, size: int, coins: PublicCoins, noise: float) -> None:
+        self._rows = rows
+        self._size = size
+        self._noise = noise
+        self.weights = np.zeros(rows.width)
+        """[d] of the features; 0 before they are known."""
+        start = coins.generator("codebook").standard_normal((size, rows.width))
+        self.entries: Doubles = start / np.linalg.norm(start, axis=1, keepdims=True)
+        """[k, d] of norm 1."""
+
+    def width(self, epoch: int) -> int:
+        """Numbers in the sum of one epoch."""
+        return widths(self._rows.width, self._size)[min(epoch, 1)]
+
+    def update(self, epoch: int, *, each: bool) -> Doubles:
+        """What each hosted device adds in this epoch, or the sum of it."""
+        if epoch == 0:
+            sizes = abs(self._rows.all)
+            return dense(sizes) if each else np.asarray(sizes.sum(axis=0), np.float64).ravel()
+        rows, code = self._weighted(), self.nearest()
+        hosted = len(code)
+        if not each:
+            here = csr_array((np.ones(hosted), (code, np.arange(hosted))), (self._size, hosted))
+            return dense(here @ rows).ravel()
+        blocks = np.zeros((hosted, self._size, rows.shape[1]))
+        blocks[np.arange(hosted), code] = dense(rows)
+        return blocks.reshape(hosted, -1)
+
+    def advance(self, epoch: int, total: Doubles) -> None:
+        """Take in the sum of an epoch."""
+        if epoch == 0:
+            # Very rare features count no more than rare ones: their sums are mostly noise.
+            floor = max(RARE * total.mean(), 2 * self._noise, 1e-12)
+            self.weights = np.maximum(total, floor) ** -DAMPING
+            return
+        sums = np.where(np.abs(total) > DOUBT * self._noise, total, 0.0)
+        sums = sums.reshape(self._size, -1)
+        norms = np.linalg.norm(sums, axis=1, keepdims=True)
+        # An entry that nobody is near to stays where it was.
+        self.entries = np.where(norms > 0, sums / np.maximum(norms, 1e-30), self.entries)
+
+    def likeness(self) -> Doubles:
+        """[hosted, k] cosine of each device's row with every entry. It stays home."""
+        return np.asarray(self._weighted() @ self.entries.T, np.float64)
+
+    def nearest(self) -> Ints:
+        """[hosted] the nearest entry. It stays home."""
+        nearest: Ints = self.likeness().argmax(axis=1)
+        return nearest
+
+    def _weighted(self) -> Any:
+        rows: Any = self._rows.all
+        if issparse(self._rows.all):
+            return unit_rows((rows @ diags_array(self.weights)).tocsr())
+        return unit_rows(rows * self.weights)
+
+
+def widths(features: int, size: int) -> tuple[int, int]:
+    """Numbers in the first sum, and in each of the others."""
+    return features, features * size

@@ -1,0 +1,385 @@
+"""The strict trainer of `link`.
+
+1. A codebook is learnt by sums (`codebook`). Which of its entries is nearest to a device's features
+   stays home; randomized, it is the device's symbol.
+2. Beside the symbol goes a *colour*, drawn uniformly by the device: it knows nothing of anybody,
+   and many devices have the same. Both travel `hops` hops (`relay`), drawn apart from each other.
+3. Devices tell a fixed number of draws to whoever asks (`answers`). Scores are learnt by sums from
+   how alike two surroundings are (`likeness`, `scorer`), at the asker's home.
+4. Validation pairs choose, by one sum of histograms, whether neighbours count.
+
+The control's symbols are drawn afresh for every receiver and hop: a random symbol that stays would
+be an id. Its colours are real, so it is the system with ids alone.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.device.coins import PublicCoins
+from lumos.encode.symbols import Symbols
+from lumos.errors import ProtocolError
+from lumos.exchange.endpoint import Program
+from lumos.strict.answers import Sample, sample
+from lumos.strict.codebook import Codebook
+from lumos.strict.codebook import widths as codebook_widths
+from lumos.strict.likeness import Heard
+from lumos.strict.linked import CANDIDATES, Linked, Scorer
+from lumos.strict.plan import BACKBONE, BINS, CHOICE, CODEBOOK, MATRIX, TRUST, Plan
+from lumos.strict.relay import PADS, Bits, pads, relayed, tell_neighbours
+from lumos.strict.scorer import PAIRS, Pairs, Tree, auc_of_ranges, ranges
+from lumos.strict.topics import ANSWER, ASK, NEIGHBOUR_ANSWER
+from lumos.strict.worker import TRUST_RATE, Doubles, Ints, StrictWorker, Update, Widths
+from lumos.training.adam import Adam
+from lumos.training.folder import Arrays
+from lumos.training.home import Home
+from lumos.training.tasks import Strangers
+
+Flags = npt.NDArray[np.bool_]
+SYMBOL, COLOUR = 0, 1
+"""Kinds of what travels."""
+
+
+class Linker(StrictWorker):
+    """The strict trainer of one shard, for links; arguments are those of `StrictWorker`."""
+
+    def __init__(self, shard: Any, endpoint: Any, home: Home, plan: Plan, **others: Any) -> None:
+        size = plan.strict.codebook
+        symbols = Symbols.of(size, plan.config.encoder.epsilon, "krr")
+        everybody = np.ones(len(shard), np.bool_)
+        super().__init__(shard, endpoint, home, plan, symbols, train=everybody, **others)
+        self._held = home.held_back
+        self._sizes = [size] + [plan.colours] * (plan.colours > 0)
+        self._said: list[Bits] = []
+        self.usual = np.zeros((plan.hops, size))
+        self._pairs: Pairs | None = None
+        self._edge: Flags = np.empty(0, np.bool_)
+        self._held_pairs: tuple[Pairs, Flags] | None = None
+        self._answers = np.empty((0, 0), np.uint8)
+        self._base: Doubles | None = None
+
+    def _begin(self) -> None:
+        plan, public = self.plan, self.shard.public
+        noise = plan.noise(CODEBOOK)
+        spread = 0.0 if noise is None else noise.total
+        self._codebook = Codebook(self._rows, self._sizes[SYMBOL], public, spread)
+        self._linear = Scorer.linear(plan.hops, len(self._sizes))
+        self._tree = Tree(plan.config.model, self._sizes[SYMBOL], public.generator("weights"))
+        train = plan.config.train
+        self.optimisers = {
+            TRUST: Adam(np.zeros(self._linear.weights), TRUST_RATE),
+            BACKBONE: Adam(self._tree.vector(), train.learning_rate, train.weight_decay),
+        }
+
+    def finish(self) -> Program[Linked]:
+        """Let validation pairs choose; return what the observer may see."""
+        scorer, hosted = self._scorer(), len(self.shard)
+        pairs, edge = self._known(self._held_pairs)
+        scores = scorer.scores(pairs)
+        votes = np.zeros((hosted, len(CANDIDATES), 2, BINS))
+        for number, name in enumerate(CANDIDATES):
+            place = ranges(scores[name] + np.log(self.plan.devices), BINS)
+            votes[pairs.rows, number, edge.astype(np.int64), place] = 1
+        flat = votes.reshape(hosted, -1)
+        noise = self.plan.noise(CHOICE)
+        total = yield from self._sum(
+            lambda each: flat if each else flat.sum(axis=0), noise, self.plan.config.train.epochs
+        )
+        by_candidate = total.reshape(len(CANDIDATES), 2, BINS)
+        self.choice = choose(by_candidate, 0.0 if noise is None else noise.total)
+        heard = self._heard()
+        shares = heard[SYMBOL].counts_at(1) / np.maximum(heard[SYMBOL].degree, 1)[:, None]
+        entries = self._codebook.nearest()
+        embeddings = scorer.tree().embeddings(entries, shares).astype(np.float32)
+        return Linked(
+            scorer=scorer,
+            choice=CANDIDATES[self.choice],
+            embeddings=embeddings,
+            heard=heard,
+            entries=entries,
+            answers=self._answers,
+        )
+
+    def arrays(self) -> Arrays:
+        """The trained weights by name."""
+        return {
+            "codebook": self._codebook.entries,
+            "codebook_weights": self._codebook.weights,
+            "columns": self.columns,
+            "trust": self.optimisers[TRUST].weights,
+            "backbone": self.optimisers[BACKBONE].weights,
+            "choice": np.array(self.choice),
+            **{f"usual/{kind}": usual for kind, usual in enumerate(self._usual())},
+        }
+
+    def _released(self) -> Bits:
+        """Symbol, then colour. Guarantee: ε-LDP for the features, against all who see both."""
+        everyone, coins = np.arange(len(self.shard)), self.shard.coins
+        entries = self._codebook.nearest()
+        if self._control:
+            entries = self._drawn(everyone, "control", 0, self._sizes[SYMBOL]).astype(np.int64)
+        words = coins.words(everyone, "symbol", 0, self._symbols.coins)
+        said = [self._symbols.release(entries, words)]
+        if len(self._sizes) > 1:
+            said.append(self._drawn(everyone, "colour", 0, self._sizes[COLOUR])[:, None])
+        return np.concatenate(said, axis=1)
+
+    def _drawn(self, rows: Ints, purpose: str, step: int, size: int) -> Bits:
+        """[rows] uniform below `size`."""
+        chance = self.shard.coins.uniform(rows, purpose, step)[:, 0]
+        return np.floor(chance * size).astype(np.uint8)
+
+    def _relayed(self, said: Bits, hop: int) -> Bits:
+        """One draw of each kind, apart from each other: a symbol and a colour of different devices.
+
+        Made once per run, and never what came from the receiver itself; `PADS` made-up ones are in
+        every pool, so a device of degree 1 tells nothing but those.
+        """
+        shard = self.shard
+        told = [relayed(shard, said[:, :1], pads(shard, self._symbols, hop), hop)]
+        if len(self._sizes) > 1:
+            everyone = np.arange(len(shard))
+            chance = shard.coins.uniform(everyone, f"made-up colours/{hop}", 0, PADS)
+            made = np.floor(chance * self._sizes[COLOUR]).astype(np.uint8)[:, :, None]
+            told.append(relayed(shard, said[:, 1:], made, hop, "relay of colours"))
+        return np.concatenate(told, axis=1)
+
+    def _hear(self, hop: int, said: Bits) -> None:
+        if (said >= np.array(self._sizes)).any():
+            raise ProtocolError("a released symbol is out of range")
+        if self._control:
+            fresh = self.shard.coins.uniform_each(self.shard.degree, "control", hop)
+            said = said.copy()
+            said[:, SYMBOL] = np.floor(fresh * self._sizes[SYMBOL]).astype(np.uint8)
+        self._said = [*self._said[: hop - 1], said]
+
+    def _heard(self) -> list[Heard]:
+        """What the devices can compare an answer with, for each kind."""
+        if not self._said:
+            raise ProtocolError("symbols were used before they were released")
+        alike = self._codebook.likeness()
+        alike -= alike.mean(axis=1, keepdims=True)
+        alike /= np.maximum(np.linalg.norm(alike, axis=1, keepdims=True), 1e-12)
+        found = [self._of_kind(SYMBOL, alike)]
+        if len(self._sizes) > 1:
+            size = self._sizes[COLOUR]
+            marks = np.full((len(self.shard), size), -1 / size)
+            marks[np.arange(len(marks)), self.said[:, COLOUR]] += 1
+            found.append(self._of_kind(COLOUR, marks))
+        return found
+
+    def _of_kind(self, kind: int, own: Doubles) -> Heard:
+        said = [hop[:, kind] for hop in self._said]
+        return Heard.of(own.astype(np.float32), said, self.shard.owner)
+
+    def _usual(self) -> list[Doubles]:
+        """What is usually heard; colours are drawn uniformly, so nothing has to be learnt."""
+        found = [self.usual]
+        for size in self._sizes[1:]:
+            found.append(np.full((self.plan.hops, size), 1 / size))
+        return found
+
+    def _scorer(self) -> Scorer:
+        return Scorer(
+            settings=self.plan.config.model,
+            devices=self.plan.devices,
+            usual=self._usual(),
+            trust=self.optimisers[TRUST].weights,
+            backbone=self.optimisers[BACKBONE].weights,
+        )
+
+    def _learn_meaning(self, number: int) -> Program[None]:
+        """How often each symbol is heard at each hop, by one sum; then answers are exchanged."""
+        heard = self._heard()[SYMBOL]
+        shares = heard.counts.toarray() / np.maximum(heard.degree, 1)[:, None]
+        mine = shares / np.sqrt(self.plan.hops)  # so that the norm of all hops is at most 1
+        total = yield from self._sum(
+            lambda each: mine if each else mine.sum(axis=0), self.plan.noise(MATRIX), -1 - number
+        )
+        table = np.maximum(total.reshape(self.plan.hops, -1) * np.sqrt(self.plan.hops), 1.0)
+        self.usual = table / table.sum(axis=1, keepdims=True)
+        yield from self._relearn()
+
+    def _relearn(self) -> Program[None]:
+        """Answers to neighbours and to whoever asks; they are drawn once, so they are the same."""
+        shard, hops, many = self.shard, self.plan.hops, self.plan.strict.answer
+        samples = [
+            [
+                sample(shard, self._said[hop][:, kind], size, many, f"answer/{kind}", hop)
+                for hop in range(hops)
+            ]
+            for kind, size in enumerate(self._sizes)
+        ]
+        self._answers = _answers(self.said, samples, None)
+        free = np.zeros(len(shard.owner))
+        near = yield from tell_neighbours(
+            NEIGHBOUR_ANSWER, shard, _answers(self.said, samples, shard.owner), free
+        )
+        slots = _some_slots(shard, PAIRS)
+        strangers = Strangers(shard)
+        few = np.bincount(shard.owner[slots], minlength=len(shard))
+        far_rows, far = strangers.draw(np.full(len(shard), PAIRS), "strangers", 0)
+        held_rows, first = np.unique(self._held[:, 0], return_index=True)
+        wanted = np.bincount(held_rows, minlength=len(shard))
+        asked = [
+            (far_rows, far),
+            (held_rows, self._held[first, 1]),
+            strangers.draw(wanted, "validation strangers", 0),
+        ]
+        told = yield from self._ask(*(np.concatenate(part) for part in zip(*asked, strict=True)))
+        far_told, held_told, other_told = np.split(
+            told, np.cumsum([len(rows) for rows, _ in asked])[:-1]
+        )
+        heard, scorer, entries = self._heard(), self._scorer(), self._codebook.nearest()
+        left_out = [
+            np.stack([hop[slots, kind] for hop in self._said], axis=1)
+            for kind in range(len(self._sizes))
+        ]
+        even = _rank(far_rows, len(shard)) < few[far_rows]  # as many strangers as neighbours
+        parts = [
+            scorer.pairs(heard, entries, shard.owner[slots], near[slots], left_out),
+            scorer.pairs(heard, entries, far_rows[even], far_told[even]),
+        ]
+        self._pairs, self._edge = _merged(parts)
+        rows = [part[0] for part in asked[1:]]
+        parts = [
+            scorer.pairs(heard, entries, rows[0], held_told),
+            scorer.pairs(heard, entries, rows[1], other_told),
+        ]
+        self._held_pairs = _merged(parts)
+
+    def _ask(self, rows: Ints, peers: Ints) -> Program[Bits]:
+        """[pairs, bytes] what the peers tell; each is asked once, however often it is wanted."""
+        shard = self.shard
+        width = len(self._sizes) * (1 + self.plan.hops * self.plan.strict.answer)
+        keys, which = np.unique(rows * shard.total + peers, return_inverse=True)
+        askers, tellers = shard.ids_of(keys // shard.total), keys % shard.total
+        inbox = yield ASK.send(askers, tellers, 0)
+        answering = shard.local(inbox.receiver)
+        body = self._answers[answering]
+        spent = np.full(len(body), self.plan.config.encoder.epsilon)
+        inbox = yield ANSWER.send(
+            inbox.receiver,
+            inbox.sender,
+            body,
+            epsilon=spent,
+            lengths=np.full(len(body), body.shape[1]),
+        )
+        if not np.array_equal(inbox.receiver, askers) or not np.array_equal(inbox.sender, tellers):
+            raise ProtocolError("link: an answer is missing, or one came that nobody asked for")
+        lengths = inbox.batch.lengths
+        if len(askers) and (lengths is None or (lengths != width).any()):
+            raise ProtocolError(f"topic {ANSWER.name!r}: a message has the wrong length")
+        told = inbox.body[:, :width] if len(askers) else np.empty((0, width), np.uint8)
+        self._check(told)
+        return told[which]
+
+    def _check(self, told: Bits) -> None:
+        for part, size in zip(np.split(told, len(self._sizes), axis=1), self._sizes, strict=True):
+            if (part >= size).any():
+                raise ProtocolError("an answer names a symbol that does not exist")
+
+    def _learnt(self) -> Arrays:
+        return {
+            "usual": self.usual,
+            "codebook": self._codebook.entries,
+            "codebook_weights": self._codebook.weights,
+        }
+
+    def _take(self, learnt: Arrays) -> None:
+        self.usual = learnt["usual"]
+        self._codebook.entries = learnt["codebook"]
+        self._codebook.weights = learnt["codebook_weights"]
+
+    def _known(self, pairs: tuple[Pairs, Flags] | None) -> tuple[Pairs, Flags]:
+        if pairs is None:
+            raise ProtocolError("pairs were scored before answers came")
+        return pairs
+
+    def _update(self, stage: str, number: int) -> Update:
+        if stage == CODEBOOK:
+            return lambda each: self._codebook.update(number, each=each)
+        weights, clip = self.optimisers[stage].weights, self.plan.limit(stage)
+        pairs, edge = self._known(None if self._pairs is None else (self._pairs, self._edge))
+        hosted = len(self.shard)
+        if stage == TRUST:
+            linear = self._linear
+            return lambda each: linear.update(weights, pairs, edge, hosted, clip, each=each)
+        if self._base is None:
+            self._base = self._linear.scores(self.optimisers[TRUST].weights, pairs.likeness)[1]
+        base, tree = self._base, self._tree
+        tree.load(weights)
+        return lambda each: tree.update(pairs, base, edge, hosted, clip, each=each)
+
+    def _advance(self, stage: str, number: int, total: Doubles) -> None:
+        if stage == CODEBOOK:
+            self._codebook.advance(number, total)
+            return
+        slope = self._tree.gradient(total) if stage == BACKBONE else total[:-1]
+        self.optimisers[stage].step(slope / self.plan.trainers)
+
+    def _loss(self, stage: str, total: Doubles) -> float:
+        if stage == CODEBOOK:
+            return 0.0  # nothing has one yet
+        return super()._loss(stage, total)
+
+
+def widths(plan: Plan, public: PublicCoins, used: int) -> Widths:
+    """Numbers in every sum, where `used` features are used."""
+    kinds = 1 + (plan.colours > 0)
+    size = plan.strict.codebook
+    first, further = codebook_widths(used, size)
+    known = {
+        MATRIX: plan.hops * size,
+        TRUST: Scorer.linear(plan.hops, kinds).weights + 1,
+        BACKBONE: Tree(plan.config.model, size, public.generator("weights")).width,
+        CHOICE: len(CANDIDATES) * 2 * BINS,
+        CODEBOOK: further,
+    }
+    return lambda stage, epoch: first if (stage, epoch) == (CODEBOOK, 0) else known[stage]
+
+
+def choose(counts: Doubles, noise: float = 0.0) -> int:
+    """The best candidate, if its AUC beats that of own features by more than one standard error.
+
+    Args:
+        counts: [candidates, 2, bins] validation pairs by range of score: strangers, then edges.
+        noise: standard deviation of the noise in each count.
+    """
+    found = [auc_of_ranges(edges, strangers, noise) for strangers, edges in counts]
+    best = int(np.argmax([area for area, _ in found]))
+    return best if found[best][0] - found[0][0] > found[best][1] else 0
+
+
+def _answers(own: Bits, samples: list[list[Sample]], owner: Ints | None) -> Bits:
+    """What is told to whoever asks, or, with `owner`, over each slot: kind by kind."""
+    parts = []
+    for kind, by_hop in enumerate(samples):
+        mine = own[:, kind : kind + 1]
+        parts.append(mine if owner is None else mine[owner])
+        for hop in by_hop:
+            parts.append(hop.for_strangers() if owner is None else hop.for_neighbours(owner))
+    return np.concatenate(parts, axis=1)
+
+
+def _some_slots(shard: Any, many: int) -> Ints:
+    """At most `many` slots of each device, drawn once, in order."""
+    chance = shard.coins.uniform_each(shard.degree, "pairs", 0)
+    order = np.lexsort((chance, shard.owner))
+    rank = np.arange(len(order)) - shard.offsets[:-1][shard.owner]
+    return np.sort(order[rank < many])
+
+
+def _rank(rows: Ints, hosted: int) -> Ints:
+    """[pairs] how many pairs of the same asker come before; `rows` do not decrease."""
+    many = np.bincount(rows, minlength=hosted)
+    return np.arange(len(rows)) - (np.cumsum(many) - many)[rows]
+
+
+def _merged(parts: list[Pairs]) -> tuple[Pairs, Flags]:
+    """Edges and strangers, by asker; and which are edges."""
+    edge = np.repeat([True, False], [len(part.rows) for part in parts])
+    whole = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    order = np.argsort(whole[0], kind="stable")
+    return Pairs(*(column[order] for column in whole)), edge[order]
