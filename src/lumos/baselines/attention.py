@@ -38,10 +38,10 @@ def attend(arcs: Arcs, values: Tensor, mine: Tensor, theirs: Tensor, chunk: int 
         theirs: [devices, heads] b, of the device that it comes from.
         chunk: arcs at a time.
     """
-    heads = [
-        _Head.apply(arcs, chunk, values[:, head], mine[:, head], theirs[:, head])  # type: ignore[no-untyped-call]
-        for head in range(values.shape[1])
-    ]
+    by_head = zip(
+        *(part.transpose(0, 1).contiguous() for part in (values, mine, theirs)), strict=True
+    )
+    heads = [_Head.apply(arcs, chunk, *head) for head in by_head]  # type: ignore[no-untyped-call]
     return torch.stack(heads, dim=1)
 
 
@@ -100,7 +100,7 @@ class _Head(torch.autograd.Function):
         top = torch.empty_like(mine)
         sums = torch.empty_like(counted)
         for span in _spans(arcs, chunk):
-            here, heard = span.devices, theirs[span.sources]
+            here, heard = span.devices, theirs.index_select(0, span.sources)
             most = torch.segment_reduce(
                 heard, "max", lengths=span.counts.long(), initial=-torch.inf
             )
@@ -128,11 +128,13 @@ class _Head(torch.autograd.Function):
         heard, told = steep * counted, steep * known
         for span in _spans(arcs, ctx.chunk):
             here, sources = span.devices, span.sources
-            sums = span.each(mine) + theirs[sources]  # arcs into these devices: Σ over j
+            sums = span.each(mine) + theirs.index_select(
+                0, sources
+            )  # arcs into these devices: Σ over j
             share = arcs.weight * torch.exp(_leaky(sums) - span.each(level))
             heard[here] += span.matrix(share * _slope(sums), arcs.devices) @ counted
-            sums = span.each(theirs) + mine[sources]  # their reverses: Σ over i
-            share = arcs.weight * torch.exp(_leaky(sums) - level[sources])
+            sums = span.each(theirs) + mine.index_select(0, sources)  # their reverses: Σ over i
+            share = arcs.weight * torch.exp(_leaky(sums) - level.index_select(0, sources))
             to_values[here] += span.matrix(share, arcs.devices) @ gradient
             told[here] += span.matrix(share * _slope(sums), arcs.devices) @ known
         to_mine = (gradient * heard[:, :-1]).sum(dim=1) - common * heard[:, -1]

@@ -167,7 +167,8 @@ def _naive_notes(
 ) -> list[str]:
     epsilon, true = settings.epsilon, problem.graph.edges
     total = 2 * epsilon + (settings.label_epsilon or 0.0)
-    parts = f"ε = {epsilon:g} each for features (δ = {settings.delta:g}) and neighbour list"
+    parts = f"ε = {epsilon:g} each for features (δ = {settings.delta:g}) and for one entry of the "
+    parts += "neighbour list"
     if settings.label_epsilon is not None:
         parts += f", {settings.label_epsilon:g} for the label"
     notes = [

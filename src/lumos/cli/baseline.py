@@ -26,7 +26,16 @@ else:
         delta="1e-05",
         low="0",
         high="1",
+        one_bit="no",
+        steps="4",
+        label_steps="2, and 0 where --label-epsilon is inf",
+        edge_sample="0",
         epochs="300",
+        learning_rate="0.01",
+        weight_decay="classify: 5e-4 for centralized, 1e-3 for lpgnn; 0 otherwise",
+        dropout="classify: 0.5, but 0 for naive; link: 0",
+        hidden="16",
+        normalise="only for own --task classify",
     )
 
 COMMON, NOTHING, REFUSE = Common(), Options(), ReadOptions()
