@@ -24,7 +24,7 @@ class CellsFailed(LumosError):
 
 def reproduce(
     *figures: str,
-    graph: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
+    graph: Annotated[list[str] | None, Parameter(negative="")] = None,
     profiles: Literal["both", "paper", "strict"] = "both",
     seeds: int | None = None,
     epochs: int | None = None,
@@ -47,7 +47,7 @@ def reproduce(
     figures
         classification, link-prediction, epsilon, ablation, workload, cost; all where none is named.
     graph
-        facebook (default), lastfm, demo, …, or paths; several may be given.
+        facebook (default), lastfm, demo, …, or a path; may be given several times.
     profiles
         Which of our two profiles to run.
     seeds

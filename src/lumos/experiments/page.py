@@ -29,6 +29,7 @@ def page(
     )
     summary = [
         f"The evaluation of the paper on {graphs}, in both profiles beside the paper's numbers.",
+        *headlines(rows),
         *(sentence.replace("**", "") for sentence in about[1:]),
         f"{len(plan.keys)} runs: {result.ran} computed now in {duration(result.seconds)} "
         f"(planned {duration(result.planned_seconds)}), {result.known} known from before.",
@@ -50,21 +51,41 @@ def page(
     )
 
 
+def headlines(rows: dict[str, list[Row]]) -> list[str]:
+    """The scores of every graph in a sentence each, and what trimming saves."""
+    found = []
+    for figure, measure in (("classification", "accuracy, %"), ("link-prediction", "ROC-AUC")):
+        for name, some in tables.by_graph(rows.get(figure, [])).items():
+            scored = [row for row in some if row.measure == measure and row.ours is not None]
+            said = [
+                f"{row.system} {tables.ours(row)}"
+                + (f" (control {tables.number(row.control, row)})" if row.control else "")
+                for row in scored
+                if row.backbone in ("gcn", "")
+            ]
+            if said:
+                found.append(f"{name}, {measure} with GCN at ε = 2: {', '.join(said)}.")
+    for name, some in tables.by_graph(rows.get("workload", [])).items():
+        said = [f"{tables.ours(row)} ({row.system})" for row in some if row.ours is not None]
+        if said:
+            found.append(f"{name}, largest workload: {', '.join(said)}.")
+    return found
+
+
 def _section(figure: str, rows: list[Row], drawn: Drawn, about: list[str]) -> Section:
     from lumos.experiments.reproduce import caption
 
     notes = tables.Notes()
     named = caption(figure)
     bodies = {
-        f"{name}. {named}": [tables.cells(row, notes) for row in some]
-        for name, some in tables.by_graph(rows).items()
+        f"{name}. {named}": tables.body(some, notes) for name, some in tables.by_graph(rows).items()
     }
     said = "\n\n".join(
         [*about, *(f"{number}. {sentence}" for sentence, number in notes.said.items())]
     )
     blocks: list[Block] = [
         *(Figure(svg, words) for svg, words in drawn.values()),
-        *(Table(tables.HEADINGS, body, words, stacked=True) for words, body in bodies.items()),
+        *(Table(*body, words, stacked=True) for words, body in bodies.items()),
         *([Text(said)] if said else []),
     ]
     return Section(figure.replace("-", " ").capitalize(), blocks)

@@ -77,7 +77,7 @@ def _by_epsilon(task: str, *values: tuple[float, float]) -> list[Claim]:
 
 def _of_cost(measure: str, classify: tuple[float, float], link: tuple[float, float]) -> list[Claim]:
     return [
-        Claim(figure="cost", measure=measure, task=task, values=pair)
+        Claim(figure="cost", measure=measure, task=task, values=pair, shown="{:.2f}")
         for task, pair in (("classify", classify), ("link", link))
     ]
 

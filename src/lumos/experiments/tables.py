@@ -73,29 +73,36 @@ def number(value: float | None, row: Row) -> str:
     return f"{value:{sign},.{row.digits}f}"
 
 
+def body(rows: Sequence[Row], notes: Notes) -> tuple[list[str], list[list[str]]]:
+    """Headings and cells; a column that says nothing is left out."""
+    every = [cells(row, notes) for row in rows]
+    used = [place for place in range(len(HEADINGS)) if any(row[place] for row in every)]
+    return [HEADINGS[place] for place in used], [[row[place] for place in used] for row in every]
+
+
 def shown(rows: Sequence[Row], title: str) -> tuple[Table, list[str]]:
     """A table for the terminal, and its notes."""
     notes = Notes()
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1))
-    for heading in HEADINGS:
-        table.add_column(
-            heading, justify="right" if heading in ("paper", "ours", "control") else "left"
-        )
-    for row in rows:
-        table.add_row(*cells(row, notes))
+    headings, lines = body(rows, notes)
+    for heading in headings:
+        figures = heading in ("paper", "ours", "control")
+        table.add_column(heading, justify="right" if figures else "left")
+    for line in lines:
+        table.add_row(*line)
     return table, [f"{count}. {sentence}" for sentence, count in notes.said.items()]
 
 
 def markdown(rows: Sequence[Row], title: str, about: Sequence[str] = ()) -> str:
     """The same as Markdown."""
     notes = Notes()
-    body = [cells(row, notes) for row in rows]
+    headings, rest = body(rows, notes)
     lines = [f"### {title}", ""]
     for sentence in about:
         lines += [sentence, ""]
-    lines.append("| " + " | ".join(HEADINGS) + " |")
-    lines.append("|" + "|".join("---" for _ in HEADINGS) + "|")
-    lines += ["| " + " | ".join(_cell(text) for text in row) + " |" for row in body]
+    lines.append("| " + " | ".join(headings) + " |")
+    lines.append("|" + "|".join("---" for _ in headings) + "|")
+    lines += ["| " + " | ".join(_cell(text) for text in line) + " |" for line in rest]
     lines.append("")
     lines += [f"{count}. {sentence}" for sentence, count in notes.said.items()]
     return "\n".join(lines).rstrip() + "\n"

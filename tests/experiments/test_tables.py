@@ -1,0 +1,61 @@
+"""Tables: the same rows for the terminal and as Markdown, notes said once."""
+
+from io import StringIO
+
+from rich.console import Console
+
+from lumos.experiments.figures import Row
+from lumos.experiments.tables import by_graph, markdown, shown
+
+ROWS = [
+    Row(
+        figure="classification",
+        dataset="facebook",
+        system="a | b",
+        measure="against centralized, points",
+        task="classify",
+        paper=-16.29,
+        paper_shown="-16.29",
+        ours=-4.0,
+        spread=0.5,
+        seeds=3,
+        notes=("first", "second"),
+        why="because",
+    ),
+    Row(figure="x", dataset="lastfm", system="c", measure="accuracy, %", notes=("second",)),
+    Row(figure="x", dataset="facebook", system="d", measure="accuracy, %", ours=91.234, digits=1),
+]
+
+
+def test_markdown_row_by_row() -> None:
+    assert markdown(ROWS, "title", ["about"]).splitlines() == [
+        "### title",
+        "",
+        "about",
+        "",
+        "| system | task | measure | paper | ours | notes |",
+        "|---|---|---|---|---|---|",
+        "| a \\| b | classify | against centralized, points | -16.29 | -4.00 ± 0.50 (3 seeds) "
+        "| 1, 2, 3 |",
+        "| c |  | accuracy, % |  | none | 3 |",
+        "| d |  | accuracy, % |  | 91.2 |  |",
+        "",
+        "1. because",
+        "2. first",
+        "3. second",
+    ]
+
+
+def test_the_terminal_shows_the_same() -> None:
+    table, notes = shown(ROWS, "title")
+    out = StringIO()
+    Console(file=out, width=160).print(table)
+    for text in ("-4.00 ± 0.50 (3 seeds)", "a | b", "none", "91.2", "1, 2, 3"):
+        assert text in out.getvalue()
+    assert notes == ["1. because", "2. first", "3. second"]
+
+
+def test_rows_of_each_graph_in_order() -> None:
+    found = by_graph(ROWS)
+    assert list(found) == ["facebook", "lastfm"]
+    assert [row.system for row in found["facebook"]] == ["a | b", "d"]
