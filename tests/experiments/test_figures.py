@@ -141,6 +141,9 @@ def test_seeds_and_epochs_of_the_full_form(subject_of: Callable[..., Subject]) -
 
 
 def test_changed_settings() -> None:
+    assert frozen("full").comparable
+    assert not frozen("quick").comparable
+    assert not frozen("full").changed(epochs=299).comparable
     settings = frozen("full").changed(seeds=1, epochs=7)
     assert settings.seeds == 1
     assert settings.epochs["paper"] == settings.epochs["baseline"] == {"gcn": 7, "gat": 7}

@@ -103,7 +103,7 @@ def reproduce(
     if json:
         print_json(whole.summary(told, settings.form))
     else:
-        _show(told, settings.form, out)
+        _show(told, settings.comparable, out)
     if told.failed:
         raise CellsFailed(
             f"{len(told.failed)} cells failed (their rows say why, {out / 'logs'} has more); "
@@ -111,7 +111,7 @@ def reproduce(
         )
 
 
-def _show(told: "Told", form: str, out: Path) -> None:
+def _show(told: "Told", comparable: bool, out: Path) -> None:
     from lumos.experiments import paper, tables
     from lumos.experiments.reproduce import duration
 
@@ -121,7 +121,7 @@ def _show(told: "Told", form: str, out: Path) -> None:
     for figure, caption in paper.CAPTIONS.items():
         of = [row for row in told.rows if row.figure == figure]
         for name, rows in tables.by_graph(of).items():
-            quick = form == "quick" and figure not in ("workload", "cost")  # the same in both
+            quick = not comparable and figure not in ("workload", "cost")  # always the same
             title = f"{figure} on {name}: {caption}" + " (QUICK)" * quick
             table, notes = tables.shown(rows, title)
             screen.print(table)

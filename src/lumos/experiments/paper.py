@@ -145,15 +145,14 @@ TOLERANCE = 2.0
 
 WHY: dict[tuple[str, str], str] = {
     (AGAINST_CENTRALIZED, "paper"): (
-        "The loss is smaller because most of the score comes from raw features: a device's own, "
-        "and the embeddings of them that travel in the open. The released features add nothing "
-        "(see the control), and with the letter of the paper (--recovery letter --select last) "
-        "they harm: 45.9 % on Facebook."
+        "Most of the score comes from raw features: a device's own, and the embeddings of "
+        "them that travel in the open. The released features add nothing (see the "
+        "control); with the letter of the paper (--recovery letter --select last) they "
+        "harm: 45.9 % accuracy on Facebook."
     ),
     (AGAINST_CENTRALIZED, "strict"): (
-        "Another design: one randomized symbol per device and noisy sums. It loses less than "
-        "the paper reports, because a symbol of one of k classes survives ε = 2 and thousands "
-        "of words do not."
+        "Another design, so another loss: one randomized symbol per device and noisy sums. "
+        "One symbol survives ε = 2, thousands of noisy words do not."
     ),
     (AGAINST_LPGNN, "paper"): (
         "The comparison is between different secrets: LPGNN hides features and labels from a "

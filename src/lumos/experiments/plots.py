@@ -190,7 +190,7 @@ def _cost(bench: Bench, rows: Sequence[Row]) -> Drawn:
 
 def _titled(bench: Bench, what: str) -> str:
     """A title that says whose scores these are, and that a quick form is one."""
-    return f"{bench.subject.name}: {what}" + (" (QUICK)" if bench.frozen.form == "quick" else "")
+    return f"{bench.subject.name}: {what}" + (" (QUICK)" * (not bench.frozen.comparable))
 
 
 def _field(picked: Sequence[Sequence[Row | None]], name: str) -> list[list[float | None]]:

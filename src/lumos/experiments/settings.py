@@ -14,6 +14,8 @@ FILE = Path(__file__).with_name("settings.toml")
 EDGES = 170_823
 """Edges of Facebook, for which needs are stated."""
 
+PAPER = 300
+"""Epochs of the paper."""
 NOISY = 30_000_000
 """Edges of its noised graph at ε = 2."""
 
@@ -29,19 +31,24 @@ class Frozen:
     """Seeds of classification and link prediction at ε = 2."""
     other_seeds: int
     """Seeds of everything else."""
-    control_at: list[float] = field(hash=False)
+    control_at: list[float]
     """ε that have a control beside them."""
-    control_seeds: dict[str, int] = field(hash=False)
+    control_seeds: dict[str, int]
     """By backbone: seeds that have one."""
-    epochs: dict[str, dict[str, int]] = field(hash=False)
+    epochs: dict[str, dict[str, int]]
     """By group and backbone."""
-    baseline: dict[str, dict[str, Any]] = field(hash=False)
+    baseline: dict[str, dict[str, Any]]
     """By system, or system and backbone: further settings."""
     cost_epochs: int
     epsilons: tuple[float, ...]
     label_epsilon: float
     iterations_elsewhere: int
-    need: dict[str, dict[str, Any]] = field(hash=False, repr=False)
+    need: dict[str, dict[str, Any]] = field(repr=False)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether everything is trained for as long as in the paper."""
+        return all(count >= PAPER for given in self.epochs.values() for count in given.values())
 
     def control(self, backbone: str, epsilon: float, seed: int) -> bool:
         """Whether a run has a control beside it."""
@@ -55,12 +62,7 @@ class Frozen:
         """The same with other seeds, or other epochs of the paper profile and the baselines."""
         if (seeds is not None and seeds < 1) or (epochs is not None and epochs < 1):
             raise UsageError("--seeds and --epochs must be 1 or more")
-        found = self
-        if seeds is not None:
-            control = {name: min(seeds, count) for name, count in self.control_seeds.items()}
-            if seeds >= self.seeds:
-                control = dict(self.control_seeds)
-            found = dataclasses.replace(found, seeds=seeds, control_seeds=control)
+        found = self if seeds is None else dataclasses.replace(self, seeds=seeds)
         if epochs is not None:
             changed = {group: dict.fromkeys(given, epochs) for group, given in self.epochs.items()}
             found = dataclasses.replace(found, epochs=changed)

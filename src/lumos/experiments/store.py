@@ -19,8 +19,10 @@ class Found:
     """A result that is there already."""
 
     result: dict[str, Any]
+    code: str
+    """Version of the code that made it."""
     other_code: bool = False
-    """Whether another version of the code made it."""
+    """Whether that is another version than this."""
     kept: str = ""
     """Name of the collection it comes from."""
 
@@ -58,15 +60,15 @@ class Store:
         if place.exists():
             record = _read(place)
             if isinstance(record, dict) and isinstance(record.get("result"), dict):
-                return Found(record["result"])
+                return Found(record["result"], key.code)
             raise InputError(f"{place}: is no cell; remove it and start again")
         kept = self._kept.get(key.run, [])
         for code, result, name in kept:
             if code == key.code:
-                return Found(result, kept=name)
+                return Found(result, code, kept=name)
         if kept and self._any_code:
-            _, result, name = kept[-1]
-            return Found(result, other_code=True, kept=name)
+            code, result, name = kept[-1]
+            return Found(result, code, other_code=True, kept=name)
         return None
 
     def put(self, key: Key, cell: Cell, result: Mapping[str, Any]) -> None:
