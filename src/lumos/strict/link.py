@@ -22,6 +22,7 @@ from lumos.encode.symbols import Symbols
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
 from lumos.strict.answers import Sample, sample
+from lumos.strict.book import kind_of
 from lumos.strict.codebook import Codebook
 from lumos.strict.codebook import widths as codebook_widths
 from lumos.strict.likeness import Heard
@@ -125,6 +126,15 @@ class Linker(StrictWorker):
             said.append(self._drawn(everyone, "colour", 0, self._sizes[COLOUR])[:, None])
         return np.concatenate(said, axis=1)
 
+    def _for_life(self, said: Bits) -> tuple[Bits, Doubles]:
+        """Symbol and colour are kept apart in the book: another number of colours costs nothing."""
+        symbols, paid = super()._for_life(said[:, :1])
+        if self._book is None or self._control or len(self._sizes) == 1:
+            return np.concatenate([symbols, said[:, 1:]], axis=1), paid
+        kind = kind_of(self.plan.task, "colour", self._sizes[COLOUR], 0.0)
+        colours, _ = self._book.settle(kind, self.shard.devices, 0.0, said[:, 1:])
+        return np.concatenate([symbols, colours], axis=1), paid
+
     def _drawn(self, rows: Ints, purpose: str, step: int, size: int) -> Bits:
         """[rows] uniform below `size`."""
         chance = self.shard.coins.uniform(rows, purpose, step)[:, 0]
@@ -216,6 +226,7 @@ class Linker(StrictWorker):
         near = yield from tell_neighbours(
             NEIGHBOUR_ANSWER, shard, _answers(self.said, samples, shard.owner), free
         )
+        self._check(near)
         slots = _some_slots(shard, PAIRS)
         strangers = Strangers(shard)
         few = np.bincount(shard.owner[slots], minlength=len(shard))
@@ -258,12 +269,11 @@ class Linker(StrictWorker):
         inbox = yield ASK.send(askers, tellers, 0)
         answering = shard.local(inbox.receiver)
         body = self._answers[answering]
-        spent = np.full(len(body), self.plan.config.encoder.epsilon)
         inbox = yield ANSWER.send(
             inbox.receiver,
             inbox.sender,
             body,
-            epsilon=spent,
+            epsilon=self.paid[answering],
             lengths=np.full(len(body), body.shape[1]),
         )
         if not np.array_equal(inbox.receiver, askers) or not np.array_equal(inbox.sender, tellers):

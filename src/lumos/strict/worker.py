@@ -89,6 +89,8 @@ class StrictWorker(ABC):
         self.columns = np.empty(0, np.int64)
         self.said: Bits = np.empty((len(shard), 0), np.uint8)
         """[hosted, bytes] what the devices released."""
+        self.paid: Doubles = np.empty(0)
+        """[hosted] what that cost them in this run."""
         self.optimisers: dict[str, Adam] = {}
         self.choice = 0
 
@@ -130,8 +132,8 @@ class StrictWorker(ABC):
     def release(self) -> Program[None]:
         """One symbol to all neighbours. The same coins give the same symbol: it is for life."""
         owner = self.shard.owner
-        self.said, paid = self._for_life(self._released())
-        said = yield from tell_neighbours(SYMBOL, self.shard, self.said[owner], paid[owner])
+        self.said, self.paid = self._for_life(self._released())
+        said = yield from tell_neighbours(SYMBOL, self.shard, self.said[owner], self.paid[owner])
         self._hear(1, said)
         for hop in range(2, self.plan.hops + 1):
             free = np.zeros(len(owner))
