@@ -14,7 +14,10 @@ from scipy.sparse import csr_array
 
 import lumos
 from lumos.cli.main import run
+from lumos.device.coins import PublicCoins
+from lumos.strict.linked import Linked
 from lumos.training.job import Trained
+from lumos.training.split import Role, split_vertices
 
 torch.set_num_threads(1)  # small graphs: a second thread only waits
 
@@ -296,8 +299,37 @@ def test_neighbours_are_a_list(
 def test_newcomers_of_a_strict_run(
     capsys: pytest.CaptureFixture[str], strict: Ran, newcomers: Newcomers
 ) -> None:
+    """A copy of a device that does not train believes what the device believes."""
+    trained, folder = strict
+    roles = split_vertices(trained.graph.labels, PublicCoins(0))
+    tested = np.flatnonzero(roles == Role.TEST)[:5].tolist()
+    file = newcomers([copy_of(trained.graph, device) for device in tested])
+    result = result_of(capsys, folder, "--newcomer", file)
+    assert result["epsilon_spent_by_each_neighbour"] == 2
+    known = {row["id"]: row for row in result_of(capsys, folder)["rows"]}
+    for row, device in zip(result["rows"], tested, strict=True):
+        assert row["label"] == known[str(device)]["label"]
+        assert row["probability"] == pytest.approx(known[str(device)]["probability"], rel=1e-5)
+
+
+def test_newcomers_of_a_relayed_run(
+    capsys: pytest.CaptureFixture[str], newcomers: Newcomers, tmp_path: Path
+) -> None:
+    lumos.train("demo:60", out=tmp_path / "run", relay=2, **STRICT)
     file = newcomers([{"features": {}, "neighbours": [1]}])
-    assert "this one is strict" in refused(capsys, strict[1], "--newcomer", file)
+    assert "runs without a relay" in refused(capsys, tmp_path / "run", "--newcomer", file)
+
+
+def test_strict_links(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The first of a pair asks; what it believes depends on what both ends heard."""
+    trained = lumos.train("demo:60", task="link", epochs=71, out=tmp_path / "run")
+    kept = {**trained.kept, "embeddings": trained.embeddings}
+    linked = Linked.of(trained.config.model, trained.arrays, kept)
+    first, second = np.array([4, 4, 9]), np.array([9, 30, 30])
+    scores = linked.scores(first, second)[trained.choice]
+    rows = result_of(capsys, tmp_path / "run", "--id", "4", "--id", "9", "--id", "30")["rows"]
+    assert [(row["id"], row["other"]) for row in rows] == [("4", "9"), ("4", "30"), ("9", "30")]
+    np.testing.assert_allclose([row["probability"] for row in rows], 1 / (1 + np.exp(-scores)))
 
 
 def write_graph(folder: Path, labelled: int) -> Path:

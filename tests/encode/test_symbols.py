@@ -290,5 +290,5 @@ def test_an_epsilon_that_promises_nothing_is_refused(epsilon: float) -> None:
 
 
 def test_an_unknown_mechanism_is_refused() -> None:
-    with pytest.raises(UsageError, match="auto, krr or oue, got 'rappor'"):
+    with pytest.raises(UsageError, match="auto, krr, oue or multibit, got 'rappor'"):
         Symbols.of(4, 1.0, "rappor")

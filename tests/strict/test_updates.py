@@ -168,8 +168,8 @@ def neighbourhoods(hops: int = 1, *, many: bool = False) -> list[Heard]:
 def test_the_matrix_is_a_sum_of_rows_of_norm_at_most_one(hops: int, many: bool) -> None:
     labels, train = people()
     shares = np.stack([heard.shares() for heard in neighbourhoods(hops, many=many)], axis=1)
-    rows = matrix_update(shares, labels, train, each=True)
-    assert_allclose(rows.sum(axis=0), matrix_update(shares, labels, train, each=False))
+    rows = matrix_update(shares, labels, train, CLASSES, each=True)
+    assert_allclose(rows.sum(axis=0), matrix_update(shares, labels, train, CLASSES, each=False))
     assert (np.linalg.norm(rows, axis=1) <= 1 + 1e-12).all()
     assert not rows[~train].any()
     # By brute force: the frequencies, in the row of the own class.
@@ -183,7 +183,7 @@ def test_the_longest_row_of_the_matrix() -> None:
     """Every neighbour says the same: norm 1, and not more, also over hops."""
     same = np.zeros((1, 4, CLASSES))
     same[:, :, 2] = 1
-    row = matrix_update(same, np.array([1]), np.array([True]), each=True)
+    row = matrix_update(same, np.array([1]), np.array([True]), CLASSES, each=True)
     assert np.linalg.norm(row) == pytest.approx(1)
 
 
@@ -192,12 +192,12 @@ def test_ratios_are_log_likelihood_ratios() -> None:
     for hops in (1, 2):
         counts = rng.uniform(5, 50, (hops, CLASSES, CLASSES))  # hop, class, symbol
         total = (counts / math.sqrt(hops)).swapaxes(0, 1).ravel()
-        log = ratios(total, CLASSES)
+        log = ratios(total, CLASSES, CLASSES)
         for hop, (own, said) in product(range(hops), product(range(CLASSES), repeat=2)):
             likely = counts[hop, own, said] / counts[hop, own].sum()
             before = counts[hop, :, said].sum() / counts[hop].sum()
             assert log[hop, own, said] == pytest.approx(math.log(likely / before))
-    assert np.isfinite(ratios(rng.normal(0, 100, CLASSES**2), CLASSES)).all()
+    assert np.isfinite(ratios(rng.normal(0, 100, CLASSES**2), CLASSES, CLASSES)).all()
 
 
 def trust_of(hops: int) -> tuple[Trust, np.ndarray, list[Heard], np.ndarray]:
@@ -250,7 +250,7 @@ class Trees:
         self.settings = ModelSettings(
             backbone=backbone, hidden=5, output=6, heads=2, activate_last=activate_last
         )
-        self.correction = Correction(self.settings, CLASSES, coins(1))
+        self.correction = Correction(self.settings, CLASSES, CLASSES, coins(1))
         start = self.correction.vector()
         self.vector = start + 0.3 * coins(2).normal(size=len(start))
         self.correction.load(self.vector)
@@ -360,7 +360,7 @@ def test_without_relu_at_the_end() -> None:
 
 def test_a_correction_starts_at_nothing() -> None:
     made = Trees("gcn")
-    fresh = Correction(made.settings, CLASSES, coins(1))
+    fresh = Correction(made.settings, CLASSES, CLASSES, coins(1))
     assert np.array_equal(fresh.logits(made.known), made.base)
     vector = fresh.vector()
     fresh.load(vector)

@@ -31,7 +31,7 @@ def budget(
     degree
         Neighbours whose symbols a device hears.
     mechanism
-        auto, krr (randomized response) or oue (unary encoding).
+        auto, krr (randomized response), oue (unary encoding) or multibit (LPGNN's).
     """
     if degree < 1:
         raise UsageError(f"--degree must be 1 or more, got {degree}")

@@ -43,7 +43,8 @@ def predict(
     from lumos.training.predict import Run, read_newcomers
 
     trained = Run.open(run)
-    result: dict[str, Any] = {"run": str(run), "task": trained.config.train.task}
+    train = trained.config.train
+    result: dict[str, Any] = {"run": str(run), "task": train.task, "profile": train.profile}
     if export is not None:
         trained.export(export)
         result["export"] = str(export)
@@ -89,11 +90,12 @@ def _show(result: dict[str, Any]) -> None:
     if len(rows) > _SHOWN:
         console().print(f"… {len(rows) - _SHOWN:,} more; --csv FILE or --json gives all")
     if "epsilon_spent_by_each_neighbour" in result:
+        what = "its features" if result["profile"] == "paper" else "the symbol it has for life"
         spent = result["epsilon_spent_by_each_neighbour"]
         console().print(
             "each neighbour sent its features in the clear (ε = inf)"
             if spent == "inf"
-            else f"each neighbour released its features once more: ε = {spent:g}"
+            else f"each neighbour released {what} once more: ε = {spent:g}"
         )
     if "export" in result:
         console().print(f"weights: {result['export']}")

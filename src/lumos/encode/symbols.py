@@ -1,11 +1,13 @@
-"""One symbol of k under ε-LDP: k-ary randomized response and optimised unary encoding.
+"""One symbol of k under ε-LDP: randomized response, optimised unary encoding, multi-bit.
 
 Pure functions of ε, k and coins. A device releases one symbol once, the same to all receivers, so ε
 does not grow with their number or their collusion. Which mechanism keeps more is a function of k
 and ε alone (Wang et al. 2017): randomized response for k < 3e^ε + 2, unary encoding above.
 
-    krr    the symbol itself with probability e^ε/(e^ε + k - 1), each other with 1/(e^ε + k - 1)
-    oue    k bits: the symbol's own is 1 with probability 1/2, each other with 1/(e^ε + 1)
+    krr       the symbol itself with probability e^ε/(e^ε + k - 1), each other 1/(e^ε + k - 1)
+    oue       k bits: the symbol's own is 1 with probability 1/2, each other with 1/(e^ε + 1)
+    multibit  m of k coordinates of the one-hot symbol, drawn at random, and a bit of each with ε/m
+              (`multi_bit`): for comparison, it never keeps more
 
 Coins are whole numbers below 2^32, and probabilities are rounded so that the ratio for any two
 symbols is at most e^ε exactly.
@@ -18,6 +20,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from lumos.encode.multi_bit import sampled_features
 from lumos.errors import ProtocolError, UsageError
 
 Ints = npt.NDArray[np.int64]
@@ -25,7 +28,7 @@ Doubles = npt.NDArray[np.float64]
 Bits = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint32]
 
-Mechanism = Literal["krr", "oue"]
+Mechanism = Literal["krr", "oue", "multibit"]
 
 COIN = 1 << 32
 LARGEST = 1 << 16
@@ -51,11 +54,10 @@ class Symbols:
         if not 0 < epsilon < float("inf"):
             raise UsageError(f"--epsilon must be above 0 and finite, got {epsilon}")
         best: Mechanism = "krr" if size < 3 * math.exp(min(epsilon, 50.0)) + 2 else "oue"
-        if mechanism not in ("auto", "krr", "oue"):
-            raise UsageError(f"--mechanism must be auto, krr or oue, got {mechanism!r}")
-        if mechanism != "auto":
-            best = "krr" if mechanism == "krr" else "oue"
-        found = Symbols(size, epsilon, best)
+        known: dict[str, Mechanism] = {"krr": "krr", "oue": "oue", "multibit": "multibit"}
+        if mechanism not in ("auto", *known):
+            raise UsageError(f"--mechanism must be auto, krr, oue or multibit, got {mechanism!r}")
+        found = Symbols(size, epsilon, known.get(mechanism, best))
         if not found.other <= found.truth:
             raise UsageError(
                 f"--epsilon {epsilon:g} for {size:,} symbols is too little for coins of 32 bits"
@@ -63,25 +65,40 @@ class Symbols:
         return found
 
     @property
+    def sampled(self) -> int:
+        """m, how many coordinates are told (multibit)."""
+        return sampled_features(self.epsilon, self.size)
+
+    @property
     def other(self) -> int:
-        """How many of the 2^32 coins give one certain other symbol (krr), or a bit (oue)."""
+        """How many of the 2^32 coins give one certain other symbol (krr), or another's bit."""
         rest = self.size - 1 if self.mechanism == "krr" else 1
-        return math.ceil(COIN / (math.exp(min(self.epsilon, 700.0)) + rest))
+        epsilon = self.epsilon / self.sampled if self.mechanism == "multibit" else self.epsilon
+        return math.ceil(COIN / (math.exp(min(epsilon, 700.0)) + rest))
 
     @property
     def truth(self) -> int:
-        """How many of the 2^32 coins give the true symbol (krr), or its bit (oue)."""
+        """How many of the 2^32 coins give the true symbol (krr), or its bit."""
+        if self.mechanism == "multibit":
+            return COIN - self.other
         return COIN - (self.size - 1) * self.other if self.mechanism == "krr" else COIN // 2
 
     @property
+    def alphabet(self) -> int:
+        """Columns of what is read: a symbol or bit each; for multibit, yes and no for each."""
+        return 2 * self.size if self.mechanism == "multibit" else self.size
+
+    @property
     def width(self) -> int:
-        """Bytes of one message: the symbol, or a bit for each."""
-        return (1 if self.size <= 256 else 2) if self.mechanism == "krr" else -(-self.size // 8)
+        """Bytes of one message: the symbol, or a bit for each letter of the alphabet."""
+        if self.mechanism == "krr":
+            return 1 if self.size <= 256 else 2
+        return -(-self.alphabet // 8)
 
     @property
     def coins(self) -> int:
         """Words of private coins that one release takes."""
-        return 1 if self.mechanism == "krr" else self.size
+        return {"krr": 1, "oue": self.size, "multibit": 2 * self.sampled}[self.mechanism]
 
     def release(self, symbols: Ints, coins: Words) -> Bits:
         """[devices, width] what leaves. The only function here that sees a true symbol.
@@ -96,20 +113,42 @@ class Symbols:
             lies = step < self.size - 1
             said = np.where(lies, (symbols + 1 + step) % self.size, symbols)
             return _as_bytes(said, self.width)
+        if self.mechanism == "multibit":
+            return self._some_bits(symbols, coins)
         limit = np.full((len(symbols), self.size), self.other, np.int64)
         limit[np.arange(len(symbols)), symbols] = self.truth
         return np.packbits(coins.astype(np.int64) < limit, axis=1, bitorder="little")
 
+    def _some_bits(self, symbols: Ints, coins: Words) -> Bits:
+        """Which coordinates are told does not depend on the symbol; each bit has ε/m."""
+        m, k = self.sampled, self.size
+        here = np.arange(len(symbols))
+        said = np.zeros((len(symbols), 2, k), np.bool_)
+        chosen = np.empty((len(symbols), m), np.int64)
+        for place, last in enumerate(range(k - m, k)):  # Floyd's way, as in `multi_bit`
+            drawn = (coins[:, place].astype(np.int64) * (last + 1)) >> 32
+            taken = (chosen[:, :place] == drawn[:, None]).any(axis=1)
+            chosen[:, place] = np.where(taken, last, drawn)
+            column = chosen[:, place]
+            limit = np.where(column == symbols, self.truth, self.other)
+            yes = coins[:, m + place].astype(np.int64) < limit
+            said[here, np.where(yes, 0, 1), column] = True
+        return np.packbits(said.reshape(len(symbols), -1), axis=1, bitorder="little")
+
     def read(self, messages: Bits) -> Doubles:
-        """[messages, k] what was said: 1 for the symbol (krr) or for each set bit (oue).
+        """[messages, alphabet] what was said: 1 for the symbol (krr) or for each set bit.
 
         Raises:
             ProtocolError: a message is no symbol.
         """
         if messages.shape[1] != self.width:
             raise ProtocolError("a released symbol has the wrong length")
-        if self.mechanism == "oue":
-            bits = np.unpackbits(messages, axis=1, count=self.size, bitorder="little")
+        if self.mechanism != "krr":
+            bits = np.unpackbits(messages, axis=1, count=self.alphabet, bitorder="little")
+            if self.mechanism == "multibit":
+                yes, no = bits[:, : self.size], bits[:, self.size :]
+                if (bits.sum(axis=1) != self.sampled).any() or (yes & no).any():
+                    raise ProtocolError("a released symbol does not tell as many bits as it should")
             return bits.astype(np.float64)
         said = _as_numbers(messages)
         if len(said) and said.max() >= self.size:
@@ -121,11 +160,21 @@ class Symbols:
     def unbiased(self, said: Doubles) -> Doubles:
         """[messages, k] indicators whose mean is 1 at the true symbol and 0 elsewhere."""
         truth, other = self.truth / COIN, self.other / COIN
+        if self.mechanism == "multibit":
+            sign = said[:, : self.size] - said[:, self.size :]
+            return self._scale * sign + 0.5
         return (said - other) / (truth - other)
+
+    @property
+    def _scale(self) -> float:
+        """What ±1 stands for, from the midpoint (multibit)."""
+        return self.size / self.sampled / 2 / (1 - 2 * self.other / COIN)
 
     def variance(self) -> float:
         """Variance of one unbiased indicator where the symbol is another one."""
         truth, other = self.truth / COIN, self.other / COIN
+        if self.mechanism == "multibit":
+            return self.sampled / self.size * self._scale**2 - 0.25
         return other * (1 - other) / (truth - other) ** 2
 
     def information(self) -> float:
@@ -134,6 +183,8 @@ class Symbols:
         if self.mechanism == "krr":
             noise = -truth * math.log2(truth) - (k - 1) * other * math.log2(other)
             return max(0.0, math.log2(k) - noise)
+        if self.mechanism == "multibit":
+            return self._information_of_some_bits(truth, other)
         # Bits are independent given the symbol; the number of ones decides, with or without its.
         total = 0.0
         for ones in range(k + 1):
@@ -145,6 +196,22 @@ class Symbols:
                 for part, many in ((with_truth, ones), (without, k - ones)):
                     if part > 0:
                         total += part * math.log2(k * part / (chance * many))
+        return max(0.0, total)
+
+    def _information_of_some_bits(self, truth: float, other: float) -> float:
+        """The symbol is at a told bit that is set, at one that is not, or is not told at all."""
+        m, k, total = self.sampled, self.size, 0.0
+        for ones in range(m + 1):
+            lies = other**ones * (1 - other) ** (m - ones)
+            cases = (
+                (ones, lies * truth / other),
+                (m - ones, lies * (1 - truth) / (1 - other)),
+                (k - m, lies),
+            )
+            chance = sum(many * part for many, part in cases) / k
+            for many, part in cases:
+                if many and part > 0:
+                    total += math.comb(m, ones) * many / k * part * math.log2(part / chance)
         return max(0.0, total)
 
 

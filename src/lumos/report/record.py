@@ -123,7 +123,7 @@ class Epoch(msgspec.Struct, frozen=True):
     """A line of `metrics.jsonl`."""
 
     epoch: int
-    loss: float
+    loss: float | None
     score: float | None
 
 

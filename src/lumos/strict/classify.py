@@ -55,11 +55,14 @@ class Classifier(StrictWorker):
         self.classes = classes
         self._labels = home.labels
         self._validate = home.roles == Role.VALIDATION
-        self._correction = Correction(plan.config.model, classes, shard.public.generator("weights"))
+        generator = shard.public.generator("weights")
+        self._correction = Correction(plan.config.model, classes, symbols.alphabet, generator)
         self._heard: list[Heard] = []
         self._trust: Trust | None = None
         self._known: Known | None = None
-        self.matrix = np.zeros(plan.hops * classes * classes)
+        self._log_ratios: Doubles | None = None
+        self._before: Bits = np.empty((0, symbols.width), np.uint8)
+        self.matrix = np.zeros(plan.hops * classes * symbols.alphabet)
 
     @property
     def encoder_width(self) -> int:
@@ -77,10 +80,7 @@ class Classifier(StrictWorker):
 
     def finish(self) -> Program[Classified]:
         """Let validation devices choose; return what the observer may see."""
-        own = self._own()
-        known = self._knowledge()
-        self._correction.load(self.optimisers[BACKBONE].weights)
-        candidates = [own, known.own, self._correction.logits(known)]
+        candidates = self._candidates()
         right = np.stack([c.argmax(axis=1) == self._labels for c in candidates], axis=1)
         changed = right[:, 1:] != right[:, :1]
         votes = np.concatenate([right, changed], axis=1) * self._validate[:, None]
@@ -94,18 +94,47 @@ class Classifier(StrictWorker):
         spread = 0.0 if noise is None else noise.total
         self.choice = choose(total[:CANDIDATES], total[CANDIDATES:], spread)
         final = candidates[self.choice].astype(np.float32)
-        return Classified(final, own.astype(np.float32), self.said)
+        return Classified(final, candidates[0].astype(np.float32), self.said)
 
     def arrays(self) -> Arrays:
         """The trained weights by name."""
         return {
             "encoder": self.optimisers[ENCODER].weights.reshape(-1, self.classes),
             "encoder_columns": self.columns,
-            "evidence": ratios(self.matrix, self.classes),
+            "evidence": self._ratios(),
             "trust": self.optimisers[TRUST].weights,
             "backbone": self.optimisers[BACKBONE].weights,
             "choice": np.array(self.choice),
         }
+
+    def load(self, arrays: Arrays, said: Bits) -> None:
+        """Use trained weights; devices that were there in training say what they said then.
+
+        Args:
+            arrays: as `arrays` gave them.
+            said: [devices of the training, bytes] in the order of their ids.
+        """
+        self.columns = arrays["encoder_columns"]
+        self._protect()
+        self._begin()
+        self.optimisers[ENCODER].weights = arrays["encoder"].ravel()
+        self.optimisers[TRUST].weights = arrays["trust"]
+        self.optimisers[BACKBONE].weights = arrays["backbone"]
+        self._log_ratios = arrays["evidence"]
+        self.choice = int(arrays["choice"])
+        self._before = said
+
+    def answer(self) -> Program[npt.NDArray[np.float32]]:
+        """[hosted, k] logits by the loaded weights, once symbols were heard."""
+        yield from ()
+        self._weigh()
+        return self._candidates()[self.choice].astype(np.float32)
+
+    def _candidates(self) -> list[Doubles]:
+        """Logits by the own encoder, with evidence, and with the tree network."""
+        known = self._knowledge()
+        self._correction.load(self.optimisers[BACKBONE].weights)
+        return [self._own(), known.own, self._correction.logits(known)]
 
     def _released(self) -> Bits:
         shard = self.shard
@@ -117,7 +146,10 @@ class Classifier(StrictWorker):
             chance = shard.coins.uniform(everyone, "control", 0)[:, 0]
             symbols = np.floor(chance * self.classes).astype(np.int64)
         coins = shard.coins.words(everyone, "symbol", 0, self._symbols.coins)
-        return self._symbols.release(symbols, coins)
+        said = self._symbols.release(symbols, coins)
+        old = shard.devices < len(self._before)
+        said[old] = self._before[shard.devices[old]]
+        return said
 
     def _relayed(self, said: Bits, hop: int) -> Bits:
         """One draw, made once per run, and never what came from the receiver itself.
@@ -143,7 +175,7 @@ class Classifier(StrictWorker):
     def _learn_meaning(self, number: int) -> Program[None]:
         shares = np.stack([heard.shares() for heard in self._known_heard()], axis=1)
         self.matrix = yield from self._sum(
-            lambda each: matrix_update(shares, self._labels, self._train, each=each),
+            lambda each: matrix_update(shares, self._labels, self._train, self.classes, each=each),
             self.plan.noise(MATRIX),
             -1 - number,
         )
@@ -155,9 +187,13 @@ class Classifier(StrictWorker):
         self._weigh()
 
     def _weigh(self) -> Trust:
-        log_ratios = ratios(self.matrix, self.classes)
-        self._trust = Trust(self._own(), self._known_heard(), log_ratios)
+        self._trust = Trust(self._own(), self._known_heard(), self._ratios())
         return self._trust
+
+    def _ratios(self) -> Doubles:
+        if self._log_ratios is not None:
+            return self._log_ratios
+        return ratios(self.matrix, self.classes, self._symbols.alphabet)
 
     def _known_heard(self) -> list[Heard]:
         if not self._heard:
@@ -194,10 +230,12 @@ class Classifier(StrictWorker):
 
 def widths(plan: Plan, public: PublicCoins, classes: int, used: int) -> Widths:
     """Numbers in every sum, where `used` features are used."""
-    backbone = Correction(plan.config.model, classes, public.generator("weights"))
+    symbols = Symbols.of(classes, plan.config.encoder.epsilon, plan.strict.mechanism)
+    generator = public.generator("weights")
+    backbone = Correction(plan.config.model, classes, symbols.alphabet, generator)
     known = {
         ENCODER: (used + 1) * classes + 1,
-        MATRIX: plan.hops * classes**2,
+        MATRIX: plan.hops * classes * symbols.alphabet,
         TRUST: 1 + len(DAMPING) * plan.hops + classes + 1,
         BACKBONE: backbone.width,
         CHOICE: 2 * CANDIDATES - 1,

@@ -1,13 +1,13 @@
 """What the neighbours' symbols add to a device's own answer: a tree network and a small head.
 
-**Leaves** come from a table of k² (`leaves`). On its own side of the branch a device uses what its
-own encoder says, which never leaves.
+**Leaves** come from a table (`leaves`): one for each own symbol and each that a neighbour may say.
+On its own side of the branch a device uses what its own encoder says, which never leaves.
 
 **The head** reads what evidence has made of the own answer, and the pooled embedding, scaled by how
 many neighbours speak. Its output is added to those logits, and starts at 0.
 
 **Gradients** are clipped device by device in closed form: the gradient with respect to the table of
-k² leaves is an outer product too.
+leaves is an outer product too.
 """
 
 from typing import NamedTuple
@@ -36,7 +36,7 @@ class Known(NamedTuple):
     said: Ints
     """[hosted] what its own encoder says: its side of every branch."""
     shares: Doubles
-    """[hosted, k] how its neighbours' symbols are spread."""
+    """[hosted, alphabet] how its neighbours' symbols are spread."""
     degree: Doubles
     """[hosted] number of neighbours."""
 
@@ -47,14 +47,19 @@ class Correction:
     Args:
         settings: backbone and widths; two layers.
         classes: k.
+        alphabet: what neighbours may say.
         generator: public coins for the start.
     """
 
     def __init__(
-        self, settings: ModelSettings, classes: int, generator: np.random.Generator
+        self,
+        settings: ModelSettings,
+        classes: int,
+        alphabet: int,
+        generator: np.random.Generator,
     ) -> None:
         self.classes = classes
-        self._leaves = Leaves(settings, classes, generator)
+        self._leaves = Leaves(settings, classes, alphabet, generator)
         self._width = self._leaves.width
         inputs = classes + 2 * self._width + 1
         reach = np.sqrt(6 / (inputs + HIDDEN))
@@ -123,7 +128,7 @@ class Correction:
             parts = [table, inputs.T @ below, below.sum(axis=0), hidden.T @ slope]
             parts += [slope.sum(axis=0), told.sum()]
             return np.concatenate([np.ravel(part) for part in parts])
-        tables = np.zeros((len(some), self.classes, self.classes, self._width))
+        tables = np.zeros((len(some), *self._leaves.shape))
         tables[np.arange(len(some)), mine.said] = np.einsum("nk,nw->nkw", mine.shares, to_leaf)
         rows = [
             tables,

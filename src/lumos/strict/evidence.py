@@ -31,7 +31,7 @@ class Heard:
     """What the hosted devices have heard: counts of their neighbours' symbols, at home.
 
     Args:
-        said: [slots, k] what each neighbour released, as 0 or 1 for each symbol.
+        said: [slots, alphabet] what each neighbour released, as 0 or 1 for each symbol.
         owner: [slots] position of the device that heard it.
         hosted: number of hosted devices.
     """
@@ -42,32 +42,35 @@ class Heard:
         self.degree: Doubles = np.bincount(owner, minlength=hosted).astype(np.float64)
 
     def shares(self) -> Doubles:
-        """[hosted, k] frequencies; 0 for a device without neighbours."""
+        """[hosted, alphabet] frequencies; 0 for a device without neighbours."""
         found: Doubles = self.counts / np.maximum(self.counts.sum(axis=1), 1)[:, None]
         return found
 
 
-def matrix_update(shares: Doubles, labels: Ints, train: Flags, *, each: bool) -> Doubles:
+def matrix_update(
+    shares: Doubles, labels: Ints, train: Flags, classes: int, *, each: bool
+) -> Doubles:
     """Frequencies in the row of the own class: [hosted, …] each, or their sum.
 
     Args:
-        shares: [hosted, hops, k].
+        shares: [hosted, hops, alphabet].
+        classes: k.
     """
-    hops, classes = shares.shape[1:]
+    hops, alphabet = shares.shape[1:]
     some = np.flatnonzero(train)
     mine = shares[some] / np.sqrt(hops)  # so that the norm of all hops together is at most 1
     if not each:
-        table = np.zeros((classes, hops, classes))
+        table = np.zeros((classes, hops, alphabet))
         np.add.at(table, labels[some], mine)
         return table.ravel()
-    tables = np.zeros((len(train), classes, hops, classes))
+    tables = np.zeros((len(train), classes, hops, alphabet))
     tables[some, labels[some]] = mine
     return tables.reshape(len(train), -1)
 
 
-def ratios(total: Doubles, classes: int) -> Doubles:
-    """[hops, k, k] log of P(symbol | class) / P(symbol), from the noisy sum."""
-    by_class = total.reshape(classes, -1, classes).swapaxes(0, 1)
+def ratios(total: Doubles, classes: int, alphabet: int) -> Doubles:
+    """[hops, k, alphabet] log of P(symbol | class) / P(symbol), from the noisy sum."""
+    by_class = total.reshape(classes, -1, alphabet).swapaxes(0, 1)
     table = np.maximum(by_class * np.sqrt(len(by_class)), 1.0)  # nothing is impossible
     likely = table / table.sum(axis=2, keepdims=True)
     before = table.sum(axis=1, keepdims=True) / table.sum(axis=(1, 2), keepdims=True)
@@ -81,7 +84,7 @@ class Trust:
     Args:
         own: [hosted, k] logits of the own encoder.
         heard: what was heard, hop by hop.
-        log_ratios: [hops, k, k], see `ratios`.
+        log_ratios: [hops, k, alphabet], see `ratios`.
     """
 
     def __init__(self, own: Doubles, heard: list[Heard], log_ratios: Doubles) -> None:

@@ -1,4 +1,4 @@
-"""Every leaf that a tree can have where leaves carry symbols: a table of k², made by the network.
+"""Every leaf that a tree can have where leaves carry symbols: a table, made by the network.
 
 At two layers a leaf depends on the two leaves of its branch only (errata 8d). Here both carry
 symbols, so there are k² different branches in the world; the weights are public, and a device has
@@ -25,28 +25,37 @@ class Leaves:
 
     Args:
         settings: backbone and widths; two layers.
-        symbols: k.
+        symbols: k, of which a device has one itself.
+        alphabet: what a neighbour may say; as a rule the same.
         generator: public coins for the start.
     """
 
     def __init__(
-        self, settings: ModelSettings, symbols: int, generator: np.random.Generator
+        self,
+        settings: ModelSettings,
+        symbols: int,
+        alphabet: int,
+        generator: np.random.Generator,
     ) -> None:
-        self._symbols = symbols
-        self.width = settings.output
-        self._network = TreeNetwork(settings, symbols)
+        self.shape = (symbols, alphabet, settings.output)
+        self._network = TreeNetwork(settings, max(symbols, alphabet))
         self._network.initialise(generator)
-        pair = torch.arange(symbols * symbols)
-        eye = torch.eye(symbols)
+        pair = torch.arange(symbols * alphabet)
+        eye = torch.eye(max(symbols, alphabet))
         self._trees = Trees(
             owner=pair, workload=torch.ones(len(pair), dtype=torch.int64), virtual_nodes=True
         )
-        self._inputs = eye[pair // symbols].contiguous(), eye[pair % symbols].contiguous()
+        self._inputs = eye[pair // alphabet].contiguous(), eye[pair % alphabet].contiguous()
+
+    @property
+    def width(self) -> int:
+        """Numbers in a leaf."""
+        return self.shape[2]
 
     @property
     def size(self) -> int:
         """Numbers in the table."""
-        return self._symbols**2 * self.width
+        return int(np.prod(self.shape))
 
     def vector(self) -> Doubles:
         """[weights] of the tree network."""
@@ -59,10 +68,10 @@ class Leaves:
         torch.nn.utils.vector_to_parameters(flat, self._network.parameters())
 
     def table(self) -> Doubles:
-        """[k, k, width] the leaf of a device, for each own symbol and neighbour's symbol."""
+        """[k, alphabet, width] the leaf of a device, for its own symbol and its neighbour's."""
         with torch.no_grad():
             leaves = self._leaves().numpy().astype(np.float64)
-        return leaves.reshape(self._symbols, self._symbols, -1)
+        return leaves.reshape(self.shape)
 
     def back(self, total: Doubles) -> Doubles:
         """[weights] from the gradient of the table to that of the weights."""
@@ -90,8 +99,8 @@ def pooled(table: Doubles, own: Ints, shares: Doubles) -> Doubles:
 
 
 def table_gradient(symbols: int, own: Ints, shares: Doubles, slope: Doubles) -> Doubles:
-    """[k, k, width] the gradient of the table, where `slope` is that of the pooled leaves."""
-    found = np.zeros((symbols, symbols, slope.shape[1]))
+    """[k, alphabet, width] the gradient of the table; `slope` is that of the pooled leaves."""
+    found = np.zeros((symbols, shares.shape[1], slope.shape[1]))
     for symbol in range(symbols):
         here = own == symbol
         found[symbol] = shares[here].T @ slope[here]

@@ -329,10 +329,8 @@ class Linker(StrictWorker):
         slope = self._tree.gradient(total) if stage == BACKBONE else total[:-1]
         self.optimisers[stage].step(slope / self.plan.trainers)
 
-    def _loss(self, stage: str, total: Doubles) -> float:
-        if stage == CODEBOOK:
-            return 0.0  # nothing has one yet
-        return super()._loss(stage, total)
+    def _loss(self, stage: str, total: Doubles) -> float | None:
+        return None if stage == CODEBOOK else super()._loss(stage, total)
 
 
 def widths(plan: Plan, public: PublicCoins, used: int) -> Widths:

@@ -106,7 +106,7 @@ class Tree:
         self, settings: ModelSettings, symbols: int, generator: np.random.Generator
     ) -> None:
         self._symbols = symbols
-        self._leaves = Leaves(settings, symbols, generator)
+        self._leaves = Leaves(settings, symbols, symbols, generator)
         self._scales = np.zeros(self._leaves.width)
 
     @property

@@ -10,7 +10,7 @@ LARGEST_EPSILON = 1000.0
 LEAST_CLIP = 0.05
 """So that rounding a million weights to the fixed point stays within the margin of clipping."""
 
-Mechanism = Literal["auto", "krr", "oue"]
+Mechanism = Literal["auto", "krr", "oue", "multibit"]
 Says = Literal["label", "prediction"]
 Protection = Literal["noise", "holders", "projection", "none"]
 
@@ -20,8 +20,8 @@ class StrictSettings:
     """The strict profile (docs/strict.md)."""
 
     mechanism: Mechanism = "auto"
-    """How the one symbol is released: krr, randomized response; oue, unary encoding; auto: the one
-    that keeps more for the number of classes and ε."""
+    """How the one symbol is released: krr, randomized response; oue, unary encoding; multibit, for
+    comparison; auto: krr or oue, the one that keeps more for the number of classes and ε."""
     trainers_say: Says = "label"
     """What training devices release: their label, or what their encoder says, as all others do."""
     book: Path | None = None

@@ -97,21 +97,27 @@ class StrictWorker(ABC):
     def setup(self) -> Program[None]:
         """Agree on keys, and on the features that may be used."""
         yield from self._sums.setup()
-        protect, rows = self.plan.strict.protect, self._rows
-        if protect == "holders":
+        strict, rows = self.plan.strict, self._rows
+        if strict.protect == "holders":
             counts = yield from self._sum(
                 lambda each: rows.holders() if each else rows.holder_counts(), None, 0
             )
-            self.columns = np.flatnonzero(counts >= self.plan.strict.min_holders - 0.5)
+            self.columns = np.flatnonzero(counts >= strict.min_holders - 0.5)
             if not len(self.columns):
                 raise InputError(
-                    f"no feature has {self.plan.strict.min_holders} holders among the training "
+                    f"no feature has {strict.min_holders} holders among the training "
                     "devices; lower --min-holders or choose another --protect"
                 )
-            rows.keep(self.columns)
-        elif protect == "projection":
-            rows.project(self.plan.strict.projection, self.shard.public)
+        self._protect()
         self._begin()
+
+    def _protect(self) -> None:
+        """Use those features that may be used."""
+        strict = self.plan.strict
+        if strict.protect == "holders":
+            self._rows.keep(self.columns)
+        elif strict.protect == "projection":
+            self._rows.project(strict.projection, self.shard.public)
 
     def epochs(
         self, first: int, last: int, told: Callable[[Epoch], None] | None = None
@@ -213,7 +219,7 @@ class StrictWorker(ABC):
     def _advance(self, stage: str, number: int, total: Doubles) -> None:
         """Take in the sum of an epoch."""
 
-    def _loss(self, stage: str, total: Doubles) -> float:
+    def _loss(self, stage: str, total: Doubles) -> float | None:
         """The mean loss, told as the last number of a sum."""
         return float(total[-1] / LOSS_SCALE / self.plan.trainers)
 

@@ -8,8 +8,8 @@ class Epoch(NamedTuple):
 
     epoch: int
     """1 for the first."""
-    loss: float
-    """Mean training loss."""
+    loss: float | None
+    """Mean training loss; None where nothing is predicted yet."""
     score: float | None
     """Validation score of the weights that this epoch started with, higher is better; None
     where nobody validates."""

@@ -334,9 +334,11 @@ def _check(graph: Graph, config: Config) -> None:
         return
     from lumos.strict.plan import Plan
 
-    if config.train.task == "link" and config.strict.mechanism == "oue":
+    mechanism = config.strict.mechanism
+    if config.train.task == "link" and mechanism not in ("auto", "krr"):
         raise UsageError(
-            "--mechanism oue is for classify: answers about links carry single symbols (krr)"
+            f"--mechanism {mechanism} is for classify: answers about links carry single symbols "
+            "(krr)"
         )
     if not config.encoder.noisy:
         raise UsageError("--profile strict needs a finite --epsilon; --profile paper allows inf")
@@ -431,7 +433,8 @@ def _save(folder: RunFolder, result: Trained) -> None:
 def _note(arm: str, record: dict[str, Any]) -> str:
     score = record["score"]
     shown = "" if score is None else f" · validation {score:.4f}"
-    return f"{arm} epoch {record['epoch']} · loss {record['loss']:.4f}{shown}"
+    loss = "" if record["loss"] is None else f" · loss {record['loss']:.4f}"
+    return f"{arm} epoch {record['epoch']}{loss}{shown}"
 
 
 def _number(value: float) -> float | str:

@@ -1,8 +1,10 @@
 """Using a trained model: devices of the run (unlabelled ones too), newcomers, pairs; its weights.
 
-A newcomer is a device that was not there in training. It carries all its edges itself: each of its
-neighbours releases its features to it once more (and pays ε for that), the newcomer runs the model
-on its own tree, and pools its own leaves.
+A newcomer is a device that was not there in training. In the paper profile it carries all its edges
+itself: each of its neighbours releases its features to it once more (and pays ε for that), the
+newcomer runs the model on its own tree, and pools its own leaves. In the strict profile its
+neighbours say the symbol that they have for life, which tells those who have heard it nothing new,
+and the newcomer releases its own.
 """
 
 import json
@@ -19,7 +21,8 @@ from scipy.sparse import csr_array, issparse, vstack
 from lumos.errors import InputError, UsageError
 from lumos.exchange.ledger import LedgerReport
 from lumos.graph import Graph, load
-from lumos.training.fit import Problem, embeddings_of
+from lumos.training.evaluate import dot_products
+from lumos.training.fit import Federation, Problem, embeddings_of
 from lumos.training.folder import Arrays, fingerprint, read_arrays, read_json, write_arrays
 from lumos.training.home import features_of
 from lumos.training.model import Model
@@ -27,6 +30,7 @@ from lumos.training.settings import Config
 from lumos.training.split import Role
 
 Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,6 +55,8 @@ class Run:
     embeddings: Floats = field(repr=False)
     logits: Floats | None = field(repr=False)
     arrays: Arrays = field(repr=False)
+    known: Arrays = field(repr=False)
+    """What else the run kept: what devices said and heard (strict)."""
 
     @staticmethod
     def open(path: Path | str) -> "Run":
@@ -73,7 +79,8 @@ class Run:
         config = Config.of(**settings)
         weights, known = read_arrays(path / "model.npz"), read_arrays(path / "embeddings.npz")
         ids = tuple(str(name) for name in known["ids"].tolist())
-        return Run(path, about, config, ids, known["embeddings"], known.get("logits"), weights)
+        embeddings, logits = known["embeddings"], known.get("logits")
+        return Run(path, about, config, ids, embeddings, logits, weights, known)
 
     @property
     def classes(self) -> list[str]:
@@ -85,7 +92,7 @@ class Run:
         """Predictions for devices of the run: all, or those named.
 
         classify: id, label, probability of each device. link: id, other, probability of an edge for
-        each pair of the named devices.
+        each pair of the named devices; in the strict profile, as the first of them sees it.
         """
         if ids is not None:
             ids = list(dict.fromkeys(ids))
@@ -94,18 +101,21 @@ class Run:
             return self._labels([self.ids[place] for place in places], self.logits[places])
         if ids is None or len(ids) < 2:
             raise UsageError("this run predicts links; name at least two devices with --id")
-        rows = []
-        for first, one in enumerate(places):
-            for other in places[first + 1 :]:
-                score = float(self.embeddings[one] @ self.embeddings[other])
-                rows.append(
-                    {
-                        "id": self.ids[one],
-                        "other": self.ids[other],
-                        "probability": float(1 / (1 + np.exp(-score))),
-                    }
-                )
-        return rows
+        first, second = (places[ends] for ends in np.triu_indices(len(places), 1))
+        chances = 1 / (1 + np.exp(-self._scores(first, second)))
+        return [
+            {"id": self.ids[one], "other": self.ids[other], "probability": float(chance)}
+            for one, other, chance in zip(first, second, chances, strict=True)
+        ]
+
+    def _scores(self, first: Ints, second: Ints) -> npt.NDArray[np.float64]:
+        """[pairs] logits of being an edge."""
+        if self.config.train.profile == "paper":
+            return dot_products(self.embeddings, np.stack([first, second], axis=1))
+        from lumos.strict.linked import Linked
+
+        linked = Linked.of(self.config.model, self.arrays, self.known)
+        return linked.scores(first, second)[linked.choice]
 
     def welcome(
         self, newcomers: list[Newcomer], data_dir: Path | None = None, graph: Graph | None = None
@@ -117,22 +127,38 @@ class Run:
         """
         if not self.classes:
             raise UsageError("newcomers are for runs that classify; this one predicts links")
-        if self.config.train.profile == "strict":
-            raise UsageError("newcomers are for runs of --profile paper; this one is strict")
         if graph is None:
             if not self.about["source"]:
                 raise UsageError("this run was made from a graph in memory; hand it in")
             graph = load(**self.about["source"], data_dir=data_dir)
         if fingerprint(graph) != self.about["fingerprint"]:
             raise InputError(f"{self.path}: the run is of another graph than {graph!r}")
+        problem = self._joined(graph, newcomers)
+        names = [newcomer.id for newcomer in newcomers]
+        if self.config.train.profile == "strict":
+            logits, ledger = self._strict_logits(problem, graph.devices)
+            return self._labels(names, logits), ledger
         model = Model(self.config.model, self.about["features"], len(self.classes))
         _load(self.path, model, self.arrays)
-        problem = self._joined(graph, newcomers)
         found, ledger = embeddings_of(
             problem, self.config, model.vector(), step=_release_number(newcomers)
         )
         logits = model.logits(torch.from_numpy(found[graph.devices :])).numpy()
-        return self._labels([newcomer.id for newcomer in newcomers], logits), ledger
+        return self._labels(names, logits), ledger
+
+    def _strict_logits(self, problem: Problem, devices: int) -> tuple[Floats, LedgerReport]:
+        """Logits of newcomers: neighbours say what they said, newcomers release their symbol."""
+        if self.config.strict.relay not in ("auto", "none"):
+            raise UsageError(
+                "newcomers are for runs without a relay: what it drew was drawn before they came"
+            )
+        federation = Federation(problem, self.config)
+        for worker in federation.trainers:
+            worker.load(self.arrays, self.known["said"])
+        federation.together(lambda worker: worker.release())
+        found = federation.together(lambda worker: worker.answer())
+        logits: Floats = federation.gathered(found)
+        return logits[devices:], federation.carrier.ledger()
 
     def export(self, path: Path) -> None:
         """Write the weights and what is needed to use them as an npz; see docs/training.md."""
