@@ -1,10 +1,11 @@
 """What the strict profile gives for which privacy: one table and one plot, over several seeds.
 
-    python benchmarks/strict_tradeoff.py [--graph facebook] [--seeds 5] [--out docs/results]
+    python benchmarks/strict_tradeoff.py [--graph facebook] [--task classify] [--seeds 5]
 
 Every cell is `lumos.train` with the strict profile and its control (symbols that say nothing) on
-the same split; own features under the same protection stand beside it. Finished cells are kept in
-OUT/strict-GRAPH.json, so an interrupted run goes on. `--plot FILE` draws accuracy against ε.
+the same split; own features under the same protection stand beside it, and for links colours alone.
+Finished cells are kept in OUT/strict-GRAPH.json (strict-link-GRAPH.json), so an interrupted run
+goes on. `--plot FILE` draws accuracy against ε.
 """
 
 import argparse
@@ -20,6 +21,18 @@ from rich.table import Table
 import lumos
 from lumos.graph.demo import words_for
 
+LINKS: dict[str, dict[str, Any]] = {
+    "ε = 2": {"epsilon": 2.0},
+    "ε = 0.5": {"epsilon": 0.5},
+    "ε = 1": {"epsilon": 1.0},
+    "ε = 4": {"epsilon": 4.0},
+    "ε = 2, gat": {"epsilon": 2.0, "backbone": "gat"},
+    "ε = 2, answers of 16": {"epsilon": 2.0, "answer": 16},
+    "ε = 2, answers of 1": {"epsilon": 2.0, "answer": 1},
+    "ε = 2, no colours": {"epsilon": 2.0, "colours": "none"},
+    "ε = 2, no relay": {"epsilon": 2.0, "relay": "none"},
+    "ε = 2, unprotected sums": {"epsilon": 2.0, "protect": "none"},
+}
 CELLS: dict[str, dict[str, Any]] = {
     "ε = 0.5": {"epsilon": 0.5},
     "ε = 1": {"epsilon": 1.0},
@@ -28,6 +41,7 @@ CELLS: dict[str, dict[str, Any]] = {
     "ε = 2, gat": {"epsilon": 2.0, "backbone": "gat"},
     "ε = 2, relay 4": {"epsilon": 2.0, "relay": 4},
     "ε = 2, trainers say what their encoder says": {"epsilon": 2.0, "trainers_say": "prediction"},
+    "ε = 2, multi-bit": {"epsilon": 2.0, "mechanism": "multibit"},
     "ε = 2, updates ε 4": {"epsilon": 2.0, "update_epsilon": 4.0},
     "ε = 2, updates ε 2": {"epsilon": 2.0, "update_epsilon": 2.0},
     "ε = 2, holders": {"epsilon": 2.0, "protect": "holders"},
@@ -36,34 +50,39 @@ CELLS: dict[str, dict[str, Any]] = {
 }
 
 
-def cell(graph: lumos.Graph, settings: dict[str, Any], seed: int) -> dict[str, Any]:
-    run = lumos.train(graph, profile="strict", control=True, seed=seed, **settings)
+def cell(graph: lumos.Graph, task: str, settings: dict[str, Any], seed: int) -> dict[str, Any]:
+    run = lumos.train(graph, profile="strict", task=task, control=True, seed=seed, **settings)
+    score = {"classify": "test_accuracy", "link": "test_auc"}[task]
+    beside = {"own": run.own, "ids": run.ids, "control": run.control}
     return {
-        "test": run.metrics["test_accuracy"],
-        "own": (run.own or {})["test_accuracy"],
-        "control": (run.control or {})["test_accuracy"],
+        "test": run.metrics[score],
+        **{name: scores[score] for name, scores in beside.items() if scores is not None},
+        "choice": run.choice,
         "seconds_per_epoch": round(run.seconds_per_epoch, 4),
         "bytes_per_epoch": run.per_epoch["bytes_sent_mean"],
     }
 
 
-def show(results: dict[str, dict[str, Any]], title: str) -> None:
+def show(results: dict[str, dict[str, Any]], title: str, task: str) -> None:
+    scale, digits = {"classify": (100, 2), "link": (1, 4)}[task]
+    names = ("own", "control") if task == "classify" else ("own", "ids", "control")
     table = Table(title=title)
     table.add_column("")
-    for name in ("test", "own", "control", "above own", "above control", "seeds"):
+    for name in ("test", *names, "above own", "above control", "seeds"):
         table.add_column(name, justify="right")
-    for name, by_seed in results.items():
+    for row_name, by_seed in results.items():
         rows = list(by_seed.values())
-        test, own, control = (
-            100 * np.array([row[key] for row in rows]) for key in ("test", "own", "control")
-        )
+        of = {
+            name: scale * np.array([row.get(name, np.nan) for row in rows])
+            for name in ("test", *names)
+        }
+        spread = of["test"].std(ddof=1) if len(rows) > 1 else 0
         table.add_row(
-            name,
-            f"{test.mean():.2f} ± {test.std(ddof=1) if len(rows) > 1 else 0:.2f}",
-            f"{own.mean():.2f}",
-            f"{control.mean():.2f}",
-            f"{(test - own).mean():+.2f}",
-            f"{(test - control).mean():+.2f}",
+            row_name,
+            f"{of['test'].mean():.{digits}f} ± {spread:.{digits}f}",
+            *(f"{of[name].mean():.{digits}f}" for name in names),
+            f"{(of['test'] - of['own']).mean():+.{digits}f}",
+            f"{(of['test'] - of['control']).mean():+.{digits}f}",
             str(len(rows)),
         )
     Console(width=120).print(table)
@@ -109,30 +128,33 @@ def plot(results: dict[str, dict[str, Any]], path: Path, title: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--graph", default="facebook")
+    parser.add_argument("--task", choices=["classify", "link"], default="classify")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     parser.add_argument("--plot", type=Path)
-    parser.add_argument("--cells", nargs="*", default=list(CELLS), help="only these rows")
+    parser.add_argument("--cells", nargs="*", help="only these rows")
     parser.add_argument(
         "--words", action="store_true", help="generate features from labels, as the demo graph's"
     )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"strict-{options.graph}.json"
+    cells = LINKS if options.task == "link" else CELLS
+    path = options.out / f"strict-{'link-' * (options.task == 'link')}{options.graph}.json"
     results = json.loads(path.read_text()) if path.exists() else {}
     graph = lumos.load(options.graph)
     if options.words:
         words = words_for(np.asarray(graph.labels), np.random.default_rng(0))
         graph = dataclasses.replace(graph, features=words)
     for seed in range(options.seeds):
-        for name in options.cells:
+        for name in options.cells or cells:
             by_seed = results.setdefault(name, {})
             if str(seed) not in by_seed:
-                by_seed[str(seed)] = cell(graph, CELLS[name], seed)
+                by_seed[str(seed)] = cell(graph, options.task, cells[name], seed)
                 path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     words_note = ", generated words" if options.words else ""
     title = f"{options.graph}{words_note}, strict profile"
-    show(results, f"{title}, test accuracy in % (mean ± standard deviation)")
+    what = "test accuracy in %" if options.task == "classify" else "ROC-AUC"
+    show(results, f"{title}, {what} (mean ± standard deviation)", options.task)
     if options.plot is not None:
         plot(results, options.plot, title)
 

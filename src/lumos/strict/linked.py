@@ -37,8 +37,7 @@ class Scorer:
     def linear(hops: int, kinds: int) -> Linear:
         """The regressions on likeness: by own features, with evidence, and, with colours, ids."""
         every = (hops + 1) ** 2
-        blocks = [np.arange(1), np.arange(kinds * every)]
-        return Linear(blocks + [np.arange(every, 2 * every)] * (kinds > 1))
+        return Linear([(0, 1), (0, kinds * every)] + [(every, 2 * every)] * (kinds > 1))
 
     @property
     def symbols(self) -> int:

@@ -59,12 +59,12 @@ class Linear:
     """The three logistic regressions, their weights as one vector.
 
     Args:
-        blocks: for each of them, the columns of `likeness` that it uses.
+        blocks: for each of them, the columns of `likeness` that it uses: first, and one past last.
     """
 
-    def __init__(self, blocks: list[Ints]) -> None:
-        self._blocks = blocks
-        self._ends = np.cumsum([len(block) + 1 for block in blocks])
+    def __init__(self, blocks: list[tuple[int, int]]) -> None:
+        self._blocks = [slice(*block) for block in blocks]
+        self._ends = np.cumsum([last - first + 1 for first, last in blocks])
 
     @property
     def weights(self) -> int:
