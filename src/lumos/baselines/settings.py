@@ -158,8 +158,8 @@ def _defaults(asked: BaselineSettings) -> dict[str, Any]:
     found |= {"epsilon": 2.0, "low": 0.0, "high": 1.0}
     if system == "lpgnn":
         clean = asked.label_epsilon == math.inf
-        found |= {"label_epsilon": 1.0, "label_steps": 0 if clean else 2}
-        return found | {"one_bit": False, "steps": 4, "weight_decay": 1e-3}
+        found |= {"label_epsilon": 1.0, "label_steps": 0 if clean else 4}
+        return found | {"one_bit": False, "steps": 4, "weight_decay": 1e-3 if clean else 0.0}
     found |= {"delta": 1e-5, "edge_sample": 0}
     if not link:
         found["label_epsilon"] = asked.epsilon if asked.epsilon is not None else 2.0
