@@ -1,0 +1,80 @@
+"""Short strict runs of `link`, everything that passed in them, and federations of one's own."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from running import Wire, listening
+
+from lumos.aggregate.noise import Noise
+from lumos.graph import Graph
+from lumos.strict.worker import StrictWorker
+from lumos.training.fit import Federation, Problem
+from lumos.training.job import Trained, train
+from lumos.training.settings import Config
+from lumos.training.split import Role
+
+SHORT = {"profile": "strict", "task": "link", "epochs": 15}
+"""9 epochs of the codebook, 4 of trust (with the fixture `short`), 2 of trees."""
+
+
+def linked(graph: Any, **settings: Any) -> Trained:
+    """A short run; keywords are `train`'s and those of `Config.of`."""
+    return train(graph, **{**SHORT, **settings})
+
+
+def heard(graph: Any, **settings: Any) -> tuple[Trained, Wire]:
+    """A short run, and everything that passed."""
+    with listening() as wire:
+        result = linked(graph, **settings)
+    return result, wire
+
+
+def begun(graph: Graph, held_back: Any = (), seed: int = 0, **settings: Any) -> Federation:
+    """A federation after setup, of all edges of a graph, with validation pairs of one's own."""
+    control, shards = settings.pop("control", False), settings.pop("shards", 1)
+    problem = Problem(
+        graph=graph,
+        keep=np.zeros(len(graph.neighbours), np.bool_),
+        roles=np.full(graph.devices, Role.NOBODY),
+        held_back=np.asarray(held_back, np.int64).reshape(-1, 2),
+        classes=0,
+        seed=seed,
+        shards=shards,
+    )
+    made = Federation(problem, Config.of(**{**SHORT, **settings}), control=control)
+    made.together(lambda worker: worker.setup(), lambda helper: helper.setup())
+    return made
+
+
+class Opened(NamedTuple):
+    """One sum: who asked for it, what every device added, what came out."""
+
+    step: int
+    noise: Noise | None
+    vectors: np.ndarray
+    total: np.ndarray
+
+
+@contextmanager
+def sums() -> Iterator[list[Opened]]:
+    """Every sum that the worker of a single shard opened."""
+    opened: list[Opened] = []
+    original = StrictWorker._sum
+
+    def told(self: StrictWorker, update: Any, noise: Any, step: int) -> Any:
+        vectors = update(True)
+        total = yield from original(self, update, noise, step)
+        opened.append(Opened(step, noise, vectors, total))
+        return total
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StrictWorker, "_sum", told)
+        yield opened
+
+
+def losses(result: Trained) -> np.ndarray:
+    """The training loss of every epoch; nan for those of the codebook, which has none."""
+    return np.array([record["loss"] for record in result.history], np.float64)

@@ -1,0 +1,178 @@
+"""What is told to whoever asks: the exact distribution, by counting all ordered draws.
+
+A run has thousands of equal stars, each with coins of its own: as many independent draws. Power:
+with 6,000 of them, one category whose share is off by 0.06 moves p below 1e-6 (broken twins below).
+"""
+
+from collections import Counter
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy.stats import chisquare
+
+from lumos.device.shard import Shard, cut
+from lumos.graph import Graph
+from lumos.strict import answers
+from lumos.strict.answers import Sample, sample
+from lumos.strict.relay import PADS
+
+STARS = 6000
+SURE = 1e-6
+"""Chance that a sound mechanism fails one test."""
+MADE_UP = -1
+
+
+def stars(leaves: int, many: int = STARS) -> Shard:
+    """Star i has devices (leaves + 1) · i (its centre), and then its leaves."""
+    centres = np.arange(many) * (leaves + 1)
+    edges = [np.stack([centres, centres + leaf], 1) for leaf in range(1, leaves + 1)]
+    pairs = np.concatenate([np.empty((0, 2), np.int64), *edges])
+    return cut(Graph.from_edges(pairs, devices=many * (leaves + 1)), 1, 0)[0]
+
+
+def drawn(
+    shard: Shard, many: int, size: int = 5, purpose: str = "answer/0", hop: int = 0
+) -> Sample:
+    said = (np.arange(len(shard.owner)) % size).astype(np.uint8)
+    return sample(shard, said, size, many, purpose, hop)
+
+
+def places(shard: Shard, found: Sample, leaves: int) -> np.ndarray:
+    """[stars, many + 1] which neighbour of the centre an entry came from, or MADE_UP."""
+    centres = np.arange(0, len(shard), leaves + 1)
+    slots = found.slots[centres]
+    return np.where(slots < 0, MADE_UP, slots - shard.offsets[centres][:, None])
+
+
+def exact(leaves: int, many: int, of: int, pads: int | None = None) -> Counter[Any]:
+    """How many ordered draws of `of` entries give each outcome, from the pool of the rules."""
+    spare = max(PADS, many + 1 - leaves) if pads is None else pads
+    pool = [*range(leaves), *[MADE_UP] * spare]
+    return Counter(permutations(pool, of))
+
+
+def chance(found: np.ndarray, expected: Counter[Any]) -> float:
+    """p-value of what was drawn."""
+    seen = Counter(map(tuple, found.tolist()))
+    if seen.keys() - expected.keys():
+        return 0.0
+    if len(expected) == 1:
+        return 1.0
+    counts = np.array([seen[outcome] for outcome in expected])
+    weights = np.array(list(expected.values()))
+    return float(chisquare(counts, weights / weights.sum() * len(found)).pvalue)
+
+
+@pytest.mark.parametrize(
+    ("leaves", "many"), [(0, 1), (1, 1), (1, 2), (2, 1), (2, 2), (3, 2), (5, 1)]
+)
+def test_draws_are_without_replacement_from_all_that_was_heard(leaves: int, many: int) -> None:
+    shard = stars(leaves)
+    found = places(shard, drawn(shard, many), leaves)
+    assert chance(found, exact(leaves, many, many + 1)) > SURE
+    assert chance(found[:, :many], exact(leaves, many, many)) > SURE  # what strangers are told
+
+
+@pytest.mark.parametrize(("leaves", "many"), [(1, 1), (2, 1), (2, 2), (3, 2)])
+def test_a_neighbour_is_told_the_same_draw_without_itself(leaves: int, many: int) -> None:
+    """As if it had not been in the pool: what is left of a draw without replacement is one."""
+    shard = stars(leaves)
+    found = drawn(shard, many)
+    names = Sample(found.slots, found.slots).for_neighbours(shard.owner)
+    own = np.arange(len(shard.owner))
+    assert names.shape == (len(own), many)
+    assert not (names == own[:, None]).any()
+    spare = max(PADS, many + 1 - leaves)
+    for leaf in range(leaves):  # what this leaf of every star is told by the centre
+        centres = np.arange(0, len(shard), leaves + 1)
+        told = names[shard.offsets[centres] + leaf]
+        told = np.where(told < 0, MADE_UP, told - shard.offsets[centres][:, None])
+        pool = [*(set(range(leaves)) - {leaf}), *[MADE_UP] * spare]
+        assert chance(told, Counter(permutations(pool, many))) > SURE
+
+
+@pytest.mark.parametrize("size", [2, 8, 256])
+def test_made_up_ones_are_uniform(size: int) -> None:
+    shard = stars(1)
+    found = drawn(shard, 3, size)
+    made = found.values[found.slots < 0]
+    counts = np.bincount(made, minlength=size)
+    assert len(counts) == size
+    assert chisquare(counts).pvalue > SURE
+    # Those of one device have nothing to do with each other.
+    one, other = found.values[::2, 0], found.values[::2, 1]
+    both = (found.slots[::2, :2] < 0).all(axis=1)
+    if size == 2:
+        assert chisquare(np.bincount(2 * one[both] + other[both], minlength=4)).pvalue > SURE
+
+
+@pytest.mark.parametrize("many", [1, 8, 64])
+def test_every_degree_tells_as_many(many: int) -> None:
+    degrees = sorted({0, 1, max(many - 1, 1), many, many + 1, 3 * many + 5})
+    edges, last = [], len(degrees)
+    for centre, degree in enumerate(degrees):
+        edges += [(centre, last + leaf) for leaf in range(degree)]
+        last += degree
+    shard = cut(Graph.from_edges(np.array(edges), devices=last), 1, 0)[0]
+    said = np.arange(len(shard.owner)).astype(np.uint8)
+    found = sample(shard, said, 256, many, "answer/0", 1)
+    assert found.for_strangers().shape == (last, many)
+    near = found.for_neighbours(shard.owner)
+    assert near.shape == (len(shard.owner), many)
+    for device in range(last):
+        slots = found.slots[device]
+        real = slots[slots >= 0]
+        degree = int(shard.degree[device])
+        assert len(set(real)) == len(real) <= degree  # each neighbour once at most
+        assert set(shard.owner[real]) <= {device}
+        assert_array_equal(found.values[device][slots >= 0], said[real])
+        assert (slots < 0).sum() >= (many + 1 - degree)  # the rest is made up
+    # The only neighbour of a device is told nothing but what is made up.
+    names = Sample(found.slots, found.slots).for_neighbours(shard.owner)
+    assert (names[shard.degree[shard.owner] == 1] < 0).all()
+    assert not (names == np.arange(len(names))[:, None]).any()
+
+
+def test_draws_are_made_once_and_apart() -> None:
+    """The same again for the same hop and kind; nothing in common between two."""
+    shard = stars(3, 2000)
+    first = drawn(shard, 2)
+    again = drawn(shard, 2)
+    assert_array_equal(first.values, again.values)
+    assert_array_equal(first.slots, again.slots)
+    centres = np.arange(0, len(shard), 4)
+    for other in (drawn(shard, 2, hop=1), drawn(shard, 2, purpose="answer/1")):
+        same = (first.slots[centres, 0] == other.slots[centres, 0]).mean()
+        expected = 3 / 25 + (2 / 5) ** 2  # each of three neighbours, or both made up
+        assert same == pytest.approx(expected, abs=6 * 0.5 / np.sqrt(len(centres)))
+
+
+class TestBrokenTwins:
+    """What the tests above would say of pools that break a rule."""
+
+    def test_a_pool_without_made_up_ones(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(answers, "PADS", 0)
+        shard = stars(3)
+        found = places(shard, drawn(shard, 2), 3)
+        assert chance(found, exact(3, 2, 3, pads=PADS)) < SURE
+
+    def test_draws_with_replacement(self) -> None:
+        rng = np.random.default_rng(0)
+        found = rng.integers(0, 5, (STARS, 2))
+        found = np.where(found >= 3, MADE_UP, found)
+        assert chance(found, exact(3, 1, 2)) < SURE
+
+    def test_one_more_made_up_than_there_should_be(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(answers, "PADS", PADS + 1)
+        shard = stars(5)
+        found = places(shard, drawn(shard, 1), 5)
+        assert chance(found, exact(5, 1, 2, pads=PADS)) < SURE
+
+    def test_a_neighbour_who_gets_what_strangers_get(self) -> None:
+        shard = stars(2)
+        found = drawn(shard, 1)
+        told = Sample(found.slots, found.slots).for_strangers()[shard.owner]
+        assert (told == np.arange(len(told))[:, None]).any()
