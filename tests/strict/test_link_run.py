@@ -23,6 +23,7 @@ from lumos.strict.scorer import PAIRS
 from lumos.training.evaluate import auc
 from lumos.training.folder import read_arrays
 from lumos.training.job import Trained
+from lumos.training.predict import Run
 from lumos.training.split import split_edges
 
 pytestmark = pytest.mark.usefixtures("short")
@@ -378,3 +379,23 @@ def test_every_sum_of_a_run_is_one_that_the_plan_knows(sixty: Graph) -> None:
     steps = [some.step for some in opened]
     assert steps == [*range(9), -10, *range(9, 15), 15]
     assert len(set(steps)) == len(steps)  # no noise twice
+
+
+# Predictions.
+
+
+def test_pairs_are_predicted_as_the_first_of_them_sees_them(sixty: Graph, tmp_path: Path) -> None:
+    result = linked(sixty, out=tmp_path, relay=2)
+    run = Run.open(tmp_path)
+    names = [str(name) for name in sixty.ids[[3, 17, 40]]]
+    rows = run.rows(names)
+    assert [(row["id"], row["other"]) for row in rows] == [
+        (names[0], names[1]), (names[0], names[2]), (names[1], names[2]),
+    ]  # fmt: skip
+    number = ("own", "evidence", "backbone").index(result.choice)
+    expected = scores_of(result, np.array([[3, 17], [3, 40], [17, 40]]))[number]
+    assert_allclose([row["probability"] for row in rows], 1 / (1 + np.exp(-expected)))
+    backwards = run.rows(names[::-1])[0]["probability"]  # as 40 sees 17
+    assert backwards == pytest.approx(
+        float(1 / (1 + np.exp(-scores_of(result, np.array([[40, 17]]))[number, 0])))
+    )
