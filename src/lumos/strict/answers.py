@@ -8,7 +8,7 @@ same sample, except that a neighbour's own messages are left out of what it is t
 **Why its form does not show the degree.** Every answer has the same length. Each pool holds at
 least `PADS` made-up symbols, and so many that there is one more than is told; a device with few
 neighbours tells mostly made-up ones. That its symbols then look more random is a hint that remains:
-`benchmarks/strict_link.py` measures it.
+`benchmarks/strict_link_leak.py` measures it.
 """
 
 from typing import NamedTuple

@@ -1,0 +1,340 @@
+"""What the answers of strict links tell of degrees and edges, to a stranger and to a neighbour.
+
+    python benchmarks/strict_link_leak.py [--graph facebook] [--epsilon 2] [--json]
+
+Codebook, release, relay and answers are those of a run (all edges train; codebook sums with noise).
+Every device v is attacked once as a stranger would, who gets one answer, and once as a random
+neighbour u would, who gets v's symbol and colour, one relayed of each for every hop, and the
+neighbour's answer. AUC 0.5 is chance. Two kinds of attackers:
+
+- *learned*: a network on everything received: how often each symbol came at each hop, its log-ratio
+  to a made-up one, and how many colours are equal within and between hops (and to u's own). Colours
+  are names without meaning, so nothing else of them can tell. Trained on one half of the devices,
+  judged on the other. Not a bound: a better network may find more.
+- *ratio*, for edges: the likelihood ratio of all draws of hop 1 and of the first relayed ones, with
+  the rule of the pools, over the known distribution of degrees. Best possible for what it reads, if
+  symbols of v's neighbours are independent given v's.
+
+Degrees: is v's at most 1, at most 5, above the median? Edges: is w, whose symbol and colour the
+attacker knows, a neighbour of v, or a random device that is none? The first row of each attacker is
+what v's symbol (and w's) tell by themselves.
+"""
+
+import argparse
+import json
+from itertools import combinations_with_replacement, product
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+import lumos
+from lumos.device.shard import Shard
+from lumos.strict.answers import sample
+from lumos.strict.link import COLOUR, SYMBOL
+from lumos.strict.relay import PADS
+from lumos.training.evaluate import auc
+from lumos.training.fit import Federation, Problem
+from lumos.training.settings import Config
+from lumos.training.split import Role
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Doubles = npt.NDArray[np.float64]
+
+HOPS, MOST = 4, 16
+DRAWS = 2
+"""Answers that the learned attackers train on, drawn anew for each device of their half."""
+STEPS, HIDDEN, RATE, DECAY = 150, 32, 0.01, 0.1
+
+
+class World(NamedTuple):
+    """What was released and relayed, and who hears it."""
+
+    shard: Shard
+    said: Ints
+    """[devices, kinds]"""
+    came: Ints
+    """[hops, slots, kinds] over each slot."""
+    sizes: tuple[int, int]
+
+
+class Seen(NamedTuple):
+    """What one attacker has of every v: for each kind, groups of draws [devices, draws]."""
+
+    symbols: list[Ints]
+    colours: list[Ints]
+    first: int
+    """Which group holds the answer's draws of hop 1."""
+    relayed: int | None
+    """Which group holds the first relayed one."""
+
+
+def with_neighbours(graph: lumos.Graph) -> lumos.Graph:
+    """The graph without devices that have no neighbour: nobody can be asked about their edges."""
+    some = np.flatnonzero(graph.degrees > 0)
+    if graph.features is None or len(some) == graph.devices:
+        return graph
+    edges = np.searchsorted(some, graph.edge_list())
+    return lumos.Graph.from_edges(edges, features=graph.features[some])
+
+
+def world(graph: lumos.Graph, epsilon: float) -> World:
+    """Learn the codebook, release, relay."""
+    problem = Problem(
+        graph=graph,
+        keep=np.zeros(len(graph.neighbours), np.bool_),
+        roles=np.full(graph.devices, Role.NOBODY),
+        held_back=np.empty((0, 2), np.int64),
+        classes=0,
+        seed=0,
+        shards=1,
+    )
+    config = Config.of(profile="strict", task="link", epsilon=epsilon, relay=HOPS)
+    made = Federation(problem, config)
+    made.together(lambda worker: worker.setup(), lambda helper: helper.setup())
+    before = made.trainers[0].plan.before_release
+    made.together(lambda worker: worker.epochs(0, before), lambda helper: helper.epochs(0, before))
+    made.together(lambda worker: worker.release())
+    worker = made.trainers[0]
+    came = np.stack(worker._said).astype(np.int64)
+    sizes = worker.plan.strict.codebook, worker.plan.colours
+    return World(made.shards[0], worker.said.astype(np.int64), came, sizes)
+
+
+Told = dict[tuple[int, bool, int], list[list[Ints]]]
+
+
+def answers(here: World, many: int, slots: Ints | None, draw: int, known: Told) -> list[list[Ints]]:
+    """By kind and hop [devices, many]: what strangers are told, or the neighbour at a slot."""
+    key = many, slots is None, draw
+    if key in known:
+        return known[key]
+    found: list[list[Ints]] = []
+    for kind, size in enumerate(here.sizes):
+        found.append([])
+        for hop in range(HOPS):
+            said = here.came[hop, :, kind].astype(np.uint8)
+            purpose = f"answer/{kind}" + f"/{draw}" * (draw > 0)
+            drawn = sample(here.shard, said, size, many, purpose, hop)
+            told = drawn.for_strangers()
+            if slots is not None:
+                told = drawn.for_neighbours(here.shard.owner)[slots]
+            found[kind].append(told.astype(np.int64))
+    known[key] = found
+    return found
+
+
+def seen_by(here: World, many: int, hops: int, slots: Ints | None, draw: int, known: Told) -> Seen:
+    """What a stranger has of each device, or its neighbour at `slots` [devices]."""
+    told = answers(here, many, slots, draw, known)
+    groups: list[list[Ints]] = []
+    for kind in (SYMBOL, COLOUR):
+        mine = [here.said[:, kind : kind + 1]]
+        if slots is not None:  # what it heard from v, and what it is itself
+            peer = here.shard.neighbours[slots]
+            back = here.shard.slots(peer, np.arange(len(slots)))
+            mine += [here.came[hop, back, kind][:, None] for hop in range(1, hops)]
+            mine.append(here.said[peer, kind][:, None])
+        groups.append(mine + told[kind][:hops])
+    relayed = 1 if slots is not None and hops > 1 else None
+    return Seen(groups[SYMBOL], groups[COLOUR], len(groups[SYMBOL]) - hops, relayed)
+
+
+def near(here: World) -> Doubles:
+    """[k, k] how often a neighbour of a device that says the row's symbol says the column's."""
+    k = here.sizes[SYMBOL]
+    table = np.zeros((k, k))
+    np.add.at(table, (here.said[here.shard.owner, SYMBOL], here.came[0, :, SYMBOL]), 1)
+    shares: Doubles = table / table.sum(axis=1, keepdims=True)
+    return shares
+
+
+def shape(here: World, seen: Seen, colours: bool) -> Doubles:
+    """[devices, features] of everything that was received."""
+    k, table = here.sizes[SYMBOL], near(here)
+    own = here.said[:, SYMBOL]
+    columns = [np.eye(k)[own]]
+    for group in seen.symbols[1:]:
+        counts = np.eye(k)[group].mean(axis=1)
+        ratio = np.log(k * table[own[:, None], group]).mean(axis=1)
+        columns += [counts, (counts**2).sum(axis=1)[:, None], ratio[:, None]]
+    if colours:
+        for one, other in combinations_with_replacement(seen.colours, 2):
+            same = (one[:, :, None] == other[:, None, :]).sum(axis=(1, 2))
+            columns.append(np.log1p(same)[:, None])
+    return np.concatenate(columns, axis=1)
+
+
+def pairs_of(here: World, slots: Ints, rng: np.random.Generator) -> tuple[Ints, Flags, Flags]:
+    """For each v a device w, whether it is a neighbour, and whether the pair can be judged."""
+    shard, many = here.shard, len(here.shard)
+    pick = shard.offsets[:-1] + np.floor(rng.random(many) * shard.degree).astype(np.int64)
+    near_by = shard.neighbours[np.minimum(pick, len(shard.neighbours) - 1)]
+    far = rng.integers(0, many, many)
+    edge = rng.random(many) < 0.5
+    other = np.where(edge, near_by, far)
+    known = shard.slots_or_none(np.arange(many), other) >= 0
+    usable = (other != np.arange(many)) & (other != shard.neighbours[slots])
+    return other, edge, usable & (known == edge) & (shard.degree > 0)
+
+
+def edge_ratio(here: World, seen: Seen, other: Ints, slots: Ints | None, colours: bool) -> Doubles:
+    """[devices] log-likelihood ratio of w being a neighbour: hop 1, and what was relayed first.
+
+    With p the chance that w's message is among the `many` drawn from a pool, and q that of its
+    symbol elsewhere: (1 - p) + p · (share of the draws that equal it) / q.
+    """
+    table, own = near(here), here.said[:, SYMBOL]
+    theirs, colour = here.said[other, SYMBOL], here.said[other, COLOUR]
+    usual = np.bincount(own, minlength=len(table)) / len(own)
+    degrees, weight = np.unique(here.shard.degree[here.shard.degree > 0], return_counts=True)
+    many = seen.symbols[seen.first].shape[1]
+    out = int(slots is not None)  # u is not in the pool for u
+    real = degrees - out
+    total = np.zeros(len(own))
+    hits = (seen.symbols[seen.first] == theirs[:, None]).mean(axis=1)
+    marks = (seen.colours[seen.first] == colour[:, None]).mean(axis=1)
+    for d, r, share in zip(degrees, real, weight / weight.sum(), strict=True):
+        spare = max(PADS, many + 1 - d)
+        factors = [(min(1.0, many / (r + spare)), r, spare, hits, marks)]
+        if seen.relayed is not None:
+            one, mark = (
+                group[seen.relayed][:, 0] == value
+                for group, value in ((seen.symbols, theirs), (seen.colours, colour))
+            )
+            factors.append((1 / (r + PADS), r, PADS, one, mark))
+        ratio = np.full(len(own), float(share))
+        for chance, known, made, symbol, mark in factors:
+            chance = chance * (known > 0)
+            elsewhere = (known * table[own, theirs] + made / len(table)) / (known + made)
+            ratio *= 1 - chance + chance * symbol / elsewhere
+            if colours:
+                ratio *= 1 - chance + chance * mark * here.sizes[COLOUR]
+        total += ratio
+    prior = table[own, theirs] / usual[theirs]
+    found: Doubles = np.log(total * prior)
+    return found
+
+
+def pair_shape(
+    here: World, seen: Seen, other: Ints, ratio: Doubles, colours: bool, everything: Doubles
+) -> Doubles:
+    """[devices, features] for a learned attack on edges."""
+    columns = [ratio[:, None], everything]
+    for groups, kind in ((seen.symbols, SYMBOL), (seen.colours, COLOUR))[: 1 + colours]:
+        value = here.said[other, kind][:, None]
+        columns += [(group == value).mean(axis=1)[:, None] for group in groups[1:]]
+    return np.concatenate(columns, axis=1)
+
+
+def learned(train: list[tuple[Doubles, Flags, Doubles]], judged: Doubles, base: Doubles) -> Doubles:
+    """[rows, targets] scores: what a small network, which starts at 0, adds to a known base.
+
+    Args:
+        train: [rows, features], [rows, targets] and [rows] base, for each draw.
+    """
+    inputs, truth, known = (np.concatenate(part) for part in zip(*train, strict=True))
+    mean, spread = inputs.mean(axis=0), inputs.std(axis=0) + 1e-6
+    targets, start = torch.from_numpy(truth).float(), torch.from_numpy(known).float()[:, None]
+    torch.manual_seed(0)
+
+    def ready(rows: Doubles) -> torch.Tensor:
+        return torch.from_numpy(np.clip((rows - mean) / spread, -8, 8)).float()
+
+    x = ready(inputs)
+    network = torch.nn.Sequential(
+        torch.nn.Linear(x.shape[1], HIDDEN), torch.nn.ReLU(),
+        torch.nn.Linear(HIDDEN, targets.shape[1]),
+    )  # fmt: skip
+    torch.nn.init.zeros_(network[2].weight)
+    adam = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=DECAY)
+    for step in range(STEPS):
+        some = torch.arange(step % 3, len(x), 3)
+        adam.zero_grad()
+        loss = binary_cross_entropy_with_logits(start[some] + network(x[some]), targets[some])
+        loss.backward()
+        adam.step()
+    with torch.no_grad():
+        found: Doubles = network(ready(judged)).numpy() + base[:, None]
+    return found
+
+
+def judge(scores: Doubles, truth: Flags) -> float:
+    if truth.all() or not truth.any():
+        return float("nan")
+    return auc(scores[truth], scores[~truth])
+
+
+def row(
+    here: World, who: str, many: int, colours: bool, hops: int, slots: Ints, half: Flags,
+    known: Told, alone: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """All attacks of one attacker under one setting."""
+    degree = here.shard.degree
+    truth = np.stack([degree <= 1, degree <= 5, degree > np.median(degree)], axis=1)
+    mine = slots if who == "neighbour" else None
+    other, edge, usable = pairs_of(here, slots, np.random.default_rng(1))
+    trained, paired, nothing = [], [], np.zeros(len(degree))
+    for draw in range(DRAWS + 1):
+        seen = seen_by(here, many, hops, mine, draw, known)
+        ratio = edge_ratio(here, seen, other, mine, colours)
+        everything = shape(here, seen, colours)
+        pairs = pair_shape(here, seen, other, ratio, colours, everything)
+        if alone:
+            k, own = here.sizes[SYMBOL], here.said[:, SYMBOL]
+            everything = everything[:, :k]
+            pairs, ratio = np.eye(k * k)[own * k + own[other]], nothing
+        if draw == 0:  # the draw of the run, on which the attackers are judged
+            judged, judged_pairs, judged_ratio = everything, pairs, ratio
+        else:
+            here_too = half & usable
+            trained.append((everything[half], truth[half], nothing[half]))
+            paired.append((pairs[here_too], edge[here_too, None], ratio[here_too]))
+    scores = learned(trained, judged[~half], nothing[~half])
+    there = ~half & usable
+    by_network = learned(paired, judged_pairs[there], judged_ratio[there])[:, 0]
+    names = ("degree <= 1", "degree <= 5", "degree > median")
+    return {
+        "attacker": who,
+        "--answer": "symbol alone" if alone else many,
+        "--colours": "" if alone else ("auto" if colours else "none"),
+        "--relay": "" if alone else ("none" if hops == 1 else hops),
+        **{name: judge(scores[:, n], truth[~half, n]) for n, name in enumerate(names)},
+        "edge (ratio)": float("nan") if alone else judge(judged_ratio[there], edge[there]),
+        "edge (learned)": judge(by_network, edge[there]),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--graph", default="facebook")
+    parser.add_argument("--epsilon", type=float, default=2.0)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    graph = with_neighbours(lumos.load(options.graph))
+    here = world(graph, options.epsilon)
+    rng = np.random.default_rng(0)
+    shard = here.shard
+    half = rng.random(len(shard)) < 0.5
+    slots = shard.offsets[:-1] + np.floor(rng.random(len(shard)) * shard.degree).astype(np.int64)
+    known: Told = {}
+    rows = []
+    for who in ("stranger", "neighbour"):
+        rows.append(row(here, who, 1, False, 1, slots, half, known, alone=True))
+        for many, colours, hops in product((1, 8, MOST), (False, True), (1, HOPS)):
+            rows.append(row(here, who, many, colours, hops, slots, half, known))
+    if options.json:
+        print(json.dumps(rows))
+        return
+    print(f"{options.graph}, ε = {options.epsilon:g}: AUC of attackers (0.5 is chance)\n")
+    print("| " + " | ".join(rows[0]) + " |\n|" + "---|" * len(rows[0]))
+    for cells in rows:
+        shown = (f"{v:.3f}" if isinstance(v, float) else str(v) for v in cells.values())
+        print("| " + " | ".join(shown).replace("nan", "") + " |")
+
+
+if __name__ == "__main__":
+    main()
