@@ -232,11 +232,12 @@ def relative(one: Scores, other: Scores) -> Scores:
 
 
 def _pairwise(one: Scores, other: Scores, how: Callable[[float, float], float]) -> Scores:
-    """Of the seeds that both have."""
+    """Of the seeds that both have; what the two are is said in their own rows."""
+    found = {seed: how(one.of[seed], other.of[seed]) for seed in one.of if seed in other.of}
     return Scores(
-        {seed: how(one.of[seed], other.of[seed]) for seed in one.of if seed in other.of},
+        found,
         {seed: how(one.control[seed], other.of[seed]) for seed in one.control if seed in other.of},
-        tuple(dict.fromkeys(one.notes + other.notes)),
+        () if found else tuple(dict.fromkeys(one.notes + other.notes)),
     )
 
 

@@ -61,13 +61,21 @@ def _comparison(task: str) -> Callable[[Bench, Sequence[Row]], Drawn]:
                 scores,
                 f"Scores at ε = 2, {_seeds(scored)}. Control: releases that say nothing.",
             ),
-            f"{figure}-{name}-differences": _differences(
-                [row for row in rows if row.measure != measure],
-                _titled(bench, "differences, and the paper's"),
-            ),
+            **_by_unit(bench, f"{figure}-{name}", [row for row in rows if row.measure != measure]),
         }
 
     return draw
+
+
+def _by_unit(bench: Bench, name: str, rows: Sequence[Row]) -> Drawn:
+    """Differences in points and relative ones: each on an axis of its own."""
+    found: Drawn = {}
+    for unit, words in (("points", "in points"), ("relative %", "relative, in %")):
+        some = [row for row in rows if row.measure.endswith(unit)]
+        if any(row.ours is not None for row in some):
+            drawn = _differences(some, _titled(bench, f"differences {words}"))
+            found[f"{name}-{unit.split()[0]}"] = drawn
+    return found
 
 
 def _differences(rows: Sequence[Row], title: str) -> tuple[str, str]:
@@ -137,7 +145,7 @@ def _ablation(bench: Bench, rows: Sequence[Row]) -> Drawn:
     if not any(row.ours is not None for row in derived):
         return {}
     name = bench.subject.name
-    return {f"ablation-{name}": _differences(derived, _titled(bench, "what each module adds"))}
+    return _by_unit(bench, f"ablation-{name}", derived)
 
 
 def _workload(bench: Bench, rows: Sequence[Row]) -> Drawn:
