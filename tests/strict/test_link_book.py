@@ -104,10 +104,6 @@ def test_a_control_writes_nothing(sixty: Graph, book: Path) -> None:
     assert (spent(book) == 2.0).all()
 
 
-OF_TRAINING = "the book's owner is the graph of training edges, which differs by seed and task"
-
-
-@pytest.mark.xfail(strict=True, reason=OF_TRAINING)
 def test_another_seed_says_the_same_and_pays_nothing(sixty: Graph, book: Path) -> None:
     _, wire = heard(sixty, book=book, relay="none")
     _, later = heard(sixty, book=book, relay="none", seed=5)
@@ -116,7 +112,6 @@ def test_another_seed_says_the_same_and_pays_nothing(sixty: Graph, book: Path) -
     assert (spent(book) == 2.0).all()
 
 
-@pytest.mark.xfail(strict=True, reason=OF_TRAINING)
 def test_classify_after_link_pays_again(sixty: Graph, book: Path) -> None:
     heard(sixty, book=book, relay="none")
     result, _ = classified(sixty, book=book, **CLASSIFY)

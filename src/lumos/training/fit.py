@@ -48,6 +48,8 @@ class Problem:
     shards: int
     alone: bool = False
     """Whether trees have no neighbours at all: own features only."""
+    owner: str = ""
+    """Fingerprint of the whole graph, whose devices keep a book; that of `graph`, if empty."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -185,7 +187,7 @@ class Federation:
         strict = self.config.strict
         book = None
         if strict.book is not None:
-            owner = fingerprint(graph)
+            owner = self.problem.owner or fingerprint(graph)
             # Whoever has fresh coins is another run, whatever its settings.
             fresh = os.urandom(8).hex() if self.config.trees.coins == "system" else ""
             run = f"{self.problem.seed}{self._arm}{fresh}"

@@ -22,7 +22,7 @@ from lumos.model import TreeNetwork
 from lumos.training.evaluate import accuracy, auc, dot_products
 from lumos.training.exposure import exposure
 from lumos.training.fit import Fitted, Problem, fit
-from lumos.training.folder import Arrays, RunFolder, write_arrays, write_json
+from lumos.training.folder import Arrays, RunFolder, fingerprint, write_arrays, write_json
 from lumos.training.home import features_of
 from lumos.training.settings import Config
 from lumos.training.split import EdgeSplit, Role, split_edges, split_vertices
@@ -364,6 +364,8 @@ def _problem(
     nobody = np.full(graph.devices, Role.NOBODY, np.int64)
     no_pairs = np.empty((0, 2), np.int64)
     common: dict[str, Any] = {"keep": np.empty(0, np.bool_), "seed": seed, "shards": shards}
+    if config.strict.book is not None:
+        common["owner"] = fingerprint(graph)
     if config.train.task == "link":
         split = split_edges(graph, public)
         return (
