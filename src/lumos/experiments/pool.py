@@ -12,6 +12,12 @@ from typing import Any
 
 from lumos.experiments.work import Job, child
 
+_PRELOADED = (
+    "lumos.experiments.work",
+    "lumos.training.job",
+    "lumos.strict.plan",
+    "lumos.baselines",
+)
 _FORKS = sys.platform == "linux"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _LOOK = 0.05
@@ -109,7 +115,7 @@ def _start(job: Job, room: Room, logs: Path) -> BaseProcess:
     """A process of its own; on Linux a fork of one that has imported torch and done nothing yet."""
     context: Any = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
     if _FORKS:
-        context.set_forkserver_preload(["lumos.experiments.work", "lumos.training.job"])
+        context.set_forkserver_preload([*_PRELOADED])
     process: BaseProcess = context.Process(
         target=child, args=(job, logs / f"{job.key}.txt", room.threads), daemon=True
     )
