@@ -223,6 +223,16 @@ def test_a_seed_that_one_side_lacks_is_left_out(bench_of: Benches) -> None:
     assert (lost.ours, lost.seeds, lost.spread) == (pytest.approx(82 - 91), 1, None)
 
 
+def test_nothing_is_relative_to_nothing(bench_of: Benches) -> None:
+    def answer(cell: Cell) -> dict[str, Any] | None:
+        return {"test_accuracy": 0.0} if cell["system"] == "naive" else made_up(cell)
+
+    rows = BY_NAME["classification"](bench_of(answer))
+    for row in (row for row in rows if row.measure == paper.AGAINST_NAIVE):
+        assert row.ours is None
+        assert "nothing is relative to a score of 0" in row.notes
+
+
 def test_gains_over_epsilon(bench_of: Benches) -> None:
     by = {0.5: 0.50, 1: 0.60, 2: 0.75, 4: 0.80}
 

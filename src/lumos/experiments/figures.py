@@ -228,7 +228,10 @@ def points(one: Scores, other: Scores, times: float = 1.0) -> Scores:
 
 def relative(one: Scores, other: Scores) -> Scores:
     """100 · (one / other - 1), seed by seed; the control against the same."""
-    return _pairwise(one, other, lambda a, b: 100 * (a / b - 1))
+    some = Scores({seed: score for seed, score in other.of.items() if score}, {}, other.notes)
+    if len(some.of) < len(other.of):
+        some = Scores(some.of, {}, ("nothing is relative to a score of 0", *other.notes))
+    return _pairwise(one, some, lambda a, b: 100 * (a / b - 1))
 
 
 def _pairwise(one: Scores, other: Scores, how: Callable[[float, float], float]) -> Scores:
