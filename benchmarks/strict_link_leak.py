@@ -219,47 +219,50 @@ def edge_ratio(here: World, seen: Seen, other: Ints, slots: Ints | None, colours
     return found
 
 
-def pair_shape(
-    here: World, seen: Seen, other: Ints, ratio: Doubles, colours: bool, everything: Doubles
-) -> Doubles:
-    """[devices, features] for a learned attack on edges."""
-    columns = [ratio[:, None], everything]
+def pair_shape(here: World, seen: Seen, other: Ints, degree: Doubles, colours: bool) -> Doubles:
+    """[devices, features] for a learned attack on edges, with what was made of the degree."""
+    columns = [degree]
     for groups, kind in ((seen.symbols, SYMBOL), (seen.colours, COLOUR))[: 1 + colours]:
         value = here.said[other, kind][:, None]
         columns += [(group == value).mean(axis=1)[:, None] for group in groups[1:]]
     return np.concatenate(columns, axis=1)
 
 
-def learned(train: list[tuple[Doubles, Flags, Doubles]], judged: Doubles, base: Doubles) -> Doubles:
-    """[rows, targets] scores: what a small network, which starts at 0, adds to a known base.
+class Learned:
+    """A small network, which starts at 0 and adds to a known base.
 
     Args:
-        train: [rows, features], [rows, targets] and [rows] base, for each draw.
+        train: for each draw [rows, features], [rows, targets] and [rows] base.
     """
-    inputs, truth, known = (np.concatenate(part) for part in zip(*train, strict=True))
-    mean, spread = inputs.mean(axis=0), inputs.std(axis=0) + 1e-6
-    targets, start = torch.from_numpy(truth).float(), torch.from_numpy(known).float()[:, None]
-    torch.manual_seed(0)
 
-    def ready(rows: Doubles) -> torch.Tensor:
-        return torch.from_numpy(np.clip((rows - mean) / spread, -8, 8)).float()
+    def __init__(self, train: list[tuple[Doubles, Flags, Doubles]]) -> None:
+        inputs, truth, known = (np.concatenate(part) for part in zip(*train, strict=True))
+        self._mean, self._spread = inputs.mean(axis=0), inputs.std(axis=0) + 1e-6
+        x, base = self._ready(inputs, known)
+        targets = torch.from_numpy(truth).float()
+        torch.manual_seed(0)
+        last = torch.nn.Linear(HIDDEN, targets.shape[1])
+        torch.nn.init.zeros_(last.weight)
+        self._network = torch.nn.Sequential(
+            torch.nn.Linear(x.shape[1], HIDDEN), torch.nn.ReLU(), last
+        )
+        adam = torch.optim.AdamW(self._network.parameters(), lr=RATE, weight_decay=DECAY)
+        for step in range(STEPS):
+            some = slice(step % 3, None, 3)
+            adam.zero_grad()
+            found = base[some] + self._network(x[some])
+            binary_cross_entropy_with_logits(found, targets[some]).backward()
+            adam.step()
 
-    x = ready(inputs)
-    network = torch.nn.Sequential(
-        torch.nn.Linear(x.shape[1], HIDDEN), torch.nn.ReLU(),
-        torch.nn.Linear(HIDDEN, targets.shape[1]),
-    )  # fmt: skip
-    torch.nn.init.zeros_(network[2].weight)
-    adam = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=DECAY)
-    for step in range(STEPS):
-        some = torch.arange(step % 3, len(x), 3)
-        adam.zero_grad()
-        loss = binary_cross_entropy_with_logits(start[some] + network(x[some]), targets[some])
-        loss.backward()
-        adam.step()
-    with torch.no_grad():
-        found: Doubles = network(ready(judged)).numpy() + base[:, None]
-    return found
+    def scores(self, rows: Doubles, base: Doubles) -> Doubles:
+        """[rows, targets] logits."""
+        x, known = self._ready(rows, base)
+        with torch.no_grad():
+            return (known + self._network(x)).numpy().astype(np.float64)
+
+    def _ready(self, rows: Doubles, base: Doubles) -> tuple[torch.Tensor, torch.Tensor]:
+        even = np.clip((rows - self._mean) / self._spread, -8, 8)
+        return torch.from_numpy(even).float(), torch.from_numpy(base).float()[:, None]
 
 
 def judge(scores: Doubles, truth: Flags) -> float:
@@ -277,33 +280,33 @@ def row(
     truth = np.stack([degree <= 1, degree <= 5, degree > np.median(degree)], axis=1)
     mine = slots if who == "neighbour" else None
     other, edge, usable = pairs_of(here, slots, np.random.default_rng(1))
-    trained, paired, nothing = [], [], np.zeros(len(degree))
-    for draw in range(DRAWS + 1):
-        seen = seen_by(here, many, hops, mine, draw, known)
-        ratio = edge_ratio(here, seen, other, mine, colours)
-        everything = shape(here, seen, colours)
-        pairs = pair_shape(here, seen, other, ratio, colours, everything)
-        if alone:
-            k, own = here.sizes[SYMBOL], here.said[:, SYMBOL]
-            everything = everything[:, :k]
-            pairs, ratio = np.eye(k * k)[own * k + own[other]], nothing
-        if draw == 0:  # the draw of the run, on which the attackers are judged
-            judged, judged_pairs, judged_ratio = everything, pairs, ratio
-        else:
-            here_too = half & usable
-            trained.append((everything[half], truth[half], nothing[half]))
-            paired.append((pairs[here_too], edge[here_too, None], ratio[here_too]))
-    scores = learned(trained, judged[~half], nothing[~half])
-    there = ~half & usable
-    by_network = learned(paired, judged_pairs[there], judged_ratio[there])[:, 0]
+    nothing, k, own = np.zeros(len(degree)), here.sizes[SYMBOL], here.said[:, SYMBOL]
+    every = [seen_by(here, many, hops, mine, draw, known) for draw in range(DRAWS + 1)]
+    shapes = [shape(here, seen, colours) for seen in every]
+    ratios = [edge_ratio(here, seen, other, mine, colours) for seen in every]
+    if alone:
+        shapes, ratios = [rows[:, :k] for rows in shapes], [nothing for _ in every]
+    # Draw 0 is that of the run: attackers are judged by it, and learn from the others.
+    of_degree = Learned([(rows[half], truth[half], nothing[half]) for rows in shapes[1:]])
+    scores = [of_degree.scores(rows, nothing) for rows in shapes]
+    pairs = [
+        np.eye(k * k)[own * k + own[other]] if alone else pair_shape(here, seen, other, s, colours)
+        for seen, s in zip(every, scores, strict=True)
+    ]
+    pairs = [np.column_stack([ratio, rows]) for ratio, rows in zip(ratios, pairs, strict=True)]
+    some, there = half & usable, ~half & usable
+    of_edge = Learned(
+        [(p[some], edge[some, None], r[some]) for p, r in zip(pairs[1:], ratios[1:], strict=True)]
+    )
+    by_network = of_edge.scores(pairs[0][there], ratios[0][there])[:, 0]
     names = ("degree <= 1", "degree <= 5", "degree > median")
     return {
         "attacker": who,
         "--answer": "symbol alone" if alone else many,
         "--colours": "" if alone else ("auto" if colours else "none"),
         "--relay": "" if alone else ("none" if hops == 1 else hops),
-        **{name: judge(scores[:, n], truth[~half, n]) for n, name in enumerate(names)},
-        "edge (ratio)": float("nan") if alone else judge(judged_ratio[there], edge[there]),
+        **{name: judge(scores[0][~half, n], truth[~half, n]) for n, name in enumerate(names)},
+        "edge (ratio)": float("nan") if alone else judge(ratios[0][there], edge[there]),
         "edge (learned)": judge(by_network, edge[there]),
     }
 
