@@ -9,6 +9,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from lumos.baselines import BaselineSettings, Measured, baseline
+from lumos.baselines.settings import LABEL_STEPS
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph, load
@@ -166,6 +167,17 @@ def test_notes_state_the_total_epsilon() -> None:
     assert any("nothing is private" in note for note in measured(system="centralized").notes)
 
 
+def test_validation_chooses_the_steps_of_drop() -> None:
+    """auto is the better of its tries, by the likelihood of noisy validation labels."""
+    auto = measured(system="lpgnn", epochs=20)
+    tries = [measured(system="lpgnn", epochs=20, label_steps=steps) for steps in LABEL_STEPS]
+    scores = [max(record["score"] for record in found.history) for found in tries]
+    better = tries[int(np.argmax(scores))]
+    assert_array_equal(auto.outputs, better.outputs)
+    chosen = better.settings.label_steps
+    assert any(f"labels chose {chosen}" in note for note in auto.notes)
+
+
 def test_one_bit_releases_every_feature() -> None:
     found = measured(system="lpgnn", one_bit=True)
     width = load("demo:120").feature_count
@@ -194,7 +206,7 @@ def test_a_graph_without_edges() -> None:
     for system in ("centralized", "own", "naive"):
         assert np.isfinite(measured(nobody, system=system).outputs).all()
     with pytest.raises(InputError, match="--label-steps 0"):
-        measured(nobody, system="lpgnn")
+        measured(nobody, system="lpgnn", label_steps=4)
     assert np.isfinite(measured(nobody, system="lpgnn", label_steps=0).outputs).all()
 
 

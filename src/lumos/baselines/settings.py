@@ -41,8 +41,9 @@ class ServerSettings:
     """Release a bit of every feature instead of m = max(1, ⌊ε/2.18⌋) of them."""
     steps: int = _OWN_DEFAULT
     """K_x: steps of KProp for features."""
-    label_steps: int = _OWN_DEFAULT
-    """K_y: steps of KProp for labels (Drop)."""
+    label_steps: int | Literal["auto"] = _OWN_DEFAULT
+    """K_y: steps of KProp for labels (Drop); auto trains with 0 and with 4, and keeps what the
+    noisy validation labels prefer."""
     edge_sample: int = _OWN_DEFAULT
     """Keep this many noisy edges, drawn once, with weights that make up for the rest; 0 keeps
     all."""
@@ -105,7 +106,7 @@ class BaselineSettings(ServerSettings):
             raise UsageError(f"bounds must be finite, low < high, got [{self.low}, {self.high}]")
         for name, least in (("steps", 0), ("label_steps", 0), ("edge_sample", 0)):
             value = getattr(self, name)
-            if value is not None and value < least:
+            if value is not None and value != "auto" and value < least:
                 option = name.replace("_", "-")
                 raise UsageError(f"--{option} must be {least} or more, got {value}")
         if self.epochs < 1:
@@ -119,6 +120,12 @@ class BaselineSettings(ServerSettings):
         if not 0 <= self.dropout < 1:
             raise UsageError(f"--dropout must be at least 0 and below 1, got {self.dropout}")
 
+    def tries(self) -> "list[BaselineSettings]":
+        """These settings, or one for each K_y that `auto` stands for."""
+        if self.label_steps != "auto":
+            return [self]
+        return [dataclasses.replace(self, label_steps=steps) for steps in LABEL_STEPS]
+
     def plain(self) -> dict[str, Any]:
         """The settings that this system has, by name; infinity as text, for JSON."""
         return {
@@ -131,6 +138,9 @@ class BaselineSettings(ServerSettings):
 def _called(settings: BaselineSettings) -> str:
     return f"{settings.system} --task {settings.task}"
 
+
+LABEL_STEPS = (0, 4)
+"""What `auto` tries for K_y: graphs differ in how far labels carry."""
 
 TRAINING: dict[str, Any] = {
     "epochs": 300,
@@ -158,7 +168,7 @@ def _defaults(asked: BaselineSettings) -> dict[str, Any]:
     found |= {"epsilon": 2.0, "low": 0.0, "high": 1.0}
     if system == "lpgnn":
         clean = asked.label_epsilon == math.inf
-        found |= {"label_epsilon": 1.0, "label_steps": 0 if clean else 4}
+        found |= {"label_epsilon": 1.0, "label_steps": 0 if clean else "auto"}
         return found | {"one_bit": False, "steps": 4, "weight_decay": 1e-3 if clean else 0.0}
     found |= {"delta": 1e-5, "edge_sample": 0}
     if not link:

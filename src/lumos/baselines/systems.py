@@ -99,7 +99,7 @@ def _lpgnn(problem: Problem, settings: BaselineSettings) -> Held:
         torch.from_numpy(problem.roles == Role.TRAIN),
         transition(graph.class_count, settings.label_epsilon),
         arcs,
-        settings.label_steps,
+        int(settings.label_steps),
     )
     return Held(
         rows=rows,

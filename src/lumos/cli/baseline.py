@@ -28,7 +28,7 @@ else:
         high="1",
         one_bit="no",
         steps="4",
-        label_steps="4, and 0 where --label-epsilon is inf",
+        label_steps="auto, and 0 where --label-epsilon is inf",
         edge_sample="0",
         epochs="300",
         learning_rate="0.01",
