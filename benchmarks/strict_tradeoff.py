@@ -80,7 +80,10 @@ def show(results: dict[str, dict[str, Any]], title: str, task: str) -> None:
         table.add_row(
             row_name,
             f"{of['test'].mean():.{digits}f} ± {spread:.{digits}f}",
-            *(f"{of[name].mean():.{digits}f}" for name in names),
+            *(
+                "" if np.isnan(of[name]).any() else f"{of[name].mean():.{digits}f}"
+                for name in names
+            ),
             f"{(of['test'] - of['own']).mean():+.{digits}f}",
             f"{(of['test'] - of['control']).mean():+.{digits}f}",
             str(len(rows)),
