@@ -104,6 +104,15 @@ def world(graph: lumos.Graph, epsilon: float) -> World:
     return World(made.shards[0], worker.said.astype(np.int64), came, sizes)
 
 
+def usual_of(here: World, hop: int, kind: int) -> Doubles:
+    """[size] what made-up ones of an answer are drawn from."""
+    size = here.sizes[kind]
+    if kind == COLOUR:
+        return np.full(size, 1 / size)
+    shares: Doubles = np.bincount(here.came[hop, :, kind], minlength=size) / here.came.shape[1]
+    return shares
+
+
 Told = dict[tuple[int, bool, int], list[list[Ints]]]
 
 
@@ -113,12 +122,13 @@ def answers(here: World, many: int, slots: Ints | None, draw: int, known: Told) 
     if key in known:
         return known[key]
     found: list[list[Ints]] = []
-    for kind, size in enumerate(here.sizes):
+    for kind in range(len(here.sizes)):
         found.append([])
         for hop in range(HOPS):
             said = here.came[hop, :, kind].astype(np.uint8)
+            usual = usual_of(here, hop, kind)
             purpose = f"answer/{kind}" + f"/{draw}" * (draw > 0)
-            drawn = sample(here.shard, said, size, many, purpose, hop)
+            drawn = sample(here.shard, said, usual, many, purpose, hop)
             told = drawn.for_strangers()
             if slots is not None:
                 told = drawn.for_neighbours(here.shard.owner)[slots]
@@ -155,11 +165,11 @@ def near(here: World) -> Doubles:
 def shape(here: World, seen: Seen, colours: bool) -> Doubles:
     """[devices, features] of everything that was received."""
     k, table = here.sizes[SYMBOL], near(here)
-    own = here.said[:, SYMBOL]
+    own, made_up = here.said[:, SYMBOL], usual_of(here, 0, SYMBOL)
     columns = [np.eye(k)[own]]
     for group in seen.symbols[1:]:
         counts = np.eye(k)[group].mean(axis=1)
-        ratio = np.log(k * table[own[:, None], group]).mean(axis=1)
+        ratio = np.log(table[own[:, None], group] / made_up[group]).mean(axis=1)
         columns += [counts, (counts**2).sum(axis=1)[:, None], ratio[:, None]]
     if colours:
         for one, other in combinations_with_replacement(seen.colours, 2):
@@ -197,19 +207,20 @@ def edge_ratio(here: World, seen: Seen, other: Ints, slots: Ints | None, colours
     total = np.zeros(len(own))
     hits = (seen.symbols[seen.first] == theirs[:, None]).mean(axis=1)
     marks = (seen.colours[seen.first] == colour[:, None]).mean(axis=1)
+    made_up = usual_of(here, 0, SYMBOL)[theirs]
     for d, r, share in zip(degrees, real, weight / weight.sum(), strict=True):
         spare = max(PADS, many + 1 - d)
-        factors = [(min(1.0, many / (r + spare)), r, spare, hits, marks)]
+        factors = [(min(1.0, many / (r + spare)), r, spare, made_up, hits, marks)]
         if seen.relayed is not None:
             one, mark = (
                 group[seen.relayed][:, 0] == value
                 for group, value in ((seen.symbols, theirs), (seen.colours, colour))
             )
-            factors.append((1 / (r + PADS), r, PADS, one, mark))
+            factors.append((1 / (r + PADS), r, PADS, 1 / len(table), one, mark))
         ratio = np.full(len(own), float(share))
-        for chance, known, made, symbol, mark in factors:
+        for chance, known, made, blank, symbol, mark in factors:
             chance = chance * (known > 0)
-            elsewhere = (known * table[own, theirs] + made / len(table)) / (known + made)
+            elsewhere = (known * table[own, theirs] + made * blank) / (known + made)
             ratio *= 1 - chance + chance * symbol / elsewhere
             if colours:
                 ratio *= 1 - chance + chance * mark * here.sizes[COLOUR]

@@ -13,7 +13,8 @@ from scipy.stats import binom, chi2, norm
 from lumos.baselines.labels import noisy_labels, transition
 from lumos.baselines.noisy_graph import LARGEST, flip_probability, noisy_edges
 from lumos.baselines.settings import BaselineSettings
-from lumos.baselines.systems import noisy_features, sensitivity, unit_rows
+from lumos.baselines.systems import noisy_features, sensitivity
+from lumos.encode.bounds import unit_rows
 from lumos.errors import UsageError
 
 

@@ -37,7 +37,7 @@ def drawn(
     shard: Shard, many: int, size: int = 5, purpose: str = "answer/0", hop: int = 0
 ) -> Sample:
     said = (np.arange(len(shard.owner)) % size).astype(np.uint8)
-    return sample(shard, said, size, many, purpose, hop)
+    return sample(shard, said, np.full(size, 1 / size), many, purpose, hop)
 
 
 def places(shard: Shard, found: Sample, leaves: int) -> np.ndarray:
@@ -95,7 +95,17 @@ def test_a_neighbour_is_told_the_same_draw_without_itself(leaves: int, many: int
 
 
 @pytest.mark.parametrize("size", [2, 8, 256])
-def test_made_up_ones_are_uniform(size: int) -> None:
+def test_made_up_ones_are_as_usual(size: int) -> None:
+    shard = stars(1)
+    usual = np.arange(1.0, size + 1) / (size * (size + 1) / 2)
+    said = np.zeros(len(shard.owner), np.uint8)
+    found = sample(shard, said, usual, 3, "answer/0", 0)
+    counts = np.bincount(found.values[found.slots < 0], minlength=size)
+    assert chisquare(counts, counts.sum() * usual).pvalue > SURE
+
+
+@pytest.mark.parametrize("size", [2, 8, 256])
+def test_made_up_ones_are_uniform_where_all_is(size: int) -> None:
     shard = stars(1)
     found = drawn(shard, 3, size)
     made = found.values[found.slots < 0]
@@ -118,7 +128,7 @@ def test_every_degree_tells_as_many(many: int) -> None:
         last += degree
     shard = cut(Graph.from_edges(np.array(edges), devices=last), 1, 0)[0]
     said = np.arange(len(shard.owner)).astype(np.uint8)
-    found = sample(shard, said, 256, many, "answer/0", 1)
+    found = sample(shard, said, np.full(256, 1 / 256), many, "answer/0", 1)
     assert found.for_strangers().shape == (last, many)
     near = found.for_neighbours(shard.owner)
     assert near.shape == (len(shard.owner), many)

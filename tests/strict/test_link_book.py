@@ -119,3 +119,17 @@ def test_classify_after_link_pays_again(sixty: Graph, book: Path) -> None:
     assert (spent(book) == 4.0).all()
     with pytest.raises(BudgetExceeded, match="lifetime"):
         heard(sixty, book=book, relay="none", codebook=4)
+
+
+def test_kept_symbols_keep_their_codebook(sixty: Graph, book: Path) -> None:
+    """A symbol for life names an entry of the codebook of its time, whatever a later run learns."""
+    first, _ = heard(sixty, book=book, relay="none")
+    later, _ = heard(sixty, book=book, relay="none", seed=5)
+    fresh, _ = heard(sixty, relay="none", seed=5)
+    assert_array_equal(later.arrays["codebook"], first.arrays["codebook"])
+    assert_array_equal(later.arrays["codebook_weights"], first.arrays["codebook_weights"])
+    assert (fresh.arrays["codebook"] != first.arrays["codebook"]).any()
+    # Features in another form are another kind of symbol, and pay.
+    mixed, _ = heard(sixty, book=book, relay="none", protect="projection", projection=16)
+    assert mixed.arrays["codebook"].shape[1] == 16
+    assert (spent(book) == 4.0).all()

@@ -75,7 +75,7 @@ def test_regressions_have_the_gradients_of_autograd(kinds: int) -> None:
     weights = coins(1).normal(size=linear.weights)
     rows = linear.update(weights, pairs, edge, HOSTED, INF, each=True)
     every = (HOPS + 1) ** 2
-    columns = [slice(0, 1), slice(0, kinds * every), slice(every, 2 * every)][: kinds + 1]
+    columns = [slice(0, 1), *[slice(every, 2 * every)] * (kinds > 1), slice(0, kinds * every)]
     vector = torch.tensor(weights, requires_grad=True)
     for device in np.setdiff1d(np.arange(HOSTED), SILENT):
         start, losses = 0, []

@@ -16,13 +16,14 @@ from torch.nn.functional import cross_entropy
 from whole import Whole, node_features
 
 from lumos import Forest
+from lumos.encode.bounds import unit_rows
 from lumos.graph import Graph
 from lumos.model import ModelSettings
 from lumos.strict.classify import choose
 from lumos.strict.correction import HIDDEN, Correction, Known
 from lumos.strict.encoder import LOSS_LIMIT, LOSS_SCALE, Encoder
 from lumos.strict.evidence import DAMPING, Heard, Trust, matrix_update, ratios
-from lumos.strict.rows import Rows, unit_rows
+from lumos.strict.rows import Rows
 from lumos.training.model import Model
 
 CLASSES, DEVICES, WIDTH = 4, 25, 11

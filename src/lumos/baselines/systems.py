@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse import csr_array, diags_array, issparse
+from scipy.sparse import csr_array, issparse
 
 from lumos.aggregate.noise import mu_for
 from lumos.baselines.arcs import Arcs
@@ -17,7 +17,7 @@ from lumos.baselines.noisy_graph import noisy_edges
 from lumos.baselines.settings import BaselineSettings
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
 from lumos.encode import multi_bit
-from lumos.encode.bounds import Features, within
+from lumos.encode.bounds import Features, unit_rows, within
 from lumos.graph import Graph
 from lumos.training.home import features_of
 from lumos.training.split import EdgeSplit, Role
@@ -215,18 +215,6 @@ def _goal(problem: Problem, labels: Ints | None, edges: Ints) -> Goal:
 def _copied(features: Features) -> Features:
     """Dense features that torch may take: those of a graph are write-protected."""
     return features if issparse(features) else np.array(features, np.float32)
-
-
-def unit_rows(features: Features) -> Features:
-    """Each device's features divided by their Euclidean norm; rows of zeros stay."""
-    if issparse(features):
-        matrix = csr_array(features)
-        squares = np.asarray(matrix.multiply(matrix).sum(axis=1), np.float64).ravel()
-        factor = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
-        return csr_array(diags_array(factor.astype(np.float32)) @ matrix)
-    dense = np.asarray(features, np.float32)
-    norms = np.linalg.norm(dense.astype(np.float64), axis=1, keepdims=True)
-    return (dense / np.where(norms > 0, norms, 1.0)).astype(np.float32)
 
 
 def sensitivity(low: float) -> float:

@@ -1,10 +1,10 @@
-"""Features between public bounds: what the mechanism needs, without looking at the data."""
+"""Features between public bounds, or of norm 1: what mechanisms need, without looking at the data."""
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, diags_array, issparse
 
 from lumos.errors import InputError, UsageError
 
@@ -65,3 +65,17 @@ def _finite(features: Features) -> None:
     values = features.data if issparse(features) else np.asarray(features)
     if not np.isfinite(values).all():
         raise InputError("features: some are not finite numbers")
+
+
+def unit_rows(features: Any) -> Any:
+    """Every row divided by its Euclidean norm, as float32; rows of zeros stay."""
+    if issparse(features):
+        matrix: Any = features
+        squares = np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel()
+        return (diags_array(_inverse(np.sqrt(squares))) @ matrix).tocsr().astype(np.float32)
+    full = np.asarray(features, np.float32)
+    return full * _inverse(np.linalg.norm(full, axis=1))[:, None].astype(np.float32)
+
+
+def _inverse(norms: Any) -> npt.NDArray[np.float64]:
+    return np.where(norms > 0, 1 / np.maximum(norms, 1e-30), 0.0)

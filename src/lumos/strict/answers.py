@@ -19,6 +19,7 @@ import numpy.typing as npt
 from lumos.device.shard import Shard
 from lumos.strict.relay import PADS
 
+Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint8]
 
@@ -44,18 +45,19 @@ class Sample(NamedTuple):
         return kept
 
 
-def sample(shard: Shard, said: Bits, size: int, many: int, purpose: str, hop: int) -> Sample:
+def sample(shard: Shard, said: Bits, usual: Doubles, many: int, purpose: str, hop: int) -> Sample:
     """Draw without replacement from what was heard and what is made up. O(slots log slots).
 
     Args:
-        said: [slots] what came over each slot in this hop, below `size`.
-        size: number of symbols.
+        said: [slots] what came over each slot in this hop.
+        usual: [size] how often each symbol is heard: what is made up is drawn from it.
         many: how many are told.
         purpose: names the coins, with the hop.
     """
     hosted = len(shard)
     spare = np.maximum(PADS, many + 1 - shard.degree)
-    made = np.floor(shard.coins.uniform_each(spare, f"{purpose}/made up", hop) * size)
+    chance = shard.coins.uniform_each(spare, f"{purpose}/made up", hop)
+    made = np.searchsorted(np.cumsum(usual)[:-1], chance, side="right")
     chance = np.concatenate(
         [
             shard.coins.uniform_each(shard.degree, f"{purpose}/heard", hop),

@@ -78,6 +78,16 @@ class Book:
             paid = np.where(payer[devices] == self._run, epsilon, 0.0)
             return kept[devices], paid
 
+    def public(self, kind: str, arrays: Arrays) -> Arrays:
+        """What everybody knows and kept symbols of a kind refer to: the first that was kept."""
+        with self._alone():
+            book = self._read()
+            names = {name: f"public/{kind}/{name}" for name in arrays}
+            if not all(place in book for place in names.values()):
+                book |= {names[name]: array for name, array in arrays.items()}
+                write_arrays(self._path, book)
+            return {name: book[place] for name, place in names.items()}
+
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Nobody else settles meanwhile."""

@@ -65,7 +65,7 @@ class Classifier(StrictWorker):
         self.matrix = np.zeros(plan.hops * classes * symbols.alphabet)
 
     @property
-    def encoder_width(self) -> int:
+    def first_width(self) -> int:
         """Number of weights of the own encoder."""
         return self._encoder.weights
 

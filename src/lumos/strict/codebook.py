@@ -13,7 +13,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array, issparse
 
 from lumos.device.coins import PublicCoins
-from lumos.strict.rows import Rows, dense, unit_rows
+from lumos.encode.bounds import unit_rows
+from lumos.strict.rows import Rows, dense
 
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

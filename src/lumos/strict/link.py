@@ -73,6 +73,11 @@ class Linker(StrictWorker):
             BACKBONE: Adam(self._tree.vector(), train.learning_rate, train.weight_decay),
         }
 
+    @property
+    def first_width(self) -> int:
+        """Numbers in the entries of the codebook."""
+        return int(self._codebook.entries.size)
+
     def finish(self) -> Program[Linked]:
         """Let validation pairs choose; return what the observer may see."""
         scorer, hosted = self._scorer(), len(self.shard)
@@ -105,8 +110,7 @@ class Linker(StrictWorker):
     def arrays(self) -> Arrays:
         """The trained weights by name."""
         return {
-            "codebook": self._codebook.entries,
-            "codebook_weights": self._codebook.weights,
+            **self._codebook_arrays(),
             "columns": self.columns,
             "trust": self.optimisers[TRUST].weights,
             "backbone": self.optimisers[BACKBONE].weights,
@@ -117,6 +121,9 @@ class Linker(StrictWorker):
     def _released(self) -> Bits:
         """Symbol, then colour. Guarantee: ε-LDP for the features, against all who see both."""
         everyone, coins = np.arange(len(self.shard)), self.shard.coins
+        if self._book is not None and not self._control:
+            # A symbol for life names an entry of the codebook of its time.
+            self._take_codebook(self._book.public(self._kind(), self._codebook_arrays()))
         entries = self._codebook.nearest()
         if self._control:
             entries = self._drawn(everyone, "control", 0, self._sizes[SYMBOL]).astype(np.int64)
@@ -125,6 +132,12 @@ class Linker(StrictWorker):
         if len(self._sizes) > 1:
             said.append(self._drawn(everyone, "colour", 0, self._sizes[COLOUR])[:, None])
         return np.concatenate(said, axis=1)
+
+    def _kind(self) -> str:
+        """A symbol is of another kind where features are used in another form."""
+        strict = self.plan.strict
+        form = {"projection": f"projection {self.shard.public.seed}", "holders": "holders"}
+        return f"{super()._kind()} {form.get(strict.protect, '')} {self._rows.width}"
 
     def _for_life(self, said: Bits) -> tuple[Bits, Doubles]:
         """Symbol and colour are kept apart in the book: another number of colours costs nothing."""
@@ -216,10 +229,10 @@ class Linker(StrictWorker):
         shard, hops, many = self.shard, self.plan.hops, self.plan.strict.answer
         samples = [
             [
-                sample(shard, self._said[hop][:, kind], size, many, f"answer/{kind}", hop)
+                sample(shard, self._said[hop][:, kind], usual[hop], many, f"answer/{kind}", hop)
                 for hop in range(hops)
             ]
-            for kind, size in enumerate(self._sizes)
+            for kind, usual in enumerate(self._usual())
         ]
         self._answers = _answers(self.said, samples, None)
         free = np.zeros(len(shard.owner))
@@ -290,17 +303,22 @@ class Linker(StrictWorker):
             if (part >= size).any():
                 raise ProtocolError("an answer names a symbol that does not exist")
 
-    def _learnt(self) -> Arrays:
+    def _codebook_arrays(self) -> Arrays:
         return {
-            "usual": self.usual,
             "codebook": self._codebook.entries,
             "codebook_weights": self._codebook.weights,
         }
 
+    def _take_codebook(self, arrays: Arrays) -> None:
+        self._codebook.entries = arrays["codebook"]
+        self._codebook.weights = arrays["codebook_weights"]
+
+    def _learnt(self) -> Arrays:
+        return {"usual": self.usual, **self._codebook_arrays()}
+
     def _take(self, learnt: Arrays) -> None:
         self.usual = learnt["usual"]
-        self._codebook.entries = learnt["codebook"]
-        self._codebook.weights = learnt["codebook_weights"]
+        self._take_codebook(learnt)
 
     def _known(self, pairs: tuple[Pairs, Flags] | None) -> tuple[Pairs, Flags]:
         if pairs is None:
@@ -317,7 +335,7 @@ class Linker(StrictWorker):
             linear = self._linear
             return lambda each: linear.update(weights, pairs, edge, hosted, clip, each=each)
         if self._base is None:
-            self._base = self._linear.scores(self.optimisers[TRUST].weights, pairs.likeness)[1]
+            self._base = self._linear.scores(self.optimisers[TRUST].weights, pairs.likeness)[-1]
         base, tree = self._base, self._tree
         tree.load(weights)
         return lambda each: tree.update(pairs, base, edge, hosted, clip, each=each)

@@ -35,9 +35,9 @@ class Scorer:
 
     @staticmethod
     def linear(hops: int, kinds: int) -> Linear:
-        """The regressions on likeness: by own features, with evidence, and, with colours, ids."""
+        """The regressions on likeness: by own features, with colours by ids, and by evidence."""
         every = (hops + 1) ** 2
-        return Linear([(0, 1), (0, kinds * every)] + [(every, 2 * every)] * (kinds > 1))
+        return Linear([(0, 1), *[(every, 2 * every)] * (kinds > 1), (0, kinds * every)])
 
     @property
     def symbols(self) -> int:
@@ -92,7 +92,7 @@ class Scorer:
     def scores(self, pairs: Pairs) -> dict[str, Doubles]:
         """[pairs] by every candidate, and by ids: logits of being an edge."""
         hops, kinds = len(self.usual[0]), len(self.usual)
-        own, evidence, *ids = self.linear(hops, kinds).scores(self.trust, pairs.likeness)
+        own, *ids, evidence = self.linear(hops, kinds).scores(self.trust, pairs.likeness)
         found = {"own": own, "evidence": evidence, "backbone": evidence + self.tree().scores(pairs)}
         if ids:
             found[IDS] = ids[0]

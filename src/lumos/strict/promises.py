@@ -54,7 +54,7 @@ def _structure(plan: Plan) -> tuple[Cells, Cells]:
 
 def _structure_of_links() -> tuple[Cells, Cells]:
     """The same for link: whoever can predict edges can infer them."""
-    hint = f"{NONE}: a hint in every answer, measured in docs/strict.md"
+    hint = f"{NONE}: answers tell much of it, measured in docs/strict.md"
     sums = f"{NONE}: it is in the updates of all neighbours"
     guess = f"{NONE}: to predict an edge is to infer it, measured in docs/strict.md"
     return (hint, hint, hint, sums), (guess, guess, guess, f"{NONE}: both ends' updates know of it")
@@ -82,11 +82,11 @@ CHOICES = ("own", "evidence", "backbone")
 
 
 def caution(plan: Plan, width: int) -> str:
-    """A warning where noise drowns the updates of the own encoder.
+    """A warning where noise drowns what is learnt before the release.
 
-    A sum of updates has a norm of at most trainers · C, its noise one of about σ · C · √width.
+    A sum of vectors has a norm of at most trainers · C, its noise one of about σ · C · √width.
     """
-    noise = plan.noise("encoder")
+    noise = plan.noise(plan.stages[0])
     if noise is None or noise.sigma * math.sqrt(width) < plan.trainers:
         return ""
     return (

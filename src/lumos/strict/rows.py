@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import diags_array, issparse
 
 from lumos.device.coins import PublicCoins
-from lumos.encode.bounds import Features
+from lumos.encode.bounds import Features, unit_rows
 
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -61,21 +60,7 @@ class Rows:
         self._use(unit_rows(np.asarray(mixed, np.float32)))
 
 
-def unit_rows(features: Any) -> Any:
-    """Rows of norm 1; rows of zeros stay zero."""
-    if issparse(features):
-        matrix: Any = features
-        squares = np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel()
-        return (diags_array(_inverse(np.sqrt(squares))) @ matrix).tocsr().astype(np.float32)
-    full = np.asarray(features, np.float32)
-    return full * _inverse(np.linalg.norm(full, axis=1))[:, None].astype(np.float32)
-
-
 def dense(rows: Any) -> Doubles:
     """The same as a dense array."""
     as_array: Any = getattr(rows, "toarray", None)
     return np.asarray(rows if as_array is None else as_array(), np.float64)
-
-
-def _inverse(norms: Any) -> Doubles:
-    return np.where(norms > 0, 1 / np.maximum(norms, 1e-30), 0.0)

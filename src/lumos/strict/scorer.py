@@ -1,7 +1,7 @@
 """Scores of pairs: a few learnt weights on likeness, and a tree network on symbols.
 
 **Three scores** are learnt side by side, each a logistic regression: *own*, the asker's own
-features against the teller's symbol; *evidence*, everything; *ids*, colours alone, for comparison.
+features against the teller's symbol; *ids*, colours alone, for comparison; *evidence*, everything.
 Every device has as many strangers as neighbours in its loss, so a score is a log-likelihood ratio;
 what a device adds for itself is the log of the share of devices that are its neighbours, which it
 knows.

@@ -171,6 +171,11 @@ class StrictWorker(ABC):
             adam.weights, adam.mean = state[f"{stage}/weights"], state[f"{stage}/mean"]
             adam.square, adam.steps = state[f"{stage}/square"], int(state[f"{stage}/steps"])
 
+    @property
+    @abstractmethod
+    def first_width(self) -> int:
+        """Numbers in the largest sum before the release."""
+
     @abstractmethod
     def finish(self) -> Program[Any]:
         """Let validation choose; return what the observer may see."""
@@ -228,9 +233,12 @@ class StrictWorker(ABC):
         epsilon = self.plan.config.encoder.epsilon
         if self._book is None or self._control:
             return said, np.full(len(said), epsilon)
-        symbols = self._symbols
-        kind = kind_of(self.plan.task, symbols.mechanism, symbols.size, epsilon)
-        return self._book.settle(kind, self.shard.devices, epsilon, said)
+        return self._book.settle(self._kind(), self.shard.devices, epsilon, said)
+
+    def _kind(self) -> str:
+        """What tells this release from others in the book."""
+        symbols, epsilon = self._symbols, self.plan.config.encoder.epsilon
+        return kind_of(self.plan.task, symbols.mechanism, symbols.size, epsilon)
 
     def _sum(self, update: Update, noise: Noise | None, step: int) -> Program[Doubles]:
         """The sum over all devices, with noise in it."""

@@ -307,14 +307,14 @@ def _strict_outcome(fitted: Fitted, config: Config) -> _Outcome:
     results, plan = fitted.results, fitted.worker.plan
     about = (config.train.epochs, promises(plan, fitted.ledger), reading(plan))
     choice = CHOICES[fitted.worker.choice]
+    drowned = caution(plan, fitted.worker.first_width)
     if config.train.task == "link":
         names = {MAIN: choice, OWN: OWN, **({IDS: IDS} if plan.colours else {})}
         judged: dict[str, Judged] = {
             arm: partial(results.at_both_ends, name) for arm, name in names.items()
         }
         kept = results.arrays()
-        return _Outcome(results.embeddings, None, judged, *about, choice, kept=kept)
-    drowned = caution(plan, fitted.worker.encoder_width)
+        return _Outcome(results.embeddings, None, judged, *about, choice, drowned, kept)
     judged = {MAIN: results.logits, OWN: results.own}
     kept = {"said": results.said}
     return _Outcome(results.logits, results.logits, judged, *about, choice, drowned, kept)
