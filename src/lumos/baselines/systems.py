@@ -226,7 +226,7 @@ def noisy_features(
     features: Features, settings: BaselineSettings, generator: np.random.Generator
 ) -> tuple[Rows, float]:
     """Unit rows with Gaussian noise, and its standard deviation Δ/μ(ε, δ) (Balle and Wang 2018)."""
-    rows = unit_rows(features)
+    rows: Features = unit_rows(features)
     if math.isinf(settings.epsilon):
         return rows, 0.0
     sigma = sensitivity(settings.low) / mu_for(settings.epsilon, settings.delta)

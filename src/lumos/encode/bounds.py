@@ -1,4 +1,4 @@
-"""Features between public bounds, or of norm 1: what mechanisms need, without looking at the data."""
+"""Features between public bounds, or of norm 1: what mechanisms need, not looking at the data."""
 
 from typing import Any, TypeAlias
 
