@@ -483,4 +483,4 @@ def test_help_lists_every_setting_once() -> None:
     defaults = {options.split()[0]: words for options, words in listed}
     assert "[default: 2]" in defaults["--epsilon"]
     assert "[choices: classify, link]" in defaults["--task"]
-    assert "[default: 300 for paper, 220 for strict]" in defaults["--epochs"]
+    assert "300 for paper; for strict 220 for classify, 109 for link]" in defaults["--epochs"]
