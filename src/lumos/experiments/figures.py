@@ -30,6 +30,7 @@ NAMES = {
 }
 MEASURES = {"classify": ("accuracy, %", "test_accuracy", 100.0), "link": ("ROC-AUC", "test_auc", 1)}
 NOT_RUN = "not run"
+LEFT_OUT = "left out of the quick form"
 
 
 @dataclass(frozen=True)
@@ -341,7 +342,12 @@ def ablation(bench: Bench) -> list[Row]:
         digits = 2 if task == "classify" else 4
         for backbone in BACKBONES:
             about: dict[str, Any] = {"task": task, "backbone": backbone, "epsilon": 2.0}
-            if "paper" in bench.profiles:
+            if "paper" in bench.profiles and backbone not in bench.frozen.ablated:
+                derived += [
+                    bench.row("ablation", NAMES["paper"], name, Scores.one(None, LEFT_OUT), **about)
+                    for name in (paper.OVER_STARS, paper.OVER_UNTRIMMED)
+                ]
+            elif "paper" in bench.profiles:
                 found = {
                     "": bench.scores(
                         [bench.train("paper", task, backbone, 2.0, seed) for seed in seeds], task

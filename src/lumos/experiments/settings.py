@@ -31,6 +31,8 @@ class Frozen:
     """Seeds of classification and link prediction at ε = 2."""
     other_seeds: int
     """Seeds of everything else."""
+    ablated: list[str]
+    """Backbones of the ablations."""
     control_at: list[float]
     """ε that have a control beside them."""
     control_seeds: dict[str, int]
