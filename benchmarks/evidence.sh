@@ -69,3 +69,11 @@ python "$here/strict_tradeoff.py" --graph lastfm --words --seeds 5 --cells "ε =
 for graph in twitch-ENGB demo; do
     python "$here/strict_tradeoff.py" --graph "$graph" --seeds 5 --cells "ε = 2" --out "$out"
 done
+python "$here/strict_tradeoff.py" --task link --seeds 3 --cells "ε = 2" --out "$out"
+python "$here/strict_tradeoff.py" --task link --seeds 1 --out "$out"
+python "$here/strict_tradeoff.py" --task link --graph lastfm --words --seeds 3 --cells "ε = 2" --out "$out"
+for graph in twitch-ENGB demo; do
+    python "$here/strict_tradeoff.py" --task link --graph "$graph" --seeds 3 --cells "ε = 2" --out "$out"
+done
+python "$here/strict_link_leak.py"
+lumos reproduce workload cost --graph facebook --graph lastfm --out "$out/structure"
