@@ -23,7 +23,7 @@ from lumos.report.sections.trees import moderate
 from lumos.report.story import ARMS, deviation, verdict
 from lumos.training.folder import write_arrays
 
-PREFIX = {"run": "", "own": "own_", "control": "control_"}
+PREFIX = {"run": "", "own": "own_", "ids": "ids_", "control": "control_"}
 
 
 def result_of(run: Path) -> dict[str, Any]:
@@ -176,8 +176,10 @@ def test_curves_end_where_the_run_ended(run: Path) -> None:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     (svg,) = [s for s in page(run).all("svg") if s.all("title")[0].text() == "Training loss"]
     said = svg.all("desc")[0].text()
-    first, last = lines[0], lines[-1]
-    words = f"this run: {first['loss']:.4g} at 1, {last['loss']:.4g} at {last['epoch']}."
+    told = [line for line in lines if line["loss"] is not None]
+    (first, *_, last) = told
+    words = f"this run: {first['loss']:.4g} at {first['epoch']}, "
+    words += f"{last['loss']:.4g} at {last['epoch']}."
     assert words in said
     for arm in ("own", "control"):
         assert (ARMS[arm] in said) == (run / arm / "metrics.jsonl").exists()

@@ -136,7 +136,7 @@ class Record:
     config: Config
     result: Result
     scores: dict[str, dict[str, float]]
-    """By arm (run, own, control), then validation and test; own and control may be missing."""
+    """By arm (run, own, ids, control), then validation and test; all but run may be missing."""
     history: dict[str, list[Epoch]] = field(repr=False)
     """By arm, a line per epoch; for those that have a history of their own."""
     workload: Ints = field(repr=False)
@@ -214,7 +214,8 @@ def _scores(path: Path, result: Result) -> dict[str, dict[str, float]]:
     plain = json.loads((path / "result.json").read_text("utf-8"))
     what = "auc" if result.task == "link" else "accuracy"
     found: dict[str, dict[str, float]] = {}
-    for arm, prefix in (("run", ""), ("own", "own_"), ("control", "control_")):
+    for arm in ("run", "own", "ids", "control"):
+        prefix = "" if arm == "run" else f"{arm}_"
         names = {"validation": f"{prefix}val_{what}", "test": f"{prefix}test_{what}"}
         if all(isinstance(plain.get(name), float | int) for name in names.values()):
             found[arm] = {part: float(plain[name]) for part, name in names.items()}

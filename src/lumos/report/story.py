@@ -9,6 +9,7 @@ from lumos.report.record import Record
 ARMS = {
     "run": "this run",
     "own": "own features only, no neighbour",
+    "ids": "colours alone, no symbol",
     "control": "control: releases that say nothing",
 }
 _NETWORKS = {"gcn": "a graph convolutional network (GCN)", "gat": "a graph attention network (GAT)"}
@@ -74,9 +75,11 @@ def facts(record: Record) -> Facts:
     notes = {
         "run": f"{what}, neighbours' messages included",
         "own": "the same training without any neighbour",
+        "ids": "neighbours in common alone, by random marks that many devices share",
         "control": "the same run, but neighbours' releases carry no information",
     }
     names = {"run": "This run", "own": "Own features only", "control": "Control"}
+    names["ids"] = "Colours alone"
     return Facts(
         [
             Fact(shown(scores["test"], record), names[arm], notes[arm], strong=arm == "run")
