@@ -78,8 +78,9 @@ def test_rows_add_up_and_have_norm_one_at_most(kind: str) -> None:
     codes = book.nearest()
     for epoch in range(3):
         rows, total = book.update(epoch, each=True), book.update(epoch, each=False)
-        assert rows.shape == (DEVICES, book.width(epoch))
-        assert book.width(epoch) == widths(WIDTH, SIZE)[min(epoch, 1)] == len(total)
+        width = widths(WIDTH, SIZE)[min(epoch, 1)]
+        assert rows.shape == (DEVICES, width)
+        assert total.shape == (width,)
         assert_allclose(rows.sum(axis=0), total, rtol=1e-5, atol=1e-6)
         norms = np.linalg.norm(rows, axis=1)
         assert norms[ZERO] == 0

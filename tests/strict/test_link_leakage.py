@@ -210,12 +210,12 @@ class TestBrokenTwins:
 
         def all_train(self: Linker) -> Any:
             yield from original(self)
-            parts = [(self._pairs, self._edge), self._held_pairs]
+            parts = [self._pairs, self._held_pairs]
             columns = [np.concatenate(some) for some in zip(*(p for p, _ in parts), strict=True)]
             edge = np.concatenate([flags for _, flags in parts])
             order = np.argsort(columns[0], kind="stable")
-            self._pairs = module.Pairs(*(column[order] for column in columns))
-            self._edge = edge[order]
+            pairs = module.Pairs(*(column[order] for column in columns))
+            self._pairs = pairs, edge[order]
 
         monkeypatch.setattr(Linker, "_relearn", all_train)
         one, other = (live(world, relay="none") for world in worlds(sixty))

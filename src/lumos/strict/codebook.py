@@ -50,10 +50,6 @@ class Codebook:
         self.entries: Doubles = start / np.linalg.norm(start, axis=1, keepdims=True)
         """[k, d] of norm 1."""
 
-    def width(self, epoch: int) -> int:
-        """Numbers in the sum of one epoch."""
-        return widths(self._rows.width, self._size)[min(epoch, 1)]
-
     def update(self, epoch: int, *, each: bool) -> Doubles:
         """What each hosted device adds in this epoch, or the sum of it."""
         if epoch == 0:

@@ -54,8 +54,7 @@ class Linker(StrictWorker):
         self._sizes = [size] + [plan.colours] * (plan.colours > 0)
         self._said: list[Bits] = []
         self.usual = np.zeros((plan.hops, size))
-        self._pairs: Pairs | None = None
-        self._edge: Flags = np.empty(0, np.bool_)
+        self._pairs: tuple[Pairs, Flags] | None = None
         self._held_pairs: tuple[Pairs, Flags] | None = None
         self._answers = np.empty((0, 0), np.uint8)
         self._base: Doubles | None = None
@@ -265,7 +264,7 @@ class Linker(StrictWorker):
             scorer.pairs(heard, entries, shard.owner[slots], near[slots], left_out),
             scorer.pairs(heard, entries, far_rows[even], far_told[even]),
         ]
-        self._pairs, self._edge = _merged(parts)
+        self._pairs = _merged(parts)
         rows = [part[0] for part in asked[1:]]
         parts = [
             scorer.pairs(heard, entries, rows[0], held_told),
@@ -329,7 +328,7 @@ class Linker(StrictWorker):
         if stage == CODEBOOK:
             return lambda each: self._codebook.update(number, each=each)
         weights, clip = self.optimisers[stage].weights, self.plan.limit(stage)
-        pairs, edge = self._known(None if self._pairs is None else (self._pairs, self._edge))
+        pairs, edge = self._known(self._pairs)
         hosted = len(self.shard)
         if stage == TRUST:
             linear = self._linear
