@@ -151,7 +151,7 @@ def raw_run(name: str, count: int) -> dict[str, Any]:
     seconds["epoch"] = best({"ours": epoch}, count)["ours"]
     return {
         "name": f"gcn, {graph.features.shape[1]} raw features, ε = {settings.epsilon:g}",
-        "elements": len(recovered.released.codes),
+        "elements": recovered.elements,
         "message_bytes": len(messages.data),
         "seconds": seconds,
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,

@@ -149,6 +149,14 @@ def test_the_best_epoch_is_chosen() -> None:
     assert found.metrics["val_accuracy"] == pytest.approx(max(scores))
 
 
+def test_patience_ends_a_run() -> None:
+    scores = [record["score"] for record in measured(system="centralized", epochs=60).history]
+    found = measured(system="centralized", epochs=60, patience=5)
+    best = scores.index(max(scores[: len(found.history)])) + 1
+    assert (found.best_epoch, len(found.history)) == (best, best + 5)
+    assert [record["score"] for record in found.history] == scores[: best + 5]
+
+
 def test_edge_sample_says_so() -> None:
     whole = measured(system="naive")
     some = measured(system="naive", edge_sample=500)

@@ -185,9 +185,11 @@ def test_blocks_of_any_size_multiply_like_the_dense_array(monkeypatch: pytest.Mo
         recovered = recover(release(features, rho, settings, coins(range(30))), settings)
         for size in (1, 40, 1 << 22):
             monkeypatch.setattr("lumos.encode.recovered._ELEMENTS_AT_ONCE", size)
-            total = np.empty((recovered.shape[0], 4), np.float32)
-            for rows, block in recovered.blocks():
-                table = np.concatenate([weight, -weight]) if settings.noisy else weight
-                total[rows] = (block @ table) * recovered.scale[rows, None]
+            again = recovered.span(slice(0, recovered.shape[0]))  # blocks are kept, with their size
+            total = np.zeros((recovered.shape[0], 4), np.float32)
+            for block in again.blocks:
+                total[block.rows] += block.sign * (block.matrix @ weight)
+                assert (block.transposed != block.matrix.T).nnz == 0
+            total *= recovered.scale[:, None]
             total += recovered.filler * weight.sum(axis=0)
             np.testing.assert_allclose(total, recovered.dense() @ weight, rtol=1e-3, atol=1e-4)

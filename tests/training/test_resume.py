@@ -133,6 +133,36 @@ def test_in_shards_and_with_masked_sums(
     same(expected, resumed, ledger_differences)
 
 
+@pytest.mark.parametrize(("patience", "every"), [(1, 25), (4, 3), (6, 1)])
+def test_patience_ends_a_run_where_its_history_says(
+    patience: int, every: int, sixty: Graph, tmp_path: Path, ledger_differences: Any
+) -> None:
+    settings = {"epochs": 40, "learning_rate": 0.1, "checkpoint_every": every}
+    scores = [record["score"] for record in run(sixty, **settings).history]
+    best, last = 1, 40
+    for epoch, score in enumerate(scores, start=1):
+        if score > scores[best - 1]:
+            best = epoch
+        if epoch - best == patience:
+            last = epoch
+            break
+    found = run(sixty, patience=patience, out=tmp_path / "whole", **settings)
+    assert last < 40  # or nothing is tested
+    assert (len(found.history), found.best_epoch) == (last, best)
+    assert found.summary()["epochs"] == last
+    assert [record["score"] for record in found.history] == scores[:last]
+    with pytest.raises(Pulled):
+        run(
+            sixty,
+            patience=patience,
+            out=tmp_path / "run",
+            told=until("train", last - 1),
+            **settings,
+        )
+    resumed = run(sixty, patience=patience, out=tmp_path / "run", resume=True, **settings)
+    same(found, resumed, ledger_differences)
+
+
 def test_an_interruption_while_trees_are_balanced(
     whole: Any, sixty: Graph, tmp_path: Path, ledger_differences: Any, monkeypatch: Any
 ) -> None:

@@ -4,7 +4,6 @@ An edge is two arcs. Sums over neighbours are products with a symmetric 0/1 matr
 of such a sum is the same sum of the gradients.
 """
 
-import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,6 +14,8 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from lumos.model.features import csr
 
 Ints = npt.NDArray[np.int64]
 
@@ -85,13 +86,6 @@ class Arcs:
         root = (self.degrees + 1).rsqrt()[:, None]
         scaled = root * rows
         return root * (self.sum(scaled) + scaled)
-
-
-def csr(offsets: Tensor, sources: Tensor, values: Tensor, columns: int) -> Tensor:
-    """A sparse matrix of torch; int32 indices, which its fast product wants."""
-    with warnings.catch_warnings():  # torch calls these tensors "beta"
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.sparse_csr_tensor(offsets, sources, values, (len(offsets) - 1, columns))
 
 
 class _NeighbourSum(torch.autograd.Function):

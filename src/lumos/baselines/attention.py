@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lumos.baselines.arcs import Arcs, csr
+from lumos.baselines.arcs import Arcs
+from lumos.model.features import csr
 
 SLOPE = 0.2
 """Of LeakyReLU below 0."""

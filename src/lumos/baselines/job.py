@@ -59,7 +59,7 @@ class Measured:
             "epsilon": plain.get("epsilon"),
             "label_epsilon": plain.get("label_epsilon"),
             **self.metrics,
-            "epochs": settings.epochs,
+            "epochs": len(self.history),
             "best_epoch": self.best_epoch,
             "final_loss": self.history[-1]["loss"],
             "seconds": round(self.seconds, 3),
@@ -122,7 +122,7 @@ def baseline(
         best_epoch=chosen.best_epoch,
         notes=[*here.notes, *_choice(tries, best)],
         seconds=time.perf_counter() - start,
-        seconds_per_epoch=spent / settings.epochs / len(tries),
+        seconds_per_epoch=spent / sum(len(each.history) for each in fitted),
     )
 
 
@@ -203,6 +203,8 @@ def _fit(
             history.append({"epoch": epoch, "loss": float(loss.detach()), "score": score})
             loss_now = history[-1]["loss"]
             tell(epoch, f"epoch {epoch} · loss {loss_now:.4f} · validation {score:.4f}")
+            if settings.patience and epoch - best_epoch >= settings.patience:
+                break
     return _Fitted(best.numpy(), best_score, best_epoch, history)
 
 

@@ -49,6 +49,8 @@ class ServerSettings:
     all."""
     epochs: int = _OWN_DEFAULT
     """Passes over all devices."""
+    patience: int = _OWN_DEFAULT
+    """Stop after so many epochs without a better validation score; 0: never."""
     learning_rate: float = _OWN_DEFAULT
     """Of Adam."""
     weight_decay: float = _OWN_DEFAULT
@@ -104,7 +106,12 @@ class BaselineSettings(ServerSettings):
             math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high
         ):
             raise UsageError(f"bounds must be finite, low < high, got [{self.low}, {self.high}]")
-        for name, least in (("steps", 0), ("label_steps", 0), ("edge_sample", 0)):
+        for name, least in (
+            ("steps", 0),
+            ("label_steps", 0),
+            ("edge_sample", 0),
+            ("patience", 0),
+        ):
             value = getattr(self, name)
             if value is not None and value != "auto" and value < least:
                 option = name.replace("_", "-")
@@ -144,6 +151,7 @@ LABEL_STEPS = (0, 4)
 
 TRAINING: dict[str, Any] = {
     "epochs": 300,
+    "patience": 0,
     "learning_rate": 0.01,
     "weight_decay": 0.0,
     "hidden": 16,

@@ -31,6 +31,7 @@ else:
         label_steps="auto, and 0 where --label-epsilon is inf",
         edge_sample="0",
         epochs="300",
+        patience="0",
         learning_rate="0.01",
         weight_decay="classify: 5e-4 for centralized, 1e-3 for lpgnn on clean labels; 0 otherwise",
         dropout="classify: 0.5, but 0 for naive; link: 0",

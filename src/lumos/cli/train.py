@@ -149,7 +149,7 @@ def show(trained: "Trained", out: Path | None) -> None:
     each = trained.per_epoch
     table = Table(show_header=False, box=None)
     chosen = f", weights of epoch {trained.best_epoch}" if config.train.profile == "paper" else ""
-    table.add_row("epochs", f"{config.train.epochs}{chosen}")
+    table.add_row("epochs", f"{summary['epochs']}{chosen}")
     table.add_row(
         "per device and epoch",
         f"{each['messages_sent_mean']:,.1f} messages and {each['bytes_sent_mean']:,.0f} bytes "

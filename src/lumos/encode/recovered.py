@@ -2,15 +2,69 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from lumos.encode.bounds import Floats, Sparse
 from lumos.encode.one_bit import EncoderSettings, element_epsilon, recovery_scale
-from lumos.encode.release import Released
+from lumos.encode.release import Codes, Ints, Released
 
-_ELEMENTS_AT_ONCE = 1 << 22
+_ELEMENTS_AT_ONCE = 1 << 20
+"""Of a block: few enough that the rows of its branches stay in a processor's cache."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Elements:
+    """Elements that came with one sign, branch by branch (CSR)."""
+
+    sign: float
+    offsets: Ints = field(repr=False)
+    """[branches + 1]"""
+    numbers: Codes = field(repr=False)
+    """[elements] 0 … d - 1."""
+    values: Floats | None = field(repr=False)
+    """[elements] what they are; without: 1."""
+
+    @property
+    def rows(self) -> Ints:
+        """[elements] the branch of each."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+    def span(self, rows: slice) -> "Elements":
+        """Those of the branches `rows.start` … `rows.stop - 1`, without copying them."""
+        offsets = self.offsets[rows.start : rows.stop + 1]
+        here = slice(int(offsets[0]), int(offsets[-1]))
+        return Elements(
+            sign=self.sign,
+            offsets=offsets - offsets[0],
+            numbers=self.numbers[here],
+            values=None if self.values is None else self.values[here],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some branches and one sign, as a matrix."""
+
+    rows: slice
+    sign: float
+    matrix: Sparse = field(repr=False)
+    """[branches, d], sharing the arrays of its `Elements`."""
+    alike: bool
+    """Whether all its values are 1; then all blocks share one array of them."""
+
+    @cached_property
+    def transposed(self) -> Sparse:
+        """[d, branches] in rows of its own: 4 bytes for each element, kept for every backward pass.
+
+        The product by columns of `matrix` would take three times as long.
+        """
+        found = self.matrix.T.tocsr()
+        if self.alike:
+            found.data = self.matrix.data
+        return found
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -20,8 +74,10 @@ class RecoveredFeatures:
     One row is one branch. Never a dense branches × features array: 4 bytes for each element.
     """
 
-    released: Released = field(repr=False)
-    """The messages, one for each branch and in the order of the branches."""
+    width: int
+    """d"""
+    came: tuple[Elements, ...] = field(repr=False)
+    """With noise those whose bit is 1 and those whose bit is 0; without noise all in one."""
     scale: Floats = field(repr=False)
     """[branches] (b - a)/2 · (e^ε' + 1)/(e^ε' - 1); 1 without noise."""
     filler: float
@@ -30,52 +86,60 @@ class RecoveredFeatures:
     @property
     def shape(self) -> tuple[int, int]:
         """(branches, d)."""
-        return self.released.messages, self.released.width
+        return len(self.scale), self.width
 
-    def blocks(self) -> Iterator[tuple[slice, Sparse]]:
-        """Some branches at a time as CSR: `rows, S`, such that x''[rows] W is
+    @property
+    def elements(self) -> int:
+        """How many came."""
+        return sum(len(some.numbers) for some in self.came)
 
-            filler · 1ᵀW + scale · (S [W; -W])      with noise, S of ones [rows, 2d],
-            filler · 1ᵀW + S W                      without, S of values minus filler [rows, d].
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """Matrices S of some rows each, such that x'' W is filler · 1ᵀW + scale · Σ sign · S W.
 
-        The blocks share the arrays of this object, so they cost nothing.
+        With noise S holds ones, without the values minus filler.
         """
-        released = self.released
-        offsets, messages = released.offsets, released.messages
-        signed = released.values is None
-        columns = released.width * (2 if signed else 1)
-        largest = int(released.counts.max(initial=0))
-        ones = np.ones(min(len(released.codes), _ELEMENTS_AT_ONCE + largest), np.float32)
+        return tuple(block for some in self.came for block in self._blocks(some))
+
+    def _blocks(self, some: Elements) -> Iterator[Block]:
+        offsets, branches = some.offsets, len(some.offsets) - 1
+        largest = int(np.diff(offsets).max(initial=0))
+        ones = np.ones(min(len(some.numbers), _ELEMENTS_AT_ONCE + largest), np.float32)
         start = 0
-        while start < messages:
+        while start < branches:
             limit = offsets[start] + _ELEMENTS_AT_ONCE
             stop = max(start + 1, int(np.searchsorted(offsets, limit, side="right")) - 1)
-            span = slice(int(offsets[start]), int(offsets[stop]))
+            here = slice(int(offsets[start]), int(offsets[stop]))
             data = (
-                ones[: span.stop - span.start]
-                if released.values is None
-                else released.values[span] - np.float32(self.filler)
+                ones[: here.stop - here.start]
+                if some.values is None
+                else some.values[here] - np.float32(self.filler)
             )
             pointers = (offsets[start : stop + 1] - offsets[start]).astype(np.int32)
-            block = csr_array((data, released.codes[span], pointers), shape=(stop - start, columns))
-            yield slice(start, stop), block
+            matrix = csr_array(
+                (data, some.numbers[here], pointers), shape=(stop - start, self.width)
+            )
+            yield Block(slice(start, stop), some.sign, matrix, some.values is None)
             start = stop
 
     def span(self, rows: slice) -> "RecoveredFeatures":
         """The branches `rows.start` … `rows.stop - 1`, without copying their elements."""
         return RecoveredFeatures(
-            released=self.released.span(rows), scale=self.scale[rows], filler=self.filler
+            width=self.width,
+            came=tuple(some.span(rows) for some in self.came),
+            scale=self.scale[rows],
+            filler=self.filler,
         )
 
     def dense(self) -> Floats:
         """[branches, d] as an ordinary array, for small graphs and generic layers."""
-        rows = np.repeat(np.arange(self.released.messages), self.released.counts)
         full = np.full(self.shape, self.filler, np.float32)
-        if self.released.values is None:
-            signs = np.where(self.released.bits, self.scale[rows], -self.scale[rows])
-            full[rows, self.released.elements] += signs
-        else:
-            full[rows, self.released.codes] = self.released.values
+        for some in self.came:
+            rows = some.rows
+            if some.values is None:
+                full[rows, some.numbers] += np.float32(some.sign) * self.scale[rows]
+            else:
+                full[rows, some.numbers] = some.values
         return full
 
 
@@ -86,4 +150,27 @@ def recover(released: Released, settings: EncoderSettings) -> RecoveredFeatures:
     if settings.noisy:
         each = element_epsilon(settings.epsilon, released.largest)
         scale = recovery_scale(each, settings.low, settings.high).astype(np.float32)
-    return RecoveredFeatures(released=released, scale=scale, filler=filler)
+    return RecoveredFeatures(
+        width=released.width, came=tuple(_by_sign(released)), scale=scale, filler=filler
+    )
+
+
+def _by_sign(released: Released) -> Iterator[Elements]:
+    if released.values is not None:
+        yield Elements(
+            sign=1.0,
+            offsets=released.offsets,
+            numbers=released.codes,
+            values=released.values,
+        )
+        return
+    ones = released.bits
+    some = np.flatnonzero(released.counts)  # reduceat knows no empty rows
+    counts = np.zeros(released.messages, np.int64)
+    counts[some] = np.add.reduceat(ones, released.offsets[some], dtype=np.int64)
+    before = np.concatenate([[0], np.cumsum(counts)])
+    for sign, chosen, offsets in ((1.0, ones, before), (-1.0, ~ones, released.offsets - before)):
+        numbers = released.codes[chosen]
+        if sign < 0:
+            numbers -= np.int32(released.width)
+        yield Elements(sign=sign, offsets=offsets, numbers=numbers, values=None)

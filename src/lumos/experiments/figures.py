@@ -134,7 +134,7 @@ class Bench:
             "control": control and frozen.control(backbone, epsilon, seed),
         }
         if profile in frozen.epochs:
-            settings["epochs"] = frozen.epochs[profile][backbone]
+            settings |= {"epochs": frozen.epochs[profile][backbone], "patience": frozen.patience}
         if profile == "paper":
             settings |= {"compare": "ideal", "floor": False}
             settings |= {"balancer": "mcmc", **changed}
@@ -148,6 +148,7 @@ class Bench:
             "system": system,
             "task": task,
             "epochs": self.frozen.epochs["baseline"][backbone],
+            "patience": self.frozen.patience,
         }
         if system != "own":
             settings["backbone"] = backbone

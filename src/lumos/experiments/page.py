@@ -100,6 +100,7 @@ def _settings(plan: "Plan") -> Section:
         ("seeds at ε = 2", str(frozen.seeds)),
         ("seeds elsewhere", str(frozen.other_seeds)),
         *((f"epochs, {group}", _by(epochs)) for group, epochs in frozen.epochs.items()),
+        ("epochs without a better score, at most", str(frozen.patience or "any number")),
         ("seeds with a control", _by(frozen.control_seeds)),
         *((f"{name} settings", _by(given)) for name, given in frozen.baseline.items()),
         *((f"graph {one.name}", f"fingerprint {one.whole}") for one in asked.subjects),

@@ -262,6 +262,11 @@ def heading(asked: Asked, result: Told) -> list[str]:
             f"**Quick form**: {epochs['gcn']} epochs of GCN and {epochs['gat']} of GAT instead of "
             "300. Scores are not comparable with the paper's; they show that everything runs."
         )
+    elif asked.frozen.patience:
+        said.append(
+            "Up to 300 epochs, as in the paper; a run of the paper profile or of a baseline ends "
+            f"after {asked.frozen.patience} epochs without a better validation score."
+        )
     said.append(
         "ours: mean and standard deviation over seeds; control: the same run with releases that "
         "say nothing."

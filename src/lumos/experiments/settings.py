@@ -39,6 +39,8 @@ class Frozen:
     """By backbone: seeds that have one."""
     epochs: dict[str, dict[str, int]]
     """By group and backbone."""
+    patience: int
+    """Epochs without a better validation score, after which a run of them ends; 0: none."""
     baseline: dict[str, dict[str, Any]]
     """By system, or system and backbone: further settings."""
     cost_epochs: int

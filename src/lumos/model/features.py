@@ -5,12 +5,10 @@ scipy CSR [rows, d]         O(nonzero · width); features are constants
 RecoveredFeatures           O(elements that came · width), see `RecoveredFeatures.blocks`
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeAlias, TypeVar
+import warnings
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
-import numpy as np
 import torch
 from scipy.sparse import csr_array, issparse
 from torch import Tensor
@@ -20,8 +18,7 @@ from lumos.encode.bounds import Floats, Sparse
 from lumos.encode.recovered import RecoveredFeatures
 from lumos.errors import UsageError
 
-Part = TypeVar("Part")
-Found = TypeVar("Found")
+_COLUMNS_AT_ONCE = 32
 
 Features: TypeAlias = "Tensor | Floats | Sparse | RecoveredFeatures"
 
@@ -54,23 +51,17 @@ def as_dense(features: Features) -> Tensor:
     return features if isinstance(features, Tensor) else torch.from_numpy(features)
 
 
-def in_threads(do: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Found]:
-    """`do` for each part, in as many threads as torch uses, in the order of the parts.
+def csr(offsets: Tensor, columns: Tensor, values: Tensor, width: int) -> Tensor:
+    """A sparse matrix of torch; int32 indices, which its fast product wants."""
+    with warnings.catch_warnings():  # torch calls these tensors "beta"
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.sparse_csr_tensor(offsets, columns, values, (len(offsets) - 1, width))
 
-    scipy lets go of Python's lock inside its products, so they run side by side.
-    """
-    threads = torch.get_num_threads()
-    if threads == 1:
-        yield from map(do, parts)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[Found]] = deque()
-        for part in parts:
-            waiting.append(pool.submit(do, part))
-            if len(waiting) > threads:  # no more results in memory than threads
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+
+def _times(matrix: Sparse, table: Tensor) -> Tensor:
+    """The product in torch's own routine, which is two to four times as fast as scipy's."""
+    offsets, columns, values = map(torch.from_numpy, (matrix.indptr, matrix.indices, matrix.data))
+    return csr(offsets, columns, values, matrix.shape[1]) @ table
 
 
 class _SparseProduct(torch.autograd.Function):
@@ -89,38 +80,30 @@ class _RecoveredProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: RecoveredFeatures, table: Tensor) -> Tensor:
         ctx.features = features
-        weight = table.detach().numpy()
-        signed = features.released.values is None
-        both = np.concatenate([weight, -weight]) if signed else np.ascontiguousarray(weight)
-        product = np.empty((features.shape[0], weight.shape[1]), np.float32)
-
-        def multiply(part: tuple[slice, Sparse]) -> None:
-            rows, block = part
-            product[rows] = block @ both
-
-        for _ in in_threads(multiply, features.blocks()):
-            pass
-        product *= features.scale[:, None]
-        product += np.float32(features.filler) * weight.sum(axis=0)
-        return torch.from_numpy(product)
+        weight = table.detach()
+        product = torch.zeros(features.shape[0], weight.shape[1])
+        for columns, some in _in_cache(weight):
+            for block in features.blocks:
+                found = _times(block.matrix, some)
+                product[block.rows, columns].add_(found, alpha=block.sign)
+        product *= torch.from_numpy(features.scale)[:, None]
+        return product.add_(weight.sum(dim=0), alpha=features.filler)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:
         features: RecoveredFeatures = ctx.features
-        back = gradient.numpy()
-        scaled = back * features.scale[:, None]
-        signed = features.released.values is None
-        width = features.shape[1]
-        both = np.zeros((2 * width if signed else width, back.shape[1]), np.float32)
+        scaled = gradient * torch.from_numpy(features.scale)[:, None]
+        table = torch.zeros(features.shape[1], gradient.shape[1])
+        for columns, some in _in_cache(scaled):
+            for block in features.blocks:
+                found = _times(block.transposed, some[block.rows])
+                table[:, columns].add_(found, alpha=block.sign)
+        return None, table.add_(gradient.sum(dim=0), alpha=features.filler)
 
-        def multiply(part: tuple[slice, Sparse]) -> Floats:
-            rows, block = part
-            found: Floats = block.T @ scaled[rows]  # the transpose of CSR shares its arrays
-            return found
 
-        for found in in_threads(multiply, features.blocks()):
-            both += found  # in the order of the blocks, however many threads there are
-        table = both[:width] - both[width:] if signed else both
-        table += np.float32(features.filler) * back.sum(axis=0)
-        return None, torch.from_numpy(table)
+def _in_cache(table: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """A few columns at a time, so that the rows which a block needs stay in the cache."""
+    for start in range(0, table.shape[1], _COLUMNS_AT_ONCE):
+        columns = slice(start, start + _COLUMNS_AT_ONCE)
+        yield columns, table[:, columns].contiguous()

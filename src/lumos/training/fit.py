@@ -252,7 +252,9 @@ def _arm(problem: Problem, config: Config, control: bool) -> str:
     """
     own = "/control" if control else ""
     if config.train.profile == "strict":
-        parts = [fingerprint(problem.graph), repr(sorted(config.flat().items()))]
+        settings = config.flat()
+        del settings["patience"]  # which strict has not
+        parts = [fingerprint(problem.graph), repr(sorted(settings.items()))]
         if config.updates != UPDATES:
             parts.append(repr(config.updates))
         labels = problem.graph.labels
@@ -303,9 +305,8 @@ class _Fit:
         before = federation.carrier.ledger()
         if saved is not None:
             self._restore(saved)
-        while len(self.history) < train.epochs:
-            done = len(self.history)
-            self._segment(done, min(train.epochs, done + train.checkpoint_every))
+        while (done := len(self.history)) < (last := self._last()):
+            self._segment(done, min(last, done + train.checkpoint_every))
             if self.folder is not None:
                 self.folder.save_checkpoint(self._state())
         after = federation.carrier.ledger()
@@ -318,9 +319,16 @@ class _Fit:
             worker=self.first,
             history=self.history,
             ledger=federation.carrier.ledger(),
-            per_epoch=_per_epoch(before, after, train.epochs),
+            per_epoch=_per_epoch(before, after, len(self.history)),
             seconds=self.seconds,
         )
+
+    def _last(self) -> int:
+        """The last epoch, as far as is known: it moves on with every better score."""
+        train = self.federation.config.train
+        if not train.patience:
+            return train.epochs
+        return min(train.epochs, int(self.first.state()["best_epoch"]) + train.patience)
 
     def _segment(self, first: int, last: int) -> None:
         clock = time.perf_counter()

@@ -114,7 +114,7 @@ class Trained:
             **self.metrics,
             **beside,
             "split": self.split,
-            "epochs": train.epochs,
+            "epochs": len(self.history),
             "best_epoch": self.best_epoch,
             "final_loss": self.history[-1]["loss"],
             "improvements": self.config.improvements(),

@@ -46,6 +46,9 @@ class TrainSettings:
     paper's messages, most of them unprotected."""
     epochs: int = 300
     """Passes over all devices."""
+    patience: int = 0
+    """Stop after so many epochs without a better validation score; 0: never. The score is in every
+    epoch's sum, so all devices stop at the same epoch without another message."""
     learning_rate: float = 0.01
     """Of Adam."""
     weight_decay: float = 0.0
@@ -76,6 +79,10 @@ class TrainSettings:
         one_of("aggregate", self.aggregate, get_args(Aggregate))
         if self.epochs < 1:
             raise UsageError(f"--epochs must be 1 or more, got {self.epochs}")
+        if self.patience < 0:
+            raise UsageError(f"--patience must be 0 or more, got {self.patience}")
+        if self.patience and self.select == "last":
+            raise UsageError("--patience goes by the validation score; leave out --select last")
         if not 0 < self.learning_rate < float("inf"):
             raise UsageError(f"--learning-rate must be above 0, got {self.learning_rate}")
         if not 0 <= self.weight_decay < float("inf"):
@@ -158,6 +165,7 @@ class Config:
         foreign = {field.name for field in dataclasses.fields(StrictSettings)}
         if config.train.profile == "strict":
             foreign = {"bins", "low", "high", "pool", "recovery", "select", "activate_last"}
+            foreign.add("patience")  # its number of epochs is part of its noise
         where = f"--profile {config.train.profile}"
         for name in settings:
             option = name.replace("_", "-")
@@ -194,6 +202,8 @@ class Config:
             )
         if self.train.select == "validation":
             found.append("weights are those of the best validation score (--select last)")
+        if self.train.patience:
+            found.append(f"at most {self.train.patience} epochs without a better validation score")
         if self.train.task == "link" and not self.model.activate_last:
             found.append("embeddings are not cut off at 0 (--activate-last)")
         if self.train.weight_decay:
