@@ -98,5 +98,5 @@ def the_same_coins() -> Iterator[None]:
 
 
 def losses(result: Trained) -> np.ndarray:
-    """The training loss of every epoch."""
-    return np.array([record["loss"] for record in result.history])
+    """The training loss of every epoch that has one: a codebook has none."""
+    return np.array([record["loss"] for record in result.history if record["loss"] is not None])

@@ -9,7 +9,7 @@ import pytest
 from lumos.aggregate.noise import epsilon_for, mu_for
 from lumos.errors import UsageError
 from lumos.strict.evidence import Heard, Trust
-from lumos.strict.plan import BACKBONE, CANDIDATES, CHOICE, ENCODER, MATRIX, TRUST, Plan
+from lumos.strict.plan import BACKBONE, CANDIDATES, CHOICE, CODEBOOK, ENCODER, MATRIX, TRUST, Plan
 from lumos.training.settings import Config
 
 
@@ -37,6 +37,17 @@ def test_all_sums_of_a_training_device_spend_what_was_asked_for(
     assert spent[1] == 1e-5
     assert epsilon == pytest.approx(spent[0])
     assert epsilon_for(math.sqrt(square), 1e-5) == pytest.approx(spent[0])
+
+
+def test_a_codebook_is_in_the_account() -> None:
+    plan = plan_of(symbol="codebook", update_epsilon=3.0)
+    stages = [plan.stage(epoch) for epoch in range(plan.config.train.epochs)]
+    parts = [ENCODER] * 100 + [CODEBOOK] * 9 + [TRUST] * 60 + [BACKBONE] * 60
+    assert stages == parts  # as long a backbone as with answers
+    square = sum(1 / plan.noise(stage).sigma ** 2 for stage in [*stages, MATRIX])
+    assert math.sqrt(square) == pytest.approx(mu_for(3.0, 1e-5))
+    assert plan.spent()[0] == pytest.approx(3.0)
+    assert plan.spent_on_edge() == plan_of(update_epsilon=3.0).spent_on_edge()
 
 
 def test_clipped_vectors_stay_below_the_clip_when_they_are_rounded() -> None:

@@ -88,6 +88,7 @@ def least_ratio(one: list[Any], other: list[Any], epsilon: float) -> float:
     [
         {"epsilon": 1.0},
         {"epsilon": 1.0, "mechanism": "oue"},
+        {"epsilon": 1.0, "mechanism": "digits"},
         {"epsilon": 1.0, "relay": 3},
         {"epsilon": 0.3, "mechanism": "oue", "relay": 2},
     ],

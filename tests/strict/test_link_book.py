@@ -56,6 +56,21 @@ def test_what_was_said_is_said_again_for_nothing(
             assert bytes([message.body[0], message.body[half]]) == own[message.sender]
 
 
+def test_an_entry_is_the_same_in_both_tasks_and_paid_once(sixty: Graph, book: Path) -> None:
+    """classify with a codebook takes over the links' codebook, and says the same entries."""
+    linked, wire = heard(sixty, book=book, relay="none")
+    before = spent(book)
+    coded = {"symbol": "codebook", "encoder_epochs": 2, "epochs": 17}
+    result, later = classified(sixty, book=book, **coded)
+    assert result.ledger.epsilon_collusion == 0.0
+    assert_array_equal(spent(book), before)
+    assert {who: body[:1] for who, body in said(wire).items()} == said(later)
+    assert_array_equal(result.arrays["codebook"], linked.arrays["codebook"])
+    _, own = classified(sixty, book=book, **CLASSIFY)  # an answer is another thing, and pays
+    assert (spent(book) == before + 2.0).all()
+    assert said(own) != said(later)
+
+
 def test_the_run_that_paid_reports_it_again(sixty: Graph, book: Path) -> None:
     first, _ = heard(sixty, book=book, relay="none")
     again, _ = heard(sixty, book=book, relay="none", shards=2)

@@ -8,7 +8,7 @@ import pytest
 
 from lumos.aggregate.noise import mu_for
 from lumos.errors import UsageError
-from lumos.strict.plan import BACKBONE, CHOICE, CODEBOOK, MATRIX, PARTS, TRUST, Plan
+from lumos.strict.plan import BACKBONE, CHOICE, CODEBOOK, MATRIX, TRUST, Plan
 from lumos.strict.promises import NONE, WHO, promises
 from lumos.training.settings import Config
 
@@ -30,7 +30,7 @@ def test_the_parts_are_the_whole(epsilon: float, epochs: int) -> None:
         assert noise is not None
         square += 1 / noise.sigma**2
     assert math.sqrt(square) == pytest.approx(mu_for(epsilon, 1e-5))
-    assert sum(PARTS["link"].values()) == pytest.approx(1)
+    assert sum(plan.parts.values()) == pytest.approx(1)
 
 
 def table(epsilon: float = 2.0, **settings: Any) -> dict[str, dict[str, str]]:

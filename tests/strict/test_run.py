@@ -29,6 +29,7 @@ pytestmark = pytest.mark.usefixtures("short")
 
 SYMBOL = "strict/symbol"
 SHORT = {"encoder_epochs": 2, "epochs": 8}
+CODED = {"symbol": "codebook", "epochs": 17}
 
 
 def strict(graph: Any, **settings: Any) -> Trained:
@@ -117,7 +118,7 @@ def test_symbols_go_to_neighbours_and_each_device_says_one_thing(
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
-@pytest.mark.parametrize("mechanism", ["krr", "oue"])
+@pytest.mark.parametrize("mechanism", ["krr", "digits", "oue"])
 def test_receivers_who_collude_have_no_more(epsilon: float, mechanism: str, sixty: Graph) -> None:
     ledger = strict(sixty, epsilon=epsilon, mechanism=mechanism).ledger
     assert ledger.epsilon_per_receiver == ledger.epsilon_collusion == epsilon
@@ -181,7 +182,9 @@ def test_every_run_tells_what_it_promises(whole: tuple[Trained, Wire]) -> None:
 # Shards.
 
 
-@pytest.mark.parametrize("settings", [{}, {"protect": "none"}, {"relay": 2, "backbone": "gat"}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"protect": "none"}, {"relay": 2, "backbone": "gat"}, CODED]
+)
 def test_shards_change_nothing(
     settings: dict[str, Any], sixty: Graph, ledger_differences: Any
 ) -> None:
@@ -296,6 +299,7 @@ def test_an_interrupted_run_goes_on_exactly(
         {"protect": "holders", "min_holders": 2, "shards": 3},
         {"relay": 3, "mechanism": "oue"},
         {"aggregate": "secure", "shards": 2},
+        {"symbol": "codebook", "epochs": 21},
     ],
 )
 def test_other_runs_go_on_too(
@@ -330,6 +334,9 @@ def test_other_runs_go_on_too(
         ({"balancer": "greedy"}, r"needs no --balancer.*would tell of degrees"),
         ({"balancer": "mcmc"}, r"needs no --balancer"),
         ({"control": True, "coins": "system"}, r"--control is an experiment of simulations"),
+        ({"codebook": 4}, r"--codebook has no meaning"),
+        ({"symbol": "codebook", "trainers_say": "label"}, r"--trainers-say has no meaning"),
+        ({"symbol": "codebook", "epochs": 15}, r"2 for the encoder and 9 for the codebook, 4 for"),
         ({"clip": 1e-6}, r"--clip must be 0.05 or more"),
     ],
 )
@@ -374,6 +381,10 @@ def small(
         (small(), {"protect": "holders"}),
         (small(), {"relay": 4, "mechanism": "oue"}),
         (small(), {"coins": "system"}),
+        (small(), CODED),
+        (small(120, 30), {**CODED, "codebook": 4, "relay": 2, "mechanism": "oue"}),
+        (small(edges=0), {**CODED, "protect": "projection", "projection": 5}),
+        (small(unknown=0.4), {**CODED, "protect": "holders", "shards": 7}),
     ],
 )
 def test_graphs_and_settings_of_all_kinds_run(graph: Graph, settings: dict[str, Any]) -> None:
@@ -386,10 +397,43 @@ def test_graphs_and_settings_of_all_kinds_run(graph: Graph, settings: dict[str, 
     assert result.ledger.epsilon_collusion == spent
 
 
-def test_many_classes_and_a_small_epsilon_take_unary_encoding() -> None:
-    for epsilon, width in ((0.5, 4), (4.0, 1)):
-        _, wire = heard(small(120, 30), epsilon=epsilon)
+def test_many_classes_and_a_small_epsilon_take_digits() -> None:
+    for epsilon, mechanism, width in ((0.5, "auto", 1), (4.0, "auto", 1), (0.5, "oue", 4)):
+        _, wire = heard(small(120, 30), epsilon=epsilon, mechanism=mechanism)
         assert {len(message.body) for message in wire.all_of(SYMBOL)} == {width}
+        said = {message.body[0] for message in wire.all_of(SYMBOL)}
+        if (epsilon, mechanism) == (0.5, "auto"):
+            symbols = Symbols.of(30, 0.5)
+            assert symbols.mechanism == "digits"
+            assert max(said) < symbols.alphabet < 30
+
+
+def test_entries_of_a_codebook_are_released_by_everybody(sixty: Graph) -> None:
+    """Whatever the labels: the nearest entry, from their own coins."""
+    for labels in (sixty.labels, sixty.labels[::-1]):
+        graph = Graph.from_edges(
+            sixty.edge_list(), features=sixty.features, labels=labels, classes=sixty.classes
+        )
+        with the_same_coins():
+            made = begun(graph, np.arange(60) % 3, **CODED)
+        epochs(made, 0, 11)
+        worker = made.trainers[0]
+        mechanism = Symbols.of(8, 2.0)
+        coins = made.shards[0].coins.words(np.arange(60), "symbol", 0, mechanism.coins)
+        expected = mechanism.release(worker.codebook.nearest(), coins)
+        assert len(np.unique(worker.codebook.nearest())) > 2
+        with listening() as wire:
+            made.together(lambda trainer: trainer.release())
+        for device, said in symbols_of(wire).items():
+            assert said == {expected[device].tobytes()}
+
+
+def test_masked_sums_of_a_codebook_are_the_ideal_ones(sixty: Graph) -> None:
+    with the_same_coins():
+        ideal = strict(sixty, protect="none", **CODED)
+        masked = strict(sixty, protect="none", aggregate="secure", shards=3, **CODED)
+    assert_allclose(masked.arrays["codebook"], ideal.arrays["codebook"], atol=1e-5)
+    assert_allclose(masked.logits, ideal.logits, atol=1e-4)
 
 
 def test_features_that_nobody_shares_are_too_few_for_holders() -> None:

@@ -1,6 +1,7 @@
 """The strict trainer of `classify`.
 
-Training devices release their label, all others what their own encoder says. What neighbours'
+Training devices release their label, all others what their own encoder says; or, where classes are
+many, everybody the nearest entry of a codebook (`--symbol codebook`). What neighbours'
 symbols say of a class is learnt by sums (`evidence`), then a tree network on symbols
 (`correction`), computed at home.
 """
@@ -15,10 +16,20 @@ from lumos.device.coins import PublicCoins
 from lumos.encode.symbols import Symbols
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
+from lumos.strict.codebook import widths as codebook_widths
 from lumos.strict.correction import Correction, Known
 from lumos.strict.encoder import Encoder
 from lumos.strict.evidence import DAMPING, Heard, Trust, matrix_update, ratios
-from lumos.strict.plan import BACKBONE, CANDIDATES, CHOICE, ENCODER, MATRIX, TRUST, Plan
+from lumos.strict.plan import (
+    BACKBONE,
+    CANDIDATES,
+    CHOICE,
+    CODEBOOK,
+    ENCODER,
+    MATRIX,
+    TRUST,
+    Plan,
+)
 from lumos.strict.relay import Bits, pads, relayed
 from lumos.strict.worker import TRUST_RATE, Doubles, StrictWorker, Update, Widths
 from lumos.training.adam import Adam
@@ -49,7 +60,7 @@ class Classifier(StrictWorker):
     def __init__(
         self, shard: Any, endpoint: Any, home: Home, plan: Plan, classes: int, **others: Any
     ) -> None:
-        symbols = Symbols.of(classes, plan.config.encoder.epsilon, plan.strict.mechanism)
+        symbols = symbols_of(plan, classes)
         train = home.roles == Role.TRAIN
         super().__init__(shard, endpoint, home, plan, symbols, train=train, **others)
         self.classes = classes
@@ -105,6 +116,7 @@ class Classifier(StrictWorker):
             "trust": self.optimisers[TRUST].weights,
             "backbone": self.optimisers[BACKBONE].weights,
             "choice": np.array(self.choice),
+            **(self.codebook.arrays() if self.plan.coded else {}),
         }
 
     def load(self, arrays: Arrays, said: Bits) -> None:
@@ -115,8 +127,9 @@ class Classifier(StrictWorker):
             said: [devices of the training, bytes] in the order of their ids.
         """
         self.columns = arrays["encoder_columns"]
-        self._protect()
-        self._begin()
+        self._prepare()
+        if self.plan.coded:
+            self.codebook.take(arrays)
         self.optimisers[ENCODER].weights = arrays["encoder"].ravel()
         self.optimisers[TRUST].weights = arrays["trust"]
         self.optimisers[BACKBONE].weights = arrays["backbone"]
@@ -139,12 +152,12 @@ class Classifier(StrictWorker):
     def _released(self) -> Bits:
         shard = self.shard
         everyone = np.arange(len(shard))
-        symbols = self._own().argmax(axis=1)
-        if self.plan.strict.trainers_say == "label":
+        symbols = self._entries() if self.plan.coded else self._own().argmax(axis=1)
+        if self.plan.strict.trainers_say == "label" and not self.plan.coded:
             symbols = np.where(self._train, self._labels, symbols)
         if self._control:
             chance = shard.coins.uniform(everyone, "control", 0)[:, 0]
-            symbols = np.floor(chance * self.classes).astype(np.int64)
+            symbols = np.floor(chance * self._symbols.size).astype(np.int64)
         coins = shard.coins.words(everyone, "symbol", 0, self._symbols.coins)
         said = self._symbols.release(symbols, coins)
         old = shard.devices < len(self._before)
@@ -164,10 +177,12 @@ class Classifier(StrictWorker):
         self._heard = [*self._heard[: hop - 1], heard]
 
     def _learnt(self) -> Arrays:
-        return {"matrix": self.matrix}
+        return {"matrix": self.matrix, **(self.codebook.arrays() if self.plan.coded else {})}
 
     def _take(self, learnt: Arrays) -> None:
         self.matrix = learnt["matrix"]
+        if self.plan.coded:
+            self.codebook.take(learnt)
 
     def _own(self) -> Doubles:
         return self._encoder.logits(self.optimisers[ENCODER].weights)
@@ -209,6 +224,9 @@ class Classifier(StrictWorker):
         return Known(base, self._own().argmax(axis=1), heard.shares(), heard.degree)
 
     def _update(self, stage: str, number: int) -> Update:
+        if stage == CODEBOOK:
+            epoch = self.plan.codebook_epoch(number)
+            return lambda each: self.codebook.update(epoch, each=each)
         weights, clip = self.optimisers[stage].weights, self.plan.limit(stage)
         if stage == ENCODER:
             encoder = self._encoder
@@ -224,13 +242,17 @@ class Classifier(StrictWorker):
         return lambda each: correction.update(known, labels, train, clip, each=each)
 
     def _advance(self, stage: str, number: int, total: Doubles) -> None:
+        if stage == CODEBOOK:
+            self.codebook.advance(self.plan.codebook_epoch(number), total)
+            return
         slope = self._correction.gradient(total) if stage == BACKBONE else total[:-1]
         self.optimisers[stage].step(slope / self.plan.trainers)
 
 
 def widths(plan: Plan, public: PublicCoins, classes: int, used: int) -> Widths:
     """Numbers in every sum, where `used` features are used."""
-    symbols = Symbols.of(classes, plan.config.encoder.epsilon, plan.strict.mechanism)
+    symbols = symbols_of(plan, classes)
+    first, further = codebook_widths(used, symbols.size)
     generator = public.generator("weights")
     backbone = Correction(plan.config.model, classes, symbols.alphabet, generator)
     known = {
@@ -239,8 +261,19 @@ def widths(plan: Plan, public: PublicCoins, classes: int, used: int) -> Widths:
         TRUST: 1 + len(DAMPING) * plan.hops + classes + 1,
         BACKBONE: backbone.width,
         CHOICE: 2 * CANDIDATES - 1,
+        CODEBOOK: further,
     }
-    return lambda stage, _: known[stage]
+
+    def width(stage: str, epoch: int) -> int:
+        return first if stage == CODEBOOK and not plan.codebook_epoch(epoch) else known[stage]
+
+    return width
+
+
+def symbols_of(plan: Plan, classes: int) -> Symbols:
+    """The mechanism: of one of the classes, or of one of the entries of a codebook."""
+    size = plan.strict.codebook if plan.coded else classes
+    return Symbols.of(size, plan.config.encoder.epsilon, plan.strict.mechanism)
 
 
 def choose(right: Doubles, changed: Doubles, noise: float = 0.0) -> int:

@@ -1,9 +1,10 @@
 """A codebook learnt by sums: k directions in the space of features, and nobody sees a feature.
 
 Spherical k-means (Dhillon and Modha 2001). One sum tells how much weight each feature has in all
-rows together, so that what everybody has counts less; then, round by round, every device adds its
-row to the entry that is nearest to it, a vector of norm 1 in one of k blocks, and the sums become
-the next entries. Which entry is nearest stays home; the entries are public.
+rows together, so that what everybody has counts less; then, round by round, every training device
+(in links, every device) adds its row to the entry that is nearest to it, a vector of norm 1 in one
+of k blocks, and the sums become the next entries. Which entry is nearest stays home; the entries
+are public.
 """
 
 from typing import Any
@@ -15,6 +16,7 @@ from scipy.sparse import csr_array, diags_array, issparse
 from lumos.device.coins import PublicCoins
 from lumos.encode.bounds import unit_rows
 from lumos.strict.rows import Rows, dense
+from lumos.training.folder import Arrays
 
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -52,16 +54,22 @@ class Codebook:
 
     def update(self, epoch: int, *, each: bool) -> Doubles:
         """What each hosted device adds in this epoch, or the sum of it."""
+        some, hosted = self._rows.train, self._rows.all.shape[0]
         if epoch == 0:
-            sizes = abs(self._rows.all)
-            return dense(sizes) if each else np.asarray(sizes.sum(axis=0), np.float64).ravel()
-        rows, code = self._weighted(), self.nearest()
-        hosted = len(code)
+            sizes: Any = abs(self._rows.some)
+            if not each:
+                return np.asarray(sizes.sum(axis=0), np.float64).ravel()
+            vectors = np.zeros((hosted, self._rows.width))
+            vectors[some] = dense(sizes)
+            return vectors
+        rows: Any = self._weighted(self._rows.some)
+        code = np.asarray(rows @ self.entries.T).argmax(axis=1)
         if not each:
-            here = csr_array((np.ones(hosted), (code, np.arange(hosted))), (self._size, hosted))
+            many = len(some)
+            here = csr_array((np.ones(many), (code, np.arange(many))), (self._size, many))
             return dense(here @ rows).ravel()
         blocks = np.zeros((hosted, self._size, rows.shape[1]))
-        blocks[np.arange(hosted), code] = dense(rows)
+        blocks[some, code] = dense(rows)
         return blocks.reshape(hosted, -1)
 
     def advance(self, epoch: int, total: Doubles) -> None:
@@ -79,18 +87,24 @@ class Codebook:
 
     def likeness(self) -> Doubles:
         """[hosted, k] cosine of each device's row with every entry. It stays home."""
-        return np.asarray(self._weighted() @ self.entries.T, np.float64)
+        return np.asarray(self._weighted(self._rows.all) @ self.entries.T, np.float64)
 
     def nearest(self) -> Ints:
         """[hosted] the nearest entry. It stays home."""
         nearest: Ints = self.likeness().argmax(axis=1)
         return nearest
 
-    def _weighted(self) -> Any:
-        rows: Any = self._rows.all
-        if issparse(self._rows.all):
-            return unit_rows((rows @ diags_array(self.weights)).tocsr())
-        return unit_rows(rows * self.weights)
+    def arrays(self) -> Arrays:
+        """What is public of it."""
+        return {"codebook": self.entries, "codebook_weights": self.weights}
+
+    def take(self, arrays: Arrays) -> None:
+        """Use what `arrays` gave."""
+        self.entries, self.weights = arrays["codebook"], arrays["codebook_weights"]
+
+    def _weighted(self, rows: Any) -> Any:
+        sparse: bool = issparse(rows)
+        return unit_rows(rows @ diags_array(self.weights) if sparse else rows * self.weights)
 
 
 def widths(features: int, size: int) -> tuple[int, int]:

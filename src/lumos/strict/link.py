@@ -23,7 +23,6 @@ from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
 from lumos.strict.answers import Sample, sample
 from lumos.strict.book import kind_of
-from lumos.strict.codebook import Codebook
 from lumos.strict.codebook import widths as codebook_widths
 from lumos.strict.likeness import Heard
 from lumos.strict.linked import CANDIDATES, Linked, Scorer
@@ -61,9 +60,6 @@ class Linker(StrictWorker):
 
     def _begin(self) -> None:
         plan, public = self.plan, self.shard.public
-        noise = plan.noise(CODEBOOK)
-        spread = 0.0 if noise is None else noise.total
-        self._codebook = Codebook(self._rows, self._sizes[SYMBOL], public, spread)
         self._linear = Scorer.linear(plan.hops, len(self._sizes))
         self._tree = Tree(plan.config.model, self._sizes[SYMBOL], public.generator("weights"))
         train = plan.config.train
@@ -75,7 +71,7 @@ class Linker(StrictWorker):
     @property
     def first_width(self) -> int:
         """Numbers in the entries of the codebook."""
-        return int(self._codebook.entries.size)
+        return int(self.codebook.entries.size)
 
     def finish(self) -> Program[Linked]:
         """Let validation pairs choose; return what the observer may see."""
@@ -95,7 +91,7 @@ class Linker(StrictWorker):
         self.choice = choose(by_candidate, 0.0 if noise is None else noise.total)
         heard = self._heard()
         shares = heard[SYMBOL].counts_at(1) / np.maximum(heard[SYMBOL].degree, 1)[:, None]
-        entries = self._codebook.nearest()
+        entries = self.codebook.nearest()
         embeddings = scorer.tree().embeddings(entries, shares).astype(np.float32)
         return Linked(
             scorer=scorer,
@@ -109,7 +105,7 @@ class Linker(StrictWorker):
     def arrays(self) -> Arrays:
         """The trained weights by name."""
         return {
-            **self._codebook_arrays(),
+            **self.codebook.arrays(),
             "columns": self.columns,
             "trust": self.optimisers[TRUST].weights,
             "backbone": self.optimisers[BACKBONE].weights,
@@ -120,10 +116,7 @@ class Linker(StrictWorker):
     def _released(self) -> Bits:
         """Symbol, then colour. Guarantee: ε-LDP for the features, against all who see both."""
         everyone, coins = np.arange(len(self.shard)), self.shard.coins
-        if self._book is not None and not self._control:
-            # A symbol for life names an entry of the codebook of its time.
-            self._take_codebook(self._book.public(self._kind(), self._codebook_arrays()))
-        entries = self._codebook.nearest()
+        entries = self._entries()
         if self._control:
             entries = self._drawn(everyone, "control", 0, self._sizes[SYMBOL]).astype(np.int64)
         words = coins.words(everyone, "symbol", 0, self._symbols.coins)
@@ -131,12 +124,6 @@ class Linker(StrictWorker):
         if len(self._sizes) > 1:
             said.append(self._drawn(everyone, "colour", 0, self._sizes[COLOUR])[:, None])
         return np.concatenate(said, axis=1)
-
-    def _kind(self) -> str:
-        """A symbol is of another kind where features are used in another form."""
-        strict = self.plan.strict
-        form = {"projection": f"projection {self.shard.public.seed}", "holders": "holders"}
-        return f"{super()._kind()} {form.get(strict.protect, '')} {self._rows.width}"
 
     def _for_life(self, said: Bits) -> tuple[Bits, Doubles]:
         """Symbol and colour are kept apart in the book: another number of colours costs nothing."""
@@ -180,7 +167,7 @@ class Linker(StrictWorker):
         """What the devices can compare an answer with, for each kind."""
         if not self._said:
             raise ProtocolError("symbols were used before they were released")
-        alike = self._codebook.likeness()
+        alike = self.codebook.likeness()
         alike -= alike.mean(axis=1, keepdims=True)
         alike /= np.maximum(np.linalg.norm(alike, axis=1, keepdims=True), 1e-12)
         found = [self._of_kind(SYMBOL, alike)]
@@ -254,7 +241,7 @@ class Linker(StrictWorker):
         far_told, held_told, other_told = np.split(
             told, np.cumsum([len(rows) for rows, _ in asked])[:-1]
         )
-        heard, scorer, entries = self._heard(), self._scorer(), self._codebook.nearest()
+        heard, scorer, entries = self._heard(), self._scorer(), self.codebook.nearest()
         left_out = [
             np.stack([hop[slots, kind] for hop in self._said], axis=1)
             for kind in range(len(self._sizes))
@@ -302,22 +289,12 @@ class Linker(StrictWorker):
             if (part >= size).any():
                 raise ProtocolError("an answer names a symbol that does not exist")
 
-    def _codebook_arrays(self) -> Arrays:
-        return {
-            "codebook": self._codebook.entries,
-            "codebook_weights": self._codebook.weights,
-        }
-
-    def _take_codebook(self, arrays: Arrays) -> None:
-        self._codebook.entries = arrays["codebook"]
-        self._codebook.weights = arrays["codebook_weights"]
-
     def _learnt(self) -> Arrays:
-        return {"usual": self.usual, **self._codebook_arrays()}
+        return {"usual": self.usual, **self.codebook.arrays()}
 
     def _take(self, learnt: Arrays) -> None:
         self.usual = learnt["usual"]
-        self._take_codebook(learnt)
+        self.codebook.take(learnt)
 
     def _known(self, pairs: tuple[Pairs, Flags] | None) -> tuple[Pairs, Flags]:
         if pairs is None:
@@ -326,7 +303,7 @@ class Linker(StrictWorker):
 
     def _update(self, stage: str, number: int) -> Update:
         if stage == CODEBOOK:
-            return lambda each: self._codebook.update(number, each=each)
+            return lambda each: self.codebook.update(number, each=each)
         weights, clip = self.optimisers[stage].weights, self.plan.limit(stage)
         pairs, edge = self._known(self._pairs)
         hosted = len(self.shard)
@@ -341,13 +318,10 @@ class Linker(StrictWorker):
 
     def _advance(self, stage: str, number: int, total: Doubles) -> None:
         if stage == CODEBOOK:
-            self._codebook.advance(number, total)
+            self.codebook.advance(number, total)
             return
         slope = self._tree.gradient(total) if stage == BACKBONE else total[:-1]
         self.optimisers[stage].step(slope / self.plan.trainers)
-
-    def _loss(self, stage: str, total: Doubles) -> float | None:
-        return None if stage == CODEBOOK else super()._loss(stage, total)
 
 
 def widths(plan: Plan, public: PublicCoins, used: int) -> Widths:

@@ -15,12 +15,15 @@ from lumos.training.split import Role
 ENCODER, MATRIX, TRUST, BACKBONE, CHOICE = "encoder", "matrix", "trust", "backbone", "choice"
 CODEBOOK = "codebook"
 
-PARTS: dict[Task, dict[str, float]] = {
-    "classify": {ENCODER: 0.70, MATRIX: 0.03, TRUST: 0.10, BACKBONE: 0.17, CHOICE: 1.0},
-    "link": {CODEBOOK: 0.30, MATRIX: 0.03, TRUST: 0.30, BACKBONE: 0.22, CHOICE: 0.15},
+AFTER = {MATRIX: 0.03, TRUST: 0.10, BACKBONE: 0.17, CHOICE: 1.0}
+PARTS: dict[tuple[Task, str], dict[str, float]] = {
+    ("classify", "answer"): {ENCODER: 0.70, **AFTER},
+    ("classify", "codebook"): {ENCODER: 0.55, CODEBOOK: 0.15, **AFTER},
+    ("link", "codebook"): {CODEBOOK: 0.30, MATRIX: 0.03, TRUST: 0.30, BACKBONE: 0.22, CHOICE: 0.15},
 }
-"""The stages of a task, and how the updates' budget μ² is divided. In classify, devices that
-validate spend theirs on the choice alone; in link, every device takes part in everything."""
+"""The stages of a task, by what the symbol is, and how the updates' budget μ² is divided. In
+classify, devices that validate spend theirs on the choice alone; in link, every device takes part
+in everything."""
 TRUST_EPOCHS = 60
 MARGIN = 2.0**-10
 CANDIDATES = 3
@@ -47,10 +50,10 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.backbone_epochs < 1:
+            before = " and ".join(f"{many} for the {stage}" for stage, many in self._before.items())
             raise UsageError(
                 f"--epochs must be above {self.before_release + TRUST_EPOCHS} in the strict "
-                f"profile: {self.before_release} for the {self.stages[0]}, {TRUST_EPOCHS} for "
-                f"trust; got {self.config.train.epochs}"
+                f"profile: {before}, {TRUST_EPOCHS} for trust; got {self.config.train.epochs}"
             )
 
     @property
@@ -64,9 +67,19 @@ class Plan:
         return self.config.train.task
 
     @property
+    def coded(self) -> bool:
+        """Whether symbols name entries of a codebook."""
+        return self.task == "link" or self.strict.symbol == "codebook"
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """The stages, and the share of each in the updates' budget."""
+        return PARTS[self.task, "codebook" if self.coded else "answer"]
+
+    @property
     def stages(self) -> tuple[str, ...]:
         """What is trained, in order; the choice comes last."""
-        return tuple(PARTS[self.task])
+        return tuple(self.parts)
 
     @property
     def hops(self) -> int:
@@ -86,8 +99,17 @@ class Plan:
 
     @property
     def before_release(self) -> int:
-        """Epochs before anything is released: of the own encoder, or of the codebook."""
-        return self.strict.encoder_epochs if self.task == "classify" else CODEBOOK_EPOCHS
+        """Epochs before anything is released: of the own encoder, and of the codebook."""
+        return sum(self._before.values())
+
+    @property
+    def _before(self) -> dict[str, int]:
+        epochs = {ENCODER: self.strict.encoder_epochs, CODEBOOK: CODEBOOK_EPOCHS}
+        return {stage: many for stage, many in epochs.items() if stage in self.parts}
+
+    def codebook_epoch(self, epoch: int) -> int:
+        """The number, from 0, of a sum for the codebook among those."""
+        return epoch - (self.before_release - CODEBOOK_EPOCHS)
 
     @property
     def backbone_epochs(self) -> int:
@@ -97,7 +119,8 @@ class Plan:
     def stage(self, epoch: int) -> str:
         """What epoch number `epoch` (from 0) trains."""
         if epoch < self.before_release:
-            return self.stages[0]
+            coded = self.coded and self.codebook_epoch(epoch) >= 0
+            return CODEBOOK if coded else ENCODER
         return TRUST if epoch < self.before_release + TRUST_EPOCHS else BACKBONE
 
     @property
@@ -121,7 +144,7 @@ class Plan:
         """The noise of every sum of a stage."""
         if not self.noisy:
             return None
-        part = self._whole_mu * math.sqrt(PARTS[self.task][stage])
+        part = self._whole_mu * math.sqrt(self.parts[stage])
         steps = self._steps(stage)
         noise = Noise.of(part, steps, self.clip(stage), self.devices, self.config.updates)
         if noise.share * 2.0**self.config.updates.fraction_bits < 1000:
@@ -138,11 +161,7 @@ class Plan:
 
     def _steps(self, stage: str) -> int:
         """Number of sums of a stage."""
-        several = {
-            self.stages[0]: self.before_release,
-            TRUST: TRUST_EPOCHS,
-            BACKBONE: self.backbone_epochs,
-        }
+        several = {**self._before, TRUST: TRUST_EPOCHS, BACKBONE: self.backbone_epochs}
         return several.get(stage, 1)
 
     def spent(self) -> tuple[float, float] | None:

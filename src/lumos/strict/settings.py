@@ -1,8 +1,9 @@
 """Settings of the strict profile: what is released, and how updates are protected."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from lumos.errors import UsageError, one_of
 
@@ -10,8 +11,9 @@ LARGEST_EPSILON = 1000.0
 LEAST_CLIP = 0.05
 """So that rounding a million weights to the fixed point stays within the margin of clipping."""
 
-Mechanism = Literal["auto", "krr", "oue", "multibit"]
+Mechanism = Literal["auto", "krr", "digits", "oue", "multibit"]
 Says = Literal["label", "prediction"]
+SymbolOf = Literal["answer", "codebook"]
 Protection = Literal["noise", "holders", "projection", "none"]
 
 
@@ -20,8 +22,13 @@ class StrictSettings:
     """The strict profile (docs/strict.md)."""
 
     mechanism: Mechanism = "auto"
-    """How the one symbol is released: krr, randomized response; oue, unary encoding; multibit, for
-    comparison; auto: krr or oue, the one that keeps more for the number of classes and ε."""
+    """How the one symbol is released: krr, randomized response; digits, the same on one digit of
+    its number; oue, unary encoding; multibit, for comparison; auto: krr or digits, what
+    keeps more bits for the number of classes and ε."""
+    symbol: SymbolOf = "answer"
+    """What a device's symbol stands for. answer: the class that its encoder names; codebook: the
+    nearest entry of a learnt codebook, for which there may be fewer entries than classes
+    (classify; in link it always is one)."""
     trainers_say: Says = "label"
     """What training devices release: their label, or what their encoder says, as all others do."""
     book: Path | None = None
@@ -34,7 +41,8 @@ class StrictSettings:
     draw for each neighbour and hop; no further ε, but a hint at degrees and edges. auto: none for
     classify, 4 for link."""
     codebook: int = 8
-    """Number of entries of the learnt codebook, one of which is a device's symbol (link)."""
+    """Number of entries of the learnt codebook, one of which is a device's symbol (link, and
+    classify with --symbol codebook)."""
     colours: int | Literal["auto", "none"] = "auto"
     """Number of colours: marks drawn at random that know nothing of anybody and that many devices
     share, and by which pairs notice common neighbours. 2 to 256, or none; auto: so many that 64
@@ -62,6 +70,7 @@ class StrictSettings:
 
     def __post_init__(self) -> None:
         one_of("mechanism", self.mechanism, get_args(Mechanism))
+        one_of("symbol", self.symbol, get_args(SymbolOf))
         one_of("trainers-say", self.trainers_say, get_args(Says))
         one_of("protect", self.protect, get_args(Protection))
         if self.relay not in ("auto", "none", *range(2, 9)):
@@ -89,3 +98,37 @@ class StrictSettings:
             raise UsageError(f"--encoder-rate must be above 0, got {self.encoder_rate}")
         if not LEAST_CLIP <= self.clip < float("inf"):
             raise UsageError(f"--clip must be {LEAST_CLIP} or more, got {self.clip}")
+
+
+def usual_epochs(task: str, given: Mapping[str, Any]) -> int:
+    """Epochs where none are given, with these strict settings.
+
+    100 of the own encoder or 9 of the codebook, 60 of trust, 60 or 40 of the backbone.
+    """
+    if task == "link":
+        return 109
+    return 229 if given.get("symbol") == "codebook" else 220
+
+
+def has_no_meaning(name: str, task: str, strict: StrictSettings) -> bool:
+    """Whether a setting of the strict profile is for another task, or for another symbol."""
+    if task == "link":
+        return name in ("symbol", "trainers_say", "encoder_epochs", "encoder_rate")
+    entries = strict.symbol == "codebook"
+    return name in ("colours", "answer", "trainers_say" if entries else "codebook")
+
+
+_YOUNG = {"patience": 0, "symbol": "answer"}
+
+
+def of_coins(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that make a run another one, and so give it coins of its own.
+
+    Settings that came later count where they are not at their defaults: so a run from before them
+    can be repeated to the last digit.
+    """
+    return {
+        name: value
+        for name, value in settings.items()
+        if name not in _YOUNG or value != _YOUNG[name]
+    }

@@ -1,7 +1,7 @@
 """What the strict trainers of both tasks share: one release, and sums. Nothing else leaves.
 
-1. Something is learnt by sums from own features alone: an own encoder (`classify`), or a codebook
-   (`link`).
+1. Something is learnt by sums from own features alone: an own encoder (`classify`), a codebook
+   (`link`), or both (`classify` with `symbol` codebook).
 2. Every device releases one symbol to all its neighbours (`lumos.encode.symbols`). Once. With a
    relay, symbols travel further.
 3. What symbols mean is learnt by sums (trust), then a tree network on symbols (backbone).
@@ -32,8 +32,9 @@ from lumos.encode.symbols import Symbols
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.strict.book import Book, kind_of
+from lumos.strict.codebook import Codebook
 from lumos.strict.encoder import LOSS_SCALE
-from lumos.strict.plan import CHOICE, MATRIX, Plan
+from lumos.strict.plan import CHOICE, CODEBOOK, MATRIX, Plan
 from lumos.strict.relay import Bits, tell_neighbours
 from lumos.strict.rows import Rows
 from lumos.strict.topics import RELAY, SYMBOL
@@ -92,6 +93,7 @@ class StrictWorker(ABC):
         self.paid: Doubles = np.empty(0)
         """[hosted] what that cost them in this run."""
         self.optimisers: dict[str, Adam] = {}
+        self._codebook: Codebook | None = None
         self.choice = 0
 
     def setup(self) -> Program[None]:
@@ -108,8 +110,24 @@ class StrictWorker(ABC):
                     f"no feature has {strict.min_holders} holders among the training "
                     "devices; lower --min-holders or choose another --protect"
                 )
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Once it is settled which features are used."""
         self._protect()
+        if self.plan.coded:
+            noise = self.plan.noise(CODEBOOK)
+            spread = 0.0 if noise is None else noise.total
+            size, public = self._symbols.size, self.shard.public
+            self._codebook = Codebook(self._rows, size, public, spread)
         self._begin()
+
+    @property
+    def codebook(self) -> Codebook:
+        """What symbols name entries of."""
+        if self._codebook is None:
+            raise ProtocolError("a codebook was used before there was one")
+        return self._codebook
 
     def _protect(self) -> None:
         """Use those features that may be used."""
@@ -186,7 +204,7 @@ class StrictWorker(ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Once it is settled which features are used."""
+        """Make what is trained."""
 
     @abstractmethod
     def _released(self) -> Bits:
@@ -226,7 +244,7 @@ class StrictWorker(ABC):
 
     def _loss(self, stage: str, total: Doubles) -> float | None:
         """The mean loss, told as the last number of a sum."""
-        return float(total[-1] / LOSS_SCALE / self.plan.trainers)
+        return None if stage == CODEBOOK else float(total[-1] / LOSS_SCALE / self.plan.trainers)
 
     def _for_life(self, said: Bits) -> tuple[Bits, Doubles]:
         """What each device says, and what it costs: what it said before, if it did, for nothing."""
@@ -238,7 +256,20 @@ class StrictWorker(ABC):
     def _kind(self) -> str:
         """What tells this release from others in the book."""
         symbols, epsilon = self._symbols, self.plan.config.encoder.epsilon
-        return kind_of(self.plan.task, symbols.mechanism, symbols.size, epsilon)
+        if not self.plan.coded:
+            return kind_of(self.plan.task, symbols.mechanism, symbols.size, epsilon)
+        # An entry of a codebook is the same in both tasks; it is another where features are used in
+        # another form.
+        form = {"projection": f"projection {self.shard.public.seed}", "holders": "holders"}
+        kind = kind_of("link", symbols.mechanism, symbols.size, epsilon)
+        return f"{kind} {form.get(self.plan.strict.protect, '')} {self._rows.width}"
+
+    def _entries(self) -> Ints:
+        """[hosted] the nearest entries. A symbol for life names one of the codebook of its time."""
+        codebook = self.codebook
+        if self._book is not None and not self._control:
+            codebook.take(self._book.public(self._kind(), codebook.arrays()))
+        return codebook.nearest()
 
     def _sum(self, update: Update, noise: Noise | None, step: int) -> Program[Doubles]:
         """The sum over all devices, with noise in it."""

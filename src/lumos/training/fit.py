@@ -18,6 +18,7 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger import LedgerReport
 from lumos.exchange.loopback import Loopback
 from lumos.graph import Graph
+from lumos.strict.settings import of_coins
 from lumos.training.epoch import Epoch
 from lumos.training.folder import Arrays, RunFolder, fingerprint
 from lumos.training.home import Home, homes
@@ -252,8 +253,7 @@ def _arm(problem: Problem, config: Config, control: bool) -> str:
     """
     own = "/control" if control else ""
     if config.train.profile == "strict":
-        settings = config.flat()
-        del settings["patience"]  # which strict has not
+        settings = of_coins(config.flat())
         parts = [fingerprint(problem.graph), repr(sorted(settings.items()))]
         if config.updates != UPDATES:
             parts.append(repr(config.updates))

@@ -9,7 +9,7 @@ from lumos.encode.one_bit import EncoderSettings
 from lumos.errors import UsageError, one_of
 from lumos.exchange.topic import Door
 from lumos.model.settings import ModelSettings
-from lumos.strict.settings import StrictSettings
+from lumos.strict.settings import StrictSettings, has_no_meaning, usual_epochs
 from lumos.trees.settings import Balancer, TreeSettings
 
 Task = Literal["classify", "link"]
@@ -91,17 +91,6 @@ class TrainSettings:
             raise UsageError(f"--checkpoint-every must be 1 or more, got {self.checkpoint_every}")
 
 
-STRICT_EPOCHS: dict[Task, int] = {"classify": 220, "link": 109}
-"""Epochs of the strict profile, where they are not given: 100 of the own encoder or 9 of the
-codebook, 60 of trust, 60 or 40 of the backbone."""
-
-STRICT_ONLY: dict[Task, frozenset[str]] = {
-    "classify": frozenset({"trainers_say", "encoder_epochs", "encoder_rate"}),
-    "link": frozenset({"codebook", "colours", "answer"}),
-}
-"""Settings of the strict profile that one task has and the other has not."""
-_OTHER: dict[Task, Task] = {"classify": "link", "link": "classify"}
-
 UPDATES = AggregateSettings(limit=float(1 << 18), fraction_bits=24)
 """How updates are summed: numbers up to 262,144 in steps of 2^-24, for up to two million devices.
 
@@ -115,7 +104,7 @@ class Config:
     """Everything that a run depends on, apart from the graph, the seed and the shards."""
 
     train: TrainSettings = field(
-        default_factory=lambda: TrainSettings(epochs=STRICT_EPOCHS["classify"])
+        default_factory=lambda: TrainSettings(epochs=usual_epochs("classify", {}))
     )
     trees: TreeSettings = field(default_factory=lambda: TreeSettings(balancer="none"))
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
@@ -146,7 +135,7 @@ class Config:
             chosen[group][name] = value
         if chosen["train"].get("profile", TrainSettings.profile) == "strict":
             task = chosen["train"].get("task", TrainSettings.task)
-            chosen["train"].setdefault("epochs", STRICT_EPOCHS.get(task, 1))
+            chosen["train"].setdefault("epochs", usual_epochs(task, chosen["strict"]))
         train = TrainSettings(**chosen["train"])
         chosen["trees"].setdefault("balancer", PROFILES[train.profile].balancer)
         chosen["model"].setdefault("activate_last", train.task != "link")
@@ -171,8 +160,8 @@ class Config:
             option = name.replace("_", "-")
             if name in foreign:
                 raise UsageError(f"--{option} has no meaning in {where}; leave it out")
-            if name in STRICT_ONLY[_OTHER[config.train.task]]:
-                task = config.train.task
+            task = config.train.task
+            if config.train.profile == "strict" and has_no_meaning(name, task, config.strict):
                 raise UsageError(
                     f"--{option} has no meaning in {where} --task {task}; leave it out"
                 )
