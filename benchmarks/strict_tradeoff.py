@@ -1,6 +1,8 @@
 """What the strict profile gives for which privacy: one table and one plot, over several seeds.
 
     python benchmarks/strict_tradeoff.py [--graph facebook] [--task classify] [--seeds 5]
+    python benchmarks/strict_tradeoff.py --graph lastfm --words
+    python benchmarks/strict_tradeoff.py --communities 100
 
 Every cell is `lumos.train` with the strict profile and its control (symbols that say nothing) on
 the same split; own features under the same protection stand beside it, and for links colours alone.
@@ -17,6 +19,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from scipy.sparse import csr_array
 
 import lumos
 from lumos.graph.demo import words_for
@@ -41,7 +44,11 @@ CELLS: dict[str, dict[str, Any]] = {
     "ε = 2, gat": {"epsilon": 2.0, "backbone": "gat"},
     "ε = 2, relay 4": {"epsilon": 2.0, "relay": 4},
     "ε = 2, trainers say what their encoder says": {"epsilon": 2.0, "trainers_say": "prediction"},
+    "ε = 2, randomized response": {"epsilon": 2.0, "mechanism": "krr"},
+    "ε = 2, digits": {"epsilon": 2.0, "mechanism": "digits"},
+    "ε = 2, unary encoding": {"epsilon": 2.0, "mechanism": "oue"},
     "ε = 2, multi-bit": {"epsilon": 2.0, "mechanism": "multibit"},
+    "ε = 2, codebook of 8": {"epsilon": 2.0, "symbol": "codebook"},
     "ε = 2, updates ε 4": {"epsilon": 2.0, "update_epsilon": 4.0},
     "ε = 2, updates ε 2": {"epsilon": 2.0, "update_epsilon": 2.0},
     "ε = 2, holders": {"epsilon": 2.0, "protect": "holders"},
@@ -61,6 +68,23 @@ def cell(graph: lumos.Graph, task: str, settings: dict[str, Any], seed: int) -> 
         "seconds_per_epoch": round(run.seconds_per_epoch, 4),
         "bytes_per_epoch": run.per_epoch["bytes_sent_mean"],
     }
+
+
+def communities(graph: lumos.Graph, many: int) -> np.ndarray:
+    """[devices] a class for each: labels spread from `many` random devices, large ones slower."""
+    coins, devices = np.random.default_rng(0), graph.devices
+    ends = graph.edge_list()
+    both = np.concatenate([ends, ends[:, ::-1]])
+    near = csr_array((np.ones(len(both)), (both[:, 0], both[:, 1])), shape=(devices, devices))
+    labels = np.full(devices, -1)
+    labels[coins.choice(devices, many, replace=False)] = np.arange(many)
+    for _ in range(30):
+        known = np.flatnonzero(labels >= 0)
+        ones = csr_array((np.ones(len(known)), (known, labels[known])), shape=(devices, many))
+        sizes = np.maximum(np.bincount(labels[known], minlength=many), 1)
+        votes = (near @ ones).toarray() / np.sqrt(sizes)
+        labels = np.where(votes.max(axis=1) > 0, votes.argmax(axis=1), labels)
+    return np.where(labels < 0, coins.integers(0, many, devices), labels)
 
 
 def show(results: dict[str, dict[str, Any]], title: str, task: str) -> None:
@@ -139,23 +163,32 @@ def main() -> None:
     parser.add_argument(
         "--words", action="store_true", help="generate features from labels, as the demo graph's"
     )
+    parser.add_argument(
+        "--communities", type=int, help="so many communities of the graph for classes, with words"
+    )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     cells = LINKS if options.task == "link" else CELLS
-    path = options.out / f"strict-{'link-' * (options.task == 'link')}{options.graph}.json"
+    name = options.graph + f"-{options.communities}" * bool(options.communities)
+    path = options.out / f"strict-{'link-' * (options.task == 'link')}{name}.json"
     results = json.loads(path.read_text()) if path.exists() else {}
     graph = lumos.load(options.graph)
-    if options.words:
+    if options.communities:
+        found = communities(graph, options.communities)
+        names = tuple(map(str, range(options.communities)))
+        graph = dataclasses.replace(graph, labels=found, classes=names)
+    if options.words or options.communities:
         words = words_for(np.asarray(graph.labels), np.random.default_rng(0))
         graph = dataclasses.replace(graph, features=words)
     for seed in range(options.seeds):
-        for name in options.cells or cells:
-            by_seed = results.setdefault(name, {})
+        for row in options.cells or cells:
+            by_seed = results.setdefault(row, {})
             if str(seed) not in by_seed:
-                by_seed[str(seed)] = cell(graph, options.task, cells[name], seed)
+                by_seed[str(seed)] = cell(graph, options.task, cells[row], seed)
                 path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    words_note = ", generated words" if options.words else ""
-    title = f"{options.graph}{words_note}, strict profile"
+    notes = f", {options.communities} communities" * bool(options.communities)
+    notes += ", generated words" * bool(options.words or options.communities)
+    title = f"{options.graph}{notes}, strict profile"
     what = "test accuracy in %" if options.task == "classify" else "ROC-AUC"
     show(results, f"{title}, {what} (mean ± standard deviation)", options.task)
     if options.plot is not None:
