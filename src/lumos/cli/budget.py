@@ -31,7 +31,8 @@ def budget(
     degree
         Neighbours whose symbols a device hears.
     mechanism
-        auto, krr (randomized response), oue (unary encoding) or multibit (LPGNN's).
+        auto, krr (randomized response), digits (the same on one digit of the symbol's number), oue
+        (unary encoding) or multibit (LPGNN's).
     """
     if degree < 1:
         raise UsageError(f"--degree must be 1 or more, got {degree}")
@@ -41,18 +42,24 @@ def budget(
         return
     table = Table(show_header=False, box=None)
     truth, lie = result["says_the_truth"], result["says_a_certain_other"]
-    table.add_row("mechanism", f"{result['mechanism']}, {result['bytes']} bytes to each neighbour")
-    what = "the true symbol" if result["mechanism"] == "krr" else "the true symbol's bit"
-    other = "each other symbol" if result["mechanism"] == "krr" else "each other bit"
+    digits = ""
+    if result["mechanism"] == "digits":
+        digits = f" ({result['places']} in base {result['base']}, one of them told)"
+    many = "1 byte" if result["bytes"] == 1 else f"{result['bytes']:,} bytes"
+    table.add_row("mechanism", f"{result['mechanism']}{digits}, {many} to each neighbour")
+    what, other = {
+        "krr": ("the true symbol", "each other symbol"),
+        "digits": ("the true digit", "each other digit"),
+    }.get(result["mechanism"], ("the true symbol's bit", "each other bit"))
     table.add_row("says", f"{what} with chance {truth:.4f}, {other} with {lie:.4f}")
     table.add_row(
         "information",
         f"{result['bits_per_symbol']:.4f} of {math.log2(classes):.4f} bits of a symbol",
     )
     table.add_row(
-        "share of a class",
-        f"among {degree} neighbours: known to ±{result['share_error']:.3f} (one standard error); "
-        f"without noise it would be exact",
+        "share of a digit" if digits else "share of a class",
+        f"among {degree} neighbours: known to ±{result['share_error']:.3f} (one standard error)"
+        + ("" if digits else "; without noise it would be exact"),
     )
     table.add_row(
         "worth",
@@ -67,12 +74,15 @@ def kept(epsilon: float, classes: int, degree: int, mechanism: str) -> dict[str,
     `clean_neighbours` compares information: bits of all symbols heard over the bits of one symbol.
     """
     symbols = Symbols.of(classes, epsilon, mechanism)
-    bits = symbols.information()
+    bits, digits = symbols.information(), {}
+    if symbols.mechanism == "digits":
+        digits = {"places": symbols.places, "base": symbols.base}
     return {
         "epsilon": epsilon,
         "classes": classes,
         "degree": degree,
         "mechanism": symbols.mechanism,
+        **digits,
         "bytes": symbols.width,
         "says_the_truth": symbols.truth / COIN,
         "says_a_certain_other": symbols.other / COIN,
