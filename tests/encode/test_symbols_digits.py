@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from lumos.encode.symbols import BETTER, COIN, Symbols
-from lumos.errors import ProtocolError
+from lumos.errors import ProtocolError, UsageError
 
 SIZES = (2, 3, 5, 8, 10, 18, 26, 100, 300)
 
@@ -123,3 +123,29 @@ def test_many_symbols_take_two_bytes() -> None:
         coins = np.tile(np.array([coin, COIN - 1], np.uint32), (len(every), 1))
         said = symbols.read(symbols.release(every, coins)).argmax(axis=1)
         assert (said == place * symbols.base + every // symbols.base**place % symbols.base).all()
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 3e-3, 0.01])
+def test_what_coins_cannot_tell_apart_is_not_chosen(epsilon: float) -> None:
+    for size in (2, 3, 300, 20_000, 60_000, 65_536):
+        symbols = Symbols.of(size, epsilon)
+        assert symbols.other < symbols.truth
+        assert symbols.information() > 0
+        assert math.isfinite(symbols.variance())
+
+
+def test_where_nothing_can_be_told_it_is_refused() -> None:
+    for arguments in ((65_536, 1e-3, "krr"), (2, 1e-10)):
+        with pytest.raises(UsageError, match="too little for coins of 32 bits"):
+            Symbols.of(*arguments)
+
+
+@pytest.mark.parametrize("rest", [1, 3, 6])
+def test_a_share_that_is_nearly_a_whole_number_is_rounded_up(rest: int) -> None:
+    """There floats may err on the wrong side of a whole number of coins."""
+    for share in range(1 << 20, (1 << 20) + 3000):
+        symbols = Symbols(rest + 1, math.log(COIN / share - rest), "krr")
+        with localcontext() as context:
+            context.prec = 60
+            limit = Decimal(symbols.epsilon).exp() * Decimal(symbols.other)
+            assert Decimal(symbols.truth) <= limit

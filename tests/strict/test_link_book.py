@@ -71,6 +71,18 @@ def test_an_entry_is_the_same_in_both_tasks_and_paid_once(sixty: Graph, book: Pa
     assert said(own) != said(later)
 
 
+def test_entries_of_other_features_are_another_kind(sixty: Graph, book: Path) -> None:
+    """With `holders`, which features are used depends on the split; so many are not the same."""
+    coded = {"symbol": "codebook", "encoder_epochs": 2, "epochs": 17, "protect": "holders"}
+    coded |= {"min_holders": 2, "lifetime_epsilon": 100.0, "book": book}
+    kinds = set()
+    for seed in range(4):
+        result, _ = classified(sixty, seed=seed, **coded)
+        kinds.add(result.arrays["encoder_columns"].tobytes())
+        assert (spent(book) == 2.0 * len(kinds)).all()
+    assert len(kinds) > 1
+
+
 def test_the_run_that_paid_reports_it_again(sixty: Graph, book: Path) -> None:
     first, _ = heard(sixty, book=book, relay="none")
     again, _ = heard(sixty, book=book, relay="none", shards=2)

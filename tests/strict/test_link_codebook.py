@@ -151,3 +151,31 @@ def test_two_entries_and_many() -> None:
             book.advance(epoch, book.update(epoch, each=False))
         assert_allclose(np.linalg.norm(book.entries, axis=1), 1)
         assert set(book.nearest()) <= set(range(size))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_features_too_small_for_single_precision_add_no_more_than_others(kind: str) -> None:
+    """Their squares are 0 there, so `unit_rows` leaves them longer than 1."""
+    tiny = np.full((3, 1000), 2.6e-23, np.float32)
+    tiny[:, 0] = 3.8e-23
+    rows = Rows(csr_array(tiny) if kind == "sparse" else tiny, np.ones(3, np.bool_))
+    book = Codebook(rows, SIZE, PublicCoins(3), 0.0)
+    for epoch in range(2):
+        added = book.update(epoch, each=True)
+        assert (np.linalg.norm(added, axis=1) <= 1 + 2e-6).all()
+        assert_allclose(added.sum(axis=0), book.update(epoch, each=False), rtol=1e-6)
+        book.advance(epoch, added.sum(axis=0))
+
+
+def test_only_training_devices_add() -> None:
+    train = np.arange(DEVICES) % 3 == 0
+    book = Codebook(Rows(features("sparse"), train), SIZE, PublicCoins(3), 0.0)
+    alone = codebook("sparse", np.flatnonzero(train))
+    for epoch in range(1 + ROUNDS):
+        added = book.update(epoch, each=True)
+        assert not added[~train].any()
+        assert_allclose(added.sum(axis=0), book.update(epoch, each=False), atol=1e-6)
+        assert_allclose(added[train], alone.update(epoch, each=True), atol=1e-6)
+        book.advance(epoch, added.sum(axis=0))
+        alone.advance(epoch, added.sum(axis=0))
+    assert len(book.nearest()) == DEVICES  # everybody knows its entry

@@ -63,7 +63,7 @@ class Symbols:
             raise UsageError(f"--mechanism must be auto, {known}, got {mechanism!r}")
         named = [Symbols(size, epsilon, one) for one in MECHANISMS if one == mechanism]
         found = named[0] if named else _best(size, epsilon)
-        if not found.other <= found.truth:
+        if not found.other < found.truth:
             raise UsageError(
                 f"--epsilon {epsilon:g} for {size:,} symbols is too little for coins of 32 bits"
             )
@@ -95,7 +95,8 @@ class Symbols:
         """How many of the 2^32 coins give one certain other value (krr, digits), or bit."""
         rest = self.base - 1 if self.single else 1
         epsilon = self.epsilon / self.sampled if self.mechanism == "multibit" else self.epsilon
-        return math.ceil(COIN / (math.exp(min(epsilon, 700.0)) + rest))
+        share = COIN / (math.exp(min(epsilon, 700.0)) + rest)
+        return math.floor(share * (1 + 2.0**-48)) + 1  # above it, whatever floats have rounded
 
     @property
     def truth(self) -> int:
@@ -224,6 +225,8 @@ class Symbols:
     def information(self) -> float:
         """Bits that one release tells of a symbol that is uniform before it."""
         truth, other, k = self.truth / COIN, self.other / COIN, self.size
+        if not other < truth:
+            return 0.0
         if self.mechanism == "digits":
             return _of_digits(self, self.places)
         if self.mechanism == "krr":
@@ -274,6 +277,8 @@ def _of_digits(symbols: Symbols, places: int) -> float:
     base = _base(symbols.size, places)
     krr = Symbols(base, symbols.epsilon, "krr")
     truth, other = krr.truth / COIN, krr.other / COIN
+    if not other < truth:  # coins of 32 bits cannot tell so many digits apart
+        return 0.0
     noise = -truth * math.log2(truth) - (base - 1) * other * math.log2(other)
     total, numbers = 0.0, np.arange(symbols.size)
     for place in range(places):

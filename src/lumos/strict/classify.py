@@ -272,8 +272,11 @@ def widths(plan: Plan, public: PublicCoins, classes: int, used: int) -> Widths:
 
 def symbols_of(plan: Plan, classes: int) -> Symbols:
     """The mechanism: of one of the classes, or of one of the entries of a codebook."""
-    size = plan.strict.codebook if plan.coded else classes
-    return Symbols.of(size, plan.config.encoder.epsilon, plan.strict.mechanism)
+    mechanism, epsilon = plan.strict.mechanism, plan.config.encoder.epsilon
+    if not plan.coded:
+        return Symbols.of(classes, epsilon, mechanism)
+    # As in links, so that what was released in one task serves the other.
+    return Symbols.of(plan.strict.codebook, epsilon, "krr" if mechanism == "auto" else mechanism)
 
 
 def choose(right: Doubles, changed: Doubles, noise: float = 0.0) -> int:

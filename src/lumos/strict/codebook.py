@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, diags_array, issparse
 
 from lumos.device.coins import PublicCoins
 from lumos.encode.bounds import unit_rows
-from lumos.strict.rows import Rows, dense
+from lumos.strict.rows import Rows, dense, within
 from lumos.training.folder import Arrays
 
 Doubles = npt.NDArray[np.float64]
@@ -40,12 +40,16 @@ class Codebook:
         size: k, number of entries.
         coins: public coins for the start.
         noise: standard deviation of the noise in every sum; 0 for exact sums.
+        limit: largest norm of what a device adds.
     """
 
-    def __init__(self, rows: Rows, size: int, coins: PublicCoins, noise: float) -> None:
+    def __init__(
+        self, rows: Rows, size: int, coins: PublicCoins, noise: float, limit: float = 1 + 1e-6
+    ) -> None:
         self._rows = rows
         self._size = size
         self._noise = noise
+        self._limit = limit
         self.weights = np.zeros(rows.width)
         """[d] of the features; 0 before they are known."""
         start = coins.generator("codebook").standard_normal((size, rows.width))
@@ -56,13 +60,13 @@ class Codebook:
         """What each hosted device adds in this epoch, or the sum of it."""
         some, hosted = self._rows.train, self._rows.all.shape[0]
         if epoch == 0:
-            sizes: Any = abs(self._rows.some)
+            sizes: Any = abs(within(self._rows.some, self._limit))
             if not each:
                 return np.asarray(sizes.sum(axis=0), np.float64).ravel()
             vectors = np.zeros((hosted, self._rows.width))
             vectors[some] = dense(sizes)
             return vectors
-        rows: Any = self._weighted(self._rows.some)
+        rows: Any = within(self._weighted(self._rows.some), self._limit)
         code = np.asarray(rows @ self.entries.T).argmax(axis=1)
         if not each:
             many = len(some)

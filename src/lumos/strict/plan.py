@@ -49,6 +49,10 @@ class Plan:
     trainers: int
 
     def __post_init__(self) -> None:
+        if self.config.train.patience:
+            raise UsageError(
+                "--patience has no meaning in --profile strict: epochs are part of its noise"
+            )
         if self.backbone_epochs < 1:
             before = " and ".join(f"{many} for the {stage}" for stage, many in self._before.items())
             raise UsageError(
@@ -130,6 +134,8 @@ class Plan:
 
     def limit(self, stage: str) -> float:
         """What vectors are clipped to: less than `clip` by what rounding may add."""
+        if stage == CODEBOOK:  # rows of norm 1, and no shorter for their rounding
+            return 1 + MARGIN / 2
         return self.clip(stage) * (1 - MARGIN)
 
     def clip(self, stage: str) -> float:

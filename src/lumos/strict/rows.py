@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import diags_array, issparse
 
+from lumos.aggregate.noise import clip_factors
 from lumos.device.coins import PublicCoins
 from lumos.encode.bounds import Features, unit_rows
 
@@ -58,6 +60,20 @@ class Rows:
         signs = coins.generator("projection").integers(0, 2, (self.width, width))
         mixed = self.all @ (2.0 * signs - 1).astype(np.float32)
         self._use(unit_rows(np.asarray(mixed, np.float32)))
+
+
+def within(rows: Any, limit: float) -> Any:
+    """Rows scaled down where they are longer than `limit`, by norms in double precision.
+
+    `unit_rows` squares in single precision, so features below 1e-19 may come out longer than 1.
+    """
+    sparse: bool = issparse(rows)
+    exact: Any = rows.astype(np.float64)
+    squares = exact.power(2) if sparse else exact**2
+    factors = clip_factors(np.sqrt(np.asarray(squares.sum(axis=1)).ravel()), limit)
+    if (factors == 1).all():
+        return rows
+    return diags_array(factors) @ rows if sparse else rows * factors[:, None]
 
 
 def dense(rows: Any) -> Doubles:

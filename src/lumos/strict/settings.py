@@ -125,7 +125,7 @@ def of_coins(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings that make a run another one, and so give it coins of its own.
 
     Settings that came later count where they are not at their defaults: so a run from before them
-    can be repeated to the last digit.
+    can be repeated to the last digit, where `auto` still means the same mechanism.
     """
     return {
         name: value

@@ -14,6 +14,7 @@ themselves (`lumos.aggregate.noise`).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,8 @@ class StrictWorker(ABC):
             noise = self.plan.noise(CODEBOOK)
             spread = 0.0 if noise is None else noise.total
             size, public = self._symbols.size, self.shard.public
-            self._codebook = Codebook(self._rows, size, public, spread)
+            limit = self.plan.limit(CODEBOOK)
+            self._codebook = Codebook(self._rows, size, public, spread, limit)
         self._begin()
 
     @property
@@ -260,7 +262,8 @@ class StrictWorker(ABC):
             return kind_of(self.plan.task, symbols.mechanism, symbols.size, epsilon)
         # An entry of a codebook is the same in both tasks; it is another where features are used in
         # another form.
-        form = {"projection": f"projection {self.shard.public.seed}", "holders": "holders"}
+        kept = blake2b(self.columns.astype("<i8").tobytes(), digest_size=8).hexdigest()
+        form = {"projection": f"projection {self.shard.public.seed}", "holders": f"holders {kept}"}
         kind = kind_of("link", symbols.mechanism, symbols.size, epsilon)
         return f"{kind} {form.get(self.plan.strict.protect, '')} {self._rows.width}"
 

@@ -84,6 +84,8 @@ def fingerprint(graph: Graph) -> str:
     if issparse(graph.features):
         matrix = csr_array(graph.features)
         parts += [matrix.indptr, matrix.indices, matrix.data]
+        if matrix.shape[1] != int(matrix.indices.max(initial=-1)) + 1:  # nobody has the last ones
+            parts.append(np.array(matrix.shape[1]))
     elif graph.features is not None:
         parts.append(graph.features)
     for part in parts:
