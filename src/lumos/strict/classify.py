@@ -77,8 +77,9 @@ class Classifier(StrictWorker):
 
     @property
     def first_width(self) -> int:
-        """Number of weights of the own encoder."""
-        return self._encoder.weights
+        """Number of weights of the own encoder, or of numbers in the codebook if they are more."""
+        coded = self.codebook.entries.size if self.plan.coded else 0
+        return max(self._encoder.weights, int(coded))
 
     def _begin(self) -> None:
         self._encoder = Encoder(self._rows, self._labels, self.classes)
