@@ -38,7 +38,7 @@ def _structure(plan: Plan) -> tuple[Cells, Cells]:
     """Degree and edges, for classify: towards all but the broker."""
     edge = _edge(plan)
     if plan.hops > 1:
-        hint = f"{NONE}: a hint in every relayed symbol, measured (krr) in docs/strict.md"
+        hint = f"{NONE}: a hint in every relayed symbol, measured for krr in docs/strict.md"
         return (hint,) * 4, (hint,) * 4
     weights = f"{NONE} by the weights: it is in the updates of all neighbours; each edge {edge}"
     return (
