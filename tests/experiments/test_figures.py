@@ -201,6 +201,21 @@ def test_differences_by_hand(bench_of: Benches) -> None:
     naive = only(rows, measure=paper.AGAINST_NAIVE, **of)
     assert naive.ours == pytest.approx((100 + 64) / 2)  # 0.80/0.40 - 1, 0.82/0.50 - 1
     assert only(rows, system=NAMES["own"]).ours == pytest.approx(60)
+    drowned = only(rows, system=NAMES["naive"], backbone="gcn", measure="accuracy, %")
+    assert "100 epochs" in drowned.notes  # the others have 300
+
+
+def test_a_control_of_fewer_seeds_says_so(bench_of: Benches) -> None:
+    def answer(cell: Cell) -> dict[str, Any] | None:
+        found = made_up(cell)
+        if found is not None and cell.seed:
+            found.pop("control_test_accuracy", None)
+        return found
+
+    rows = BY_NAME["classification"](bench_of(answer))
+    score = only(rows, system=NAMES["paper"], backbone="gcn", measure="accuracy, %")
+    assert (score.seeds, score.control) == (2, pytest.approx(78))
+    assert "the control is of 1 of the 2 seeds" in score.notes
 
 
 def test_auc_differences_are_in_points_too(bench_of: Benches) -> None:

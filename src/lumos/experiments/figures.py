@@ -175,6 +175,8 @@ class Bench:
             found[cell.seed] = times * outcome.result[name]
             if f"control_{name}" in outcome.result:
                 control[cell.seed] = times * outcome.result[f"control_{name}"]
+            if self._shorter(cell):
+                notes.append(f"{cell['epochs']} epochs")
             if outcome.other_code:
                 notes.append("kept from another code version")
             said = outcome.result.get("notes", ())
@@ -182,6 +184,11 @@ class Bench:
             if outcome.result.get("caution"):
                 notes.append(outcome.result["caution"])
         return Scores(found, control, tuple(dict.fromkeys(notes)))
+
+    def _shorter(self, cell: Cell) -> bool:
+        """Whether a baseline has fewer epochs than the others."""
+        usual = self.frozen.epochs["baseline"][cell["backbone"] or "gcn"]
+        return cell.kind == "baseline" and cell["epochs"] < usual
 
     def row(self, figure: str, system: str, measure: str, scores: Scores, **more: Any) -> Row:
         """A row with mean and spread, the paper's number and, where they differ, the reason."""
@@ -197,6 +204,9 @@ class Bench:
         theirs = None if number is None else number.of(self.subject.dataset)
         values, beside = list(scores.of.values()), list(scores.control.values())
         mean = float(np.mean(values)) if values else None
+        notes = scores.notes
+        if 0 < len(beside) < len(values):
+            notes = (*notes, f"the control is of {len(beside)} of the {len(values)} seeds")
         why = ""
         if (
             number is not None
@@ -216,7 +226,7 @@ class Bench:
             spread=float(np.std(values, ddof=1)) if len(values) > 1 else None,
             seeds=len(values),
             control=float(np.mean(beside)) if beside else None,
-            notes=scores.notes,
+            notes=notes,
             why=why,
             digits=digits,
             **more,
