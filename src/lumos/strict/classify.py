@@ -1,7 +1,7 @@
 """The strict trainer of `classify`.
 
-Training devices release their label, all others what their own encoder says; or, where classes are
-many, everybody the nearest entry of a codebook (`--symbol codebook`). What neighbours'
+Training devices release their label, all others what their own encoder says; by choice,
+everybody the nearest entry of a codebook (`--symbol codebook`). What neighbours'
 symbols say of a class is learnt by sums (`evidence`), then a tree network on symbols
 (`correction`), computed at home.
 """
@@ -16,22 +16,19 @@ from lumos.device.coins import PublicCoins
 from lumos.encode.symbols import Symbols
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
-from lumos.strict.codebook import widths as codebook_widths
 from lumos.strict.correction import Correction, Known
 from lumos.strict.encoder import Encoder
 from lumos.strict.evidence import DAMPING, Heard, Trust, matrix_update, ratios
-from lumos.strict.plan import (
-    BACKBONE,
-    CANDIDATES,
-    CHOICE,
-    CODEBOOK,
-    ENCODER,
-    MATRIX,
-    TRUST,
-    Plan,
-)
+from lumos.strict.plan import BACKBONE, CANDIDATES, CHOICE, ENCODER, MATRIX, TRUST, Plan
 from lumos.strict.relay import Bits, pads, relayed
-from lumos.strict.worker import TRUST_RATE, Doubles, StrictWorker, Update, Widths
+from lumos.strict.worker import (
+    TRUST_RATE,
+    Doubles,
+    StrictWorker,
+    Update,
+    Widths,
+    with_codebook,
+)
 from lumos.training.adam import Adam
 from lumos.training.folder import Arrays
 from lumos.training.home import Home
@@ -117,7 +114,7 @@ class Classifier(StrictWorker):
             "trust": self.optimisers[TRUST].weights,
             "backbone": self.optimisers[BACKBONE].weights,
             "choice": np.array(self.choice),
-            **(self.codebook.arrays() if self.plan.coded else {}),
+            **self._entries_known(),
         }
 
     def load(self, arrays: Arrays, said: Bits) -> None:
@@ -178,12 +175,10 @@ class Classifier(StrictWorker):
         self._heard = [*self._heard[: hop - 1], heard]
 
     def _learnt(self) -> Arrays:
-        return {"matrix": self.matrix, **(self.codebook.arrays() if self.plan.coded else {})}
+        return {"matrix": self.matrix}
 
     def _take(self, learnt: Arrays) -> None:
         self.matrix = learnt["matrix"]
-        if self.plan.coded:
-            self.codebook.take(learnt)
 
     def _own(self) -> Doubles:
         return self._encoder.logits(self.optimisers[ENCODER].weights)
@@ -224,10 +219,7 @@ class Classifier(StrictWorker):
         base = self._trust.logits(self.optimisers[TRUST].weights)
         return Known(base, self._own().argmax(axis=1), heard.shares(), heard.degree)
 
-    def _update(self, stage: str, number: int) -> Update:
-        if stage == CODEBOOK:
-            epoch = self.plan.codebook_epoch(number)
-            return lambda each: self.codebook.update(epoch, each=each)
+    def _update(self, stage: str) -> Update:
         weights, clip = self.optimisers[stage].weights, self.plan.limit(stage)
         if stage == ENCODER:
             encoder = self._encoder
@@ -242,18 +234,13 @@ class Classifier(StrictWorker):
         correction.load(weights)
         return lambda each: correction.update(known, labels, train, clip, each=each)
 
-    def _advance(self, stage: str, number: int, total: Doubles) -> None:
-        if stage == CODEBOOK:
-            self.codebook.advance(self.plan.codebook_epoch(number), total)
-            return
-        slope = self._correction.gradient(total) if stage == BACKBONE else total[:-1]
-        self.optimisers[stage].step(slope / self.plan.trainers)
+    def _gradient(self, total: Doubles) -> Doubles:
+        return self._correction.gradient(total)
 
 
 def widths(plan: Plan, public: PublicCoins, classes: int, used: int) -> Widths:
     """Numbers in every sum, where `used` features are used."""
     symbols = symbols_of(plan, classes)
-    first, further = codebook_widths(used, symbols.size)
     generator = public.generator("weights")
     backbone = Correction(plan.config.model, classes, symbols.alphabet, generator)
     known = {
@@ -262,13 +249,8 @@ def widths(plan: Plan, public: PublicCoins, classes: int, used: int) -> Widths:
         TRUST: 1 + len(DAMPING) * plan.hops + classes + 1,
         BACKBONE: backbone.width,
         CHOICE: 2 * CANDIDATES - 1,
-        CODEBOOK: further,
     }
-
-    def width(stage: str, epoch: int) -> int:
-        return first if stage == CODEBOOK and not plan.codebook_epoch(epoch) else known[stage]
-
-    return width
+    return with_codebook(known, plan, used, symbols.size)
 
 
 def symbols_of(plan: Plan, classes: int) -> Symbols:

@@ -23,14 +23,21 @@ from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
 from lumos.strict.answers import Sample, sample
 from lumos.strict.book import kind_of
-from lumos.strict.codebook import widths as codebook_widths
 from lumos.strict.likeness import Heard
 from lumos.strict.linked import CANDIDATES, Linked, Scorer
-from lumos.strict.plan import BACKBONE, BINS, CHOICE, CODEBOOK, MATRIX, TRUST, Plan
+from lumos.strict.plan import BACKBONE, BINS, CHOICE, MATRIX, TRUST, Plan
 from lumos.strict.relay import PADS, Bits, pads, relayed, tell_neighbours
 from lumos.strict.scorer import PAIRS, Pairs, Tree, auc_of_ranges, ranges
 from lumos.strict.topics import ANSWER, ASK, NEIGHBOUR_ANSWER
-from lumos.strict.worker import TRUST_RATE, Doubles, Ints, StrictWorker, Update, Widths
+from lumos.strict.worker import (
+    TRUST_RATE,
+    Doubles,
+    Ints,
+    StrictWorker,
+    Update,
+    Widths,
+    with_codebook,
+)
 from lumos.training.adam import Adam
 from lumos.training.folder import Arrays
 from lumos.training.home import Home
@@ -105,7 +112,7 @@ class Linker(StrictWorker):
     def arrays(self) -> Arrays:
         """The trained weights by name."""
         return {
-            **self.codebook.arrays(),
+            **self._entries_known(),
             "columns": self.columns,
             "trust": self.optimisers[TRUST].weights,
             "backbone": self.optimisers[BACKBONE].weights,
@@ -290,20 +297,17 @@ class Linker(StrictWorker):
                 raise ProtocolError("an answer names a symbol that does not exist")
 
     def _learnt(self) -> Arrays:
-        return {"usual": self.usual, **self.codebook.arrays()}
+        return {"usual": self.usual}
 
     def _take(self, learnt: Arrays) -> None:
         self.usual = learnt["usual"]
-        self.codebook.take(learnt)
 
     def _known(self, pairs: tuple[Pairs, Flags] | None) -> tuple[Pairs, Flags]:
         if pairs is None:
             raise ProtocolError("pairs were scored before answers came")
         return pairs
 
-    def _update(self, stage: str, number: int) -> Update:
-        if stage == CODEBOOK:
-            return lambda each: self.codebook.update(number, each=each)
+    def _update(self, stage: str) -> Update:
         weights, clip = self.optimisers[stage].weights, self.plan.limit(stage)
         pairs, edge = self._known(self._pairs)
         hosted = len(self.shard)
@@ -316,27 +320,21 @@ class Linker(StrictWorker):
         tree.load(weights)
         return lambda each: tree.update(pairs, base, edge, hosted, clip, each=each)
 
-    def _advance(self, stage: str, number: int, total: Doubles) -> None:
-        if stage == CODEBOOK:
-            self.codebook.advance(number, total)
-            return
-        slope = self._tree.gradient(total) if stage == BACKBONE else total[:-1]
-        self.optimisers[stage].step(slope / self.plan.trainers)
+    def _gradient(self, total: Doubles) -> Doubles:
+        return self._tree.gradient(total)
 
 
 def widths(plan: Plan, public: PublicCoins, used: int) -> Widths:
     """Numbers in every sum, where `used` features are used."""
     kinds = 1 + (plan.colours > 0)
     size = plan.strict.codebook
-    first, further = codebook_widths(used, size)
     known = {
         MATRIX: plan.hops * size,
         TRUST: Scorer.linear(plan.hops, kinds).weights + 1,
         BACKBONE: Tree(plan.config.model, size, public.generator("weights")).width,
         CHOICE: len(CANDIDATES) * 2 * BINS,
-        CODEBOOK: further,
     }
-    return lambda stage, epoch: first if (stage, epoch) == (CODEBOOK, 0) else known[stage]
+    return with_codebook(known, plan, used, size)
 
 
 def choose(counts: Doubles, noise: float = 0.0) -> int:

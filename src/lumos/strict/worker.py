@@ -34,8 +34,9 @@ from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.strict.book import Book, kind_of
 from lumos.strict.codebook import Codebook
+from lumos.strict.codebook import widths as codebook_widths
 from lumos.strict.encoder import LOSS_SCALE
-from lumos.strict.plan import CHOICE, CODEBOOK, MATRIX, Plan
+from lumos.strict.plan import BACKBONE, CHOICE, CODEBOOK, MATRIX, Plan
 from lumos.strict.relay import Bits, tell_neighbours
 from lumos.strict.rows import Rows
 from lumos.strict.topics import RELAY, SYMBOL
@@ -148,9 +149,7 @@ class StrictWorker(ABC):
                 yield from self.release()
                 yield from self._learn_meaning(number)
             stage = self.plan.stage(number)
-            total = yield from self._sum(
-                self._update(stage, number), self.plan.noise(stage), number
-            )
+            total = yield from self._sum(self._adds(stage, number), self.plan.noise(stage), number)
             self._advance(stage, number, total)
             if told is not None:
                 told(Epoch(number + 1, self._loss(stage, total), None))
@@ -174,7 +173,7 @@ class StrictWorker(ABC):
 
     def state(self) -> Arrays:
         """Everything that the next epochs depend on."""
-        state: Arrays = {"columns": self.columns, **self._learnt()}
+        state: Arrays = {"columns": self.columns, **self._entries_known(), **self._learnt()}
         for stage, adam in self.optimisers.items():
             state |= {
                 f"{stage}/weights": adam.weights,
@@ -186,6 +185,8 @@ class StrictWorker(ABC):
 
     def restore(self, state: Arrays) -> None:
         """Go on from a state."""
+        if self.plan.coded:
+            self.codebook.take(state)
         self._take({name: state[name] for name in self._learnt()})
         for stage, adam in self.optimisers.items():
             adam.weights, adam.mean = state[f"{stage}/weights"], state[f"{stage}/mean"]
@@ -237,12 +238,31 @@ class StrictWorker(ABC):
         """Take back what `_learnt` gave."""
 
     @abstractmethod
-    def _update(self, stage: str, number: int) -> Update:
-        """What the devices add in an epoch."""
+    def _update(self, stage: str) -> Update:
+        """What the devices add in an epoch of any stage but the codebook's."""
 
     @abstractmethod
+    def _gradient(self, total: Doubles) -> Doubles:
+        """[weights] from a sum of the backbone to its gradient."""
+
+    def _adds(self, stage: str, number: int) -> Update:
+        """What the devices add in epoch `number`."""
+        if stage != CODEBOOK:
+            return self._update(stage)
+        epoch = self.plan.codebook_epoch(number)
+        return lambda each: self.codebook.update(epoch, each=each)
+
     def _advance(self, stage: str, number: int, total: Doubles) -> None:
-        """Take in the sum of an epoch."""
+        """Take in the sum of epoch `number`."""
+        if stage == CODEBOOK:
+            self.codebook.advance(self.plan.codebook_epoch(number), total)
+            return
+        slope = self._gradient(total) if stage == BACKBONE else total[:-1]
+        self.optimisers[stage].step(slope / self.plan.trainers)
+
+    def _entries_known(self) -> Arrays:
+        """The codebook, where there is one."""
+        return self.codebook.arrays() if self.plan.coded else {}
 
     def _loss(self, stage: str, total: Doubles) -> float | None:
         """The mean loss, told as the last number of a sum."""
@@ -289,6 +309,18 @@ class StrictWorker(ABC):
         if total is None:
             raise ProtocolError("a sum was not opened: too few devices were present")
         return total
+
+
+def with_codebook(known: dict[str, int], plan: Plan, used: int, size: int) -> Widths:
+    """Numbers in every sum: those known, and of the codebook, whose first sum is a narrow one."""
+    first, further = codebook_widths(used, size)
+
+    def width(stage: str, epoch: int) -> int:
+        if stage != CODEBOOK:
+            return known[stage]
+        return further if plan.codebook_epoch(epoch) else first
+
+    return width
 
 
 class StrictCoordinator:
