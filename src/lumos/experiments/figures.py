@@ -131,7 +131,7 @@ class Bench:
             "task": task,
             "backbone": backbone,
             "epsilon": epsilon,
-            "control": control and frozen.control(task, backbone, epsilon, seed),
+            "control": control and frozen.control(backbone, epsilon, seed),
         }
         if profile in frozen.epochs:
             settings |= {"epochs": frozen.epochs[profile][backbone], "patience": frozen.patience}

@@ -101,6 +101,7 @@ def _settings(plan: "Plan") -> Section:
         ("seeds elsewhere", str(frozen.other_seeds)),
         *((f"epochs, {group}", _by(epochs)) for group, epochs in frozen.epochs.items()),
         ("epochs without a better score, at most", str(frozen.patience or "any number")),
+        ("ε with a control", ", ".join(f"{epsilon:g}" for epsilon in frozen.control_at)),
         ("seeds with a control", _by(frozen.control_seeds)),
         *((f"{name} settings", _by(given)) for name, given in frozen.baseline.items()),
         *((f"graph {one.name}", f"fingerprint {one.whole}") for one in asked.subjects),

@@ -33,8 +33,8 @@ class Frozen:
     """Seeds of everything else."""
     ablated: list[str]
     """Backbones of the ablations."""
-    control_at: dict[str, list[float]]
-    """By task: ε that have a control beside them."""
+    control_at: list[float]
+    """ε that have a control beside them."""
     control_seeds: dict[str, int]
     """By backbone: seeds that have one."""
     epochs: dict[str, dict[str, int]]
@@ -54,9 +54,9 @@ class Frozen:
         """Whether everything is trained for as long as in the paper."""
         return all(count >= PAPER for given in self.epochs.values() for count in given.values())
 
-    def control(self, task: str, backbone: str, epsilon: float, seed: int) -> bool:
+    def control(self, backbone: str, epsilon: float, seed: int) -> bool:
         """Whether a run has a control beside it."""
-        return epsilon in self.control_at[task] and seed < self.control_seeds[backbone]
+        return epsilon in self.control_at and seed < self.control_seeds[backbone]
 
     def iterations(self, dataset: str) -> int:
         """MCMC steps: the paper's on its graphs."""
