@@ -131,7 +131,7 @@ def test_seeds_and_epochs_of_the_full_form(subject_of: Callable[..., Subject]) -
     runs = [cell for cell in cells if cell.kind == "train" and cell["profile"] == "paper"]
     assert {cell["epochs"] for cell in runs} == {300}
     plain = [c for c in runs if c["epsilon"] == 2 and c["balancer"] == "mcmc"]
-    plain = [c for c in plain if c["virtual_nodes"] is None]
+    plain = [c for c in plain if c["virtual_nodes"] is None and c["recovery"] is None]
     for task in ("classify", "link"):
         for backbone in ("gcn", "gat"):
             seeds = [c.seed for c in plain if (c["task"], c["backbone"]) == (task, backbone)]
@@ -147,6 +147,8 @@ def test_changed_settings() -> None:
     settings = frozen("full").changed(seeds=1, epochs=7)
     assert settings.seeds == 1
     assert settings.epochs["paper"] == settings.epochs["baseline"] == {"gcn": 7, "gat": 7}
+    assert not any("epochs" in further for further in settings.baseline.values())
+    assert frozen("full").baseline["naive"]["epochs"] == 100
     assert frozen("full").epochs["paper"] == {"gcn": 300, "gat": 300}  # not changed in place
 
 

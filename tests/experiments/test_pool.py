@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lumos.experiments.cell import Cell, Key, key_of
 from lumos.experiments.pool import Ended, Room, Waiting, _next, planned, run_all
 from lumos.experiments.store import Store
-from lumos.experiments.work import CDF_POINTS, Job, cdf_points
+from lumos.experiments.structure import CDF_POINTS, cdf_points
+from lumos.experiments.work import Job
 
 ROOM = Room(jobs=2, threads=1, megabytes=10_000)
 
@@ -75,7 +77,7 @@ def test_a_cell_that_fails_or_is_refused_stops_nobody(tmp_path: Path) -> None:
 
 
 def test_a_distribution_in_few_points() -> None:
-    values, counts = list(range(1000)), [1] * 1000
+    values, counts = np.arange(1000), np.ones(1000, np.int64)
     points = cdf_points(values, counts)
     assert len(points) <= CDF_POINTS
     assert points[0] == [0, 1]
@@ -83,4 +85,4 @@ def test_a_distribution_in_few_points() -> None:
     assert [value for value, _ in points[:100]] == list(range(100))
     assert cdf_points(values[:200], counts[:200]) == [[n, n + 1] for n in range(200)]
     assert all(up_to == value + 1 for value, up_to in points)
-    assert cdf_points([3, 8], [2, 1]) == [[3, 2], [8, 3]]
+    assert cdf_points(np.array([3, 8]), np.array([2, 1])) == [[3, 2], [8, 3]]

@@ -37,7 +37,7 @@ _PARTS: dict[Kind, tuple[str, ...]] = {
         "training/home.py",
         "training/split.py",
     ),
-    "trees": ("compare", "device", "exchange", "graph", "trees"),
+    "trees": ("compare", "device", "exchange", "graph", "trees", "experiments/structure.py"),
     "cost": (*_TRAINING, "experiments/cost.py"),
 }
 """Sources that can change the result of a cell of each kind; `strict` comes in with its profile."""
@@ -71,6 +71,8 @@ class Cell:
         parts = [str(what), *(str(self[name]) for name in ("task", "backbone") if self[name])]
         if self["epsilon"] is not None:
             parts.append(f"ε {_shown(self['epsilon'])}")
+        if self["recovery"]:
+            parts.append(f"recovery {self['recovery']}")
         if self["virtual_nodes"] is False:
             parts.append("no virtual nodes")
         if self.kind == "train" and self["balancer"]:

@@ -1,6 +1,7 @@
 """The report page: every figure, its table and what to know of it, in one file."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lumos.experiments import tables
@@ -101,8 +102,8 @@ def _settings(plan: "Plan") -> Section:
         ("seeds elsewhere", str(frozen.other_seeds)),
         *((f"epochs, {group}", _by(epochs)) for group, epochs in frozen.epochs.items()),
         ("epochs without a better score, at most", str(frozen.patience or "any number")),
-        ("ε with a control", ", ".join(f"{epsilon:g}" for epsilon in frozen.control_at)),
-        ("seeds with a control", _by(frozen.control_seeds)),
+        *((f"ε with a control, {who}", _by(at)) for who, at in frozen.control_at.items()),
+        *((f"seeds with a control, {who}", _by(n)) for who, n in frozen.control_seeds.items()),
         *((f"{name} settings", _by(given)) for name, given in frozen.baseline.items()),
         *((f"graph {one.name}", f"fingerprint {one.whole}") for one in asked.subjects),
         *((f"device: {name}", f"{value:g}") for name, value in device.items()),
@@ -114,5 +115,9 @@ def _settings(plan: "Plan") -> Section:
     return Section("Settings, and how to run it again", [Code(asked.command), again, table])
 
 
-def _by(values: "dict[str, object] | dict[str, int]") -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
+def _by(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {_said(value)}" for name, value in values.items())
+
+
+def _said(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -33,10 +33,12 @@ class Frozen:
     """Seeds of everything else."""
     ablated: list[str]
     """Backbones of the ablations."""
-    control_at: list[float]
-    """ε that have a control beside them."""
-    control_seeds: dict[str, int]
-    """By backbone: seeds that have one."""
+    letter: bool
+    """Whether there are rows to the letter of the paper."""
+    control_at: dict[str, dict[str, list[float]]]
+    """By profile and task: ε that have a control beside them."""
+    control_seeds: dict[str, dict[str, int]]
+    """By system and backbone: seeds that have one."""
     epochs: dict[str, dict[str, int]]
     """By group and backbone."""
     patience: int
@@ -54,9 +56,10 @@ class Frozen:
         """Whether everything is trained for as long as in the paper."""
         return all(count >= PAPER for given in self.epochs.values() for count in given.values())
 
-    def control(self, backbone: str, epsilon: float, seed: int) -> bool:
+    def control(self, profile: str, task: str, backbone: str, epsilon: float, seed: int) -> bool:
         """Whether a run has a control beside it."""
-        return epsilon in self.control_at and seed < self.control_seeds[backbone]
+        there = epsilon in self.control_at[profile][task]
+        return there and seed < self.control_seeds[profile][backbone]
 
     def iterations(self, dataset: str) -> int:
         """MCMC steps: the paper's on its graphs."""
@@ -69,7 +72,11 @@ class Frozen:
         found = self if seeds is None else dataclasses.replace(self, seeds=seeds)
         if epochs is not None:
             changed = {group: dict.fromkeys(given, epochs) for group, given in self.epochs.items()}
-            found = dataclasses.replace(found, epochs=changed)
+            others = {
+                name: {key: value for key, value in given.items() if key != "epochs"}
+                for name, given in self.baseline.items()
+            }
+            found = dataclasses.replace(found, epochs=changed, baseline=others)
         return found
 
     def seconds(self, cell: Cell, edges: int) -> float:

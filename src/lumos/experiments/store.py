@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class Store:
         """The result of a cell, if it is there."""
         place = self.place(key)
         if place.exists():
-            record = _read(place)
+            record = _read(place, remedy="; remove it and start again")
             if isinstance(record, dict) and isinstance(record.get("result"), dict):
                 return Found(record["result"], key.code)
             raise InputError(f"{place}: is no cell; remove it and start again")
@@ -103,8 +104,17 @@ def record_of(key: Key, cell: Cell, result: Mapping[str, Any]) -> dict[str, Any]
         "graph": cell.graph,
         "seed": cell.seed,
         "settings": plain(dict(cell.settings)),
-        "result": dict(result),
+        "result": {name: _finite(value) for name, value in result.items()},
     }
+
+
+def _finite(value: Any) -> Any:
+    """What is no number as nothing: JSON has no word for it."""
+    if isinstance(value, Mapping):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def keep(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
@@ -140,10 +150,10 @@ def read_kept(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path, remedy: str = "") -> Any:
     try:
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as JSON ({error})") from None
+        raise InputError(f"{path}: cannot be read as JSON ({error}){remedy}") from None

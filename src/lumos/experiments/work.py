@@ -93,21 +93,31 @@ def _train(job: Job) -> dict[str, Any]:
 
     config = Config.asked(**dict(job.cell.settings))
     resume = (job.partial / "run.json").exists()
-    told: dict[str, Any] = {"config": config, "seed": job.cell.seed, "data_dir": _folder(job)}
+    given: dict[str, Any] = {"config": config, "seed": job.cell.seed, "data_dir": _folder(job)}
     try:
-        trained = train(job.cell.graph, out=job.partial, resume=resume, **told)
+        trained = train(job.cell.graph, out=job.partial, resume=resume, **given)
     except InputError:
         if not resume:
             raise
         shutil.rmtree(job.partial)  # damaged, or of another graph: from the beginning
-        trained = train(job.cell.graph, out=job.partial, **told)
+        trained = train(job.cell.graph, out=job.partial, **given)
     summary = trained.summary()
     scores = {
         name: value
         for name, value in summary.items()
         if name.endswith(("_accuracy", "_auc")) and isinstance(value, float)
     }
-    return {**scores, **{name: summary[name] for name in TOLD}, "resumed": resume}
+    told = {name: summary[name] for name in TOLD}
+    return {**scores, **told, "left": _left(summary), "resumed": resume}
+
+
+def _left(summary: dict[str, Any]) -> dict[str, Any]:
+    """By topic of the ledgers: door, messages, bytes."""
+    return {
+        name: [str(line["door"]), line["messages"], line["bytes"]]
+        for ledger in ("tree_ledger", "ledger")
+        for name, line in summary[ledger]["topics"].items()
+    }
 
 
 TOLD = (
@@ -141,46 +151,13 @@ def _baseline(job: Job) -> dict[str, Any]:
 
 
 def _trees(job: Job) -> dict[str, Any]:
-    import numpy as np
-
+    from lumos.experiments.structure import measure
     from lumos.graph import load
     from lumos.memory import peak_rss_mb
-    from lumos.trees.balance import balance
-    from lumos.trees.settings import TreeSettings
 
     graph = load(job.cell.graph, data_dir=_folder(job), features=False)
-    balanced = balance(graph, TreeSettings(**dict(job.cell.settings)), seed=job.cell.seed)
-    values, counts = np.unique(balanced.workload, return_counts=True)
-    bound = balanced.lower_bound()
-    ledger = balanced.ledger
-    return {
-        "devices": graph.devices,
-        "edges": graph.edges,
-        "max_workload": balanced.max_workload,
-        "mean_workload": round(float(balanced.workload.mean()), 4),
-        "lower_bound": bound,
-        "optimal": balanced.max_workload == bound,
-        "saved": 1 - float(balanced.workload.sum()) / max(1, 2 * graph.edges),
-        "comparisons": ledger.comparisons,
-        "rounds": ledger.rounds,
-        "cdf": cdf_points(values, counts),
-        "seconds": round(balanced.seconds, 3),
-        "peak_rss_mb": peak_rss_mb(),
-    }
-
-
-CDF_POINTS = 200
-
-
-def cdf_points(values: Any, counts: Any) -> list[list[float]]:
-    """[value, devices with at most so much]: the smallest values, then evenly to the last."""
-    import numpy as np
-
-    up_to, half = np.cumsum(counts), CDF_POINTS // 2
-    tail = np.linspace(half, len(values) - 1, half).astype(int) if len(values) > CDF_POINTS else ()
-    head = half if len(tail) else len(values)
-    chosen = np.unique(np.concatenate([np.arange(head), np.asarray(tail, int)]))
-    return [[int(values[place]), int(up_to[place])] for place in chosen.tolist()]
+    found = measure(graph, seed=job.cell.seed, **dict(job.cell.settings))
+    return {**found, "peak_rss_mb": peak_rss_mb()}
 
 
 def _cost(job: Job) -> dict[str, Any]:
