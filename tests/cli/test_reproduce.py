@@ -65,6 +65,12 @@ def test_the_whole_quick_form(capsys: pytest.CaptureFixture[str], tmp_path: Path
     page = (out / "report.html").read_text()
     assert page.count("<svg") >= 6
     assert "not comparable with" in page
+    for said in ("What left the devices of demo:60", "The ledger of the strict profile",
+                 "The doors", "in both profiles", "A tree of moderate size"):  # fmt: skip
+        assert said in page
+    (loads,) = json.loads((out / "workload.json").read_text()).values()
+    assert set(loads) == {"none", "greedy", "mcmc", "optimal"}
+    assert all(points[-1][1] == 60 for points in loads.values())
     for figure in paper.FIGURES:
         drawn = list((out / "figures").glob(f"{figure}-*.svg"))
         assert drawn
@@ -259,12 +265,21 @@ def test_a_cell_that_fails_is_told_and_tried_again(
         (["--jobs", "0"], "--jobs must be 1 or more"),
         (["--results", "nowhere"], "--results nowhere: there is no such file or folder"),
         (["--profiles", "loose"], "profiles"),
+        (["--graph", "one/g.csv", "--graph", "two/g.csv"], "two graphs are called 'g'"),
     ],
 )
 def test_mistakes_get_one_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], line: str
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    line: str,
 ) -> None:
-    assert run(["reproduce", *arguments, "--out", str(tmp_path)]) == 2
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "g.csv").write_text("0,1\n1,2\n")
+    monkeypatch.chdir(tmp_path)
+    assert run(["reproduce", *arguments, "--out", "out"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1

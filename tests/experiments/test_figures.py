@@ -1,6 +1,7 @@
 """Plan and rows: every number of the paper has a row, none is missing silently, sums are right."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ from lumos.experiments import paper
 from lumos.experiments.cell import Cell
 from lumos.experiments.figures import (
     BY_NAME,
+    LPGNN_CONTROL,
     NAMES,
+    NOTHING,
     PROFILES,
     STRICT_ABLATION,
     Bench,
@@ -18,7 +21,7 @@ from lumos.experiments.figures import (
     cells_of,
 )
 from lumos.experiments.settings import frozen
-from lumos.experiments.subject import Subject
+from lumos.experiments.subject import Subject, subject
 
 REPORTED = {
     "classification": [
@@ -217,7 +220,7 @@ def test_a_control_of_fewer_seeds_says_so(bench_of: Benches) -> None:
     rows = BY_NAME["classification"](bench_of(answer))
     score = only(rows, system=NAMES["paper"], backbone="gcn", measure="accuracy, %")
     assert (score.seeds, score.control) == (2, pytest.approx(78))
-    assert "the control is of 1 of the 2 seeds" in score.notes
+    assert "the control is of 1 of the 2 seeds; there the run is +2.00 above it" in score.notes
 
 
 def test_auc_differences_are_in_points_too(bench_of: Benches) -> None:
@@ -238,6 +241,36 @@ def test_a_seed_that_one_side_lacks_is_left_out(bench_of: Benches) -> None:
     of = {"system": NAMES["paper"], "backbone": "gcn"}
     lost = only(rows, measure=paper.AGAINST_CENTRALIZED, **of)
     assert (lost.ours, lost.seeds, lost.spread) == (pytest.approx(82 - 91), 1, None)
+    assert lost.notes == ("of the 1 of 2 seeds that both have",)
+
+
+def test_a_run_without_a_score_says_so(bench_of: Benches) -> None:
+    def answer(cell: Cell) -> dict[str, Any] | None:
+        return {"test_accuracy": None} if cell["profile"] == "strict" else made_up(cell)
+
+    rows = BY_NAME["classification"](bench_of(answer))
+    row = only(rows, system=NAMES["strict"], backbone="gcn", measure="accuracy, %")
+    assert (row.ours, row.notes) == (None, ("a run ended without a score",))
+
+
+def test_lpgnn_stands_beside_its_control(bench_of: Benches) -> None:
+    def answer(cell: Cell) -> dict[str, Any] | None:
+        silent = cell["system"] == "lpgnn" and cell["epsilon"] == NOTHING
+        return {"test_accuracy": 0.7} if silent else made_up(cell)
+
+    rows = BY_NAME["classification"](bench_of(answer))
+    row = only(rows, system=NAMES["lpgnn"], backbone="gcn", measure="accuracy, %")
+    assert (row.ours, row.control) == (pytest.approx(76.5), pytest.approx(70.0))
+    assert LPGNN_CONTROL in row.notes
+
+
+@pytest.mark.parametrize("name", ["facebook", "lastfm"])
+def test_a_file_called_like_a_graph_of_the_paper_is_another_graph(
+    tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / f"{name}.csv"
+    file.write_text("0,1\n1,2\n")
+    assert subject(str(file), None).dataset == ""
 
 
 def test_nothing_is_relative_to_nothing(bench_of: Benches) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lumos.experiments import pool
 from lumos.experiments.cell import Cell, Key, key_of
 from lumos.experiments.pool import Ended, Room, Waiting, _next, planned, run_all
 from lumos.experiments.store import Store
@@ -74,6 +75,42 @@ def test_a_cell_that_fails_or_is_refused_stops_nobody(tmp_path: Path) -> None:
     assert "the source was changed" in ended[stale].reason
     assert Store(tmp_path).get(key_of(broken, "x")) is None
     assert "Traceback" in (tmp_path / "logs" / f"{key_of(broken, 'x')}.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("limits", "cores", "megabytes"),
+    [
+        ({}, 4, 1000),
+        ({"cpu.max": "max 100000", "memory.max": "max", "memory.current": "7"}, 4, 1000),
+        ({"cpu.max": "150000 100000"}, 1, 1000),
+        ({"cpu.max": "800000 100000"}, 4, 1000),
+        ({"memory.max": str(600 << 20), "memory.current": str(200 << 20)}, 4, 400),
+        (
+            {
+                "memory.max": str(600 << 20),
+                "memory.current": str(500 << 20),
+                "memory.stat": f"anon 5\ninactive_file {100 << 20}\nslab 3",
+            },
+            4,
+            200,
+        ),
+    ],
+)
+def test_the_limits_of_a_container_count(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    limits: dict[str, str],
+    cores: int,
+    megabytes: float,
+) -> None:
+    for name, text in limits.items():
+        (tmp_path / name).write_text(text + "\n")
+    monkeypatch.setattr(pool, "CGROUP", tmp_path)
+    monkeypatch.setattr(pool, "MEMINFO", tmp_path / "meminfo")
+    (tmp_path / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable: {1000 << 10} kB\n")
+    monkeypatch.setattr(pool.os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
+    assert pool.available_cores() == cores
+    assert pool.available_megabytes() == megabytes
 
 
 def test_a_distribution_in_few_points() -> None:

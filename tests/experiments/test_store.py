@@ -1,6 +1,7 @@
 """Results that are there: found by exact key, read from collections, never half."""
 
 import json
+import math
 import re
 from pathlib import Path
 
@@ -74,6 +75,22 @@ def test_a_collection_does_not_depend_on_the_order_and_is_read_again(tmp_path: P
     keep(tmp_path / "other.json", reversed(records))
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "other.json").read_bytes()
     assert [record["result"]["n"] for record in read_kept(tmp_path / "one.json")] == [0, 1, 2]
+
+
+def test_a_collection_grows_and_a_newer_result_replaces_the_older(tmp_path: Path) -> None:
+    file = tmp_path / "reproduce-demo.json"
+    keep(file, [record_of(Key(run, "old"), CELL, {"score": 1.0}) for run in ("a", "b")])
+    keep(file, [record_of(Key(run, "new"), CELL, {"score": 2.0}) for run in ("b", "c")])
+    found = {record["run"]: (record["code"], record["result"]) for record in read_kept(file)}
+    new = ("new", {"score": 2.0})
+    assert found == {"a": ("old", {"score": 1.0}), "b": new, "c": new}
+
+
+def test_what_is_no_number_is_nothing(tmp_path: Path) -> None:
+    result = {"final_loss": math.nan, "per": {"x": [math.inf, 1.0]}, "score": 0.5}
+    keep(tmp_path / "kept.json", [record_of(KEY, CELL, result)])
+    (record,) = read_kept(tmp_path / "kept.json")
+    assert record["result"] == {"final_loss": None, "per": {"x": [None, 1.0]}, "score": 0.5}
 
 
 @pytest.mark.parametrize("content", ["{}", "[3]", '[{"run": "a"}]', "no"])

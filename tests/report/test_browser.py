@@ -11,6 +11,7 @@ from chromium import Browser, browser, find
 from matplotlib.image import imread
 from reading import read, tables
 
+from lumos.cli.main import run as lumos_command
 from lumos.report import Figure, Page, Section, Table, Text, bars, cdf, dots, lines
 from lumos.report.run import page_of
 
@@ -57,6 +58,10 @@ def pages(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> di
     found = {kind: page_of(run).write(folder / f"{run.name}.html") for kind, run in runs.items()}
     found["figures"] = figures().write(folder / "figures.html")
     found["hostile"] = hostile().write(folder / "hostile.html")
+    out = folder / "reproduction"
+    asked = ["--graph", "demo:60", "--quick", "--epochs", "1", "--out", str(out)]
+    assert lumos_command(["reproduce", *asked]) == 0
+    found["reproduction"] = out / "report.html"
     return found
 
 
@@ -92,7 +97,7 @@ def hostile() -> Page:
     return Page(evil, [evil, Text(long)], [Section(evil, [table, numbers, drawn])], subtitle=evil)
 
 
-KINDS = ["strict", "strict alone", "paper", "link", "star", "figures", "hostile"]
+KINDS = ["strict", "strict alone", "paper", "link", "star", "figures", "reproduction", "hostile"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -59,9 +59,9 @@ def reproduce(
     jobs
         Processes at a time [default: as many as cores, as far as memory allows].
     out
-        Folder for cells, tables.md, rows.json, figures and report.html.
+        Folder for cells, tables.md, rows.json, workload.json, figures and report.html.
     keep
-        Also write the compact collection of all results there, to be committed.
+        Also add all results to the compact collection there, to be committed.
     kept
         Use kept results of exactly this code, of any code (the output says so), or none.
     results
@@ -84,9 +84,15 @@ def reproduce(
     files = [] if kept == "none" else _kept_files(results)
     store = Store(out, files, any_code=kept == "any-code")
     names = list(dict.fromkeys(graph or ["facebook"]))
+    subjects = tuple(subject(name, data_dir) for name in names)
+    for one in subjects:
+        if sum(other.name == one.name for other in subjects) > 1:
+            raise UsageError(
+                f"two graphs are called {one.name!r}: rename a file, or run them apart"
+            )
     asked = whole.Asked(
         figures=chosen,
-        subjects=tuple(subject(name, data_dir) for name in names),
+        subjects=subjects,
         profiles=PROFILES if profiles == "both" else (profiles,),
         frozen=settings,
         data_dir=data_dir,

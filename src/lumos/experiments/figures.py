@@ -201,8 +201,11 @@ class Bench:
             if outcome.result is None:
                 notes.append(outcome.reason)
                 continue
+            if outcome.result.get(name) is None:
+                notes.append("a run ended without a score")
+                continue
             found[cell.seed] = times * outcome.result[name]
-            if f"control_{name}" in outcome.result:
+            if outcome.result.get(f"control_{name}") is not None:
                 control[cell.seed] = times * outcome.result[f"control_{name}"]
             if self._shorter(cell):
                 notes.append(f"{cell['epochs']} epochs")
@@ -235,7 +238,12 @@ class Bench:
         mean = float(np.mean(values)) if values else None
         notes = scores.notes
         if 0 < len(beside) < len(values):
-            notes = (*notes, f"the control is of {len(beside)} of the {len(values)} seeds")
+            same = float(np.mean([scores.of[s] - c for s, c in scores.control.items()]))
+            notes = (
+                *notes,
+                f"the control is of {len(beside)} of the {len(values)} seeds; there the run is "
+                f"{same:+.{digits}f} above it",
+            )
         why = ""
         if (
             number is not None
@@ -278,10 +286,14 @@ def relative(one: Scores, other: Scores) -> Scores:
 def _pairwise(one: Scores, other: Scores, how: Callable[[float, float], float]) -> Scores:
     """Of the seeds that both have; what the two are is said in their own rows."""
     found = {seed: how(one.of[seed], other.of[seed]) for seed in one.of if seed in other.of}
+    notes = () if found else tuple(dict.fromkeys(one.notes + other.notes))
+    most = max(len(one.of), len(other.of))
+    if 0 < len(found) < most:
+        notes = (f"of the {len(found)} of {most} seeds that both have",)
     return Scores(
         found,
         {seed: how(one.control[seed], other.of[seed]) for seed in one.control if seed in other.of},
-        () if found else tuple(dict.fromkeys(one.notes + other.notes)),
+        notes,
     )
 
 
@@ -473,6 +485,7 @@ def cost_cell(bench: Bench, task: str) -> Cell:
 
 MESSAGES = "messages per device and epoch"
 MESSAGES_ALL = "messages per device and epoch, masked sum included"
+MESSAGES_ALL_SAVED = "messages saved, masked sum included, %"
 SECONDS = "simulated seconds per epoch"
 SECONDS_ALONE = "simulated seconds per epoch, masked sum left out"
 TIME_SAVED_ALONE = "epoch time saved, masked sum left out, %"
@@ -500,7 +513,7 @@ def _paper_cost(bench: Bench, task: str) -> list[Row]:
     rows, saved = [], []
     kinds = (
         (MESSAGES, "tree_messages", paper.MESSAGES_SAVED, 1),
-        (MESSAGES_ALL, "messages", "", 1),
+        (MESSAGES_ALL, "messages", MESSAGES_ALL_SAVED, 1),
         (SECONDS, "seconds", paper.TIME_SAVED, 3),
         (SECONDS_ALONE, "seconds_without_sum", TIME_SAVED_ALONE, 3),
     )
@@ -509,14 +522,23 @@ def _paper_cost(bench: Bench, task: str) -> list[Row]:
         for balancer in BALANCERS:
             here = by.get(balancer, {}).get(name)
             system = f"{NAMES['paper']}, {balancer_name(bench, balancer)}"
-            scores = Scores.one(here, said)
+            rounds = by.get(balancer, {}).get("rounds") if measure == SECONDS else None
+            scores = Scores.one(here, said, _latency(rounds))
             rows.append(bench.row("cost", system, measure, scores, task=task, digits=digits))
-            if saving and balancer != "none":
+            if balancer != "none":
                 less = 100 * (1 - here / whole) if here is not None and whole else None
                 saved.append(
                     bench.row("cost", system, saving, Scores.one(less, said), task=task, why=task)
                 )
     return rows + saved
+
+
+def _latency(rounds: float | None) -> str:
+    """What of an epoch is the same with any tree."""
+    if rounds is None:
+        return ""
+    each = DeviceModel().latency
+    return f"{rounds:g} rounds of {1000 * each:g} ms are {rounds * each:.3f} s of it, with any tree"
 
 
 def _strict_cost(bench: Bench, task: str) -> list[Row]:

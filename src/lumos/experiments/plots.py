@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from lumos.experiments import paper
 from lumos.experiments.figures import (
@@ -18,6 +19,8 @@ from lumos.experiments.figures import (
     balancer_name,
 )
 from lumos.report import bars, cdf, dots, lines
+from lumos.report.sections.trees import moderate
+from lumos.report.tree import tree
 
 Drawn = dict[str, tuple[str, str]]
 """By name, the drawing and the sentence below it."""
@@ -153,11 +156,8 @@ def _workload(bench: Bench, rows: Sequence[Row]) -> Drawn:
     for balancer in BALANCERS:
         result = bench.ask(balancer_cell(bench, balancer)).result
         if result is not None:
-            values, up_to = np.array(result["cdf"]).T
-            counts = np.diff(up_to, prepend=0)
-            series[f"{balancer_name(bench, balancer)}: largest {values[-1]:,}"] = np.repeat(
-                values, counts
-            )
+            loads = _workloads(result)
+            series[f"{balancer_name(bench, balancer)}: largest {loads[-1]:,}"] = loads
     if not series:
         return {}
     theirs = next((row.paper for row in rows if row.measure == paper.LARGEST), None)
@@ -168,7 +168,30 @@ def _workload(bench: Bench, rows: Sequence[Row]) -> Drawn:
         x_title="workload: neighbours kept in a device's tree",
         marks=None if theirs is None else {f"paper: largest {theirs:g}": theirs},
     )
-    return {f"workload-{name}": (drawn, "Share of devices that carry at most so many edges.")}
+    return {
+        f"workload-{name}": (drawn, "Share of devices that carry at most so many edges."),
+        **_tree(bench),
+    }
+
+
+def _tree(bench: Bench) -> Drawn:
+    """A device's tree of moderate size, after the paper's balancer."""
+    result = bench.ask(balancer_cell(bench, "mcmc")).result
+    if result is None:
+        return {}
+    branches, alike = moderate(_workloads(result))
+    words = (
+        f"A tree of moderate size: {alike:,} of {bench.subject.devices:,} devices have one of "
+        f"{branches:,} branches after {balancer_name(bench, 'mcmc')}. Drawn from workloads alone."
+    )
+    drawn = tree(branches, "its own features", "its features, with noise")
+    return {f"tree-{bench.subject.name}": (drawn, words)}
+
+
+def _workloads(result: dict[str, Any]) -> npt.NDArray[np.int64]:
+    """[devices] workloads again, from the points of their distribution."""
+    values, up_to = np.array(result["cdf"], np.int64).T
+    return np.repeat(values, np.diff(up_to, prepend=0))
 
 
 def _cost(bench: Bench, rows: Sequence[Row]) -> Drawn:
@@ -206,8 +229,11 @@ def _field(picked: Sequence[Sequence[Row | None]], name: str) -> list[list[float
 
 
 def _seeds(rows: Sequence[Row]) -> str:
-    most = max(row.seeds for row in rows)
-    return "one seed" if most == 1 else f"mean and standard deviation of {most} seeds"
+    known = sorted({row.seeds for row in rows if row.seeds})
+    if known in ([], [1]):
+        return "one seed"
+    of = f"{known[0]}" if len(known) == 1 else f"{known[0]} to {known[-1]}"
+    return f"mean and standard deviation of {of} seeds"
 
 
 _BY_NAME: dict[str, Callable[[Bench, Sequence[Row]], Drawn]] = {

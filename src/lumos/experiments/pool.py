@@ -155,19 +155,41 @@ def _stop(processes: Sequence[BaseProcess]) -> None:
 
 
 def available_cores() -> int:
-    """Cores that this process may use."""
+    """Cores that this process may use, as far as its container allows."""
     try:
-        return len(os.sched_getaffinity(0))
+        cores = len(os.sched_getaffinity(0))
     except AttributeError:
         return os.cpu_count() or 1
+    quota, *rest = _limit("cpu.max") or ["max"]
+    if quota.isdigit() and rest and rest[0].isdigit() and int(rest[0]):
+        cores = min(cores, max(1, int(quota) // int(rest[0])))
+    return cores
 
 
 def available_megabytes() -> float:
-    """Memory that is free, or could be at once."""
+    """Memory that is free, or could be at once, as far as a container allows."""
+    free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2 / 1024**2
     try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
+        for line in MEMINFO.read_text().splitlines():
             if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) / 1024
+                free = int(line.split()[1]) / 1024
     except OSError:
         pass
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2 / 1024**2
+    most, used, kinds = _limit("memory.max"), _limit("memory.current"), _limit("memory.stat")
+    if most and used and most[0].isdigit():
+        cached = int(kinds[kinds.index(CACHED) + 1]) if CACHED in kinds else 0
+        free = min(free, max(0, int(most[0]) - int(used[0]) + cached) / 1024**2)
+    return free
+
+
+CGROUP, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
+CACHED = "inactive_file"
+"""What the system gives back at once."""
+
+
+def _limit(name: str) -> list[str]:
+    """The words of a limit of the container, by the second version of control groups."""
+    try:
+        return (CGROUP / name).read_text().split()
+    except OSError:
+        return []

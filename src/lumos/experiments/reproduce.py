@@ -12,7 +12,16 @@ from lumos.errors import UsageError
 from lumos.experiments import paper, plots, tables
 from lumos.experiments.cell import Cell, Key, key_of
 from lumos.experiments.cost import DeviceModel
-from lumos.experiments.figures import BY_NAME, NAMES, Bench, Outcome, Row, cells_of
+from lumos.experiments.figures import (
+    BALANCERS,
+    BY_NAME,
+    NAMES,
+    Bench,
+    Outcome,
+    Row,
+    balancer_cell,
+    cells_of,
+)
 from lumos.experiments.pool import Ended, Room, Waiting, planned, run_all
 from lumos.experiments.settings import Form, Frozen
 from lumos.experiments.store import Found, Store, keep, record_of, write
@@ -244,6 +253,9 @@ def _write(
     write(out / "tables.md", "\n".join(text))
     write(out / "rows.json", json.dumps([row.plain() for row in result.rows], indent=1) + "\n")
     files = [out / "report.html", out / "tables.md", out / "rows.json"]
+    if "workload" in rows:
+        files.append(out / "workload.json")
+        write(files[-1], json.dumps(_distributions(plan)) + "\n")
     for drawings in drawn.values():
         for name, (svg, _) in drawings.items():
             path = out / "figures" / f"{name.replace(':', '-').replace('/', '-')}.svg"
@@ -253,13 +265,26 @@ def _write(
     return files
 
 
+def _distributions(plan: Plan) -> dict[str, dict[str, Any]]:
+    """By graph and balancer: [workload, devices with at most so much], the points of the plot."""
+    found: dict[str, dict[str, Any]] = {}
+    for subject in plan.asked.subjects:
+        bench = plan.bench(subject)
+        results = {
+            balancer: plan.ask(balancer_cell(bench, balancer)).result for balancer in BALANCERS
+        }
+        found[subject.name] = {name: one["cdf"] for name, one in results.items() if one}
+    return found
+
+
 def heading(asked: Asked, result: Told) -> list[str]:
     """What a reader of any table must know."""
     said = [f"Command: `{asked.command}`."]
     if not asked.frozen.comparable:
         epochs = asked.frozen.epochs["paper"]
+        short = "Quick form" if asked.frozen.form == "quick" else "Shortened"
         said.append(
-            f"**Quick form**: {epochs['gcn']} epochs of GCN and {epochs['gat']} of GAT instead of "
+            f"**{short}**: {epochs['gcn']} epochs of GCN and {epochs['gat']} of GAT instead of "
             "300. Scores are not comparable with the paper's; they show that everything runs."
         )
     elif asked.frozen.patience:

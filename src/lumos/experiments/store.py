@@ -118,10 +118,12 @@ def _finite(value: Any) -> Any:
 
 
 def keep(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write a collection of cells, one line each, in the order of their keys."""
+    """Add cells to a collection, one line each; a run that was in it already is replaced."""
+    known = {record["run"]: record for record in (read_kept(path) if path.exists() else ())}
+    known |= {record["run"]: dict(record) for record in records}
     lines = sorted(
         json.dumps(record, ensure_ascii=False, sort_keys=True, allow_nan=False)
-        for record in records
+        for record in known.values()
     )
     write(path, "[\n" + ",\n".join(lines) + "\n]\n")
 

@@ -31,8 +31,8 @@ class Subject:
 
     @property
     def dataset(self) -> str:
-        """The paper's name of the graph, or nothing."""
-        return self.name if self.name in DATASETS else ""
+        """The paper's name of the graph, or nothing: a file called like it is another graph."""
+        return self.name if self.name in DATASETS and entry_of(self.spec) else ""
 
     def lacks(self, task: str) -> str:
         """Why a model cannot be trained here, in a sentence; nothing where it can."""

@@ -3,6 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
+from lumos.experiments.paper import LARGEST, claim
+from lumos.graph.catalog import entry_of
 from lumos.report.distribution import cdf
 from lumos.report.page import Block, Figure, Section, Text
 from lumos.report.record import Record
@@ -55,10 +57,25 @@ def _workload(record: Record) -> Figure:
             series = {"every neighbour kept": record.degree, **series}
     named = {f"{name}, largest {w.max(initial=0):,}": w for name, w in series.items()}
     return Figure(
-        cdf(named, title="Workload of the devices", x_title="workload: branches of a tree"),
+        cdf(
+            named,
+            title="Workload of the devices",
+            x_title="workload: branches of a tree",
+            marks=_papers(record),
+        ),
         f"Mean {record.workload.mean():.2f}, largest {record.result.max_workload:,}. The observer "
         "of the simulation counted; no device and no coordinator sees this.",
     )
+
+
+def _papers(record: Record) -> dict[str, float] | None:
+    """The paper's largest workload, where it trained on this graph as this run did."""
+    entry = entry_of(str(record.about.source.get("spec", "")))
+    number = claim("workload", LARGEST)
+    value = number.of(entry.name) if entry and number else None
+    if value is None or record.strict or record.result.balancer == "none":
+        return None
+    return {f"paper: largest {value:g}": value}
 
 
 def _tree(record: Record) -> Figure:
