@@ -88,23 +88,26 @@ def _left(plan: "Plan", subject: Subject) -> Section:
     blocks: list[Block] = [Text(about), Table(columns, by_door, "The doors", stacked=True)]
     for profile in plan.asked.profiles:
         of = {name: one for name, one in ledgers.items() if name.startswith(profile)}
-        topics = dict.fromkeys(topic for one in of.values() for topic in one)
+        doors = {topic: line[0] for one in of.values() for topic, line in one.items()}
         lines = [
             [
                 topic,
-                TOPICS[topic].door.value if topic in TOPICS else "",
+                doors[topic],
                 *(one[topic][1] if topic in one else 0 for one in of.values()),
                 TOPICS[topic].learns if topic in TOPICS else "",
             ]
-            for topic in sorted(topics)
+            for topic in sorted(doors, key=lambda name: (_ORDER.index(doors[name]), name))
         ]
-        headings = ["topic", "door", *(f"messages, {name}" for name in of), "who learns what"]
+        tasks = (name.split(", ")[1] for name in of)
+        headings = ["topic", "door", *(f"messages, {task}" for task in tasks), "who learns what"]
         if lines:
             words = f"The ledger of the {profile} profile"
             blocks.append(Table(headings, lines, words, stacked=True))
     return Section(title, blocks)
 
 
+_ORDER = [str(door) for door in DOORS]
+"""The least protected first."""
 _TOPICS = ("lumos.training.job", "lumos.strict.topics", "lumos.trees.balance")
 """Modules that know every topic."""
 
