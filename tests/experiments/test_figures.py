@@ -1,5 +1,6 @@
 """Plan and rows: every number of the paper has a row, none is missing silently, sums are right."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from lumos.experiments import paper
 from lumos.experiments.cell import Cell
 from lumos.experiments.figures import (
     BY_NAME,
+    LEFT_OUT,
     LPGNN_CONTROL,
     NAMES,
     NOTHING,
@@ -379,3 +381,21 @@ def test_when_a_figure_disagrees(measure: str, ours: float, expected: bool) -> N
     assert number is not None
     assert paper.disagrees(number, "facebook", ours) is expected
     assert not paper.disagrees(number, "demo", ours)
+
+
+@pytest.mark.parametrize("figure", ["epsilon", "ablation"])
+def test_the_letter_of_the_paper_has_rows_or_says_that_they_are_left_out(
+    bench_of: Benches, figure: str
+) -> None:
+    def answer(cell: Cell) -> dict[str, Any]:
+        return {"test_accuracy": 0.5, "test_auc": 0.5, "recovery": cell["recovery"]}
+
+    bench = bench_of(answer)
+    found = [row for row in BY_NAME[figure](bench) if row.system.startswith(NAMES["letter"])]
+    assert {row.task for row in found} == {"classify", "link"}
+    assert {row.backbone for row in found} == {"gcn"}
+    assert any(row.paper is not None and row.ours == 0 for row in found)
+    quick = dataclasses.replace(bench, frozen=frozen("quick"))
+    found = [row for row in BY_NAME[figure](quick) if row.system == NAMES["letter"]]
+    assert len(found) == 2
+    assert all((row.ours, row.notes) == (None, (LEFT_OUT,)) for row in found)
