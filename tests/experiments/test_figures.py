@@ -14,10 +14,12 @@ from lumos.experiments.figures import (
     BY_NAME,
     LEFT_OUT,
     LPGNN_CONTROL,
+    MESSAGES_ALL_SAVED,
     NAMES,
     NOTHING,
     PROFILES,
     STRICT_ABLATION,
+    TIME_SAVED_AT_ONCE,
     Bench,
     Row,
     cells_of,
@@ -330,7 +332,11 @@ def test_savings_by_hand(bench_of: Benches) -> None:
         "mcmc": {"tree_messages": 18.0, "messages": 88.0, "seconds": 1.7},
         "optimal": {"tree_messages": 15.0, "messages": 85.0, "seconds": 1.5},
     }
-    by = {name: {**told, "seconds_without_sum": told["seconds"] / 2} for name, told in each.items()}
+    more = {"rounds": 10.0}
+    by = {
+        name: {**told, **more, "seconds_without_sum": told["seconds"] / 2}
+        for name, told in each.items()
+    }
     traffic = {"messages_sent_mean": 7.0, "rounds": 8.0}
     for way in ("sent", "received"):
         traffic |= {f"bytes_{way}_largest": 1.25e6 - 100 * 100, f"messages_{way}_largest": 100.0}
@@ -348,6 +354,9 @@ def test_savings_by_hand(bench_of: Benches) -> None:
     assert (time.ours, time.paper) == (pytest.approx(15.0), 13.32)
     assert saved.why
     assert not time.why
+    at_once = only(rows, measure=TIME_SAVED_AT_ONCE, **of)
+    assert at_once.ours == pytest.approx(100 * (1 - (1.7 - 0.5) / (2.0 - 0.5)))
+    assert only(rows, measure=MESSAGES_ALL_SAVED, **of).ours == pytest.approx(12.0)
     strict = [row for row in rows if row.system == NAMES["strict"] and row.task == "classify"]
     # 8 rounds of 50 ms, 1.25 MB up at 1.25 MB/s and down at 6.25 MB/s
     assert [row.ours for row in strict] == pytest.approx([7.0, 8 * 0.05 + 1.0 + 0.2])
