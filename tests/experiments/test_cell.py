@@ -81,6 +81,7 @@ WHO = {
     "experiments/figures.py": set(),
     "experiments/settings.toml": set(),
     "experiments/cost.py": {"cost"},
+    "experiments/structure.py": {"trees"},
     "trees": {"train", "trees", "cost"},
     "compare": {"train", "trees", "cost"},
     "exchange": {"train", "trees", "cost"},

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lumos.experiments import paper
+from lumos import paper
 from lumos.experiments.cell import Cell
 from lumos.experiments.figures import (
     BY_NAME,
     LEFT_OUT,
+    LETTER,
     LPGNN_CONTROL,
     MESSAGES_ALL_SAVED,
     NAMES,
@@ -224,7 +225,11 @@ def test_a_control_of_fewer_seeds_says_so(bench_of: Benches) -> None:
     rows = BY_NAME["classification"](bench_of(answer))
     score = only(rows, system=NAMES["paper"], backbone="gcn", measure="accuracy, %")
     assert (score.seeds, score.control) == (2, pytest.approx(78))
-    assert "the control is of 1 of the 2 seeds; there the run is +2.00 above it" in score.notes
+    assert "the control is of 1 of the 2 seeds" in score.notes
+    assert score.over_control == pytest.approx(2.0)  # of that seed: 80 against 78
+    assert only(rows, system=NAMES["own"]).over_control is None
+    lost = only(rows, system=NAMES["paper"], backbone="gcn", measure=paper.AGAINST_CENTRALIZED)
+    assert lost.over_control is None  # a difference is no score
 
 
 def test_auc_differences_are_in_points_too(bench_of: Benches) -> None:
@@ -268,6 +273,21 @@ def test_lpgnn_stands_beside_its_control(bench_of: Benches) -> None:
     assert LPGNN_CONTROL in row.notes
 
 
+@pytest.mark.parametrize("broken", [2.0, NOTHING])
+def test_lpgnn_without_its_control_or_the_seed_of_it(bench_of: Benches, broken: float) -> None:
+    def answer(cell: Cell) -> dict[str, Any] | None:
+        if cell["system"] != "lpgnn":
+            return made_up(cell)
+        return None if (cell["epsilon"], cell.seed) == (broken, 0) else {"test_accuracy": 0.7}
+
+    rows = BY_NAME["classification"](bench_of(answer))
+    row = only(rows, system=NAMES["lpgnn"], backbone="gcn", measure="accuracy, %")
+    assert row.ours == pytest.approx(70.0)
+    assert (row.control, row.over_control) == (None, None)
+    assert LPGNN_CONTROL not in row.notes
+    assert ("it broke" if broken == 2 else "control: it broke") in row.notes
+
+
 @pytest.mark.parametrize("name", ["facebook", "lastfm"])
 def test_a_file_called_like_a_graph_of_the_paper_is_another_graph(
     tmp_path: Path, name: str
@@ -292,19 +312,21 @@ def test_gains_over_epsilon(bench_of: Benches) -> None:
 
     def answer(cell: Cell) -> dict[str, Any]:
         name = "test_accuracy" if cell["task"] == "classify" else "test_auc"
-        return {name: by[cell["epsilon"]], f"control_{name}": 0.5}
+        beside = {f"control_{name}": 0.5} if cell["control"] else {}
+        return {name: by[cell["epsilon"]], **beside}
 
     rows = BY_NAME["epsilon"](bench_of(answer))
     for epsilon, gain in ((1, 20.0), (2, 50.0), (4, 60.0)):
-        row = only(
-            rows,
-            measure=paper.RELATIVE_TO_HALF,
-            epsilon=float(epsilon),
-            task="link",
-            system=NAMES["paper"],
-        )
-        assert row.ours == pytest.approx(gain)
-        assert row.control == pytest.approx(0.0)
+        for task, controlled in (("classify", True), ("link", False)):
+            row = only(
+                rows,
+                measure=paper.RELATIVE_TO_HALF,
+                epsilon=float(epsilon),
+                task=task,
+                system=NAMES["paper"],
+            )
+            assert row.ours == pytest.approx(gain)
+            assert row.control == (pytest.approx(0.0) if controlled else None)
 
 
 def test_ablations_by_hand(bench_of: Benches) -> None:
@@ -397,13 +419,17 @@ def test_the_letter_of_the_paper_has_rows_or_says_that_they_are_left_out(
     bench_of: Benches, figure: str
 ) -> None:
     def answer(cell: Cell) -> dict[str, Any]:
-        return {"test_accuracy": 0.5, "test_auc": 0.5, "recovery": cell["recovery"]}
+        score = 0.5 if cell["recovery"] == "letter" else 0.9
+        return {"test_accuracy": score, "test_auc": score}
 
     bench = bench_of(answer)
     found = [row for row in BY_NAME[figure](bench) if row.system.startswith(NAMES["letter"])]
     assert {row.task for row in found} == {"classify", "link"}
     assert {row.backbone for row in found} == {"gcn"}
     assert any(row.paper is not None and row.ours == 0 for row in found)
+    scores = [row for row in found if row.measure in ("accuracy, %", "ROC-AUC")]
+    assert {row.ours for row in scores} == {50.0, 0.5}
+    assert all(LETTER in row.notes for row in scores)
     quick = dataclasses.replace(bench, frozen=frozen("quick"))
     found = [row for row in BY_NAME[figure](quick) if row.system == NAMES["letter"]]
     assert len(found) == 2

@@ -23,7 +23,9 @@ ROWS = [
         why="because",
     ),
     Row(figure="x", dataset="lastfm", system="c", measure="accuracy, %", notes=("second",)),
-    Row(figure="x", dataset="facebook", system="d", measure="accuracy, %", ours=91.234, digits=1),
+    Row(
+        figure="x", dataset="facebook", system="d[/b]", measure="accuracy, %", ours=91.234, digits=1
+    ),
 ]
 
 
@@ -38,7 +40,7 @@ def test_markdown_row_by_row() -> None:
         "| a \\| b | classify | against centralized, points | -16.29 | -4.00 ± 0.50 (3 seeds) "
         "| 1, 2, 3 |",
         "| c |  | accuracy, % |  | none | 3 |",
-        "| d |  | accuracy, % |  | 91.2 |  |",
+        "| d[/b] |  | accuracy, % |  | 91.2 |  |",
         "",
         "1. because",
         "2. first",
@@ -50,12 +52,22 @@ def test_the_terminal_shows_the_same() -> None:
     table, notes = shown(ROWS, "title")
     out = StringIO()
     Console(file=out, width=160).print(table)
-    for text in ("-4.00 ± 0.50 (3 seeds)", "a | b", "none", "91.2", "1, 2, 3"):
+    for text in ("-4.00 ± 0.50 (3 seeds)", "a | b", "d[/b]", "none", "91.2", "1, 2, 3"):
         assert text in out.getvalue()
     assert notes == ["1. because", "2. first", "3. second"]
+
+
+def test_what_a_run_is_over_its_control() -> None:
+    row = Row(figure="x", dataset="g", system="s", measure="accuracy, %", ours=90.83, control=90.48,
+              over_control=-0.04)  # fmt: skip
+    assert markdown([row], "t").splitlines()[2:5] == [
+        "| system | measure | ours | control | over control |",
+        "|---|---|---|---|---|",
+        "| s | accuracy, % | 90.83 | 90.48 | -0.04 |",
+    ]
 
 
 def test_rows_of_each_graph_in_order() -> None:
     found = by_graph(ROWS)
     assert list(found) == ["facebook", "lastfm"]
-    assert [row.system for row in found["facebook"]] == ["a | b", "d"]
+    assert [row.system for row in found["facebook"]] == ["a | b", "d[/b]"]

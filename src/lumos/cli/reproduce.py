@@ -74,11 +74,13 @@ def reproduce(
     from lumos.experiments import reproduce as whole
     from lumos.experiments.figures import PROFILES
     from lumos.experiments.settings import frozen
-    from lumos.experiments.store import Store
+    from lumos.experiments.store import Store, read_kept
     from lumos.experiments.subject import subject
 
     if jobs is not None and jobs < 1:
         raise UsageError(f"--jobs must be 1 or more, got {jobs}")
+    if keep is not None and keep.exists():
+        read_kept(keep)  # what cannot be added to is said before the work, not after it
     chosen = whole.chosen_figures(figures)
     settings = frozen("quick" if quick else "full").changed(seeds=seeds, epochs=epochs)
     files = [] if kept == "none" else _kept_files(results)
@@ -86,7 +88,7 @@ def reproduce(
     names = list(dict.fromkeys(graph or ["facebook"]))
     subjects = tuple(subject(name, data_dir) for name in names)
     for one in subjects:
-        if sum(other.name == one.name for other in subjects) > 1:
+        if sum(other.file == one.file for other in subjects) > 1:
             raise UsageError(
                 f"two graphs are called {one.name!r}: rename a file, or run them apart"
             )
@@ -109,7 +111,7 @@ def reproduce(
     if json:
         print_json(whole.summary(told, settings.form))
     else:
-        _show(told, settings.comparable, out)
+        _show(told, settings.mark, out)
     if told.failed:
         raise CellsFailed(
             f"{len(told.failed)} cells failed (their rows say why, {out / 'logs'} has more); "
@@ -117,8 +119,9 @@ def reproduce(
         )
 
 
-def _show(told: "Told", comparable: bool, out: Path) -> None:
-    from lumos.experiments import paper, tables
+def _show(told: "Told", mark: str, out: Path) -> None:
+    from lumos import paper
+    from lumos.experiments import tables
     from lumos.experiments.reproduce import duration
 
     screen = console()
@@ -127,12 +130,11 @@ def _show(told: "Told", comparable: bool, out: Path) -> None:
     for figure, caption in paper.CAPTIONS.items():
         of = [row for row in told.rows if row.figure == figure]
         for name, rows in tables.by_graph(of).items():
-            quick = not comparable and figure not in ("workload", "cost")  # always the same
-            title = f"{figure} on {name}: {caption}" + " (QUICK)" * quick
+            title = f"{figure} on {name}: {caption}" + mark * (figure not in ("workload", "cost"))
             table, notes = tables.shown(rows, title)
             screen.print(table)
             for note in notes:
-                screen.print(note)
+                screen.print(note, markup=False)
             screen.print()
     screen.print(
         f"{told.ran} cells computed in {duration(told.seconds)} (planned "
@@ -141,7 +143,7 @@ def _show(told: "Told", comparable: bool, out: Path) -> None:
     )
     if told.other_code:
         screen.print(f"{told.other_code} of the known cells are of another code version")
-    screen.print(f"page: {out / 'report.html'} · tables: {out / 'tables.md'}")
+    screen.print(f"page: {out / 'report.html'} · tables: {out / 'tables.md'}", markup=False)
 
 
 def _kept_files(given: Path | None) -> list[Path]:

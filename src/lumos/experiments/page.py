@@ -10,7 +10,6 @@ from lumos.experiments import tables
 from lumos.experiments.cost import DeviceModel
 from lumos.experiments.figures import BACKBONES, MEASURES, Bench, Row
 from lumos.experiments.plots import Drawn
-from lumos.experiments.subject import Subject
 from lumos.report import Block, Code, Figure, Page, Section, Table, Text
 from lumos.report.sections.messages import DOORS
 
@@ -44,7 +43,7 @@ def page(
         _section(figure, of, drawn[figure], [device_words()] if figure == "cost" else [])
         for figure, of in rows.items()
     ]
-    sections += [_left(plan, subject) for subject in asked.subjects]
+    sections.append(_left(plan))
     if result.failed or result.refused:
         lines = [*(f"failed: {line}" for line in result.failed)]
         lines += [f"refused: {line}" for line in result.refused]
@@ -62,33 +61,52 @@ def _profiles(names: Sequence[str]) -> str:
     return "in both profiles" if len(names) > 1 else f"in the {names[0]} profile"
 
 
-def _left(plan: "Plan", subject: Subject) -> Section:
-    """The ledgers of one training run for each profile and task, with their doors."""
-    title = f"What left the devices of {subject.name}"
-    ledgers = {
-        f"{profile}, {task}": ledger
-        for profile in plan.asked.profiles
-        for task in MEASURES
-        if (ledger := _ledger(plan.bench(subject), profile, task))
-    }
-    if not ledgers:
-        return Section(title, [Text("No training run is part of these figures.")])
+def _left(plan: "Plan") -> Section:
+    """The ledgers of one training run for each graph, profile and task, with their doors."""
     for module in _TOPICS:
         import_module(module)
-    by_door = [
-        [door.value, passes, protects, *(_passed(of, door) for of in ledgers.values())]
-        for door, (passes, protects) in DOORS.items()
-    ]
+    blocks: list[Block] = []
+    for subject in plan.asked.subjects:
+        ledgers = {
+            (profile, task): found
+            for profile in plan.asked.profiles
+            for task in MEASURES
+            if (found := _ledger(plan.bench(subject), profile, task))
+        }
+        if ledgers:
+            blocks += _tables(subject.name, ledgers)
+            continue
+        trained = any(cell.kind == "train" and cell.graph == subject.spec for cell in plan.found)
+        why = (
+            "the runs behind these figures were kept without their ledger; --kept none makes anew"
+            if trained
+            else "no training run at ε = 2 is behind these figures"
+        )
+        blocks.append(Text(f"{subject.name}: {why}."))
     about = (
         "Every message that leaves a device passes one of five doors, and the ledger counts it "
         "there: messages, and bytes of their bodies, in one whole run at ε = 2. Topics that end in "
         "`ideal` were computed in the clear and booked as the real protocol sends them."
     )
-    columns = ["door", "what passes", "what protects it", *ledgers]
-    blocks: list[Block] = [Text(about), Table(columns, by_door, "The doors", stacked=True)]
-    for profile in plan.asked.profiles:
-        of = {name: one for name, one in ledgers.items() if name.startswith(profile)}
+    return Section("What left the devices", [Text(about), *blocks])
+
+
+Ledgers = Mapping[tuple[str, str], tuple[str, dict[str, Any]]]
+"""By profile and task: the backbone, and by topic door, messages and bytes."""
+
+
+def _tables(name: str, ledgers: Ledgers) -> list[Block]:
+    named = {f"{p}, {t} ({backbone})": of for (p, t), (backbone, of) in ledgers.items()}
+    by_door = [
+        [door.value, passes, protects, *(_passed(of, door) for of in named.values())]
+        for door, (passes, protects) in DOORS.items()
+    ]
+    columns = ["door", "what passes", "what protects it", *named]
+    blocks: list[Block] = [Table(columns, by_door, f"{name}: the doors", stacked=True)]
+    for profile in dict.fromkeys(profile for profile, _ in ledgers):
+        of = {task: ledger for (p, task), (_, ledger) in ledgers.items() if p == profile}
         doors = {topic: line[0] for one in of.values() for topic, line in one.items()}
+        ordered = sorted((_ORDER.index(door), topic) for topic, door in doors.items())
         lines = [
             [
                 topic,
@@ -96,14 +114,12 @@ def _left(plan: "Plan", subject: Subject) -> Section:
                 *(one[topic][1] if topic in one else 0 for one in of.values()),
                 TOPICS[topic].learns if topic in TOPICS else "",
             ]
-            for topic in sorted(doors, key=lambda name: (_ORDER.index(doors[name]), name))
+            for _, topic in ordered
         ]
-        tasks = (name.split(", ")[1] for name in of)
-        headings = ["topic", "door", *(f"messages, {task}" for task in tasks), "who learns what"]
-        if lines:
-            words = f"The ledger of the {profile} profile"
-            blocks.append(Table(headings, lines, words, stacked=True))
-    return Section(title, blocks)
+        headings = ["topic", "door", *(f"messages, {task}" for task in of), "who learns what"]
+        words = f"{name}: the ledger of the {profile} profile"
+        blocks.append(Table(headings, lines, words, stacked=True))
+    return blocks
 
 
 _ORDER = [str(door) for door in DOORS]
@@ -112,14 +128,13 @@ _TOPICS = ("lumos.training.job", "lumos.strict.topics", "lumos.trees.balance")
 """Modules that know every topic."""
 
 
-def _ledger(bench: Bench, profile: str, task: str) -> dict[str, Any]:
-    """By topic: door, messages, bytes; of the first run that has them."""
+def _ledger(bench: Bench, profile: str, task: str) -> tuple[str, dict[str, Any]] | None:
+    """The backbone and the ledger of the first run that has one."""
     for backbone in BACKBONES:
         result = bench.ask(bench.train(profile, task, backbone, 2.0, 0)).result
         if result and "left" in result:
-            ledger: dict[str, Any] = result["left"]
-            return ledger
-    return {}
+            return backbone.upper(), result["left"]
+    return None
 
 
 def _passed(ledger: dict[str, Any], door: str) -> str:
@@ -138,7 +153,7 @@ def headlines(rows: dict[str, list[Row]]) -> list[str]:
             scored = [row for row in some if row.measure == measure and row.ours is not None]
             said = [
                 f"{row.system} {tables.ours(row)}"
-                + (f" (control {tables.number(row.control, row)})" if row.control else "")
+                + (f" ({_beside(row)})" if row.over_control is not None else "")
                 for row in scored
                 if row.backbone in ("gcn", "")
             ]
@@ -149,6 +164,10 @@ def headlines(rows: dict[str, list[Row]]) -> list[str]:
         if said:
             found.append(f"{name}, largest workload: {', '.join(said)}.")
     return found
+
+
+def _beside(row: Row) -> str:
+    return f"{row.over_control:+.{row.digits}f} over its control"
 
 
 def _section(figure: str, rows: list[Row], drawn: Drawn, about: list[str]) -> Section:
@@ -189,7 +208,7 @@ def _settings(plan: "Plan") -> Section:
     codes = sorted({key.code for key in plan.keys.values()})
     told.append(("code versions of the cells", ", ".join(codes)))
     again = Text("Results are kept by settings, graph and code version: nothing runs twice.")
-    table = Table(("setting", "value"), told, "Settings, frozen in the package", stacked=True)
+    table = Table(("setting", "value"), told, "Settings", stacked=True)
     return Section("Settings, and how to run it again", [Code(asked.command), again, table])
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lumos.experiments import paper
+from lumos import paper
 from lumos.experiments.figures import (
     BACKBONES,
     BALANCERS,
@@ -19,8 +19,7 @@ from lumos.experiments.figures import (
     balancer_name,
 )
 from lumos.report import bars, cdf, dots, lines
-from lumos.report.sections.trees import moderate
-from lumos.report.tree import tree
+from lumos.report.tree import moderate, tree
 
 Drawn = dict[str, tuple[str, str]]
 """By name, the drawing and the sentence below it."""
@@ -46,7 +45,6 @@ def _comparison(task: str) -> Callable[[Bench, Sequence[Row]], Drawn]:
 
         digits = scored[0].digits
         picked = [[of(backbone, system) for system in systems] for backbone in BACKBONES]
-        name = bench.subject.name
         scores = dots(
             [backbone.upper() for backbone in BACKBONES],
             systems,
@@ -60,11 +58,15 @@ def _comparison(task: str) -> Callable[[Bench, Sequence[Row]], Drawn]:
         )
         figure = scored[0].figure
         return {
-            f"{figure}-{name}": (
+            f"{figure}-{bench.subject.file}": (
                 scores,
                 f"Scores at ε = 2, {_seeds(scored)}. Control: releases that say nothing.",
             ),
-            **_by_unit(bench, f"{figure}-{name}", [row for row in rows if row.measure != measure]),
+            **_by_unit(
+                bench,
+                f"{figure}-{bench.subject.file}",
+                [row for row in rows if row.measure != measure],
+            ),
         }
 
     return draw
@@ -74,8 +76,8 @@ def _by_unit(bench: Bench, name: str, rows: Sequence[Row]) -> Drawn:
     """Differences in points and relative ones: each on an axis of its own."""
     found: Drawn = {}
     for unit, words in (("points", "in points"), ("relative %", "relative, in %")):
-        some = [row for row in rows if row.measure.endswith(unit)]
-        if any(row.ours is not None for row in some):
+        some = [row for row in rows if row.measure.endswith(unit) and row.ours is not None]
+        if some:
             drawn = _differences(some, _titled(bench, f"differences {words}"))
             found[f"{name}-{unit.split()[0]}"] = drawn
     return found
@@ -99,7 +101,8 @@ def _differences(rows: Sequence[Row], title: str) -> tuple[str, str]:
         marks=_field(picked, "paper"),
         title=title,
     )
-    return drawn, "Diamonds: what the paper reports."
+    marked = any(row.paper is not None for row in rows)
+    return drawn, "Diamonds: what the paper reports." if marked else "The paper has no such figure."
 
 
 def _epsilon(bench: Bench, rows: Sequence[Row]) -> Drawn:
@@ -138,8 +141,12 @@ def _epsilon(bench: Bench, rows: Sequence[Row]) -> Drawn:
                 mark_name="the paper's gain over ε = 0.5",
                 at_points=True,
             )
-            words = "Diamonds: the paper's relative gains, applied to our score at ε = 0.5."
-            found[f"epsilon-{bench.subject.name}-{task}"] = (drawn, words)
+            words = (
+                "Diamonds: the paper's relative gains, applied to our score at ε = 0.5."
+                if marks
+                else "The paper has no figure of this."
+            )
+            found[f"epsilon-{bench.subject.file}-{task}"] = (drawn, words)
     return found
 
 
@@ -147,8 +154,7 @@ def _ablation(bench: Bench, rows: Sequence[Row]) -> Drawn:
     derived = [row for row in rows if row.measure in (paper.OVER_STARS, paper.OVER_UNTRIMMED)]
     if not any(row.ours is not None for row in derived):
         return {}
-    name = bench.subject.name
-    return _by_unit(bench, f"ablation-{name}", derived)
+    return _by_unit(bench, f"ablation-{bench.subject.file}", derived)
 
 
 def _workload(bench: Bench, rows: Sequence[Row]) -> Drawn:
@@ -169,7 +175,10 @@ def _workload(bench: Bench, rows: Sequence[Row]) -> Drawn:
         marks=None if theirs is None else {f"paper: largest {theirs:g}": theirs},
     )
     return {
-        f"workload-{name}": (drawn, "Share of devices that carry at most so many edges."),
+        f"workload-{bench.subject.file}": (
+            drawn,
+            "Share of devices that carry at most so many edges.",
+        ),
         **_tree(bench),
     }
 
@@ -185,7 +194,7 @@ def _tree(bench: Bench) -> Drawn:
         f"{branches:,} branches after {balancer_name(bench, 'mcmc')}. Drawn from workloads alone."
     )
     drawn = tree(branches, "its own features", "its features, with noise")
-    return {f"tree-{bench.subject.name}": (drawn, words)}
+    return {f"tree-{bench.subject.file}": (drawn, words)}
 
 
 def _workloads(result: dict[str, Any]) -> npt.NDArray[np.int64]:
@@ -199,7 +208,9 @@ def _cost(bench: Bench, rows: Sequence[Row]) -> Drawn:
     shown = (paper.MESSAGES_SAVED, paper.TIME_SAVED)
     saved = [row for row in rows if row.measure in shown and row.ours is not None]
     if saved:
-        found[f"cost-{name}-saved"] = _differences(saved, f"{name}: saved by trimming, %")
+        found[f"cost-{bench.subject.file}-saved"] = _differences(
+            saved, f"{name}: saved by trimming, %"
+        )
     seconds = [row for row in rows if row.measure == SECONDS and row.ours is not None]
     if seconds:
         systems = list(dict.fromkeys(row.system for row in seconds))
@@ -212,7 +223,7 @@ def _cost(bench: Bench, rows: Sequence[Row]) -> Drawn:
             unit="s",
             title=f"{name}: simulated time of one epoch",
         )
-        found[f"cost-{name}-seconds"] = (
+        found[f"cost-{bench.subject.file}-seconds"] = (
             drawn,
             "Slowest device of every round.",
         )
@@ -220,8 +231,8 @@ def _cost(bench: Bench, rows: Sequence[Row]) -> Drawn:
 
 
 def _titled(bench: Bench, what: str) -> str:
-    """A title that says whose scores these are, and that a quick form is one."""
-    return f"{bench.subject.name}: {what}" + (" (QUICK)" * (not bench.frozen.comparable))
+    """A title that says whose scores these are, and that a shorter form is one."""
+    return f"{bench.subject.name}: {what}{bench.frozen.mark}"
 
 
 def _field(picked: Sequence[Sequence[Row | None]], name: str) -> list[list[float | None]]:

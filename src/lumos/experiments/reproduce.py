@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lumos import paper
 from lumos.errors import UsageError
-from lumos.experiments import paper, plots, tables
+from lumos.experiments import plots, tables
 from lumos.experiments.cell import Cell, Key, key_of
 from lumos.experiments.cost import DeviceModel
 from lumos.experiments.figures import (
     BALANCERS,
     BY_NAME,
     NAMES,
+    NOT_RUN,
     Bench,
     Outcome,
     Row,
@@ -23,7 +25,7 @@ from lumos.experiments.figures import (
     cells_of,
 )
 from lumos.experiments.pool import Ended, Room, Waiting, planned, run_all
-from lumos.experiments.settings import Form, Frozen
+from lumos.experiments.settings import PAPER, Form, Frozen
 from lumos.experiments.store import Found, Store, keep, record_of, write
 from lumos.experiments.subject import Subject
 from lumos.experiments.work import Job
@@ -78,7 +80,7 @@ class Plan:
     @staticmethod
     def of(asked: Asked, store: Store) -> "Plan":
         """Look up every cell; those without a result wait."""
-        plan = Plan(asked, store)
+        plan, places = Plan(asked, store), set[Key]()
         for subject in asked.subjects:
             for cell in cells_of(asked.figures, subject, asked.frozen, asked.profiles):
                 key = plan.keys[cell] = key_of(cell, subject.fingerprint(cell))
@@ -86,6 +88,9 @@ class Plan:
                 if known is not None:
                     plan.found[cell] = known
                     continue
+                if key in places:
+                    continue  # the same graph under another name
+                places.add(key)
                 job = Job(
                     cell=cell,
                     key=key,
@@ -104,20 +109,19 @@ class Plan:
 
     def ended(self, end: Ended) -> None:
         """Take in how a cell ended."""
-        cell = end.job.cell
-        if end.status == 0:
-            found = self.store.get(end.job.key)
+        found = self.store.get(end.job.key) if end.status == 0 else None
+        for cell in (cell for cell, key in self.keys.items() if key == end.job.key):
             if found is not None:
                 self.found[cell] = found
-                return
-        self.reasons[cell] = end.reason
+            else:
+                self.reasons[cell] = end.reason
 
     def ask(self, cell: Cell) -> Outcome:
         """What is known of a cell."""
         found = self.found.get(cell)
         if found is not None:
             return Outcome(found.result, "", found.other_code)
-        return Outcome(reason=self.reasons.get(cell, "not run"))
+        return Outcome(reason=self.reasons.get(cell, NOT_RUN))
 
     def bench(self, subject: Subject) -> Bench:
         """The figures' way to results on one graph."""
@@ -168,6 +172,7 @@ def reproduce(
     start = time.perf_counter()
     with store.alone():
         plan = Plan.of(asked, store)
+        known = len(plan.found)
         room = Room.here(len(plan.waiting), jobs)
         expected = planned(plan.waiting, room)
         say(_beforehand(plan, room, expected))
@@ -199,7 +204,7 @@ def reproduce(
         result = Told(
             rows=every,
             ran=sum(end.status == 0 for end in ended),
-            known=len(plan.keys) - len(plan.waiting),
+            known=known,
             failed=failed,
             refused=refused,
             other_code=sum(found.other_code for found in plan.found.values()),
@@ -218,7 +223,7 @@ def reproduce(
 
 
 def _beforehand(plan: Plan, room: Room, expected: float) -> str:
-    known = len(plan.keys) - len(plan.waiting)
+    known = len(plan.found)
     if not plan.waiting:
         return f"{known} cells, all of them known"
     return (
@@ -258,7 +263,7 @@ def _write(
         write(files[-1], json.dumps(_distributions(plan)) + "\n")
     for drawings in drawn.values():
         for name, (svg, _) in drawings.items():
-            path = out / "figures" / f"{name.replace(':', '-').replace('/', '-')}.svg"
+            path = out / "figures" / f"{name}.svg"
             write(path, svg)
             files.append(path)
     page(plan, rows, drawn, result, about).write(out / "report.html")
@@ -288,13 +293,15 @@ def heading(asked: Asked, result: Told) -> list[str]:
             "300. Scores are not comparable with the paper's; they show that everything runs."
         )
     elif asked.frozen.patience:
+        most = max(count for given in asked.frozen.epochs.values() for count in given.values())
         said.append(
-            "Up to 300 epochs, as in the paper; a run of the paper profile or of a baseline ends "
-            f"after {asked.frozen.patience} epochs without a better validation score."
+            f"Up to {most} epochs{', as in the paper' * (most == PAPER)}; a run of the paper "
+            f"profile or of a baseline ends after {asked.frozen.patience} epochs without a better "
+            "validation score."
         )
     said.append(
         "ours: mean and standard deviation over seeds; control: the same run with releases that "
-        "say nothing."
+        "say nothing; over control: what the run is above it, on the seeds that have one."
     )
     if result.other_code:
         said.append(f"{result.other_code} cells were computed by another version of the code.")
@@ -319,7 +326,7 @@ def _said(figure: str, about: list[str]) -> list[str]:
 
 def caption(name: str) -> str:
     """What the paper calls a figure."""
-    return f"The paper: {paper.CAPTIONS[next(f for f in paper.FIGURES if f == name)]}."
+    return f"The paper: {paper.CAPTIONS[name]}."
 
 
 def duration(seconds: float) -> str:

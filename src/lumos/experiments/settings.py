@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from lumos.errors import UsageError
 from lumos.experiments.cell import Cell
-from lumos.experiments.paper import ITERATIONS
+from lumos.paper import ITERATIONS
 
 FILE = Path(__file__).with_name("settings.toml")
 EDGES = 170_823
@@ -55,6 +55,11 @@ class Frozen:
     def comparable(self) -> bool:
         """Whether everything is trained for as long as in the paper."""
         return all(count >= PAPER for given in self.epochs.values() for count in given.values())
+
+    @property
+    def mark(self) -> str:
+        """What titles end with where it is not."""
+        return "" if self.comparable else " (QUICK)" if self.form == "quick" else " (SHORTENED)"
 
     def control(self, profile: str, task: str, backbone: str, epsilon: float, seed: int) -> bool:
         """Whether a run has a control beside it."""

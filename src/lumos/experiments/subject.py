@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lumos.experiments.cell import Cell
-from lumos.experiments.paper import DATASETS
 from lumos.graph import Graph, load
 from lumos.graph.catalog import entry_of
+from lumos.paper import DATASETS
 from lumos.training.folder import fingerprint
 from lumos.training.job import findable
 
@@ -28,6 +28,11 @@ class Subject:
     structure: str
     """Fingerprint of the structure alone."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """The name as a part of file names."""
+        return "".join(letter if letter.isalnum() or letter == "." else "-" for letter in self.name)
 
     @property
     def dataset(self) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from rich.markup import escape
 from rich.table import Table
 
 from lumos.experiments.figures import Row
@@ -15,6 +16,7 @@ HEADINGS = (
     "paper",
     "ours",
     "control",
+    "over control",
     "notes",
 )
 
@@ -51,6 +53,7 @@ def cells(row: Row, notes: Notes) -> tuple[str, ...]:
         row.paper_shown,
         ours(row),
         number(row.control, row),
+        "" if row.over_control is None else f"{row.over_control:+.{row.digits}f}",
         notes.number(row.why, *row.notes),
     )
 
@@ -83,13 +86,13 @@ def body(rows: Sequence[Row], notes: Notes) -> tuple[list[str], list[list[str]]]
 def shown(rows: Sequence[Row], title: str) -> tuple[Table, list[str]]:
     """A table for the terminal, and its notes."""
     notes = Notes()
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1))
+    table = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1))
     headings, lines = body(rows, notes)
     for heading in headings:
-        figures = heading in ("paper", "ours", "control")
+        figures = heading in ("paper", "ours", "control", "over control")
         table.add_column(heading, justify="right" if figures else "left")
     for line in lines:
-        table.add_row(*line)
+        table.add_row(*map(escape, line))
     return table, [f"{count}. {sentence}" for sentence, count in notes.said.items()]
 
 

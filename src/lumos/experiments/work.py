@@ -99,7 +99,7 @@ def _train(job: Job) -> dict[str, Any]:
     except InputError:
         if not resume:
             raise
-        shutil.rmtree(job.partial)  # damaged, or of another graph: from the beginning
+        shutil.rmtree(job.partial)  # damaged: from the beginning
         trained = train(job.cell.graph, out=job.partial, **given)
     summary = trained.summary()
     scores = {

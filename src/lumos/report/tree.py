@@ -1,7 +1,14 @@
 """A drawing of one device's tree. Vertices are named by what they are, never by an id."""
 
+import numpy as np
+import numpy.typing as npt
+
 from lumos.report.canvas import COLOURS, INK, SOFT, WIDTH, Canvas
 
+Ints = npt.NDArray[np.int64]
+
+_DRAWN = 5
+"""Most branches of the tree that is drawn, where a device has no more."""
 MOST = 7
 """Branches that are drawn; more of them are said."""
 
@@ -66,3 +73,17 @@ def tree(branches: int, own: str, other: str, *, virtual_nodes: bool = True) -> 
         f"{shape} {branches:,} {each or 'neighbours'}.",
         foot + (54 + 24 * virtual_nodes if branches else 26),
     )
+
+
+def moderate(workload: Ints) -> tuple[int, int]:
+    """Branches of a moderate tree that some device has, and how many devices have as many.
+
+    The size nearest to the median of devices that have a branch, but to 5 at most so that it can be
+    drawn; of two as near, the smaller. Without any branch: 0, and all devices.
+    """
+    sizes, counts = np.unique(workload[workload > 0], return_counts=True)
+    if not len(sizes):
+        return 0, len(workload)
+    wanted = min(float(np.median(workload[workload > 0])), _DRAWN)
+    nearest = int(np.argmin(np.abs(sizes - wanted)))
+    return int(sizes[nearest]), int(counts[nearest])

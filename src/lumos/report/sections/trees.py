@@ -1,19 +1,11 @@
 """How work is spread over devices, and what one device's tree looks like."""
 
-import numpy as np
-import numpy.typing as npt
-
-from lumos.experiments.paper import LARGEST, claim
 from lumos.graph.catalog import entry_of
+from lumos.paper import LARGEST, claim
 from lumos.report.distribution import cdf
 from lumos.report.page import Block, Figure, Section, Text
 from lumos.report.record import Record
-from lumos.report.tree import tree
-
-Ints = npt.NDArray[np.int64]
-
-_DRAWN = 5
-"""Most branches of the tree that is drawn, where a device has no more."""
+from lumos.report.tree import moderate, tree
 
 
 def section(record: Record) -> Section:
@@ -92,17 +84,3 @@ def _tree(record: Record) -> Figure:
         f"{branches:,} branches, built by {place}. The observer of the simulation drew it from the "
         "workloads; which device it is and who its neighbours are is left out on purpose.",
     )
-
-
-def moderate(workload: Ints) -> tuple[int, int]:
-    """Branches of a moderate tree that some device has, and how many devices have as many.
-
-    The size nearest to the median of devices that have a branch, but to 5 at most so that it can be
-    drawn; of two as near, the smaller. Without any branch: 0, and all devices.
-    """
-    sizes, counts = np.unique(workload[workload > 0], return_counts=True)
-    if not len(sizes):
-        return 0, len(workload)
-    wanted = min(float(np.median(workload[workload > 0])), _DRAWN)
-    nearest = int(np.argmin(np.abs(sizes - wanted)))
-    return int(sizes[nearest]), int(counts[nearest])

@@ -17,7 +17,7 @@ FIGURES: tuple[Figure, ...] = (
     "workload",
     "cost",
 )
-CAPTIONS: dict[Figure, str] = {
+CAPTIONS: dict[str, str] = {
     "classification": "Label classification accuracy",
     "link-prediction": "Link prediction ROC-AUC score",
     "epsilon": "Effect of privacy parameter ε",
