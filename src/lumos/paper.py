@@ -179,8 +179,8 @@ WHY: dict[tuple[str, str], str] = {
     ),
     (RELATIVE_TO_HALF, "letter"): (
         "To the letter, recovered features carry noise whose size falls as 1/ε, and missing ones "
-        "stand at the midpoint. What a larger ε gains is less noise; the control, whose releases "
-        "say nothing under the same noise, tells how much of it is information."
+        "stand at the midpoint. A larger ε gains less noise; where a control stands beside it, "
+        "whose releases say nothing under the same noise, that tells what is information."
     ),
     (RELATIVE_TO_HALF, "strict"): (
         "The symbol keeps more at a larger ε, but a device that hears nothing still has its own "
@@ -192,8 +192,8 @@ WHY: dict[tuple[str, str], str] = {
         "features are shrunk by their reliability, there is little noise to keep apart."
     ),
     (OVER_STARS, "letter"): (
-        "To the letter, the noise on leaves is what virtual nodes keep apart; how much that is "
-        "worth depends on the features' number and scale, which differ from the paper's."
+        "To the letter, neighbours' leaves are mostly noise. A star averages that of the whole ego "
+        "network; a tree of two layers leaves each leaf alone with its own, so virtual nodes cost."
     ),
     (OVER_UNTRIMMED, "paper"): (
         "Trimming changes how many leaves a device pools: without it, both ends of every edge have "

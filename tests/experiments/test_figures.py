@@ -212,7 +212,7 @@ def test_differences_by_hand(bench_of: Benches) -> None:
     assert naive.ours == pytest.approx((100 + 64) / 2)  # 0.80/0.40 - 1, 0.82/0.50 - 1
     assert only(rows, system=NAMES["own"]).ours == pytest.approx(60)
     drowned = only(rows, system=NAMES["naive"], backbone="gcn", measure="accuracy, %")
-    assert "100 epochs" in drowned.notes  # the others have 300
+    assert "100 epochs, where others have up to 300" in drowned.notes
 
 
 def test_a_control_of_fewer_seeds_says_so(bench_of: Benches) -> None:

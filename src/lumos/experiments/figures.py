@@ -224,22 +224,19 @@ class Bench:
             found[cell.seed] = times * outcome.result[name]
             if outcome.result.get(f"control_{name}") is not None:
                 control[cell.seed] = times * outcome.result[f"control_{name}"]
-            if self._shorter(cell):
-                notes.append(f"{cell['epochs']} epochs")
+            usual = self.frozen.epochs["baseline"][cell["backbone"] or "gcn"]
+            if cell.kind == "baseline" and cell["epochs"] < usual:
+                notes.append(f"{cell['epochs']} epochs, where others have up to {usual}")
             if outcome.other_code:
                 notes.append(OTHER_CODE)
             if cell["recovery"] == "letter":
                 notes.append(LETTER)
-            said = outcome.result.get("notes", ())
-            notes += [one for one in said if one not in self.subject.notes]
+            if len(found) == 1:  # the notes of another seed differ in a number at most
+                said = outcome.result.get("notes", ())
+                notes += [one for one in said if one not in self.subject.notes]
             if outcome.result.get("caution"):
                 notes.append(outcome.result["caution"])
         return Scores(found, control, tuple(dict.fromkeys(notes)))
-
-    def _shorter(self, cell: Cell) -> bool:
-        """Whether a baseline has fewer epochs than the others."""
-        usual = self.frozen.epochs["baseline"][cell["backbone"] or "gcn"]
-        return cell.kind == "baseline" and cell["epochs"] < usual
 
     def row(self, figure: str, system: str, measure: str, scores: Scores, **more: Any) -> Row:
         """A row with mean and spread, the paper's number and, where they differ, the reason."""

@@ -148,21 +148,27 @@ def _passed(ledger: dict[str, Any], door: str) -> str:
 def headlines(rows: dict[str, list[Row]]) -> list[str]:
     """The scores of every graph in a sentence each, and what trimming saves."""
     found = []
-    for figure, measure in (("classification", "accuracy, %"), ("link-prediction", "ROC-AUC")):
+    kinds = (
+        ("classification", "accuracy, %", "devices whose label is told rightly, in %"),
+        ("link-prediction", "ROC-AUC", "how well edges are told from other pairs, ROC-AUC"),
+    )
+    for figure, measure, what in kinds:
         for name, some in tables.by_graph(rows.get(figure, [])).items():
             scored = [row for row in some if row.measure == measure and row.ours is not None]
+            shown = [row for row in scored if row.backbone in ("gcn", "")]
             said = [
-                f"{row.system} {tables.ours(row)}"
+                f"{row.system} {tables.number(row.ours, row)}"
                 + (f" ({_beside(row)})" if row.over_control is not None else "")
-                for row in scored
-                if row.backbone in ("gcn", "")
+                for row in shown
             ]
             if said:
-                found.append(f"{name}, {measure} with GCN at ε = 2: {', '.join(said)}.")
+                seeds = max(row.seeds for row in shown)
+                of = "one seed" if seeds == 1 else f"means of up to {seeds} seeds"
+                found.append(f"On {name}, {what}, with GCN at ε = 2 ({of}): {', '.join(said)}.")
     for name, some in tables.by_graph(rows.get("workload", [])).items():
         said = [f"{tables.ours(row)} ({row.system})" for row in some if row.ours is not None]
         if said:
-            found.append(f"{name}, largest workload: {', '.join(said)}.")
+            found.append(f"On {name}, most edges that one device carries: {', '.join(said)}.")
     return found
 
 

@@ -113,6 +113,7 @@ def _epsilon(bench: Bench, rows: Sequence[Row]) -> Drawn:
         scored = [row for row in rows if row.measure == measure and row.task == task]
         series: dict[str, Any] = {}
         marks: dict[str, list[float | None]] = {}
+        beyond = False
         for system in dict.fromkeys(row.system for row in scored):
             by = {row.epsilon: row for row in scored if row.system == system}
             if not any(row.ours is not None for row in by.values()):
@@ -124,8 +125,11 @@ def _epsilon(bench: Bench, rows: Sequence[Row]) -> Drawn:
             if system == NAMES["paper"] and (start := by[min(places)].ours) is not None:
                 gained = paper.RELATIVE_TO_HALF
                 paid = {r.epsilon: r.paper for r in rows if (r.measure, r.task) == (gained, task)}
-                theirs = [paid.get(e) for e in places]
-                marks[system] = [g if g is None else start * (1 + g / 100) for g in theirs]
+                gains = [paid.get(e) for e in places]
+                theirs = [None if gain is None else start * (1 + gain / 100) for gain in gains]
+                most = 100.0 if task == "classify" else 1.0
+                marks[system] = [mark if mark and mark <= most else None for mark in theirs]
+                beyond = marks[system] != theirs
         if series:
             marks = {
                 name: at for name, at in marks.items() if any(value is not None for value in at)
@@ -141,11 +145,14 @@ def _epsilon(bench: Bench, rows: Sequence[Row]) -> Drawn:
                 mark_name="the paper's gain over ε = 0.5",
                 at_points=True,
             )
-            words = (
-                "Diamonds: the paper's relative gains, applied to our score at ε = 0.5."
-                if marks
-                else "The paper has no figure of this."
-            )
+            said = []
+            if marks:
+                said.append(
+                    "Diamonds: the paper's relative gains, applied to our score at ε = 0.5."
+                )
+            if beyond:
+                said.append("Some of its gains would carry ours beyond what is possible.")
+            words = " ".join(said) or "The paper has no figure of this."
             found[f"epsilon-{bench.subject.file}-{task}"] = (drawn, words)
     return found
 

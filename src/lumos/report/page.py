@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 import lumos
 from lumos.errors import UsageError
 
-_NUMBER = re.compile(r"[-+−–]?[\d,. ]*\d(\s?±\s?[\d,.]+)?(\s?(%|MB|s|ms|points?))?|–|")
+_NUMBER = re.compile(r"[-+−–]?[\d,.]*\d(\s?±\s?[\d,.]+)?(\s?(%|MB|s|ms|points?))?|–|")
 
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
