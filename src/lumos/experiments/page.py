@@ -142,7 +142,7 @@ def _passed(ledger: dict[str, Any], door: str) -> str:
     if not lines:
         return "nothing"
     messages, size = (sum(column) for column in zip(*lines, strict=True))
-    return f"{messages:,} messages, {size:,} bytes"
+    return f"{messages:,} messages, {size / 1e6:,.1f} MB"
 
 
 def headlines(rows: dict[str, list[Row]]) -> list[str]:
