@@ -21,7 +21,12 @@ from lumos.experiments.reproduce import QUICK
 
 TREES = ["workload", "--graph", "demo:60", "--quick"]
 MARK = "LUMOS_TEST_MARK"
-MAIN = "from lumos.cli.main import main; main()"
+MAIN = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
+from lumos.cli.main import main
+main()
+"""
 
 
 def result_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
