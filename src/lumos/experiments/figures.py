@@ -50,6 +50,11 @@ class Outcome:
     """Why there is none."""
     other_code: bool = False
 
+    @property
+    def age(self) -> str:
+        """What is to be said of it where other code made it."""
+        return OTHER_CODE if self.other_code else ""
+
 
 Ask = Callable[[Cell], Outcome]
 
@@ -126,28 +131,22 @@ class Bench:
         """Whether rows to the letter belong here, and were not asked for."""
         return "paper" in self.profiles and not self.frozen.letter
 
-    def left_out(self, figure: str, measure: str, **about: Any) -> "Row":
+    def left_out(self, figure: str, measure: str, **about: Any) -> Row:
         """The row that says so."""
         return self.row(figure, NAMES["letter"], measure, Scores.one(None, LEFT_OUT), **about)
 
     def train(self, how: str, task: str, backbone: str, epsilon: float, seed: int) -> Cell:
         """A run of Lumos: a profile, or "letter": the paper's, with its recovery to the letter."""
-        if how == "letter":
-            return self._train("paper", task, backbone, epsilon, seed, recovery="letter")
         return self._train(how, task, backbone, epsilon, seed)
 
     def without(self, what: str, how: str, task: str, backbone: str, seed: int) -> Cell:
         """A run of the paper profile without virtual nodes (stars) or without trimming."""
-        changed: dict[str, Any] = (
-            {"virtual_nodes": False} if what == "stars" else {"balancer": "none"}
-        )
-        if how == "letter":
-            changed["recovery"] = "letter"
-        return self._train("paper", task, backbone, 2.0, seed, control=False, **changed)
+        changed = {"virtual_nodes": False} if what == "stars" else {"balancer": "none"}
+        return self._train(how, task, backbone, 2.0, seed, control=False, **changed)
 
     def _train(
         self,
-        profile: str,
+        how: str,
         task: str,
         backbone: str,
         epsilon: float,
@@ -157,6 +156,7 @@ class Bench:
         **changed: Any,
     ) -> Cell:
         frozen = self.frozen
+        profile = "paper" if how == "letter" else how
         settings: dict[str, Any] = {
             "profile": profile,
             "task": task,
@@ -169,6 +169,7 @@ class Bench:
         if profile == "paper":
             settings |= {"compare": "ideal", "floor": False}
             settings |= {"balancer": "mcmc", **changed}
+            settings |= {"recovery": "letter"} if how == "letter" else {}
             if settings["balancer"] == "mcmc":
                 settings["iterations"] = frozen.iterations(self.subject.dataset)
         return Cell.of("train", self.subject.spec, seed, **settings)
@@ -227,8 +228,8 @@ class Bench:
             usual = self.frozen.epochs["baseline"][cell["backbone"] or "gcn"]
             if cell.kind == "baseline" and cell["epochs"] < usual:
                 notes.append(f"{cell['epochs']} epochs, where others have up to {usual}")
-            if outcome.other_code:
-                notes.append(OTHER_CODE)
+            if outcome.age:
+                notes.append(outcome.age)
             if cell["recovery"] == "letter":
                 notes.append(LETTER)
             if len(found) == 1:  # the notes of another seed differ in a number at most
@@ -474,8 +475,7 @@ def workload(bench: Bench) -> list[Row]:
         if outcome.result is not None:
             bound = outcome.result["lower_bound"]
             note = f"least possible {bound}" + (", reached" if outcome.result["optimal"] else "")
-            older = OTHER_CODE if outcome.other_code else ""
-            scores = Scores.one(float(outcome.result["max_workload"]), note, older)
+            scores = Scores.one(float(outcome.result["max_workload"]), note, outcome.age)
         claimed = {"none": paper.UNTRIMMED_LARGEST, "greedy": "largest workload of Algorithm 1"}
         rows.append(
             bench.row(
@@ -549,7 +549,7 @@ def _paper_cost(bench: Bench, task: str) -> list[Row]:
         for balancer in BALANCERS:
             here = by.get(balancer, {}).get(name)
             system = f"{NAMES['paper']}, {balancer_name(bench, balancer)}"
-            scores = Scores.one(here, said, OTHER_CODE if outcome.other_code else "")
+            scores = Scores.one(here, said, outcome.age)
             rows.append(bench.row("cost", system, measure, scores, task=task, digits=digits))
             if balancer != "none":
                 less = 100 * (1 - here / whole) if here is not None and whole else None
