@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lumos.compare.rounds import Ints, agree_on_length
+from lumos.compare.rounds import agree_on_length
 from lumos.device.shard import Shard
 from lumos.exchange import Program
 from lumos.graph import Graph, load
@@ -24,6 +24,7 @@ from lumos.trees import mcmc, optimal
 from lumos.trees.balance import Balanced, balance, expected_comparisons
 from lumos.trees.bound import least_largest_workload
 from lumos.trees.settings import Balancer, TreeSettings
+from lumos.typing import Ints
 
 SIBLING = Path(__file__).parents[2] / "shared" / "data"
 NAMES = ("demo", "facebook", "lastfm", "twitch-ENGB")

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lumos.compare import Receiver, Sender, Spec, messages
-from lumos.compare.group import ED25519
+from lumos.crypto.group import ED25519
 
 SIZES = (1, 5, 50)
 

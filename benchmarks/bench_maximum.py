@@ -19,20 +19,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import lumos.trees.mcmc as algorithms
 from lumos.compare.ideal import IdealComparer
-from lumos.compare.rounds import Pairs
+from lumos.compare.rounds import ComparedPairs
 from lumos.device.shard import Shard, cut
 from lumos.exchange import Endpoint, Loopback, Program
 from lumos.graph import Graph, load
 from lumos.graph.catalog import CATALOG
 from lumos.trees.balance import balance
 from lumos.trees.settings import TreeSettings
-from lumos.trees.standing import Standing
+from lumos.trees.workload_order import WorkloadOrder
+from lumos.typing import Ints
 
-Ints = npt.NDArray[np.int64]
 SIBLING = Path(__file__).parents[2] / "shared" / "data"
 
 
@@ -81,13 +80,13 @@ class Printed:
 
         def search(shard: Shard, endpoint: Endpoint) -> Program[bool]:
             comparer = IdealComparer(shard, endpoint)
-            pairs = Pairs.of_slots(shard, np.arange(len(shard.neighbours)))
+            pairs = ComparedPairs.of_slots(shard, np.arange(len(shard.neighbours)))
             signs = yield from comparer.three_way(pairs, workload[pairs.rows], bits)
             heavier = np.bincount(shard.owner[signs < 0], minlength=len(shard))
             leads = np.flatnonzero((heavier == 0) & (shard.degree > 0))
             first, second = np.meshgrid(leads, leads, indexing="ij")
             apart = first != second
-            pairs = Pairs.of_ids(shard, first[apart], second[apart])
+            pairs = ComparedPairs.of_ids(shard, first[apart], second[apart])
             signs = yield from comparer.three_way(pairs, workload[pairs.rows], bits)
             lost = np.bincount(pairs.rows[signs < 0], minlength=len(shard))
             return bool(workload[leads[lost[leads] == 0]].min() == workload.max())
@@ -106,7 +105,7 @@ class Printed:
 def follow(graph: Graph, iterations: int, sample: int) -> dict[str, Any]:
     """Run ours, with the printed side counting along."""
     printed = Printed(graph)
-    standings: list[Standing] = []
+    standings: list[WorkloadOrder] = []
     spent = 0.0
 
     def tell(keep_workload: bool) -> None:
@@ -115,7 +114,7 @@ def follow(graph: Graph, iterations: int, sample: int) -> dict[str, Any]:
         printed.search(standings[0].workload, keep_workload)
         spent += time.perf_counter() - start
 
-    class Followed(Standing):
+    class Followed(WorkloadOrder):
         """Line 6 of Algorithm 2 searches the tried state."""
 
         def __init__(self, *arguments: Any) -> None:

@@ -22,7 +22,6 @@ import json
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
@@ -31,29 +30,27 @@ from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard, cut
 from lumos.encode.symbols import Symbols
 from lumos.strict.codebook import EPOCHS, Codebook
-from lumos.strict.relay import PADS, Bits, pads, relayed
-from lumos.strict.rows import Rows
+from lumos.strict.feature_rows import FeatureRows
+from lumos.strict.relay import PADS, pads, relayed
 from lumos.strict.settings import StrictSettings
-from lumos.training.evaluate import auc
-from lumos.training.home import features_of
+from lumos.training.metrics import auc
+from lumos.training.private_data import features_of
+from lumos.typing import Bytes, Doubles, Flags, Ints
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 SEEN = 16.0
 
 
 def entries(graph: lumos.Graph, size: int) -> Ints:
     """[devices] the nearest entry of a codebook, learnt without noise."""
     codebook = Codebook(
-        Rows(features_of(graph), np.ones(graph.devices, np.bool_)), size, PublicCoins(0), 0.0
+        FeatureRows(features_of(graph), np.ones(graph.devices, np.bool_)), size, PublicCoins(0), 0.0
     )
     for epoch in range(EPOCHS):
         codebook.advance(epoch, codebook.update(epoch, each=False))
     return codebook.nearest()
 
 
-def heard(shard: Shard, said: Bits, made: Callable[[int], Bits], hops: int, what: str) -> Ints:
+def heard(shard: Shard, said: Bytes, made: Callable[[int], Bytes], hops: int, what: str) -> Ints:
     """[hops, slots] what each device hears over each slot, hop by hop."""
     other_end = shard.slots(shard.neighbours, shard.devices[shard.owner])
     came = said[shard.owner][other_end]
@@ -75,7 +72,7 @@ def equal(marks: list[Ints]) -> Ints:
     return cells
 
 
-def ratio(columns: list[Ints], truth: Flags, half: Flags) -> Floats:
+def ratio(columns: list[Ints], truth: Flags, half: Flags) -> Doubles:
     """[slots] log-likelihood ratio of all combinations of some columns, learnt on one half.
 
     Column by column: how often a combination comes is estimated from its own count and, as if it
@@ -107,7 +104,7 @@ def colours_heard(shard: Shard, size: int, hops: int) -> tuple[Ints, Ints]:
     """[devices] own colours, and [hops, slots] those that came."""
     everyone = np.arange(len(shard))
 
-    def drawn(purpose: str, many: int) -> Bits:
+    def drawn(purpose: str, many: int) -> Bytes:
         chance = shard.coins.uniform(everyone, purpose, 0, many)
         return np.floor(chance * size).astype(np.uint8)[:, :, None]
 

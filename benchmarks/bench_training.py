@@ -33,7 +33,7 @@ from rich.table import Table
 
 import lumos
 from lumos.memory import peak_rss_mb
-from lumos.strict.plan import TRUST_EPOCHS, Plan
+from lumos.strict.schedule import TRUST_EPOCHS, Schedule
 from lumos.training.settings import Config
 
 SIZES = (2_000, 20_000, 200_000)
@@ -56,7 +56,7 @@ def kinds(settings: dict[str, Any], devices: int) -> list[str]:
     config = Config.of(**settings)
     if config.train.profile == "paper":
         return ["epoch"] * config.train.epochs
-    plan = Plan(config, devices, devices // 2)
+    plan = Schedule(config, devices, devices // 2)
     return [plan.stage(epoch) for epoch in range(config.train.epochs)]
 
 

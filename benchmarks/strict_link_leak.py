@@ -26,23 +26,19 @@ from itertools import combinations_with_replacement, product
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 import lumos
 from lumos.device.shard import Shard
+from lumos.runs.federation import Federation, Problem
 from lumos.strict.answers import sample
 from lumos.strict.link import COLOUR, SYMBOL
 from lumos.strict.relay import PADS
-from lumos.training.evaluate import auc
-from lumos.training.fit import Federation, Problem
+from lumos.training.metrics import auc
 from lumos.training.settings import Config
 from lumos.training.split import Role
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-Doubles = npt.NDArray[np.float64]
+from lumos.typing import Doubles, Flags, Ints
 
 HOPS, MOST = 4, 16
 DRAWS = 2

@@ -1,4 +1,4 @@
-"""What tests of several folders share."""
+"""What tests of several folders share; torch is kept to one thread."""
 
 import dataclasses
 import os
@@ -8,10 +8,34 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from lumos.exchange import LedgerReport
+from lumos.graph import Graph, load
+
+torch.set_num_threads(1)  # sums in one order: runs can be compared bit by bit
 
 Differences = Callable[[LedgerReport, LedgerReport], list[str]]
+
+
+@pytest.fixture(autouse=True)
+def _torch_is_left_as_it_was() -> Iterator[None]:
+    """A run that leaves gradients switched off spoils the next one."""
+    assert torch.is_grad_enabled()
+    yield
+    left = torch.is_grad_enabled()
+    torch.set_grad_enabled(True)
+    assert left, "a run left torch with gradients switched off"
+
+
+@pytest.fixture(scope="session")
+def sixty() -> Graph:
+    return load("demo:60")
+
+
+@pytest.fixture(scope="session")
+def two_hundred() -> Graph:
+    return load("demo:200")
 
 
 @pytest.fixture

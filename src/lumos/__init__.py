@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lumos.errors import LumosError
     from lumos.exchange.ledger import LedgerReport
     from lumos.graph import Graph, load
-    from lumos.training.job import Trained, train
+    from lumos.runs.train import Trained, train
     from lumos.training.settings import Config
     from lumos.trees.balance import Balanced, balance
     from lumos.trees.forest import Forest
@@ -49,11 +49,11 @@ _HOMES = {
     "Graph": "lumos.graph",
     "LedgerReport": "lumos.exchange.ledger",
     "LumosError": "lumos.errors",
-    "Trained": "lumos.training.job",
+    "Trained": "lumos.runs.train",
     "TreeSettings": "lumos.trees.settings",
     "balance": "lumos.trees.balance",
     "load": "lumos.graph",
-    "train": "lumos.training.job",
+    "train": "lumos.runs.train",
 }
 
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from lumos.aggregate import AggregateSettings, degree_for
-from lumos.aggregate.degree import tail
+from lumos.aggregate import AggregateSettings, mask_parameters
 from lumos.aggregate.errors import WrongSender
 from lumos.aggregate.mask_graph import MaskGraph
+from lumos.aggregate.parameters import tail
 from lumos.device import PublicCoins
 from lumos.errors import UsageError
 
@@ -69,7 +69,7 @@ def test_the_tail_is_the_hypergeometric_one(population: int, data: st.DataObject
 @pytest.mark.parametrize("total", [5, 8, 20, 60, 300, 2000, 22_470, 1_000_000])
 def test_the_degree_keeps_its_promises(total: int) -> None:
     settings = AggregateSettings()
-    degree = degree_for(settings, total)
+    degree = mask_parameters(settings, total)
     assert degree.surrounded + degree.parted <= 2.0**-40
     assert degree.stuck <= 2.0**-20
     assert degree.threshold > degree.neighbours / 2
@@ -78,12 +78,12 @@ def test_the_degree_keeps_its_promises(total: int) -> None:
 
 @pytest.mark.parametrize("total", [3, 4])
 def test_with_very_few_devices_everyone_is_needed(total: int) -> None:
-    degree = degree_for(AggregateSettings(), total)
+    degree = mask_parameters(AggregateSettings(), total)
     assert degree.neighbours == degree.threshold == total - 1
 
 
 def test_the_numbers_for_the_demo_size() -> None:
-    degree = degree_for(AggregateSettings(), 2000)
+    degree = mask_parameters(AggregateSettings(), 2000)
     assert (degree.neighbours, degree.threshold, degree.minimum) == (70, 52, 1900)
 
 
@@ -91,7 +91,7 @@ def test_surrounded_is_what_a_simulation_counts() -> None:
     """The union bound is close to, and above, the frequency where it is large enough to count."""
     total, k, t, runs = 40, 8, 6, 3000
     settings = AggregateSettings(neighbours=k, threshold=t, corrupt=0.1)
-    bound = degree_for(settings, total).surrounded
+    bound = mask_parameters(settings, total).surrounded
     hits = 0
     colluding = np.arange(total) < 4
     for seed in range(runs):
@@ -103,7 +103,7 @@ def test_surrounded_is_what_a_simulation_counts() -> None:
 @pytest.mark.parametrize("total", [1, 2])
 def test_too_few_devices_are_refused(total: int) -> None:
     with pytest.raises(UsageError, match="at least 3 devices"):
-        degree_for(AggregateSettings(), total)
+        mask_parameters(AggregateSettings(), total)
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_too_few_devices_are_refused(total: int) -> None:
 )
 def test_impossible_graphs_are_refused(wrong: dict[str, int], says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        degree_for(AggregateSettings(**wrong), 10)
+        mask_parameters(AggregateSettings(**wrong), 10)
 
 
 def test_hopeless_wishes_are_refused() -> None:
     with pytest.raises(UsageError, match="lower `corrupt` or `dropped`"):
-        degree_for(AggregateSettings(corrupt=0.4, dropped=0.4), 5000)
+        mask_parameters(AggregateSettings(corrupt=0.4, dropped=0.4), 5000)

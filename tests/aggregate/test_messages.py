@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from federation import SEED, Federation
+from tests.aggregate.federation import SEED, Federation
 
 from lumos.aggregate import AggregateSettings, SecureCoordinator
 from lumos.aggregate.errors import BothSecrets, Forged, TwoStories, WrongLength, WrongSender
-from lumos.aggregate.keeper import PAIR, SELF, Keeper
 from lumos.aggregate.mask_graph import MaskGraph
+from lumos.aggregate.share_vault import PAIR, SELF, ShareVault
 from lumos.aggregate.topics import KEYS, LEFT_OUT, LOST, SUM
 from lumos.device import COORDINATOR, PublicCoins
 from lumos.errors import ProtocolError
@@ -180,7 +180,7 @@ def test_a_coordinator_that_lies_gets_no_share(lie: Tamper, error: type[Protocol
 
 
 def test_a_holder_gives_one_share_of_a_device_and_never_both() -> None:
-    keeper = Keeper(2, 3)
+    keeper = ShareVault(2, 3)
     shares = np.arange(2 * 16, dtype=np.uint16).reshape(1, 2, 16)
     row, slot = np.array([1]), np.array([2])
     with pytest.raises(WrongSender, match="no share"):

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from federation import SEED, Federation
 from scipy import stats
+from tests.aggregate.federation import SEED, Federation
 
 from lumos.aggregate import (
     AggregateSettings,
@@ -16,7 +16,7 @@ from lumos.aggregate import (
     masks,
 )
 from lumos.aggregate.mask_graph import MaskGraph
-from lumos.aggregate.pairs import PairKeys, RoundKeys
+from lumos.aggregate.pair_keys import PairKeys, RoundKeys
 from lumos.aggregate.topics import MASKED
 from lumos.device import PublicCoins
 from lumos.exchange import Inbox, Program
@@ -163,7 +163,7 @@ def test_a_late_vector_is_never_opened(broken: bool) -> None:
 def test_differences_of_rounds_tell_nothing(broken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Self masks are opened in every round; pair masks that repeat would cancel."""
     if broken:
-        monkeypatch.setattr("lumos.aggregate.pairs.PairKeys", FrozenKeys)
+        monkeypatch.setattr("lumos.aggregate.pair_keys.PairKeys", FrozenKeys)
     coordinator = curious()
     rounds = [vectors_of(2), vectors_of(3)]
     Federation(AggregateSettings(), coordinator=coordinator).run(rounds)
@@ -183,7 +183,7 @@ def test_being_lost_later_does_not_open_earlier_rounds(
 ) -> None:
     """Round 1 opened the self mask, round 2 the pair masks: with lasting keys that is a vector."""
     if broken:
-        monkeypatch.setattr("lumos.aggregate.pairs.PairKeys", FrozenKeys)
+        monkeypatch.setattr("lumos.aggregate.pair_keys.PairKeys", FrozenKeys)
     coordinator = curious()
     rounds = [vectors_of(4), vectors_of(5)]
     leaves = [np.full(TOTAL, Stage.NEVER, np.int8) for _ in rounds]

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from carriers import Isolated
-from federation import SEED, Federation, fixed_sum, shards_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.aggregate.federation import SEED, Federation, fixed_sum, shards_of
+from tests.exchange.carriers import Isolated
 
-from lumos.aggregate import AggregateSettings, SecureAggregator, Stage, degree_for
+from lumos.aggregate import AggregateSettings, SecureAggregator, Stage, mask_parameters
+from lumos.aggregate.dropouts import RoundOutcome, round_outcome
 from lumos.aggregate.mask_graph import MaskGraph
-from lumos.aggregate.outcome import Outcome, outcome_of
 from lumos.device import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.exchange import Endpoint, LedgerReport
@@ -25,10 +25,10 @@ def vectors_of(total: int, width: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(scale=20, size=(total, width))
 
 
-def expected(options: AggregateSettings, leaves: np.ndarray) -> Outcome:
-    degree = degree_for(options, len(leaves))
+def expected(options: AggregateSettings, leaves: np.ndarray) -> RoundOutcome:
+    degree = mask_parameters(options, len(leaves))
     graph = MaskGraph(len(leaves), degree.neighbours, PublicCoins(SEED))
-    return outcome_of(graph, degree, leaves)
+    return round_outcome(graph, degree, leaves)
 
 
 @st.composite

@@ -13,8 +13,8 @@ from torch import Tensor
 from lumos.baselines.arcs import Arcs
 from lumos.baselines.attention import attend
 from lumos.baselines.goals import strangers_to
-from lumos.baselines.labels import Drop, transition
-from lumos.baselines.network import Gat, Gcn, Layer, Network, Sage, Smoothed, project
+from lumos.baselines.label_noise import Drop, transition
+from lumos.baselines.server_network import Gat, Gcn, Layer, Network, Sage, Smoothed, project
 from lumos.baselines.settings import BaselineSettings
 
 with warnings.catch_warnings():

@@ -15,8 +15,8 @@ from scipy.sparse import csr_array
 import lumos
 from lumos.cli.main import run
 from lumos.device.coins import PublicCoins
-from lumos.strict.linked import Linked
-from lumos.training.job import Trained
+from lumos.runs.train import Trained
+from lumos.strict.pair_scorer import LinkResult
 from lumos.training.split import Role, split_vertices
 
 torch.set_num_threads(1)  # small graphs: a second thread only waits
@@ -324,7 +324,7 @@ def test_strict_links(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     """The first of a pair asks; what it believes depends on what both ends heard."""
     trained = lumos.train("demo:60", task="link", epochs=71, out=tmp_path / "run")
     kept = {**trained.kept, "embeddings": trained.embeddings}
-    linked = Linked.of(trained.config.model, trained.arrays, kept)
+    linked = LinkResult.of(trained.config.model, trained.arrays, kept)
     first, second = np.array([4, 4, 9]), np.array([9, 30, 30])
     scores = linked.scores(first, second)[trained.choice]
     rows = result_of(capsys, tmp_path / "run", "--id", "4", "--id", "9", "--id", "30")["rows"]

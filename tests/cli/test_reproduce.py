@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lumos import paper
 from lumos.cli.main import run
+from lumos.experiments import reported
 from lumos.experiments.cell import code_version
 from lumos.experiments.reproduce import QUICK
 
@@ -54,7 +54,7 @@ def test_the_whole_quick_form(capsys: pytest.CaptureFixture[str], tmp_path: Path
     told = result_of(capsys, *arguments, "--keep", str(kept))
     assert told["form"] == "quick"
     assert not told["failed"]
-    assert {row["figure"] for row in told["rows"]} == set(paper.FIGURES)
+    assert {row["figure"] for row in told["rows"]} == set(reported.FIGURES)
     wanted = {"figure", "dataset", "system", "task", "backbone", "epsilon", "paper", "ours"}
     wanted |= {"spread", "seeds", "control", "note"}
     for row in told["rows"]:
@@ -64,7 +64,7 @@ def test_the_whole_quick_form(capsys: pytest.CaptureFixture[str], tmp_path: Path
             assert QUICK in row["note"]
     assert json.loads((out / "rows.json").read_text()) == told["rows"]
     tables = (out / "tables.md").read_text()
-    assert all(f"### {figure} on demo:60" in tables for figure in paper.FIGURES)
+    assert all(f"### {figure} on demo:60" in tables for figure in reported.FIGURES)
     assert "lumos reproduce --graph demo:60 --quick --epochs 2" in tables
     assert str(tmp_path) not in tables
     page = (out / "report.html").read_text()
@@ -76,7 +76,7 @@ def test_the_whole_quick_form(capsys: pytest.CaptureFixture[str], tmp_path: Path
     (loads,) = json.loads((out / "workload.json").read_text()).values()
     assert set(loads) == {"none", "greedy", "mcmc", "optimal"}
     assert all(points[-1][1] == 60 for points in loads.values())
-    for figure in paper.FIGURES:
+    for figure in reported.FIGURES:
         drawn = list((out / "figures").glob(f"{figure}-*.svg"))
         assert drawn
         for path in drawn:
@@ -197,14 +197,14 @@ ALONE = """
 import sys
 from pathlib import Path
 from lumos.experiments.cell import Cell, Key
-from lumos.experiments.pool import Room, Waiting, run_all
-from lumos.experiments.work import Job
+from lumos.experiments.scheduler import Room, Waiting, run_all
+from lumos.experiments.worker import CellJob
 
 out = Path(sys.argv[1])
 settings = {"profile": "paper", "compare": "ideal", "balancer": "greedy", "floor": False}
 cell = Cell.of("train", "demo:60", 0, **settings, epochs=300)
 key = Key("run", sys.argv[2])
-job = Job(cell=cell, key=key, data_dir=None, place=out / "cell.json", partial=out / "partial")
+job = CellJob(cell=cell, key=key, data_dir=None, place=out / "cell.json", partial=out / "partial")
 room = Room(jobs=1, threads=1, megabytes=10_000)
 run_all([Waiting(job=job, seconds=1, megabytes=1)], room, out / "logs", lambda end, _: print(end))
 """

@@ -325,7 +325,7 @@ def test_interrupted_without_a_folder(
     def pulled(*_: object, **__: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lumos.training.job.train", pulled)
+    monkeypatch.setattr("lumos.runs.train.train", pulled)
     assert run(["train", *ALONE]) == 1
     out, err = capsys.readouterr()
     assert out == ""

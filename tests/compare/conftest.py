@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from lumos.compare import Kind, Message, Receiver, Reveal, Sender, Spec, entropy
+from lumos.compare import Kind, Message, Receiver, Reveal, Sender, Spec
+from lumos.crypto import entropy
 
 Item = tuple[Spec, int, int]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lumos.compare import Spec, lookup
-from lumos.compare.lookup import Asked, ReceiverKeys, SenderKeys, pad_bytes, unmask
+from lumos.compare.lookup import Query, ReceiverKeys, SenderKeys, pad_bytes, unmask
 from lumos.compare.spec import Lookup
 
 SHAPES = [
@@ -76,7 +76,7 @@ def test_the_other_pads_are_out_of_reach():
     keys = SenderKeys()
     keys.bind(b"s" * 32)
     receiver = ReceiverKeys(keys.A, b"s" * 32)
-    asked = Asked(Lookup((4, 4), 2), Spec(8, "three_way"), idx=6)
+    asked = Query(Lookup((4, 4), 2), Spec(8, "three_way"), idx=6)
     for index in (0x00, 0x5C, 0xFF):
         points, held = receiver.choose(asked, index)
         for digit, c in enumerate(digits(index, (4, 4))):
@@ -89,7 +89,7 @@ def test_a_pad_depends_on_everything_it_is_bound_to():
     base = (
         b"s" * 32,
         b"A" * 32,
-        Asked(Lookup((4,), 1), Spec(4), 7),
+        Query(Lookup((4,), 1), Spec(4), 7),
         0,
         b"B" * 32,
         [(3, b"W" * 32)],
@@ -97,7 +97,7 @@ def test_a_pad_depends_on_everything_it_is_bound_to():
     changes = {
         0: b"t" * 32,
         1: b"a" * 32,
-        2: Asked(Lookup((4,), 1), Spec(4), 8),
+        2: Query(Lookup((4,), 1), Spec(4), 8),
         4: b"b" * 32,
         5: [(2, b"W" * 32)],
     }
@@ -155,6 +155,6 @@ def test_the_work_does_not_depend_on_the_digit():
         group = Counting()
         receiver = ReceiverKeys(A, b"s" * 32, group)
         for _ in range(6):
-            receiver.choose(Asked(Lookup((4, 4), 1), Spec(8), 0), index)
+            receiver.choose(Query(Lookup((4, 4), 1), Spec(8), 0), index)
         seen.add(tuple(group.calls))
     assert len(seen) == 1

@@ -19,7 +19,7 @@ from lumos.compare import (
     Spec,
     WrongLength,
 )
-from lumos.compare.check import WORDS, crc8, decode_answer, encode_answer
+from lumos.compare.checksum import WORDS, crc8, decode_answer, encode_answer
 from lumos.errors import ProtocolError, UsageError
 
 SPEC = Spec(8)
@@ -353,7 +353,7 @@ def test_all_randomness_is_the_operating_systems(monkeypatch):
         asked.append(count)
         return os.urandom(count)
 
-    monkeypatch.setattr("lumos.compare.entropy.secrets.token_bytes", counting)
+    monkeypatch.setattr("lumos.crypto.entropy.secrets.token_bytes", counting)
     sender, _, _, points = opened(Spec(16, "lt", "shares"))
     sender.step(points)
     # Two nonces and the key; per point a scalar; per triple R's index; S's masks and factors.

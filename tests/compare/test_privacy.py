@@ -30,11 +30,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from lumos.compare import Receiver, Sender, Spec, entropy, lookup, receiver, sender
-from lumos.compare.check import crc8, encode_answer
-from lumos.compare.group import ED25519
+from lumos.compare import Receiver, Sender, Spec, lookup, receiver, sender
+from lumos.compare.checksum import crc8, encode_answer
 from lumos.compare.party import Comparison
 from lumos.compare.shares import pack
+from lumos.crypto import entropy
+from lumos.crypto.group import ED25519
 
 SAMPLES = 25_000
 TWIN_SAMPLES = 600

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lumos.compare.hands import Hands, Here, Workers
 from lumos.compare.ideal import IdealComparer
 from lumos.compare.rounds import (
     LENGTHS,
+    ComparedPairs,
     Comparer,
-    Pairs,
     agree_on_length,
     at_least,
     count_objections,
 )
 from lumos.compare.secure import SecureComparer
+from lumos.compare.workers import InProcess, WorkerProcesses, Workers
 from lumos.device import Shard, cut
 from lumos.errors import BudgetExceeded, ProtocolError
 from lumos.exchange import Endpoint, LedgerReport, Loopback, Program
@@ -38,20 +38,20 @@ def no_part(_: Endpoint) -> Program[None]:
     yield from ()
 
 
-def pairs_of(shard: Shard, together: Together) -> Pairs:
+def pairs_of(shard: Shard, together: Together) -> ComparedPairs:
     """The comparisons of a list of pairs, from the view of a shard."""
     hosted = set(shard.devices.tolist())
     views = sorted(
         view for one, two in together for view in ((one, two), (two, one)) if view[0] in hosted
     )
     table = np.array(views, np.int64).reshape(-1, 2)
-    return Pairs.of_ids(shard, table[:, 0], table[:, 1])
+    return ComparedPairs.of_ids(shard, table[:, 0], table[:, 1])
 
 
 def comparer_of(name: str, shard: Shard, endpoint: Endpoint, **settings: Any) -> Comparer:
     if name == "ideal":
         return IdealComparer(shard, endpoint, **settings)
-    return SecureComparer(shard, endpoint, Here(), **settings)
+    return SecureComparer(shard, endpoint, InProcess(), **settings)
 
 
 def edgeless(devices: int) -> Graph:
@@ -258,8 +258,8 @@ def test_who_compares_with_whom_is_not_shown() -> None:
 
 
 @pytest.fixture
-def hands() -> Iterator[Hands]:
-    hired = Hands(2)
+def hands() -> Iterator[WorkerProcesses]:
+    hired = WorkerProcesses(2)
     yield hired
     hired.close()
 
@@ -276,10 +276,10 @@ def compare_all(shard: Shard, workers: Workers) -> Callable[..., Program[Any]]:
     return device
 
 
-def test_hands_and_here_give_the_same_answers(hands: Hands, must_end: None) -> None:
+def test_hands_and_here_give_the_same_answers(hands: WorkerProcesses, must_end: None) -> None:
     shard = cut(edgeless(9), 1, seed=0)[0]
     (apart,), _ = Loopback([shard]).run(compare_all(shard, hands), no_part)
-    (here,), _ = Loopback([shard]).run(compare_all(shard, Here()), no_part)
+    (here,), _ = Loopback([shard]).run(compare_all(shard, InProcess()), no_part)
     assert np.array_equal(apart, here)
     assert set(here.tolist()) == {-1, 1}
 
@@ -287,7 +287,7 @@ def test_hands_and_here_give_the_same_answers(hands: Hands, must_end: None) -> N
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("when", ["before the run", "after some steps"])
 def test_a_worker_that_dies_ends_the_run(
-    hands: Hands, must_end: None, victim: int, when: str
+    hands: WorkerProcesses, must_end: None, victim: int, when: str
 ) -> None:
     shard = cut(edgeless(9), 1, seed=0)[0]
     process = hands._workers[victim]._process
@@ -316,7 +316,7 @@ def test_a_worker_that_dies_ends_the_run(
         Loopback([shard]).run(program, no_part)
 
 
-def test_a_worker_that_dies_while_it_works(hands: Hands, must_end: None) -> None:
+def test_a_worker_that_dies_while_it_works(hands: WorkerProcesses, must_end: None) -> None:
     """Stopped, so that it has taken its work, then killed: we are waiting for its answer."""
     shard = cut(edgeless(9), 1, seed=0)[0]
     process = hands._workers[0]._process

@@ -9,7 +9,8 @@ import itertools
 
 import pytest
 
-from lumos.compare import Spec, entropy
+from lumos.compare import Spec
+from lumos.crypto import entropy
 
 LITERAL = {
     # ℓ = 4, lt, both, x = 5, y = 9

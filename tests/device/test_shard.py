@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from lumos.compare.rounds import Pairs
+from lumos.compare.rounds import ComparedPairs
 from lumos.device import PrivateCoins, Shard, cut
 from lumos.errors import LumosError, NotHosted, UsageError
 from lumos.graph import Graph, demo_graph
@@ -83,7 +83,7 @@ def test_other_devices_are_not_hosted(graph: Graph, shards: int) -> None:
             with pytest.raises(NotHosted):
                 piece.slots(np.array([device]), piece.devices[:1])
             with pytest.raises(NotHosted):
-                Pairs.of_ids(piece, np.array([device]), piece.devices[:1])
+                ComparedPairs.of_ids(piece, np.array([device]), piece.devices[:1])
         assert np.array_equal(piece.local(piece.devices), np.arange(len(piece)))
         assert len(piece.local(np.empty(0, np.int64))) == 0
 
@@ -136,7 +136,12 @@ def test_private_values_are_not_shown() -> None:
     # Neighbours with ids that no other number contains.
     edges = np.array([[7, 4001], [7, 4002], [7, 4003], [8, 4004]])
     shard = cut(Graph.from_edges(edges, devices=5000), 2, seed=0)[1]
-    texts = [repr(shard), str(shard), repr(shard.coins), repr(Pairs.of_slots(shard, np.arange(2)))]
+    texts = [
+        repr(shard),
+        str(shard),
+        repr(shard.coins),
+        repr(ComparedPairs.of_slots(shard, np.arange(2))),
+    ]
     attempts = [
         lambda: shard.local(np.array([8])),
         lambda: shard.neighbours_of(8),

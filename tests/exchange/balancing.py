@@ -5,10 +5,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lumos.compare.hands import Here
 from lumos.compare.ideal import IdealComparer
 from lumos.compare.rounds import Comparer
 from lumos.compare.secure import SecureComparer
+from lumos.compare.workers import InProcess
 from lumos.device import PublicCoins, Shard, cut
 from lumos.exchange import Endpoint, LedgerReport, Program
 from lumos.graph import Graph
@@ -48,7 +48,7 @@ def balanced(
     def device_program(shard: Shard, endpoint: Endpoint) -> Program[Any]:
         comparer: Comparer = IdealComparer(shard, endpoint)
         if compare == "secure":
-            comparer = SecureComparer(shard, endpoint, Here())
+            comparer = SecureComparer(shard, endpoint, InProcess())
         if balancer == "mcmc":
             return mcmc(shard, comparer, ITERATIONS)
         return {"greedy": greedy, "optimal": optimal}[balancer](shard, comparer)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from post import Post, PostOffice, Tamper, packed, unpacked
+from tests.exchange.post import Post, PostOffice, Tamper, packed, unpacked
 
 from lumos.device import Shard
 from lumos.errors import ProtocolError

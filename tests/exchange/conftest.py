@@ -1,17 +1,12 @@
-"""Fixtures for the exchange: topics that are forgotten again, and the carriers beside the tests."""
+"""Fixtures for the exchange: topics that are forgotten again."""
 
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lumos.exchange import TOPICS, Door, Topic
 from lumos.graph import Graph, demo_graph
-
-# The tests are imported by path (importlib mode), so that `carriers` is no package of its own.
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture

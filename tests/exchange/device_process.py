@@ -11,7 +11,7 @@ import sys
 
 import msgspec
 import numpy as np
-from post import Post, packed, unpacked
+from tests.exchange.post import Post, packed, unpacked
 
 from lumos.compare.ideal import IdealComparer
 from lumos.device import PrivateCoins, PublicCoins, Shard

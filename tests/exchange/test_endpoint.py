@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from carriers import Recorder
+from tests.exchange.carriers import Recorder
 
 from lumos.device import COORDINATOR, Shard, cut
 from lumos.errors import DoorClosed, LumosError, NotHosted, ProtocolError

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from balancing import balanced, no_part
-from carriers import Isolated
-from post import PostOffice
+from tests.exchange.balancing import balanced, no_part
+from tests.exchange.carriers import Isolated
+from tests.exchange.post import PostOffice
 
 from lumos.device import COORDINATOR, Shard, cut
 from lumos.exchange import PUBLIC_ID, Door, Endpoint, LedgerReport, Loopback, Program, Topic

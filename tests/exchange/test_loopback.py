@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from balancing import no_part
+from tests.exchange.balancing import no_part
 
 from lumos.device import COORDINATOR, Shard, cut
 from lumos.errors import ProtocolError

@@ -4,10 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
-from carriers import Isolated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from tests.exchange.carriers import Isolated
 
 from lumos.device import PublicCoins, Shard, cut
 from lumos.exchange import Endpoint, Inbox, Loopback, Program, masked

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from balancing import SEED, balanced, no_part
-from carriers import Isolated, reachable
+from tests.exchange.balancing import SEED, balanced, no_part
+from tests.exchange.carriers import Isolated, reachable
 
 import lumos
 from lumos.compare.ideal import IdealComparer
@@ -157,7 +157,7 @@ def test_no_algorithm_reads_the_number_of_shards() -> None:
     read = {}
     for folder in ("trees", "compare"):
         for path in sorted((SOURCES / folder).glob("*.py")):
-            if path.name in ("balance.py", "hands.py"):
+            if path.name in ("balance.py", "workers.py"):
                 continue
             found = forbidden & identifiers(ast.parse(path.read_text()))
             if found:

@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from balancing import SEED, Kept, balanced
-from carriers import Isolated
-from device_process import Birth, Failure, Frame, Report, read, write
-from post import Letter, Post, PostOffice, Tamper
+from tests.exchange.balancing import SEED, Kept, balanced
+from tests.exchange.carriers import Isolated
+from tests.exchange.device_process import Birth, Failure, Frame, Report, read, write
+from tests.exchange.post import Letter, Post, PostOffice, Tamper
 
 from lumos.device import COORDINATOR, Shard, cut
 from lumos.errors import ProtocolError
@@ -32,12 +32,12 @@ class Nursery:
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
-        program = Path(__file__).with_name("device_process.py")
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            [sys.executable, str(program), str(theirs.fileno())],
+            [sys.executable, "-m", "tests.exchange.device_process", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             env=environment,
+            cwd=Path(__file__).parents[2],
             start_new_session=True,
         )
         theirs.close()

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from lumos.experiments.cell import Cell
-from lumos.experiments.figures import Bench, Outcome
+from lumos.experiments.dataset import Dataset
+from lumos.experiments.figures import Bench, CellOutcome
 from lumos.experiments.settings import frozen
-from lumos.experiments.subject import Subject
 
 Answer = Callable[[Cell], dict[str, Any] | None]
 
 
 @pytest.fixture
-def subject_of() -> Callable[..., Subject]:
-    def make(name: str = "facebook", features: int = 4714, classes: int = 4) -> Subject:
-        return Subject(
+def subject_of() -> Callable[..., Dataset]:
+    def make(name: str = "facebook", features: int = 4714, classes: int = 4) -> Dataset:
+        return Dataset(
             spec=name,
             name=name,
             devices=22_470,
@@ -31,13 +31,13 @@ def subject_of() -> Callable[..., Subject]:
 
 
 @pytest.fixture
-def bench_of(subject_of: Callable[..., Subject]) -> Callable[..., Bench]:
+def bench_of(subject_of: Callable[..., Dataset]) -> Callable[..., Bench]:
     """A bench on which `answer` has the results; None: the cell failed."""
 
     def make(answer: Answer, name: str = "facebook", **more: Any) -> Bench:
-        def ask(cell: Cell) -> Outcome:
+        def ask(cell: Cell) -> CellOutcome:
             result = answer(cell)
-            return Outcome(result, "" if result is not None else "it broke")
+            return CellOutcome(result, "" if result is not None else "it broke")
 
         return Bench(subject=subject_of(name, **more), frozen=frozen("full"), ask=ask)
 

@@ -89,8 +89,8 @@ WHO = {
     "device": {"train", "trees", "cost", "baseline"},
     "encode": {"train", "cost", "baseline"},
     "training/split.py": {"train", "cost", "baseline"},
-    "training/evaluate.py": {"train", "cost", "baseline"},
-    "training/worker.py": {"train", "cost"},
+    "training/metrics.py": {"train", "cost", "baseline"},
+    "paper/trainer.py": {"train", "cost"},
     "model/network.py": {"train", "cost", "baseline"},
     "aggregate/ideal.py": {"train", "cost"},
     "baselines": {"baseline"},
@@ -125,7 +125,7 @@ HARMLESS = {
     "lumos",
     "lumos.errors",
     "lumos.memory",
-    "lumos.training.job",  # baselines: turns a name into a graph
+    "lumos.runs.train",  # baselines: turns a name into a graph
     "lumos.strict.settings",  # paper: defaults that only the strict profile reads
 }
 

@@ -8,8 +8,8 @@ import pytest
 import lumos
 from lumos.experiments.cost import (
     DeviceModel,
-    Epoch,
-    Flow,
+    EpochCost,
+    Traffic,
     elements_of,
     epoch_seconds,
     forward_flops,
@@ -22,9 +22,9 @@ from lumos.trees.settings import TreeSettings
 ROUND = DeviceModel(latency=1.0, upload=100.0, download=1000.0, header=10, flops=50.0)
 
 
-def flow(sent: list[int], received: list[int], size: int) -> Flow:
+def flow(sent: list[int], received: list[int], size: int) -> Traffic:
     one, other = np.array(sent, float), np.array(received, float)
-    return Flow(one, other, size * one, size * other)
+    return Traffic(one, other, size * one, size * other)
 
 
 def test_three_devices_by_hand() -> None:
@@ -33,7 +33,7 @@ def test_three_devices_by_hand() -> None:
     # In the second topic, device 2 sends one of 90 bytes to device 0.
     second = flow([0, 0, 1], [1, 0, 0], 90)
     work = {"first": np.array([5.0, 10.0, 100.0])}
-    found = epoch_seconds(Epoch({"first": first, "second": second}, 3.0), work, ROUND)
+    found = epoch_seconds(EpochCost({"first": first, "second": second}, 3.0), work, ROUND)
     # first: device 0: 0.1 + 2·50/100 = 1.1; device 1: 0.2 + 2·50/1000 = 0.3; device 2: 2.0
     # second: device 2: 100/100 = 1.0; device 0: 100/1000 = 0.1
     assert found == pytest.approx({"": 3.0, "first": 2.0, "second": 1.0})

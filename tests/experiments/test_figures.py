@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lumos import paper
+from lumos.experiments import reported
 from lumos.experiments.cell import Cell
+from lumos.experiments.dataset import Dataset, dataset_of
 from lumos.experiments.figures import (
     BY_NAME,
     LEFT_OUT,
@@ -26,7 +27,6 @@ from lumos.experiments.figures import (
     cells_of,
 )
 from lumos.experiments.settings import frozen
-from lumos.experiments.subject import Subject, subject
 
 REPORTED = {
     "classification": [
@@ -76,19 +76,19 @@ def all_rows(bench: Bench) -> list[Row]:
     return [row for figure in BY_NAME.values() for row in figure(bench)]
 
 
-@pytest.mark.parametrize("dataset", paper.DATASETS)
+@pytest.mark.parametrize("dataset", reported.DATASETS)
 def test_every_number_of_the_paper_has_a_row(bench_of: Benches, dataset: str) -> None:
     features = 4714 if dataset == "facebook" else 0  # LastFM as it is here, without its features
     rows = all_rows(bench_of(lambda _: None, dataset, features=features))
     for figure, numbers in REPORTED.items():
         shown = {(row.backbone, row.paper) for row in rows if row.figure == figure}
         for backbone, *values in numbers:
-            assert (backbone, values[paper.DATASETS.index(dataset)]) in shown
+            assert (backbone, values[reported.DATASETS.index(dataset)]) in shown
 
 
 def test_nothing_is_claimed_that_the_paper_does_not_say() -> None:
     said = {(figure, *pair) for figure, rows in REPORTED.items() for _, *pair in rows}
-    assert {(one.figure, *one.values) for one in paper.CLAIMS} == said
+    assert {(one.figure, *one.values) for one in reported.CLAIMS} == said
 
 
 def test_other_graphs_have_rows_without_the_papers_numbers(bench_of: Benches) -> None:
@@ -107,20 +107,20 @@ def test_a_row_without_a_figure_says_why(bench_of: Benches, features: int) -> No
 
 
 def test_a_graph_without_features_needs_structure_cells_only(
-    subject_of: Callable[..., Subject],
+    subject_of: Callable[..., Dataset],
 ) -> None:
-    cells = cells_of(paper.FIGURES, subject_of("lastfm", features=0), frozen("full"), PROFILES)
+    cells = cells_of(reported.FIGURES, subject_of("lastfm", features=0), frozen("full"), PROFILES)
     assert {cell.kind for cell in cells} == {"trees", "cost"}
     assert {cell["iterations"] for cell in cells if cell["balancer"] == "mcmc"} == {300}
 
 
 @pytest.mark.parametrize("form", ["full", "quick"])
-def test_cells_are_shared_and_asked_for_once(subject_of: Callable[..., Subject], form: Any) -> None:
-    subject, settings = subject_of(), frozen(form)
+def test_cells_are_shared_and_asked_for_once(subject_of: Callable[..., Dataset], form: Any) -> None:
+    dataset, settings = subject_of(), frozen(form)
     by_figure = {
-        figure: set(cells_of([figure], subject, settings, PROFILES)) for figure in paper.FIGURES
+        figure: set(cells_of([figure], dataset, settings, PROFILES)) for figure in reported.FIGURES
     }
-    together = cells_of(paper.FIGURES, subject, settings, PROFILES)
+    together = cells_of(reported.FIGURES, dataset, settings, PROFILES)
     assert len(together) == len(set(together))
     assert set(together) == set.union(*by_figure.values())
     assert len(together) < sum(map(len, by_figure.values()))
@@ -134,8 +134,8 @@ def test_cells_are_shared_and_asked_for_once(subject_of: Callable[..., Subject],
     )
 
 
-def test_seeds_and_epochs_of_the_full_form(subject_of: Callable[..., Subject]) -> None:
-    cells = cells_of(paper.FIGURES, subject_of(), frozen("full"), PROFILES)
+def test_seeds_and_epochs_of_the_full_form(subject_of: Callable[..., Dataset]) -> None:
+    cells = cells_of(reported.FIGURES, subject_of(), frozen("full"), PROFILES)
     runs = [cell for cell in cells if cell.kind == "train" and cell["profile"] == "paper"]
     assert {cell["epochs"] for cell in runs} == {300}
     plain = [c for c in runs if c["epsilon"] == 2 and c["balancer"] == "mcmc"]
@@ -199,16 +199,16 @@ def test_differences_by_hand(bench_of: Benches) -> None:
     assert (score.seeds, score.control) == (2, pytest.approx(78.5))
     assert "it broke" in score.notes
     of = {"system": NAMES["paper"], "backbone": "gcn"}
-    lost = only(rows, measure=paper.AGAINST_CENTRALIZED, **of)
+    lost = only(rows, measure=reported.AGAINST_CENTRALIZED, **of)
     assert lost.ours == pytest.approx((-10 - 9) / 2)
     assert lost.control == pytest.approx((-12 - 12) / 2)
     assert lost.paper == -16.29
     assert lost.why  # it is more than two points off
-    gain = only(rows, measure=paper.AGAINST_LPGNN, **of)
+    gain = only(rows, measure=reported.AGAINST_LPGNN, **of)
     assert gain.ours == pytest.approx((5 + 4) / 2)
     assert gain.paper == 6.44
     assert not gain.why  # within two points
-    naive = only(rows, measure=paper.AGAINST_NAIVE, **of)
+    naive = only(rows, measure=reported.AGAINST_NAIVE, **of)
     assert naive.ours == pytest.approx((100 + 64) / 2)  # 0.80/0.40 - 1, 0.82/0.50 - 1
     assert only(rows, system=NAMES["own"]).ours == pytest.approx(60)
     drowned = only(rows, system=NAMES["naive"], backbone="gcn", measure="accuracy, %")
@@ -228,7 +228,7 @@ def test_a_control_of_fewer_seeds_says_so(bench_of: Benches) -> None:
     assert "the control is of 1 of the 2 seeds" in score.notes
     assert score.over_control == pytest.approx(2.0)  # of that seed: 80 against 78
     assert only(rows, system=NAMES["own"]).over_control is None
-    lost = only(rows, system=NAMES["paper"], backbone="gcn", measure=paper.AGAINST_CENTRALIZED)
+    lost = only(rows, system=NAMES["paper"], backbone="gcn", measure=reported.AGAINST_CENTRALIZED)
     assert lost.over_control is None  # a difference is no score
 
 
@@ -236,7 +236,7 @@ def test_auc_differences_are_in_points_too(bench_of: Benches) -> None:
     rows = BY_NAME["link-prediction"](bench_of(made_up))
     score = only(rows, system=NAMES["strict"], backbone="gat", measure="ROC-AUC")
     assert score.ours == pytest.approx(0.71)
-    lost = only(rows, system=NAMES["strict"], backbone="gat", measure=paper.AGAINST_CENTRALIZED)
+    lost = only(rows, system=NAMES["strict"], backbone="gat", measure=reported.AGAINST_CENTRALIZED)
     assert lost.ours == pytest.approx(-19.5)
     assert not any(row.system == NAMES["lpgnn"] for row in rows)
 
@@ -248,7 +248,7 @@ def test_a_seed_that_one_side_lacks_is_left_out(bench_of: Benches) -> None:
 
     rows = BY_NAME["classification"](bench_of(answer))
     of = {"system": NAMES["paper"], "backbone": "gcn"}
-    lost = only(rows, measure=paper.AGAINST_CENTRALIZED, **of)
+    lost = only(rows, measure=reported.AGAINST_CENTRALIZED, **of)
     assert (lost.ours, lost.seeds, lost.spread) == (pytest.approx(82 - 91), 1, None)
     assert lost.notes == ("of the 1 of 2 seeds that both have",)
 
@@ -294,7 +294,7 @@ def test_a_file_called_like_a_graph_of_the_paper_is_another_graph(
 ) -> None:
     file = tmp_path / f"{name}.csv"
     file.write_text("0,1\n1,2\n")
-    assert subject(str(file), None).dataset == ""
+    assert dataset_of(str(file), None).dataset == ""
 
 
 def test_nothing_is_relative_to_nothing(bench_of: Benches) -> None:
@@ -302,7 +302,7 @@ def test_nothing_is_relative_to_nothing(bench_of: Benches) -> None:
         return {"test_accuracy": 0.0} if cell["system"] == "naive" else made_up(cell)
 
     rows = BY_NAME["classification"](bench_of(answer))
-    for row in (row for row in rows if row.measure == paper.AGAINST_NAIVE):
+    for row in (row for row in rows if row.measure == reported.AGAINST_NAIVE):
         assert row.ours is None
         assert "nothing is relative to a score of 0" in row.notes
 
@@ -320,7 +320,7 @@ def test_gains_over_epsilon(bench_of: Benches) -> None:
         for task, controlled in (("classify", True), ("link", False)):
             row = only(
                 rows,
-                measure=paper.RELATIVE_TO_HALF,
+                measure=reported.RELATIVE_TO_HALF,
                 epsilon=float(epsilon),
                 task=task,
                 system=NAMES["paper"],
@@ -337,8 +337,8 @@ def test_ablations_by_hand(bench_of: Benches) -> None:
 
     rows = BY_NAME["ablation"](bench_of(answer))
     of = {"task": "link", "backbone": "gat", "system": NAMES["paper"]}
-    assert only(rows, measure=paper.OVER_STARS, **of).ours == pytest.approx(10.0)
-    same = only(rows, measure=paper.OVER_UNTRIMMED, **of)
+    assert only(rows, measure=reported.OVER_STARS, **of).ours == pytest.approx(10.0)
+    same = only(rows, measure=reported.OVER_UNTRIMMED, **of)
     assert same.ours == pytest.approx(100 * (0.80 / 0.88 - 1))
     assert same.why
     assert same.paper_shown == "below 0.01 either way"
@@ -370,9 +370,9 @@ def test_savings_by_hand(bench_of: Benches) -> None:
 
     rows = BY_NAME["cost"](bench_of(answer))
     of = {"task": "classify", "system": "Lumos paper, mcmc 1,000 steps"}
-    saved = only(rows, measure=paper.MESSAGES_SAVED, **of)
+    saved = only(rows, measure=reported.MESSAGES_SAVED, **of)
     assert (saved.ours, saved.paper) == (pytest.approx(40.0), 34.19)
-    time = only(rows, measure=paper.TIME_SAVED, **of)
+    time = only(rows, measure=reported.TIME_SAVED, **of)
     assert (time.ours, time.paper) == (pytest.approx(15.0), 13.32)
     assert saved.why
     assert not time.why
@@ -387,31 +387,31 @@ def test_savings_by_hand(bench_of: Benches) -> None:
 def test_every_disagreement_has_an_explanation() -> None:
     """Whatever our figure is, a row that disagrees says why."""
     keys = {"workload": ("paper", "optimal"), "cost": ("classify", "link")}
-    for one in paper.CLAIMS:
-        if one.measure == paper.UNTRIMMED_LARGEST:
+    for one in reported.CLAIMS:
+        if one.measure == reported.UNTRIMMED_LARGEST:
             who: tuple[str, ...] = ("none",)
         elif one.figure == "ablation":
             who = ("paper",)
         else:
             who = keys.get(one.figure, PROFILES)
         for key in who:
-            assert paper.WHY[one.measure, key]
+            assert reported.WHY[one.measure, key]
 
 
 @pytest.mark.parametrize(
     ("measure", "ours", "expected"),
     [
-        (paper.LARGEST, 37.0, False),
-        (paper.LARGEST, 59.0, True),
-        (paper.UNTRIMMED_LARGEST, 709.0, False),
-        (paper.UNTRIMMED_LARGEST, 150.0, True),
+        (reported.LARGEST, 37.0, False),
+        (reported.LARGEST, 59.0, True),
+        (reported.UNTRIMMED_LARGEST, 709.0, False),
+        (reported.UNTRIMMED_LARGEST, 150.0, True),
     ],
 )
 def test_when_a_figure_disagrees(measure: str, ours: float, expected: bool) -> None:
-    number = paper.claim("workload", measure)
+    number = reported.claim("workload", measure)
     assert number is not None
-    assert paper.disagrees(number, "facebook", ours) is expected
-    assert not paper.disagrees(number, "demo", ours)
+    assert reported.disagrees(number, "facebook", ours) is expected
+    assert not reported.disagrees(number, "demo", ours)
 
 
 @pytest.mark.parametrize("figure", ["epsilon", "ablation"])

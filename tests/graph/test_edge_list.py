@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, save_npz
-from writing import write_list
+from tests.graph.writing import write_list
 
 from lumos.errors import InputError
 from lumos.graph import load

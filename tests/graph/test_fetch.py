@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from writing import write_snap, zip_folder
+from tests.graph.writing import write_snap, zip_folder
 
 from lumos.errors import InputError, MissingData, UsageError
 from lumos.graph import load

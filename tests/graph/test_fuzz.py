@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from writing import EDGES, TARGET, WORDS, write_snap, zip_folder
+from tests.graph.writing import EDGES, TARGET, WORDS, write_snap, zip_folder
 
 from lumos.errors import LumosError
 from lumos.graph import load

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from writing import EDGES, TARGET, write_snap, zip_folder
+from tests.graph.writing import EDGES, TARGET, write_snap, zip_folder
 
 from lumos.errors import InputError, MissingData, UsageError
 from lumos.graph import Graph, load

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from writing import write_snap
+from tests.graph.writing import write_snap
 
 from lumos.errors import InputError, LumosError, UsageError
 from lumos.graph import demo_graph, load

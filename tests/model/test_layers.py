@@ -39,7 +39,7 @@ def test_equal_to_pyg_forward_and_backward(
     oracle: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("lumos.model.trees._BRANCHES_AT_ONCE", pieces)
+    monkeypatch.setattr("lumos.model.tree_tensors._BRANCHES_AT_ONCE", pieces)
     for seed in range(3):
         forest = random_forest(seed, virtual_nodes=virtual_nodes)
         network = network_of(6, seed, backbone=backbone, layers=layers, hidden=3, output=4)

@@ -1,17 +1,11 @@
 """Runs of every kind to make pages of, and what the tests of this folder share."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import lumos
-
-sys.path.insert(0, str(Path(__file__).parent))  # the tests are imported by path (importlib mode)
-
-torch.set_num_threads(1)
 
 PAPER: dict[str, Any] = {"profile": "paper", "compare": "ideal", "epochs": 4}
 KINDS: dict[str, dict[str, Any]] = {

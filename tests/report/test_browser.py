@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chromium import Browser, browser, find
 from matplotlib.image import imread
-from reading import read, tables
+from tests.report.chromium import Browser, browser, find
+from tests.report.reading import read, tables
 
 from lumos.cli.main import run as lumos_command
 from lumos.report import Figure, Page, Section, Table, Text, bars, cdf, dots, lines

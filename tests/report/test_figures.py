@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from lumos.errors import UsageError
 from lumos.report import bars, cdf, dots, lines
-from lumos.report.canvas import COLOURS, WIDTH
 from lumos.report.distribution import shares
 from lumos.report.scale import Scale, around, shown
-from lumos.report.tree import MOST, tree
+from lumos.report.svg import COLOURS, WIDTH
+from lumos.report.tree_drawing import MOST, tree
 
 NS = "{http://www.w3.org/2000/svg}"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reading import Node, read, tables
+from tests.report.reading import Node, read, tables
 
 from lumos.errors import UsageError
 from lumos.report import Code, Fact, Facts, Figure, Page, Section, Table, Text, dots

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from running import Wire, listening
+from tests.runs.running import Wire, listening
 
 from lumos.aggregate.noise import Noise
 from lumos.graph import Graph
-from lumos.strict.worker import StrictWorker
-from lumos.training.fit import Federation, Problem
-from lumos.training.job import Trained, train
+from lumos.runs.federation import Federation, Problem
+from lumos.runs.train import Trained, train
+from lumos.strict.trainer import StrictTrainer
 from lumos.training.settings import Config
 from lumos.training.split import Role
 
@@ -62,16 +62,16 @@ class Opened(NamedTuple):
 def sums() -> Iterator[list[Opened]]:
     """Every sum that the worker of a single shard opened."""
     opened: list[Opened] = []
-    original = StrictWorker._sum
+    original = StrictTrainer._sum
 
-    def told(self: StrictWorker, update: Any, noise: Any, step: int) -> Any:
+    def told(self: StrictTrainer, update: Any, noise: Any, step: int) -> Any:
         vectors = update(True)
         total = yield from original(self, update, noise, step)
         opened.append(Opened(step, noise, vectors, total))
         return total
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StrictWorker, "_sum", told)
+        patch.setattr(StrictTrainer, "_sum", told)
         yield opened
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import Wire, listening
+from tests.runs.running import Wire, listening
 
 from lumos.graph import Graph
-from lumos.strict.worker import StrictWorker
-from lumos.training.fit import Federation, Problem
-from lumos.training.job import Trained, train
+from lumos.runs.federation import Federation, Problem
+from lumos.runs.train import Trained, train
+from lumos.strict.trainer import StrictTrainer
 from lumos.training.settings import Config
 from lumos.training.split import Role
 
@@ -66,10 +66,10 @@ def epochs(made: Federation, first: int, last: int) -> None:
 def sums() -> Iterator[list[tuple[int, np.ndarray]]]:
     """Every (step, sum) that the first worker to run opened."""
     opened: list[tuple[int, np.ndarray]] = []
-    original = StrictWorker._sum
-    first: list[StrictWorker] = []
+    original = StrictTrainer._sum
+    first: list[StrictTrainer] = []
 
-    def told(self: StrictWorker, update: Any, noise: Any, step: int) -> Any:
+    def told(self: StrictTrainer, update: Any, noise: Any, step: int) -> Any:
         total = yield from original(self, update, noise, step)
         first.append(self)
         if self is first[0]:
@@ -77,7 +77,7 @@ def sums() -> Iterator[list[tuple[int, np.ndarray]]]:
         return total
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StrictWorker, "_sum", told)
+        patch.setattr(StrictTrainer, "_sum", told)
         yield opened
 
 
@@ -93,7 +93,7 @@ def the_same_coins() -> Iterator[None]:
         return "/control" if control else ""
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lumos.training.fit._arm", arm)
+        patch.setattr("lumos.runs.federation._arm", arm)
         yield
 
 

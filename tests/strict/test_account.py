@@ -8,13 +8,22 @@ import pytest
 
 from lumos.aggregate.noise import epsilon_for, mu_for
 from lumos.errors import UsageError
-from lumos.strict.evidence import Heard, Trust
-from lumos.strict.plan import BACKBONE, CANDIDATES, CHOICE, CODEBOOK, ENCODER, MATRIX, TRUST, Plan
+from lumos.strict.likelihood import ReceivedSymbols, Trust
+from lumos.strict.schedule import (
+    BACKBONE,
+    CANDIDATES,
+    CHOICE,
+    CODEBOOK,
+    ENCODER,
+    MATRIX,
+    TRUST,
+    Schedule,
+)
 from lumos.training.settings import Config
 
 
-def plan_of(**settings: object) -> Plan:
-    return Plan(Config.of(profile="strict", **settings), devices=1000, trainers=500)
+def plan_of(**settings: object) -> Schedule:
+    return Schedule(Config.of(profile="strict", **settings), devices=1000, trainers=500)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
@@ -119,11 +128,11 @@ def test_an_edge_between_training_devices_is_in_the_account() -> None:
     assert claimed is not None
     # One device has no neighbour, or one; what that says speaks for or against its class.
     own, log = np.array([[0.0, 1.0]]), np.array([[[2.0, -2.0], [-2.0, 2.0]]])
-    alone = Heard(np.empty((0, 2)), np.empty(0, np.int64), 1)
+    alone = ReceivedSymbols(np.empty((0, 2)), np.empty(0, np.int64), 1)
     labels, train = np.array([0]), np.array([True])
     moved = 0.0
     for said, trust in product(np.eye(2), (0.5, -0.5)):
-        joined = Heard(said[None, :], np.zeros(1, np.int64), 1)
+        joined = ReceivedSymbols(said[None, :], np.zeros(1, np.int64), 1)
         weights = np.array([1.0, trust, trust, trust, 0.0, 0.0])
         without, there = (
             Trust(own, [heard], log).update(weights, labels, train, clip, each=True)[0]

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import Wire, listening
 from scipy.stats import chi2_contingency
-from strictly import begun, heard, strict, the_same_coins
+from tests.runs.running import Wire, listening
+from tests.strict.strictly import begun, heard, strict, the_same_coins
 
 from lumos.aggregate.noise import Noise
 from lumos.device.coins import PublicCoins

@@ -6,7 +6,7 @@ one training device alone holds is its feature times (1/k - 1 at its label). The
 
 import numpy as np
 import pytest
-from strictly import begun, epochs, sums
+from tests.strict.strictly import begun, epochs, sums
 
 from lumos.device.coins import PublicCoins
 from lumos.graph import Graph

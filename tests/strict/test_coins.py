@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from running import listening
 from scipy.stats import chi2_contingency
-from strictly import begun, epochs, federation, heard, losses, sums, the_same_coins
+from tests.runs.running import listening
+from tests.strict.strictly import begun, epochs, federation, heard, losses, sums, the_same_coins
 
 from lumos.encode.symbols import Symbols
 from lumos.graph import Graph
-from lumos.strict.plan import ENCODER
-from lumos.training.fit import Federation
+from lumos.runs.federation import Federation
+from lumos.strict.schedule import ENCODER
 
 pytestmark = pytest.mark.usefixtures("short")
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import Wire, listening
 from scipy.stats import beta
-from strictly import begun, the_same_coins
+from tests.runs.running import Wire, listening
+from tests.strict.strictly import begun, the_same_coins
 
 from lumos.device.coins import PrivateCoins, simulated_secrets
 from lumos.encode.symbols import COIN, Symbols

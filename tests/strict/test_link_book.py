@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from linking import heard
 from numpy.testing import assert_array_equal
-from running import Wire
-from strictly import heard as classified
+from tests.runs.running import Wire
+from tests.strict.linking import heard
+from tests.strict.strictly import heard as classified
 
 from lumos import Graph
 from lumos.errors import BudgetExceeded
-from lumos.training.folder import read_arrays
+from lumos.runs.folder import read_arrays
 
 pytestmark = pytest.mark.usefixtures("short")
 

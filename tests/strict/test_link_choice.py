@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from lumos.strict.link import choose
-from lumos.strict.plan import BINS
-from lumos.strict.scorer import REACH, auc_of_ranges, ranges
-from lumos.training.evaluate import auc
+from lumos.strict.schedule import BINS
+from lumos.strict.score_models import REACH, auc_of_ranges, ranges
+from lumos.training.metrics import auc
 
 
 def counts(scores: np.ndarray, bins: int = BINS) -> np.ndarray:

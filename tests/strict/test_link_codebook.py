@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 from lumos.device.coins import PublicCoins
 from lumos.strict.codebook import DAMPING, DOUBT, RARE, ROUNDS, Codebook, widths
-from lumos.strict.rows import Rows
+from lumos.strict.feature_rows import FeatureRows
 
 DEVICES, WIDTH, SIZE = 90, 13, 4
 KINDS = ("sparse", "dense")
@@ -28,7 +28,9 @@ def features(kind: str) -> Any:
 
 def codebook(kind: str, some: Any = slice(None), noise: float = 0.0, size: int = SIZE) -> Codebook:
     rows = features(kind)[some]
-    return Codebook(Rows(rows, np.ones(rows.shape[0], np.bool_)), size, PublicCoins(3), noise)
+    return Codebook(
+        FeatureRows(rows, np.ones(rows.shape[0], np.bool_)), size, PublicCoins(3), noise
+    )
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
@@ -158,7 +160,7 @@ def test_features_too_small_for_single_precision_add_no_more_than_others(kind: s
     """Their squares are 0 there, so `unit_rows` leaves them longer than 1."""
     tiny = np.full((3, 1000), 2.6e-23, np.float32)
     tiny[:, 0] = 3.8e-23
-    rows = Rows(csr_array(tiny) if kind == "sparse" else tiny, np.ones(3, np.bool_))
+    rows = FeatureRows(csr_array(tiny) if kind == "sparse" else tiny, np.ones(3, np.bool_))
     book = Codebook(rows, SIZE, PublicCoins(3), 0.0)
     for epoch in range(2):
         added = book.update(epoch, each=True)
@@ -169,7 +171,7 @@ def test_features_too_small_for_single_precision_add_no_more_than_others(kind: s
 
 def test_only_training_devices_add() -> None:
     train = np.arange(DEVICES) % 3 == 0
-    book = Codebook(Rows(features("sparse"), train), SIZE, PublicCoins(3), 0.0)
+    book = Codebook(FeatureRows(features("sparse"), train), SIZE, PublicCoins(3), 0.0)
     alone = codebook("sparse", np.flatnonzero(train))
     for epoch in range(1 + ROUNDS):
         added = book.update(epoch, each=True)

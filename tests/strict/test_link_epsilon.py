@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from linking import begun
-from running import listening
-from strictly import the_same_coins
+from tests.runs.running import listening
+from tests.strict.linking import begun
+from tests.strict.strictly import the_same_coins
 
 from lumos.device.coins import PrivateCoins, simulated_secrets
 from lumos.encode.symbols import COIN, Symbols
 from lumos.graph import Graph
 from lumos.strict import link as module
-from lumos.strict.link import Linker
+from lumos.strict.link import StrictLinker
 
 pytestmark = pytest.mark.usefixtures("short")
 
@@ -123,45 +123,45 @@ class TestBrokenTwins:
     def test_a_second_symbol_from_fresh_coins_in_the_answer(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        original = Linker._relearn
+        original = StrictLinker._relearn
 
-        def again(self: Linker) -> Any:
+        def again(self: StrictLinker) -> Any:
             everyone = np.arange(len(self.shard))
             words = self.shard.coins.words(everyone, "symbol", 1, 1)
             self.said = self.said.copy()
             self.said[:, :1] = self._symbols.release(self._codebook.nearest(), words)
             yield from original(self)
 
-        monkeypatch.setattr(Linker, "_relearn", again)
+        monkeypatch.setattr(StrictLinker, "_relearn", again)
         ratio = largest_ratio(1.0, 0, releases=2, relay="none", answer=1)
         assert ratio == pytest.approx(math.exp(2.0), rel=1e-6)
 
     def test_the_entry_itself_in_the_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        original = Linker._relearn
+        original = StrictLinker._relearn
 
-        def honest(self: Linker) -> Any:
+        def honest(self: StrictLinker) -> Any:
             self.said = self.said.copy()
             self.said[:, 0] = self._codebook.nearest()
             yield from original(self)
 
-        monkeypatch.setattr(Linker, "_relearn", honest)
+        monkeypatch.setattr(StrictLinker, "_relearn", honest)
         assert largest_ratio(1.0, 0, relay="none", answer=1) == math.inf
 
     def test_a_colour_that_depends_on_features(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        original = Linker._drawn
+        original = StrictLinker._drawn
 
-        def telling(self: Linker, rows: Any, purpose: str, step: int, size: int) -> Any:
+        def telling(self: StrictLinker, rows: Any, purpose: str, step: int, size: int) -> Any:
             found = original(self, rows, purpose, step, size)
             return (found + self._codebook.nearest()[rows]).astype(np.uint8) % size
 
-        monkeypatch.setattr(Linker, "_drawn", telling)
+        monkeypatch.setattr(StrictLinker, "_drawn", telling)
         assert largest_ratio(1.0, 0, relay="none", answer=1, colours=2) == math.inf
 
     def test_draws_that_depend_on_features(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Of two samples the one that suits it: each symbol is honest, the choice is not."""
-        original = Linker._relearn
+        original = StrictLinker._relearn
 
-        def choosy(self: Linker) -> Any:
+        def choosy(self: StrictLinker) -> Any:
             sample = module.sample
             hop = int(self._codebook.nearest()[DEVICE])
             with pytest.MonkeyPatch.context() as patch:
@@ -170,7 +170,7 @@ class TestBrokenTwins:
                 )
                 yield from original(self)
 
-        monkeypatch.setattr(Linker, "_relearn", choosy)
+        monkeypatch.setattr(StrictLinker, "_relearn", choosy)
         found = [largest_ratio(1.0, seed, relay="none", answer=2) for seed in range(2)]
         assert max(found) == math.inf
 

@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from linking import linked, losses
-from running import Message, Wire, listening
+from tests.runs.running import Message, Wire, listening
+from tests.strict.linking import linked, losses
 
 from lumos import Graph
 from lumos.device.coins import PublicCoins
+from lumos.paper.tasks import Strangers
+from lumos.runs import train as job
+from lumos.runs.federation import Federation
+from lumos.runs.train import Trained
 from lumos.strict import link as module
-from lumos.strict.link import Linker
-from lumos.strict.scorer import PAIRS
-from lumos.training import job
-from lumos.training.fit import Federation
-from lumos.training.job import Trained
+from lumos.strict.link import StrictLinker
+from lumos.strict.score_models import PAIRS
 from lumos.training.split import EdgeSplit, pairs_without_edge, split_edges
-from lumos.training.tasks import Strangers
 
 pytestmark = pytest.mark.usefixtures("short")
 
@@ -206,18 +206,18 @@ class TestBrokenTwins:
     def test_validation_pairs_that_train(
         self, sixty: Graph, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        original = Linker._relearn
+        original = StrictLinker._relearn
 
-        def all_train(self: Linker) -> Any:
+        def all_train(self: StrictLinker) -> Any:
             yield from original(self)
             parts = [self._pairs, self._held_pairs]
             columns = [np.concatenate(some) for some in zip(*(p for p, _ in parts), strict=True)]
             edge = np.concatenate([flags for _, flags in parts])
             order = np.argsort(columns[0], kind="stable")
-            pairs = module.Pairs(*(column[order] for column in columns))
+            pairs = module.ScoredPairs(*(column[order] for column in columns))
             self._pairs = pairs, edge[order]
 
-        monkeypatch.setattr(Linker, "_relearn", all_train)
+        monkeypatch.setattr(StrictLinker, "_relearn", all_train)
         one, other = (live(world, relay="none") for world in worlds(sixty))
         assert {"losses", "trust", "aggregate/ideal"} <= differences(one, other)
 

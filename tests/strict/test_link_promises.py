@@ -8,14 +8,14 @@ import pytest
 
 from lumos.aggregate.noise import mu_for
 from lumos.errors import UsageError
-from lumos.strict.plan import BACKBONE, CHOICE, CODEBOOK, MATRIX, TRUST, Plan
 from lumos.strict.promises import NONE, WHO, promises
+from lumos.strict.schedule import BACKBONE, CHOICE, CODEBOOK, MATRIX, TRUST, Schedule
 from lumos.training.settings import Config
 
 
-def plan_of(devices: int = 1000, **settings: Any) -> Plan:
+def plan_of(devices: int = 1000, **settings: Any) -> Schedule:
     config = Config.of(profile="strict", task="link", **settings)
-    return Plan(config, devices=devices, trainers=devices)
+    return Schedule(config, devices=devices, trainers=devices)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from linking import begun, heard, linked, losses, sums
 from numpy.testing import assert_allclose, assert_array_equal
-from running import Wire, listening
-from strictly import the_same_coins
+from tests.runs.running import Wire, listening
+from tests.strict.linking import begun, heard, linked, losses, sums
+from tests.strict.strictly import the_same_coins
 
 from lumos import Graph
 from lumos.device.coins import PublicCoins
@@ -18,12 +18,12 @@ from lumos.encode.symbols import Symbols
 from lumos.errors import ProtocolError
 from lumos.exchange import Door
 from lumos.exchange.topic import TOPICS
-from lumos.strict.linked import Linked
-from lumos.strict.scorer import PAIRS
-from lumos.training.evaluate import auc
-from lumos.training.folder import read_arrays
-from lumos.training.job import Trained
-from lumos.training.predict import Run
+from lumos.runs.folder import read_arrays
+from lumos.runs.predict import Run
+from lumos.runs.train import Trained
+from lumos.strict.pair_scorer import LinkResult
+from lumos.strict.score_models import PAIRS
+from lumos.training.metrics import auc
 from lumos.training.split import split_edges
 
 pytestmark = pytest.mark.usefixtures("short")
@@ -207,7 +207,7 @@ def test_shards_change_nothing(
 def scores_of(result: Trained, pairs: np.ndarray) -> np.ndarray:
     """By every candidate, from what a run folder keeps."""
     known = {**result.kept, "embeddings": result.embeddings}
-    found = Linked.of(result.config.model, result.arrays, known)
+    found = LinkResult.of(result.config.model, result.arrays, known)
     assert found.choice == result.choice
     return np.stack(list(found.scores(pairs[:, 0], pairs[:, 1]).values()))
 
@@ -331,7 +331,7 @@ def test_a_run_folder_scores_as_the_run_did(sixty: Graph, tmp_path: Path) -> Non
     scores = {"own": result.own, "ids": result.ids, result.choice: result.metrics}
     for name, metrics in scores.items():
         known = {**result.kept, "embeddings": result.embeddings}
-        found = Linked.of(result.config.model, weights, known)
+        found = LinkResult.of(result.config.model, weights, known)
         ends = [found.at_both_ends(name, pairs) for pairs in (split.test, split.test_strangers)]
         assert metrics is not None
         assert metrics["test_auc"] == pytest.approx(auc(*ends))

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from lumos.model import ModelSettings
-from lumos.strict import scorer
+from lumos.strict import score_models as scorer
 from lumos.strict.encoder import LOSS_LIMIT, LOSS_SCALE
-from lumos.strict.linked import Scorer
-from lumos.strict.scorer import Pairs, Tree, logistic_slope
+from lumos.strict.pair_scorer import PairScorer
+from lumos.strict.score_models import ScoredPairs, TreeScore, logistic_slope
 
 HOSTED, SYMBOLS, HOPS, KINDS = 14, 3, 2, 2
 SILENT = (0, 5, 13)
@@ -25,14 +25,14 @@ def coins(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def pairs_of(seed: int = 0, pairs: int = 50, kinds: int = KINDS) -> tuple[Pairs, np.ndarray]:
+def pairs_of(seed: int = 0, pairs: int = 50, kinds: int = KINDS) -> tuple[ScoredPairs, np.ndarray]:
     """Pairs of all kinds, and which are edges."""
     rng = coins(seed)
     askers = np.setdiff1d(np.arange(HOSTED), SILENT)
     rows = np.sort(np.concatenate([askers, rng.choice(askers, pairs - len(askers))]))
     shares, theirs = rng.dirichlet(np.ones(SYMBOLS), (2, pairs))
     shares[rng.random(pairs) < 0.2] = 0  # an asker that has no other neighbour
-    made = Pairs(
+    made = ScoredPairs(
         rows=rows,
         likeness=rng.normal(size=(pairs, kinds * (HOPS + 1) ** 2)),
         own=rng.integers(0, SYMBOLS, HOSTED)[rows],
@@ -70,7 +70,7 @@ def check_rows(update: Any, clips: tuple[float, ...] = (INF, 0.5, 0.05)) -> None
 
 @pytest.mark.parametrize("kinds", [1, 2])
 def test_regressions_have_the_gradients_of_autograd(kinds: int) -> None:
-    linear = Scorer.linear(HOPS, kinds)
+    linear = PairScorer.linear(HOPS, kinds)
     pairs, edge = pairs_of(kinds=kinds)
     weights = coins(1).normal(size=linear.weights)
     rows = linear.update(weights, pairs, edge, HOSTED, INF, each=True)
@@ -92,21 +92,21 @@ def test_regressions_have_the_gradients_of_autograd(kinds: int) -> None:
 
 
 def test_rows_of_regressions() -> None:
-    linear = Scorer.linear(HOPS, KINDS)
+    linear = PairScorer.linear(HOPS, KINDS)
     pairs, edge = pairs_of()
     weights = coins(1).normal(size=linear.weights)
     check_rows(lambda clip, each: linear.update(weights, pairs, edge, HOSTED, clip, each=each))
 
 
-def tree_of(backbone: str) -> Tree:
+def tree_of(backbone: str) -> TreeScore:
     """A tree network with weights that are not those of the start: m is 0 there."""
-    tree = Tree(ModelSettings(backbone=backbone), SYMBOLS, coins(0))
+    tree = TreeScore(ModelSettings(backbone=backbone), SYMBOLS, coins(0))
     start = tree.vector()
     tree.load(start + 0.3 * coins(2).normal(size=len(start)))
     return tree
 
 
-def scores_of(table: Tensor, scales: Tensor, pairs: Pairs, evidence: np.ndarray) -> Tensor:
+def scores_of(table: Tensor, scales: Tensor, pairs: ScoredPairs, evidence: np.ndarray) -> Tensor:
     """evidence + Σ m · h · ĥ, pair by pair."""
     found = []
     for number in range(len(pairs.rows)):
@@ -174,8 +174,8 @@ def test_the_norm_of_a_table_without_the_table() -> None:
 
 def test_no_pair_at_all() -> None:
     pairs, edge = pairs_of()
-    none = Pairs(*(column[:0] for column in pairs))
-    linear, tree = Scorer.linear(HOPS, KINDS), tree_of("gcn")
+    none = ScoredPairs(*(column[:0] for column in pairs))
+    linear, tree = PairScorer.linear(HOPS, KINDS), tree_of("gcn")
     for each in (True, False):
         weights = np.ones(linear.weights)
         assert not linear.update(weights, none, edge[:0], HOSTED, 0.3, each=each).any()

@@ -1,6 +1,6 @@
 """A masked run of full length: 2 epochs of the encoder, 60 of trust, 2 of trees."""
 
-from strictly import heard
+from tests.strict.strictly import heard
 
 from lumos.graph import Graph
 

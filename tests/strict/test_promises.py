@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lumos.strict.plan import Plan
 from lumos.strict.promises import NONE, WHO, caution, promises, reading, up
+from lumos.strict.schedule import Schedule
 from lumos.training.settings import Config
 
 ROUNDING = 1e-8
@@ -18,7 +18,7 @@ ROUNDING = 1e-8
 
 
 def table(epsilon: float = 2.0, **settings: Any) -> dict[str, dict[str, str]]:
-    plan = Plan(Config.of(profile="strict", epsilon=epsilon, **settings), 1000, 500)
+    plan = Schedule(Config.of(profile="strict", epsilon=epsilon, **settings), 1000, 500)
     ledger: Any = SimpleNamespace(epsilon_per_receiver=epsilon, epsilon_collusion=epsilon)
     return {row["about"]: row for row in promises(plan, ledger)}
 
@@ -58,7 +58,7 @@ def test_a_relay_leaves_no_promise_for_degrees_and_edges(relay: int, protect: st
 
 def test_without_a_relay_edges_have_a_number_of_their_own() -> None:
     rows = table()
-    plan = Plan(Config.of(profile="strict"), 1000, 500)
+    plan = Schedule(Config.of(profile="strict"), 1000, 500)
     spent = plan.spent_on_edge()
     assert spent is not None
     number = f"({up(spent[0])}, {spent[1]:g})"
@@ -105,7 +105,7 @@ def test_exact_sums_leave_no_promise_to_those_who_see_the_weights(protect: str) 
 def test_the_reading_says_what_a_simulation_does_not_do(
     settings: dict[str, Any], simulated: str | None
 ) -> None:
-    said = reading(Plan(Config.of(profile="strict", **settings), 1000, 500))
+    said = reading(Schedule(Config.of(profile="strict", **settings), 1000, 500))
     assert "runs add up" in said
     assert ("simulation" in said) == (simulated is not None)
     assert simulated is None or simulated in said
@@ -114,6 +114,6 @@ def test_the_reading_says_what_a_simulation_does_not_do(
 def test_a_caution_where_noise_drowns() -> None:
     """Where its norm is above that of all updates together."""
     for trainers, protect in ((30, "noise"), (1_000_000, "noise"), (30, "none")):
-        plan = Plan(Config.of(profile="strict", protect=protect), 2 * trainers, trainers)
+        plan = Schedule(Config.of(profile="strict", protect=protect), 2 * trainers, trainers)
         drowned = trainers == 30 and protect == "noise"
         assert bool(caution(plan, 3606)) == drowned

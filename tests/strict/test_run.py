@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from running import Wire, listening
-from strictly import begun, epochs, losses, sums, the_same_coins
-from strictly import heard as heard_long
-from strictly import strict as strict_long
+from tests.runs.running import Wire, listening
+from tests.strict.strictly import begun, epochs, losses, sums, the_same_coins
+from tests.strict.strictly import heard as heard_long
+from tests.strict.strictly import strict as strict_long
 
 from lumos import Graph, LumosError
 from lumos.encode.symbols import Symbols
 from lumos.errors import DoorClosed, UsageError
 from lumos.exchange import Door
 from lumos.exchange.topic import TOPICS
-from lumos.strict.classify import Classifier
-from lumos.strict.plan import ENCODER
+from lumos.paper.topics import LEAF
+from lumos.runs.train import Trained
+from lumos.strict.classify import StrictClassifier
 from lumos.strict.promises import NONE, WHO
-from lumos.training.job import Trained
+from lumos.strict.schedule import ENCODER
 from lumos.training.split import Role
-from lumos.training.topics import LEAF
 
 pytestmark = pytest.mark.usefixtures("short")
 
@@ -86,9 +86,9 @@ def test_masked_runs_pass_no_other_door(sixty: Graph) -> None:
 def test_a_program_that_uses_the_open_door_is_stopped(
     where: str, sixty: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = getattr(Classifier, where)
+    original = getattr(StrictClassifier, where)
 
-    def chatty(self: Classifier) -> Any:
+    def chatty(self: StrictClassifier) -> Any:
         result = yield from original(self)
         shard = self.shard
         slots = len(shard.owner)
@@ -97,7 +97,7 @@ def test_a_program_that_uses_the_open_door_is_stopped(
         yield LEAF.send(shard.ids_of(shard.owner), shard.neighbours, body, lengths=lengths)
         return result
 
-    monkeypatch.setattr(Classifier, where, chatty)
+    monkeypatch.setattr(StrictClassifier, where, chatty)
     with pytest.raises(DoorClosed) as refused:
         strict(sixty)
     assert "'train/leaf' leaves through the door 'open'" in str(refused.value)

@@ -11,20 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.sparse import csr_array
+from tests.paper.whole import Whole, node_features
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from whole import Whole, node_features
 
 from lumos import Forest
 from lumos.encode.bounds import unit_rows
 from lumos.graph import Graph
 from lumos.model import ModelSettings
+from lumos.paper.model import Model
 from lumos.strict.classify import choose
-from lumos.strict.correction import HIDDEN, Correction, Known
 from lumos.strict.encoder import LOSS_LIMIT, LOSS_SCALE, Encoder
-from lumos.strict.evidence import DAMPING, Heard, Trust, matrix_update, ratios
-from lumos.strict.rows import Rows
-from lumos.training.model import Model
+from lumos.strict.feature_rows import FeatureRows
+from lumos.strict.likelihood import DAMPING, ReceivedSymbols, Trust, matrix_update, ratios
+from lumos.strict.residual_head import HIDDEN, ResidualHead, ResidualInput
 
 CLASSES, DEVICES, WIDTH = 4, 25, 11
 INF = float("inf")
@@ -79,7 +79,7 @@ def check_rows(update: Any, train: np.ndarray, clips: tuple[float, ...] = (INF, 
 @pytest.mark.parametrize("kind", KINDS)
 def test_encoder_gradients_are_autograds(kind: str) -> None:
     labels, train = people()
-    encoder = Encoder(Rows(features(kind), train), labels, CLASSES)
+    encoder = Encoder(FeatureRows(features(kind), train), labels, CLASSES)
     weights = 3 * coins(3).normal(size=encoder.weights)
     rows = encoder.update(weights, INF, each=True)
     x = features("dense").astype(np.float64)
@@ -100,7 +100,7 @@ def test_encoder_rows(kind: str, how: str) -> None:
     from lumos.device.coins import PublicCoins
 
     labels, train = people()
-    rows = Rows(features(kind), train)
+    rows = FeatureRows(features(kind), train)
     if how == "keep":
         rows.keep(np.array([0, 2, 3, 7]))
     if how == "project":
@@ -112,7 +112,7 @@ def test_encoder_rows(kind: str, how: str) -> None:
 
 def test_sparse_and_dense_encoders_agree() -> None:
     labels, train = people()
-    both = [Encoder(Rows(features(kind), train), labels, CLASSES) for kind in KINDS]
+    both = [Encoder(FeatureRows(features(kind), train), labels, CLASSES) for kind in KINDS]
     weights = coins(3).normal(size=both[0].weights)
     one, other = (encoder.update(weights, 0.3, each=True) for encoder in both)
     assert_allclose(one, other, rtol=1e-5, atol=1e-7)
@@ -121,7 +121,7 @@ def test_sparse_and_dense_encoders_agree() -> None:
 def test_holders_are_counted() -> None:
     _, train = people()
     for kind in KINDS:
-        rows = Rows(features(kind), train)
+        rows = FeatureRows(features(kind), train)
         holders = rows.holders()
         assert not holders[~train].any()
         assert np.array_equal(holders[train], features("dense")[train] != 0)
@@ -139,7 +139,7 @@ def test_rows_have_norm_one_or_are_zero() -> None:
 
 def test_a_huge_loss_travels_cut_off() -> None:
     labels, train = np.array([0, 1]), np.array([True, True])
-    encoder = Encoder(Rows(np.eye(2, dtype=np.float32), train), labels, 2)
+    encoder = Encoder(FeatureRows(np.eye(2, dtype=np.float32), train), labels, 2)
     weights = np.array([-900.0, 900.0, 900.0, -900.0, 0, 0])
     rows = encoder.update(weights, INF, each=True)
     assert np.isfinite(rows).all()
@@ -149,7 +149,7 @@ def test_a_huge_loss_travels_cut_off() -> None:
 # Evidence.
 
 
-def neighbourhoods(hops: int = 1, *, many: bool = False) -> list[Heard]:
+def neighbourhoods(hops: int = 1, *, many: bool = False) -> list[ReceivedSymbols]:
     """What was heard, hop by hop; device 0 has no neighbour. many: bits of unary encoding."""
     rng = coins(5)
     degree = rng.integers(0, 6, DEVICES)
@@ -160,7 +160,7 @@ def neighbourhoods(hops: int = 1, *, many: bool = False) -> list[Heard]:
         said = np.eye(CLASSES)[rng.integers(0, CLASSES, len(owner))]
         if many:
             said = (rng.random((len(owner), CLASSES)) < 0.4).astype(np.float64)
-        found.append(Heard(said, owner, DEVICES))
+        found.append(ReceivedSymbols(said, owner, DEVICES))
     return found
 
 
@@ -201,7 +201,7 @@ def test_ratios_are_log_likelihood_ratios() -> None:
     assert np.isfinite(ratios(rng.normal(0, 100, CLASSES**2), CLASSES, CLASSES)).all()
 
 
-def trust_of(hops: int) -> tuple[Trust, np.ndarray, list[Heard], np.ndarray]:
+def trust_of(hops: int) -> tuple[Trust, np.ndarray, list[ReceivedSymbols], np.ndarray]:
     rng = coins(6)
     own, heard = rng.normal(size=(DEVICES, CLASSES)), neighbourhoods(hops)
     log = rng.normal(size=(hops, CLASSES, CLASSES))
@@ -251,7 +251,7 @@ class Trees:
         self.settings = ModelSettings(
             backbone=backbone, hidden=5, output=6, heads=2, activate_last=activate_last
         )
-        self.correction = Correction(self.settings, CLASSES, CLASSES, coins(1))
+        self.correction = ResidualHead(self.settings, CLASSES, CLASSES, coins(1))
         start = self.correction.vector()
         self.vector = start + 0.3 * coins(2).normal(size=len(start))
         self.correction.load(self.vector)
@@ -263,8 +263,8 @@ class Trees:
         self.said = rng.integers(0, CLASSES, DEVICES)
         self.base = rng.normal(size=(DEVICES, CLASSES))
         owner = np.repeat(np.arange(DEVICES), np.diff(graph.offsets))
-        heard = Heard(np.eye(CLASSES)[self.symbols[graph.neighbours]], owner, DEVICES)
-        self.known = Known(self.base, self.said, heard.shares(), heard.degree)
+        heard = ReceivedSymbols(np.eye(CLASSES)[self.symbols[graph.neighbours]], owner, DEVICES)
+        self.known = ResidualInput(self.base, self.said, heard.shares(), heard.degree)
         self.forest = Forest.grow(
             np.arange(DEVICES),
             graph.offsets,
@@ -361,7 +361,7 @@ def test_without_relu_at_the_end() -> None:
 
 def test_a_correction_starts_at_nothing() -> None:
     made = Trees("gcn")
-    fresh = Correction(made.settings, CLASSES, CLASSES, coins(1))
+    fresh = ResidualHead(made.settings, CLASSES, CLASSES, coins(1))
     assert np.array_equal(fresh.logits(made.known), made.base)
     vector = fresh.vector()
     fresh.load(vector)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive import SHAPES, graphs, neighbours_of, random_graph, state_of
+from tests.trees.naive import SHAPES, graphs, neighbours_of, random_graph, state_of
 
 from lumos.graph import Graph
 from lumos.trees.balance import Balanced, balance

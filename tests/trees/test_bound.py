@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from naive import SHAPES, assignments, cuts, graphs, path, random_graph, star
+from tests.trees.naive import SHAPES, assignments, cuts, graphs, path, random_graph, star
 
 from lumos.graph import Graph
 from lumos.trees.balance import balance

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive import SHAPES, algorithm_1, clique, graphs, neighbours_of, random_graph, star, state_of
+from tests.trees.naive import (
+    SHAPES,
+    algorithm_1,
+    clique,
+    graphs,
+    neighbours_of,
+    random_graph,
+    star,
+    state_of,
+)
 
 from lumos.graph import Graph
 from lumos.trees.balance import balance

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from naive import SHAPES, bipartite, clique, graphs, neighbours_of, random_graph
-from watching import watching
+from tests.trees.naive import SHAPES, bipartite, clique, graphs, neighbours_of, random_graph
+from tests.trees.watching import watching
 
 from lumos.graph import Graph
 from lumos.trees.balance import balance
 from lumos.trees.maximum import Tournament
 from lumos.trees.settings import TreeSettings
-from lumos.trees.standing import Standing
+from lumos.trees.workload_order import WorkloadOrder
 
 
 def play(tournament: Tournament, workload: dict[int, int]) -> int:
@@ -188,11 +188,11 @@ class Audited:
 
     def __init__(self, graph: Graph) -> None:
         self.neighbours = neighbours_of(graph)
-        self.standings: list[Standing] = []
+        self.standings: list[WorkloadOrder] = []
         self.tried = self.undone = self.matches = 0
         audit = self
 
-        class Seen(Standing):
+        class Seen(WorkloadOrder):
             def __init__(self, *arguments: Any) -> None:
                 super().__init__(*arguments)
                 audit.standings.append(self)
@@ -246,7 +246,7 @@ class Audited:
                     assert self.champions() == (heaviest(linked) if linked else [])
                 return pairs
 
-        self.replaced = {"mcmc__Standing": Seen, "mcmc__Tournament": Watched}
+        self.replaced = {"mcmc__WorkloadOrder": Seen, "mcmc__Tournament": Watched}
 
     def workload(self) -> list[int]:
         total = np.zeros(len(self.neighbours), np.int64)
@@ -316,14 +316,14 @@ def test_a_rejected_step_costs_no_second_answer() -> None:
     chosen = TreeSettings(balancer="mcmc", iterations=200, compare="ideal")
     changed, steps = 0, 0
 
-    class Counting(Standing):
+    class Counting(WorkloadOrder):
         def compare_again(self, rows: Any) -> Any:
             nonlocal changed, steps
             changed += len(self.shard.slots_of(rows))
             steps += 1
             return super().compare_again(rows)
 
-    with watching(lambda *_: None, mcmc__Standing=Counting):
+    with watching(lambda *_: None, mcmc__WorkloadOrder=Counting):
         balanced = balance(graph, chosen, seed=2)
     assert steps == 200
     matches = balanced.ledger.topics["maximum/result"].messages

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive import (
+from scipy.stats import chi2, chisquare
+from tests.trees.naive import (
     SHAPES,
     Chain,
     Draws,
@@ -31,8 +32,7 @@ from naive import (
     step,
     transitions,
 )
-from scipy.stats import chi2, chisquare
-from watching import sent, watching
+from tests.trees.watching import sent, watching
 
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
 from lumos.exchange.batch import Outbox

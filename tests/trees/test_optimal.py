@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive import SHAPES, assignments, bipartite, clique, graphs, random_graph
-from watching import watching
+from tests.trees.naive import SHAPES, assignments, bipartite, clique, graphs, random_graph
+from tests.trees.watching import watching
 
 from lumos.exchange.batch import Outbox
 from lumos.exchange.topic import Topic
 from lumos.graph import Graph, load
 from lumos.trees.balance import Balanced, balance
 from lumos.trees.bound import forced_workload, least_largest_workload
-from lumos.trees.carried import BOUND, EXACT, UNKNOWN, Carried
+from lumos.trees.edge_assignment import BOUND, EXACT, UNKNOWN, EdgeAssignment
 from lumos.trees.settings import TreeSettings
 
 OPTIMAL = TreeSettings(balancer="optimal", compare="ideal")
@@ -108,16 +108,16 @@ class Believed:
     def __init__(self, graph: Graph, memory: bool = True) -> None:
         self.graph = graph
         self.memory = memory
-        self.states: list[Carried] = []
+        self.states: list[EdgeAssignment] = []
         self.rounds = self.finite = self.exact = 0
         believed = self
 
-        class Seen(Carried):
+        class Seen(EdgeAssignment):
             def __init__(self, *arguments: Any) -> None:
                 super().__init__(*arguments)
                 believed.states.append(self)
 
-        self.replaced = {"optimal__Carried": Seen}
+        self.replaced = {"optimal__EdgeAssignment": Seen}
 
     def __call__(self, topic: Topic, _: Sequence[Outbox]) -> None:
         # In a round of `changed` edges are between two hands; the next round shows the outcome.

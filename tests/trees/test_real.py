@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from watching import same_ledgers
+from tests.trees.watching import same_ledgers
 
 from lumos.graph import Graph, load
 from lumos.graph.catalog import CATALOG

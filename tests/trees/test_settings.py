@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from naive import path
+from tests.trees.naive import path
 
 from lumos.errors import UsageError
 from lumos.trees.balance import balance

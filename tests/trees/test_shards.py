@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from watching import same_ledgers
+from tests.trees.watching import same_ledgers
 
 from lumos.graph import Graph, load
 from lumos.trees.balance import Balanced, balance

@@ -25,21 +25,21 @@ not be chosen after the run seed, which draws the mask graph, is known.
 """
 
 from lumos.aggregate.coordinator import SecureCoordinator
-from lumos.aggregate.degree import Degree, degree_for
 from lumos.aggregate.fixed_point import FixedPoint
 from lumos.aggregate.ideal import IdealAggregator, IdealCoordinator
+from lumos.aggregate.parameters import MaskParameters, mask_parameters
 from lumos.aggregate.secure import SecureAggregator
 from lumos.aggregate.settings import AggregateSettings
 from lumos.aggregate.topics import Stage
 
 __all__ = [
     "AggregateSettings",
-    "Degree",
     "FixedPoint",
     "IdealAggregator",
     "IdealCoordinator",
+    "MaskParameters",
     "SecureAggregator",
     "SecureCoordinator",
     "Stage",
-    "degree_for",
+    "mask_parameters",
 ]

@@ -1,15 +1,14 @@
 """The coordinator of masked sums: it adds what it cannot read, and opens the total or nothing."""
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.aggregate import masks, shamir
-from lumos.aggregate.degree import degree_for
 from lumos.aggregate.errors import Forged, WrongLength, WrongSender
-from lumos.aggregate.fixed_point import FixedPoint, Floats, Words
-from lumos.aggregate.keeper import PAIR, SELF
+from lumos.aggregate.fixed_point import FixedPoint, RingWords
 from lumos.aggregate.mask_graph import MaskGraph
+from lumos.aggregate.parameters import mask_parameters
 from lumos.aggregate.settings import AggregateSettings
+from lumos.aggregate.share_vault import PAIR, SELF
 from lumos.aggregate.topics import (
     LEFT_OUT,
     LOST,
@@ -25,10 +24,7 @@ from lumos.device.shard import COORDINATOR
 from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.topic import Topic
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-Bytes = npt.NDArray[np.uint8]
+from lumos.typing import Bytes, Doubles, Flags, Ints
 
 
 class SecureCoordinator:
@@ -52,11 +48,11 @@ class SecureCoordinator:
     ) -> None:
         settings = settings or AggregateSettings()
         self._total = total
-        self.degree = degree_for(settings, total)
+        self.degree = mask_parameters(settings, total)
         self.fixed = FixedPoint.of(settings, total)
         self._graph = MaskGraph(total, self.degree.neighbours, public)
 
-    def sum(self, width: int) -> Program[Floats | None]:
+    def sum(self, width: int) -> Program[Doubles | None]:
         """One sum of vectors of `width` numbers; None when nothing was opened."""
         inbox = yield WRAPPED.nothing()
         joined = self._senders(inbox, np.ones(self._total, np.bool_))
@@ -122,7 +118,7 @@ class SecureCoordinator:
         body = np.concatenate([neighbours[rows, slots], to])
         return topic.send(np.full(len(receiver), COORDINATOR), receiver, body)
 
-    def _add_up(self, inbox: Inbox, width: int) -> Words:
+    def _add_up(self, inbox: Inbox, width: int) -> RingWords:
         """[1, width] the sum of the masked vectors; nothing else of them is kept."""
         bodies = self._bodies(inbox, width * self.fixed.word)
         total = np.zeros((1, width), self.fixed.dtype)
@@ -163,12 +159,12 @@ class SecureCoordinator:
         if not np.array_equal(masks.commitments(secrets), both[np.arange(len(sent)), which]):
             raise Forged("shares do not give the secret that a device bound itself to")
 
-    def _take_self_masks(self, total: Words, secrets: shamir.Elements) -> None:
+    def _take_self_masks(self, total: RingWords, secrets: shamir.Elements) -> None:
         nobody = np.full(len(secrets), masks.NOBODY)
         masks.add_masks(total, masks.keys_of(secrets), nobody, np.zeros_like(nobody))
 
     def _take_pair_masks(
-        self, total: Words, lost: Ints, secrets: shamir.Elements, sent: Bytes, arrived: Flags
+        self, total: RingWords, lost: Ints, secrets: shamir.Elements, sent: Bytes, arrived: Flags
     ) -> None:
         """What the masks with lost devices left behind in the vectors that arrived."""
         wrapped = np.ascontiguousarray(sent[:, : -2 * masks.COMMITMENT]).view("<u4")
@@ -186,7 +182,7 @@ class SecureCoordinator:
             np.where(added, 0, masks.NOBODY),
         )
 
-    def _tell(self, total: Words, answering: Flags) -> Program[Floats]:
+    def _tell(self, total: RingWords, answering: Flags) -> Program[Doubles]:
         to = np.flatnonzero(answering)
         body = total.view(np.uint8)
         yield SUM.send(

@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from lumos.aggregate.settings import AggregateSettings
 from lumos.errors import InputError, UsageError
+from lumos.typing import Doubles
 
-Floats = npt.NDArray[np.float64]
-Words = npt.NDArray[Any]
+RingWords = npt.NDArray[Any]
 """Unsigned words of 32 or 64 bits, little-endian."""
 
 
@@ -49,7 +49,7 @@ class FixedPoint:
         """The type of one word."""
         return np.dtype(f"<u{self.word}")
 
-    def encode(self, values: Floats) -> Words:
+    def encode(self, values: Doubles) -> RingWords:
         """Numbers as words. Refuses what is not finite and, unless it clips, what is too large."""
         if values.size:
             largest = max(float(values.max()), -float(values.min()))
@@ -64,21 +64,21 @@ class FixedPoint:
                 values = np.clip(values, -self.limit, self.limit)
         return self.encode_sum(values)
 
-    def encode_sum(self, values: Floats) -> Words:
+    def encode_sum(self, values: Doubles) -> RingWords:
         """Numbers that are sums already, and may exceed the limit of a single device."""
         scaled = np.multiply(values, 2.0**self.fraction_bits)
         np.rint(scaled, out=scaled)
         signed = scaled.astype(np.int64)
         return signed.view("<u8") if self.word == 8 else signed.astype(self.dtype)
 
-    def rounded(self, values: Floats) -> Floats:
+    def rounded(self, values: Doubles) -> Doubles:
         """Numbers as they will be encoded: the nearest on the grid."""
         grid = 2.0**self.fraction_bits
-        nearest: Floats = np.rint(values * grid) / grid
+        nearest: Doubles = np.rint(values * grid) / grid
         return nearest
 
-    def decode(self, words: Words) -> Floats:
+    def decode(self, words: RingWords) -> Doubles:
         """The numbers that sums of words stand for."""
         signed = words.view(f"<i{self.word}").astype(np.float64)
-        decoded: Floats = signed * 2.0**-self.fraction_bits
+        decoded: Doubles = signed * 2.0**-self.fraction_bits
         return decoded

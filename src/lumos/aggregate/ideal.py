@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lumos.aggregate.degree import degree_for
-from lumos.aggregate.fixed_point import FixedPoint, Floats, Words
+from lumos.aggregate.dropouts import RoundOutcome, bookings_among_devices, flows_of, round_outcome
+from lumos.aggregate.fixed_point import FixedPoint, RingWords
 from lumos.aggregate.mask_graph import MaskGraph
-from lumos.aggregate.outcome import Outcome, bookings_among_devices, flows_of, outcome_of
-from lumos.aggregate.pairs import KEY
+from lumos.aggregate.pair_keys import KEY
+from lumos.aggregate.parameters import mask_parameters
 from lumos.aggregate.settings import AggregateSettings
 from lumos.aggregate.topics import (
     ALIVE,
@@ -38,9 +38,7 @@ from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger import Booking
 from lumos.exchange.topic import Door, Topic
-
-Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
+from lumos.typing import Bytes, Doubles, Ints
 
 CLEAR = Topic(
     name="aggregate/ideal",
@@ -78,7 +76,7 @@ class IdealAggregator:
         settings = settings or AggregateSettings()
         self._shard = shard
         self._ledger = endpoint.ledger
-        self.degree = degree_for(settings, shard.total)
+        self.degree = mask_parameters(settings, shard.total)
         self.fixed = FixedPoint.of(settings, shard.total)
         self._graph = MaskGraph(shard.total, self.degree.neighbours, shard.public)
         self._last: _Booked | None = None
@@ -93,15 +91,15 @@ class IdealAggregator:
         self._ledger.round += 1
 
     def sum(
-        self, vectors: Floats, leaves: npt.NDArray[np.int8] | None = None
-    ) -> Program[Floats | None]:
+        self, vectors: Doubles, leaves: npt.NDArray[np.int8] | None = None
+    ) -> Program[Doubles | None]:
         """The sum over all devices whose vectors arrive; arguments as in the secure backend."""
         if vectors.ndim != 2 or len(vectors) != len(self._shard):
             raise UsageError(
                 f"vectors must be [{len(self._shard)}, width], got {list(vectors.shape)}"
             )
 
-        def arrived(rows: Ints) -> Words:
+        def arrived(rows: Ints) -> RingWords:
             total = np.zeros(vectors.shape[1], self.fixed.dtype)
             for start in range(0, len(rows), _ROWS):
                 encoded = self.fixed.encode(vectors[rows[start : start + _ROWS]])
@@ -110,7 +108,7 @@ class IdealAggregator:
 
         return (yield from self._sum(arrived, leaves))
 
-    def sum_fused(self, partial: Floats) -> Program[Floats | None]:
+    def sum_fused(self, partial: Doubles) -> Program[Doubles | None]:
         """The same where vectors of single devices never existed; nobody falls silent.
 
         Args:
@@ -121,8 +119,8 @@ class IdealAggregator:
         return (yield from self._sum(lambda _: self.fixed.encode_sum(partial), None))
 
     def _sum(
-        self, arrived: Callable[[Ints], Words], leaves: npt.NDArray[np.int8] | None
-    ) -> Program[Floats | None]:
+        self, arrived: Callable[[Ints], RingWords], leaves: npt.NDArray[np.int8] | None
+    ) -> Program[Doubles | None]:
         shard = self._shard
         if leaves is None:
             leaves = np.full(len(shard), Stage.NEVER, np.int8)
@@ -130,7 +128,7 @@ class IdealAggregator:
         told[shard.devices] = leaves
         yield self._hand_in(told)
         inbox = yield CLEAR.nothing()
-        outcome = outcome_of(self._graph, self.degree, inbox.body[0].view(np.int8))
+        outcome = round_outcome(self._graph, self.degree, inbox.body[0].view(np.int8))
         words = arrived(np.flatnonzero(outcome.arrived[shard.devices]))
         yield self._hand_in(words.view(np.uint8))
         inbox = yield CLEAR.nothing()
@@ -146,7 +144,7 @@ class IdealAggregator:
             first, np.array([COORDINATOR]), body[None, :], lengths=np.array([len(body)])
         )
 
-    def _book(self, outcome: Outcome, vector_bytes: int) -> None:
+    def _book(self, outcome: RoundOutcome, vector_bytes: int) -> None:
         # Most sums are like the one before: then what is booked is the same too.
         if self._last is None or not self._last.fits(outcome, vector_bytes):
             self._last = self._entries(outcome, vector_bytes)
@@ -156,7 +154,7 @@ class IdealAggregator:
             self._ledger.book_rounds(rows, count)
         self._ledger.round += ROUNDS - _SWAPS
 
-    def _entries(self, outcome: Outcome, vector_bytes: int) -> "_Booked":
+    def _entries(self, outcome: RoundOutcome, vector_bytes: int) -> "_Booked":
         here = self._shard.devices
         rounds = np.zeros(len(here), np.int64)
         entries: list[Entry] = []
@@ -186,12 +184,12 @@ Entry = tuple[Topic, Ints, Booking]
 class _Booked(NamedTuple):
     """What one sum books at one shard."""
 
-    outcome: Outcome
+    outcome: RoundOutcome
     vector_bytes: int
     entries: list[Entry]
     rounds: list[tuple[Ints, int]]
 
-    def fits(self, outcome: Outcome, vector_bytes: int) -> bool:
+    def fits(self, outcome: RoundOutcome, vector_bytes: int) -> bool:
         """Whether another sum books the same."""
         if vector_bytes != self.vector_bytes or outcome.opened != self.outcome.opened:
             return False
@@ -214,11 +212,11 @@ class IdealCoordinator:
         settings = settings or AggregateSettings()
         self._total = total
         self._ledger = endpoint.ledger
-        self.degree = degree_for(settings, total)
+        self.degree = mask_parameters(settings, total)
         self.fixed = FixedPoint.of(settings, total)
         self._graph = MaskGraph(total, self.degree.neighbours, public)
 
-    def sum(self, width: int, noise: Floats | None = None) -> Program[Floats | None]:
+    def sum(self, width: int, noise: Doubles | None = None) -> Program[Doubles | None]:
         """One sum of vectors of `width` numbers; None when nothing was opened.
 
         Args:
@@ -228,7 +226,7 @@ class IdealCoordinator:
         inbox = yield CLEAR.nothing()
         leaves = inbox.body.min(axis=0)
         yield _answer(inbox, leaves)
-        outcome = outcome_of(self._graph, self.degree, leaves.view(np.int8))
+        outcome = round_outcome(self._graph, self.degree, leaves.view(np.int8))
         inbox = yield CLEAR.nothing()
         total = np.zeros(width, self.fixed.dtype)
         for body in inbox.body:

@@ -11,13 +11,10 @@ ring. Slots mirror: if v sits in slot j of u, then u sits in slot k - 1 - j of v
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.aggregate.errors import WrongSender
 from lumos.device.coins import PublicCoins
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+from lumos.typing import Flags, Ints
 
 
 class MaskGraph:

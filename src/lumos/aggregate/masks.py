@@ -6,23 +6,20 @@ Every key here is fresh, or derived for one purpose in one round, so the nonce i
 from hashlib import blake2b
 
 import numpy as np
-import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-from lumos.aggregate.fixed_point import Words
+from lumos.aggregate.fixed_point import RingWords
 from lumos.aggregate.shamir import Elements
-from lumos.device import chacha
-
-Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
+from lumos.crypto import chacha
+from lumos.typing import Bytes, Ints, Words
 
 NONCE = bytes(12)
 COMMITMENT = 16
 NOBODY = -1
 
 
-def keys_of(secrets: Elements) -> chacha.Words:
+def keys_of(secrets: Elements) -> Words:
     """[secrets, limbs] → [secrets, 8] the ChaCha20 key that each secret stands for."""
     hashed = _hash(secrets, b"lumos mask key", 32)
     return hashed.view("<u4").astype(np.uint32).reshape(len(secrets), 8)
@@ -44,7 +41,7 @@ def _hash(secrets: Elements, purpose: bytes, size: int) -> Bytes:
     return np.frombuffer(hashed, np.uint8).reshape(len(secrets), size)
 
 
-def add_masks(vectors: Words, keys: chacha.Words, plus: Ints, minus: Ints) -> None:
+def add_masks(vectors: RingWords, keys: Words, plus: Ints, minus: Ints) -> None:
     """Stretch each key once; add it to one row and take it from another, modulo the word.
 
     Args:
@@ -65,7 +62,7 @@ def add_masks(vectors: Words, keys: chacha.Words, plus: Ints, minus: Ints) -> No
             vectors[taking] -= mask
 
 
-def wrap(seeds: chacha.Words, keys: chacha.Words) -> chacha.Words:
+def wrap(seeds: Words, keys: Words) -> Words:
     """Mask seeds under a device's round key, or, applied to that, the seeds again.
 
     Args:

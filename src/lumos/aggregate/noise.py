@@ -17,15 +17,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import log_ndtr, ndtr
 
 from lumos.aggregate.settings import AggregateSettings
 from lumos.device.coins import PrivateCoins
 from lumos.errors import UsageError
-
-Doubles = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from lumos.typing import Doubles, Ints
 
 PURPOSE = "noise"
 

@@ -26,13 +26,13 @@ least 2t - k - X ≥ 1 honest neighbours are in both sets, and their masks still
 import numpy as np
 import numpy.typing as npt
 
-from lumos.aggregate import masks, pairs, shamir
-from lumos.aggregate.degree import degree_for
+from lumos.aggregate import masks, pair_keys, shamir
 from lumos.aggregate.errors import Forged, TwoStories, WrongLength, WrongSender
-from lumos.aggregate.fixed_point import FixedPoint, Floats, Words
-from lumos.aggregate.keeper import PAIR, SELF, Keeper
+from lumos.aggregate.fixed_point import FixedPoint, RingWords
 from lumos.aggregate.mask_graph import MaskGraph
+from lumos.aggregate.parameters import mask_parameters
 from lumos.aggregate.settings import AggregateSettings
+from lumos.aggregate.share_vault import PAIR, SELF, ShareVault
 from lumos.aggregate.topics import (
     ALIVE,
     KEYS,
@@ -46,18 +46,15 @@ from lumos.aggregate.topics import (
     WRAPPED,
     Stage,
 )
-from lumos.compare.secret import Unwritten
+from lumos.crypto.in_memory import InMemoryOnly
 from lumos.device.shard import COORDINATOR, Shard
 from lumos.errors import UsageError
 from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import Endpoint, Program
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-Bytes = npt.NDArray[np.uint8]
+from lumos.typing import Doubles, Flags, Ints
 
 
-class SecureAggregator(Unwritten):
+class SecureAggregator(InMemoryOnly):
     """The backend `secure` of one shard. Its keys live in memory: after a restart, a new setup.
 
     Args:
@@ -73,12 +70,12 @@ class SecureAggregator(Unwritten):
     ) -> None:
         settings = settings or AggregateSettings()
         self._shard = shard
-        self.degree = degree_for(settings, shard.total)
+        self.degree = mask_parameters(settings, shard.total)
         self.fixed = FixedPoint.of(settings, shard.total)
         self._graph = MaskGraph(shard.total, self.degree.neighbours, shard.public)
         self._neighbours = self._graph.of(shard.devices)
         self._up: Flags = shard.devices[:, None] < self._neighbours
-        self._pairs = pairs.PairKeys(shard.devices, self._neighbours)
+        self._pairs = pair_keys.PairKeys(shard.devices, self._neighbours)
 
     def setup(self) -> Program[None]:
         """Agree on a key with each mask neighbour: once per run, before the first sum."""
@@ -91,13 +88,13 @@ class SecureAggregator(Unwritten):
         rows, slots = self._places(inbox)
         if len(rows) < self._neighbours.size:
             raise WrongSender("a mask neighbour sent no public key")
-        received = np.empty((*self._neighbours.shape, pairs.KEY), np.uint8)
+        received = np.empty((*self._neighbours.shape, pair_keys.KEY), np.uint8)
         received[rows, slots] = inbox.body
         self._pairs.agree(received)
 
     def sum(
-        self, vectors: Floats, leaves: npt.NDArray[np.int8] | None = None
-    ) -> Program[Floats | None]:
+        self, vectors: Doubles, leaves: npt.NDArray[np.int8] | None = None
+    ) -> Program[Doubles | None]:
         """The sum over all devices of the federation whose vectors arrive.
 
         Args:
@@ -142,8 +139,8 @@ class SecureAggregator(Unwritten):
         return self._summed((yield SUM.nothing()), opening, vectors.shape[1])
 
     def _share(
-        self, keys: pairs.RoundKeys, secrets: shamir.Elements, speaking: Flags
-    ) -> Program[Keeper]:
+        self, keys: pair_keys.RoundKeys, secrets: shamir.Elements, speaking: Flags
+    ) -> Program[ShareVault]:
         """Send each neighbour its shares of both secrets; keep what the neighbours send."""
         rows = np.flatnonzero(speaking)
         k, t = self.degree.neighbours, self.degree.threshold
@@ -153,22 +150,22 @@ class SecureAggregator(Unwritten):
         inbox = yield SHARES.send(
             np.repeat(self._shard.devices[rows], k),
             self._neighbours[rows].ravel(),
-            pairs.seal(
+            pair_keys.seal(
                 np.where(up, keys.up[of], keys.down[of]).reshape(-1, 8),
                 np.ascontiguousarray(shares, "<u2").view(np.uint8).reshape(-1, 2 * SHARE),
             ),
         )
-        keeper = Keeper(len(self._shard), k)
+        keeper = ShareVault(len(self._shard), k)
         rows, slots = self._places(inbox)
         hearing = speaking[rows]
         rows, slots = rows[hearing], slots[hearing]
         of, up = self._pairs.of[rows, slots], self._up[rows, slots, None]
-        opened = pairs.unseal(np.where(up, keys.down[of], keys.up[of]), inbox.body[hearing])
+        opened = pair_keys.unseal(np.where(up, keys.down[of], keys.up[of]), inbox.body[hearing])
         keeper.keep(rows, slots, opened.view("<u2").reshape(-1, 2, shamir.LIMBS))
         return keeper
 
     def _wrap(
-        self, keys: pairs.RoundKeys, secrets: shamir.Elements, speaking: Flags
+        self, keys: pair_keys.RoundKeys, secrets: shamir.Elements, speaking: Flags
     ) -> Program[Flags]:
         """Leave the wrapped seeds with the coordinator; hear who is in the round.
 
@@ -182,7 +179,7 @@ class SecureAggregator(Unwritten):
             [
                 wrapped.astype("<u4")
                 .view(np.uint8)
-                .reshape(len(rows), pairs.KEY * wrapped.shape[1]),
+                .reshape(len(rows), pair_keys.KEY * wrapped.shape[1]),
                 masks.commitments(mine[SELF]),
                 masks.commitments(mine[PAIR]),
             ],
@@ -199,12 +196,12 @@ class SecureAggregator(Unwritten):
 
     def _masked(
         self,
-        vectors: Floats,
+        vectors: Doubles,
         rows: Ints,
-        keys: pairs.RoundKeys,
+        keys: pair_keys.RoundKeys,
         joined: Flags,
         self_secrets: shamir.Elements,
-    ) -> Words:
+    ) -> RingWords:
         """[rows, width] y_u: the vector, the self mask, and the masks of all pairs in the round."""
         words = self.fixed.encode(vectors if len(rows) == len(vectors) else vectors[rows])
         here, slots = np.nonzero(joined[rows])
@@ -221,7 +218,7 @@ class SecureAggregator(Unwritten):
         )
         return words
 
-    def _compare(self, keys: pairs.RoundKeys, speaking: Flags, alive: Flags) -> Program[None]:
+    def _compare(self, keys: pair_keys.RoundKeys, speaking: Flags, alive: Flags) -> Program[None]:
         """Tell the neighbours that one was not called lost; hear it from them.
 
         Args:
@@ -246,7 +243,7 @@ class SecureAggregator(Unwritten):
         if not alive[rows, slots].all():
             raise TwoStories("a neighbour that was called lost, or left out, was told otherwise")
 
-    def _reveal(self, keeper: Keeper, rows: Ints, joined: Flags, lost: Flags) -> Outbox:
+    def _reveal(self, keeper: ShareVault, rows: Ints, joined: Flags, lost: Flags) -> Outbox:
         """Of each neighbour in the round one share: the self secret's, or, if lost, the pair's."""
         here, slots = np.nonzero(joined[rows])
         which = np.where(lost[rows[here], slots], PAIR, SELF)
@@ -261,7 +258,7 @@ class SecureAggregator(Unwritten):
             lengths=SHARE * counts,
         )
 
-    def _summed(self, inbox: Inbox, hearing: Flags, width: int) -> Floats | None:
+    def _summed(self, inbox: Inbox, hearing: Flags, width: int) -> Doubles | None:
         """The sum, where a hosted device heard it."""
         rows = self._from_coordinator(inbox)
         lengths = inbox.batch.lengths

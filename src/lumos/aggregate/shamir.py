@@ -16,14 +16,14 @@ they are fast. A secret of 16 elements has 16 · log2 p > 255.99 bits.
 import numpy as np
 import numpy.typing as npt
 
-from lumos.compare import entropy
+from lumos.crypto import entropy
+from lumos.typing import Ints
 
 PRIME = 65521
 LIMBS = 16
 """Field elements of one secret."""
 
 Elements = npt.NDArray[np.uint16]
-Ints = npt.NDArray[np.int64]
 
 
 def uniform(count: int) -> Elements:

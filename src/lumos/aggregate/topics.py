@@ -18,7 +18,7 @@ from enum import IntEnum
 import numpy as np
 
 from lumos.aggregate.masks import COMMITMENT
-from lumos.aggregate.pairs import KEY, SEAL, WORD
+from lumos.aggregate.pair_keys import KEY, SEAL, WORD
 from lumos.aggregate.shamir import LIMBS
 from lumos.exchange.topic import PUBLIC_ID, Door, Topic
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lumos.baselines.settings import BaselineSettings
 
 if TYPE_CHECKING:
-    from lumos.baselines.job import Measured, baseline
+    from lumos.baselines.run import Measured, baseline
 
 __all__ = ["BaselineSettings", "Measured", "baseline"]
 
@@ -19,6 +19,6 @@ def __getattr__(name: str) -> Any:
     """What trains is loaded when it is first used: torch takes a second to import."""
     if name not in ("Measured", "baseline"):
         raise AttributeError(f"module 'lumos.baselines' has no attribute {name!r}")
-    from lumos.baselines import job
+    from lumos.baselines import run as job
 
     return getattr(job, name)

@@ -9,15 +9,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lumos.model.features import csr
-
-Ints = npt.NDArray[np.int64]
+from lumos.model.feature_products import csr
+from lumos.typing import Ints
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

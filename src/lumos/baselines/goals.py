@@ -3,17 +3,15 @@
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid, nll_loss
 
-from lumos.baselines.labels import Drop
+from lumos.baselines.label_noise import Drop
 from lumos.device.coins import PublicCoins
-from lumos.training.evaluate import link_auc
+from lumos.training.metrics import link_auc
 from lumos.training.split import EdgeSplit, Role
-
-Ints = npt.NDArray[np.int64]
+from lumos.typing import Ints
 
 PAIRS = 1 << 18
 """Most edges of an epoch; of more, so many are drawn afresh in every epoch."""
@@ -31,7 +29,7 @@ class Goal(Protocol):
         ...
 
 
-class Classify:
+class ClassifyGoal:
     """Cross-entropy with the labels that the server holds, true or noisy; accuracy on the same."""
 
     def __init__(self, labels: Ints, roles: Ints) -> None:
@@ -66,7 +64,7 @@ class Denoise:
         return -float(nll_loss(self._drop.said_by(out[self._validation]), self._said))
 
 
-class Link:
+class LinkGoal:
     """-log σ(h_u·h_v) over training edges, -log σ(-h_u·h_v) over as many fresh pairs that are none.
 
     Args:

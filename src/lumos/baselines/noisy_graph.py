@@ -8,11 +8,9 @@ the noisy graph is the symmetric difference of the flips and the edges.
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.errors import UsageError
-
-Ints = npt.NDArray[np.int64]
+from lumos.typing import Ints
 
 LARGEST = 200_000_000
 """Most noisy edges that a server is asked to hold; each takes about 16 bytes."""

@@ -4,30 +4,27 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array, issparse
 
 from lumos.aggregate.noise import mu_for
 from lumos.baselines.arcs import Arcs
-from lumos.baselines.goals import PAIRS, Classify, Denoise, Goal, Link
-from lumos.baselines.labels import Drop, noisy_labels, transition
-from lumos.baselines.network import Rows, Smoothed
+from lumos.baselines.goals import PAIRS, ClassifyGoal, Denoise, Goal, LinkGoal
+from lumos.baselines.label_noise import Drop, noisy_labels, transition
 from lumos.baselines.noisy_graph import noisy_edges
+from lumos.baselines.server_network import Rows, Smoothed
 from lumos.baselines.settings import BaselineSettings
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
 from lumos.encode import multi_bit
 from lumos.encode.bounds import Features, unit_rows, within
 from lumos.graph import Graph
-from lumos.training.home import features_of
+from lumos.training.private_data import features_of
 from lumos.training.split import EdgeSplit, Role
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
+from lumos.typing import Floats, Ints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Problem:
+class ServerProblem:
     """The graph and its split; for link, `graph` has the training edges only."""
 
     graph: Graph
@@ -50,7 +47,7 @@ class Held:
     """Who learns what, one plain sentence each."""
 
 
-def held(problem: Problem, settings: BaselineSettings) -> Held:
+def held(problem: ServerProblem, settings: BaselineSettings) -> Held:
     """Everything that devices send, as the server of the system receives it."""
     if settings.system == "lpgnn":
         return _lpgnn(problem, settings)
@@ -59,7 +56,7 @@ def held(problem: Problem, settings: BaselineSettings) -> Held:
     return _in_the_clear(problem, settings)
 
 
-def _in_the_clear(problem: Problem, settings: BaselineSettings) -> Held:
+def _in_the_clear(problem: ServerProblem, settings: BaselineSettings) -> Held:
     """centralized and own: raw features; own never looks at an edge."""
     graph = problem.graph
     rows = features_of(graph)
@@ -79,7 +76,7 @@ def _in_the_clear(problem: Problem, settings: BaselineSettings) -> Held:
     )
 
 
-def _lpgnn(problem: Problem, settings: BaselineSettings) -> Held:
+def _lpgnn(problem: ServerProblem, settings: BaselineSettings) -> Held:
     """Edges in the clear, multi-bit features smoothed by KProp, noisy labels with Drop."""
     graph, public = problem.graph, problem.public
     arcs = Arcs.of(graph.edge_list(), graph.devices)
@@ -136,7 +133,7 @@ def _multi_bit(
     return rows, drawn
 
 
-def _naive(problem: Problem, settings: BaselineSettings) -> Held:
+def _naive(problem: ServerProblem, settings: BaselineSettings) -> Held:
     """Noised features, noised neighbour lists, noisy labels; plain training on all of it."""
     graph, public, epsilon = problem.graph, problem.public, settings.epsilon
     features = features_of(graph)
@@ -163,7 +160,7 @@ def _naive(problem: Problem, settings: BaselineSettings) -> Held:
 
 
 def _naive_notes(
-    problem: Problem, settings: BaselineSettings, sigma: float, edges: int
+    problem: ServerProblem, settings: BaselineSettings, sigma: float, edges: int
 ) -> list[str]:
     epsilon, true = settings.epsilon, problem.graph.edges
     total = 2 * epsilon + (settings.label_epsilon or 0.0)
@@ -206,10 +203,10 @@ def _believed(
     return arcs, [note]
 
 
-def _goal(problem: Problem, labels: Ints | None, edges: Ints) -> Goal:
+def _goal(problem: ServerProblem, labels: Ints | None, edges: Ints) -> Goal:
     if problem.split is not None:
-        return Link(edges, problem.graph.devices, problem.split, problem.public)
-    return Classify(np.asarray(labels), problem.roles)
+        return LinkGoal(edges, problem.graph.devices, problem.split, problem.public)
+    return ClassifyGoal(np.asarray(labels), problem.roles)
 
 
 def _copied(features: Features) -> Features:

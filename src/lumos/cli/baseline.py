@@ -13,7 +13,7 @@ from lumos.errors import UsageError
 from lumos.graph import ReadOptions, load
 
 if TYPE_CHECKING:
-    from lumos.baselines.job import Measured
+    from lumos.baselines.run import Measured
 
     Options = Any
 else:
@@ -63,7 +63,7 @@ def baseline(
     if common.shards != 1:
         raise UsageError("--shards has no meaning for a baseline: one server holds what it gets")
     settings = BaselineSettings(system=system, **given(options))  # type: ignore[arg-type]
-    from lumos.baselines import job  # torch takes a second to import: not for a wrong option
+    from lumos.baselines import run as job  # torch takes a second to import: not for a wrong option
 
     loaded = load(graph, data_dir=common.data_dir, **vars(reading))
     with progress_bar(system) as bar:

@@ -40,7 +40,7 @@ def predict(
     """
     if id is not None and newcomer is not None:
         raise UsageError("--id is for devices of the run, --newcomer for others; choose one")
-    from lumos.training.predict import Run, read_newcomers
+    from lumos.runs.predict import Run, read_newcomers
 
     trained = Run.open(run)
     train = trained.config.train

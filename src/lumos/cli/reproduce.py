@@ -72,10 +72,10 @@ def reproduce(
         Where the graphs lie (also LUMOS_DATA).
     """
     from lumos.experiments import reproduce as whole
+    from lumos.experiments.cache import ResultCache, read_kept
+    from lumos.experiments.dataset import dataset_of
     from lumos.experiments.figures import PROFILES
     from lumos.experiments.settings import frozen
-    from lumos.experiments.store import Store, read_kept
-    from lumos.experiments.subject import subject
 
     if jobs is not None and jobs < 1:
         raise UsageError(f"--jobs must be 1 or more, got {jobs}")
@@ -84,15 +84,15 @@ def reproduce(
     chosen = whole.chosen_figures(figures)
     settings = frozen("quick" if quick else "full").changed(seeds=seeds, epochs=epochs)
     files = [] if kept == "none" else _kept_files(results)
-    store = Store(out, files, any_code=kept == "any-code")
+    store = ResultCache(out, files, any_code=kept == "any-code")
     names = list(dict.fromkeys(graph or ["facebook"]))
-    subjects = tuple(subject(name, data_dir) for name in names)
+    subjects = tuple(dataset_of(name, data_dir) for name in names)
     for one in subjects:
         if sum(other.file == one.file for other in subjects) > 1:
             raise UsageError(
                 f"two graphs are called {one.name!r}: rename a file, or run them apart"
             )
-    asked = whole.Asked(
+    asked = whole.Request(
         figures=chosen,
         subjects=subjects,
         profiles=PROFILES if profiles == "both" else (profiles,),
@@ -120,14 +120,13 @@ def reproduce(
 
 
 def _show(told: "Told", mark: str, out: Path) -> None:
-    from lumos import paper
-    from lumos.experiments import tables
+    from lumos.experiments import reported, tables
     from lumos.experiments.reproduce import duration
 
     screen = console()
     if not screen.is_terminal:
         screen.width = WIDTH
-    for figure, caption in paper.CAPTIONS.items():
+    for figure, caption in reported.CAPTIONS.items():
         of = [row for row in told.rows if row.figure == figure]
         for name, rows in tables.by_graph(of).items():
             title = f"{figure} on {name}: {caption}" + mark * (figure not in ("workload", "cost"))

@@ -21,7 +21,7 @@ from lumos.training.settings import Config, TrainSettings
 from lumos.trees.settings import TreeSettings
 
 if TYPE_CHECKING:
-    from lumos.training.job import Trained
+    from lumos.runs.train import Trained
 
     Options = Any
 else:
@@ -67,7 +67,7 @@ def train(
     config = Config.asked(**given(options))
     if tensorboard and out is None:
         raise UsageError("--tensorboard needs --out: the folder to write to")
-    from lumos.training import job  # torch takes a second to import: not for a wrong option
+    from lumos.runs import train as job  # torch takes a second to import: not for a wrong option
 
     loaded = load(graph, data_dir=common.data_dir, **vars(reading))
     announce(loaded, config.trees)

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from lumos.cli.common import Common, console, print_json, progress_bar, say
-from lumos.compare.pace import comparisons_per_second
+from lumos.compare.speed import comparisons_per_second
 from lumos.graph import Graph, ReadOptions, load
 from lumos.graph.options import NOT_ASKED
 from lumos.memory import peak_rss_mb

@@ -9,15 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lumos.compare.group import POINT
-from lumos.compare.rounds import Flags, Ints, Pairs, Signs
+from lumos.compare.rounds import ComparedPairs, Signs
 from lumos.compare.sessions import Sessions
 from lumos.compare.spec import NONCE, Kind, Spec, messages
+from lumos.crypto.group import POINT
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger import Booking
 from lumos.exchange.topic import Door, Topic
+from lumos.typing import Flags, Ints
 
 CLEAR = Topic(
     name="compare/ideal",
@@ -38,18 +39,20 @@ class IdealComparer:
         self._ledger = endpoint.ledger
         self._sessions = Sessions(shard, endpoint.ledger, budget)
 
-    def less(self, pairs: Pairs, values: Ints, bits: int) -> Program[Flags]:
+    def less(self, pairs: ComparedPairs, values: Ints, bits: int) -> Program[Flags]:
         """For each pair, whether S's value is below R's."""
         mine, theirs = yield from self._meet(pairs, values, _plan(bits, 2))
         return np.where(pairs.first, mine < theirs, theirs < mine)
 
-    def three_way(self, pairs: Pairs, values: Ints, bits: int) -> Program[Signs]:
+    def three_way(self, pairs: ComparedPairs, values: Ints, bits: int) -> Program[Signs]:
         """For each pair the sign of (own value - peer's value)."""
         mine, theirs = yield from self._meet(pairs, values, _plan(bits, 3))
         signs: Signs = np.sign(mine - theirs).astype(np.int8)
         return signs
 
-    def _meet(self, pairs: Pairs, values: Ints, plan: "_Plan") -> Program[tuple[Ints, Ints]]:
+    def _meet(
+        self, pairs: ComparedPairs, values: Ints, plan: "_Plan"
+    ) -> Program[tuple[Ints, Ints]]:
         mine = np.minimum(values, 2**plan.bits - 1)
         fresh = self._sessions.open(pairs, plan.bits, plan.ways)
         outbox = CLEAR.send(self._shard.ids_of(pairs.rows), pairs.peers, mine)
@@ -61,7 +64,7 @@ class IdealComparer:
         self._book(pairs, fresh, plan)
         return mine, inbox.body
 
-    def _book(self, pairs: Pairs, fresh: Flags, plan: "_Plan") -> None:
+    def _book(self, pairs: ComparedPairs, fresh: Flags, plan: "_Plan") -> None:
         ledger, rows, first = self._ledger, pairs.rows, pairs.first
         ledger.round += plan.rounds  # the swap itself stood for the opening message's round
         if not rows.size:

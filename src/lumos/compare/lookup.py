@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumos.compare.errors import BadValue
-from lumos.compare.group import ED25519, POINT, Group
-from lumos.compare.secret import Unwritten
 from lumos.compare.spec import Lookup, Spec
+from lumos.crypto.group import ED25519, POINT, Group
+from lumos.crypto.in_memory import InMemoryOnly
 
-Bits = NDArray[np.uint8]
+Bytes = NDArray[np.uint8]
 
 # From this many digits in a session on, 16 multiples of A cost fewer additions than 4 + 4.
 MANY_DIGITS = 10
@@ -35,7 +35,7 @@ MANY_DIGITS = 10
 VALUES = [bytes([value]) for value in range(16)]
 
 
-class Asked(NamedTuple):
+class Query(NamedTuple):
     """A table of a comparison, with the index of its first digit."""
 
     lookup: Lookup
@@ -55,7 +55,7 @@ def pad_bytes(lookup: Lookup, digit: int) -> int:
 
 
 def _pads(
-    sid: bytes, A: bytes, asked: Asked, digit: int, B: bytes, points: list[tuple[int, bytes]]
+    sid: bytes, A: bytes, asked: Query, digit: int, B: bytes, points: list[tuple[int, bytes]]
 ) -> list[bytes]:
     idx = (asked.idx + digit).to_bytes(8, "little")
     size = pad_bytes(asked.lookup, digit)
@@ -68,7 +68,7 @@ def _pads(
     return pads
 
 
-class SenderKeys(Unwritten):
+class SenderKeys(InMemoryOnly):
     """S's half of the transfers of one session."""
 
     __slots__ = ("A", "_T", "_a", "_group", "_sid")
@@ -82,7 +82,7 @@ class SenderKeys(Unwritten):
         """Takes the session's id, once both nonces are known."""
         self._sid = sid
 
-    def pads(self, asked: Asked, digit: int, B: bytes) -> list[bytes]:
+    def pads(self, asked: Query, digit: int, B: bytes) -> list[bytes]:
         """P_v for every value v of the digit."""
         subtract, T = self._group.subtract, self._T
         W = self._group.multiply(self._a, B)
@@ -92,7 +92,7 @@ class SenderKeys(Unwritten):
             points.append((value, W))
         return _pads(self._sid, self.A, asked, digit, B, points)
 
-    def tables(self, asked: Sequence[Asked], points: bytes, plain: Sequence[Bits]) -> list[bytes]:
+    def tables(self, asked: Sequence[Query], points: bytes, plain: Sequence[Bytes]) -> list[bytes]:
         """Masks tables, each [outputs, entries] of bits, under the digits that R sent."""
         pads: list[list[list[bytes]]] = []
         offset = 0
@@ -113,7 +113,7 @@ class SenderKeys(Unwritten):
         return masked
 
 
-def mask(lookup: Lookup, tables: Bits, pads: Sequence[Sequence[Sequence[bytes]]]) -> list[bytes]:
+def mask(lookup: Lookup, tables: Bytes, pads: Sequence[Sequence[Sequence[bytes]]]) -> list[bytes]:
     """XORs every digit's pads into tables [n, outputs, entries], and packs them.
 
     pads: [n, digits, values] of bytes.
@@ -139,7 +139,7 @@ def mask(lookup: Lookup, tables: Bits, pads: Sequence[Sequence[Sequence[bytes]]]
     return [table.tobytes() for table in packed]
 
 
-class ReceiverKeys(Unwritten):
+class ReceiverKeys(InMemoryOnly):
     """R's half of the transfers of one session."""
 
     __slots__ = ("_A", "_digits", "_group", "_high", "_low", "_sid")
@@ -152,7 +152,7 @@ class ReceiverKeys(Unwritten):
         self._low: list[bytes] = []
         self._high: list[bytes] = []
 
-    def choose(self, asked: Asked, index: int) -> tuple[bytes, list[bytes]]:
+    def choose(self, asked: Query, index: int) -> tuple[bytes, list[bytes]]:
         """B for every digit of the index, and the pads that R keeps."""
         points = b""
         kept = []

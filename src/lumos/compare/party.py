@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from operator import index
 
-from lumos.compare.check import crc8, decode_answer, encode_answer
+from lumos.compare.checksum import crc8, decode_answer, encode_answer
 from lumos.compare.errors import (
     BadValue,
     CheckFailed,
@@ -13,10 +13,10 @@ from lumos.compare.errors import (
     SessionClosed,
     WrongLength,
 )
-from lumos.compare.lookup import Asked
-from lumos.compare.secret import Unwritten
+from lumos.compare.lookup import Query
 from lumos.compare.shares import TreeShares, outcome, pack, unpack
 from lumos.compare.spec import Message, Part, Reveal, Spec, messages, opened_bits, parts, plan
+from lumos.crypto.in_memory import InMemoryOnly
 from lumos.errors import UsageError
 
 VERSION = b"lumos.compare.1"
@@ -33,7 +33,7 @@ def fitting(value: int, bits: int) -> int:
     return plain
 
 
-class Comparison(Unwritten):
+class Comparison(InMemoryOnly):
     """One comparison of the current batch, as one party sees it.
 
     value: this party's own input. share: its share of the direct form's table entry.
@@ -46,9 +46,9 @@ class Comparison(Unwritten):
         self.value = value
         self.plan = plan(spec.bits, spec.outputs)
         self.parts = parts(spec)
-        self.asked: list[Asked] = []
+        self.asked: list[Query] = []
         for lookup in self.plan.lookups:
-            self.asked.append(Asked(lookup, spec, idx))
+            self.asked.append(Query(lookup, spec, idx))
             idx += len(lookup.widths)
         self.kept: list[tuple[int, list[bytes]]] = []
         self.share = 0
@@ -104,7 +104,7 @@ class Comparison(Unwritten):
         return None if self.outcome_bits is None else outcome(self.spec, self.outcome_bits)
 
 
-class Party(Unwritten):
+class Party(InMemoryOnly):
     """One end of a session with one peer, as a stepper over bytes."""
 
     _is_sender: bool

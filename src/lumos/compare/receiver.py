@@ -1,12 +1,12 @@
 """R: holds y, asks for one entry per table, and reads no other."""
 
-from lumos.compare import entropy
 from lumos.compare.errors import SessionClosed
-from lumos.compare.group import ED25519, Group
 from lumos.compare.lookup import ReceiverKeys, session_id, unmask
 from lumos.compare.party import Comparison, Party
 from lumos.compare.shares import TreeShares, digits_of
 from lumos.compare.spec import NONCE
+from lumos.crypto import entropy
+from lumos.crypto.group import ED25519, Group
 
 
 class Receiver(Party):

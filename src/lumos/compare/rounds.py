@@ -15,9 +15,8 @@ from lumos.compare.spec import Spec
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program
 from lumos.exchange.masked import anyone, count_for_everyone
+from lumos.typing import Flags, Ints
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 Signs = npt.NDArray[np.int8]
 
 spec_of = cache(Spec)
@@ -28,7 +27,7 @@ LENGTHS = (4, 8, 12, 16, 20, 24, 28, 32)
 
 
 @dataclass(slots=True, eq=False, repr=False)  # who compares with whom is private
-class Pairs:
+class ComparedPairs:
     """Comparisons from the view of hosted devices, sorted by (device, peer), no pair twice.
 
     Args:
@@ -49,18 +48,18 @@ class Pairs:
         return len(self.rows)
 
     @staticmethod
-    def of_slots(shard: Shard, slots: Ints) -> "Pairs":
+    def of_slots(shard: Shard, slots: Ints) -> "ComparedPairs":
         """Comparisons with neighbours; `slots` must be increasing."""
         rows = shard.owner[slots]
         peers = shard.neighbours[slots]
-        return Pairs(rows, peers, slots, shard.devices[rows] < peers, True)
+        return ComparedPairs(rows, peers, slots, shard.devices[rows] < peers, True)
 
     @staticmethod
-    def of_ids(shard: Shard, devices: Ints, peers: Ints) -> "Pairs":
+    def of_ids(shard: Shard, devices: Ints, peers: Ints) -> "ComparedPairs":
         """Comparisons with anybody, for example between candidates; sorted by (device, peer)."""
         rows = shard.local(devices)
         slots = shard.slots_or_none(rows, peers)
-        return Pairs(rows, peers, slots, devices < peers, not np.count_nonzero(slots < 0))
+        return ComparedPairs(rows, peers, slots, devices < peers, not np.count_nonzero(slots < 0))
 
 
 class Comparer(Protocol):
@@ -71,17 +70,17 @@ class Comparer(Protocol):
 
     label: str
 
-    def less(self, pairs: Pairs, values: Ints, bits: int) -> Program[Flags]:
+    def less(self, pairs: ComparedPairs, values: Ints, bits: int) -> Program[Flags]:
         """For each pair, whether S's value is below R's. Both ends learn this bit."""
         ...
 
-    def three_way(self, pairs: Pairs, values: Ints, bits: int) -> Program[Signs]:
+    def three_way(self, pairs: ComparedPairs, values: Ints, bits: int) -> Program[Signs]:
         """For each pair the sign of (own value - peer's value). Both ends learn it."""
         ...
 
 
 def at_least(
-    comparer: Comparer, pairs: Pairs, values: Ints, asker: Flags, bits: int
+    comparer: Comparer, pairs: ComparedPairs, values: Ints, asker: Flags, bits: int
 ) -> Program[Flags]:
     """For each pair, whether the asker's value is at least the other's: one bit, for both ends.
 

@@ -2,15 +2,16 @@
 
 import numpy as np
 
-from lumos.compare.hands import Bytes, Steps, Worked, Workers
-from lumos.compare.rounds import Flags, Ints, Pairs, Signs, spec_of
+from lumos.compare.rounds import ComparedPairs, Signs, spec_of
 from lumos.compare.sessions import Sessions
 from lumos.compare.spec import NONCE, Kind, Spec, messages
+from lumos.compare.workers import Steps, Worked, Workers
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.topic import Door, Topic
+from lumos.typing import Bytes, Flags, Ints
 
 SECRET = Topic(
     name="compare",
@@ -42,18 +43,18 @@ class SecureComparer:
         self._workers = workers
         self._worked = worked
 
-    def less(self, pairs: Pairs, values: Ints, bits: int) -> Program[Flags]:
+    def less(self, pairs: ComparedPairs, values: Ints, bits: int) -> Program[Flags]:
         """For each pair, whether S's value is below R's."""
         learned = yield from self._compare(pairs, values, spec_of(bits, Kind.LT))
         below: Flags = learned != 0
         return below
 
-    def three_way(self, pairs: Pairs, values: Ints, bits: int) -> Program[Signs]:
+    def three_way(self, pairs: ComparedPairs, values: Ints, bits: int) -> Program[Signs]:
         """For each pair the sign of (own value - peer's value)."""
         learned = yield from self._compare(pairs, values, spec_of(bits, Kind.THREE_WAY))
         return np.where(pairs.first, learned, -learned).astype(np.int8)
 
-    def _compare(self, pairs: Pairs, values: Ints, spec: Spec) -> Program[Ints]:
+    def _compare(self, pairs: ComparedPairs, values: Ints, spec: Spec) -> Program[Ints]:
         fresh = self._sessions.open(pairs, spec.bits, spec.ways)
         senders, receivers = np.flatnonzero(pairs.first), np.flatnonzero(~pairs.first)
         talk = _Talk(self._shard, self._workers, self._worked, pairs)
@@ -84,7 +85,9 @@ class SecureComparer:
 class _Talk:
     """One batch of comparisons of a shard: all its parties, message by message."""
 
-    def __init__(self, shard: Shard, workers: Workers, worked: Worked | None, pairs: Pairs) -> None:
+    def __init__(
+        self, shard: Shard, workers: Workers, worked: Worked | None, pairs: ComparedPairs
+    ) -> None:
         self._workers = workers
         self._worked = worked
         self._ends = np.stack([shard.devices[pairs.rows], pairs.peers], axis=1)

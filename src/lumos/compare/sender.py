@@ -1,12 +1,13 @@
 """S: holds x, opens the session, answers every digit of R with a table."""
 
-from lumos.compare import entropy
 from lumos.compare.errors import SessionClosed
-from lumos.compare.group import ED25519, Group
-from lumos.compare.lookup import Bits, SenderKeys, session_id
+from lumos.compare.lookup import SenderKeys, session_id
 from lumos.compare.party import Comparison, Party
 from lumos.compare.shares import TreeShares, digits_of, number_of, product, relation
 from lumos.compare.spec import NONCE, Kind
+from lumos.crypto import entropy
+from lumos.crypto.group import ED25519, Group
+from lumos.typing import Bytes
 
 
 class Sender(Party):
@@ -51,7 +52,7 @@ class Sender(Party):
         self._points = message
 
     def _tables(self) -> list[bytes]:
-        plain: list[Bits] = []
+        plain: list[Bytes] = []
         for comparison in self._comparisons:
             plain += _direct(comparison) if not comparison.plan.levels else _tree(comparison)
         asked = [one for comparison in self._comparisons for one in comparison.asked]
@@ -59,7 +60,7 @@ class Sender(Party):
         return [b"".join(next(masked) for _ in own.asked) for own in self._comparisons]
 
 
-def _direct(comparison: Comparison) -> list[Bits]:
+def _direct(comparison: Comparison) -> list[Bytes]:
     # One table over all values of y; masked as a whole where R may not learn the entry.
     spec, lookup = comparison.spec, comparison.plan.leaves[0]
     table = relation(spec.kind, comparison.value, lookup, leaf=False)
@@ -71,10 +72,10 @@ def _direct(comparison: Comparison) -> list[Bits]:
     return [table]
 
 
-def _tree(comparison: Comparison) -> list[Bits]:
+def _tree(comparison: Comparison) -> list[Bytes]:
     # Leaves: lt and eq of each digit, masked; triples: products of fresh random bits, masked.
     spec, shape = comparison.spec, comparison.plan
-    plain: list[Bits] = []
+    plain: list[Bytes] = []
     leaves: list[int] = []
     for digit, lookup in zip(digits_of(comparison.value, spec.bits), shape.leaves, strict=True):
         mask = entropy.bits(lookup.outputs)

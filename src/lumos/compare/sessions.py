@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from lumos.compare.rounds import Flags, Pairs
+from lumos.compare.rounds import ComparedPairs
 from lumos.device.shard import Shard
 from lumos.errors import BudgetExceeded
 from lumos.exchange.ledger import ANSWER_BITS, Ledger
+from lumos.typing import Flags
 
 
 class Sessions:
@@ -22,7 +23,7 @@ class Sessions:
         self._closed = len(shard.neighbours)  # neighbours without a session
         self._far: set[tuple[int, int]] = set()
 
-    def open(self, pairs: Pairs, bits: int, ways: int) -> Flags:
+    def open(self, pairs: ComparedPairs, bits: int, ways: int) -> Flags:
         """Open a session for each pair that has none; True where it was opened just now.
 
         Counts the answers that the pairs are about to learn, and raises `BudgetExceeded`,
@@ -50,7 +51,7 @@ class Sessions:
                 self._far.add((row, peer))
         return fresh
 
-    def _reveal(self, pairs: Pairs, ways: int) -> None:
+    def _reveal(self, pairs: ComparedPairs, ways: int) -> None:
         ledger = self._ledger
         if self._budget is not None and len(pairs):
             bits = ledger.pair_bits(pairs.rows, pairs.slots, pairs.peers) + ANSWER_BITS[ways]

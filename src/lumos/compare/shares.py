@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from lumos.compare.errors import BadValue
-from lumos.compare.lookup import Bits
-from lumos.compare.secret import Unwritten
-from lumos.compare.spec import Kind, Lookup, Plan, Spec, digit_widths
+from lumos.compare.spec import Kind, Lookup, MessagePlan, Spec, digit_widths
+from lumos.crypto.in_memory import InMemoryOnly
+from lumos.typing import Bytes
 
 
 def digits_of(value: int, bits: int) -> list[int]:
@@ -25,7 +25,7 @@ def digits_of(value: int, bits: int) -> list[int]:
     return found
 
 
-def relation(kind: Kind, x: int, lookup: Lookup, *, leaf: bool) -> Bits:
+def relation(kind: Kind, x: int, lookup: Lookup, *, leaf: bool) -> Bytes:
     """The plain table of x: [outputs, entries], lt (or le, or a leaf's gt) and then eq."""
     j = np.arange(lookup.entries)
     table = np.empty((lookup.outputs, lookup.entries), np.uint8)
@@ -38,7 +38,7 @@ def relation(kind: Kind, x: int, lookup: Lookup, *, leaf: bool) -> Bits:
     return table
 
 
-def product(lookup: Lookup, own: Sequence[int], masks: Sequence[int]) -> Bits:
+def product(lookup: Lookup, own: Sequence[int], masks: Sequence[int]) -> Bytes:
     """The plain table of a triple: (a ⊕ i)(b ⊕ j) and (a ⊕ i)(b' ⊕ k) for R's ijk, masked."""
     index = np.arange(lookup.entries)
     width = lookup.widths[0]
@@ -48,7 +48,7 @@ def product(lookup: Lookup, own: Sequence[int], masks: Sequence[int]) -> Bits:
     return np.stack(rows).astype(np.uint8)
 
 
-class TreeShares(Unwritten):
+class TreeShares(InMemoryOnly):
     """One party's shares of the nodes and triples of one tree."""
 
     __slots__ = (
@@ -65,7 +65,7 @@ class TreeShares(Unwritten):
 
     def __init__(
         self,
-        plan: Plan,
+        plan: MessagePlan,
         *,
         sender: bool,
         leaves: Iterable[int],
@@ -135,7 +135,7 @@ def number_of(bits: Sequence[int]) -> int:
 
 
 def pack(bits: Sequence[int]) -> bytes:
-    """Bits in the order of significance, padded with zeros to whole bytes."""
+    """Bytes in the order of significance, padded with zeros to whole bytes."""
     return number_of(bits).to_bytes((len(bits) + 7) // 8, "little")
 
 

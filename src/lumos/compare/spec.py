@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from lumos.compare.group import POINT
+from lumos.crypto.group import POINT
 from lumos.errors import UsageError
 
 MAX_BITS = 32
@@ -114,7 +114,7 @@ class Merge(NamedTuple):
         return 3 if self.eq else 2
 
 
-class Plan(NamedTuple):
+class MessagePlan(NamedTuple):
     """The public shape of one comparison.
 
     lookups: the value's table (direct form), or the leaves and then one triple per merge.
@@ -164,11 +164,11 @@ def digit_widths(bits: int) -> tuple[int, ...]:
 
 
 @cache
-def plan(bits: int, outputs: int) -> Plan:
+def plan(bits: int, outputs: int) -> MessagePlan:
     """The tables of a comparison, and for more than 12 bits the tree above them."""
     widths = digit_widths(bits)
     if bits <= DIRECT_BITS:
-        return Plan((Lookup(widths, outputs),), (), ())
+        return MessagePlan((Lookup(widths, outputs),), (), ())
     # The lowest digit's eq is needed only when the root's is.
     keeps_eq = [True] * (len(widths) - 1) + [outputs == 2]
     leaves = tuple(Lookup((w,), 1 + eq) for w, eq in zip(widths, keeps_eq, strict=True))
@@ -186,7 +186,7 @@ def plan(bits: int, outputs: int) -> Plan:
             level.append(merge)
         nodes = above + nodes[2 * len(level) :]
         levels.append(tuple(level))
-    return Plan(leaves, tuple(triples), tuple(levels))
+    return MessagePlan(leaves, tuple(triples), tuple(levels))
 
 
 @cache

@@ -13,20 +13,18 @@ from struct import unpack_from
 import numpy as np
 import numpy.typing as npt
 
-from lumos.device import chacha
+from lumos.crypto import chacha
 from lumos.graph.spans import spans
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from lumos.typing import Doubles, Ints, Words
 
 
-def system_secrets(devices: Ints) -> chacha.Words:
+def system_secrets(devices: Ints) -> Words:
     """Fresh secrets from the operating system: [devices, 8] words. They never leave the device."""
     raw = os.urandom(32 * len(devices))
     return np.frombuffer(raw, "<u4").astype(np.uint32).reshape(len(devices), 8)
 
 
-def simulated_secrets(seed: int, devices: Ints, arm: str = "") -> chacha.Words:
+def simulated_secrets(seed: int, devices: Ints, arm: str = "") -> Words:
     """Secrets of simulated devices: [devices, 8] words, a function of run seed and id.
 
     Args:
@@ -55,27 +53,27 @@ class PrivateCoins:
     one run: a device that kept its secret would repeat its coins.
     """
 
-    def __init__(self, secrets: chacha.Words) -> None:
+    def __init__(self, secrets: Words) -> None:
         self._secrets = secrets
         self._streams: dict[int, chacha.KeyStream] = {}
 
     def __repr__(self) -> str:
         return f"PrivateCoins(devices={len(self._secrets)})"
 
-    def words(self, rows: Ints, purpose: str, step: int, count: int) -> chacha.Words:
+    def words(self, rows: Ints, purpose: str, step: int, count: int) -> Words:
         """[rows, count] uniform 32-bit words for the hosted devices `rows` (local indices)."""
         return chacha.blocks(self._secrets[rows], _nonce(purpose, step), -(-count // 16))[:, :count]
 
-    def uniform(self, rows: Ints, purpose: str, step: int, count: int = 1) -> Floats:
+    def uniform(self, rows: Ints, purpose: str, step: int, count: int = 1) -> Doubles:
         """[rows, count] numbers strictly between 0 and 1, 52 bits each."""
         words = self.words(rows, purpose, step, 2 * count).astype(np.uint64)
         high, low = words[:, 0::2], words[:, 1::2]
         # Not 53 bits: the largest of them and a half would be rounded up to 1.
         bits = (high << np.uint64(20)) | (low >> np.uint64(12))
-        uniform: Floats = (bits.astype(np.float64) + 0.5) * 2.0**-52
+        uniform: Doubles = (bits.astype(np.float64) + 0.5) * 2.0**-52
         return uniform
 
-    def uniform_each(self, counts: Ints, purpose: str, step: int) -> Floats:
+    def uniform_each(self, counts: Ints, purpose: str, step: int) -> Doubles:
         """[sum of counts] numbers between 0 and 1: `counts[i]` for hosted device i, in order.
 
         Devices that need about as many are drawn together, so little is drawn in vain.

@@ -5,12 +5,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
 from lumos.device.slot_index import SlotIndex
 from lumos.errors import NotHosted, UsageError
 from lumos.graph.spans import spans
+from lumos.typing import Ints
 
 if TYPE_CHECKING:
     from lumos.graph import Graph
@@ -21,8 +21,6 @@ _SMALL = 1 << 21  # … of shards with up to so many slots; it takes 24 to 48 by
 
 COORDINATOR = -1
 """The coordinator's id: it receives and sends like the devices, and hosts none."""
-
-Ints = npt.NDArray[np.int64]
 
 
 class Shard:

@@ -6,9 +6,8 @@ one of two places (cuckoo hashing), so that a look-up is one comparison, for a f
 """
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from lumos.typing import Ints
 
 # Odd multipliers of two hash functions: 2^64 divided by the golden ratio, and a prime of xxHash.
 _FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))

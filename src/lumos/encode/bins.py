@@ -1,10 +1,8 @@
 """Equal bins: every element of a device goes to exactly one of its receivers."""
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint32]
+from lumos.typing import Ints, Words
 
 
 def spread(words: Words, receivers: Ints) -> tuple[Ints, Ints]:

@@ -20,9 +20,7 @@ from lumos.device.coins import PrivateCoins
 from lumos.encode.bounds import Features, within
 from lumos.encode.one_bit import element_epsilon, recovery_scale, threshold
 from lumos.errors import UsageError
-
-Ints = npt.NDArray[np.int64]
-Doubles = npt.NDArray[np.float64]
+from lumos.typing import Doubles, Ints
 
 PER_BIT = 2.18
 """ε at which one more bit is worth more than a surer one (their Proposition 3.5)."""

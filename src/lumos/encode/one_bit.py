@@ -12,9 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.errors import UsageError
-
-Ints = npt.NDArray[np.int64]
-Doubles = npt.NDArray[np.float64]
+from lumos.typing import Doubles, Ints
 
 COIN = 2.0**32
 """Values of the coin that decides one bit."""

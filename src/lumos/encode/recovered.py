@@ -7,9 +7,10 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_array
 
-from lumos.encode.bounds import Floats, Sparse
+from lumos.encode.bounds import Sparse
 from lumos.encode.one_bit import EncoderSettings, element_epsilon, recovery_scale
-from lumos.encode.release import Codes, Ints, Released
+from lumos.encode.release import Codes, Released
+from lumos.typing import Floats, Ints
 
 _ELEMENTS_AT_ONCE = 1 << 20
 """Of a block: few enough that the rows of its branches stay in a processor's cache."""

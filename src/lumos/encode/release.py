@@ -9,7 +9,7 @@ from scipy.sparse import csr_array, issparse
 
 from lumos.device.coins import PrivateCoins
 from lumos.encode.bins import spread
-from lumos.encode.bounds import Features, Floats, within
+from lumos.encode.bounds import Features, within
 from lumos.encode.one_bit import (
     EncoderSettings,
     element_epsilon,
@@ -18,8 +18,8 @@ from lumos.encode.one_bit import (
     threshold,
 )
 from lumos.errors import UsageError
+from lumos.typing import Floats, Ints
 
-Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 
 _DEVICES_AT_ONCE = 48  # as many as OpenSSL serves with a long stream each; memory stays small

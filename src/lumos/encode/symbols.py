@@ -22,15 +22,10 @@ from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.encode.multi_bit import sampled_features
 from lumos.errors import ProtocolError, UsageError
-
-Ints = npt.NDArray[np.int64]
-Doubles = npt.NDArray[np.float64]
-Bits = npt.NDArray[np.uint8]
-Words = npt.NDArray[np.uint32]
+from lumos.typing import Bytes, Doubles, Ints, Words
 
 Mechanism = Literal["krr", "digits", "oue", "multibit"]
 MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
@@ -126,7 +121,7 @@ class Symbols:
         many = {"krr": 1, "digits": 2, "oue": self.size, "multibit": 2 * self.sampled}
         return many[self.mechanism]
 
-    def release(self, symbols: Ints, coins: Words) -> Bits:
+    def release(self, symbols: Ints, coins: Words) -> Bytes:
         """[devices, width] what leaves. The only function here that sees a true symbol.
 
         Args:
@@ -152,7 +147,7 @@ class Symbols:
         lies = step < self.base - 1
         return np.where(lies, (values + 1 + step) % self.base, values)
 
-    def _some_bits(self, symbols: Ints, coins: Words) -> Bits:
+    def _some_bits(self, symbols: Ints, coins: Words) -> Bytes:
         """Which coordinates are told does not depend on the symbol; each bit has ε/m."""
         m, k = self.sampled, self.size
         here = np.arange(len(symbols))
@@ -168,7 +163,7 @@ class Symbols:
             said[here, np.where(yes, 0, 1), column] = True
         return np.packbits(said.reshape(len(symbols), -1), axis=1, bitorder="little")
 
-    def read(self, messages: Bits) -> Doubles:
+    def read(self, messages: Bytes) -> Doubles:
         """[messages, alphabet] what was said: 1 for the symbol or digit, or for each set bit.
 
         Raises:
@@ -309,13 +304,13 @@ def _binomial(tries: int, hits: int, chance: float) -> float:
     return math.exp(log + hits * math.log(chance) + (tries - hits) * math.log1p(-chance))
 
 
-def _as_bytes(numbers: Ints, width: int) -> Bits:
+def _as_bytes(numbers: Ints, width: int) -> Bytes:
     return np.stack([(numbers >> (8 * place)) & 0xFF for place in range(width)], axis=1).astype(
         np.uint8
     )
 
 
-def _as_numbers(messages: Bits) -> Ints:
+def _as_numbers(messages: Bytes) -> Ints:
     total = np.zeros(len(messages), np.int64)
     for place in range(messages.shape[1]):
         total |= messages[:, place].astype(np.int64) << (8 * place)

@@ -18,9 +18,7 @@ import numpy.typing as npt
 
 from lumos.encode.release import Released
 from lumos.errors import ProtocolError
-
-Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
+from lumos.typing import Bytes, Ints
 
 PART = 4096
 """Most bytes of one message that travel in one round; bounds the padded array of a round."""

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from lumos.typing import Ints
+
 if TYPE_CHECKING:
     from lumos.exchange.topic import Topic
-
-Ints = npt.NDArray[np.int64]
 
 
 class Batch:

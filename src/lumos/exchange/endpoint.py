@@ -7,9 +7,10 @@ import numpy as np
 
 from lumos.device.shard import COORDINATOR, Shard
 from lumos.errors import DoorClosed, NotHosted, ProtocolError
-from lumos.exchange.batch import Batch, Inbox, Ints, Outbox
+from lumos.exchange.batch import Batch, Inbox, Outbox
 from lumos.exchange.ledger import Ledger
 from lumos.exchange.topic import PUBLIC_ID, Door, Topic
+from lumos.typing import Ints
 
 Result = TypeVar("Result")
 

@@ -15,8 +15,7 @@ import numpy.typing as npt
 from lumos.device.shard import COORDINATOR, Shard
 from lumos.exchange.batch import Batch
 from lumos.exchange.topic import PUBLIC_ID, TOPICS, Door, Topic
-
-Ints = npt.NDArray[np.int64]
+from lumos.typing import Ints
 
 _FLUSH_ROWS = 1 << 18
 

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 
 from lumos.device.coins import PublicCoins
@@ -21,14 +20,12 @@ from lumos.encode.one_bit import largest_bin
 from lumos.exchange.endpoint import Program
 from lumos.graph import Graph
 from lumos.model.settings import ModelSettings
-from lumos.training.fit import Federation, Helper, Problem
+from lumos.paper.trainer import PaperTrainer
+from lumos.runs.federation import Federation, Helper, Problem
 from lumos.training.settings import Config
 from lumos.training.split import Role, split_edges, split_vertices
-from lumos.training.worker import Worker
 from lumos.trees.balance import Balanced, balance
-
-Ints = npt.NDArray[np.int64]
-Doubles = npt.NDArray[np.float64]
+from lumos.typing import Doubles, Ints
 
 WIDTH_ELSEWHERE = 128
 """Features where a graph has none: LastFM's in the paper."""
@@ -54,7 +51,7 @@ class DeviceModel:
     """Floating-point operations per second of a device on matrices this small."""
 
 
-class Flow(NamedTuple):
+class Traffic(NamedTuple):
     """What passed in one topic in one epoch, device by device."""
 
     sent: Doubles
@@ -64,10 +61,10 @@ class Flow(NamedTuple):
     bytes_received: Doubles
 
 
-class Epoch(NamedTuple):
+class EpochCost(NamedTuple):
     """One epoch as the ledger has it."""
 
-    flows: dict[str, Flow]
+    flows: dict[str, Traffic]
     """By topic."""
     rounds: float
 
@@ -119,7 +116,7 @@ def _own_elements(graph: Graph, width: int) -> Doubles:
 
 
 def epoch_seconds(
-    epoch: Epoch, work: Mapping[str, Doubles], device: DeviceModel
+    epoch: EpochCost, work: Mapping[str, Doubles], device: DeviceModel
 ) -> dict[str, float]:
     """By topic, the seconds of the slowest device; under "" the latency of all rounds.
 
@@ -195,13 +192,13 @@ def _federation(graph: Graph, config: Config, seed: int) -> tuple[Federation, Ba
     return Federation(problem, config), trees
 
 
-def _passed(federation: Federation, epochs: int) -> list[Epoch]:
+def _passed(federation: Federation, epochs: int) -> list[EpochCost]:
     """What passed in each epoch."""
     federation.together(lambda worker: worker.setup(), lambda helper: helper.setup())
     found, before = [], _counts(federation)
     for epoch in range(epochs):
         federation.together(
-            partial(Worker.epochs, first=epoch, last=epoch + 1),
+            partial(PaperTrainer.epochs, first=epoch, last=epoch + 1),
             partial(_sums, first=epoch, last=epoch + 1),
         )
         after = _counts(federation)
@@ -221,7 +218,7 @@ def _counts(federation: Federation) -> dict[str, Ints]:
     }
 
 
-def _difference(before: dict[str, Ints], after: dict[str, Ints]) -> Epoch:
+def _difference(before: dict[str, Ints], after: dict[str, Ints]) -> EpochCost:
     passed = {
         name: (counts - before[name] if name in before else counts).astype(np.float64)
         for name, counts in after.items()
@@ -229,14 +226,14 @@ def _difference(before: dict[str, Ints], after: dict[str, Ints]) -> Epoch:
     topics = dict.fromkeys(name.rsplit("|", 1)[0] for name in passed)
     nothing = np.zeros_like(passed["|rounds"])
     flows = {
-        topic: Flow(*(passed.get(f"{topic}|{part}", nothing) for part in Flow._fields))
+        topic: Traffic(*(passed.get(f"{topic}|{part}", nothing) for part in Traffic._fields))
         for topic in topics
         if topic
     }
     moving = {
         topic: flow for topic, flow in flows.items() if flow.sent.any() or flow.received.any()
     }
-    return Epoch(moving, float(passed["|round"][0]))
+    return EpochCost(moving, float(passed["|round"][0]))
 
 
 def _work(federation: Federation, trees: Balanced, bare: bool) -> dict[str, Doubles]:
@@ -249,7 +246,7 @@ def _work(federation: Federation, trees: Balanced, bare: bool) -> dict[str, Doub
 
 
 def _told(
-    passed: list[Epoch], work: dict[str, Doubles], trees: Balanced, device: DeviceModel
+    passed: list[EpochCost], work: dict[str, Doubles], trees: Balanced, device: DeviceModel
 ) -> dict[str, Any]:
     """Means over the epochs."""
     every = []

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from lumos import paper
+from lumos.experiments import reported
 from lumos.experiments.cell import Cell
 from lumos.experiments.cost import DeviceModel
+from lumos.experiments.dataset import Dataset
+from lumos.experiments.reported import claim
 from lumos.experiments.settings import Frozen
-from lumos.experiments.subject import Subject
-from lumos.paper import claim
 
 BACKBONES = ("gcn", "gat")
 BALANCERS = ("none", "greedy", "mcmc", "optimal")
@@ -42,7 +42,7 @@ LPGNN_CONTROL = f"the control is LPGNN with ε = {NOTHING:g} for features"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CellOutcome:
     """What is known of a cell."""
 
     result: dict[str, Any] | None = None
@@ -56,7 +56,7 @@ class Outcome:
         return OTHER_CODE if self.other_code else ""
 
 
-Ask = Callable[[Cell], Outcome]
+Ask = Callable[[Cell], CellOutcome]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ class Scores:
 class Bench:
     """One graph, the settings, and the way to results."""
 
-    subject: Subject
+    subject: Dataset
     frozen: Frozen
     ask: Ask = field(repr=False)
     profiles: tuple[str, ...] = PROFILES
@@ -264,9 +264,9 @@ class Bench:
             number is not None
             and theirs is not None
             and mean is not None
-            and paper.disagrees(number, self.subject.dataset, mean)
+            and reported.disagrees(number, self.subject.dataset, mean)
         ):
-            why = paper.WHY.get((measure, key), "")
+            why = reported.WHY.get((measure, key), "")
         return Row(
             figure=figure,
             dataset=self.subject.name,
@@ -331,12 +331,12 @@ def comparison(bench: Bench, task: str) -> list[Row]:
             named: dict[str, Any] = {**about, "epsilon": 2.0, "why": profile}
             rows.append(bench.row(figure, NAMES[profile], measure, ours, digits=digits, **named))
             differences = [
-                (paper.AGAINST_CENTRALIZED, points(ours, baselines["centralized"], to_points)),
-                (paper.AGAINST_NAIVE, relative(ours, baselines["naive"])),
+                (reported.AGAINST_CENTRALIZED, points(ours, baselines["centralized"], to_points)),
+                (reported.AGAINST_NAIVE, relative(ours, baselines["naive"])),
             ]
             if task == "classify":
                 against = points(ours, baselines["lpgnn"], to_points)
-                differences.insert(1, (paper.AGAINST_LPGNN, against))
+                differences.insert(1, (reported.AGAINST_LPGNN, against))
             derived += [
                 bench.row(figure, NAMES[profile], name, found, **named)
                 for name, found in differences
@@ -381,7 +381,7 @@ def epsilon(bench: Bench) -> list[Row]:
                         bench.row(
                             "epsilon",
                             NAMES[how],
-                            paper.RELATIVE_TO_HALF,
+                            reported.RELATIVE_TO_HALF,
                             gained,
                             why=how,
                             **about,
@@ -405,14 +405,14 @@ def ablation(bench: Bench) -> list[Row]:
             if "paper" in bench.profiles and backbone not in bench.frozen.ablated:
                 derived += [
                     bench.row("ablation", NAMES["paper"], name, Scores.one(None, LEFT_OUT), **about)
-                    for name in (paper.OVER_STARS, paper.OVER_UNTRIMMED)
+                    for name in (reported.OVER_STARS, reported.OVER_UNTRIMMED)
                 ]
             elif "paper" in bench.profiles:
                 scored, differences = _ablated(bench, "paper", ("stars", "untrimmed"), about)
                 rows += scored
                 derived += differences
             if bench.letter_left_out and backbone == "gcn":
-                derived.append(bench.left_out("ablation", paper.OVER_STARS, **about))
+                derived.append(bench.left_out("ablation", reported.OVER_STARS, **about))
             if "letter" in bench.ways and backbone == "gcn":
                 scored, differences = _ablated(bench, "letter", ("stars",), about)
                 rows += scored
@@ -445,9 +445,13 @@ def _ablated(
     gained = []
     for what in modules:
         if what == "stars":
-            name, gain, shown = paper.OVER_STARS, points(found[""], found[what], 100.0 / times), 2
+            name, gain, shown = (
+                reported.OVER_STARS,
+                points(found[""], found[what], 100.0 / times),
+                2,
+            )
         else:
-            name, gain, shown = paper.OVER_UNTRIMMED, relative(found[""], found[what]), 3
+            name, gain, shown = reported.OVER_UNTRIMMED, relative(found[""], found[what]), 3
         gained.append(bench.row("ablation", NAMES[how], name, gain, why=how, digits=shown, **about))
     return rows, gained
 
@@ -476,12 +480,12 @@ def workload(bench: Bench) -> list[Row]:
             bound = outcome.result["lower_bound"]
             note = f"least possible {bound}" + (", reached" if outcome.result["optimal"] else "")
             scores = Scores.one(float(outcome.result["max_workload"]), note, outcome.age)
-        claimed = {"none": paper.UNTRIMMED_LARGEST, "greedy": "largest workload of Algorithm 1"}
+        claimed = {"none": reported.UNTRIMMED_LARGEST, "greedy": "largest workload of Algorithm 1"}
         rows.append(
             bench.row(
                 "workload",
                 balancer_name(bench, balancer),
-                claimed.get(balancer, paper.LARGEST),
+                claimed.get(balancer, reported.LARGEST),
                 scores,
                 why={"mcmc": "paper"}.get(balancer, balancer),
                 digits=0,
@@ -525,7 +529,7 @@ def cost(bench: Bench) -> list[Row]:
 
 
 def _paper_cost(bench: Bench, task: str) -> list[Row]:
-    outcome = Outcome(reason=f"{bench.subject.name}: there are no labels to train on")
+    outcome = CellOutcome(reason=f"{bench.subject.name}: there are no labels to train on")
     if task == "link" or bench.subject.classes:
         outcome = bench.ask(cost_cell(bench, task))
     result = outcome.result or {"by": {}, "stand_in_features": False}
@@ -535,9 +539,9 @@ def _paper_cost(bench: Bench, task: str) -> list[Row]:
         said = "features stand in: 128 of them as in the paper, only their number matters"
     rows, saved = [], []
     kinds = (
-        (MESSAGES, "tree_messages", paper.MESSAGES_SAVED, 1),
+        (MESSAGES, "tree_messages", reported.MESSAGES_SAVED, 1),
         (MESSAGES_ALL, "messages", MESSAGES_ALL_SAVED, 1),
-        (SECONDS, "seconds", paper.TIME_SAVED, 3),
+        (SECONDS, "seconds", reported.TIME_SAVED, 3),
         (SECONDS_ALONE, "seconds_without_sum", TIME_SAVED_ALONE, 3),
         (SECONDS_AT_ONCE, "at_once", TIME_SAVED_AT_ONCE, 3),
     )
@@ -562,7 +566,7 @@ def _paper_cost(bench: Bench, task: str) -> list[Row]:
 def _strict_cost(bench: Bench, task: str) -> list[Row]:
     """From the ledger of a training run: nobody carries an edge, so there is nothing to trim."""
     device = DeviceModel()
-    outcome = Outcome(reason=bench.subject.lacks(task))
+    outcome = CellOutcome(reason=bench.subject.lacks(task))
     if not outcome.reason:
         outcome = bench.ask(bench.train("strict", task, "gcn", 2.0, 0))
     messages = seconds = None
@@ -596,14 +600,14 @@ BY_NAME: dict[str, Callable[[Bench], list[Row]]] = {
 
 
 def cells_of(
-    figures: Sequence[str], subject: Subject, frozen: Frozen, profiles: tuple[str, ...]
+    figures: Sequence[str], subject: Dataset, frozen: Frozen, profiles: tuple[str, ...]
 ) -> list[Cell]:
     """Every cell that the figures need, once, in the order in which they are asked for."""
     asked: dict[Cell, None] = {}
 
-    def note(cell: Cell) -> Outcome:
+    def note(cell: Cell) -> CellOutcome:
         asked[cell] = None
-        return Outcome()
+        return CellOutcome()
 
     bench = Bench(subject=subject, frozen=frozen, ask=note, profiles=profiles)
     for figure in figures:

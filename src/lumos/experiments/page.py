@@ -14,11 +14,11 @@ from lumos.report import Block, Code, Figure, Page, Section, Table, Text
 from lumos.report.sections.messages import DOORS
 
 if TYPE_CHECKING:
-    from lumos.experiments.reproduce import Plan, Told
+    from lumos.experiments.reproduce import RunPlan, Told
 
 
 def page(
-    plan: "Plan",
+    plan: "RunPlan",
     rows: dict[str, list[Row]],
     drawn: dict[str, Drawn],
     result: "Told",
@@ -61,7 +61,7 @@ def _profiles(names: Sequence[str]) -> str:
     return "in both profiles" if len(names) > 1 else f"in the {names[0]} profile"
 
 
-def _left(plan: "Plan") -> Section:
+def _left(plan: "RunPlan") -> Section:
     """The ledgers of one training run for each graph, profile and task, with their doors."""
     for module in _TOPICS:
         import_module(module)
@@ -124,7 +124,7 @@ def _tables(name: str, ledgers: Ledgers) -> list[Block]:
 
 _ORDER = [str(door) for door in DOORS]
 """The least protected first."""
-_TOPICS = ("lumos.training.job", "lumos.strict.topics", "lumos.trees.balance")
+_TOPICS = ("lumos.runs.train", "lumos.strict.topics", "lumos.trees.balance")
 """Modules that know every topic."""
 
 
@@ -195,7 +195,7 @@ def _section(figure: str, rows: list[Row], drawn: Drawn, about: list[str]) -> Se
     return Section(figure.replace("-", " ").capitalize(), blocks)
 
 
-def _settings(plan: "Plan") -> Section:
+def _settings(plan: "RunPlan") -> Section:
     asked = plan.asked
     frozen = asked.frozen
     device = dataclasses.asdict(DeviceModel())

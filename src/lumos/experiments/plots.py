@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lumos import paper
+from lumos.experiments import reported
 from lumos.experiments.figures import (
     BACKBONES,
     BALANCERS,
@@ -19,7 +19,7 @@ from lumos.experiments.figures import (
     balancer_name,
 )
 from lumos.report import bars, cdf, dots, lines
-from lumos.report.tree import moderate, tree
+from lumos.report.tree_drawing import moderate, tree
 
 Drawn = dict[str, tuple[str, str]]
 """By name, the drawing and the sentence below it."""
@@ -123,7 +123,7 @@ def _epsilon(bench: Bench, rows: Sequence[Row]) -> Drawn:
             if any(value is not None for value in control):
                 series[f"{system}: control"] = (control, None)
             if system == NAMES["paper"] and (start := by[min(places)].ours) is not None:
-                gained = paper.RELATIVE_TO_HALF
+                gained = reported.RELATIVE_TO_HALF
                 paid = {r.epsilon: r.paper for r in rows if (r.measure, r.task) == (gained, task)}
                 gains = [paid.get(e) for e in places]
                 theirs = [None if gain is None else start * (1 + gain / 100) for gain in gains]
@@ -158,7 +158,7 @@ def _epsilon(bench: Bench, rows: Sequence[Row]) -> Drawn:
 
 
 def _ablation(bench: Bench, rows: Sequence[Row]) -> Drawn:
-    derived = [row for row in rows if row.measure in (paper.OVER_STARS, paper.OVER_UNTRIMMED)]
+    derived = [row for row in rows if row.measure in (reported.OVER_STARS, reported.OVER_UNTRIMMED)]
     if not any(row.ours is not None for row in derived):
         return {}
     return _by_unit(bench, f"ablation-{bench.subject.file}", derived)
@@ -173,7 +173,7 @@ def _workload(bench: Bench, rows: Sequence[Row]) -> Drawn:
             series[f"{balancer_name(bench, balancer)}: largest {loads[-1]:,}"] = loads
     if not series:
         return {}
-    theirs = next((row.paper for row in rows if row.measure == paper.LARGEST), None)
+    theirs = next((row.paper for row in rows if row.measure == reported.LARGEST), None)
     name = bench.subject.name
     drawn = cdf(
         series,
@@ -212,7 +212,7 @@ def _workloads(result: dict[str, Any]) -> npt.NDArray[np.int64]:
 
 def _cost(bench: Bench, rows: Sequence[Row]) -> Drawn:
     name, found = bench.subject.name, {}
-    shown = (paper.MESSAGES_SAVED, paper.TIME_SAVED)
+    shown = (reported.MESSAGES_SAVED, reported.TIME_SAVED)
     saved = [row for row in rows if row.measure in shown and row.ours is not None]
     if saved:
         found[f"cost-{bench.subject.file}-saved"] = _differences(

@@ -8,35 +8,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lumos import paper
 from lumos.errors import UsageError
-from lumos.experiments import plots, tables
+from lumos.experiments import plots, reported, tables
+from lumos.experiments.cache import CachedResult, ResultCache, keep, record_of, write
 from lumos.experiments.cell import Cell, Key, key_of
 from lumos.experiments.cost import DeviceModel
+from lumos.experiments.dataset import Dataset
 from lumos.experiments.figures import (
     BALANCERS,
     BY_NAME,
     NAMES,
     NOT_RUN,
     Bench,
-    Outcome,
+    CellOutcome,
     Row,
     balancer_cell,
     cells_of,
 )
-from lumos.experiments.pool import Ended, Room, Waiting, planned, run_all
+from lumos.experiments.scheduler import Ended, Room, Waiting, planned, run_all
 from lumos.experiments.settings import PAPER, Form, Frozen
-from lumos.experiments.store import Found, Store, keep, record_of, write
-from lumos.experiments.subject import Subject
-from lumos.experiments.work import Job
+from lumos.experiments.worker import CellJob
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Request:
     """What is to be reproduced."""
 
     figures: tuple[str, ...]
-    subjects: tuple[Subject, ...]
+    subjects: tuple[Dataset, ...]
     profiles: tuple[str, ...]
     frozen: Frozen
     data_dir: Path | None
@@ -67,20 +66,20 @@ class Told:
 
 
 @dataclass(eq=False)
-class Plan:
+class RunPlan:
     """Every cell with its key, and what is known of it."""
 
-    asked: Asked
-    store: Store
+    asked: Request
+    store: ResultCache
     keys: dict[Cell, Key] = field(default_factory=dict)
-    found: dict[Cell, Found] = field(default_factory=dict)
+    found: dict[Cell, CachedResult] = field(default_factory=dict)
     reasons: dict[Cell, str] = field(default_factory=dict)
     waiting: list[Waiting] = field(default_factory=list)
 
     @staticmethod
-    def of(asked: Asked, store: Store) -> "Plan":
+    def of(asked: Request, store: ResultCache) -> "RunPlan":
         """Look up every cell; those without a result wait."""
-        plan, places = Plan(asked, store), set[Key]()
+        plan, places = RunPlan(asked, store), set[Key]()
         for subject in asked.subjects:
             for cell in cells_of(asked.figures, subject, asked.frozen, asked.profiles):
                 key = plan.keys[cell] = key_of(cell, subject.fingerprint(cell))
@@ -91,7 +90,7 @@ class Plan:
                 if key in places:
                     continue  # the same graph under another name
                 places.add(key)
-                job = Job(
+                job = CellJob(
                     cell=cell,
                     key=key,
                     data_dir=None if asked.data_dir is None else str(asked.data_dir),
@@ -116,14 +115,14 @@ class Plan:
             else:
                 self.reasons[cell] = end.reason
 
-    def ask(self, cell: Cell) -> Outcome:
+    def ask(self, cell: Cell) -> CellOutcome:
         """What is known of a cell."""
         found = self.found.get(cell)
         if found is not None:
-            return Outcome(found.result, "", found.other_code)
-        return Outcome(reason=self.reasons.get(cell, NOT_RUN))
+            return CellOutcome(found.result, "", found.other_code)
+        return CellOutcome(reason=self.reasons.get(cell, NOT_RUN))
 
-    def bench(self, subject: Subject) -> Bench:
+    def bench(self, subject: Dataset) -> Bench:
         """The figures' way to results on one graph."""
         asked = self.asked
         return Bench(subject=subject, frozen=asked.frozen, ask=self.ask, profiles=asked.profiles)
@@ -149,20 +148,22 @@ class Plan:
 
 
 QUICK = "fewer epochs than the paper's 300: not comparable with its numbers"
-AGAINST_OTHERS = (paper.AGAINST_CENTRALIZED, paper.AGAINST_LPGNN, paper.AGAINST_NAIVE)
+AGAINST_OTHERS = (reported.AGAINST_CENTRALIZED, reported.AGAINST_LPGNN, reported.AGAINST_NAIVE)
 
 
 def chosen_figures(names: Sequence[str]) -> tuple[str, ...]:
     """The figures that were named, in the paper's order; all where none was."""
     for name in names:
-        if name not in paper.FIGURES:
-            raise UsageError(f"there is no figure {name!r}; there are {', '.join(paper.FIGURES)}")
-    return tuple(figure for figure in paper.FIGURES if figure in names or not names)
+        if name not in reported.FIGURES:
+            raise UsageError(
+                f"there is no figure {name!r}; there are {', '.join(reported.FIGURES)}"
+            )
+    return tuple(figure for figure in reported.FIGURES if figure in names or not names)
 
 
 def reproduce(
-    asked: Asked,
-    store: Store,
+    asked: Request,
+    store: ResultCache,
     *,
     jobs: int | None = None,
     keep_file: Path | None = None,
@@ -171,7 +172,7 @@ def reproduce(
     """Run what is missing and write tables, plots, JSON and the page into the store's folder."""
     start = time.perf_counter()
     with store.alone():
-        plan = Plan.of(asked, store)
+        plan = RunPlan.of(asked, store)
         known = len(plan.found)
         room = Room.here(len(plan.waiting), jobs)
         expected = planned(plan.waiting, room)
@@ -222,7 +223,7 @@ def reproduce(
     return dataclasses.replace(result, files=files)
 
 
-def _beforehand(plan: Plan, room: Room, expected: float) -> str:
+def _beforehand(plan: RunPlan, room: Room, expected: float) -> str:
     known = len(plan.found)
     if not plan.waiting:
         return f"{known} cells, all of them known"
@@ -232,7 +233,7 @@ def _beforehand(plan: Plan, room: Room, expected: float) -> str:
     )
 
 
-def _drawn(plan: Plan, rows: dict[str, list[Row]]) -> dict[str, plots.Drawn]:
+def _drawn(plan: RunPlan, rows: dict[str, list[Row]]) -> dict[str, plots.Drawn]:
     return {
         figure: {
             name: drawing
@@ -244,7 +245,7 @@ def _drawn(plan: Plan, rows: dict[str, list[Row]]) -> dict[str, plots.Drawn]:
 
 
 def _write(
-    plan: Plan, rows: dict[str, list[Row]], drawn: dict[str, plots.Drawn], result: Told
+    plan: RunPlan, rows: dict[str, list[Row]], drawn: dict[str, plots.Drawn], result: Told
 ) -> list[Path]:
     from lumos.experiments.page import page
 
@@ -270,7 +271,7 @@ def _write(
     return files
 
 
-def _distributions(plan: Plan) -> dict[str, dict[str, Any]]:
+def _distributions(plan: RunPlan) -> dict[str, dict[str, Any]]:
     """By graph and balancer: [workload, devices with at most so much], the points of the plot."""
     found: dict[str, dict[str, Any]] = {}
     for subject in plan.asked.subjects:
@@ -282,7 +283,7 @@ def _distributions(plan: Plan) -> dict[str, dict[str, Any]]:
     return found
 
 
-def heading(asked: Asked, result: Told) -> list[str]:
+def heading(asked: Request, result: Told) -> list[str]:
     """What a reader of any table must know."""
     said = [f"Command: `{asked.command}`."]
     if not asked.frozen.comparable:
@@ -326,7 +327,7 @@ def _said(figure: str, about: list[str]) -> list[str]:
 
 def caption(name: str) -> str:
     """What the paper calls a figure."""
-    return f"The paper: {paper.CAPTIONS[name]}."
+    return f"The paper: {reported.CAPTIONS[name]}."
 
 
 def duration(seconds: float) -> str:

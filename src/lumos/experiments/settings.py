@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from lumos.errors import UsageError
 from lumos.experiments.cell import Cell
-from lumos.paper import ITERATIONS
+from lumos.experiments.reported import ITERATIONS
 
 FILE = Path(__file__).with_name("settings.toml")
 EDGES = 170_823

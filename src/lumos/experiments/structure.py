@@ -3,13 +3,11 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.graph import Graph
 from lumos.trees.balance import balance
 from lumos.trees.settings import TreeSettings
-
-Ints = npt.NDArray[np.int64]
+from lumos.typing import Ints
 
 CDF_POINTS = 200
 """Points of a distribution that are kept."""

@@ -21,7 +21,7 @@ from lumos.graph.graph import Graph
 from lumos.graph.labels import read_labels
 from lumos.graph.number_table import NumberTable
 from lumos.graph.options import NOT_ASKED, ReadOptions
-from lumos.graph.tables import Table, integers_first, table_of
+from lumos.graph.tables import TextTable, integers_first, table_of
 from lumos.graph.tabular import graph_of_tables
 from lumos.graph.word_lists import WordLists
 
@@ -62,7 +62,7 @@ def read_edge_list(path: Path, *, features: bool, options: ReadOptions) -> Graph
     )
 
 
-def _table(folder: Folder, name: str) -> Table:
+def _table(folder: Folder, name: str) -> TextTable:
     return table_of(text_of(folder.read(name), folder.file(name)), folder.file(name))
 
 

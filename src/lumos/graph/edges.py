@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from lumos.errors import InputError
 from lumos.graph.ids import shown
 from lumos.graph.options import ReadOptions
-from lumos.graph.tables import Table, id_of, integer_pairs
+from lumos.graph.tables import TextTable, id_of, integer_pairs
 
 DIRECTED_COMMENT = re.compile(r"directed\b(?!\W*(false|no|0)\b)", re.IGNORECASE)
 
 
-def read_edges(table: Table, options: ReadOptions, *, integers: bool) -> NDArray[Any]:
+def read_edges(table: TextTable, options: ReadOptions, *, integers: bool) -> NDArray[Any]:
     """[rows, 2] of int64 or text: the pairs of ids in a table.
 
     Whether (u, v) or (v, u) is written makes no difference, and both may be. The table is directed
@@ -51,7 +51,7 @@ def read_edges(table: Table, options: ReadOptions, *, integers: bool) -> NDArray
     return np.array(pairs, dtype=np.int64 if integers else np.str_)
 
 
-def _refuse_directed(table: Table, line: int, value: str, options: ReadOptions) -> None:
+def _refuse_directed(table: TextTable, line: int, value: str, options: ReadOptions) -> None:
     if options.directed == "refuse":
         table.refuse(
             line,
@@ -60,7 +60,7 @@ def _refuse_directed(table: Table, line: int, value: str, options: ReadOptions) 
         )
 
 
-def line_of_row(table: Table, index: int) -> int:
+def line_of_row(table: TextTable, index: int) -> int:
     """Line on which row `index` (from 0) of a table stands; looked up only for an error."""
     for number, (line, _) in enumerate(table.rows()):
         if number == index:

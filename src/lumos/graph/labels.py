@@ -10,7 +10,7 @@ from lumos.errors import InputError
 from lumos.graph.clean import IntArray
 from lumos.graph.ids import shown
 from lumos.graph.options import ReadOptions
-from lumos.graph.tables import INTEGER, Table, id_of
+from lumos.graph.tables import INTEGER, TextTable, id_of
 
 UNKNOWN = ("", "-1")
 
@@ -26,7 +26,7 @@ class LabelRows:
 
 
 def read_labels(
-    table: Table,
+    table: TextTable,
     options: ReadOptions,
     *,
     integers: bool,

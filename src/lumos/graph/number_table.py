@@ -7,13 +7,13 @@ import numpy as np
 from lumos.errors import InputError
 from lumos.graph.arrays import fits_float32, freeze
 from lumos.graph.ids import Ids, shown
-from lumos.graph.tables import Table, id_of
+from lumos.graph.tables import TextTable, id_of
 
 
 class NumberTable:
     """A table with the id in the first column and a number in each other one."""
 
-    def __init__(self, table: Table, *, integers: bool) -> None:
+    def __init__(self, table: TextTable, *, integers: bool) -> None:
         self.file = table.file
         self._table = table
         self._rows: dict[int | str, list[float]] = {}

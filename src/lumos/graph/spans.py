@@ -1,9 +1,8 @@
 """Ranges side by side: the places of many rows in arrays that lie one row after the other."""
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from lumos.typing import Ints
 
 
 def spans(starts: Ints, counts: Ints) -> Ints:

@@ -19,7 +19,7 @@ LARGEST_ID = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A text table: an optional header, then rows; lines that start with # are comments.
 
     The first line is a header unless its first cell is a number. The separator is a comma, or if
@@ -65,7 +65,7 @@ class Table:
         raise InputError(f"{self.file}, line {line}: {what}")
 
 
-def table_of(text: str, file: str) -> Table:
+def table_of(text: str, file: str) -> TextTable:
     """Find comments, separator and header of a table."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     comments: list[tuple[int, str]] = []
@@ -78,9 +78,9 @@ def table_of(text: str, file: str) -> Table:
             separator = next((mark for mark in ",\t;" if mark in content), " ")
             cells = [cell.strip().strip('"') for cell in content.split(separator)]
             if _number(cells[0]):
-                return Table(file, text, (), separator, tuple(comments), start, line)
+                return TextTable(file, text, (), separator, tuple(comments), start, line)
             header = tuple(cell.casefold() for cell in cells)
-            return Table(file, text, header, separator, tuple(comments), end + 1, line + 1)
+            return TextTable(file, text, header, separator, tuple(comments), end + 1, line + 1)
         comments += [(line, content.lstrip("# "))] if content else []
         start, line = end + 1, line + 1
     raise InputError(f"{file}, line 1: the file holds no rows; the graph is empty")
@@ -94,7 +94,7 @@ def _number(cell: str) -> bool:
     return True
 
 
-def integer_pairs(table: Table) -> IntArray | None:
+def integer_pairs(table: TextTable) -> IntArray | None:
     """[rows, 2] if the whole table is two columns of non-negative integers, else None.
 
     None says only that the slow and precise reader has to look.
@@ -116,7 +116,7 @@ def integer_pairs(table: Table) -> IntArray | None:
     return pairs if pairs.shape[1] == 2 and len(pairs) and pairs.min() >= 0 else None
 
 
-def id_of(cell: str, table: Table, line: int, integers: bool) -> int | str:
+def id_of(cell: str, table: TextTable, line: int, integers: bool) -> int | str:
     """Read one id; `integers` says whether ids are integers in this graph."""
     if not cell:
         table.refuse(line, "an id is missing; every row needs one")
@@ -131,7 +131,7 @@ def id_of(cell: str, table: Table, line: int, integers: bool) -> int | str:
     return int(cell)
 
 
-def integers_first(table: Table, column: int) -> bool:
+def integers_first(table: TextTable, column: int) -> bool:
     """Whether ids are integers: the first row decides for the whole graph."""
     for line, row in table.rows():
         if column >= len(row):

@@ -12,14 +12,14 @@ from lumos.graph.graph import Graph
 from lumos.graph.ids import Ids, lookup, shown
 from lumos.graph.labels import LabelRows, aligned, encode
 from lumos.graph.options import ReadOptions
-from lumos.graph.tables import Table, sorted_ids
+from lumos.graph.tables import TextTable, sorted_ids
 
 
 def graph_of_tables(
     *,
     name: str,
-    edges: Table,
-    labels: tuple[Table, LabelRows] | None,
+    edges: TextTable,
+    labels: tuple[TextTable, LabelRows] | None,
     features: FeatureFile | None,
     want_features: bool,
     integers: bool,
@@ -57,7 +57,7 @@ def graph_of_tables(
 
 def _devices(
     pairs: Any,
-    labels: tuple[Table, LabelRows] | None,
+    labels: tuple[TextTable, LabelRows] | None,
     features: FeatureFile | None,
     integers: bool,
     options: ReadOptions,
@@ -75,7 +75,9 @@ def _devices(
     return sorted_ids(listed, integers)
 
 
-def _indices(edges: Table, pairs: Any, ids: Ids, beside: str, options: ReadOptions | None) -> Any:
+def _indices(
+    edges: TextTable, pairs: Any, ids: Ids, beside: str, options: ReadOptions | None
+) -> Any:
     """[rows, 2]: the pairs as indices; an unknown id is refused with its line."""
     indices = lookup(pairs.ravel(), ids)
     unknown = np.flatnonzero(indices < 0)

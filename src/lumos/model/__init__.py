@@ -5,7 +5,7 @@ from lumos.model.dropout import Drops
 from lumos.model.network import Leaves, TreeNetwork
 from lumos.model.pool import Pooled, pool, pool_backward
 from lumos.model.settings import ModelSettings
-from lumos.model.trees import Trees
+from lumos.model.tree_tensors import Trees
 
 __all__ = [
     "Drops",

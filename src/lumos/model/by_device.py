@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from lumos.model.dropout import Drops
-from lumos.model.features import Features, span
+from lumos.model.feature_products import Features, span
 from lumos.model.network import Leaves, TreeNetwork
-from lumos.model.trees import Piece, Trees
+from lumos.model.tree_tensors import Piece, Trees
 
 
 def device_gradients(

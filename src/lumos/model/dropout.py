@@ -9,15 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lumos.device.coins import PrivateCoins
-from lumos.model.trees import Piece, Trees
-
-Ints = npt.NDArray[np.int64]
+from lumos.model.tree_tensors import Piece, Trees
+from lumos.typing import Ints
 
 PURPOSE = "dropout"
 _GAPS_AT_ONCE = 16  # one block of the cipher

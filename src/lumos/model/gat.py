@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu
 
 from lumos.model.nodes import StarNodes, TreeNodes
-from lumos.model.trees import Trees
+from lumos.model.tree_tensors import Trees
 
 SLOPE = 0.2
 

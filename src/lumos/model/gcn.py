@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from lumos.model.nodes import StarNodes, TreeNodes
-from lumos.model.trees import Trees
+from lumos.model.tree_tensors import Trees
 
 EIGHTH = 8.0**-0.5
 

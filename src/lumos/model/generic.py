@@ -8,8 +8,8 @@ from torch import Tensor
 
 from lumos.errors import UsageError
 from lumos.model.dropout import Drops, activate
-from lumos.model.features import Features, as_dense
-from lumos.model.trees import Trees
+from lumos.model.feature_products import Features, as_dense
+from lumos.model.tree_tensors import Trees
 
 FAST = ("gcn", "gat")
 """Backbones that have layers of their own for trees."""

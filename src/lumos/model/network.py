@@ -10,14 +10,14 @@ from torch import Tensor
 
 from lumos.device.coins import PrivateCoins
 from lumos.model.dropout import Drops, activate, sites
-from lumos.model.features import Features, project
+from lumos.model.feature_products import Features, project
 from lumos.model.gat import TreeGAT
 from lumos.model.gcn import TreeGCN
 from lumos.model.generic import FAST, generic_layers, generic_leaves
 from lumos.model.nodes import StarNodes, TreeNodes
 from lumos.model.piecewise import piecewise
 from lumos.model.settings import ModelSettings
-from lumos.model.trees import Trees
+from lumos.model.tree_tensors import Trees
 
 
 class Leaves(NamedTuple):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from lumos.model.trees import Trees
+from lumos.model.tree_tensors import Trees
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lumos.model.dropout import Drops
-from lumos.model.trees import Trees
+from lumos.model.tree_tensors import Trees
 
 Body = Callable[[Trees, Drops | None, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 """From trees, what falls, and rows of devices and branches to leaves: own, lone, neighbour."""

@@ -11,10 +11,10 @@ Page(
 ).write(Path("report.html"))
 """
 
-from lumos.report.courses import lines
+from lumos.report.bar_chart import bars, dots
 from lumos.report.distribution import cdf
+from lumos.report.line_chart import lines
 from lumos.report.page import Block, Code, Fact, Facts, Figure, Page, Section, Table, Text
-from lumos.report.rows import bars, dots
 
 __all__ = [
     "Block",

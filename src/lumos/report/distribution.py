@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lumos.report.canvas import COLOURS, DASHES, Canvas
-from lumos.report.furniture import HEIGHT, RIGHT, flat_axis, heading, legend, rules, upright_axis
+from lumos.report.axes import HEIGHT, RIGHT, flat_axis, heading, legend, rules, upright_axis
 from lumos.report.scale import Scale, shown
+from lumos.report.svg import COLOURS, DASHES, Canvas
 
 _MOST = 400
 """Steps of one line that are drawn."""

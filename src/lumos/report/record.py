@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from lumos.errors import InputError, LumosError
 from lumos.exchange.topic import Door
-from lumos.training.folder import FORMAT, read_arrays
+from lumos.runs.folder import FORMAT, read_arrays
 from lumos.training.settings import Config
+from lumos.typing import Ints
 
-Ints = npt.NDArray[np.int64]
 Number = float | str
 """A number, or "inf"."""
 

@@ -5,16 +5,16 @@ from pathlib import Path
 from lumos.report.page import Page
 from lumos.report.record import Record
 from lumos.report.sections import (
-    again,
     cost,
     messages,
     protection,
+    rerun,
     scores,
     settings,
     training,
     trees,
 )
-from lumos.report.story import subtitle, summary, title
+from lumos.report.summary import subtitle, summary, title
 
 
 def page_of(path: Path) -> Page:
@@ -24,7 +24,7 @@ def page_of(path: Path) -> Page:
         InputError: it is no run folder, the run is not finished, or a file is damaged.
     """
     record = Record.open(path)
-    parts = (scores, training, messages, protection, trees, cost, settings, again)
+    parts = (scores, training, messages, protection, trees, cost, settings, rerun)
     return Page(
         title=title(record),
         subtitle=subtitle(record),

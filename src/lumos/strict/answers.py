@@ -14,14 +14,10 @@ neighbours tells mostly made-up ones. That its symbols then look more random is 
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.device.shard import Shard
 from lumos.strict.relay import PADS
-
-Doubles = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bits = npt.NDArray[np.uint8]
+from lumos.typing import Bytes, Doubles, Ints
 
 
 class Sample(NamedTuple):
@@ -29,23 +25,23 @@ class Sample(NamedTuple):
 
     slots: Ints
     """[hosted, many + 1] where it came from; -1 for what is made up."""
-    values: Bits
+    values: Bytes
     """[hosted, many + 1]"""
 
-    def for_strangers(self) -> Bits:
+    def for_strangers(self) -> Bytes:
         """[hosted, many] what whoever asks is told."""
         return self.values[:, :-1]
 
-    def for_neighbours(self, owner: Ints) -> Bits:
+    def for_neighbours(self, owner: Ints) -> Bytes:
         """[slots, many] what each neighbour is told: nothing that it said itself."""
         theirs = self.slots[owner] == np.arange(len(owner))[:, None]
         theirs[:, -1] |= ~theirs.any(axis=1)  # one entry goes in any case
         many = self.values.shape[1] - 1
-        kept: Bits = self.values[owner][~theirs].reshape(len(owner), many)
+        kept: Bytes = self.values[owner][~theirs].reshape(len(owner), many)
         return kept
 
 
-def sample(shard: Shard, said: Bits, usual: Doubles, many: int, purpose: str, hop: int) -> Sample:
+def sample(shard: Shard, said: Bytes, usual: Doubles, many: int, purpose: str, hop: int) -> Sample:
     """Draw without replacement from what was heard and what is made up. O(slots log slots).
 
     Args:

@@ -16,46 +16,45 @@ from lumos.device.coins import PublicCoins
 from lumos.encode.symbols import Symbols
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
-from lumos.strict.correction import Correction, Known
 from lumos.strict.encoder import Encoder
-from lumos.strict.evidence import DAMPING, Heard, Trust, matrix_update, ratios
-from lumos.strict.plan import BACKBONE, CANDIDATES, CHOICE, ENCODER, MATRIX, TRUST, Plan
-from lumos.strict.relay import Bits, pads, relayed
-from lumos.strict.worker import (
-    TRUST_RATE,
-    Doubles,
-    StrictWorker,
-    Update,
-    Widths,
-    with_codebook,
-)
+from lumos.strict.likelihood import DAMPING, ReceivedSymbols, Trust, matrix_update, ratios
+from lumos.strict.relay import pads, relayed
+from lumos.strict.residual_head import ResidualHead, ResidualInput
+from lumos.strict.schedule import BACKBONE, CANDIDATES, CHOICE, ENCODER, MATRIX, TRUST, Schedule
+from lumos.strict.trainer import TRUST_RATE, StrictTrainer, Update, Widths, with_codebook
 from lumos.training.adam import Adam
-from lumos.training.folder import Arrays
-from lumos.training.home import Home
+from lumos.training.private_data import PrivateData
 from lumos.training.split import Role
+from lumos.typing import Arrays, Bytes, Doubles
 
 
-class Classified(NamedTuple):
+class ClassifyResult(NamedTuple):
     """What the observer collects from one shard."""
 
     logits: npt.NDArray[np.float32]
     """[hosted, k] final."""
     own: npt.NDArray[np.float32]
     """[hosted, k] of the own encoder."""
-    said: Bits
+    said: Bytes
     """[hosted, bytes] what the devices released."""
 
 
-class Classifier(StrictWorker):
+class StrictClassifier(StrictTrainer):
     """The strict trainer of one shard, for labels.
 
     Args:
         classes: k.
-        others: those of `StrictWorker`.
+        others: those of `StrictTrainer`.
     """
 
     def __init__(
-        self, shard: Any, endpoint: Any, home: Home, plan: Plan, classes: int, **others: Any
+        self,
+        shard: Any,
+        endpoint: Any,
+        home: PrivateData,
+        plan: Schedule,
+        classes: int,
+        **others: Any,
     ) -> None:
         symbols = symbols_of(plan, classes)
         train = home.roles == Role.TRAIN
@@ -64,12 +63,12 @@ class Classifier(StrictWorker):
         self._labels = home.labels
         self._validate = home.roles == Role.VALIDATION
         generator = shard.public.generator("weights")
-        self._correction = Correction(plan.config.model, classes, symbols.alphabet, generator)
-        self._heard: list[Heard] = []
+        self._correction = ResidualHead(plan.config.model, classes, symbols.alphabet, generator)
+        self._heard: list[ReceivedSymbols] = []
         self._trust: Trust | None = None
-        self._known: Known | None = None
+        self._known: ResidualInput | None = None
         self._log_ratios: Doubles | None = None
-        self._before: Bits = np.empty((0, symbols.width), np.uint8)
+        self._before: Bytes = np.empty((0, symbols.width), np.uint8)
         self.matrix = np.zeros(plan.hops * classes * symbols.alphabet)
 
     @property
@@ -87,7 +86,7 @@ class Classifier(StrictWorker):
             BACKBONE: Adam(self._correction.vector(), train.learning_rate, train.weight_decay),
         }
 
-    def finish(self) -> Program[Classified]:
+    def finish(self) -> Program[ClassifyResult]:
         """Let validation devices choose; return what the observer may see."""
         candidates = self._candidates()
         right = np.stack([c.argmax(axis=1) == self._labels for c in candidates], axis=1)
@@ -103,7 +102,7 @@ class Classifier(StrictWorker):
         spread = 0.0 if noise is None else noise.total
         self.choice = choose(total[:CANDIDATES], total[CANDIDATES:], spread)
         final = candidates[self.choice].astype(np.float32)
-        return Classified(final, candidates[0].astype(np.float32), self.said)
+        return ClassifyResult(final, candidates[0].astype(np.float32), self.said)
 
     def arrays(self) -> Arrays:
         """The trained weights by name."""
@@ -117,7 +116,7 @@ class Classifier(StrictWorker):
             **self._entries_known(),
         }
 
-    def load(self, arrays: Arrays, said: Bits) -> None:
+    def load(self, arrays: Arrays, said: Bytes) -> None:
         """Use trained weights; devices that were there in training say what they said then.
 
         Args:
@@ -147,7 +146,7 @@ class Classifier(StrictWorker):
         self._correction.load(self.optimisers[BACKBONE].weights)
         return [self._own(), known.own, self._correction.logits(known)]
 
-    def _released(self) -> Bits:
+    def _released(self) -> Bytes:
         shard = self.shard
         everyone = np.arange(len(shard))
         symbols = self._entries() if self.plan.coded else self._own().argmax(axis=1)
@@ -162,7 +161,7 @@ class Classifier(StrictWorker):
         said[old] = self._before[shard.devices[old]]
         return said
 
-    def _relayed(self, said: Bits, hop: int) -> Bits:
+    def _relayed(self, said: Bytes, hop: int) -> Bytes:
         """One draw, made once per run, and never what came from the receiver itself.
 
         `PADS` made-up symbols are in every pool, so a device of degree 1 tells nothing but those.
@@ -170,8 +169,8 @@ class Classifier(StrictWorker):
         made = pads(self.shard, self._symbols, hop)
         return relayed(self.shard, said, made, hop)
 
-    def _hear(self, hop: int, said: Bits) -> None:
-        heard = Heard(self._symbols.read(said), self.shard.owner, len(self.shard))
+    def _hear(self, hop: int, said: Bytes) -> None:
+        heard = ReceivedSymbols(self._symbols.read(said), self.shard.owner, len(self.shard))
         self._heard = [*self._heard[: hop - 1], heard]
 
     def _learnt(self) -> Arrays:
@@ -206,18 +205,18 @@ class Classifier(StrictWorker):
             return self._log_ratios
         return ratios(self.matrix, self.classes, self._symbols.alphabet)
 
-    def _known_heard(self) -> list[Heard]:
+    def _known_heard(self) -> list[ReceivedSymbols]:
         if not self._heard:
             raise ProtocolError("symbols were used before they were released")
         return self._heard
 
-    def _knowledge(self) -> Known:
+    def _knowledge(self) -> ResidualInput:
         """What the tree network works on; fixed once trust is trained."""
         if self._trust is None:
             raise ProtocolError("evidence was used before it was learnt")
         heard = self._known_heard()[0]
         base = self._trust.logits(self.optimisers[TRUST].weights)
-        return Known(base, self._own().argmax(axis=1), heard.shares(), heard.degree)
+        return ResidualInput(base, self._own().argmax(axis=1), heard.shares(), heard.degree)
 
     def _update(self, stage: str) -> Update:
         weights, clip = self.optimisers[stage].weights, self.plan.limit(stage)
@@ -238,11 +237,11 @@ class Classifier(StrictWorker):
         return self._correction.gradient(total)
 
 
-def widths(plan: Plan, public: PublicCoins, classes: int, used: int) -> Widths:
+def widths(plan: Schedule, public: PublicCoins, classes: int, used: int) -> Widths:
     """Numbers in every sum, where `used` features are used."""
     symbols = symbols_of(plan, classes)
     generator = public.generator("weights")
-    backbone = Correction(plan.config.model, classes, symbols.alphabet, generator)
+    backbone = ResidualHead(plan.config.model, classes, symbols.alphabet, generator)
     known = {
         ENCODER: (used + 1) * classes + 1,
         MATRIX: plan.hops * classes * symbols.alphabet,
@@ -253,7 +252,7 @@ def widths(plan: Plan, public: PublicCoins, classes: int, used: int) -> Widths:
     return with_codebook(known, plan, used, symbols.size)
 
 
-def symbols_of(plan: Plan, classes: int) -> Symbols:
+def symbols_of(plan: Schedule, classes: int) -> Symbols:
     """The mechanism: of one of the classes, or of one of the entries of a codebook."""
     mechanism, epsilon = plan.strict.mechanism, plan.config.encoder.epsilon
     if not plan.coded:

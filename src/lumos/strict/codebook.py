@@ -10,16 +10,12 @@ are public.
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array, issparse
 
 from lumos.device.coins import PublicCoins
 from lumos.encode.bounds import unit_rows
-from lumos.strict.rows import Rows, dense, within
-from lumos.training.folder import Arrays
-
-Doubles = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from lumos.strict.feature_rows import FeatureRows, dense, within
+from lumos.typing import Arrays, Doubles, Ints
 
 ROUNDS = 8
 EPOCHS = 1 + ROUNDS
@@ -44,7 +40,12 @@ class Codebook:
     """
 
     def __init__(
-        self, rows: Rows, size: int, coins: PublicCoins, noise: float, limit: float = 1 + 1e-6
+        self,
+        rows: FeatureRows,
+        size: int,
+        coins: PublicCoins,
+        noise: float,
+        limit: float = 1 + 1e-6,
     ) -> None:
         self._rows = rows
         self._size = size

@@ -6,14 +6,11 @@ Linear, because the norm of the noise in a sum grows with the number of weights.
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import issparse
 
 from lumos.aggregate.noise import clip_factors
-from lumos.strict.rows import Rows, dense
-
-Doubles = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from lumos.strict.feature_rows import FeatureRows, dense
+from lumos.typing import Doubles, Ints
 
 LOSS_SCALE = 0.02
 """The loss travels in the same sum as the gradient, so small that it hardly counts in the norm."""
@@ -29,7 +26,7 @@ class Encoder:
         classes: k.
     """
 
-    def __init__(self, rows: Rows, labels: Ints, classes: int) -> None:
+    def __init__(self, rows: FeatureRows, labels: Ints, classes: int) -> None:
         self._rows = rows
         self._labels = labels[rows.train]
         self.classes = classes

@@ -15,60 +15,52 @@ be an id. Its colours are real, so it is the system with ids alone.
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.device.coins import PublicCoins
 from lumos.encode.symbols import Symbols
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
+from lumos.paper.tasks import Strangers
 from lumos.strict.answers import Sample, sample
-from lumos.strict.book import kind_of
-from lumos.strict.likeness import Heard
-from lumos.strict.linked import CANDIDATES, Linked, Scorer
-from lumos.strict.plan import BACKBONE, BINS, CHOICE, MATRIX, TRUST, Plan
-from lumos.strict.relay import PADS, Bits, pads, relayed, tell_neighbours
-from lumos.strict.scorer import PAIRS, Pairs, Tree, auc_of_ranges, ranges
+from lumos.strict.pair_scorer import CANDIDATES, LinkResult, PairScorer
+from lumos.strict.relay import PADS, pads, relayed, tell_neighbours
+from lumos.strict.release_book import kind_of
+from lumos.strict.schedule import BACKBONE, BINS, CHOICE, MATRIX, TRUST, Schedule
+from lumos.strict.score_models import PAIRS, ScoredPairs, TreeScore, auc_of_ranges, ranges
+from lumos.strict.similarity import ReceivedByHop
 from lumos.strict.topics import ANSWER, ASK, NEIGHBOUR_ANSWER
-from lumos.strict.worker import (
-    TRUST_RATE,
-    Doubles,
-    Ints,
-    StrictWorker,
-    Update,
-    Widths,
-    with_codebook,
-)
+from lumos.strict.trainer import TRUST_RATE, StrictTrainer, Update, Widths, with_codebook
 from lumos.training.adam import Adam
-from lumos.training.folder import Arrays
-from lumos.training.home import Home
-from lumos.training.tasks import Strangers
+from lumos.training.private_data import PrivateData
+from lumos.typing import Arrays, Bytes, Doubles, Flags, Ints
 
-Flags = npt.NDArray[np.bool_]
 SYMBOL, COLOUR = 0, 1
 """Kinds of what travels."""
 
 
-class Linker(StrictWorker):
-    """The strict trainer of one shard, for links; arguments are those of `StrictWorker`."""
+class StrictLinker(StrictTrainer):
+    """The strict trainer of one shard, for links; arguments are those of `StrictTrainer`."""
 
-    def __init__(self, shard: Any, endpoint: Any, home: Home, plan: Plan, **others: Any) -> None:
+    def __init__(
+        self, shard: Any, endpoint: Any, home: PrivateData, plan: Schedule, **others: Any
+    ) -> None:
         size = plan.strict.codebook
         symbols = Symbols.of(size, plan.config.encoder.epsilon, "krr")
         everybody = np.ones(len(shard), np.bool_)
         super().__init__(shard, endpoint, home, plan, symbols, train=everybody, **others)
         self._held = home.held_back
         self._sizes = [size] + [plan.colours] * (plan.colours > 0)
-        self._said: list[Bits] = []
+        self._said: list[Bytes] = []
         self.usual = np.zeros((plan.hops, size))
-        self._pairs: tuple[Pairs, Flags] | None = None
-        self._held_pairs: tuple[Pairs, Flags] | None = None
+        self._pairs: tuple[ScoredPairs, Flags] | None = None
+        self._held_pairs: tuple[ScoredPairs, Flags] | None = None
         self._answers = np.empty((0, 0), np.uint8)
         self._base: Doubles | None = None
 
     def _begin(self) -> None:
         plan, public = self.plan, self.shard.public
-        self._linear = Scorer.linear(plan.hops, len(self._sizes))
-        self._tree = Tree(plan.config.model, self._sizes[SYMBOL], public.generator("weights"))
+        self._linear = PairScorer.linear(plan.hops, len(self._sizes))
+        self._tree = TreeScore(plan.config.model, self._sizes[SYMBOL], public.generator("weights"))
         train = plan.config.train
         self.optimisers = {
             TRUST: Adam(np.zeros(self._linear.weights), TRUST_RATE),
@@ -80,7 +72,7 @@ class Linker(StrictWorker):
         """Numbers in the entries of the codebook."""
         return int(self.codebook.entries.size)
 
-    def finish(self) -> Program[Linked]:
+    def finish(self) -> Program[LinkResult]:
         """Let validation pairs choose; return what the observer may see."""
         scorer, hosted = self._scorer(), len(self.shard)
         pairs, edge = self._known(self._held_pairs)
@@ -100,7 +92,7 @@ class Linker(StrictWorker):
         shares = heard[SYMBOL].counts_at(1) / np.maximum(heard[SYMBOL].degree, 1)[:, None]
         entries = self.codebook.nearest()
         embeddings = scorer.tree().embeddings(entries, shares).astype(np.float32)
-        return Linked(
+        return LinkResult(
             scorer=scorer,
             choice=CANDIDATES[self.choice],
             embeddings=embeddings,
@@ -120,7 +112,7 @@ class Linker(StrictWorker):
             **{f"usual/{kind}": usual for kind, usual in enumerate(self._usual())},
         }
 
-    def _released(self) -> Bits:
+    def _released(self) -> Bytes:
         """Symbol, then colour. Guarantee: ε-LDP for the features, against all who see both."""
         everyone, coins = np.arange(len(self.shard)), self.shard.coins
         entries = self._entries()
@@ -132,7 +124,7 @@ class Linker(StrictWorker):
             said.append(self._drawn(everyone, "colour", 0, self._sizes[COLOUR])[:, None])
         return np.concatenate(said, axis=1)
 
-    def _for_life(self, said: Bits) -> tuple[Bits, Doubles]:
+    def _for_life(self, said: Bytes) -> tuple[Bytes, Doubles]:
         """Symbol and colour are kept apart in the book: another number of colours costs nothing."""
         symbols, paid = super()._for_life(said[:, :1])
         if self._book is None or self._control or len(self._sizes) == 1:
@@ -141,12 +133,12 @@ class Linker(StrictWorker):
         colours, _ = self._book.settle(kind, self.shard.devices, 0.0, said[:, 1:])
         return np.concatenate([symbols, colours], axis=1), paid
 
-    def _drawn(self, rows: Ints, purpose: str, step: int, size: int) -> Bits:
+    def _drawn(self, rows: Ints, purpose: str, step: int, size: int) -> Bytes:
         """[rows] uniform below `size`."""
         chance = self.shard.coins.uniform(rows, purpose, step)[:, 0]
         return np.floor(chance * size).astype(np.uint8)
 
-    def _relayed(self, said: Bits, hop: int) -> Bits:
+    def _relayed(self, said: Bytes, hop: int) -> Bytes:
         """One draw of each kind, apart from each other: a symbol and a colour of different devices.
 
         Made once per run, and never what came from the receiver itself; `PADS` made-up ones are in
@@ -161,7 +153,7 @@ class Linker(StrictWorker):
             told.append(relayed(shard, said[:, 1:], made, hop, "relay of colours"))
         return np.concatenate(told, axis=1)
 
-    def _hear(self, hop: int, said: Bits) -> None:
+    def _hear(self, hop: int, said: Bytes) -> None:
         if (said >= np.array(self._sizes)).any():
             raise ProtocolError("a released symbol is out of range")
         if self._control:
@@ -170,7 +162,7 @@ class Linker(StrictWorker):
             said[:, SYMBOL] = np.floor(fresh * self._sizes[SYMBOL]).astype(np.uint8)
         self._said = [*self._said[: hop - 1], said]
 
-    def _heard(self) -> list[Heard]:
+    def _heard(self) -> list[ReceivedByHop]:
         """What the devices can compare an answer with, for each kind."""
         if not self._said:
             raise ProtocolError("symbols were used before they were released")
@@ -185,9 +177,9 @@ class Linker(StrictWorker):
             found.append(self._of_kind(COLOUR, marks))
         return found
 
-    def _of_kind(self, kind: int, own: Doubles) -> Heard:
+    def _of_kind(self, kind: int, own: Doubles) -> ReceivedByHop:
         said = [hop[:, kind] for hop in self._said]
-        return Heard.of(own.astype(np.float32), said, self.shard.owner)
+        return ReceivedByHop.of(own.astype(np.float32), said, self.shard.owner)
 
     def _usual(self) -> list[Doubles]:
         """What is usually heard; colours are drawn uniformly, so nothing has to be learnt."""
@@ -196,8 +188,8 @@ class Linker(StrictWorker):
             found.append(np.full((self.plan.hops, size), 1 / size))
         return found
 
-    def _scorer(self) -> Scorer:
-        return Scorer(
+    def _scorer(self) -> PairScorer:
+        return PairScorer(
             settings=self.plan.config.model,
             devices=self.plan.devices,
             usual=self._usual(),
@@ -266,7 +258,7 @@ class Linker(StrictWorker):
         ]
         self._held_pairs = _merged(parts)
 
-    def _ask(self, rows: Ints, peers: Ints) -> Program[Bits]:
+    def _ask(self, rows: Ints, peers: Ints) -> Program[Bytes]:
         """[pairs, bytes] what the peers tell; each is asked once, however often it is wanted."""
         shard = self.shard
         width = len(self._sizes) * (1 + self.plan.hops * self.plan.strict.answer)
@@ -291,7 +283,7 @@ class Linker(StrictWorker):
         self._check(told)
         return told[which]
 
-    def _check(self, told: Bits) -> None:
+    def _check(self, told: Bytes) -> None:
         for part, size in zip(np.split(told, len(self._sizes), axis=1), self._sizes, strict=True):
             if (part >= size).any():
                 raise ProtocolError("an answer names a symbol that does not exist")
@@ -302,7 +294,7 @@ class Linker(StrictWorker):
     def _take(self, learnt: Arrays) -> None:
         self.usual = learnt["usual"]
 
-    def _known(self, pairs: tuple[Pairs, Flags] | None) -> tuple[Pairs, Flags]:
+    def _known(self, pairs: tuple[ScoredPairs, Flags] | None) -> tuple[ScoredPairs, Flags]:
         if pairs is None:
             raise ProtocolError("pairs were scored before answers came")
         return pairs
@@ -324,14 +316,14 @@ class Linker(StrictWorker):
         return self._tree.gradient(total)
 
 
-def widths(plan: Plan, public: PublicCoins, used: int) -> Widths:
+def widths(plan: Schedule, public: PublicCoins, used: int) -> Widths:
     """Numbers in every sum, where `used` features are used."""
     kinds = 1 + (plan.colours > 0)
     size = plan.strict.codebook
     known = {
         MATRIX: plan.hops * size,
-        TRUST: Scorer.linear(plan.hops, kinds).weights + 1,
-        BACKBONE: Tree(plan.config.model, size, public.generator("weights")).width,
+        TRUST: PairScorer.linear(plan.hops, kinds).weights + 1,
+        BACKBONE: TreeScore(plan.config.model, size, public.generator("weights")).width,
         CHOICE: len(CANDIDATES) * 2 * BINS,
     }
     return with_codebook(known, plan, used, size)
@@ -349,7 +341,7 @@ def choose(counts: Doubles, noise: float = 0.0) -> int:
     return best if found[best][0] - found[0][0] > found[best][1] else 0
 
 
-def _answers(own: Bits, samples: list[list[Sample]], owner: Ints | None) -> Bits:
+def _answers(own: Bytes, samples: list[list[Sample]], owner: Ints | None) -> Bytes:
     """What is told to whoever asks, or, with `owner`, over each slot: kind by kind."""
     parts = []
     for kind, by_hop in enumerate(samples):
@@ -374,9 +366,9 @@ def _rank(rows: Ints, hosted: int) -> Ints:
     return np.arange(len(rows)) - (np.cumsum(many) - many)[rows]
 
 
-def _merged(parts: list[Pairs]) -> tuple[Pairs, Flags]:
+def _merged(parts: list[ScoredPairs]) -> tuple[ScoredPairs, Flags]:
     """Edges and strangers, by asker; and which are edges."""
     edge = np.repeat([True, False], [len(part.rows) for part in parts])
     whole = [np.concatenate(column) for column in zip(*parts, strict=True)]
     order = np.argsort(whole[0], kind="stable")
-    return Pairs(*(column[order] for column in whole)), edge[order]
+    return ScoredPairs(*(column[order] for column in whole)), edge[order]

@@ -9,14 +9,14 @@ promise nothing, because a score that knows edges is what they are for.
 import math
 
 from lumos.exchange.ledger import LedgerReport
-from lumos.strict.plan import Plan
+from lumos.strict.schedule import Schedule
 
 NONE = "no promise"
 Cells = tuple[str, str, str, str]
 WHO = ("one neighbour", "colluding neighbours", "a stranger", "the coordinator", "the broker")
 
 
-def promises(plan: Plan, ledger: LedgerReport) -> list[dict[str, str]]:
+def promises(plan: Schedule, ledger: LedgerReport) -> list[dict[str, str]]:
     """One row for each kind of private thing, one column for each kind of adversary."""
     alone = _with_updates(plan, ledger.epsilon_per_receiver)
     together = _with_updates(plan, ledger.epsilon_collusion)
@@ -34,7 +34,7 @@ def promises(plan: Plan, ledger: LedgerReport) -> list[dict[str, str]]:
     return [{"about": about, **dict(zip(WHO, cells, strict=True))} for about, cells in rows.items()]
 
 
-def _structure(plan: Plan) -> tuple[Cells, Cells]:
+def _structure(plan: Schedule) -> tuple[Cells, Cells]:
     """Degree and edges, for classify: towards all but the broker."""
     edge = _edge(plan)
     if plan.hops > 1:
@@ -60,7 +60,7 @@ def _structure_of_links() -> tuple[Cells, Cells]:
     return (hint, hint, hint, sums), (guess, guess, guess, f"{NONE}: both ends' updates know of it")
 
 
-def reading(plan: Plan) -> str:
+def reading(plan: Schedule) -> str:
     """How to read the table, and what of it a simulation does not do."""
     config = plan.config
     said = [
@@ -81,7 +81,7 @@ def reading(plan: Plan) -> str:
 CHOICES = ("own", "evidence", "backbone")
 
 
-def caution(plan: Plan, width: int) -> str:
+def caution(plan: Schedule, width: int) -> str:
     """A warning where noise drowns what is learnt before the release.
 
     A sum of vectors has a norm of at most trainers · C, its noise one of about σ · C · √width.
@@ -103,7 +103,7 @@ def up(number: float) -> str:
     return f"{math.ceil(number / step - 1e-9) * step:g}"  # 1e-9 of the last digit: float dust
 
 
-def _with_updates(plan: Plan, epsilon: float) -> str:
+def _with_updates(plan: Schedule, epsilon: float) -> str:
     spent = plan.spent()
     if spent is not None:
         return f"({up(epsilon + spent[0])}, {spent[1]})"
@@ -115,6 +115,6 @@ def _with_updates(plan: Plan, epsilon: float) -> str:
     return f"ε = {up(epsilon)} by the symbol; {NONE} by the weights: {exact}"
 
 
-def _edge(plan: Plan) -> str:
+def _edge(plan: Schedule) -> str:
     spent = plan.spent_on_edge()
     return NONE if spent is None else f"({up(spent[0])}, {spent[1]})"

@@ -8,22 +8,19 @@ symbols, so the only neighbour of a device gets nothing else from it; and a symb
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.device.shard import Shard
 from lumos.encode.symbols import Symbols
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Topic
-
-Bits = npt.NDArray[np.uint8]
-Doubles = npt.NDArray[np.float64]
+from lumos.typing import Bytes, Doubles
 
 PADS = 2
 """Made-up symbols in every pool."""
 
 
-def tell_neighbours(topic: Topic, shard: Shard, said: Bits, epsilon: Doubles) -> Program[Bits]:
+def tell_neighbours(topic: Topic, shard: Shard, said: Bytes, epsilon: Doubles) -> Program[Bytes]:
     """Send one message over every slot, and return what came over every slot.
 
     Args:
@@ -52,7 +49,7 @@ def tell_neighbours(topic: Topic, shard: Shard, said: Bits, epsilon: Doubles) ->
     return inbox.body[:, :width] if slots else said
 
 
-def pads(shard: Shard, symbols: Symbols, hop: int) -> Bits:
+def pads(shard: Shard, symbols: Symbols, hop: int) -> Bytes:
     """[hosted, PADS, bytes] made-up symbols: releases of symbols that are drawn uniformly."""
     everyone = np.arange(len(shard))
     chance = shard.coins.uniform(everyone, f"pads/{hop}", 0, PADS)
@@ -66,7 +63,7 @@ def pads(shard: Shard, symbols: Symbols, hop: int) -> Bits:
     return np.stack(made, axis=1)
 
 
-def relayed(shard: Shard, said: Bits, made: Bits, hop: int, purpose: str = "relay") -> Bits:
+def relayed(shard: Shard, said: Bytes, made: Bytes, hop: int, purpose: str = "relay") -> Bytes:
     """[slots, bytes] for each neighbour, one draw from what the others said and the pads.
 
     Args:

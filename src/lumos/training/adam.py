@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-Doubles = npt.NDArray[np.float64]
+from lumos.typing import Doubles
 
 
 @dataclass(eq=False)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Epoch(NamedTuple):
+class EpochRecord(NamedTuple):
     """What everybody knows after an epoch, from its sum."""
 
     epoch: int

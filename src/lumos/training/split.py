@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError
 from lumos.graph import Graph
 from lumos.graph.clean import neighbour_lists
-
-Ints = npt.NDArray[np.int64]
+from lumos.typing import Ints
 
 VERTICES = (0.50, 0.25, 0.25)
 EDGES = (0.80, 0.05, 0.15)

@@ -1,16 +1,14 @@
 """Balancing as one job: cut the graph into shards, run a balancer, let the observer look."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-from lumos.compare.hands import Workers, hire
 from lumos.compare.ideal import IdealComparer
 from lumos.compare.rounds import Comparer
 from lumos.compare.secure import SecureComparer
+from lumos.compare.workers import Workers, make_pool
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard, cut
 from lumos.exchange.endpoint import Endpoint, Program
@@ -23,10 +21,7 @@ from lumos.trees.greedy import greedy
 from lumos.trees.mcmc import mcmc, mcmc_coordinator
 from lumos.trees.optimal import optimal, optimal_coordinator
 from lumos.trees.settings import TreeSettings
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-Progress = Callable[[float, float | None, str], None]
+from lumos.typing import Flags, Ints, Progress
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,7 +75,7 @@ def balance(
     """
     settings = settings or TreeSettings()
     pieces = cut(graph, shards, seed, settings.coins)
-    workers = hire(settings.workers) if settings.compare == "secure" else None
+    workers = make_pool(settings.workers) if settings.compare == "secure" else None
     try:
         return _balance(graph, settings, seed, pieces, workers, progress)
     finally:

@@ -7,8 +7,7 @@ from scipy.sparse.csgraph import maximum_flow
 
 from lumos.graph import Graph
 from lumos.graph.spans import spans
-
-Ints = npt.NDArray[np.int64]
+from lumos.typing import Ints
 
 
 def least_largest_workload(graph: Graph) -> int:

@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.errors import UsageError
+from lumos.typing import Ints
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-Ints = npt.NDArray[np.int64]
 
 VIRTUAL = -1
 """Vertex of a node that stands for no device: a parent or a root."""

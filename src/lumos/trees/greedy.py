@@ -1,13 +1,11 @@
 """Algorithm 1: the greedy start, by one three-way comparison of round(ln deg) on every edge."""
 
 import numpy as np
-import numpy.typing as npt
 
-from lumos.compare.rounds import Comparer, Pairs, Signs
+from lumos.compare.rounds import ComparedPairs, Comparer, Signs
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program
-
-Flags = npt.NDArray[np.bool_]
+from lumos.typing import Flags
 
 
 def compare_degrees(shard: Shard, comparer: Comparer) -> Program[Signs]:
@@ -15,7 +13,7 @@ def compare_degrees(shard: Shard, comparer: Comparer) -> Program[Signs]:
     rounded = np.rint(np.log(np.maximum(shard.degree, 1))).astype(np.int64)
     # A degree is below the public number of devices, so ln deg needs 4 bits up to e^15.5 devices.
     bits = 4 if shard.total < np.exp(15.5) else 8
-    pairs = Pairs.of_slots(shard, np.arange(len(shard.neighbours)))
+    pairs = ComparedPairs.of_slots(shard, np.arange(len(shard.neighbours)))
     return (yield from comparer.three_way(pairs, rounded[pairs.rows], bits))
 
 

@@ -6,15 +6,22 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lumos.compare.rounds import Comparer, Pairs, agree_on_length, at_least, count_objections
+from lumos.compare.rounds import (
+    ComparedPairs,
+    Comparer,
+    agree_on_length,
+    at_least,
+    count_objections,
+)
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import COORDINATOR, Shard
 from lumos.exchange.batch import Inbox
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import PUBLIC_ID, Door, Topic
-from lumos.trees.greedy import Flags, greedy
+from lumos.trees.greedy import greedy
 from lumos.trees.maximum import Tournament
-from lumos.trees.standing import Ints, Standing, hold_tournament
+from lumos.trees.workload_order import WorkloadOrder, hold_tournament
+from lumos.typing import Flags, Ints
 
 Observe = Callable[[int, int], None]
 """Simulation only: told (iteration, largest workload), which no participant may know."""
@@ -83,7 +90,7 @@ def mcmc(
     # A workload never exceeds the degree, and f climbs c above its start with a probability of
     # about e^-c. Beyond 2^bits - 2 values saturate: heavier devices look level.
     bits = yield from agree_on_length(shard, np.minimum(shard.degree, workload + 16) + 3)
-    standing = Standing(shard, comparer, workload, bits)
+    standing = WorkloadOrder(shard, comparer, workload, bits)
     yield from standing.compare_all()
     yield from standing.play()
     for iteration in range(iterations):
@@ -210,7 +217,7 @@ def _judge(
     Returns:
         the verdict in the shard of the proposer, False elsewhere.
     """
-    pairs = Pairs.of_ids(shard, inbox.receiver, inbox.body)
+    pairs = ComparedPairs.of_ids(shard, inbox.receiver, inbox.body)
     asker = pairs.rows == (proposer[0] if proposer.size else _NOBODY)
     values = np.where(asker, limit, workload[pairs.rows])
     within = yield from at_least(comparer, pairs, values, asker, bits)

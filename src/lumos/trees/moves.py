@@ -7,11 +7,11 @@ its turn comes, so the sum of squared workloads falls with every move, and the m
 
 import numpy as np
 
-from lumos.compare.rounds import Comparer, Pairs, at_least
+from lumos.compare.rounds import ComparedPairs, Comparer, at_least
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Door, Topic
-from lumos.trees.carried import BOUND, Carried, draw_one_each
-from lumos.trees.distinct import first_of_each
+from lumos.trees.edge_assignment import BOUND, EdgeAssignment, draw_one_each
+from lumos.trees.sorted_sets import first_of_each
 
 ASK = Topic(
     name="optimal/ask",
@@ -27,7 +27,7 @@ TAKE = Topic(
 )
 
 
-def move(state: Carried, comparer: Comparer, bits: int, step: int) -> Program[int]:
+def move(state: EdgeAssignment, comparer: Comparer, bits: int, step: int) -> Program[int]:
     """Move edges until nobody has an open question. Returns the next unused step number."""
     shard = state.shard
     while True:
@@ -44,7 +44,7 @@ def move(state: Carried, comparer: Comparer, bits: int, step: int) -> Program[in
         order = np.argsort(slots)
         slots = slots[order]
         asker = order < len(asked)
-        pairs = Pairs.of_slots(shard, slots)
+        pairs = ComparedPairs.of_slots(shard, slots)
         values = state.workload[pairs.rows] + np.where(asker, 0, 2)
         lighter = yield from at_least(comparer, pairs, values, asker, bits)
 

@@ -9,23 +9,21 @@ the set carries f.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.compare.rounds import Comparer, agree_on_length, count_objections
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program
 from lumos.exchange.masked import anyone, count_for_everyone
-from lumos.trees.carried import Carried
+from lumos.trees.edge_assignment import EdgeAssignment
 from lumos.trees.greedy import greedy_once
 from lumos.trees.moves import move
 from lumos.trees.reversal import reverse_paths
-
-Flags = npt.NDArray[np.bool_]
+from lumos.typing import Flags
 
 
 def optimal(shard: Shard, comparer: Comparer) -> Program[Flags]:
     """Balance. Returns [slots] True where the hosted device carries the edge, each edge once."""
-    state = Carried(shard, (yield from greedy_once(shard, comparer)))
+    state = EdgeAssignment(shard, (yield from greedy_once(shard, comparer)))
     # No workload ever rises above the largest one at the start; + 3 for what is added to values.
     bits = yield from agree_on_length(shard, state.workload + 3)
     step = 0

@@ -4,11 +4,9 @@ import os
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.errors import UsageError
-
-Ints = npt.NDArray[np.int64]
+from lumos.typing import Ints
 
 _ENDINGS = (".png", ".svg", ".pdf")
 _TICKS = (0, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 20000, 100000)

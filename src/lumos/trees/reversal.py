@@ -7,18 +7,12 @@ first device is lighter by one, its last heavier by one, and nobody between has 
 
 import numpy as np
 
-from lumos.compare.rounds import Comparer, Pairs
+from lumos.compare.rounds import ComparedPairs, Comparer
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Door, Topic
-from lumos.trees.carried import (
-    BOUND,
-    EXACT,
-    UNKNOWN,
-    Carried,
-    Ints,
-    draw_one_each,
-)
-from lumos.trees.distinct import first_of_each
+from lumos.trees.edge_assignment import BOUND, EXACT, UNKNOWN, EdgeAssignment, draw_one_each
+from lumos.trees.sorted_sets import first_of_each
+from lumos.typing import Ints
 
 ASK_LEVEL = Topic(
     name="optimal/ask-level",
@@ -50,7 +44,7 @@ _NONE = -1
 _EMPTY = np.empty(0, np.int64)
 
 
-def reverse_paths(state: Carried, comparer: Comparer, bits: int, step: int) -> Program[bool]:
+def reverse_paths(state: EdgeAssignment, comparer: Comparer, bits: int, step: int) -> Program[bool]:
     """One phase: find ways down, reverse disjoint paths. False when there was no path at all."""
     yield from _find_levels(state, comparer, bits)
     onward, starts = yield from _find_slack(state, step)
@@ -64,7 +58,7 @@ def reverse_paths(state: Carried, comparer: Comparer, bits: int, step: int) -> P
     return False
 
 
-def _find_levels(state: Carried, comparer: Comparer, bits: int) -> Program[None]:
+def _find_levels(state: EdgeAssignment, comparer: Comparer, bits: int) -> Program[None]:
     """Ask, for each carried edge whose gap may be 0 or 1 and is not known, which it is."""
     shard = state.shard
     asked = np.flatnonzero(state.keep & (state.high >= 0) & (state.low != state.high))
@@ -72,7 +66,7 @@ def _find_levels(state: Carried, comparer: Comparer, bits: int) -> Program[None]
     asking = shard.slots(inbox.receiver, inbox.sender)
     slots = np.concatenate([asked, asking])
     slots.sort()
-    pairs = Pairs.of_slots(shard, slots)
+    pairs = ComparedPairs.of_slots(shard, slots)
     signs = yield from comparer.three_way(pairs, state.workload[pairs.rows], bits)
     mine = state.keep[slots]
     own, gap = slots[mine], signs[mine].astype(np.int32)
@@ -82,7 +76,7 @@ def _find_levels(state: Carried, comparer: Comparer, bits: int) -> Program[None]
     state.told[slots[~mine]] = np.where(signs[~mine] > 0, BOUND, EXACT)
 
 
-def _find_slack(state: Carried, step: int) -> Program[tuple[Ints, Ints]]:
+def _find_slack(state: EdgeAssignment, step: int) -> Program[tuple[Ints, Ints]]:
     """Waves from the lower ends upwards.
 
     Returns:
@@ -114,7 +108,7 @@ def _find_slack(state: Carried, step: int) -> Program[tuple[Ints, Ints]]:
     return onward, np.unique(np.concatenate(starts)) if starts else np.empty(0, np.int64)
 
 
-def _claim(state: Carried, chosen: Ints, onward: Ints) -> Program[bool]:
+def _claim(state: EdgeAssignment, chosen: Ints, onward: Ints) -> Program[bool]:
     """Send claims down the ways; each device serves one path. False when nobody claimed.
 
     Args:

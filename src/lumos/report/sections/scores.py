@@ -2,10 +2,10 @@
 
 import math
 
+from lumos.report.bar_chart import dots
 from lumos.report.page import Block, Figure, Section, Table, Text
 from lumos.report.record import Record
-from lumos.report.rows import dots
-from lumos.report.story import ARMS, deviation, shown
+from lumos.report.summary import ARMS, deviation, shown
 
 _CHOICES = {
     "own": "what own features say, so neighbours did not count",

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Callable
 
-from lumos.report.courses import lines
+from lumos.report.line_chart import lines
 from lumos.report.page import Block, Figure, Section, Text
 from lumos.report.record import Epoch, Record
-from lumos.report.story import ARMS
+from lumos.report.summary import ARMS
 
 Courses = dict[str, tuple[list[float | None], None]]
 
@@ -67,9 +67,9 @@ def stage_starts(record: Record) -> dict[str, float]:
     """By name, the epochs in which another part of a strict model begins to learn."""
     if not record.strict:
         return {}
-    from lumos.strict.plan import Plan
+    from lumos.strict.schedule import Schedule
 
-    plan = Plan(record.config, record.result.devices, 0)
+    plan = Schedule(record.config, record.result.devices, 0)
     stages = [plan.stage(number) for number in range(record.result.epochs)]
     names = {"trust": "evidence", "backbone": "tree network"}
     return {

@@ -1,11 +1,11 @@
 """How work is spread over devices, and what one device's tree looks like."""
 
+from lumos.experiments.reported import LARGEST, claim
 from lumos.graph.catalog import entry_of
-from lumos.paper import LARGEST, claim
 from lumos.report.distribution import cdf
 from lumos.report.page import Block, Figure, Section, Text
 from lumos.report.record import Record
-from lumos.report.tree import moderate, tree
+from lumos.report.tree_drawing import moderate, tree
 
 
 def section(record: Record) -> Section:

@@ -1,0 +1,220 @@
+"""The whole job: one system that Lumos is compared with, on the same splits and scores."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from lumos.baselines.server_network import Network
+from lumos.baselines.settings import BaselineSettings
+from lumos.baselines.systems import Held, ServerProblem, held
+from lumos.device.coins import PublicCoins
+from lumos.errors import InputError, UsageError
+from lumos.graph import Graph
+from lumos.memory import peak_rss_mb
+from lumos.runs.train import as_graph
+from lumos.training.metrics import accuracy, link_auc
+from lumos.training.private_data import features_of
+from lumos.training.split import Role, split_edges, split_vertices
+from lumos.typing import Floats, Progress
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measured:
+    """A finished baseline. Scores are the observer's."""
+
+    graph: Graph
+    settings: BaselineSettings
+    seed: int
+    metrics: dict[str, float]
+    """`test_accuracy` and `val_accuracy`, or `test_auc` and `val_auc`."""
+    outputs: Floats = field(repr=False)
+    """[devices, classes] logits, or [devices, hidden] embeddings, of the chosen epoch."""
+    history: list[dict[str, float]] = field(repr=False)
+    """One record per epoch: loss, and the score that the server chooses by."""
+    best_epoch: int
+    notes: list[str]
+    """What the server learns, what it cost, what was sampled: one plain sentence each."""
+    seconds: float
+    """From the graph to the result."""
+    seconds_per_epoch: float
+
+    def summary(self) -> dict[str, Any]:
+        """Everything that `lumos baseline --json` prints."""
+        settings, plain = self.settings, self.settings.plain()
+        return {
+            "graph": self.graph.name,
+            "devices": self.graph.devices,
+            "edges": self.graph.edges,
+            "system": settings.system,
+            "task": settings.task,
+            "backbone": plain.get("backbone"),
+            "epsilon": plain.get("epsilon"),
+            "label_epsilon": plain.get("label_epsilon"),
+            **self.metrics,
+            "epochs": len(self.history),
+            "best_epoch": self.best_epoch,
+            "final_loss": self.history[-1]["loss"],
+            "seconds": round(self.seconds, 3),
+            "seconds_per_epoch": round(self.seconds_per_epoch, 4),
+            "peak_rss_mb": peak_rss_mb(),
+            "seed": self.seed,
+            "settings": plain,
+            "notes": [*self.graph.notes, *self.notes],
+        }
+
+
+def baseline(
+    graph: Any,
+    settings: BaselineSettings | None = None,
+    *,
+    seed: int = 0,
+    data_dir: Path | None = None,
+    progress: Progress | None = None,
+    **single_settings: Any,
+) -> Measured:
+    """Train and measure one of the systems that Lumos is compared with.
+
+    Args:
+        graph: a `Graph`, a PyG `Data`, a NetworkX graph, or a name or path as `load` takes it.
+        settings: all settings; or give single ones by name, as `system="lpgnn", epsilon=1.0`.
+        seed: run seed: of the split, as in `lumos.train`, of weights and of all noise.
+        data_dir: where named graphs lie.
+        progress: told (done, total, note) after every epoch.
+    """
+    if settings is not None and single_settings:
+        raise UsageError("give a BaselineSettings or single settings, not both")
+    settings = settings or settings_of(**single_settings)
+    start = time.perf_counter()
+    whole = as_graph(graph, data_dir)
+    features_of(whole)  # or say that there are none
+    problem = _problem(whole, settings, PublicCoins(seed))
+    tries = settings.tries()
+    fitted: list[_Fitted] = []
+    spent = 0.0
+    for number, attempt in enumerate(tries):
+
+        def tell(epoch: int, note: str, before: int = number) -> None:
+            if progress is not None:
+                done = before * settings.epochs + epoch
+                progress(done, len(tries) * settings.epochs, note)
+
+        here = held(problem, attempt)
+        clock = time.perf_counter()
+        fitted.append(_fit(here, attempt, whole, problem.public, tell))
+        spent += time.perf_counter() - clock
+    best = int(np.argmax([each.score for each in fitted]))
+    chosen = fitted[best]
+    return Measured(
+        graph=whole,
+        settings=settings,
+        seed=seed,
+        metrics=_scores(whole, problem, chosen.outputs),
+        outputs=chosen.outputs,
+        history=chosen.history,
+        best_epoch=chosen.best_epoch,
+        notes=[*here.notes, *_choice(tries, best)],
+        seconds=time.perf_counter() - start,
+        seconds_per_epoch=spent / sum(len(each.history) for each in fitted),
+    )
+
+
+def _choice(tries: list[BaselineSettings], best: int) -> list[str]:
+    if len(tries) == 1:
+        return []
+    tried = " and ".join(str(each.label_steps) for each in tries)
+    return [
+        f"Drop was trained with K_y = {tried} on the same releases; the noisy validation labels "
+        f"chose {tries[best].label_steps}."
+    ]
+
+
+def settings_of(**settings: Any) -> BaselineSettings:
+    """Settings by name.
+
+    Raises:
+        UsageError: there is no such setting.
+    """
+    known = BaselineSettings.__dataclass_fields__
+    for name in settings:
+        if name not in known:
+            raise UsageError(f"there is no setting {name!r}; there are {', '.join(known)}")
+    return BaselineSettings(**settings)
+
+
+def _problem(graph: Graph, settings: BaselineSettings, public: PublicCoins) -> ServerProblem:
+    if settings.task == "link":
+        split = split_edges(graph, public)
+        nobody = np.full(graph.devices, Role.NOBODY, np.int64)
+        return ServerProblem(graph=split.training, roles=nobody, split=split, public=public)
+    if graph.labels is None:
+        raise InputError(
+            f"{graph.name or 'the graph'} has no labels; classify needs them, --task link does not"
+        )
+    roles = split_vertices(graph.labels, public)
+    return ServerProblem(graph=graph, roles=roles, split=None, public=public)
+
+
+class _Fitted(NamedTuple):
+    outputs: Floats
+    score: float
+    best_epoch: int
+    history: list[dict[str, float]]
+
+
+def _fit(
+    here: Held,
+    settings: BaselineSettings,
+    graph: Graph,
+    public: PublicCoins,
+    tell: Callable[[int, str], None],
+) -> _Fitted:
+    """Full-batch Adam. As in `lumos train`, an epoch's score is of the weights it starts with."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(public.generator("baseline/weights").integers(2**62)))
+        classes = graph.class_count if settings.task == "classify" else 0
+        network = Network(settings, graph.feature_count, classes)
+        adam = torch.optim.Adam(
+            network.parameters(), settings.learning_rate, weight_decay=settings.weight_decay
+        )
+        best, best_score, best_epoch = torch.empty(0), -np.inf, 0
+        history: list[dict[str, float]] = []
+        for epoch in range(1, settings.epochs + 1):
+            first = network.first(here.rows, here.arcs)
+            out = network.train().rest(first, here.arcs)
+            seen = out.detach()
+            if settings.dropout > 0:
+                with torch.no_grad():
+                    seen = network.eval().rest(first, here.arcs)
+            score = here.goal.score(seen)
+            if score > best_score or epoch == 1:
+                best, best_score, best_epoch = seen, score, epoch
+            loss = here.goal.loss(out, epoch)
+            adam.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            adam.step()
+            history.append({"epoch": epoch, "loss": float(loss.detach()), "score": score})
+            loss_now = history[-1]["loss"]
+            tell(epoch, f"epoch {epoch} · loss {loss_now:.4f} · validation {score:.4f}")
+            if settings.patience and epoch - best_epoch >= settings.patience:
+                break
+    return _Fitted(best.numpy(), best_score, best_epoch, history)
+
+
+def _scores(graph: Graph, problem: ServerProblem, found: Floats) -> dict[str, float]:
+    """The observer's scores, on true labels or edges, by the code that scores `lumos train`."""
+    split = problem.split
+    if split is not None:
+        return {
+            "test_auc": link_auc(found, split.test, split.test_strangers),
+            "val_auc": link_auc(found, split.validation, split.validation_strangers),
+        }
+    labels = np.asarray(graph.labels)
+    return {
+        "test_accuracy": accuracy(found, labels, problem.roles, Role.TEST),
+        "val_accuracy": accuracy(found, labels, problem.roles, Role.VALIDATION),
+    }

@@ -1,0 +1,84 @@
+"""ChaCha20 (RFC 8439) over many keys at once: the generator behind every private coin.
+
+A statistical generator would do for experiments, but whoever receives a release must not be able
+to invert its noise, so the stream is a cipher's. Large requests are vectorised over keys; for a
+handful of keys OpenSSL is faster, and gives the same bits.
+"""
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+from lumos.typing import Words
+
+_CONSTANTS = np.frombuffer(b"expand 32-byte k", dtype="<u4").astype(np.uint32)
+_FEW_KEYS = 48  # below this OpenSSL, one context per key, beats 460 numpy calls
+
+
+def blocks(keys: Words, nonce: bytes, count: int) -> Words:
+    """The first `count` key-stream blocks of each key.
+
+    Args:
+        keys: [keys, 8] 256-bit keys as little-endian words.
+        nonce: 12 bytes, the same for all keys.
+        count: number of 64-byte blocks for each key.
+
+    Returns:
+        [keys, 16 * count] words.
+    """
+    if len(keys) <= _FEW_KEYS:
+        return _few(keys, nonce, count)
+    states = np.empty((4, 4, len(keys), count), np.uint32)
+    states[0] = _CONSTANTS[:, None, None]
+    states[1] = keys.T[:4, :, None]
+    states[2] = keys.T[4:, :, None]
+    states[3, 0] = np.arange(count, dtype=np.uint32)
+    states[3, 1:] = np.frombuffer(nonce, dtype="<u4")[:, None, None]
+    mixed = states.copy()
+    for _ in range(10):
+        _quarter_rounds(mixed)
+        _turn(mixed, 1)
+        _quarter_rounds(mixed)
+        _turn(mixed, -1)
+    mixed += states
+    return mixed.reshape(16, len(keys), count).transpose(1, 2, 0).reshape(len(keys), 16 * count)
+
+
+class KeyStream:
+    """The key streams of one key, by OpenSSL. Whoever keeps it sets the key up only once.
+
+    Args:
+        key: [8] words.
+    """
+
+    def __init__(self, key: Words) -> None:
+        cipher = Cipher(ChaCha20(key.astype("<u4").tobytes(), bytes(16)), mode=None)
+        self._encryptor = cipher.encryptor()
+
+    def blocks(self, nonce: bytes, count: int) -> bytes:
+        """The first `count` blocks of 64 bytes."""
+        # OpenSSL takes the 32-bit block counter in front of the nonce.
+        self._encryptor.reset_nonce(bytes(4) + nonce)
+        return self._encryptor.update(bytes(64 * count))
+
+
+def _few(keys: Words, nonce: bytes, count: int) -> Words:
+    streams = b"".join(KeyStream(key).blocks(nonce, count) for key in keys)
+    return np.frombuffer(streams, "<u4").astype(np.uint32).reshape(len(keys), 16 * count)
+
+
+def _quarter_rounds(state: Words) -> None:
+    """Four quarter rounds side by side: rows a, b, c, d of the state, columns in parallel."""
+    a, b, c, d = state
+    for x, y, z, shift in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+        x += y
+        z ^= x
+        low = z >> np.uint32(32 - shift)
+        z <<= np.uint32(shift)
+        z |= low
+
+
+def _turn(state: Words, direction: int) -> None:
+    """Shift row r by r columns: diagonals become columns, or columns diagonals again."""
+    for row in (1, 2, 3):
+        state[row] = np.roll(state[row], -direction * row, axis=0)

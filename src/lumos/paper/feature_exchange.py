@@ -1,0 +1,106 @@
+"""Features on their way to the trees that need them: released, sent, recovered (section VI-A)."""
+
+from dataclasses import replace
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from lumos.device.shard import Shard
+from lumos.encode import (
+    EncoderSettings,
+    RecoveredFeatures,
+    joined,
+    parts_for,
+    read,
+    recover,
+    release,
+    write,
+)
+from lumos.encode.bounds import Features
+from lumos.errors import ProtocolError
+from lumos.exchange.endpoint import Program
+from lumos.paper.topics import CARRY, CLEAR_FEATURES, FEATURES
+from lumos.training.settings import Recovery
+from lumos.typing import Flags
+
+
+def exchange_features(
+    shard: Shard,
+    leaves: Flags,
+    features: Features,
+    settings: EncoderSettings,
+    *,
+    step: int = 0,
+) -> Program[RecoveredFeatures]:
+    """Send features to every device whose tree has a leaf for the sender, once per run.
+
+    Args:
+        leaves: [slots] whether the neighbour has a leaf in the hosted device's tree.
+        features: [hosted, d] what is released.
+        settings: ε, bounds, bins.
+        step: number of this release; each has coins of its own, and each pays ε again.
+
+    Returns:
+        what came for each branch, in the order of the branches.
+    """
+    kept = np.flatnonzero(leaves)
+    inbox = yield CARRY.along(shard, kept, 0)
+    # By receiver, then sender: for each hosted device its receivers in increasing order.
+    sender, receiver = inbox.receiver, inbox.sender
+    receivers = np.bincount(shard.local(sender), minlength=len(shard))
+    released = release(features, receivers, settings, shard.coins, step=step)
+    epsilon = released.epsilon(settings)
+    messages = write(released)
+    del released
+    topic = FEATURES if settings.noisy else CLEAR_FEATURES
+    width = features.shape[1]
+    owner, neighbour = shard.owner[kept], shard.neighbours[kept]
+    keys = owner * shard.total + neighbour  # increasing: the order of the branches
+    parts = []
+    for number in range(parts_for(width, noisy=settings.noisy)):
+        rows, body, lengths = messages.part(number)
+        # ε belongs to the whole message, and its first part pays it.
+        spent = epsilon[rows] if number == 0 else np.zeros(len(rows))
+        inbox = yield topic.send(
+            sender[rows],
+            receiver[rows],
+            body,
+            lengths=lengths,
+            epsilon=spent if settings.noisy else None,
+        )
+        arrived = shard.local(inbox.receiver) * shard.total + inbox.sender
+        branch = np.minimum(np.searchsorted(keys, arrived), max(0, len(keys) - 1))
+        if number == 0 and not np.array_equal(keys, arrived):
+            raise ProtocolError("features: a message is missing, or one came that nobody asked for")
+        if len(arrived) and not np.array_equal(keys[branch], arrived):
+            raise ProtocolError("features: a message came that nobody asked for")
+        of_messages = inbox.batch.lengths
+        parts.append(
+            (branch, inbox.body, np.zeros(0, np.int64) if of_messages is None else of_messages)
+        )
+    return recover(read(joined(parts, len(keys)), width, noisy=settings.noisy), settings)
+
+
+def on_leaves(
+    recovered: RecoveredFeatures, settings: EncoderSettings, recovery: Recovery
+) -> RecoveredFeatures:
+    """What receivers put on their leaves: post-processing, which costs no ε.
+
+    letter: x'' as recovered. shrunk: (x'' - midpoint) · tanh(ε'/2)², so ±(b - a)/2 · tanh(ε'/2)
+    where an element came and 0 where none did. tanh(ε'/2)² is the share of x'' that is signal, for
+    elements as far apart as the bounds allow, so a leaf says as much as is known and no more.
+    """
+    if recovery == "letter" or not (settings.noisy or settings.bins):
+        return recovered
+    half = np.float32((settings.high - settings.low) / 2)
+    scale = half * half / recovered.scale if settings.noisy else recovered.scale
+    return replace(recovered, scale=scale, filler=0.0)
+
+
+def without_information(features: Features, settings: EncoderSettings) -> Features:
+    """Features of the same shape that say nothing: the same for every device (the control)."""
+    if issparse(features):
+        nowhere = np.zeros(features.shape[0] + 1, np.int32)
+        nothing = np.empty(0, np.float32), np.empty(0, np.int32), nowhere
+        return csr_array(nothing, shape=features.shape)
+    return np.broadcast_to(np.float32(settings.midpoint), features.shape)

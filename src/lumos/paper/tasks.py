@@ -1,0 +1,189 @@
+"""What a device does with its embedding: the two tasks, their losses and their gradients.
+
+A task is asked once per epoch for the loss of every hosted device and its gradient with respect to
+the embeddings and the head's weights. Labels and pairs stay home; what leaves are the messages of
+`link` (section VI-C) and, later, sums.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import log_softmax, logsigmoid
+
+from lumos.device.shard import Shard
+from lumos.errors import ProtocolError
+from lumos.exchange.endpoint import Program
+from lumos.paper.topics import ASK, EMBEDDING, EMBEDDING_GRADIENT
+from lumos.paper.vectors import rows_of, send_rows
+from lumos.training.private_data import PrivateData
+from lumos.training.split import Role
+from lumos.typing import Ints
+
+STATISTICS = ("loss", "count", "validation", "validation count")
+"""What each device adds to the masked sum beside its gradient."""
+
+
+class Step(NamedTuple):
+    """What one epoch gives every hosted device."""
+
+    back: Tensor
+    """[hosted, width] gradient of the summed loss with respect to the embeddings."""
+    head: Callable[[bool], Tensor]
+    """Gradient of the head: True for [hosted, weights] device by device, False for [weights]."""
+    statistics: Tensor
+    """[hosted, 4] see `STATISTICS`; higher is better in `validation`."""
+
+
+class Task(Protocol):
+    """One task of one shard."""
+
+    def step(self, embedding: Tensor, epoch: int) -> Program[Step]:
+        """Losses and gradients of all hosted devices."""
+        ...
+
+
+class Classify:
+    """Linear, softmax, cross-entropy (section VI-C). Labels stay home."""
+
+    def __init__(self, home: PrivateData, head: torch.nn.Linear) -> None:
+        self._labels = torch.from_numpy(home.labels.copy())
+        roles = torch.from_numpy(home.roles)
+        self._train, self._validation = roles == Role.TRAIN, roles == Role.VALIDATION
+        self._head = head
+
+    def step(self, embedding: Tensor, epoch: int) -> Program[Step]:
+        """Cross-entropy of the training devices; validation devices tell whether they are right."""
+        yield from ()
+        with torch.no_grad():
+            logs = log_softmax(self._head(embedding), dim=1)
+            known = self._labels.clamp(min=0)
+            slope = logs.exp()  # softmax minus one-hot, for training devices
+            slope[torch.arange(len(known)), known] -= 1
+            slope *= self._train[:, None]
+            right = (logs.argmax(dim=1) == self._labels) & self._validation
+            loss = -logs.gather(1, known[:, None]).squeeze(1) * self._train
+            statistics = [loss, self._train, right, self._validation]
+
+            def head(each: bool) -> Tensor:
+                if each:
+                    outer = torch.einsum("nc,nw->ncw", slope, embedding)
+                    return torch.cat([outer.flatten(1), slope], dim=1)
+                return torch.cat([(slope.T @ embedding).flatten(), slope.sum(dim=0)])
+
+            return Step(
+                slope @ self._head.weight,
+                head,
+                torch.stack([column.to(torch.float64) for column in statistics], dim=1),
+            )
+
+
+class Link:
+    """Dot products of embeddings (section VI-C): kept neighbours near, sampled strangers far.
+
+    Device u asks each kept neighbour, and as many strangers drawn afresh in every epoch, for their
+    embeddings. Strangers are drawn among those who are not its neighbours in the training graph, so
+    an edge that was held back may be drawn: not to draw it would tell of it.
+    """
+
+    def __init__(self, shard: Shard, home: PrivateData) -> None:
+        self._shard = shard
+        kept = np.flatnonzero(home.keep)
+        self._rows, self._peers = shard.owner[kept], shard.neighbours[kept]
+        self._strangers = Strangers(shard)
+        self._held_rows, self._held_peers = home.held_back.T
+        many = np.bincount(self._held_rows, minlength=len(shard))
+        rows, peers = self._strangers.draw(many, "validation strangers", 0)
+        self._held_out = (rows, peers)
+
+    def step(self, embedding: Tensor, epoch: int) -> Program[Step]:
+        """-log σ(h_u·h_v) over neighbours, -log σ(-h_u·h_v) over strangers (errata 7)."""
+        shard = self._shard
+        rows, peers, signs, training = self._pairs(epoch)
+        inbox = yield ASK.send(shard.ids_of(rows), peers, 0)
+        answering = shard.local(inbox.receiver)
+        inbox = yield send_rows(EMBEDDING, inbox.receiver, inbox.sender, embedding[answering])
+        # Pairs are sorted as inboxes are: by asker, then by peer.
+        if not np.array_equal(shard.local(inbox.receiver), rows) or not np.array_equal(
+            inbox.sender, peers
+        ):
+            raise ProtocolError("link: an embedding is missing, or one came that nobody asked for")
+        theirs = rows_of(EMBEDDING, inbox, embedding.shape[1])
+        mine, sign = torch.from_numpy(rows), torch.from_numpy(signs)
+        train = torch.from_numpy(training)
+        own = embedding[mine]
+        score = sign * (own * theirs).sum(dim=1)
+        gain = logsigmoid(score)
+        slope = (-sign * torch.sigmoid(-score) * train)[:, None]
+        back = torch.zeros_like(embedding).index_add(0, mine, slope * theirs)
+        here = torch.nonzero(train).flatten()
+        inbox = yield send_rows(
+            EMBEDDING_GRADIENT,
+            shard.ids_of(rows[training]),
+            peers[training],
+            (slope * own)[here],
+        )
+        came = rows_of(EMBEDDING_GRADIENT, inbox, embedding.shape[1])
+        back = back.index_add(0, torch.from_numpy(shard.local(inbox.receiver)), came)
+        values = torch.stack([-gain * train, train, gain * ~train, ~train], dim=1)
+        statistics = torch.zeros(len(shard), len(STATISTICS), dtype=torch.float64)
+        statistics = statistics.index_add(0, mine, values.to(torch.float64))
+        return Step(back, _no_head(len(shard)), statistics)
+
+    def _pairs(
+        self, epoch: int
+    ) -> tuple[Ints, Ints, npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+        """Askers (positions), peers (ids), +1 or -1, and whether the pair is for training."""
+        wanted = np.bincount(self._rows, minlength=len(self._shard))
+        drawn_rows, drawn = self._strangers.draw(wanted, "strangers", epoch)
+        parts = [
+            (self._rows, self._peers, 1, True),
+            (drawn_rows, drawn, -1, True),
+            (self._held_rows, self._held_peers, 1, False),
+            (*self._held_out, -1, False),
+        ]
+        rows = np.concatenate([part[0] for part in parts])
+        peers = np.concatenate([part[1] for part in parts])
+        signs = np.concatenate([np.full(len(part[0]), part[2], np.float32) for part in parts])
+        training = np.concatenate([np.full(len(part[0]), part[3]) for part in parts])
+        order = np.lexsort((peers, rows))
+        return rows[order], peers[order], signs[order], training[order]
+
+
+class Strangers:
+    """Draws devices that are neither oneself nor a neighbour, uniformly, with private coins."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._free = shard.total - 1 - shard.degree
+        # The r-th stranger of a device is r plus the members m_0 < m_1 < … (neighbours and itself)
+        # with m_i - i ≤ r. All devices are searched at once: keys rise from device to device.
+        me = np.arange(len(shard))
+        owner = np.concatenate([shard.owner, me])
+        member = np.concatenate([shard.neighbours, shard.devices])
+        order = np.lexsort((member, owner))
+        owner, member = owner[order], member[order]
+        self._start = shard.offsets[:-1] + me
+        rank = np.arange(len(member)) - self._start[owner]
+        self._keys = owner * shard.total + (member - rank)
+
+    def draw(self, counts: Ints, purpose: str, step: int) -> tuple[Ints, Ints]:
+        """For each hosted device so many strangers; none where there are none.
+
+        Returns:
+            positions of the devices, not decreasing, and ids of the strangers.
+        """
+        shard = self._shard
+        counts = np.where(self._free > 0, counts, 0)
+        chance = shard.coins.uniform_each(counts, purpose, step)
+        rows = np.repeat(np.arange(len(shard)), counts)
+        place = np.floor(chance * self._free[rows]).astype(np.int64)
+        before = np.searchsorted(self._keys, rows * shard.total + place, side="right")
+        return rows, place + before - self._start[rows]
+
+
+def _no_head(hosted: int) -> Callable[[bool], Tensor]:
+    return lambda each: torch.empty(hosted, 0) if each else torch.empty(0)

@@ -1,0 +1,312 @@
+"""The trainer of one shard and its coordinator: programs that yield messages, epoch by epoch.
+
+    worker = PaperTrainer(shard, endpoint, home, config, classes)
+    yield from worker.setup()                        # features, keys; once per run
+    yield from worker.epochs(0, 25, told)            # any number of times
+    embeddings = yield from worker.finish()          # with the weights that were selected
+
+Everything that crosses a device's border is a message of `lumos.paper.topics` or
+`lumos.aggregate`. Weights are public: every device computes them from the same sums.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from lumos.aggregate import (
+    IdealAggregator,
+    IdealCoordinator,
+    SecureAggregator,
+    SecureCoordinator,
+)
+from lumos.device.coins import PublicCoins
+from lumos.device.shard import Shard
+from lumos.errors import ProtocolError
+from lumos.exchange.endpoint import Endpoint, Program
+from lumos.model import Drops, Leaves, Pooled, Trees, device_gradients, pool, pool_backward
+from lumos.model.feature_products import Features
+from lumos.paper.feature_exchange import exchange_features, on_leaves, without_information
+from lumos.paper.model import Model
+from lumos.paper.tasks import STATISTICS, Classify, Link, Step, Task
+from lumos.paper.topics import LEAF, LEAF_GRADIENT
+from lumos.paper.vectors import rows_of, send_rows
+from lumos.training.adam import Adam
+from lumos.training.epoch import EpochRecord
+from lumos.training.private_data import PrivateData
+from lumos.training.settings import Config
+from lumos.trees.forest import Forest
+from lumos.typing import Arrays, Doubles
+
+
+@dataclass(eq=False)
+class Weights:
+    """Weights on their way: the optimiser, and the best so far."""
+
+    adam: Adam
+    best: Doubles = field(repr=False)
+    best_score: float = -np.inf
+    best_epoch: int = 0
+
+    def learn(self, total: Doubles, epoch: int, *, select: bool) -> EpochRecord:
+        """Take in the sum over all devices: gradients, then statistics."""
+        gradient, (loss, count, score, scored) = np.split(total, [-len(STATISTICS)])
+        if count <= 0:
+            raise ProtocolError("nobody has anything to train on")
+        mean = float(score / scored) if scored > 0 else None
+        if select and mean is not None and mean > self.best_score:
+            self.best, self.best_score, self.best_epoch = self.adam.weights, mean, epoch
+        self.adam.step(gradient / count)
+        if not select or mean is None:
+            self.best, self.best_epoch = self.adam.weights, epoch
+        return EpochRecord(epoch, float(loss / count), mean)
+
+
+class PaperTrainer:
+    """The trainer of one shard.
+
+    Args:
+        shard: the hosted devices.
+        endpoint: where masked sums book, if they are ideal.
+        home: what the devices own.
+        config: settings.
+        classes: number of classes; 0 for link.
+        control: release features that say nothing.
+        step: number of the release.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        endpoint: Endpoint,
+        home: PrivateData,
+        config: Config,
+        classes: int,
+        *,
+        control: bool = False,
+        step: int = 0,
+    ) -> None:
+        self.shard = shard
+        self.config = config
+        self._home = home
+        self._control = control
+        self._release = step
+        self.forest = Forest.grow(
+            shard.devices,
+            shard.offsets,
+            shard.neighbours,
+            home.leaves,
+            virtual_nodes=config.train.virtual_nodes,
+        )
+        self._trees = Trees.of(self.forest)
+        self._by_vertex = np.lexsort((self.forest.owner, self.forest.neighbour))
+        self._came: tuple[LeafOrigin, npt.NDArray[np.int64]] | None = None
+        self.model = Model(config.model, home.features.shape[1], classes)
+        self.model.initialise(shard.public.generator("weights"))
+        start = self.model.vector()
+        train = config.train
+        self.weights = Weights(Adam(start, train.learning_rate, train.weight_decay), start)
+        kind = SecureAggregator if train.aggregate == "secure" else IdealAggregator
+        self._updates = kind(shard, endpoint, config.updates)
+        self._task: Task
+        if self.model.head is not None:
+            self._task = Classify(home, self.model.head)
+        else:
+            self._task = Link(shard, home)
+        self._neighbour: Features
+
+    def setup(self) -> Program[None]:
+        """Exchange features, and keys for masked sums."""
+        yield from self.receive_features()
+        yield from self._updates.setup()
+
+    def receive_features(self) -> Program[None]:
+        """Exchange features only: enough to compute embeddings."""
+        encoder, home = self.config.encoder, self._home
+        features = without_information(home.features, encoder) if self._control else home.features
+        recovered = yield from exchange_features(
+            self.shard, home.leaves, features, encoder, step=self._release
+        )
+        self._neighbour = on_leaves(recovered, encoder, self.config.train.recovery)
+
+    def epochs(
+        self, first: int, last: int, told: Callable[[EpochRecord], None] | None = None
+    ) -> Program[None]:
+        """Epochs `first` + 1 … `last`; `told` hears of each when it is over."""
+        for number in range(first, last):
+            self.model.load(self.weights.adam.weights)
+            total = yield from self._epoch(number)
+            if total is None:
+                raise ProtocolError(
+                    "the sum of an epoch was not opened: too few devices were present"
+                )
+            select = self.config.train.select == "validation"
+            record = self.weights.learn(total, number + 1, select=select)
+            if told is not None:
+                told(record)
+
+    def rejoin(self, epoch: int) -> Program[None]:
+        """After `restore`: `setup` has exchanged everything that is needed."""
+        yield from ()
+
+    def state(self) -> Arrays:
+        """Everything that the next epochs depend on."""
+        weights, adam = self.weights, self.weights.adam
+        return {
+            "weights": adam.weights,
+            "mean": adam.mean,
+            "square": adam.square,
+            "steps": np.array(adam.steps),
+            "best": weights.best,
+            "best_score": np.array(weights.best_score),
+            "best_epoch": np.array(weights.best_epoch),
+        }
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a state."""
+        weights, adam = self.weights, self.weights.adam
+        adam.weights, adam.mean, adam.square = state["weights"], state["mean"], state["square"]
+        adam.steps = int(state["steps"])
+        weights.best, weights.best_score = state["best"], float(state["best_score"])
+        weights.best_epoch = int(state["best_epoch"])
+
+    def arrays(self) -> Arrays:
+        """The selected weights by name; call after `finish`."""
+        return {name: value.detach().numpy() for name, value in self.model.named_parameters()}
+
+    def finish(self) -> Program[Tensor]:
+        """[hosted, width] embeddings by the selected weights, without dropout."""
+        self.model.load(self.weights.best)
+        with torch.no_grad():
+            leaves = self._leaves(None)
+        # Not inside the block: torch's mode belongs to the process, and others run in between.
+        pooled, _ = yield from self._pool(leaves)
+        return pooled.embedding
+
+    def _leaves(self, drops: Drops | None) -> Leaves:
+        leaves: Leaves = self.model.network(
+            self._trees, self._home.features, self._neighbour, drops
+        )
+        return leaves
+
+    def _epoch(self, number: int) -> Program[Doubles | None]:
+        """Forward, backward, and the sum of what all devices found."""
+        drops = self.model.network.drops(self._trees, self.shard.coins, number)
+        leaves = self._leaves(drops)
+        pooled, came = yield from self._pool(leaves)
+        step = yield from self._task.step(pooled.embedding, number)
+        gradient, attention = pool_backward(pooled, step.back)
+        own, foreign = gradient[: len(leaves.own)], gradient[len(leaves.own) :]
+        back = Leaves(own, (yield from self._return(came, foreign, leaves)))
+        if isinstance(self._updates, IdealAggregator):
+            partial = self._fused(leaves, back, attention, step)
+            return (yield from self._updates.sum_fused(partial))
+        vectors = self._each(drops, back, attention, step)
+        return (yield from self._updates.sum(vectors))
+
+    def _pool(self, leaves: Leaves) -> Program[tuple[Pooled, "LeafOrigin"]]:
+        """POOL (section VI-B): leaves travel to the devices they stand for."""
+        shard, forest = self.shard, self.forest
+        # Sent in the order in which inboxes come, so that nobody has to sort them every epoch.
+        order = self._by_vertex
+        inbox = yield send_rows(
+            LEAF,
+            shard.ids_of(forest.owner[order]),
+            forest.neighbour[order],
+            leaves.neighbour.detach()[torch.from_numpy(order)],
+        )
+        width = leaves.own.shape[1]
+        came = rows_of(LEAF, inbox, width)
+        vertex = torch.cat([self._trees.own_device, torch.from_numpy(shard.local(inbox.receiver))])
+        every = torch.cat([leaves.own.detach(), came])
+        attention = self.model.attention
+        pooled = pool(self.config.model.pool, every, vertex, len(shard), attention)
+        return pooled, LeafOrigin(inbox.receiver, inbox.sender)
+
+    def _by_carrier(self, came: "LeafOrigin") -> npt.NDArray[np.int64]:
+        """The order by carrier, then vertex. Leaves come from the same devices in every epoch."""
+        last = self._came
+        if last is None or not all(map(np.array_equal, last[0], came)):
+            self._came = last = (came, np.lexsort((came.vertex, came.carrier)))
+        return last[1]
+
+    def _return(self, came: "LeafOrigin", gradient: Tensor, leaves: Leaves) -> Program[Tensor]:
+        """Gradients go back to where the leaves came from, in the order of the branches."""
+        forest = self.forest
+        order = self._by_carrier(came)
+        inbox = yield send_rows(
+            LEAF_GRADIENT,
+            came.vertex[order],
+            came.carrier[order],
+            gradient[torch.from_numpy(order)],
+        )
+        if not np.array_equal(self.shard.local(inbox.receiver), forest.owner) or not np.array_equal(
+            inbox.sender, forest.neighbour
+        ):
+            raise ProtocolError("leaf gradients: one is missing, or one came that nobody expected")
+        return rows_of(LEAF_GRADIENT, inbox, leaves.own.shape[1])
+
+    def _fused(self, leaves: Leaves, back: Leaves, attention: Tensor | None, step: Step) -> Doubles:
+        """[weights + statistics] summed over the hosted devices: one backward pass for all."""
+        parameters = list(self.model.network.parameters())
+        found = torch.autograd.grad(
+            [*leaves], parameters, [*back], allow_unused=True, materialize_grads=True
+        )
+        parts = [] if attention is None else [attention.sum(dim=0)]
+        parts += [gradient.flatten() for gradient in found]
+        parts.append(step.head(False))
+        flat = [part.detach().numpy().astype(np.float64) for part in parts]
+        return np.concatenate([*flat, step.statistics.sum(dim=0).numpy()])
+
+    def _each(
+        self, drops: Drops | None, back: Leaves, attention: Tensor | None, step: Step
+    ) -> Doubles:
+        """[hosted, weights + statistics] what each device puts into the masked sum."""
+        found = device_gradients(
+            self.model.network, self._trees, self._home.features, self._neighbour, drops, back
+        )
+        parts = [] if attention is None else [attention]
+        parts += [torch.stack([*found]), step.head(True)]
+        flat = [part.detach().numpy().astype(np.float64) for part in parts]
+        return np.concatenate([*flat, step.statistics.numpy()], axis=1)
+
+
+class LeafOrigin(NamedTuple):
+    """Where the leaves of an inbox came from."""
+
+    vertex: npt.NDArray[np.int64]
+    """[leaves] id of the device that the leaf stands for."""
+    carrier: npt.NDArray[np.int64]
+    """[leaves] id of the device whose tree it is in."""
+
+
+class PaperCoordinator:
+    """The coordinator's part: one sum per epoch.
+
+    Args:
+        weights: number of weights of the model.
+    """
+
+    def __init__(
+        self, config: Config, total: int, public: PublicCoins, endpoint: Endpoint, weights: int
+    ) -> None:
+        kind = SecureCoordinator if config.train.aggregate == "secure" else IdealCoordinator
+        self._sums = kind(total, public, endpoint, config.updates)
+        self._width = weights + len(STATISTICS)
+
+    def setup(self) -> Program[None]:
+        """It has no part in it."""
+        yield from ()
+
+    def epochs(self, first: int, last: int) -> Program[None]:
+        """Add up."""
+        for _ in range(first, last):
+            yield from self._sums.sum(self._width)
+
+    def finish(self) -> Program[None]:
+        """It has no part in it."""
+        yield from ()

@@ -1,0 +1,74 @@
+"""Registries: everything that can be chosen by name, in one form.
+
+    BALANCERS: Registry[Balancer] = Registry(
+        "balancer",
+        {"greedy": "lumos.trees.balancers.greedy:GREEDY"},
+    )
+    BALANCERS["greedy"]                    # imports the module when it is first asked for
+    BALANCERS.register("mine", MINE)       # an entry of your own, from any package
+
+A wrong name is answered with the right ones.
+"""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Generic, TypeVar, cast
+
+from lumos.errors import UsageError, one_of
+
+Entry = TypeVar("Entry")
+
+
+class Registry(Generic[Entry]):
+    """Entries of one kind by name.
+
+    Args:
+        kind: what an entry is, as the setting is called that names one.
+        entries: where each is found, as `module:attribute`.
+    """
+
+    def __init__(self, kind: str, entries: Mapping[str, str]) -> None:
+        self.kind = kind
+        self._places = dict(entries)
+        self._loaded: dict[str, Entry] = {}
+
+    def __repr__(self) -> str:
+        return f"Registry({self.kind}: {', '.join(self.names())})"
+
+    def __getitem__(self, name: str) -> Entry:
+        """The entry of this name.
+
+        Raises:
+            UsageError: there is none; the message lists those that exist.
+        """
+        if name not in self._loaded:
+            one_of(self.kind, name, self.names())
+            module, attribute = self._places[name].split(":")
+            self._loaded[name] = cast(Entry, getattr(import_module(module), attribute))
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places or name in self._loaded
+
+    def names(self) -> tuple[str, ...]:
+        """Every name, in the order of registration."""
+        return tuple(dict.fromkeys([*self._places, *self._loaded]))
+
+    def register(self, name: str, entry: Entry) -> None:
+        """Add an entry.
+
+        Raises:
+            UsageError: the name is taken.
+        """
+        if name in self:
+            raise UsageError(f"there is a {self.kind} called {name!r} already")
+        self._loaded[name] = entry
+
+    def remove(self, name: str) -> None:
+        """Take back what `register` added."""
+        if name in self._places:
+            raise UsageError(f"{self.kind} {name!r} is part of Lumos and stays")
+        self._loaded.pop(name, None)

@@ -1,0 +1,80 @@
+"""A device's own features as the strict profile uses them: rows of norm 1, protected or not.
+
+FeatureRows are scaled at home, so that no device weighs more than another.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import diags_array, issparse
+
+from lumos.aggregate.noise import clip_factors
+from lumos.device.coins import PublicCoins
+from lumos.encode.bounds import Features, unit_rows
+from lumos.typing import Doubles, Ints
+
+
+class FeatureRows:
+    """The hosted devices' features.
+
+    Args:
+        features: [hosted, d].
+        train: [hosted] whether the device's features enter sums.
+    """
+
+    def __init__(self, features: Features, train: npt.NDArray[np.bool_]) -> None:
+        self.train = np.flatnonzero(train)
+        self._use(unit_rows(features))
+
+    def _use(self, rows: Any) -> None:
+        self.all = rows
+        """[hosted, d] of everybody."""
+        self.some = rows[self.train]
+        """[training devices, d]"""
+
+    @property
+    def width(self) -> int:
+        """d, after protection."""
+        return int(self.all.shape[1])
+
+    def holders(self) -> Doubles:
+        """[hosted, d] 1 where a training device has the feature: summed, the number of holders."""
+        has = np.zeros((self.all.shape[0], self.width))
+        has[self.train] = dense(self.some) != 0
+        return has
+
+    def holder_counts(self) -> Doubles:
+        """[d] the same, summed over the hosted devices."""
+        counts = (self.some != 0).sum(axis=0)
+        return np.asarray(counts, np.float64).ravel()
+
+    def keep(self, columns: Ints) -> None:
+        """Use these features only."""
+        self._use(unit_rows(self.all[:, columns]))
+
+    def project(self, width: int, coins: PublicCoins) -> None:
+        """Mix the features by a public random matrix of ±1."""
+        signs = coins.generator("projection").integers(0, 2, (self.width, width))
+        mixed = self.all @ (2.0 * signs - 1).astype(np.float32)
+        self._use(unit_rows(np.asarray(mixed, np.float32)))
+
+
+def within(rows: Any, limit: float) -> Any:
+    """Rows scaled down where they are longer than `limit`, by norms in double precision.
+
+    `unit_rows` squares in single precision, so features below 1e-19 may come out longer than 1.
+    """
+    sparse: bool = issparse(rows)
+    exact: Any = rows.astype(np.float64)
+    squares = exact.power(2) if sparse else exact**2
+    factors = clip_factors(np.sqrt(np.asarray(squares.sum(axis=1)).ravel()), limit)
+    if (factors == 1).all():
+        return rows
+    return diags_array(factors) @ rows if sparse else rows * factors[:, None]
+
+
+def dense(rows: Any) -> Doubles:
+    """The same as a dense array."""
+    as_array: Any = getattr(rows, "toarray", None)
+    return np.asarray(rows if as_array is None else as_array(), np.float64)

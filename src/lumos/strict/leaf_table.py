@@ -1,0 +1,104 @@
+"""Every leaf that a tree can have where leaves carry symbols: a table, made by the network.
+
+At two layers a leaf depends on the two leaves of its branch only (errata 8d). Here both carry
+symbols, so there are k² different branches in the world; the weights are public, and a device has
+its neighbours' symbols already. It computes every leaf that stands for it at home, whoever carries
+the edge: POOL needs no message, and nobody needs to know who carries.
+
+What is summed in training is the gradient of the *table*; everybody then carries it back through
+the tree network, which is post-processing.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lumos.model import ModelSettings, TreeNetwork, Trees
+from lumos.typing import Doubles, Ints
+
+
+class LeafTable:
+    """The tree network on pairs of symbols; its parameters as one vector.
+
+    Args:
+        settings: backbone and widths; two layers.
+        symbols: k, of which a device has one itself.
+        alphabet: what a neighbour may say; as a rule the same.
+        generator: public coins for the start.
+    """
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        symbols: int,
+        alphabet: int,
+        generator: np.random.Generator,
+    ) -> None:
+        self.shape = (symbols, alphabet, settings.output)
+        self._network = TreeNetwork(settings, max(symbols, alphabet))
+        self._network.initialise(generator)
+        pair = torch.arange(symbols * alphabet)
+        eye = torch.eye(max(symbols, alphabet))
+        self._trees = Trees(
+            owner=pair, workload=torch.ones(len(pair), dtype=torch.int64), virtual_nodes=True
+        )
+        self._inputs = eye[pair // alphabet].contiguous(), eye[pair % alphabet].contiguous()
+
+    @property
+    def width(self) -> int:
+        """Numbers in a leaf."""
+        return self.shape[2]
+
+    @property
+    def size(self) -> int:
+        """Numbers in the table."""
+        return int(np.prod(self.shape))
+
+    def vector(self) -> Doubles:
+        """[weights] of the tree network."""
+        flat = torch.nn.utils.parameters_to_vector(self._network.parameters())
+        return flat.detach().numpy().astype(np.float64)
+
+    def load(self, vector: Doubles) -> None:
+        """Set all weights."""
+        flat = torch.from_numpy(vector.astype(np.float32))
+        torch.nn.utils.vector_to_parameters(flat, self._network.parameters())
+
+    def table(self) -> Doubles:
+        """[k, alphabet, width] the leaf of a device, for its own symbol and its neighbour's."""
+        with torch.no_grad():
+            leaves = self._leaves().numpy().astype(np.float64)
+        return leaves.reshape(self.shape)
+
+    def back(self, total: Doubles) -> Doubles:
+        """[weights] from the gradient of the table to that of the weights."""
+        table = self._leaves()
+        slope = torch.from_numpy(total.astype(np.float32)).view_as(table)
+        parameters = list(self._network.parameters())
+        found = torch.autograd.grad(
+            table, parameters, slope, allow_unused=True, materialize_grads=True
+        )
+        flat = torch.cat([gradient.reshape(-1) for gradient in found]).numpy()
+        return flat.astype(np.float64)
+
+    def _leaves(self) -> Tensor:
+        leaves: Tensor = self._network(self._trees, *self._inputs).own
+        return leaves
+
+
+def pooled(table: Doubles, own: Ints, shares: Doubles) -> Doubles:
+    """[rows, width] the mean leaf, for an own symbol and the shares of neighbours' symbols."""
+    found = np.zeros((len(own), table.shape[2]))
+    for symbol in range(len(table)):
+        here = own == symbol
+        found[here] = shares[here] @ table[symbol]
+    return found
+
+
+def table_gradient(symbols: int, own: Ints, shares: Doubles, slope: Doubles) -> Doubles:
+    """[k, alphabet, width] the gradient of the table; `slope` is that of the pooled leaves."""
+    found = np.zeros((symbols, shares.shape[1], slope.shape[1]))
+    for symbol in range(symbols):
+        here = own == symbol
+        found[symbol] = shares[here].T @ slope[here]
+    return found

@@ -1,0 +1,211 @@
+"""The public plan of a strict run: which sums there are, how wide, and how much noise each has."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from lumos.aggregate.noise import Noise, epsilon_for, mu_for
+from lumos.errors import UsageError
+from lumos.strict.codebook import EPOCHS as CODEBOOK_EPOCHS
+from lumos.strict.settings import StrictSettings
+from lumos.training.settings import Config, Task
+from lumos.training.split import Role
+
+ENCODER, MATRIX, TRUST, BACKBONE, CHOICE = "encoder", "matrix", "trust", "backbone", "choice"
+CODEBOOK = "codebook"
+
+AFTER = {MATRIX: 0.03, TRUST: 0.10, BACKBONE: 0.17, CHOICE: 1.0}
+PARTS: dict[tuple[Task, str], dict[str, float]] = {
+    ("classify", "answer"): {ENCODER: 0.70, **AFTER},
+    ("classify", "codebook"): {ENCODER: 0.55, CODEBOOK: 0.15, **AFTER},
+    ("link", "codebook"): {CODEBOOK: 0.30, MATRIX: 0.03, TRUST: 0.30, BACKBONE: 0.22, CHOICE: 0.15},
+}
+"""The stages of a task, by what the symbol is, and how the updates' budget μ² is divided. In
+classify, devices that validate spend theirs on the choice alone; in link, every device takes part
+in everything."""
+TRUST_EPOCHS = 60
+MARGIN = 2.0**-10
+CANDIDATES = 3
+"""Own answer, with evidence, with the tree network: validation chooses."""
+BINS = 64
+"""Scores of validation pairs are told as one of so many ranges (link)."""
+SHARED = 64
+"""So many devices share a colour, where their number allows it and is not given."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Everything public about a strict run.
+
+    Args:
+        config: settings.
+        devices: number of devices.
+        trainers: number of training devices (the split is public; in link, all).
+    """
+
+    config: Config
+    devices: int
+    trainers: int
+
+    def __post_init__(self) -> None:
+        if self.config.train.patience:
+            raise UsageError(
+                "--patience has no meaning in --profile strict: epochs are part of its noise"
+            )
+        if self.backbone_epochs < 1:
+            before = " and ".join(f"{many} for the {stage}" for stage, many in self._before.items())
+            raise UsageError(
+                f"--epochs must be above {self.before_release + TRUST_EPOCHS} in the strict "
+                f"profile: {before}, {TRUST_EPOCHS} for trust; got {self.config.train.epochs}"
+            )
+
+    @property
+    def strict(self) -> StrictSettings:
+        """The strict settings."""
+        return self.config.strict
+
+    @property
+    def task(self) -> Task:
+        """classify or link."""
+        return self.config.train.task
+
+    @property
+    def coded(self) -> bool:
+        """Whether symbols name entries of a codebook."""
+        return self.task == "link" or self.strict.symbol == "codebook"
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """The stages, and the share of each in the updates' budget."""
+        return PARTS[self.task, "codebook" if self.coded else "answer"]
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """What is trained, in order; the choice comes last."""
+        return tuple(self.parts)
+
+    @property
+    def hops(self) -> int:
+        """How far symbols travel."""
+        if self.strict.relay == "auto":
+            return 1 if self.task == "classify" else 4
+        return 1 if self.strict.relay == "none" else int(self.strict.relay)
+
+    @property
+    def colours(self) -> int:
+        """Number of colours; 0 for none."""
+        if self.strict.colours == "none":
+            return 0
+        if self.strict.colours == "auto":
+            return max(2, min(256, self.devices // SHARED))
+        return self.strict.colours
+
+    @property
+    def before_release(self) -> int:
+        """Epochs before anything is released: of the own encoder, and of the codebook."""
+        return sum(self._before.values())
+
+    @property
+    def _before(self) -> dict[str, int]:
+        epochs = {ENCODER: self.strict.encoder_epochs, CODEBOOK: CODEBOOK_EPOCHS}
+        return {stage: many for stage, many in epochs.items() if stage in self.parts}
+
+    def codebook_epoch(self, epoch: int) -> int:
+        """The number, from 0, of a sum for the codebook among those."""
+        return epoch - (self.before_release - CODEBOOK_EPOCHS)
+
+    @property
+    def backbone_epochs(self) -> int:
+        """Epochs left for the tree network."""
+        return self.config.train.epochs - self.before_release - TRUST_EPOCHS
+
+    def stage(self, epoch: int) -> str:
+        """What epoch number `epoch` (from 0) trains."""
+        if epoch < self.before_release:
+            coded = self.coded and self.codebook_epoch(epoch) >= 0
+            return CODEBOOK if coded else ENCODER
+        return TRUST if epoch < self.before_release + TRUST_EPOCHS else BACKBONE
+
+    @property
+    def noisy(self) -> bool:
+        """Whether there is noise in the sums."""
+        return self.strict.protect == "noise"
+
+    def limit(self, stage: str) -> float:
+        """What vectors are clipped to: less than `clip` by what rounding may add."""
+        if stage == CODEBOOK:  # rows of norm 1, and no shorter for their rounding
+            return 1 + MARGIN / 2
+        return self.clip(stage) * (1 - MARGIN)
+
+    def clip(self, stage: str) -> float:
+        """Largest norm of one device's vector in a stage, as the noise assumes it."""
+        if stage in (MATRIX, CODEBOOK):
+            return 1.0 + MARGIN
+        if stage == CHOICE:  # votes; or one range of scores for a pair of each kind, by candidate
+            return math.sqrt(2 * CANDIDATES - (self.task == "classify"))
+        return self.strict.clip if self.noisy else float("inf")
+
+    def noise(self, stage: str) -> Noise | None:
+        """The noise of every sum of a stage."""
+        if not self.noisy:
+            return None
+        part = self._whole_mu * math.sqrt(self.parts[stage])
+        steps = self._steps(stage)
+        noise = Noise.of(part, steps, self.clip(stage), self.devices, self.config.updates)
+        if noise.share * 2.0**self.config.updates.fraction_bits < 1000:
+            raise UsageError(
+                "--clip is so small, or --update-epsilon so large, that noise would fall between "
+                "the steps of the fixed point"
+            )
+        return noise
+
+    @cached_property
+    def _whole_mu(self) -> float:
+        """μ of all updates together; searched for once, and asked for in every epoch."""
+        return mu_for(self.strict.update_epsilon, self.strict.update_delta)
+
+    def _steps(self, stage: str) -> int:
+        """Number of sums of a stage."""
+        several = {**self._before, TRUST: TRUST_EPOCHS, BACKBONE: self.backbone_epochs}
+        return several.get(stage, 1)
+
+    def spent(self) -> tuple[float, float] | None:
+        """(ε, δ) of all updates of one device: its data in the sums, or nothing in their place."""
+        everything = dict.fromkeys(self.stages, 1.0)
+        if self.task == "link":
+            return self._account(self._mu(everything))
+        del everything[CHOICE]  # of others than those who train
+        return self._account(max(self._mu(everything), self._mu({CHOICE: 1.0})))
+
+    def spent_on_edge(self) -> tuple[float, float] | None:
+        """(ε, δ) of one edge: there, or not there (classify).
+
+        It is in the vectors of two devices, once symbols are out, and each may turn into another
+        one: a gradient by twice its norm, frequencies by √2, votes by their norm.
+        """
+        ends = {
+            Role.TRAIN: {MATRIX: math.sqrt(2), TRUST: 2.0, BACKBONE: 2.0},
+            Role.VALIDATION: {CHOICE: 1.0},
+        }
+        worst = 0.0
+        for one in ends.values():
+            for other in ends.values():
+                stages = one.keys() | other.keys()
+                both = {stage: one.get(stage, 0.0) + other.get(stage, 0.0) for stage in stages}
+                worst = max(worst, self._mu(both))
+        return self._account(worst)
+
+    def _mu(self, moves: Mapping[str, float]) -> float:
+        """μ of all sums of some stages, each moved by so many clipping norms."""
+        square = 0.0
+        for stage, move in moves.items():
+            noise = self.noise(stage)
+            if noise is not None:
+                square += self._steps(stage) * (move / noise.sigma) ** 2
+        return math.sqrt(square)
+
+    def _account(self, mu: float) -> tuple[float, float] | None:
+        if not self.noisy:
+            return None
+        return epsilon_for(mu, self.strict.update_delta), self.strict.update_delta

@@ -1,0 +1,21 @@
+"""Names for the array types that signatures use; shapes stand in docstrings and comments."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+"""Ids, positions, counts."""
+Doubles = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float32]
+Flags = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+"""Message bodies, packed bits, keys."""
+Words = npt.NDArray[np.uint32]
+"""Uniform words of a generator: coins and keystreams."""
+Arrays = dict[str, npt.NDArray[Any]]
+"""Arrays by name, as an npz holds them."""
+Progress = Callable[[float, float | None, str], None]
+"""Callback `(done, total, note)`, called periodically; `total` is None where it is not known."""

@@ -1,0 +1,170 @@
+"""Updates: vectors of single devices, fused sums, masked sums."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from tests.runs.running import heard, losses, run
+
+from lumos import Graph
+from lumos.aggregate import IdealAggregator, IdealCoordinator, SecureAggregator
+from lumos.device.shard import Shard
+from lumos.exchange import Endpoint, Program
+from lumos.paper.trainer import EpochRecord, Weights
+from lumos.training.settings import UPDATES
+
+SECURE = {"aggregate": "secure", "epochs": 2, "dropout": 0.1, "epsilon": 50.0}
+
+
+@dataclass
+class Sums:
+    """Of every epoch: what devices handed in, the sum that came back, the weights after it."""
+
+    vectors: list[dict[int, np.ndarray]] = field(default_factory=list)
+    totals: list[np.ndarray] = field(default_factory=list)
+    weights: list[np.ndarray] = field(default_factory=list)
+
+
+@contextmanager
+def summing() -> Iterator[Sums]:
+    seen, learn, secure = Sums(), Weights.learn, SecureAggregator.sum
+
+    def learnt(self: Weights, total: np.ndarray, epoch: int, *, select: bool) -> EpochRecord:
+        record = learn(self, total, epoch, select=select)
+        if epoch > len(seen.totals):  # of the first shard; all get the same
+            seen.totals.append(total.copy())
+            seen.weights.append(self.adam.weights.copy())
+        else:
+            assert np.array_equal(total, seen.totals[epoch - 1])
+            assert np.array_equal(self.adam.weights, seen.weights[epoch - 1])
+        return record
+
+    def summed(self: SecureAggregator, vectors: np.ndarray, leaves: Any = None) -> Program[Any]:
+        if len(seen.vectors) == len(seen.totals):
+            seen.vectors.append({})
+        mine = zip(self._shard.devices.tolist(), vectors.copy(), strict=True)
+        seen.vectors[-1].update(mine)
+        return secure(self, vectors, leaves)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Weights, "learn", learnt)
+        patch.setattr(SecureAggregator, "sum", summed)
+        yield seen
+
+
+class InTheClear:
+    """`IdealAggregator.sum` of the vectors of single devices, in the secure one's place."""
+
+    def __init__(self, shard: Shard, endpoint: Endpoint, settings: Any) -> None:
+        self._ideal = IdealAggregator(shard, endpoint, settings)
+        self.setup, self.sum = self._ideal.setup, self._ideal.sum
+
+
+def fixed_sum(vectors: np.ndarray) -> np.ndarray:
+    """The oracle: whole numbers in Python, added up one by one."""
+    scaled = np.rint(vectors * 2.0**UPDATES.fraction_bits).astype(np.int64).astype(object)
+    totals = [sum(column.tolist()) for column in scaled.T]
+    return np.array(totals, np.float64) * 2.0**-UPDATES.fraction_bits
+
+
+KINDS = [
+    {"backbone": "gcn"},
+    {"backbone": "gat", "pool": "attention"},
+    {"backbone": "sage", "virtual_nodes": False},
+    {"task": "link", "pool": "max"},
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["gcn", "gat", "sage", "link"])
+def test_vectors_of_single_devices_add_up_to_the_fused_sum(
+    kind: dict[str, Any], sixty: Graph
+) -> None:
+    """Within 1e-5 of the largest number and 60 roundings to 2^-24."""
+    with summing() as each:
+        run(sixty, **{**SECURE, "epochs": 1, **kind})
+    with summing() as fused:
+        run(sixty, **{**SECURE, "epochs": 1, **kind, "aggregate": "ideal"})
+    scale = np.abs(fused.totals[0]).max()
+    assert_allclose(each.totals[0], fused.totals[0], rtol=0, atol=1e-5 * scale + 60 * 2.0**-25)
+    assert len(each.vectors[0]) == 60
+    assert not fused.vectors
+
+
+@pytest.mark.parametrize("kind", KINDS[::3], ids=["classify", "link"])
+def test_masked_sums_are_the_fixed_point_sums_bit_by_bit(
+    kind: dict[str, Any], sixty: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with summing() as secure:
+        masked = run(sixty, **SECURE, **kind)
+    for vectors, total in zip(secure.vectors, secure.totals, strict=True):
+        assert np.array_equal(total, fixed_sum(np.stack([*vectors.values()])))
+    monkeypatch.setattr("lumos.paper.trainer.SecureAggregator", InTheClear)
+    monkeypatch.setattr("lumos.paper.trainer.SecureCoordinator", IdealCoordinator)
+    with summing() as clear:
+        plain = run(sixty, **SECURE, **kind)
+    for one, other in zip(secure.weights, clear.weights, strict=True):
+        assert np.array_equal(one, other)
+    assert np.array_equal(masked.embeddings, plain.embeddings)
+    assert losses(masked) == losses(plain)
+
+
+def test_masked_runs_are_close_to_fused_ones(sixty: Graph) -> None:
+    """Weights within 1e-4 after 4 steps of 0.01: Adam magnifies gradients near 0."""
+    with summing() as secure:
+        masked = run(sixty, **{**SECURE, "epochs": 4})
+    with summing() as ideal:
+        fused = run(sixty, **{**SECURE, "epochs": 4, "aggregate": "ideal"})
+    assert_allclose(losses(masked), losses(fused), rtol=1e-5)
+    near = np.abs(secure.weights[-1] - ideal.weights[-1])
+    assert np.quantile(near, 0.99) < 1e-4
+    assert near.max() <= 4 * 2 * 0.01  # no further than steps in opposite directions
+
+
+def test_two_runs_with_one_seed_send_different_masked_vectors_with_equal_sums(
+    sixty: Graph,
+) -> None:
+    with summing() as first:
+        one, left = heard(sixty, **SECURE)
+    with summing() as second:
+        two, right = heard(sixty, **SECURE)
+    assert all(map(np.array_equal, first.totals, second.totals))
+    assert all(map(np.array_equal, first.weights, second.weights))
+    assert np.array_equal(one.embeddings, two.embeddings)
+    masked = [wire.all_of("aggregate/masked") for wire in (left, right)]
+    assert len(masked[0]) == len(masked[1]) == 2 * 60
+    for mine, other in zip(*masked, strict=True):
+        assert mine.sender == other.sender
+        assert mine.body != other.body
+        same = np.frombuffer(mine.body, np.uint64) == np.frombuffer(other.body, np.uint64)
+        assert not same.any()
+
+
+@pytest.mark.usefixtures("must_end")
+def test_sixty_devices_on_their_own_mask_their_updates(sixty: Graph) -> None:
+    with summing() as alone:
+        many = run(sixty, shards=60, **SECURE)
+    with summing() as together:
+        one = run(sixty, **SECURE)
+    for vectors, total in zip(alone.vectors, alone.totals, strict=True):
+        assert np.array_equal(total, fixed_sum(np.stack([*vectors.values()])))
+    assert_allclose(losses(many), losses(one), rtol=1e-5)
+    scale = np.abs(together.totals[0]).max()
+    assert_allclose(alone.totals[0], together.totals[0], rtol=0, atol=1e-5 * scale)
+
+
+def test_a_secure_run_says_that_nobody_saw_an_update(sixty: Graph) -> None:
+    result, wire = heard(sixty, **SECURE)
+    assert "by masked sums" in result.exposed
+    assert "aggregate/ideal" not in wire.topics()
+    assert not any(line.ideal for line in result.ledger.topics.values())
+    ideal = run(sixty, **{**SECURE, "aggregate": "ideal"})
+    assert "in the clear by the simulation" in ideal.exposed
+    assert ideal.ledger.topics["aggregate/masked/ideal"].ideal
+    assert (
+        result.ledger.topics["aggregate/masked"].bytes
+        == ideal.ledger.topics["aggregate/masked/ideal"].bytes
+    )
