@@ -138,7 +138,7 @@ def show(trained: "Trained", out: Path | None) -> None:
     trees = f"trees {config.trees.balancer}, comparisons {trained.trees.compare} · "
     screen.print(
         f"{trees if config.train.profile == 'paper' else ''}updates {config.train.aggregate} · "
-        f"coins {config.trees.coins} · seed {trained.seed}"
+        f"coins {config.train.coins} · seed {trained.seed}"
     )
     for note in trained.graph.notes:
         screen.print(f"note: {note}")

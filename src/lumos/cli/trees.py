@@ -9,6 +9,7 @@ from rich.table import Table
 
 from lumos.cli.common import Common, console, print_json, progress_bar, say
 from lumos.compare.speed import comparisons_per_second
+from lumos.device.coins import CoinSource
 from lumos.graph import Graph, ReadOptions, load
 from lumos.graph.options import NOT_ASKED
 from lumos.memory import peak_rss_mb
@@ -27,6 +28,7 @@ def trees(
     *,
     settings: Annotated[TreeSettings, Parameter(name="*")] = SETTINGS,
     reading: Annotated[ReadOptions, Parameter(name="*")] = REFUSE,
+    coins: CoinSource = "simulated",
     plot: Path | None = None,
     common: Common = COMMON,
 ) -> None:
@@ -36,6 +38,8 @@ def trees(
     ----------
     graph
         demo, demo:60, facebook, lastfm, twitch-ENGB, …, or a path.
+    coins
+        Device secrets from the run seed (a run can be repeated) or from the operating system.
     plot
         Write a picture of the workloads there (.png, .svg or .pdf).
     """
@@ -44,7 +48,14 @@ def trees(
     loaded = load(graph, data_dir=common.data_dir, features=False, **vars(reading))
     announce(loaded, settings)
     with progress_bar("balancing") as bar:
-        balanced = balance(loaded, settings, seed=common.seed, shards=common.shards, progress=bar)
+        balanced = balance(
+            loaded,
+            settings,
+            seed=common.seed,
+            shards=common.shards,
+            coins=coins,
+            progress=bar,
+        )
     result = summary(balanced, common)
     if plot is not None:
         plot_workloads(
@@ -73,7 +84,7 @@ def summary(balanced: Balanced, common: Common) -> dict[str, Any]:
         "edges": graph.edges,
         "balancer": balanced.settings.balancer,
         "compare": balanced.compare,
-        "coins": balanced.settings.coins,
+        "coins": balanced.coins,
         "seed": common.seed,
         "shards": common.shards,
         "max_workload": balanced.max_workload,

@@ -9,6 +9,7 @@ secrets from the run seed, so that a run can be repeated; such a run is labelled
 import os
 from hashlib import blake2b
 from struct import unpack_from
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,9 @@ import numpy.typing as npt
 from lumos.crypto import chacha
 from lumos.graph.spans import spans
 from lumos.typing import Doubles, Ints, Words
+
+CoinSource = Literal["simulated", "system"]
+"""Where device secrets come from: the run seed (a run can be repeated), or the operating system."""
 
 
 def system_secrets(devices: Ints) -> Words:

@@ -139,7 +139,7 @@ class Federation:
         self.config = config
         graph = problem.graph
         self._arm = _arm(problem, config, control)
-        self.shards = cut(graph, problem.shards, problem.seed, config.trees.coins, self._arm)
+        self.shards = cut(graph, problem.shards, problem.seed, config.train.coins, self._arm)
         self.carrier = Loopback(self.shards, PROFILES[config.train.profile].doors)
         owned = split_private_data(
             graph,
@@ -186,7 +186,7 @@ class Federation:
         if strict.book is not None:
             owner = self.problem.owner or fingerprint(graph)
             # Whoever has fresh coins is another run, whatever its settings.
-            fresh = os.urandom(8).hex() if self.config.trees.coins == "system" else ""
+            fresh = os.urandom(8).hex() if self.config.train.coins == "system" else ""
             run = f"{self.problem.seed}{self._arm}{fresh}"
             book = ReleaseBook(strict.book, owner, graph.devices, strict.lifetime_epsilon, run)
         workers = [

@@ -136,7 +136,7 @@ class RunFolder:
             if not known.exists():
                 raise UsageError(f"{path}: there is no run to resume; leave --resume out")
             _same_run(path, read_json(known), wanted)
-            if config.trees.coins == "system":
+            if config.train.coins == "system":
                 raise UsageError(
                     f"{path}: a run with --coins system cannot be resumed, because its secrets "
                     "were never written; start anew"
@@ -234,6 +234,7 @@ class RunFolder:
             ledger=LedgerReport(**rest, **known),
             history=[(int(step), int(largest)) for step, largest in about["history"]],
             compare=config.trees.compare,
+            coins=config.train.coins,
             seconds=about["seconds"],
         )
 

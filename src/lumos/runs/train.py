@@ -119,7 +119,7 @@ class Trained:
             "balancer": self.config.trees.balancer,
             "compare": self.trees.compare,
             "aggregate": train.aggregate,
-            "coins": self.config.trees.coins,
+            "coins": self.config.train.coins,
             "seed": self.seed,
             "shards": self.shards,
             "max_workload": self.trees.max_workload,
@@ -187,7 +187,14 @@ def train(
         folder = RunFolder.open(Path(out), whole, source, config, seed, shards, resume=resume)
         trees = trees or folder.trees(problem.graph, config)
     if trees is None:
-        trees = balance(problem.graph, config.trees, seed=seed, shards=shards, progress=progress)
+        trees = balance(
+            problem.graph,
+            config.trees,
+            seed=seed,
+            shards=shards,
+            coins=config.train.coins,
+            progress=progress,
+        )
         if folder is not None:
             folder.save_trees(trees)
     problem = replace(problem, keep=trees.keep)
@@ -324,7 +331,7 @@ def _check(graph: Graph, config: Config) -> None:
     TreeNetwork(config.model, graph.feature_count)  # a backbone that exists
     if config.train.profile == "paper":  # strict never releases features, and needs no bounds
         within(features, config.encoder.low, config.encoder.high)
-    if config.train.control and config.trees.coins == "system":
+    if config.train.control and config.train.coins == "system":
         raise UsageError(
             "--control is an experiment of simulations; with --coins system, devices are real"
         )

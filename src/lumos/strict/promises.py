@@ -67,12 +67,12 @@ def reading(plan: Schedule) -> str:
         "(ε, δ): the symbol for any two inputs, updates for a device's data in the sums or nothing "
         "in their place; of this run, runs add up."
     ]
-    if config.train.aggregate == "ideal" or config.trees.coins == "simulated":
+    if config.train.aggregate == "ideal" or config.train.coins == "simulated":
         said.append(
             "This was a simulation: "
             + "sums were computed in the clear" * (config.train.aggregate == "ideal")
-            + " and " * (config.train.aggregate == "ideal" and config.trees.coins == "simulated")
-            + "coins come from the run seed" * (config.trees.coins == "simulated")
+            + " and " * (config.train.aggregate == "ideal" and config.train.coins == "simulated")
+            + "coins come from the run seed" * (config.train.coins == "simulated")
             + ". The table is what --aggregate secure --coins system keeps."
         )
     return " ".join(said)

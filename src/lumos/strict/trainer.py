@@ -377,7 +377,7 @@ class StrictCoordinator:
         width, noise = self._widths(stage, step), self._plan.noise(stage)
         if isinstance(self._sums, IdealCoordinator) and noise is not None:
             generator = self._public.generator(self._noise, step)
-            if self._plan.config.trees.coins == "system":
+            if self._plan.config.train.coins == "system":
                 generator = np.random.default_rng()  # from the operating system
             drawn = generator.standard_normal(width)
             yield from self._sums.sum(width, noise.total * drawn)

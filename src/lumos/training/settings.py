@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_type_hints
 
 from lumos.aggregate.settings import AggregateSettings
+from lumos.device.coins import CoinSource
 from lumos.encode.one_bit import EncoderSettings
 from lumos.errors import UsageError, one_of
 from lumos.exchange.topic import Door
@@ -64,6 +65,8 @@ class TrainSettings:
     aggregate: Aggregate = "ideal"
     """How updates are added: ideal computes the sum in the clear (simulation only, labelled so),
     secure by masked sums."""
+    coins: CoinSource = "simulated"
+    """Device secrets from the run seed (a run can be repeated) or from the operating system."""
     control: bool = False
     """Also train with releases that know nothing of the features, to see what they are worth."""
     floor: bool = True
@@ -76,6 +79,7 @@ class TrainSettings:
         one_of("profile", self.profile, get_args(ProfileName))
         one_of("select", self.select, get_args(Selection))
         one_of("recovery", self.recovery, get_args(Recovery))
+        one_of("coins", self.coins, get_args(CoinSource))
         one_of("aggregate", self.aggregate, get_args(Aggregate))
         if self.epochs < 1:
             raise UsageError(f"--epochs must be 1 or more, got {self.epochs}")

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
+from typing import get_args
 
 import numpy as np
 
@@ -9,8 +10,9 @@ from lumos.compare.ideal import IdealComparer
 from lumos.compare.rounds import Comparer
 from lumos.compare.secure import SecureComparer
 from lumos.compare.workers import Workers, make_pool
-from lumos.device.coins import PublicCoins
+from lumos.device.coins import CoinSource, PublicCoins
 from lumos.device.shard import Shard, cut
+from lumos.errors import one_of
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger import LedgerReport
 from lumos.exchange.loopback import Loopback
@@ -39,6 +41,8 @@ class Balanced:
     """(iteration, largest workload) whenever it changed (mcmc only)."""
     compare: str
     """Which comparison backend ran."""
+    coins: CoinSource
+    """Where the devices' secrets came from."""
     seconds: float
 
     @property
@@ -62,6 +66,7 @@ def balance(
     *,
     seed: int = 0,
     shards: int = 1,
+    coins: CoinSource = "simulated",
     progress: Progress | None = None,
 ) -> Balanced:
     """Run the tree constructor of a whole federation on this machine.
@@ -71,13 +76,15 @@ def balance(
         settings: balancer and comparison.
         seed: run seed.
         shards: number of shards that share nothing but the exchange; the result is the same.
-        progress: told (done, total, note) now and then.
+        coins: device secrets from the run seed, or from the operating system.
+        progress: callback `(done, total, note)`, called periodically.
     """
     settings = settings or TreeSettings()
-    pieces = cut(graph, shards, seed, settings.coins)
+    one_of("coins", coins, get_args(CoinSource))
+    pieces = cut(graph, shards, seed, coins)
     workers = make_pool(settings.workers) if settings.compare == "secure" else None
     try:
-        return _balance(graph, settings, seed, pieces, workers, progress)
+        return _balance(graph, settings, seed, coins, pieces, workers, progress)
     finally:
         if workers is not None:
             workers.close()
@@ -87,6 +94,7 @@ def _balance(
     graph: Graph,
     settings: TreeSettings,
     seed: int,
+    coins: CoinSource,
     pieces: list[Shard],
     workers: Workers | None,
     progress: Progress | None,
@@ -148,6 +156,7 @@ def _balance(
         ledger=carrier.ledger(),
         history=history,
         compare=settings.compare,
+        coins=coins,
         seconds=seconds,
     )
 

@@ -7,7 +7,6 @@ from lumos.errors import UsageError, one_of
 
 Balancer = Literal["none", "greedy", "mcmc", "optimal"]
 Compare = Literal["secure", "ideal"]
-Coins = Literal["simulated", "system"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +23,9 @@ class TreeSettings:
     """Most comparison bits that any pair may reveal; a run that would exceed it stops."""
     workers: int | None = None
     """Processes for the curve work of secret comparisons; all cores by default."""
-    coins: Coins = "simulated"
-    """Device secrets from the run seed (a run can be repeated) or from the operating system."""
 
     def __post_init__(self) -> None:
-        for name, allowed in (("balancer", Balancer), ("compare", Compare), ("coins", Coins)):
+        for name, allowed in (("balancer", Balancer), ("compare", Compare)):
             one_of(name, getattr(self, name), get_args(allowed))
         if self.iterations < 0:
             raise UsageError(f"--iterations must be 0 or more, got {self.iterations}")
