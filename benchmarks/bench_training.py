@@ -34,7 +34,7 @@ from rich.table import Table
 import lumos
 from lumos.memory import peak_rss_mb
 from lumos.strict.schedule import TRUST_EPOCHS, Schedule
-from lumos.training.settings import Config
+from lumos.training.config import Config
 
 SIZES = (2_000, 20_000, 200_000)
 LARGEST = 1_000_000

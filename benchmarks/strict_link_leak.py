@@ -31,12 +31,13 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 import lumos
 from lumos.device.shard import Shard
-from lumos.runs.federation import Federation, Problem
+from lumos.runs.federation import Federation
+from lumos.training.profile import Problem
 from lumos.strict.answers import sample
 from lumos.strict.link import COLOUR, SYMBOL
 from lumos.strict.relay import PADS
 from lumos.training.metrics import auc
-from lumos.training.settings import Config
+from lumos.training.config import Config
 from lumos.training.split import Role
 from lumos.typing import Doubles, Flags, Ints
 

@@ -5,10 +5,11 @@ A first session:
     import lumos
 
     graph = lumos.load("demo")
+    run = lumos.train(graph, epsilon=2.0)
+    print(run.metrics, run.own, run.promises)
+    run.save("runs/demo")
     trees = lumos.balance(graph, lumos.TreeSettings(balancer="optimal", compare="ideal"))
     print(trees.max_workload, trees.ledger.messages)
-    run = lumos.train(graph, epsilon=2.0, backbone="gcn", compare="ideal")
-    print(run.metrics, run.own, run.exposed)
 
 Names are loaded when they are first used, so that `import lumos` costs nothing.
 """
@@ -17,44 +18,76 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lumos.errors import LumosError
+    from lumos.baselines import baseline
+    from lumos.errors import (
+        BudgetExceeded,
+        DoorClosed,
+        InputError,
+        LumosError,
+        MissingData,
+        NotHosted,
+        ProtocolError,
+        UsageError,
+    )
     from lumos.exchange.ledger import LedgerReport
     from lumos.graph import Graph, load
-    from lumos.runs.train import Trained, train
-    from lumos.training.settings import Config
+    from lumos.runs.events import EpochEvent
+    from lumos.runs.run import Run, load_run
+    from lumos.runs.train import train
+    from lumos.training.config import Config
     from lumos.trees.balance import Balanced, balance
     from lumos.trees.forest import Forest
     from lumos.trees.settings import TreeSettings
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Balanced",
-    "Config",
-    "Forest",
-    "Graph",
-    "LedgerReport",
-    "LumosError",
-    "Trained",
-    "TreeSettings",
-    "balance",
-    "load",
-    "train",
-]
-
 _HOMES = {
     "Balanced": "lumos.trees.balance",
-    "Config": "lumos.training.settings",
+    "BudgetExceeded": "lumos.errors",
+    "Config": "lumos.training.config",
+    "DoorClosed": "lumos.errors",
+    "EpochEvent": "lumos.runs.events",
     "Forest": "lumos.trees.forest",
     "Graph": "lumos.graph",
+    "InputError": "lumos.errors",
     "LedgerReport": "lumos.exchange.ledger",
     "LumosError": "lumos.errors",
-    "Trained": "lumos.runs.train",
+    "MissingData": "lumos.errors",
+    "NotHosted": "lumos.errors",
+    "ProtocolError": "lumos.errors",
+    "Run": "lumos.runs.run",
     "TreeSettings": "lumos.trees.settings",
+    "UsageError": "lumos.errors",
     "balance": "lumos.trees.balance",
+    "baseline": "lumos.baselines",
     "load": "lumos.graph",
+    "load_run": "lumos.runs.run",
     "train": "lumos.runs.train",
 }
+
+__all__ = [
+    "Balanced",
+    "BudgetExceeded",
+    "Config",
+    "DoorClosed",
+    "EpochEvent",
+    "Forest",
+    "Graph",
+    "InputError",
+    "LedgerReport",
+    "LumosError",
+    "MissingData",
+    "NotHosted",
+    "ProtocolError",
+    "Run",
+    "TreeSettings",
+    "UsageError",
+    "balance",
+    "baseline",
+    "load",
+    "load_run",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

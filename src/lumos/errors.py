@@ -9,7 +9,8 @@ LumosError                  anything Lumos raises on purpose
 ├── ProtocolError           a message broke the rules; the session is closed, nothing is revealed
 └── BudgetExceeded          a run would reveal more than the budget that was set
 
-No message ever carries a private value.
+No message ever carries a private value. Messages name settings as Python has them, in backticks:
+`update_epsilon`, `protect='none'`. The command line prints them as its options (`lumos.cli.main`).
 """
 
 
@@ -53,7 +54,7 @@ class BudgetExceeded(LumosError):
     """A run would reveal more than the budget that was set."""
 
 
-def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+def one_of(parameter: str, value: str, allowed: tuple[str, ...]) -> None:
     """Raise `UsageError` where a setting is none of the allowed words."""
     if value not in allowed:
-        raise UsageError(f"--{name} must be one of {', '.join(allowed)}, got {value!r}")
+        raise UsageError(f"`{parameter}` must be one of {', '.join(allowed)}, got {value!r}")

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from lumos.cli.main import run
-from lumos.training.settings import Config
+from lumos.training.config import Config
 
 torch.set_num_threads(1)  # small graphs: a second thread only waits
 

@@ -9,7 +9,8 @@ from tests.runs.running import heard, listening, run
 from lumos import Graph
 from lumos.errors import DoorClosed
 from lumos.exchange import Door
-from lumos.training.settings import PROFILES, Config
+from lumos.training.profiles import PROFILES
+from lumos.training.config import Config
 
 
 @pytest.fixture

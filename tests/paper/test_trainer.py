@@ -21,8 +21,9 @@ from lumos.encode import Messages, read, recover
 from lumos.exchange import Program
 from lumos.model.settings import Pooling
 from lumos.paper.model import Model
-from lumos.runs.federation import Problem, fit
-from lumos.training.settings import Config
+from lumos.training.profile import Problem
+from lumos.runs.federation import fit
+from lumos.training.config import Config
 from lumos.training.split import Role, split_vertices
 
 SEED = 3

@@ -21,7 +21,7 @@ from lumos.report.rerun import rerun
 from lumos.report.run import page_of
 from lumos.report.sections.trees import moderate
 from lumos.report.summary import ARMS, deviation, verdict
-from lumos.runs.folder import write_arrays
+from lumos.storage import write_arrays
 
 PREFIX = {"run": "", "own": "own_", "ids": "ids_", "control": "control_"}
 

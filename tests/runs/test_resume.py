@@ -12,7 +12,8 @@ from scipy.sparse import csr_array, hstack
 from tests.runs.running import run
 
 from lumos import Graph, LumosError, load
-from lumos.runs.folder import fingerprint, read_arrays
+from lumos.graph.fingerprint import fingerprint
+from lumos.storage import read_arrays
 from lumos.runs.train import Trained
 
 SETTINGS = {"epochs": 7, "checkpoint_every": 3, "floor": True, "control": True, "dropout": 0.1}

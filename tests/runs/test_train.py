@@ -14,7 +14,7 @@ from lumos import Graph, LumosError, balance, load
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.runs.train import train
-from lumos.training.settings import Config
+from lumos.training.config import Config
 from lumos.training.split import Role, split_vertices
 from lumos.trees.settings import TreeSettings
 

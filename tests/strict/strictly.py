@@ -9,10 +9,11 @@ import pytest
 from tests.runs.running import Wire, listening
 
 from lumos.graph import Graph
-from lumos.runs.federation import Federation, Problem
+from lumos.runs.federation import Federation
+from lumos.training.profile import Problem
 from lumos.runs.train import Trained, train
 from lumos.strict.trainer import StrictTrainer
-from lumos.training.settings import Config
+from lumos.training.config import Config
 from lumos.training.split import Role
 
 QUICK = {"profile": "strict", "encoder_epochs": 2, "epochs": 64}

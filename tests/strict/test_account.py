@@ -19,7 +19,7 @@ from lumos.strict.schedule import (
     TRUST,
     Schedule,
 )
-from lumos.training.settings import Config
+from lumos.training.config import Config
 
 
 def plan_of(**settings: object) -> Schedule:

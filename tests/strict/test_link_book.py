@@ -12,7 +12,7 @@ from tests.strict.strictly import heard as classified
 
 from lumos import Graph
 from lumos.errors import BudgetExceeded
-from lumos.runs.folder import read_arrays
+from lumos.storage import read_arrays
 
 pytestmark = pytest.mark.usefixtures("short")
 

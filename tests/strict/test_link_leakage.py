@@ -14,7 +14,7 @@ from tests.strict.linking import linked, losses
 
 from lumos import Graph
 from lumos.device.coins import PublicCoins
-from lumos.paper.tasks import Strangers
+from lumos.training.strangers import Strangers
 from lumos.runs import train as job
 from lumos.runs.federation import Federation
 from lumos.runs.train import Trained

@@ -10,7 +10,7 @@ from lumos.aggregate.noise import mu_for
 from lumos.errors import UsageError
 from lumos.strict.promises import NONE, WHO, promises
 from lumos.strict.schedule import BACKBONE, CHOICE, CODEBOOK, MATRIX, TRUST, Schedule
-from lumos.training.settings import Config
+from lumos.training.config import Config
 
 
 def plan_of(devices: int = 1000, **settings: Any) -> Schedule:

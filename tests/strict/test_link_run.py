@@ -18,7 +18,7 @@ from lumos.encode.symbols import Symbols
 from lumos.errors import ProtocolError
 from lumos.exchange import Door
 from lumos.exchange.topic import TOPICS
-from lumos.runs.folder import read_arrays
+from lumos.storage import read_arrays
 from lumos.runs.predict import Run
 from lumos.runs.train import Trained
 from lumos.strict.pair_scorer import LinkResult

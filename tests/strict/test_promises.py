@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lumos.strict.promises import NONE, WHO, caution, promises, reading, up
 from lumos.strict.schedule import Schedule
-from lumos.training.settings import Config
+from lumos.training.config import Config
 
 ROUNDING = 1e-8
 """Share of a number that is taken for an error of floating point."""

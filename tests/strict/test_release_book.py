@@ -15,7 +15,7 @@ from tests.strict.strictly import heard, strict
 
 from lumos import Graph, LumosError, load
 from lumos.errors import BudgetExceeded
-from lumos.runs.folder import read_arrays, write_arrays
+from lumos.storage import read_arrays, write_arrays
 from lumos.strict.release_book import ReleaseBook
 
 SYMBOL = "strict/symbol"

@@ -6,6 +6,7 @@ import sys
 from cyclopts import App, CycloptsError
 
 import lumos
+from lumos.cli.wording import as_options
 from lumos.errors import LumosError
 
 app = App(
@@ -49,5 +50,5 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _fail(line: str, status: int) -> int:
-    print(f"lumos: {line}", file=sys.stderr)
+    print(f"lumos: {as_options(line)}", file=sys.stderr)
     return status

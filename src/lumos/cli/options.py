@@ -16,10 +16,12 @@ from docstring_parser import parse_from_object
 def options_of(name: str, *groups: type[Any], **defaults: str) -> type[Any]:
     """A dataclass with every setting of `groups`, of the same type or None, and None by default.
 
+    A setting that several groups have is one option, with the help of the first.
+
     Args:
         defaults: what the help says of defaults that depend on other options.
     """
-    fields = []
+    fields: dict[str, tuple[Any, Parameter]] = {}
     for group in groups:
         words = {param.arg_name: param.description for param in parse_from_object(group).params}
         hints = get_type_hints(group)
@@ -32,8 +34,14 @@ def options_of(name: str, *groups: type[Any], **defaults: str) -> type[Any]:
             about = Parameter(
                 help=text, show_default=False, converter=whole_or_word if whole else None
             )
-            fields.append((field.name, _annotated(_or_none(hints[field.name]), about), None))
-    made = dataclasses.make_dataclass(name, fields, frozen=True, kw_only=True)
+            if field.name in fields and fields[field.name][0] != hints[field.name]:
+                raise TypeError(f"{field.name}: two groups have it, with different types")
+            fields.setdefault(field.name, (hints[field.name], about))
+    options = [
+        (option, _annotated(_or_none(hint), about), None)
+        for option, (hint, about) in fields.items()
+    ]
+    made = dataclasses.make_dataclass(name, options, frozen=True, kw_only=True)
     made.__module__ = __name__
     return made
 

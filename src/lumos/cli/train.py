@@ -1,7 +1,7 @@
 """`lumos train`: the whole job, from a graph to a model and an account of what it exposed."""
 
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,32 +12,28 @@ from rich.table import Table
 from lumos.cli.common import Common, console, print_json, progress_bar, say
 from lumos.cli.options import given, options_of
 from lumos.cli.trees import announce
-from lumos.encode.one_bit import EncoderSettings
+from lumos.cli.wording import as_options
 from lumos.errors import UsageError
 from lumos.graph import ReadOptions, load
-from lumos.model.settings import ModelSettings
-from lumos.strict.settings import StrictSettings
-from lumos.training.settings import Config, TrainSettings
-from lumos.trees.settings import TreeSettings
+from lumos.training.config import COMMON, Config
+from lumos.training.profiles import PROFILES
 
 if TYPE_CHECKING:
-    from lumos.runs.train import Trained
+    from lumos.runs.events import EpochEvent, OnEpoch
+    from lumos.runs.run import Run
 
     Options = Any
 else:
     Options = options_of(
         "Options",
-        TrainSettings,
-        EncoderSettings,
-        ModelSettings,
-        TreeSettings,
-        StrictSettings,
-        balancer="mcmc for paper, none for strict",
-        epochs="300 for paper; for strict 220 for classify, 109 for link",
+        *COMMON.values(),
+        *(PROFILES[name].settings for name in PROFILES),
+        balancer="the profile's",
+        epochs="the profile's",
         activate_last="for classify, not for link",
     )
 
-COMMON, NOTHING, REFUSE = Common(), Options(), ReadOptions()
+SHARED, NOTHING, REFUSE = Common(), Options(), ReadOptions()
 
 
 def train(
@@ -49,7 +45,7 @@ def train(
     out: Path | None = None,
     resume: Annotated[bool, Parameter(negative="")] = False,
     tensorboard: Annotated[bool, Parameter(negative="")] = False,
-    common: Common = COMMON,
+    common: Common = SHARED,
 ) -> None:
     """Train a graph neural network over devices that never pool their data.
 
@@ -67,35 +63,35 @@ def train(
     config = Config.asked(**given(options))
     if tensorboard and out is None:
         raise UsageError("--tensorboard needs --out: the folder to write to")
-    from lumos.runs import train as job  # torch takes a second to import: not for a wrong option
+    from lumos.runs import train as runs  # torch takes a second to import: not for a wrong option
 
     loaded = load(graph, data_dir=common.data_dir, **vars(reading))
     announce(loaded, config.trees)
     try:
-        with progress_bar("training") as bar, _writer(out if tensorboard else None) as told:
-            trained = job.train(
+        with progress_bar("training") as bar, _writer(out if tensorboard else None) as on_epoch:
+            run = runs.train(
                 loaded,
                 config,
                 seed=common.seed,
                 shards=common.shards,
-                source={"spec": job.findable(graph), **vars(reading)},
+                source={"spec": runs.findable(graph), **vars(reading)},
                 out=out,
                 resume=resume,
                 progress=bar,
-                told=told,
+                on_epoch=on_epoch,
             )
     except KeyboardInterrupt:
         if out is not None and (out / "run.json").exists():
             say(f"interrupted; the same command with --resume goes on from {out}")
         raise
     if common.json:
-        print_json(trained.summary())
+        print_json(run.summary())
     else:
-        show(trained, out)
+        show(run, out)
 
 
 @contextmanager
-def _writer(out: Path | None) -> Iterator[Callable[[str, dict[str, Any]], None] | None]:
+def _writer(out: Path | None) -> "Iterator[OnEpoch | None]":
     """Something that writes every epoch for TensorBoard, or None."""
     if out is None:
         yield None
@@ -108,55 +104,57 @@ def _writer(out: Path | None) -> Iterator[Callable[[str, dict[str, Any]], None] 
         ) from None
     writer: Any = None
 
-    def told(arm: str, record: dict[str, Any]) -> None:
+    def write(event: "EpochEvent") -> None:
         nonlocal writer
         if writer is None:  # not before the run has begun: it may be refused
             writer = SummaryWriter(str(out / "tensorboard"))
         for name in ("loss", "score", "seconds"):
-            if record[name] is not None:
-                writer.add_scalar(f"{arm}/{name}", record[name], record["epoch"])
+            if (value := getattr(event, name)) is not None:
+                writer.add_scalar(f"{event.arm}/{name}", value, event.epoch)
 
     try:
-        yield told
+        yield write
     finally:
         if writer is not None:
             writer.close()
 
 
-def show(trained: "Trained", out: Path | None) -> None:
+def show(run: "Run", out: Path | None) -> None:
     """The result for people."""
     screen = console()
-    config, ledger = trained.config, trained.ledger
-    summary = trained.summary()
-    epsilon = f"ε = {summary['epsilon']:g}" if config.encoder.noisy else "no noise (ε = inf)"
-    bins = " in bins" if config.encoder.bins and not config.encoder.noisy else ""
+    config, ledger = run.config, run.ledger
+    summary = run.summary()
+    noisy = config.profile_settings.epsilon < float("inf")
+    epsilon = f"ε = {summary['epsilon']:g}" if noisy else "no noise (ε = inf)"
     screen.print(
-        f"{trained.graph.name}: {trained.graph.devices:,} devices, {trained.graph.edges:,} edges · "
+        f"{run.about.graph}: {run.about.devices:,} devices, {run.about.edges:,} edges · "
         f"{config.train.task} · profile {config.train.profile} · {config.model.backbone} · "
-        f"{epsilon}{bins}"
+        f"{epsilon}"
     )
-    trees = f"trees {config.trees.balancer}, comparisons {trained.trees.compare} · "
+    balanced = config.trees.balancer != "none"
+    trees = f"trees {config.trees.balancer}, comparisons {run.trees.compare} · " * balanced
     screen.print(
-        f"{trees if config.train.profile == 'paper' else ''}updates {config.train.aggregate} · "
-        f"coins {config.train.coins} · seed {trained.seed}"
+        f"{trees}updates {config.train.aggregate} · coins {config.train.coins} · "
+        f"seed {run.about.seed}"
     )
-    for note in trained.graph.notes:
+    for note in run.about.notes:
         screen.print(f"note: {note}")
     for improvement in config.improvements():
-        screen.print(f"beyond the letter of the paper: {improvement}")
+        screen.print(as_options(f"beyond the letter of the paper: {improvement}"))
     screen.print()
-    _show_scores(trained)
-    each = trained.per_epoch
+    _show_scores(run)
+    each = run.cost.per_epoch
     table = Table(show_header=False, box=None)
-    chosen = f", weights of epoch {trained.best_epoch}" if config.train.profile == "paper" else ""
+    best = run.training.best_epoch
+    chosen = f", weights of epoch {best}" if best < summary["epochs"] else ""
     table.add_row("epochs", f"{summary['epochs']}{chosen}")
     table.add_row(
         "per device and epoch",
-        f"{each['messages_sent_mean']:,.1f} messages and {each['bytes_sent_mean']:,.0f} bytes "
-        f"sent, at most {each['messages_sent_largest']:,.0f} and "
-        f"{each['bytes_sent_largest']:,.0f}; {each['rounds']:,.0f} rounds",
+        f"{each.messages_sent_mean:,.1f} messages and {each.bytes_sent_mean:,.0f} bytes "
+        f"sent, at most {each.messages_sent_largest:,.0f} and "
+        f"{each.bytes_sent_largest:,.0f}; {each.rounds:,.0f} rounds",
     )
-    if config.encoder.noisy:
+    if noisy:
         table.add_row(
             "ε spent",
             f"{ledger.epsilon_per_receiver:g} per receiver, {ledger.epsilon_collusion:,g} if all "
@@ -164,26 +162,26 @@ def show(trained: "Trained", out: Path | None) -> None:
         )
     table.add_row(
         "seconds",
-        f"{trained.seconds:.1f} in all, {trained.seconds_per_epoch:.3f} per epoch; "
+        f"{run.cost.seconds:.1f} in all, {run.cost.seconds_per_epoch:.3f} per epoch; "
         f"{summary['peak_rss_mb']:,.0f} MB peak",
     )
     screen.print(table)
     screen.print()
-    if trained.promises:
-        _show_promises(trained.promises)
+    if run.promises:
+        _show_promises(run.promises)
     screen.print("What was exposed, and to whom:")
-    screen.print(textwrap.fill(trained.exposed, min(screen.width, 100)))
+    screen.print(textwrap.fill(as_options(run.privacy.exposed), min(screen.width, 100)))
     screen.print()
-    _show_topics(trained)
+    _show_topics(run)
     if out is not None:
         screen.print(f"\nrun folder: {out} (lumos predict {out})")
 
 
-def _show_topics(trained: "Trained") -> None:
+def _show_topics(run: "Run") -> None:
     table = Table("topic", "door", box=None)
     table.add_column("messages", justify="right")
     table.add_column("bytes", justify="right")
-    for report in (trained.trees.ledger, trained.ledger):
+    for report in (run.trees.ledger, run.ledger):
         for name, line in report.topics.items():
             table.add_row(name, line.door, f"{line.messages:,}", f"{line.bytes:,}")
     console().print(table)
@@ -208,17 +206,17 @@ def _show_promises(promises: list[dict[str, str]]) -> None:
     screen.print()
 
 
-def _show_scores(trained: "Trained") -> None:
-    what = "accuracy" if trained.config.train.task == "classify" else "auc"
+def _show_scores(run: "Run") -> None:
+    what = "accuracy" if run.config.train.task == "classify" else "auc"
     shown = {"accuracy": "accuracy", "auc": "ROC-AUC"}[what]
     table = Table(f"{shown} (observer)", box=None)
     table.add_column("validation", justify="right")
     table.add_column("test", justify="right")
     rows = (
-        ("this run", trained.metrics),
-        ("own features only, no neighbour", trained.own),
-        ("colours alone, no symbol", trained.ids),
-        ("control: releases that say nothing, own noise", trained.control),
+        ("this run", run.metrics),
+        ("own features only, no neighbour", run.own),
+        ("colours alone, no symbol", run.by_ids),
+        ("control: releases that say nothing, own noise", run.control),
     )
     for name, scores in rows:
         if scores is not None:
@@ -228,10 +226,10 @@ def _show_scores(trained: "Trained") -> None:
                 *(f"{100 * f:.2f} %" if what == "accuracy" else f"{f:.4f}" for f in figures),
             )
     console().print(table)
-    if trained.choice:
-        console().print(f"validation devices chose: {trained.choice}")
-    if trained.caution:
-        console().print(f"note: {trained.caution}")
-    if trained.control is None:
+    if run.training.choice:
+        console().print(f"validation devices chose: {run.training.choice}")
+    if run.training.caution:
+        console().print(as_options(f"note: {run.training.caution}"))
+    if run.control is None:
         console().print("(--control adds a run whose releases say nothing)")
     console().print()

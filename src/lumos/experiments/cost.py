@@ -21,8 +21,9 @@ from lumos.exchange.endpoint import Program
 from lumos.graph import Graph
 from lumos.model.settings import ModelSettings
 from lumos.paper.trainer import PaperTrainer
-from lumos.runs.federation import Federation, Helper, Problem
-from lumos.training.settings import Config
+from lumos.runs.federation import Federation, Helper
+from lumos.training.config import Config
+from lumos.training.profile import Problem
 from lumos.training.split import Role, split_edges, split_vertices
 from lumos.trees.balance import Balanced, balance
 from lumos.typing import Doubles, Ints

@@ -89,7 +89,7 @@ def compute(job: CellJob) -> dict[str, Any]:
 
 def _train(job: CellJob) -> dict[str, Any]:
     from lumos.runs.train import train
-    from lumos.training.settings import Config
+    from lumos.training.config import Config
 
     config = Config.asked(**dict(job.cell.settings))
     resume = (job.partial / "run.json").exists()

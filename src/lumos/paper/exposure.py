@@ -2,7 +2,8 @@
 
 from lumos.exchange.ledger import LedgerReport
 from lumos.exchange.topic import Door
-from lumos.training.settings import Config
+from lumos.paper.settings import settings_of
+from lumos.training.config import Config
 
 
 def exposure(config: Config, ledger: LedgerReport) -> str:
@@ -11,7 +12,7 @@ def exposure(config: Config, ledger: LedgerReport) -> str:
     if not opened:
         return "Nothing left a device through the door `open`."
     messages = sum(line.messages for line in opened)
-    said = [
+    sentences = [
         f"This run used the door `open`: {messages:,} messages without any protection.",
         "Every epoch, a device that carries an edge sent its neighbour an embedding computed from "
         "its own raw features, and got back a gradient that depends on the neighbour's "
@@ -19,25 +20,25 @@ def exposure(config: Config, ledger: LedgerReport) -> str:
         + "; the size of that gradient tells how many leaves the neighbour has.",
     ]
     if config.train.task == "link":
-        said.append(
+        sentences.append(
             "Embeddings computed from raw features also went to strangers who drew the device as "
             "a negative sample, and each asker's gradient told the asked whether it is a neighbour."
         )
-    if config.encoder.noisy:
-        said.append(
+    if settings_of(config).noisy:
+        sentences.append(
             f"Released features cost ε = {ledger.epsilon_per_receiver:g} towards each receiver and "
             f"up to {ledger.epsilon_collusion:g} if a device's receivers collude; the form of a "
             "release tells its receiver about how many receivers there are, and so the sender's "
             "degree. But since embeddings of raw features are open, this ε protects little here."
         )
     else:
-        said.append("Features went to neighbours as they are (ε = inf).")
-    said.append(
+        sentences.append("Features went to neighbours as they are (ε = inf).")
+    sentences.append(
         "Losses and updates were only added up"
         + (
             " by masked sums: nobody saw a single device's."
             if config.train.aggregate == "secure"
-            else ", here in the clear by the simulation (--aggregate ideal)."
+            else ", here in the clear by the simulation (`aggregate='ideal'`)."
         )
     )
-    return " ".join(said)
+    return " ".join(sentences)

@@ -19,8 +19,8 @@ from lumos.encode import (
 from lumos.encode.bounds import Features
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
+from lumos.paper.settings import Recovery
 from lumos.paper.topics import CARRY, CLEAR_FEATURES, FEATURES
-from lumos.training.settings import Recovery
 from lumos.typing import Flags
 
 

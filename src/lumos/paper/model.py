@@ -4,8 +4,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lumos.errors import InputError
 from lumos.model import ModelSettings, TreeNetwork
-from lumos.typing import Doubles
+from lumos.typing import Arrays, Doubles
 
 
 class Model(torch.nn.Module):
@@ -45,6 +46,19 @@ class Model(torch.nn.Module):
         """Set all parameters from a vector."""
         flat = torch.from_numpy(vector.astype(np.float32))
         torch.nn.utils.vector_to_parameters(flat, self.parameters())
+
+    def take(self, weights: Arrays) -> None:
+        """Set all parameters by name.
+
+        Raises:
+            InputError: they are not those of this model.
+        """
+        shapes = {name: tuple(value.shape) for name, value in self.named_parameters()}
+        if shapes != {name: array.shape for name, array in weights.items()}:
+            raise InputError("the weights are not of the model that the settings describe")
+        with torch.no_grad():
+            for name, value in self.named_parameters():
+                value.copy_(torch.from_numpy(weights[name]))
 
     def logits(self, embedding: Tensor) -> Tensor:
         """[devices, classes] what the head makes of embeddings."""

@@ -21,6 +21,7 @@ from lumos.paper.topics import ASK, EMBEDDING, EMBEDDING_GRADIENT
 from lumos.paper.vectors import rows_of, send_rows
 from lumos.training.private_data import PrivateData
 from lumos.training.split import Role
+from lumos.training.strangers import Strangers
 from lumos.typing import Ints
 
 STATISTICS = ("loss", "count", "validation", "validation count")
@@ -47,11 +48,11 @@ class Task(Protocol):
 
 
 class Classify:
-    """Linear, softmax, cross-entropy (section VI-C). Labels stay home."""
+    """Linear, softmax, cross-entropy (section VI-C). Labels stay private."""
 
-    def __init__(self, home: PrivateData, head: torch.nn.Linear) -> None:
-        self._labels = torch.from_numpy(home.labels.copy())
-        roles = torch.from_numpy(home.roles)
+    def __init__(self, private: PrivateData, head: torch.nn.Linear) -> None:
+        self._labels = torch.from_numpy(private.labels.copy())
+        roles = torch.from_numpy(private.roles)
         self._train, self._validation = roles == Role.TRAIN, roles == Role.VALIDATION
         self._head = head
 
@@ -89,12 +90,12 @@ class Link:
     an edge that was held back may be drawn: not to draw it would tell of it.
     """
 
-    def __init__(self, shard: Shard, home: PrivateData) -> None:
+    def __init__(self, shard: Shard, private: PrivateData) -> None:
         self._shard = shard
-        kept = np.flatnonzero(home.keep)
+        kept = np.flatnonzero(private.keep)
         self._rows, self._peers = shard.owner[kept], shard.neighbours[kept]
         self._strangers = Strangers(shard)
-        self._held_rows, self._held_peers = home.held_back.T
+        self._held_rows, self._held_peers = private.held_back.T
         many = np.bincount(self._held_rows, minlength=len(shard))
         rows, peers = self._strangers.draw(many, "validation strangers", 0)
         self._held_out = (rows, peers)
@@ -151,38 +152,6 @@ class Link:
         training = np.concatenate([np.full(len(part[0]), part[3]) for part in parts])
         order = np.lexsort((peers, rows))
         return rows[order], peers[order], signs[order], training[order]
-
-
-class Strangers:
-    """Draws devices that are neither oneself nor a neighbour, uniformly, with private coins."""
-
-    def __init__(self, shard: Shard) -> None:
-        self._shard = shard
-        self._free = shard.total - 1 - shard.degree
-        # The r-th stranger of a device is r plus the members m_0 < m_1 < … (neighbours and itself)
-        # with m_i - i ≤ r. All devices are searched at once: keys rise from device to device.
-        me = np.arange(len(shard))
-        owner = np.concatenate([shard.owner, me])
-        member = np.concatenate([shard.neighbours, shard.devices])
-        order = np.lexsort((member, owner))
-        owner, member = owner[order], member[order]
-        self._start = shard.offsets[:-1] + me
-        rank = np.arange(len(member)) - self._start[owner]
-        self._keys = owner * shard.total + (member - rank)
-
-    def draw(self, counts: Ints, purpose: str, step: int) -> tuple[Ints, Ints]:
-        """For each hosted device so many strangers; none where there are none.
-
-        Returns:
-            positions of the devices, not decreasing, and ids of the strangers.
-        """
-        shard = self._shard
-        counts = np.where(self._free > 0, counts, 0)
-        chance = shard.coins.uniform_each(counts, purpose, step)
-        rows = np.repeat(np.arange(len(shard)), counts)
-        place = np.floor(chance * self._free[rows]).astype(np.int64)
-        before = np.searchsorted(self._keys, rows * shard.total + place, side="right")
-        return rows, place + before - self._start[rows]
 
 
 def _no_head(hosted: int) -> Callable[[bool], Tensor]:

@@ -1,46 +1,45 @@
-"""The trainer of one shard and its coordinator: programs that yield messages, epoch by epoch.
+"""The trainer of one shard: a program that yields messages, epoch by epoch.
 
-    worker = PaperTrainer(shard, endpoint, home, config, classes)
-    yield from worker.setup()                        # features, keys; once per run
-    yield from worker.epochs(0, 25, told)            # any number of times
-    embeddings = yield from worker.finish()          # with the weights that were selected
+    trainer = PaperTrainer(shard, endpoint, private, config, classes)
+    yield from trainer.setup()                        # features, keys; once per run
+    yield from trainer.epochs(0, 25, on_epoch)        # any number of times
+    embeddings = yield from trainer.finish()          # with the weights that were selected
 
 Everything that crosses a device's border is a message of `lumos.paper.topics` or
 `lumos.aggregate`. Weights are public: every device computes them from the same sums.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from lumos.aggregate import (
-    IdealAggregator,
-    IdealCoordinator,
-    SecureAggregator,
-    SecureCoordinator,
-)
-from lumos.device.coins import PublicCoins
+from lumos.aggregate import IdealAggregator, SecureAggregator
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
+from lumos.exchange.ledger import LedgerReport
 from lumos.model import Drops, Leaves, Pooled, Trees, device_gradients, pool, pool_backward
 from lumos.model.feature_products import Features
+from lumos.paper.exposure import exposure
 from lumos.paper.feature_exchange import exchange_features, on_leaves, without_information
 from lumos.paper.model import Model
+from lumos.paper.settings import settings_of
 from lumos.paper.tasks import STATISTICS, Classify, Link, Step, Task
 from lumos.paper.topics import LEAF, LEAF_GRADIENT
 from lumos.paper.vectors import rows_of, send_rows
 from lumos.training.adam import Adam
-from lumos.training.epoch import EpochRecord
+from lumos.training.config import Config
+from lumos.training.metrics import dot_products
+from lumos.training.outcome import MAIN, Judged, Outcome
 from lumos.training.private_data import PrivateData
-from lumos.training.settings import Config
+from lumos.training.trainer import EpochRecord, OnEpoch
 from lumos.trees.forest import Forest
-from lumos.typing import Arrays, Doubles
+from lumos.typing import Arrays, Doubles, Floats, Ints
 
 
 @dataclass(eq=False)
@@ -66,13 +65,34 @@ class Weights:
         return EpochRecord(epoch, float(loss / count), mean)
 
 
+class LeafOrigin(NamedTuple):
+    """Where the leaves of an inbox came from."""
+
+    vertex: Ints
+    """[leaves] id of the device that the leaf stands for."""
+    carrier: Ints
+    """[leaves] id of the device whose tree it is in."""
+
+
+class PaperResult(NamedTuple):
+    """What the devices of a shard ended with."""
+
+    embeddings: Floats
+    """[hosted, width]"""
+
+    @classmethod
+    def joined(cls, parts: "Sequence[PaperResult]", order: Ints) -> "PaperResult":
+        """Of all shards, in the order of the devices."""
+        return PaperResult(np.concatenate([part.embeddings for part in parts])[order])
+
+
 class PaperTrainer:
     """The trainer of one shard.
 
     Args:
         shard: the hosted devices.
         endpoint: where masked sums book, if they are ideal.
-        home: what the devices own.
+        private: what the devices own.
         config: settings.
         classes: number of classes; 0 for link.
         control: release features that say nothing.
@@ -83,7 +103,7 @@ class PaperTrainer:
         self,
         shard: Shard,
         endpoint: Endpoint,
-        home: PrivateData,
+        private: PrivateData,
         config: Config,
         classes: int,
         *,
@@ -92,20 +112,21 @@ class PaperTrainer:
     ) -> None:
         self.shard = shard
         self.config = config
-        self._home = home
+        self._private = private
+        self._paper = settings_of(config)
         self._control = control
         self._release = step
         self.forest = Forest.grow(
             shard.devices,
             shard.offsets,
             shard.neighbours,
-            home.leaves,
-            virtual_nodes=config.train.virtual_nodes,
+            private.leaves,
+            virtual_nodes=self._paper.virtual_nodes,
         )
         self._trees = Trees.of(self.forest)
         self._by_vertex = np.lexsort((self.forest.owner, self.forest.neighbour))
-        self._came: tuple[LeafOrigin, npt.NDArray[np.int64]] | None = None
-        self.model = Model(config.model, home.features.shape[1], classes)
+        self._order: tuple[LeafOrigin, Ints] | None = None
+        self.model = Model(config.model, private.features.shape[1], classes)
         self.model.initialise(shard.public.generator("weights"))
         start = self.model.vector()
         train = config.train
@@ -114,9 +135,9 @@ class PaperTrainer:
         self._updates = kind(shard, endpoint, config.updates)
         self._task: Task
         if self.model.head is not None:
-            self._task = Classify(home, self.model.head)
+            self._task = Classify(private, self.model.head)
         else:
-            self._task = Link(shard, home)
+            self._task = Link(shard, private)
         self._neighbour: Features
 
     def setup(self) -> Program[None]:
@@ -126,17 +147,17 @@ class PaperTrainer:
 
     def receive_features(self) -> Program[None]:
         """Exchange features only: enough to compute embeddings."""
-        encoder, home = self.config.encoder, self._home
-        features = without_information(home.features, encoder) if self._control else home.features
+        paper, private = self._paper, self._private
+        features = private.features
+        if self._control:
+            features = without_information(features, paper)
         recovered = yield from exchange_features(
-            self.shard, home.leaves, features, encoder, step=self._release
+            self.shard, private.leaves, features, paper, step=self._release
         )
-        self._neighbour = on_leaves(recovered, encoder, self.config.train.recovery)
+        self._neighbour = on_leaves(recovered, paper, paper.recovery)
 
-    def epochs(
-        self, first: int, last: int, told: Callable[[EpochRecord], None] | None = None
-    ) -> Program[None]:
-        """Epochs `first` + 1 … `last`; `told` hears of each when it is over."""
+    def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
+        """Epochs `first` + 1 … `last`; `on_epoch` is called after each."""
         for number in range(first, last):
             self.model.load(self.weights.adam.weights)
             total = yield from self._epoch(number)
@@ -144,10 +165,15 @@ class PaperTrainer:
                 raise ProtocolError(
                     "the sum of an epoch was not opened: too few devices were present"
                 )
-            select = self.config.train.select == "validation"
+            select = self._paper.select == "validation"
             record = self.weights.learn(total, number + 1, select=select)
-            if told is not None:
-                told(record)
+            if on_epoch is not None:
+                on_epoch(record)
+
+    def last_epoch(self) -> int:
+        """It moves on with every better score, where there is a limit to patience."""
+        epochs, patience = self.config.train.epochs, self._paper.patience
+        return min(epochs, self.weights.best_epoch + patience) if patience else epochs
 
     def rejoin(self, epoch: int) -> Program[None]:
         """After `restore`: `setup` has exchanged everything that is needed."""
@@ -178,18 +204,46 @@ class PaperTrainer:
         """The selected weights by name; call after `finish`."""
         return {name: value.detach().numpy() for name, value in self.model.named_parameters()}
 
-    def finish(self) -> Program[Tensor]:
-        """[hosted, width] embeddings by the selected weights, without dropout."""
+    def finish(self) -> Program[PaperResult]:
+        """Embeddings by the selected weights, without dropout."""
         self.model.load(self.weights.best)
         with torch.no_grad():
             leaves = self._leaves(None)
         # Not inside the block: torch's mode belongs to the process, and others run in between.
         pooled, _ = yield from self._pool(leaves)
-        return pooled.embedding
+        return PaperResult(pooled.embedding.numpy())
+
+    def outcome(self, result: PaperResult, ledger: LedgerReport) -> Outcome:
+        """What the observer makes of everybody's embeddings."""
+        embeddings = result.embeddings
+        logits = self._logits(embeddings) if self.model.head is not None else None
+        judged: Judged = partial(dot_products, embeddings) if logits is None else logits
+        return Outcome(
+            embeddings=embeddings,
+            logits=logits,
+            judged={MAIN: judged},
+            best_epoch=self.weights.best_epoch,
+            exposed=exposure(self.config, ledger),
+            promises=[],
+        )
+
+    def load(self, weights: Arrays, kept: Arrays) -> None:
+        """Take the weights of an earlier run."""
+        self.model.take(weights)
+        self.weights.best = self.model.vector()
+
+    def welcome(self) -> Program[Floats]:
+        """[hosted, classes] logits by the loaded weights, after one more exchange of features."""
+        yield from self.receive_features()
+        result = yield from self.finish()
+        return self._logits(result.embeddings)
+
+    def _logits(self, embeddings: Floats) -> Floats:
+        return self.model.logits(torch.from_numpy(embeddings)).numpy()
 
     def _leaves(self, drops: Drops | None) -> Leaves:
         leaves: Leaves = self.model.network(
-            self._trees, self._home.features, self._neighbour, drops
+            self._trees, self._private.features, self._neighbour, drops
         )
         return leaves
 
@@ -197,18 +251,18 @@ class PaperTrainer:
         """Forward, backward, and the sum of what all devices found."""
         drops = self.model.network.drops(self._trees, self.shard.coins, number)
         leaves = self._leaves(drops)
-        pooled, came = yield from self._pool(leaves)
+        pooled, origin = yield from self._pool(leaves)
         step = yield from self._task.step(pooled.embedding, number)
         gradient, attention = pool_backward(pooled, step.back)
         own, foreign = gradient[: len(leaves.own)], gradient[len(leaves.own) :]
-        back = Leaves(own, (yield from self._return(came, foreign, leaves)))
+        back = Leaves(own, (yield from self._return(origin, foreign, leaves)))
         if isinstance(self._updates, IdealAggregator):
             partial = self._fused(leaves, back, attention, step)
             return (yield from self._updates.sum_fused(partial))
         vectors = self._each(drops, back, attention, step)
         return (yield from self._updates.sum(vectors))
 
-    def _pool(self, leaves: Leaves) -> Program[tuple[Pooled, "LeafOrigin"]]:
+    def _pool(self, leaves: Leaves) -> Program[tuple[Pooled, LeafOrigin]]:
         """POOL (section VI-B): leaves travel to the devices they stand for."""
         shard, forest = self.shard, self.forest
         # Sent in the order in which inboxes come, so that nobody has to sort them every epoch.
@@ -220,28 +274,28 @@ class PaperTrainer:
             leaves.neighbour.detach()[torch.from_numpy(order)],
         )
         width = leaves.own.shape[1]
-        came = rows_of(LEAF, inbox, width)
+        received = rows_of(LEAF, inbox, width)
         vertex = torch.cat([self._trees.own_device, torch.from_numpy(shard.local(inbox.receiver))])
-        every = torch.cat([leaves.own.detach(), came])
+        every = torch.cat([leaves.own.detach(), received])
         attention = self.model.attention
         pooled = pool(self.config.model.pool, every, vertex, len(shard), attention)
         return pooled, LeafOrigin(inbox.receiver, inbox.sender)
 
-    def _by_carrier(self, came: "LeafOrigin") -> npt.NDArray[np.int64]:
+    def _by_carrier(self, origin: LeafOrigin) -> Ints:
         """The order by carrier, then vertex. Leaves come from the same devices in every epoch."""
-        last = self._came
-        if last is None or not all(map(np.array_equal, last[0], came)):
-            self._came = last = (came, np.lexsort((came.vertex, came.carrier)))
+        last = self._order
+        if last is None or not all(map(np.array_equal, last[0], origin)):
+            self._order = last = (origin, np.lexsort((origin.vertex, origin.carrier)))
         return last[1]
 
-    def _return(self, came: "LeafOrigin", gradient: Tensor, leaves: Leaves) -> Program[Tensor]:
+    def _return(self, origin: LeafOrigin, gradient: Tensor, leaves: Leaves) -> Program[Tensor]:
         """Gradients go back to where the leaves came from, in the order of the branches."""
         forest = self.forest
-        order = self._by_carrier(came)
+        order = self._by_carrier(origin)
         inbox = yield send_rows(
             LEAF_GRADIENT,
-            came.vertex[order],
-            came.carrier[order],
+            origin.vertex[order],
+            origin.carrier[order],
             gradient[torch.from_numpy(order)],
         )
         if not np.array_equal(self.shard.local(inbox.receiver), forest.owner) or not np.array_equal(
@@ -267,46 +321,9 @@ class PaperTrainer:
     ) -> Doubles:
         """[hosted, weights + statistics] what each device puts into the masked sum."""
         found = device_gradients(
-            self.model.network, self._trees, self._home.features, self._neighbour, drops, back
+            self.model.network, self._trees, self._private.features, self._neighbour, drops, back
         )
         parts = [] if attention is None else [attention]
         parts += [torch.stack([*found]), step.head(True)]
         flat = [part.detach().numpy().astype(np.float64) for part in parts]
         return np.concatenate([*flat, step.statistics.numpy()], axis=1)
-
-
-class LeafOrigin(NamedTuple):
-    """Where the leaves of an inbox came from."""
-
-    vertex: npt.NDArray[np.int64]
-    """[leaves] id of the device that the leaf stands for."""
-    carrier: npt.NDArray[np.int64]
-    """[leaves] id of the device whose tree it is in."""
-
-
-class PaperCoordinator:
-    """The coordinator's part: one sum per epoch.
-
-    Args:
-        weights: number of weights of the model.
-    """
-
-    def __init__(
-        self, config: Config, total: int, public: PublicCoins, endpoint: Endpoint, weights: int
-    ) -> None:
-        kind = SecureCoordinator if config.train.aggregate == "secure" else IdealCoordinator
-        self._sums = kind(total, public, endpoint, config.updates)
-        self._width = weights + len(STATISTICS)
-
-    def setup(self) -> Program[None]:
-        """It has no part in it."""
-        yield from ()
-
-    def epochs(self, first: int, last: int) -> Program[None]:
-        """Add up."""
-        for _ in range(first, last):
-            yield from self._sums.sum(self._width)
-
-    def finish(self) -> Program[None]:
-        """It has no part in it."""
-        yield from ()

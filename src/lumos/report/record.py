@@ -10,8 +10,9 @@ import msgspec
 
 from lumos.errors import InputError, LumosError
 from lumos.exchange.topic import Door
-from lumos.runs.folder import FORMAT, read_arrays
-from lumos.training.settings import Config
+from lumos.runs.folder import FORMAT
+from lumos.storage import read_arrays
+from lumos.training.config import Config
 from lumos.typing import Ints
 
 Number = float | str

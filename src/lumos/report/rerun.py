@@ -7,7 +7,7 @@ from typing import Any
 
 from lumos.graph import ReadOptions
 from lumos.report.record import Record
-from lumos.training.settings import Config
+from lumos.training.config import Config
 
 
 def rerun(record: Record, out: str = "DIR") -> str | None:

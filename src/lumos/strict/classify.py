@@ -7,25 +7,32 @@ symbols say of a class is learnt by sums (`evidence`), then a tree network on sy
 """
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from lumos.device.coins import PublicCoins
+from lumos.device.shard import Shard
 from lumos.encode.symbols import Symbols
 from lumos.errors import ProtocolError
-from lumos.exchange.endpoint import Program
+from lumos.exchange.endpoint import Endpoint, Program
+from lumos.exchange.ledger import LedgerReport
+from lumos.strict.coordinator import Widths, with_codebook
 from lumos.strict.encoder import Encoder
 from lumos.strict.likelihood import DAMPING, ReceivedSymbols, Trust, matrix_update, ratios
+from lumos.strict.promises import CHOICES, caution, promises, reading
 from lumos.strict.relay import pads, relayed
+from lumos.strict.release_book import ReleaseBook
 from lumos.strict.residual_head import ResidualHead, ResidualInput
 from lumos.strict.schedule import BACKBONE, CANDIDATES, CHOICE, ENCODER, MATRIX, TRUST, Schedule
-from lumos.strict.trainer import TRUST_RATE, StrictTrainer, Update, Widths, with_codebook
+from lumos.strict.trainer import TRUST_RATE, StrictTrainer, Update
 from lumos.training.adam import Adam
+from lumos.training.outcome import MAIN, OWN, Outcome
 from lumos.training.private_data import PrivateData
 from lumos.training.split import Role
-from lumos.typing import Arrays, Bytes, Doubles
+from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints
 
 
 class ClassifyResult(NamedTuple):
@@ -35,8 +42,14 @@ class ClassifyResult(NamedTuple):
     """[hosted, k] final."""
     own: npt.NDArray[np.float32]
     """[hosted, k] of the own encoder."""
-    said: Bytes
+    released: Bytes
     """[hosted, bytes] what the devices released."""
+
+    @classmethod
+    def joined(cls, parts: "Sequence[ClassifyResult]", order: Ints) -> "ClassifyResult":
+        """Of all shards, in the order of the devices."""
+        whole = (np.concatenate(rows)[order] for rows in zip(*parts, strict=True))
+        return ClassifyResult(*whole)
 
 
 class StrictClassifier(StrictTrainer):
@@ -49,37 +62,41 @@ class StrictClassifier(StrictTrainer):
 
     def __init__(
         self,
-        shard: Any,
-        endpoint: Any,
-        home: PrivateData,
-        plan: Schedule,
+        shard: Shard,
+        endpoint: Endpoint,
+        private: PrivateData,
+        schedule: Schedule,
         classes: int,
-        **others: Any,
+        *,
+        book: ReleaseBook | None = None,
+        control: bool = False,
     ) -> None:
-        symbols = symbols_of(plan, classes)
-        train = home.roles == Role.TRAIN
-        super().__init__(shard, endpoint, home, plan, symbols, train=train, **others)
+        symbols = symbols_of(schedule, classes)
+        train = private.roles == Role.TRAIN
+        super().__init__(
+            shard, endpoint, private, schedule, symbols, train=train, book=book, control=control
+        )
         self.classes = classes
-        self._labels = home.labels
-        self._validate = home.roles == Role.VALIDATION
+        self._labels = private.labels
+        self._validate = private.roles == Role.VALIDATION
         generator = shard.public.generator("weights")
-        self._correction = ResidualHead(plan.config.model, classes, symbols.alphabet, generator)
+        self._correction = ResidualHead(schedule.config.model, classes, symbols.alphabet, generator)
         self._heard: list[ReceivedSymbols] = []
         self._trust: Trust | None = None
         self._known: ResidualInput | None = None
         self._log_ratios: Doubles | None = None
         self._before: Bytes = np.empty((0, symbols.width), np.uint8)
-        self.matrix = np.zeros(plan.hops * classes * symbols.alphabet)
+        self.matrix = np.zeros(schedule.hops * classes * symbols.alphabet)
 
     @property
     def first_width(self) -> int:
         """Number of weights of the own encoder, or of numbers in the codebook if they are more."""
-        coded = self.codebook.entries.size if self.plan.coded else 0
+        coded = self.codebook.entries.size if self.schedule.coded else 0
         return max(self._encoder.weights, int(coded))
 
     def _begin(self) -> None:
         self._encoder = Encoder(self._rows, self._labels, self.classes)
-        strict, train = self.plan.strict, self.plan.config.train
+        strict, train = self.schedule.strict, self.schedule.config.train
         self.optimisers = {
             ENCODER: Adam(np.zeros(self._encoder.weights), strict.encoder_rate),
             TRUST: Adam(np.empty(0), TRUST_RATE),
@@ -95,10 +112,10 @@ class StrictClassifier(StrictTrainer):
         votes = votes.astype(np.float64)
         total = yield from self._sum(
             lambda each: votes if each else votes.sum(axis=0),
-            self.plan.noise(CHOICE),
-            self.plan.config.train.epochs,
+            self.schedule.noise(CHOICE),
+            self.schedule.config.train.epochs,
         )
-        noise = self.plan.noise(CHOICE)
+        noise = self.schedule.noise(CHOICE)
         spread = 0.0 if noise is None else noise.total
         self.choice = choose(total[:CANDIDATES], total[CANDIDATES:], spread)
         final = candidates[self.choice].astype(np.float32)
@@ -116,27 +133,36 @@ class StrictClassifier(StrictTrainer):
             **self._entries_known(),
         }
 
-    def load(self, arrays: Arrays, said: Bytes) -> None:
-        """Use trained weights; devices that were there in training say what they said then.
+    def outcome(self, result: ClassifyResult, ledger: LedgerReport) -> Outcome:
+        """What the observer makes of everybody's answers."""
+        return Outcome(
+            embeddings=result.logits,
+            logits=result.logits,
+            judged={MAIN: result.logits, OWN: result.own},
+            best_epoch=self.schedule.config.train.epochs,
+            exposed=reading(self.schedule),
+            promises=promises(self.schedule, ledger),
+            choice=CHOICES[self.choice],
+            caution=caution(self.schedule, self.first_width),
+            kept={"released": result.released},
+        )
 
-        Args:
-            arrays: as `arrays` gave them.
-            said: [devices of the training, bytes] in the order of their ids.
-        """
+    def load(self, arrays: Arrays, kept: Arrays) -> None:
+        """Take the weights of an earlier run; its devices repeat what they released then."""
         self.columns = arrays["encoder_columns"]
         self._prepare()
-        if self.plan.coded:
+        if self.schedule.coded:
             self.codebook.take(arrays)
         self.optimisers[ENCODER].weights = arrays["encoder"].ravel()
         self.optimisers[TRUST].weights = arrays["trust"]
         self.optimisers[BACKBONE].weights = arrays["backbone"]
         self._log_ratios = arrays["evidence"]
         self.choice = int(arrays["choice"])
-        self._before = said
+        self._before = kept["released"]
 
-    def answer(self) -> Program[npt.NDArray[np.float32]]:
-        """[hosted, k] logits by the loaded weights, once symbols were heard."""
-        yield from ()
+    def welcome(self) -> Program[Floats]:
+        """[hosted, k] logits by the loaded weights, after one more release."""
+        yield from self.release()
         self._weigh()
         return self._candidates()[self.choice].astype(np.float32)
 
@@ -149,8 +175,8 @@ class StrictClassifier(StrictTrainer):
     def _released(self) -> Bytes:
         shard = self.shard
         everyone = np.arange(len(shard))
-        symbols = self._entries() if self.plan.coded else self._own().argmax(axis=1)
-        if self.plan.strict.trainers_say == "label" and not self.plan.coded:
+        symbols = self._entries() if self.schedule.coded else self._own().argmax(axis=1)
+        if self.schedule.strict.trainers_say == "label" and not self.schedule.coded:
             symbols = np.where(self._train, self._labels, symbols)
         if self._control:
             chance = shard.coins.uniform(everyone, "control", 0)[:, 0]
@@ -186,7 +212,7 @@ class StrictClassifier(StrictTrainer):
         shares = np.stack([heard.shares() for heard in self._known_heard()], axis=1)
         self.matrix = yield from self._sum(
             lambda each: matrix_update(shares, self._labels, self._train, self.classes, each=each),
-            self.plan.noise(MATRIX),
+            self.schedule.noise(MATRIX),
             -1 - number,
         )
         trust = self._weigh()
@@ -219,7 +245,7 @@ class StrictClassifier(StrictTrainer):
         return ResidualInput(base, self._own().argmax(axis=1), heard.shares(), heard.degree)
 
     def _update(self, stage: str) -> Update:
-        weights, clip = self.optimisers[stage].weights, self.plan.limit(stage)
+        weights, clip = self.optimisers[stage].weights, self.schedule.limit(stage)
         if stage == ENCODER:
             encoder = self._encoder
             return lambda each: encoder.update(weights, clip, each=each)
@@ -237,28 +263,30 @@ class StrictClassifier(StrictTrainer):
         return self._correction.gradient(total)
 
 
-def widths(plan: Schedule, public: PublicCoins, classes: int, used: int) -> Widths:
+def widths(schedule: Schedule, public: PublicCoins, classes: int, used: int) -> Widths:
     """Numbers in every sum, where `used` features are used."""
-    symbols = symbols_of(plan, classes)
+    symbols = symbols_of(schedule, classes)
     generator = public.generator("weights")
-    backbone = ResidualHead(plan.config.model, classes, symbols.alphabet, generator)
+    backbone = ResidualHead(schedule.config.model, classes, symbols.alphabet, generator)
     known = {
         ENCODER: (used + 1) * classes + 1,
-        MATRIX: plan.hops * classes * symbols.alphabet,
-        TRUST: 1 + len(DAMPING) * plan.hops + classes + 1,
+        MATRIX: schedule.hops * classes * symbols.alphabet,
+        TRUST: 1 + len(DAMPING) * schedule.hops + classes + 1,
         BACKBONE: backbone.width,
         CHOICE: 2 * CANDIDATES - 1,
     }
-    return with_codebook(known, plan, used, symbols.size)
+    return with_codebook(known, schedule, used, symbols.size)
 
 
-def symbols_of(plan: Schedule, classes: int) -> Symbols:
+def symbols_of(schedule: Schedule, classes: int) -> Symbols:
     """The mechanism: of one of the classes, or of one of the entries of a codebook."""
-    mechanism, epsilon = plan.strict.mechanism, plan.config.encoder.epsilon
-    if not plan.coded:
+    mechanism, epsilon = schedule.strict.mechanism, schedule.strict.epsilon
+    if not schedule.coded:
         return Symbols.of(classes, epsilon, mechanism)
     # As in links, so that what was released in one task serves the other.
-    return Symbols.of(plan.strict.codebook, epsilon, "krr" if mechanism == "auto" else mechanism)
+    return Symbols.of(
+        schedule.strict.codebook, epsilon, "krr" if mechanism == "auto" else mechanism
+    )
 
 
 def choose(right: Doubles, changed: Doubles, noise: float = 0.0) -> int:

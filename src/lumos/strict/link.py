@@ -12,27 +12,32 @@ The control's symbols are drawn afresh for every receiver and hop: a random symb
 be an id. Its colours are real, so it is the system with ids alone.
 """
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from lumos.device.coins import PublicCoins
+from lumos.device.shard import Shard
 from lumos.encode.symbols import Symbols
-from lumos.errors import ProtocolError
-from lumos.exchange.endpoint import Program
-from lumos.paper.tasks import Strangers
+from lumos.errors import ProtocolError, UsageError
+from lumos.exchange.endpoint import Endpoint, Program
+from lumos.exchange.ledger import LedgerReport
 from lumos.strict.answers import Sample, sample
+from lumos.strict.coordinator import Widths, with_codebook
 from lumos.strict.pair_scorer import CANDIDATES, LinkResult, PairScorer
+from lumos.strict.promises import CHOICES, caution, promises, reading
 from lumos.strict.relay import PADS, pads, relayed, tell_neighbours
-from lumos.strict.release_book import kind_of
+from lumos.strict.release_book import ReleaseBook, kind_of
 from lumos.strict.schedule import BACKBONE, BINS, CHOICE, MATRIX, TRUST, Schedule
 from lumos.strict.score_models import PAIRS, ScoredPairs, TreeScore, auc_of_ranges, ranges
 from lumos.strict.similarity import ReceivedByHop
 from lumos.strict.topics import ANSWER, ASK, NEIGHBOUR_ANSWER
-from lumos.strict.trainer import TRUST_RATE, StrictTrainer, Update, Widths, with_codebook
+from lumos.strict.trainer import TRUST_RATE, StrictTrainer, Update
 from lumos.training.adam import Adam
+from lumos.training.outcome import IDS, MAIN, OWN, Judged, Outcome
 from lumos.training.private_data import PrivateData
-from lumos.typing import Arrays, Bytes, Doubles, Flags, Ints
+from lumos.training.strangers import Strangers
+from lumos.typing import Arrays, Bytes, Doubles, Flags, Floats, Ints
 
 SYMBOL, COLOUR = 0, 1
 """Kinds of what travels."""
@@ -42,26 +47,37 @@ class StrictLinker(StrictTrainer):
     """The strict trainer of one shard, for links; arguments are those of `StrictTrainer`."""
 
     def __init__(
-        self, shard: Any, endpoint: Any, home: PrivateData, plan: Schedule, **others: Any
+        self,
+        shard: Shard,
+        endpoint: Endpoint,
+        private: PrivateData,
+        schedule: Schedule,
+        *,
+        book: ReleaseBook | None = None,
+        control: bool = False,
     ) -> None:
-        size = plan.strict.codebook
-        symbols = Symbols.of(size, plan.config.encoder.epsilon, "krr")
+        size = schedule.strict.codebook
+        symbols = Symbols.of(size, schedule.strict.epsilon, "krr")
         everybody = np.ones(len(shard), np.bool_)
-        super().__init__(shard, endpoint, home, plan, symbols, train=everybody, **others)
-        self._held = home.held_back
-        self._sizes = [size] + [plan.colours] * (plan.colours > 0)
+        super().__init__(
+            shard, endpoint, private, schedule, symbols, train=everybody, book=book, control=control
+        )
+        self._held = private.held_back
+        self._sizes = [size] + [schedule.colours] * (schedule.colours > 0)
         self._said: list[Bytes] = []
-        self.usual = np.zeros((plan.hops, size))
+        self.usual = np.zeros((schedule.hops, size))
         self._pairs: tuple[ScoredPairs, Flags] | None = None
         self._held_pairs: tuple[ScoredPairs, Flags] | None = None
         self._answers = np.empty((0, 0), np.uint8)
         self._base: Doubles | None = None
 
     def _begin(self) -> None:
-        plan, public = self.plan, self.shard.public
-        self._linear = PairScorer.linear(plan.hops, len(self._sizes))
-        self._tree = TreeScore(plan.config.model, self._sizes[SYMBOL], public.generator("weights"))
-        train = plan.config.train
+        schedule, public = self.schedule, self.shard.public
+        self._linear = PairScorer.linear(schedule.hops, len(self._sizes))
+        self._tree = TreeScore(
+            schedule.config.model, self._sizes[SYMBOL], public.generator("weights")
+        )
+        train = schedule.config.train
         self.optimisers = {
             TRUST: Adam(np.zeros(self._linear.weights), TRUST_RATE),
             BACKBONE: Adam(self._tree.vector(), train.learning_rate, train.weight_decay),
@@ -79,12 +95,14 @@ class StrictLinker(StrictTrainer):
         scores = scorer.scores(pairs)
         votes = np.zeros((hosted, len(CANDIDATES), 2, BINS))
         for number, name in enumerate(CANDIDATES):
-            place = ranges(scores[name] + np.log(self.plan.devices), BINS)
+            place = ranges(scores[name] + np.log(self.schedule.devices), BINS)
             votes[pairs.rows, number, edge.astype(np.int64), place] = 1
         flat = votes.reshape(hosted, -1)
-        noise = self.plan.noise(CHOICE)
+        noise = self.schedule.noise(CHOICE)
         total = yield from self._sum(
-            lambda each: flat if each else flat.sum(axis=0), noise, self.plan.config.train.epochs
+            lambda each: flat if each else flat.sum(axis=0),
+            noise,
+            self.schedule.config.train.epochs,
         )
         by_candidate = total.reshape(len(CANDIDATES), 2, BINS)
         self.choice = choose(by_candidate, 0.0 if noise is None else noise.total)
@@ -100,6 +118,33 @@ class StrictLinker(StrictTrainer):
             entries=entries,
             answers=self._answers,
         )
+
+    def outcome(self, result: LinkResult, ledger: LedgerReport) -> Outcome:
+        """What the observer makes of everybody's knowledge and answers."""
+        choice = CHOICES[self.choice]
+        names = {MAIN: choice, OWN: OWN, **({IDS: IDS} if self.schedule.colours else {})}
+        judged: dict[str, Judged] = {
+            arm: partial(result.at_both_ends, name) for arm, name in names.items()
+        }
+        return Outcome(
+            embeddings=result.embeddings,
+            logits=None,
+            judged=judged,
+            best_epoch=self.schedule.config.train.epochs,
+            exposed=reading(self.schedule),
+            promises=promises(self.schedule, ledger),
+            choice=choice,
+            caution=caution(self.schedule, self.first_width),
+            kept=result.arrays(),
+        )
+
+    def load(self, weights: Arrays, kept: Arrays) -> None:
+        """Refused: see `welcome`."""
+        raise UsageError("newcomers are for runs that classify; this one predicts links")
+
+    def welcome(self) -> Program[Floats]:
+        """Refused: a newcomer's pairs would need answers that were drawn before it came."""
+        raise UsageError("newcomers are for runs that classify; this one predicts links")
 
     def arrays(self) -> Arrays:
         """The trained weights by name."""
@@ -129,7 +174,7 @@ class StrictLinker(StrictTrainer):
         symbols, paid = super()._for_life(said[:, :1])
         if self._book is None or self._control or len(self._sizes) == 1:
             return np.concatenate([symbols, said[:, 1:]], axis=1), paid
-        kind = kind_of(self.plan.task, "colour", self._sizes[COLOUR], 0.0)
+        kind = kind_of(self.schedule.task, "colour", self._sizes[COLOUR], 0.0)
         colours, _ = self._book.settle(kind, self.shard.devices, 0.0, said[:, 1:])
         return np.concatenate([symbols, colours], axis=1), paid
 
@@ -185,13 +230,13 @@ class StrictLinker(StrictTrainer):
         """What is usually heard; colours are drawn uniformly, so nothing has to be learnt."""
         found = [self.usual]
         for size in self._sizes[1:]:
-            found.append(np.full((self.plan.hops, size), 1 / size))
+            found.append(np.full((self.schedule.hops, size), 1 / size))
         return found
 
     def _scorer(self) -> PairScorer:
         return PairScorer(
-            settings=self.plan.config.model,
-            devices=self.plan.devices,
+            settings=self.schedule.config.model,
+            devices=self.schedule.devices,
             usual=self._usual(),
             trust=self.optimisers[TRUST].weights,
             backbone=self.optimisers[BACKBONE].weights,
@@ -201,17 +246,19 @@ class StrictLinker(StrictTrainer):
         """How often each symbol is heard at each hop, by one sum; then answers are exchanged."""
         heard = self._heard()[SYMBOL]
         shares = heard.counts.toarray() / np.maximum(heard.degree, 1)[:, None]
-        mine = shares / np.sqrt(self.plan.hops)  # so that the norm of all hops is at most 1
+        mine = shares / np.sqrt(self.schedule.hops)  # the norm of all hops is at most 1
         total = yield from self._sum(
-            lambda each: mine if each else mine.sum(axis=0), self.plan.noise(MATRIX), -1 - number
+            lambda each: mine if each else mine.sum(axis=0),
+            self.schedule.noise(MATRIX),
+            -1 - number,
         )
-        table = np.maximum(total.reshape(self.plan.hops, -1) * np.sqrt(self.plan.hops), 1.0)
+        table = np.maximum(total.reshape(self.schedule.hops, -1) * np.sqrt(self.schedule.hops), 1.0)
         self.usual = table / table.sum(axis=1, keepdims=True)
         yield from self._relearn()
 
     def _relearn(self) -> Program[None]:
         """Answers to neighbours and to whoever asks; they are drawn once, so they are the same."""
-        shard, hops, many = self.shard, self.plan.hops, self.plan.strict.answer
+        shard, hops, many = self.shard, self.schedule.hops, self.schedule.strict.answer
         samples = [
             [
                 sample(shard, self._said[hop][:, kind], usual[hop], many, f"answer/{kind}", hop)
@@ -261,7 +308,7 @@ class StrictLinker(StrictTrainer):
     def _ask(self, rows: Ints, peers: Ints) -> Program[Bytes]:
         """[pairs, bytes] what the peers tell; each is asked once, however often it is wanted."""
         shard = self.shard
-        width = len(self._sizes) * (1 + self.plan.hops * self.plan.strict.answer)
+        width = len(self._sizes) * (1 + self.schedule.hops * self.schedule.strict.answer)
         keys, which = np.unique(rows * shard.total + peers, return_inverse=True)
         askers, tellers = shard.ids_of(keys // shard.total), keys % shard.total
         inbox = yield ASK.send(askers, tellers, 0)
@@ -300,7 +347,7 @@ class StrictLinker(StrictTrainer):
         return pairs
 
     def _update(self, stage: str) -> Update:
-        weights, clip = self.optimisers[stage].weights, self.plan.limit(stage)
+        weights, clip = self.optimisers[stage].weights, self.schedule.limit(stage)
         pairs, edge = self._known(self._pairs)
         hosted = len(self.shard)
         if stage == TRUST:
@@ -316,17 +363,17 @@ class StrictLinker(StrictTrainer):
         return self._tree.gradient(total)
 
 
-def widths(plan: Schedule, public: PublicCoins, used: int) -> Widths:
+def widths(schedule: Schedule, public: PublicCoins, used: int) -> Widths:
     """Numbers in every sum, where `used` features are used."""
-    kinds = 1 + (plan.colours > 0)
-    size = plan.strict.codebook
+    kinds = 1 + (schedule.colours > 0)
+    size = schedule.strict.codebook
     known = {
-        MATRIX: plan.hops * size,
-        TRUST: PairScorer.linear(plan.hops, kinds).weights + 1,
-        BACKBONE: TreeScore(plan.config.model, size, public.generator("weights")).width,
+        MATRIX: schedule.hops * size,
+        TRUST: PairScorer.linear(schedule.hops, kinds).weights + 1,
+        BACKBONE: TreeScore(schedule.config.model, size, public.generator("weights")).width,
         CHOICE: len(CANDIDATES) * 2 * BINS,
     }
-    return with_codebook(known, plan, used, size)
+    return with_codebook(known, schedule, used, size)
 
 
 def choose(counts: Doubles, noise: float = 0.0) -> int:
@@ -352,7 +399,7 @@ def _answers(own: Bytes, samples: list[list[Sample]], owner: Ints | None) -> Byt
     return np.concatenate(parts, axis=1)
 
 
-def _some_slots(shard: Any, many: int) -> Ints:
+def _some_slots(shard: Shard, many: int) -> Ints:
     """At most `many` slots of each device, drawn once, in order."""
     chance = shard.coins.uniform_each(shard.degree, "pairs", 0)
     order = np.lexsort((chance, shard.owner))

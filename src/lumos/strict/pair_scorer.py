@@ -10,11 +10,10 @@ from scipy.sparse import csr_array
 from lumos.model import ModelSettings
 from lumos.strict.score_models import LinearScore, ScoredPairs, TreeScore
 from lumos.strict.similarity import ReceivedByHop, likeness
+from lumos.training.outcome import IDS
 from lumos.typing import Arrays, Bytes, Doubles, Ints
 
 CANDIDATES = ("own", "evidence", "backbone")
-IDS = "ids"
-"""The score by colours alone: told beside the others, and never chosen."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,7 +89,7 @@ class PairScorer:
         hops, kinds = len(self.usual[0]), len(self.usual)
         own, *ids, evidence = self.linear(hops, kinds).scores(self.trust, pairs.likeness)
         found = {"own": own, "evidence": evidence, "backbone": evidence + self.tree().scores(pairs)}
-        if ids:
+        if ids:  # by colours alone: shown beside the others, and never chosen
             found[IDS] = ids[0]
         return {name: score + pairs.prior for name, score in found.items()}
 
@@ -110,8 +109,8 @@ class LinkResult:
     answers: Bytes = field(repr=False)
     """[devices, kinds · (1 + hops · many)] what whoever asks is told."""
 
-    @staticmethod
-    def gathered(parts: list["LinkResult"], order: Ints) -> "LinkResult":
+    @classmethod
+    def joined(cls, parts: Sequence["LinkResult"], order: Ints) -> "LinkResult":
         """Of all shards, in the order of the devices."""
         kinds = zip(*(part.heard for part in parts), strict=True)
         return LinkResult(

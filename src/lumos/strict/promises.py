@@ -16,14 +16,14 @@ Cells = tuple[str, str, str, str]
 WHO = ("one neighbour", "colluding neighbours", "a stranger", "the coordinator", "the broker")
 
 
-def promises(plan: Schedule, ledger: LedgerReport) -> list[dict[str, str]]:
+def promises(schedule: Schedule, ledger: LedgerReport) -> list[dict[str, str]]:
     """One row for each kind of private thing, one column for each kind of adversary."""
-    alone = _with_updates(plan, ledger.epsilon_per_receiver)
-    together = _with_updates(plan, ledger.epsilon_collusion)
+    alone = _with_updates(schedule, ledger.epsilon_per_receiver)
+    together = _with_updates(schedule, ledger.epsilon_collusion)
     sealed = f"{NONE}, unless the carrier seals bodies"
     private = (alone, together, alone, alone, sealed)
-    degree, edges = _structure_of_links() if plan.task == "link" else _structure(plan)
-    label = private if plan.task == "classify" else ("not used",) * len(WHO)
+    degree, edges = _structure_of_links() if schedule.task == "link" else _structure(schedule)
+    label = private if schedule.task == "classify" else ("not used",) * len(WHO)
     rows = {
         "features": private,
         "label": label,
@@ -34,10 +34,10 @@ def promises(plan: Schedule, ledger: LedgerReport) -> list[dict[str, str]]:
     return [{"about": about, **dict(zip(WHO, cells, strict=True))} for about, cells in rows.items()]
 
 
-def _structure(plan: Schedule) -> tuple[Cells, Cells]:
+def _structure(schedule: Schedule) -> tuple[Cells, Cells]:
     """Degree and edges, for classify: towards all but the broker."""
-    edge = _edge(plan)
-    if plan.hops > 1:
+    edge = _edge(schedule)
+    if schedule.hops > 1:
         hint = f"{NONE}: a hint in every relayed symbol, measured for krr in docs/strict.md"
         return (hint,) * 4, (hint,) * 4
     weights = f"{NONE} by the weights: it is in the updates of all neighbours; each edge {edge}"
@@ -60,38 +60,40 @@ def _structure_of_links() -> tuple[Cells, Cells]:
     return (hint, hint, hint, sums), (guess, guess, guess, f"{NONE}: both ends' updates know of it")
 
 
-def reading(plan: Schedule) -> str:
+def reading(schedule: Schedule) -> str:
     """How to read the table, and what of it a simulation does not do."""
-    config = plan.config
-    said = [
+    config = schedule.config
+    sentences = [
+        "Nothing left a device through the door `open`.",
         "(ε, δ): the symbol for any two inputs, updates for a device's data in the sums or nothing "
-        "in their place; of this run, runs add up."
+        "in their place; of this run, runs add up.",
     ]
     if config.train.aggregate == "ideal" or config.train.coins == "simulated":
-        said.append(
+        sentences.append(
             "This was a simulation: "
             + "sums were computed in the clear" * (config.train.aggregate == "ideal")
             + " and " * (config.train.aggregate == "ideal" and config.train.coins == "simulated")
             + "coins come from the run seed" * (config.train.coins == "simulated")
-            + ". The table is what --aggregate secure --coins system keeps."
+            + ". The table is what `aggregate='secure'` with `coins='system'` keeps."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 CHOICES = ("own", "evidence", "backbone")
 
 
-def caution(plan: Schedule, width: int) -> str:
+def caution(schedule: Schedule, width: int) -> str:
     """A warning where noise drowns what is learnt before the release.
 
     A sum of vectors has a norm of at most trainers · C, its noise one of about σ · C · √width.
     """
-    noise = plan.noise(plan.stages[0])
-    if noise is None or noise.sigma * math.sqrt(width) < plan.trainers:
+    noise = schedule.noise(schedule.stages[0])
+    if noise is None or noise.sigma * math.sqrt(width) < schedule.trainers:
         return ""
     return (
-        f"{plan.trainers:,} training devices are too few for {width:,} weights under this noise; "
-        "more devices, fewer features or a larger --update-epsilon would let them be heard"
+        f"{schedule.trainers:,} training devices are too few for {width:,} weights under this "
+        "noise; "
+        "more devices, fewer features or a larger `update_epsilon` would help"
     )
 
 
@@ -103,18 +105,18 @@ def up(number: float) -> str:
     return f"{math.ceil(number / step - 1e-9) * step:g}"  # 1e-9 of the last digit: float dust
 
 
-def _with_updates(plan: Schedule, epsilon: float) -> str:
-    spent = plan.spent()
+def _with_updates(schedule: Schedule, epsilon: float) -> str:
+    spent = schedule.spent()
     if spent is not None:
         return f"({up(epsilon + spent[0])}, {spent[1]})"
     exact = {
         "none": "exact sums show single holders",
         "holders": "exact sums, features of few holders left out",
         "projection": "exact sums of mixed features",
-    }[plan.strict.protect]
+    }[schedule.strict.protect]
     return f"ε = {up(epsilon)} by the symbol; {NONE} by the weights: {exact}"
 
 
-def _edge(plan: Schedule) -> str:
-    spent = plan.spent_on_edge()
+def _edge(schedule: Schedule) -> str:
+    spent = schedule.spent_on_edge()
     return NONE if spent is None else f"({up(spent[0])}, {spent[1]})"

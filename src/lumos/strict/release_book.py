@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from lumos.errors import BudgetExceeded, InputError, UsageError
-from lumos.runs.folder import read_arrays, write_arrays
+from lumos.storage import read_arrays, write_arrays
 from lumos.typing import Arrays, Bytes, Doubles, Ints
 
 
@@ -66,7 +66,7 @@ class ReleaseBook:
                 raise BudgetExceeded(
                     f"a release of ε = {epsilon:g} would exceed the lifetime budget "
                     f"ε = {self._lifetime:g} ({int(poor.sum()):,} of {self._devices:,} devices, "
-                    f"{self._path}); reuse an earlier kind of release, or raise --lifetime-epsilon"
+                    f"{self._path}); reuse an earlier kind of release, or raise `lifetime_epsilon`"
                 )
             spent[new] += epsilon
             kept[new] = said[payer[devices] == ""]

@@ -1,4 +1,4 @@
-"""The public plan of a strict run: which sums there are, how wide, and how much noise each has."""
+"""The public schedule of a strict run: its sums, how wide they are, how much noise each has."""
 
 import math
 from collections.abc import Mapping
@@ -8,8 +8,9 @@ from functools import cached_property
 from lumos.aggregate.noise import Noise, epsilon_for, mu_for
 from lumos.errors import UsageError
 from lumos.strict.codebook import EPOCHS as CODEBOOK_EPOCHS
-from lumos.strict.settings import StrictSettings
-from lumos.training.settings import Config, Task
+from lumos.strict.settings import StrictSettings, settings_of
+from lumos.training.config import Config
+from lumos.training.settings import Task
 from lumos.training.split import Role
 
 ENCODER, MATRIX, TRUST, BACKBONE, CHOICE = "encoder", "matrix", "trust", "backbone", "choice"
@@ -49,21 +50,17 @@ class Schedule:
     trainers: int
 
     def __post_init__(self) -> None:
-        if self.config.train.patience:
-            raise UsageError(
-                "--patience has no meaning in --profile strict: epochs are part of its noise"
-            )
         if self.backbone_epochs < 1:
             before = " and ".join(f"{many} for the {stage}" for stage, many in self._before.items())
             raise UsageError(
-                f"--epochs must be above {self.before_release + TRUST_EPOCHS} in the strict "
+                f"`epochs` must be above {self.before_release + TRUST_EPOCHS} in the strict "
                 f"profile: {before}, {TRUST_EPOCHS} for trust; got {self.config.train.epochs}"
             )
 
     @property
     def strict(self) -> StrictSettings:
         """The strict settings."""
-        return self.config.strict
+        return settings_of(self.config)
 
     @property
     def task(self) -> Task:
@@ -155,7 +152,7 @@ class Schedule:
         noise = Noise.of(part, steps, self.clip(stage), self.devices, self.config.updates)
         if noise.share * 2.0**self.config.updates.fraction_bits < 1000:
             raise UsageError(
-                "--clip is so small, or --update-epsilon so large, that noise would fall between "
+                "`clip` is so small, or `update_epsilon` so large, that noise would fall between "
                 "the steps of the fixed point"
             )
         return noise

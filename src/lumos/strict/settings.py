@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from lumos.errors import UsageError, one_of
+
+if TYPE_CHECKING:
+    from lumos.training.config import Config
 
 LARGEST_EPSILON = 1000.0
 LEAST_CLIP = 0.05
@@ -21,6 +24,9 @@ Protection = Literal["noise", "holders", "projection", "none"]
 class StrictSettings:
     """The strict profile (docs/strict.md)."""
 
+    epsilon: float = 2.0
+    """ε of the one symbol that a device releases; the same for all receivers, however many
+    collude."""
     mechanism: Mechanism = "auto"
     """How the one symbol is released: krr, randomized response; digits, the same on one digit of
     its number; oue, unary encoding; multibit, for comparison; auto: krr or digits, what
@@ -32,8 +38,8 @@ class StrictSettings:
     trainers_say: Says = "label"
     """What training devices release: their label, or what their encoder says, as all others do."""
     book: Path | None = None
-    """The devices' book of releases, kept across runs: what was released is said again for nothing,
-    anything new pays. Without one, a run knows of no other."""
+    """The devices' book of releases, kept across runs: reusing an earlier release costs no further
+    ε; a new one is charged. Without a book, a run knows of no other."""
     lifetime_epsilon: float = 4.0
     """Most ε that a device may spend on releases in its life (with a book)."""
     relay: int | Literal["auto", "none"] = "auto"
@@ -69,38 +75,39 @@ class StrictSettings:
     """Largest norm of one device's update (protect noise)."""
 
     def __post_init__(self) -> None:
+        if not self.epsilon > 0:
+            raise UsageError(f"`epsilon` must be above 0, got {self.epsilon}")
         one_of("mechanism", self.mechanism, get_args(Mechanism))
         one_of("symbol", self.symbol, get_args(SymbolOf))
-        one_of("trainers-say", self.trainers_say, get_args(Says))
+        one_of("trainers_say", self.trainers_say, get_args(Says))
         one_of("protect", self.protect, get_args(Protection))
         if self.relay not in ("auto", "none", *range(2, 9)):
-            raise UsageError(f"--relay must be auto, none or 2 to 8, got {self.relay}")
+            raise UsageError(f"`relay` must be auto, none or 2 to 8, got {self.relay}")
         if self.colours not in ("auto", "none", *range(2, 257)):
-            raise UsageError(f"--colours must be auto, none or 2 to 256, got {self.colours}")
+            raise UsageError(f"`colours` must be auto, none or 2 to 256, got {self.colours}")
         if not 2 <= self.codebook <= 256:
-            raise UsageError(f"--codebook must be 2 to 256, got {self.codebook}")
+            raise UsageError(f"`codebook` must be 2 to 256, got {self.codebook}")
         if not 1 <= self.answer <= 64:
-            raise UsageError(f"--answer must be 1 to 64, got {self.answer}")
+            raise UsageError(f"`answer` must be 1 to 64, got {self.answer}")
         if not self.lifetime_epsilon > 0:
-            raise UsageError(f"--lifetime-epsilon must be above 0, got {self.lifetime_epsilon}")
+            raise UsageError(f"`lifetime_epsilon` must be above 0, got {self.lifetime_epsilon}")
         if not 0 < self.update_epsilon <= LARGEST_EPSILON:
             raise UsageError(
-                f"--update-epsilon must be above 0 and at most {LARGEST_EPSILON:g}, got "
-                f"{self.update_epsilon}; --protect none has no noise at all"
+                f"`update_epsilon` must be above 0 and at most {LARGEST_EPSILON:g}, got "
+                f"{self.update_epsilon}; `protect='none'` has no noise at all"
             )
         if not 0 < self.update_delta < 1:
-            raise UsageError(f"--update-delta must be between 0 and 1, got {self.update_delta}")
+            raise UsageError(f"`update_delta` must be between 0 and 1, got {self.update_delta}")
         for name in ("min_holders", "projection", "encoder_epochs"):
             if getattr(self, name) < 1:
-                option = name.replace("_", "-")
-                raise UsageError(f"--{option} must be 1 or more, got {getattr(self, name)}")
+                raise UsageError(f"`{name}` must be 1 or more, got {getattr(self, name)}")
         if not 0 < self.encoder_rate < float("inf"):
-            raise UsageError(f"--encoder-rate must be above 0, got {self.encoder_rate}")
+            raise UsageError(f"`encoder_rate` must be above 0, got {self.encoder_rate}")
         if not LEAST_CLIP <= self.clip < float("inf"):
-            raise UsageError(f"--clip must be {LEAST_CLIP} or more, got {self.clip}")
+            raise UsageError(f"`clip` must be {LEAST_CLIP} or more, got {self.clip}")
 
 
-def usual_epochs(task: str, given: Mapping[str, Any]) -> int:
+def default_epochs(task: str, given: Mapping[str, Any]) -> int:
     """Epochs where none are given, with these strict settings.
 
     100 of the own encoder or 9 of the codebook, 60 of trust, 60 or 40 of the backbone.
@@ -118,17 +125,9 @@ def has_no_meaning(name: str, task: str, strict: StrictSettings) -> bool:
     return name in ("colours", "answer", "trainers_say" if entries else "codebook")
 
 
-_YOUNG = {"patience": 0, "symbol": "answer"}
-
-
-def of_coins(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings that make a run another one, and so give it coins of its own.
-
-    Settings that came later count where they are not at their defaults: so a run from before them
-    can be repeated to the last digit, where `auto` still means the same mechanism.
-    """
-    return {
-        name: value
-        for name, value in settings.items()
-        if name not in _YOUNG or value != _YOUNG[name]
-    }
+def settings_of(config: "Config") -> StrictSettings:
+    """The settings of this profile."""
+    settings = config.profile_settings
+    if not isinstance(settings, StrictSettings):
+        raise TypeError(f"these are settings of the profile {config.train.profile!r}")
+    return settings

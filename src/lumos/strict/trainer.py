@@ -15,41 +15,31 @@ themselves (`lumos.aggregate.noise`).
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lumos.aggregate import (
-    IdealAggregator,
-    IdealCoordinator,
-    SecureAggregator,
-    SecureCoordinator,
-)
+from lumos.aggregate import IdealAggregator, SecureAggregator
 from lumos.aggregate.noise import Noise
-from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
 from lumos.encode.symbols import Symbols
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.strict.codebook import Codebook
-from lumos.strict.codebook import widths as codebook_widths
 from lumos.strict.encoder import LOSS_SCALE
 from lumos.strict.feature_rows import FeatureRows
 from lumos.strict.relay import tell_neighbours
 from lumos.strict.release_book import ReleaseBook, kind_of
-from lumos.strict.schedule import BACKBONE, CHOICE, CODEBOOK, MATRIX, Schedule
+from lumos.strict.schedule import BACKBONE, CODEBOOK, Schedule
 from lumos.strict.topics import RELAY, SYMBOL
 from lumos.training.adam import Adam
-from lumos.training.epoch import EpochRecord
 from lumos.training.private_data import PrivateData
+from lumos.training.trainer import EpochRecord, OnEpoch
 from lumos.typing import Arrays, Bytes, Doubles, Ints
 
 TRUST_RATE = 0.05
 Update = Callable[[bool], Doubles]
 """True: the vector of each hosted device; False: their sum."""
-Widths = Callable[[str, int], int]
-"""Numbers in the sum of a stage, in an epoch."""
 
 
 class StrictTrainer(ABC):
@@ -58,8 +48,8 @@ class StrictTrainer(ABC):
     Args:
         shard: the hosted devices.
         endpoint: where masked sums book, if they are ideal.
-        home: what the devices own.
-        plan: everything public.
+        private: what the devices own.
+        schedule: everything public.
         symbols: the mechanism of the release.
         book: what the devices have released in earlier runs.
         control: release symbols that say nothing.
@@ -69,8 +59,8 @@ class StrictTrainer(ABC):
         self,
         shard: Shard,
         endpoint: Endpoint,
-        home: PrivateData,
-        plan: Schedule,
+        private: PrivateData,
+        schedule: Schedule,
         symbols: Symbols,
         *,
         train: npt.NDArray[np.bool_],
@@ -78,13 +68,13 @@ class StrictTrainer(ABC):
         control: bool = False,
     ) -> None:
         self.shard = shard
-        self.plan = plan
+        self.schedule = schedule
         self._book = book
         self._control = control
         self._train = train
-        self._rows = FeatureRows(home.features, train)
-        kind = SecureAggregator if plan.config.train.aggregate == "secure" else IdealAggregator
-        self._sums = kind(shard, endpoint, plan.config.updates)
+        self._rows = FeatureRows(private.features, train)
+        kind = SecureAggregator if schedule.config.train.aggregate == "secure" else IdealAggregator
+        self._sums = kind(shard, endpoint, schedule.config.updates)
         self._symbols = symbols
         self.columns = np.empty(0, np.int64)
         self.said: Bytes = np.empty((len(shard), 0), np.uint8)
@@ -98,7 +88,7 @@ class StrictTrainer(ABC):
     def setup(self) -> Program[None]:
         """Agree on keys, and on the features that may be used."""
         yield from self._sums.setup()
-        strict, rows = self.plan.strict, self._rows
+        strict, rows = self.schedule.strict, self._rows
         if strict.protect == "holders":
             counts = yield from self._sum(
                 lambda each: rows.holders() if each else rows.holder_counts(), None, 0
@@ -107,18 +97,18 @@ class StrictTrainer(ABC):
             if not len(self.columns):
                 raise InputError(
                     f"no feature has {strict.min_holders} holders among the training "
-                    "devices; lower --min-holders or choose another --protect"
+                    "devices; lower `min_holders` or choose another `protect`"
                 )
         self._prepare()
 
     def _prepare(self) -> None:
         """Once it is settled which features are used."""
         self._protect()
-        if self.plan.coded:
-            noise = self.plan.noise(CODEBOOK)
+        if self.schedule.coded:
+            noise = self.schedule.noise(CODEBOOK)
             spread = 0.0 if noise is None else noise.total
             size, public = self._symbols.size, self.shard.public
-            limit = self.plan.limit(CODEBOOK)
+            limit = self.schedule.limit(CODEBOOK)
             self._codebook = Codebook(self._rows, size, public, spread, limit)
         self._begin()
 
@@ -131,25 +121,29 @@ class StrictTrainer(ABC):
 
     def _protect(self) -> None:
         """Use those features that may be used."""
-        strict = self.plan.strict
+        strict = self.schedule.strict
         if strict.protect == "holders":
             self._rows.keep(self.columns)
         elif strict.protect == "projection":
             self._rows.project(strict.projection, self.shard.public)
 
-    def epochs(
-        self, first: int, last: int, told: Callable[[EpochRecord], None] | None = None
-    ) -> Program[None]:
+    def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
         """Epochs `first` + 1 … `last`; before trust, the one release."""
         for number in range(first, last):
-            if number == self.plan.before_release:
+            if number == self.schedule.before_release:
                 yield from self.release()
                 yield from self._learn_meaning(number)
-            stage = self.plan.stage(number)
-            total = yield from self._sum(self._adds(stage, number), self.plan.noise(stage), number)
+            stage = self.schedule.stage(number)
+            total = yield from self._sum(
+                self._adds(stage, number), self.schedule.noise(stage), number
+            )
             self._advance(stage, number, total)
-            if told is not None:
-                told(EpochRecord(number + 1, self._loss(stage, total), None))
+            if on_epoch is not None:
+                on_epoch(EpochRecord(number + 1, self._loss(stage, total), None))
+
+    def last_epoch(self) -> int:
+        """Fixed: the number of epochs is part of the noise."""
+        return self.schedule.config.train.epochs
 
     def release(self) -> Program[None]:
         """One symbol to all neighbours. The same coins give the same symbol: it is for life."""
@@ -157,14 +151,14 @@ class StrictTrainer(ABC):
         self.said, self.paid = self._for_life(self._released())
         said = yield from tell_neighbours(SYMBOL, self.shard, self.said[owner], self.paid[owner])
         self._hear(1, said)
-        for hop in range(2, self.plan.hops + 1):
+        for hop in range(2, self.schedule.hops + 1):
             free = np.zeros(len(owner))
             said = yield from tell_neighbours(RELAY, self.shard, self._relayed(said, hop), free)
             self._hear(hop, said)
 
     def rejoin(self, epoch: int) -> Program[None]:
         """After `restore`: hear the symbols again, if they were out already. They are the same."""
-        if epoch > self.plan.before_release:
+        if epoch > self.schedule.before_release:
             yield from self.release()
             yield from self._relearn()
 
@@ -182,7 +176,7 @@ class StrictTrainer(ABC):
 
     def restore(self, state: Arrays) -> None:
         """Go on from a state."""
-        if self.plan.coded:
+        if self.schedule.coded:
             self.codebook.take(state)
         self._take({name: state[name] for name in self._learnt()})
         for stage, adam in self.optimisers.items():
@@ -193,10 +187,6 @@ class StrictTrainer(ABC):
     @abstractmethod
     def first_width(self) -> int:
         """Numbers in the largest sum before the release."""
-
-    @abstractmethod
-    def finish(self) -> Program[Any]:
-        """Let validation choose; return what the observer may see."""
 
     @abstractmethod
     def arrays(self) -> Arrays:
@@ -246,43 +236,43 @@ class StrictTrainer(ABC):
         """What the devices add in epoch `number`."""
         if stage != CODEBOOK:
             return self._update(stage)
-        epoch = self.plan.codebook_epoch(number)
+        epoch = self.schedule.codebook_epoch(number)
         return lambda each: self.codebook.update(epoch, each=each)
 
     def _advance(self, stage: str, number: int, total: Doubles) -> None:
         """Take in the sum of epoch `number`."""
         if stage == CODEBOOK:
-            self.codebook.advance(self.plan.codebook_epoch(number), total)
+            self.codebook.advance(self.schedule.codebook_epoch(number), total)
             return
         slope = self._gradient(total) if stage == BACKBONE else total[:-1]
-        self.optimisers[stage].step(slope / self.plan.trainers)
+        self.optimisers[stage].step(slope / self.schedule.trainers)
 
     def _entries_known(self) -> Arrays:
         """The codebook, where there is one."""
-        return self.codebook.arrays() if self.plan.coded else {}
+        return self.codebook.arrays() if self.schedule.coded else {}
 
     def _loss(self, stage: str, total: Doubles) -> float | None:
         """The mean loss, told as the last number of a sum."""
-        return None if stage == CODEBOOK else float(total[-1] / LOSS_SCALE / self.plan.trainers)
+        return None if stage == CODEBOOK else float(total[-1] / LOSS_SCALE / self.schedule.trainers)
 
     def _for_life(self, said: Bytes) -> tuple[Bytes, Doubles]:
         """What each device says, and what it costs: what it said before, if it did, for nothing."""
-        epsilon = self.plan.config.encoder.epsilon
+        epsilon = self.schedule.strict.epsilon
         if self._book is None or self._control:
             return said, np.full(len(said), epsilon)
         return self._book.settle(self._kind(), self.shard.devices, epsilon, said)
 
     def _kind(self) -> str:
         """What tells this release from others in the book."""
-        symbols, epsilon = self._symbols, self.plan.config.encoder.epsilon
-        if not self.plan.coded:
-            return kind_of(self.plan.task, symbols.mechanism, symbols.size, epsilon)
+        symbols, epsilon = self._symbols, self.schedule.strict.epsilon
+        if not self.schedule.coded:
+            return kind_of(self.schedule.task, symbols.mechanism, symbols.size, epsilon)
         # An entry of a codebook is the same in both tasks; it is another where features are used in
         # another form.
         kept = blake2b(self.columns.astype("<i8").tobytes(), digest_size=8).hexdigest()
         form = {"projection": f"projection {self.shard.public.seed}", "holders": f"holders {kept}"}
         kind = kind_of("link", symbols.mechanism, symbols.size, epsilon)
-        return f"{kind} {form.get(self.plan.strict.protect, '')} {self._rows.width}"
+        return f"{kind} {form.get(self.schedule.strict.protect, '')} {self._rows.width}"
 
     def _entries(self) -> Ints:
         """[hosted] the nearest entries. A symbol for life names one of the codebook of its time."""
@@ -306,80 +296,3 @@ class StrictTrainer(ABC):
         if total is None:
             raise ProtocolError("a sum was not opened: too few devices were present")
         return total
-
-
-def with_codebook(known: dict[str, int], plan: Schedule, used: int, size: int) -> Widths:
-    """Numbers in every sum: those known, and of the codebook, whose first sum is a narrow one."""
-    first, further = codebook_widths(used, size)
-
-    def width(stage: str, epoch: int) -> int:
-        if stage != CODEBOOK:
-            return known[stage]
-        return further if plan.codebook_epoch(epoch) else first
-
-    return width
-
-
-class StrictCoordinator:
-    """The coordinator's part: it adds up, and in an ideal sum stands for the devices' noise.
-
-    Args:
-        plan: everything public.
-        public: public coins.
-        endpoint: where masked sums book, if they are ideal.
-        features: d.
-        widths: made from the number of features that are used.
-        arm: whose coins an ideal sum tosses.
-    """
-
-    def __init__(
-        self,
-        plan: Schedule,
-        public: PublicCoins,
-        endpoint: Endpoint,
-        features: int,
-        widths: Callable[[int], Widths],
-        arm: str = "",
-    ) -> None:
-        self._plan = plan
-        self._noise = f"ideal noise{arm}"
-        self._public = public
-        self._features = features
-        kind = SecureCoordinator if plan.config.train.aggregate == "secure" else IdealCoordinator
-        self._sums = kind(plan.devices, public, endpoint, plan.config.updates)
-        self._widths_of = widths
-        self._widths = widths(features)
-
-    def setup(self) -> Program[None]:
-        """Count holders, where they are counted."""
-        protect = self._plan.strict.protect
-        used = self._features
-        if protect == "holders":
-            counts = yield from self._sums.sum(self._features)
-            if counts is not None:
-                used = int((counts >= self._plan.strict.min_holders - 0.5).sum())
-        elif protect == "projection":
-            used = self._plan.strict.projection
-        self._widths = self._widths_of(used)
-
-    def epochs(self, first: int, last: int) -> Program[None]:
-        """One sum per epoch, and one for what symbols mean."""
-        for number in range(first, last):
-            if number == self._plan.before_release:
-                yield from self._sum(MATRIX, -1 - number)
-            yield from self._sum(self._plan.stage(number), number)
-
-    def finish(self) -> Program[None]:
-        """The sum of votes."""
-        yield from self._sum(CHOICE, self._plan.config.train.epochs)
-
-    def _sum(self, stage: str, step: int) -> Program[None]:
-        width, noise = self._widths(stage, step), self._plan.noise(stage)
-        if isinstance(self._sums, IdealCoordinator) and noise is not None:
-            generator = self._public.generator(self._noise, step)
-            if self._plan.config.train.coins == "system":
-                generator = np.random.default_rng()  # from the operating system
-            drawn = generator.standard_normal(width)
-            yield from self._sums.sum(width, noise.total * drawn)
-        else:
-            yield from self._sums.sum(width)

@@ -1,8 +1,7 @@
-"""Training over trees: splits, releases, POOL and links over the exchange, updates, runs.
+"""What every profile stands on.
 
-The order in which things happen: `split` decides who trains; `home` hands every shard what its
-devices own; `worker` is the program of a shard: `features` releases and recovers, `lumos.model`
-runs on trees, `tasks` has the losses, `adam` the step. `fit` trains one model over a carrier, with
-checkpoints in a `folder`; `job` is `lumos.train`; `predict` uses what it made; `exposure` says what
-was given away. The programs of the strict profile are in `lumos.strict`.
+`profile` and `trainer` are the protocols of a profile and of its programs, `profiles` the registry,
+`config` and `settings` what can be chosen. `split` decides who trains, `private_data` hands every
+shard what its devices own, `strangers` draws negative samples, `adam` is the optimiser, `metrics`
+are the observer's scores, `outcome` is what a trained federation leaves.
 """

@@ -1,0 +1,35 @@
+"""The coordinator of the paper's profile: one sum per epoch."""
+
+from lumos.aggregate import IdealCoordinator, SecureCoordinator
+from lumos.device.coins import PublicCoins
+from lumos.exchange.endpoint import Endpoint, Program
+from lumos.paper.tasks import STATISTICS
+from lumos.training.config import Config
+
+
+class PaperCoordinator:
+    """The coordinator's part: one sum per epoch.
+
+    Args:
+        weights: number of weights of the model.
+    """
+
+    def __init__(
+        self, config: Config, total: int, public: PublicCoins, endpoint: Endpoint, weights: int
+    ) -> None:
+        kind = SecureCoordinator if config.train.aggregate == "secure" else IdealCoordinator
+        self._sums = kind(total, public, endpoint, config.updates)
+        self._width = weights + len(STATISTICS)
+
+    def setup(self) -> Program[None]:
+        """It has no part in it."""
+        yield from ()
+
+    def epochs(self, first: int, last: int) -> Program[None]:
+        """Add up."""
+        for _ in range(first, last):
+            yield from self._sums.sum(self._width)
+
+    def finish(self) -> Program[None]:
+        """It has no part in it."""
+        yield from ()

@@ -1,0 +1,115 @@
+"""The paper's profile: its algorithms, its messages, every door. It exposes much, and says what."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lumos.encode.bounds import within
+from lumos.exchange.topic import Door
+from lumos.graph import Graph
+from lumos.paper.settings import PaperSettings, settings_of
+from lumos.training.metrics import dot_products
+from lumos.training.private_data import features_of
+from lumos.training.profile import Problem, Programs, Site
+from lumos.training.profiles import PAPER
+from lumos.training.settings import TrainSettings
+from lumos.typing import Arrays
+
+if TYPE_CHECKING:
+    from lumos.paper.trainer import PaperResult
+    from lumos.training.config import Config
+    from lumos.training.outcome import PairScores
+
+
+class PaperProfile:
+    """`lumos.training.profile.Profile`, as the paper has it."""
+
+    name = PAPER
+    doors = frozenset(Door)
+    settings = PaperSettings
+    own_included = False
+
+    def defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The paper's balancer. Embeddings of `link` are not cut off at 0.
+
+        Products of numbers that are never negative cannot say "no edge".
+        """
+        return {
+            "balancer": "mcmc",
+            "activate_last": given.get("task", TrainSettings.task) != "link",
+        }
+
+    def ignores(self, name: str, config: "Config") -> str:
+        """Every setting that it has means something."""
+        return ""
+
+    def improvements(self, config: "Config") -> list[str]:
+        """Where a run departs from the letter of the paper, one sentence each."""
+        paper, sentences = settings_of(config), []
+        if paper.recovery == "shrunk" and paper.noisy:
+            sentences.append(
+                "recovered features are centred and shrunk by their reliability "
+                "(`recovery='letter'`: as the paper has them)"
+            )
+        elif paper.recovery == "shrunk" and paper.bins:
+            sentences.append(
+                "features that did not arrive count as 0, not as the midpoint (`recovery='letter'`)"
+            )
+        if paper.select == "validation":
+            sentences.append("weights are those of the best validation score (`select='last'`)")
+        if paper.patience:
+            sentences.append(f"at most {paper.patience} epochs without a better validation score")
+        if config.train.task == "link" and not config.model.activate_last:
+            sentences.append("embeddings are not cut off at 0 (`activate_last`)")
+        if config.train.weight_decay:
+            sentences.append(f"weight decay {config.train.weight_decay:g}")
+        return sentences
+
+    def check(self, graph: Graph, config: "Config") -> None:
+        """Features must lie between the public bounds."""
+        paper = settings_of(config)
+        within(features_of(graph), paper.low, paper.high)
+
+    def coins(self, problem: Problem, config: "Config", *, control: bool) -> str:
+        """The control has coins of its own."""
+        return "/control" if control else ""
+
+    def programs(self, site: Site) -> "Programs[PaperResult]":
+        """The trainers of all shards, and the coordinator's program."""
+        from lumos.paper.coordinator import PaperCoordinator
+        from lumos.paper.trainer import PaperTrainer
+
+        problem, config = site.problem, site.config
+        trainers = [
+            PaperTrainer(
+                shard,
+                endpoint,
+                private,
+                config,
+                problem.classes,
+                control=site.control,
+                step=site.step,
+            )
+            for shard, endpoint, private in zip(
+                site.shards, site.endpoints, site.private, strict=True
+            )
+        ]
+        coordinator = PaperCoordinator(
+            config,
+            problem.graph.devices,
+            site.public,
+            site.coordinator,
+            trainers[0].model.weights,
+        )
+        return Programs(trainers=[*trainers], coordinator=coordinator)
+
+    def pair_scores(self, config: "Config", weights: Arrays, kept: Arrays) -> "PairScores":
+        """Dot products of embeddings."""
+        return partial(dot_products, kept["embeddings"])
+
+    def for_newcomers(self, config: "Config") -> "Config":
+        """Those of the run: every run takes newcomers."""
+        return config
+
+
+PROFILE = PaperProfile()

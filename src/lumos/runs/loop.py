@@ -1,0 +1,163 @@
+"""The training loop of one federation: epochs, metrics, checkpoints, resuming."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lumos.errors import InputError
+from lumos.exchange.ledger import LedgerReport
+from lumos.runs.events import EpochEvent, OnEpoch
+from lumos.runs.federation import Federation
+from lumos.runs.folder import RunFolder
+from lumos.training.config import Config
+from lumos.training.outcome import Outcome
+from lumos.training.profile import Problem
+from lumos.training.trainer import EpochRecord
+from lumos.typing import Arrays
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fitted:
+    """One trained arm, as the observer sees it."""
+
+    outcome: Outcome = field(repr=False)
+    weights: Arrays = field(repr=False)
+    """The trained weights by name."""
+    history: list[EpochEvent] = field(repr=False)
+    ledger: LedgerReport = field(repr=False)
+    """Everything that passed."""
+    per_epoch: dict[str, float]
+    """Messages, bytes and rounds of one epoch: mean and largest over devices."""
+    seconds: float
+    """Of all epochs, over all sessions of an interrupted run."""
+
+
+def fit(
+    problem: Problem,
+    config: Config,
+    *,
+    arm: str,
+    control: bool = False,
+    folder: RunFolder | None = None,
+    resume: bool = False,
+    on_epoch: OnEpoch | None = None,
+) -> Fitted:
+    """Train one arm, from the beginning or from the last checkpoint in `folder`.
+
+    Args:
+        problem: graph, trees, split.
+        config: settings.
+        arm: what events call it.
+        control: releases that say nothing.
+        folder: where metrics and checkpoints go.
+        resume: go on from the checkpoint, if there is one.
+        on_epoch: called after every epoch.
+    """
+    federation: Federation[Any] = Federation(problem, config, control=control)
+    return _Loop(federation, arm, folder, on_epoch).run(resume)
+
+
+class _Loop:
+    def __init__(
+        self,
+        federation: Federation[Any],
+        arm: str,
+        folder: RunFolder | None,
+        on_epoch: OnEpoch | None,
+    ) -> None:
+        self.federation = federation
+        self.arm = arm
+        self.folder = folder
+        self.on_epoch = on_epoch
+        self.history: list[EpochEvent] = []
+        self.seconds = 0.0
+
+    def run(self, resume: bool) -> Fitted:
+        federation, every = self.federation, self.federation.config.train.checkpoint_every
+        saved = self.folder.checkpoint() if self.folder is not None and resume else None
+        if self.folder is not None and saved is None:
+            self.folder.keep_metrics(0)
+        federation.run(lambda trainer: trainer.setup(), lambda program: program.setup())
+        before = federation.ledger()
+        if saved is not None:
+            self._restore(saved)
+        while (done := len(self.history)) < (last := federation.first.last_epoch()):
+            self._segment(done, min(last, done + every))
+            if self.folder is not None:
+                self.folder.save_checkpoint(self._state())
+        after = federation.ledger()
+        outcome = federation.finish()
+        return Fitted(
+            outcome=outcome,
+            weights=federation.first.arrays(),
+            history=self.history,
+            ledger=federation.ledger(),
+            per_epoch=_per_epoch(before, after, len(self.history)),
+            seconds=self.seconds,
+        )
+
+    def _segment(self, first: int, last: int) -> None:
+        clock = time.perf_counter()
+
+        def record(epoch: EpochRecord) -> None:
+            nonlocal clock
+            now = time.perf_counter()
+            event = EpochEvent(arm=self.arm, **epoch._asdict(), seconds=round(now - clock, 4))
+            self.seconds += now - clock
+            clock = now
+            self.history.append(event)
+            if self.folder is not None:
+                self.folder.add_metrics(event)
+            if self.on_epoch is not None:
+                self.on_epoch(event)
+
+        leader = self.federation.first
+        self.federation.run(
+            lambda trainer: trainer.epochs(first, last, record if trainer is leader else None),
+            lambda program: program.epochs(first, last),
+        )
+
+    def _state(self) -> Arrays:
+        """Everything that the next epochs depend on, and the ledgers."""
+        state = {f"trainer/{key}": array for key, array in self.federation.first.state().items()}
+        state |= {"epoch": np.array(len(self.history)), "seconds": np.array(self.seconds)}
+        for number, endpoint in enumerate(self.federation.endpoints()):
+            for key, counts in endpoint.ledger.state().items():
+                state[f"ledger/{number}/{key}"] = counts
+        return state
+
+    def _restore(self, state: Arrays) -> None:
+        expected = self._state()
+        if not state.keys() >= {key for key in expected if not key.startswith("ledger/")}:
+            raise InputError("checkpoint.npz is incomplete; restart without `resume`")
+        of_trainer = _part(state, "trainer/")
+        epoch = int(state["epoch"])
+        for key, array in self.federation.first.state().items():
+            if array.size and of_trainer[key].shape != array.shape:
+                raise InputError("checkpoint.npz is of another model; restart without `resume`")
+        if self.folder is not None:
+            self.history = self.folder.keep_metrics(epoch, self.arm)
+        self.seconds = float(state["seconds"])
+        for trainer in self.federation.trainers:
+            trainer.restore(of_trainer)
+        self.federation.run(lambda trainer: trainer.rejoin(epoch))
+        for number, endpoint in enumerate(self.federation.endpoints()):
+            endpoint.ledger.restore(_part(state, f"ledger/{number}/"))
+
+
+def _part(state: Arrays, prefix: str) -> Arrays:
+    return {
+        key.removeprefix(prefix): array for key, array in state.items() if key.startswith(prefix)
+    }
+
+
+def _per_epoch(before: LedgerReport, after: LedgerReport, epochs: int) -> dict[str, float]:
+    flows: dict[str, float] = {}
+    for name in ("messages_sent", "messages_received", "bytes_sent", "bytes_received"):
+        of_devices = (getattr(after, name) - getattr(before, name)) / epochs
+        flows[f"{name}_mean"] = round(float(of_devices.mean()), 3)
+        flows[f"{name}_largest"] = round(float(of_devices.max()), 3)
+    flows["rounds"] = (after.rounds - before.rounds) / epochs
+    return flows

@@ -1,0 +1,398 @@
+"""A finished run: one object, whether it was just trained or read from its folder."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+
+from lumos.errors import InputError, UsageError
+from lumos.exchange.ledger import LedgerReport
+from lumos.graph import Graph, load
+from lumos.graph.fingerprint import fingerprint
+from lumos.registry import Registry
+from lumos.runs.events import EpochEvent
+from lumos.runs.folder import ARMS, RunFolder
+from lumos.runs.schema import About, PerEpoch, Result, Split, config_of, decode, plain
+from lumos.runs.tree_summary import TreeSummary
+from lumos.storage import read_arrays, read_json, write_arrays, write_json
+from lumos.training.config import Config
+from lumos.training.outcome import CONTROL, IDS, MAIN, OWN
+from lumos.typing import Arrays, Doubles, Floats, Ints
+
+Scores = dict[str, float]
+"""`test_accuracy` and `val_accuracy`, or `test_auc` and `val_auc`."""
+
+REPORTS: Registry[Any] = Registry("report", {"html": "lumos.report.run_page:write_page"})
+"""Pages of a run by format: a function `(run, path) -> Path`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Model:
+    """What was trained, and what predictions need beside it."""
+
+    weights: Arrays = field(repr=False)
+    """The trained weights by name."""
+    embeddings: Floats = field(repr=False)
+    """[devices, width], in the order of the ids; the logits where a profile has no embeddings."""
+    logits: Floats | None = field(repr=False)
+    """[devices, classes], for classify."""
+    kept: Arrays = field(repr=False)
+    """What else a prediction needs, as the profile keeps it."""
+
+
+class Training(msgspec.Struct, frozen=True, kw_only=True):
+    """How training went."""
+
+    split: Split
+    best_epoch: int
+    """Whose weights were kept."""
+    choice: str
+    """Which of several candidates validation devices chose; empty where there is no choice."""
+    caution: str
+    """What a reader of the scores should know; may be empty."""
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """What the run took."""
+
+    seconds: float
+    """From the graph to the result."""
+    seconds_per_epoch: float
+    peak_rss_mb: float
+    per_epoch: PerEpoch
+    """Messages, bytes and rounds of a device in one epoch."""
+
+
+class Privacy(msgspec.Struct, frozen=True, kw_only=True):
+    """What the run promises, and what it exposed."""
+
+    exposed: str
+    """What left the devices unprotected, to whom, in words."""
+    promises: list[dict[str, str]]
+    """The table of promises, row by row; empty where none is made."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Run:
+    """A finished run. Scores, trees and workloads are the observer's.
+
+    run = lumos.train("demo", epsilon=2.0)
+    run.metrics, run.own, run.promises
+    run.predict([17, 18]), run.predict_proba([17, 18])
+    run.save("runs/demo")
+    run = lumos.load_run("runs/demo")
+    """
+
+    about: About = field(repr=False)
+    """What was asked for: graph, seed, shards, settings, versions."""
+    config: Config
+    scores: dict[str, Scores]
+    """By arm: `run`, and as far as they were trained `own`, `control`, `ids`."""
+    histories: dict[str, list[EpochEvent]] = field(repr=False)
+    """By arm, one event per epoch."""
+    training: Training
+    cost: Cost = field(repr=False)
+    privacy: Privacy = field(repr=False)
+    model: Model = field(repr=False)
+    trees: TreeSummary = field(repr=False)
+    ledger: LedgerReport = field(repr=False)
+    """What passed in training; `trees.ledger` has what passed before."""
+    ids: tuple[str, ...] = field(repr=False)
+    """Original ids of the devices, as text, in the order of all arrays."""
+    graph: Graph | None = field(default=None, repr=False)
+    """The graph, where the run was just trained."""
+
+    @property
+    def metrics(self) -> Scores:
+        """Scores of the run itself."""
+        return self.scores[MAIN]
+
+    @property
+    def own(self) -> Scores | None:
+        """Scores by own features only."""
+        return self.scores.get(OWN)
+
+    @property
+    def control(self) -> Scores | None:
+        """Scores of a run whose releases say nothing."""
+        return self.scores.get(CONTROL)
+
+    @property
+    def by_ids(self) -> Scores | None:
+        """Scores by public marks alone, without any release (links)."""
+        return self.scores.get(IDS)
+
+    @property
+    def history(self) -> list[EpochEvent]:
+        """One event per epoch of the run itself."""
+        return self.histories[MAIN]
+
+    @property
+    def promises(self) -> list[dict[str, str]]:
+        """The table of promises, row by row; empty where none is made."""
+        return self.privacy.promises
+
+    @property
+    def embeddings(self) -> Floats:
+        """[devices, width], in the order of `ids`."""
+        return self.model.embeddings
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes; none for link."""
+        return self.about.classes
+
+    def predict(self, ids: Iterable[int | str] | None = None) -> list[str]:
+        """The most likely class of each device, unlabelled ones too.
+
+        Args:
+            ids: original ids; all devices in the order of `self.ids` by default.
+        """
+        best = self.predict_proba(ids).argmax(axis=1)
+        return [self.classes[label] for label in best.tolist()]
+
+    def predict_proba(self, ids: Iterable[int | str] | None = None) -> Floats:
+        """[devices, classes] what the model believes of each device.
+
+        Args:
+            ids: original ids; all devices in the order of `self.ids` by default.
+        """
+        if self.model.logits is None:
+            raise UsageError("this run predicts links and has no classes; use predict_links")
+        logits = self.model.logits
+        return probabilities(logits if ids is None else logits[self.rows_of(ids)])
+
+    def predict_links(self, pairs: Sequence[tuple[int | str, int | str]]) -> Doubles:
+        """[pairs] probability of an edge between the two devices of each pair.
+
+        Where a profile scores a pair at one of its ends, that is the first.
+
+        Args:
+            pairs: original ids.
+        """
+        if self.model.logits is not None:
+            raise UsageError("this run classifies; train one with `task='link'` for links")
+        ends = self.rows_of([end for pair in pairs for end in pair]).reshape(-1, 2)
+        kept = {**self.model.kept, "embeddings": self.model.embeddings}
+        scores = self.config.profile.pair_scores(self.config, self.model.weights, kept)(ends)
+        chances: Doubles = 1 / (1 + np.exp(-scores))
+        return chances
+
+    def embedding(self, original_id: int | str) -> Floats:
+        """[width] of one device."""
+        row: Floats = self.embeddings[self.rows_of([original_id])[0]]
+        return row
+
+    def rows_of(self, ids: Iterable[int | str]) -> Ints:
+        """Positions of devices by their original ids."""
+        try:
+            return np.array([self._position[str(name)] for name in ids], np.int64)
+        except KeyError as error:
+            raise InputError(f"{error.args[0]!r} is not the id of any device of this run") from None
+
+    @cached_property
+    def _position(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.ids)}
+
+    def whole_graph(self, data_dir: Path | None = None) -> Graph:
+        """The graph of the run; read again by its name or path where the run was loaded.
+
+        Raises:
+            UsageError: the graph was in memory only.
+            InputError: there is another graph at its place now.
+        """
+        if self.graph is not None:
+            return self.graph
+        if not self.about.source:
+            raise UsageError("this run was made from a graph in memory; pass that graph")
+        graph = load(**self.about.source, data_dir=data_dir)
+        if fingerprint(graph) != self.about.fingerprint:
+            raise InputError(f"the run is of another graph than {graph!r}")
+        return graph
+
+    def export(self, path: Path | str) -> None:
+        """Write the weights and what is needed to use them as an npz (docs/training.md)."""
+        path = Path(path)
+        if path.suffix != ".npz":
+            raise UsageError(f"`export` writes .npz, not {path.name!r}")
+        about = {
+            "settings": self.about.settings,
+            "classes": self.about.classes,
+            "features": self.about.features,
+            "lumos": self.about.lumos,
+        }
+        try:
+            write_arrays(path, {**self.model.weights, "about": json.dumps(about)})
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be written ({error.strerror})") from None
+
+    def report(self, path: Path | str | None = None, *, format: str = "html") -> Path:
+        """Write one self-contained page of the run.
+
+        Args:
+            path: the file; `lumos-report.html` in the working folder by default.
+            format: as `REPORTS` has it.
+        """
+        written: Path = REPORTS[format](self, Path(path or "lumos-report.html"))
+        return written
+
+    def save(self, path: Path | str) -> Path:
+        """Write a run folder, as `lumos.train(out=…)` does.
+
+        Raises:
+            UsageError: there is a run already.
+        """
+        folder = RunFolder.create(Path(path), self.about)
+        folder.save_trees(self.trees)
+        for arm, events in self.histories.items():
+            folder.arm(arm).write_metrics(events)
+        self.write_result(folder)
+        return folder.path
+
+    def write_result(self, folder: RunFolder) -> None:
+        """Write what is known once training is over."""
+        model = self.model
+        write_arrays(folder.path / "model.npz", model.weights)
+        arrays: Arrays = {
+            "ids": _ids_array(self.ids),
+            "embeddings": model.embeddings,
+            **model.kept,
+        }
+        if model.logits is not None:
+            arrays["logits"] = model.logits
+        write_arrays(folder.path / "embeddings.npz", arrays)
+        folder.save_ledger(self.ledger)
+        write_json(folder.path / "result.json", self.summary())
+
+    def summary(self) -> dict[str, Any]:
+        """Everything that `lumos train --json` prints."""
+        scores = {
+            name if arm == MAIN else f"{arm}_{name}": value
+            for arm in (MAIN, OWN, IDS, CONTROL)
+            for name, value in self.scores.get(arm, {}).items()
+        }
+        about, config = self.about, self.config
+        result = Result(
+            graph=about.graph,
+            devices=about.devices,
+            edges=about.edges,
+            task=config.train.task,
+            profile=config.train.profile,
+            backbone=config.model.backbone,
+            epsilon=plain(config.profile_settings.epsilon),
+            split=self.training.split,
+            epochs=len(self.history),
+            best_epoch=self.training.best_epoch,
+            final_loss=self.history[-1].loss,
+            improvements=config.improvements(),
+            balancer=config.trees.balancer,
+            compare=self.trees.compare,
+            aggregate=config.train.aggregate,
+            coins=config.train.coins,
+            seed=about.seed,
+            shards=about.shards,
+            max_workload=self.trees.max_workload,
+            weights=sum(array.size for array in self.model.weights.values()),
+            seconds=self.cost.seconds,
+            seconds_per_epoch=self.cost.seconds_per_epoch,
+            peak_rss_mb=self.cost.peak_rss_mb,
+            per_epoch=self.cost.per_epoch,
+            ledger=plain(self.ledger.totals()),
+            tree_ledger=plain(self.trees.ledger.totals()),
+            exposed=self.privacy.exposed,
+            promises=self.privacy.promises,
+            choice=self.training.choice,
+            caution=self.training.caution,
+            notes=about.notes,
+        )
+        return {**scores, **msgspec.to_builtins(result)}
+
+
+def load_run(path: Path | str) -> Run:
+    """Read the folder of a finished run.
+
+    Raises:
+        InputError: it is none, the run is not finished, or a file is damaged.
+    """
+    folder = RunFolder(Path(path))
+    if not (folder.path / "run.json").exists():
+        raise InputError(f"{path}: is not the folder of a run; `lumos train … --out` makes one")
+    about = decode(folder.path / "run.json", About)
+    config = config_of(folder.path, about)
+    if not folder.finished():
+        raise InputError(f"{path}: the run is not finished; go on with `resume`")
+    result = decode(folder.path / "result.json", Result)
+    known = read_arrays(folder.path / "embeddings.npz")
+    trees = folder.trees()
+    if trees is None or trees.workload.shape != (about.devices,):
+        raise InputError(f"{folder.path / 'trees.npz'}: is not of the run that run.json describes")
+    for name in ("ids", "embeddings"):
+        if name not in known or len(known[name]) != about.devices:
+            raise InputError(f"{folder.path / 'embeddings.npz'}: is damaged; train again")
+    kept = {name: known[name] for name in known.keys() - {"ids", "embeddings", "logits"}}
+    histories = {arm: RunFolder(folder.path / place).metrics(arm) for arm, place in ARMS.items()}
+    return Run(
+        about=about,
+        config=config,
+        scores=_scores(folder.path / "result.json", config),
+        histories={arm: events for arm, events in histories.items() if events},
+        training=Training(
+            split=result.split,
+            best_epoch=result.best_epoch,
+            choice=result.choice,
+            caution=result.caution,
+        ),
+        cost=Cost(
+            seconds=result.seconds,
+            seconds_per_epoch=result.seconds_per_epoch,
+            peak_rss_mb=result.peak_rss_mb,
+            per_epoch=result.per_epoch,
+        ),
+        privacy=Privacy(exposed=result.exposed, promises=result.promises),
+        model=Model(
+            weights=read_arrays(folder.path / "model.npz"),
+            embeddings=known["embeddings"],
+            logits=known.get("logits"),
+            kept=kept,
+        ),
+        trees=trees,
+        ledger=folder.ledger(),
+        ids=tuple(known["ids"].astype(np.str_).tolist()),
+    )
+
+
+def _ids_array(ids: Sequence[str]) -> "np.ndarray[Any, Any]":
+    """Whole numbers where all ids are written as such, text otherwise."""
+    text = np.array(ids, np.str_)
+    try:
+        numbers = text.astype(np.int64)
+    except (ValueError, OverflowError):
+        return text
+    return numbers if np.array_equal(numbers.astype(np.str_), text) else text
+
+
+def probabilities(logits: Floats) -> Floats:
+    """[devices, classes] by softmax."""
+    chances: Floats = torch.softmax(torch.from_numpy(np.ascontiguousarray(logits)), dim=1).numpy()
+    return chances
+
+
+def _scores(path: Path, config: Config) -> dict[str, Scores]:
+    """Scores stand in result.json by names such as own_test_accuracy."""
+    numbers = read_json(path)
+    what = "auc" if config.train.task == "link" else "accuracy"
+    scores: dict[str, Scores] = {}
+    for arm in (MAIN, OWN, IDS, CONTROL):
+        prefix = "" if arm == MAIN else f"{arm}_"
+        names = {f"{part}_{what}": f"{prefix}{part}_{what}" for part in ("test", "val")}
+        if all(isinstance(numbers.get(name), float | int) for name in names.values()):
+            scores[arm] = {short: float(numbers[name]) for short, name in names.items()}
+    if MAIN not in scores:
+        raise InputError(f"{path}: has no test_{what}; train again")
+    return scores

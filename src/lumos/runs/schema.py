@@ -1,0 +1,157 @@
+"""The files of a run folder as types: the one source of their schema, for writing and reading."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from lumos.errors import InputError, LumosError
+from lumos.training.config import Config
+
+FORMAT = 2
+"""Version of the run folder."""
+Number = float | str
+"""A number, or "inf", which JSON cannot carry as one."""
+
+
+class Split(msgspec.Struct, frozen=True):
+    """How many devices (classify) or edges (link) train, validate and test."""
+
+    train: int
+    validation: int
+    test: int
+
+
+class PerEpoch(msgspec.Struct, frozen=True):
+    """What an epoch costs a device: the mean over devices, and the largest."""
+
+    messages_sent_mean: float
+    messages_sent_largest: float
+    messages_received_mean: float
+    messages_received_largest: float
+    bytes_sent_mean: float
+    bytes_sent_largest: float
+    bytes_received_mean: float
+    bytes_received_largest: float
+    rounds: float
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """`run.json`: what was asked for, written before the run begins."""
+
+    format: int = FORMAT
+    lumos: str
+    """Version of Lumos."""
+    versions: dict[str, str]
+    """Of Python and the libraries that figures may depend on."""
+    graph: str
+    """Name of the graph."""
+    source: dict[str, Any]
+    """Arguments by which `lumos.load` finds the graph again; empty for a graph in memory."""
+    fingerprint: str
+    seed: int
+    shards: int
+    devices: int
+    edges: int
+    features: int
+    classes: list[str]
+    """Names of the classes; none for link."""
+    notes: list[str]
+    """What was said about the graph when it was read."""
+    settings: dict[str, Any]
+    """By name, as `Config.of` takes them; infinity and paths as text."""
+
+    def config(self) -> Config:
+        """The settings as a configuration."""
+        return Config.of(
+            **{name: math.inf if value == "inf" else value for name, value in self.settings.items()}
+        )
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """`result.json`: what `lumos train --json` prints, apart from the scores."""
+
+    graph: str
+    devices: int
+    edges: int
+    task: str
+    profile: str
+    backbone: str
+    epsilon: Number
+    split: Split
+    epochs: int
+    best_epoch: int
+    final_loss: float | None
+    improvements: list[str]
+    balancer: str
+    compare: str
+    aggregate: str
+    coins: str
+    seed: int
+    shards: int
+    max_workload: int
+    weights: int
+    """Number of trained weights."""
+    seconds: float
+    seconds_per_epoch: float
+    peak_rss_mb: float
+    per_epoch: PerEpoch
+    ledger: dict[str, Any]
+    tree_ledger: dict[str, Any]
+    exposed: str
+    promises: list[dict[str, str]]
+    choice: str
+    caution: str
+    notes: list[str]
+
+    def __post_init__(self) -> None:
+        rows = self.promises
+        if any("about" not in row or row.keys() != rows[0].keys() for row in rows):
+            raise ValueError("the table of promises is no table")
+
+
+Kind = TypeVar("Kind", bound=msgspec.Struct)
+
+
+def decode(path: Path, kind: type[Kind]) -> Kind:
+    """Read a JSON file of a run folder.
+
+    Raises:
+        InputError: it is missing, damaged, or of another version.
+    """
+    try:
+        return convert(path.read_bytes(), kind)
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file; is this the folder of a run?") from None
+    except (OSError, ValueError, msgspec.MsgspecError) as error:
+        raise InputError(f"{path}: is damaged or of another version of Lumos ({error})") from None
+
+
+def convert(text: bytes, kind: type[Kind]) -> Kind:
+    """Decode one JSON object; with `json`, because a loss may be NaN."""
+    return msgspec.convert(json.loads(text), type=kind)
+
+
+def config_of(path: Path, about: About) -> Config:
+    """The configuration of a run folder.
+
+    Raises:
+        InputError: it is of another version, or its settings are refused.
+    """
+    if about.format != FORMAT:
+        raise InputError(f"{path / 'run.json'}: is of another version of Lumos; train again")
+    try:
+        return about.config()
+    except (LumosError, TypeError, ValueError) as error:
+        raise InputError(f"{path / 'run.json'}: its settings are refused ({error})") from None
+
+
+def plain(content: Any) -> Any:
+    """The same as JSON can carry it: infinity and paths as text."""
+    if isinstance(content, dict):
+        return {key: plain(value) for key, value in content.items()}
+    if isinstance(content, float) and math.isinf(content):
+        return "inf"
+    return str(content) if isinstance(content, Path) else content

@@ -1,0 +1,74 @@
+"""Files that Lumos writes and reads again: JSON and npz, never pickle, written all or nothing.
+
+A file is written beside its place and then moved there, so an interruption leaves the old one.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.errors import InputError
+from lumos.typing import Arrays
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON."""
+    write_text(path, json.dumps(content, indent=1) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text."""
+    _replace(path, lambda place: place.write_text(text, "utf-8"))
+
+
+def write_arrays(path: Path, arrays: Mapping[str, npt.ArrayLike]) -> None:
+    """Write an npz."""
+
+    def save(place: Path) -> None:
+        with place.open("wb") as file:
+            named: dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()}
+            np.savez(file, **named)
+
+    _replace(path, save)
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON.
+
+    Raises:
+        InputError: there is no such file, or it is damaged.
+    """
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file; is this the folder of a run?") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as JSON ({error})") from None
+
+
+def read_arrays(path: Path) -> Arrays:
+    """Read an npz.
+
+    Raises:
+        InputError: there is no such file, or it is damaged.
+    """
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file; is this the folder of a run?") from None
+    except Exception as error:  # zipfile, zlib and numpy have many ways to say "broken"
+        raise InputError(
+            f"{path}: is damaged ({type(error).__name__}); restart without `resume`"
+        ) from None
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    place = path.with_name(path.name + ".new")
+    write(place)
+    os.replace(place, path)

@@ -1,0 +1,57 @@
+"""Whose coins a simulated strict run tosses.
+
+Two releases, or two sums with noise, from the same coins tell more than both promise. So every
+strict run that differs in anything has coins of its own: a run with one seed repeats itself
+exactly, and shares no coin with another. Settings that do not change the run itself (a control
+beside it, how often it is saved, what would be compared if anything were) do not change its coins.
+"""
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from lumos.graph.fingerprint import fingerprint
+from lumos.training.profile import Problem
+from lumos.training.settings import UPDATES
+
+if TYPE_CHECKING:
+    from lumos.training.config import Config
+
+_WITHOUT_EFFECT: dict[str, Any] = {
+    "control": True,
+    "floor": True,
+    "checkpoint_every": 25,
+    "iterations": 1000,
+    "compare": "secure",
+    "comparison_budget": None,
+    "workers": None,
+    "select": "validation",
+    "recovery": "shrunk",
+    "virtual_nodes": True,
+    "low": 0.0,
+    "high": 1.0,
+    "bins": False,
+}
+"""Part of the name with these values, whatever the settings say: the name is hashed, and what was
+in it when results were first kept stays in it, so that they can be repeated to the last digit."""
+_LATER = {"symbol": "answer"}
+"""Settings that came later: part of the name only where they differ from these values. A new
+setting goes here, so that it leaves the coins of earlier runs as they are."""
+
+
+def coin_name(problem: Problem, config: "Config", *, control: bool) -> str:
+    """A name for the coins of a run, or of its control."""
+    settings = {**config.flat(), **_WITHOUT_EFFECT}
+    counted = {
+        name: value
+        for name, value in settings.items()
+        if name not in _LATER or value != _LATER[name]
+    }
+    parts = [fingerprint(problem.graph), repr(sorted(counted.items()))]
+    if config.updates != UPDATES:
+        parts.append(repr(config.updates))
+    labels = problem.graph.labels
+    unused = 0 if labels is None else problem.classes - 1 - int(labels.max(initial=-1))
+    if unused:
+        parts.append(f"{unused} classes that no device has")
+    digest = blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
+    return ("/control" if control else "") + "/" + digest

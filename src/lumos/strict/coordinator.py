@@ -1,0 +1,93 @@
+"""The coordinator of the strict profile: it adds up sums that carry noise."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from lumos.aggregate import IdealCoordinator, SecureCoordinator
+from lumos.device.coins import PublicCoins
+from lumos.exchange.endpoint import Endpoint, Program
+from lumos.strict.codebook import widths as codebook_widths
+from lumos.strict.schedule import CHOICE, CODEBOOK, MATRIX, Schedule
+
+Widths = Callable[[str, int], int]
+"""Numbers in the sum of a stage, in an epoch."""
+
+
+def with_codebook(known: dict[str, int], schedule: Schedule, used: int, size: int) -> Widths:
+    """Numbers in every sum: those known, and of the codebook, whose first sum is a narrow one."""
+    first, further = codebook_widths(used, size)
+
+    def width(stage: str, epoch: int) -> int:
+        if stage != CODEBOOK:
+            return known[stage]
+        return further if schedule.codebook_epoch(epoch) else first
+
+    return width
+
+
+class StrictCoordinator:
+    """The coordinator's part: it adds up, and in an ideal sum stands for the devices' noise.
+
+    Args:
+        schedule: everything public.
+        public: public coins.
+        endpoint: where masked sums book, if they are ideal.
+        features: d.
+        widths: made from the number of features that are used.
+        arm: whose coins an ideal sum tosses.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        public: PublicCoins,
+        endpoint: Endpoint,
+        features: int,
+        widths: Callable[[int], Widths],
+        arm: str = "",
+    ) -> None:
+        self._schedule = schedule
+        self._noise = f"ideal noise{arm}"
+        self._public = public
+        self._features = features
+        kind = (
+            SecureCoordinator if schedule.config.train.aggregate == "secure" else IdealCoordinator
+        )
+        self._sums = kind(schedule.devices, public, endpoint, schedule.config.updates)
+        self._widths_of = widths
+        self._widths = widths(features)
+
+    def setup(self) -> Program[None]:
+        """Count holders, where they are counted."""
+        protect = self._schedule.strict.protect
+        used = self._features
+        if protect == "holders":
+            counts = yield from self._sums.sum(self._features)
+            if counts is not None:
+                used = int((counts >= self._schedule.strict.min_holders - 0.5).sum())
+        elif protect == "projection":
+            used = self._schedule.strict.projection
+        self._widths = self._widths_of(used)
+
+    def epochs(self, first: int, last: int) -> Program[None]:
+        """One sum per epoch, and one for what symbols mean."""
+        for number in range(first, last):
+            if number == self._schedule.before_release:
+                yield from self._sum(MATRIX, -1 - number)
+            yield from self._sum(self._schedule.stage(number), number)
+
+    def finish(self) -> Program[None]:
+        """The sum of votes."""
+        yield from self._sum(CHOICE, self._schedule.config.train.epochs)
+
+    def _sum(self, stage: str, step: int) -> Program[None]:
+        width, noise = self._widths(stage, step), self._schedule.noise(stage)
+        if isinstance(self._sums, IdealCoordinator) and noise is not None:
+            generator = self._public.generator(self._noise, step)
+            if self._schedule.config.train.coins == "system":
+                generator = np.random.default_rng()  # from the operating system
+            drawn = generator.standard_normal(width)
+            yield from self._sums.sum(width, noise.total * drawn)
+        else:
+            yield from self._sums.sum(width)

@@ -1,0 +1,175 @@
+"""The strict profile: one randomized symbol per device, and sums. The door `open` is shut."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lumos.errors import UsageError
+from lumos.exchange.topic import Door
+from lumos.graph import Graph
+from lumos.graph.fingerprint import fingerprint
+from lumos.strict.coin_name import coin_name
+from lumos.strict.schedule import Schedule
+from lumos.strict.settings import (
+    StrictSettings,
+    default_epochs,
+    has_no_meaning,
+    settings_of,
+)
+from lumos.training.profile import Problem, Programs, Site
+from lumos.training.profiles import STRICT
+from lumos.training.settings import TrainSettings
+from lumos.training.split import Role
+from lumos.typing import Arrays, Doubles, Ints
+
+if TYPE_CHECKING:
+    from lumos.strict.classify import ClassifyResult
+    from lumos.strict.pair_scorer import LinkResult
+    from lumos.strict.release_book import ReleaseBook
+    from lumos.training.config import Config
+    from lumos.training.outcome import PairScores
+
+_NOT_USED = ("pool", "activate_last")
+
+
+class StrictProfile:
+    """`lumos.training.profile.Profile`, with promises."""
+
+    name = STRICT
+    doors = frozenset(Door) - {Door.OPEN}
+    settings = StrictSettings
+    own_included = True
+
+    def defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Nobody needs to know who carries an edge, so nothing is compared."""
+        task = given.get("task", TrainSettings.task)
+        return {
+            "balancer": "none",
+            "epochs": default_epochs(task, given),
+            "activate_last": task != "link",
+        }
+
+    def ignores(self, name: str, config: "Config") -> str:
+        """With which settings a setting has no meaning."""
+        if name in _NOT_USED:
+            return f"`profile='{self.name}'`"
+        task = config.train.task
+        if has_no_meaning(name, task, settings_of(config)):
+            return f"`profile='{self.name}'` and `task='{task}'`"
+        return ""
+
+    def improvements(self, config: "Config") -> list[str]:
+        """None: it does not follow the paper at all."""
+        return []
+
+    def check(self, graph: Graph, config: "Config") -> None:
+        """Refuse settings that would break a promise, or that noise cannot carry."""
+        strict = settings_of(config)
+        if config.train.task == "link" and strict.mechanism not in ("auto", "krr"):
+            raise UsageError(
+                f"`mechanism='{strict.mechanism}'` is for classify: answers about links carry "
+                "single symbols (krr)"
+            )
+        if not strict.epsilon < float("inf"):
+            raise UsageError(f"`profile='{self.name}'` needs a finite `epsilon`")
+        schedule = Schedule(config, graph.devices, 0)  # enough epochs …
+        for stage in schedule.stages:
+            schedule.noise(stage)  # … and noise that the fixed point can carry
+        if config.trees.balancer != "none":
+            raise UsageError(
+                f"`profile='{self.name}'` needs no `balancer`: nobody carries an edge there, and "
+                "comparisons would tell of degrees; leave it out"
+            )
+        if config.model.layers != 2:
+            raise UsageError(
+                f"`profile='{self.name}'` needs `layers=2`: deeper trees carry the number of "
+                "neighbours in their normalisation, and so would show it"
+            )
+
+    def coins(self, problem: Problem, config: "Config", *, control: bool) -> str:
+        """Every run that differs in anything has coins of its own."""
+        return coin_name(problem, config, control=control)
+
+    def programs(self, site: Site) -> "Programs[ClassifyResult] | Programs[LinkResult]":
+        """The trainers of all shards, and the coordinator's program."""
+        from lumos.strict import classify, link
+        from lumos.strict.coordinator import StrictCoordinator
+
+        problem, config = site.problem, site.config
+        graph, classes, public = problem.graph, problem.classes, site.public
+        labels = config.train.task == "classify"
+        training = int((problem.roles == Role.TRAIN).sum()) if labels else graph.devices
+        schedule = Schedule(config, graph.devices, training)
+        book = self._book(site)
+        places = list(zip(site.shards, site.endpoints, site.private, strict=True))
+        coordinator = StrictCoordinator(
+            schedule,
+            public,
+            site.coordinator,
+            graph.feature_count,
+            lambda used: (
+                classify.widths(schedule, public, classes, used)
+                if labels
+                else link.widths(schedule, public, used)
+            ),
+            site.coins,
+        )
+        if labels:
+            return Programs(
+                trainers=[
+                    classify.StrictClassifier(
+                        *place, schedule, classes, book=book, control=site.control
+                    )
+                    for place in places
+                ],
+                coordinator=coordinator,
+            )
+        return Programs(
+            trainers=[
+                link.StrictLinker(*place, schedule, book=book, control=site.control)
+                for place in places
+            ],
+            coordinator=coordinator,
+        )
+
+    def _book(self, site: Site) -> "ReleaseBook | None":
+        """The book of releases, where the run has one."""
+        from lumos.strict.release_book import ReleaseBook
+
+        strict, problem = settings_of(site.config), site.problem
+        if strict.book is None:
+            return None
+        # Whoever has fresh coins is another run, whatever its settings.
+        fresh = os.urandom(8).hex() if site.config.train.coins == "system" else ""
+        return ReleaseBook(
+            strict.book,
+            problem.owner or fingerprint(problem.graph),
+            problem.graph.devices,
+            strict.lifetime_epsilon,
+            f"{problem.seed}{site.coins}{fresh}",
+        )
+
+    def pair_scores(self, config: "Config", weights: Arrays, kept: Arrays) -> "PairScores":
+        """As the first end scores the pair, by what it knows and what the second end answers."""
+        from lumos.strict.pair_scorer import LinkResult
+
+        result = LinkResult.of(config.model, weights, kept)
+
+        def scores(pairs: Ints) -> Doubles:
+            return result.scores(pairs[:, 0], pairs[:, 1])[result.choice]
+
+        return scores
+
+    def for_newcomers(self, config: "Config") -> "Config":
+        """Without the book: devices of the run repeat what they released in it."""
+        strict = settings_of(config)
+        if strict.relay not in ("auto", "none"):
+            raise UsageError(
+                "newcomers are for runs without a relay: what it passes on was drawn before they "
+                "came"
+            )
+        return replace(config, profile_settings=replace(strict, book=None))
+
+
+PROFILE = StrictProfile()

@@ -1,0 +1,103 @@
+"""Everything that a run depends on, apart from the graph, the seed and the shards."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from lumos.aggregate.settings import AggregateSettings
+from lumos.errors import UsageError
+from lumos.model.settings import ModelSettings
+from lumos.training.profile import Profile, ProfileSettings
+from lumos.training.profiles import PROFILES
+from lumos.training.settings import UPDATES, TrainSettings
+from lumos.trees.settings import TreeSettings
+
+COMMON: dict[str, type[Any]] = {
+    "train": TrainSettings,
+    "trees": TreeSettings,
+    "model": ModelSettings,
+}
+"""Groups of settings that every profile has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The settings of a run in groups; `Config.of` makes one from single settings by name."""
+
+    train: TrainSettings
+    trees: TreeSettings
+    model: ModelSettings
+    profile_settings: ProfileSettings
+    """What only the profile has: an instance of its own dataclass."""
+    updates: AggregateSettings = field(default=UPDATES)
+
+    @property
+    def profile(self) -> Profile[Any]:
+        """The profile that `train.profile` names."""
+        return PROFILES[self.train.profile]
+
+    @staticmethod
+    def of(**settings: Any) -> "Config":
+        """A configuration from single settings by name, `Config.of(task="link", epsilon=1.0)`.
+
+        Settings that are not given have the defaults of their dataclass, or the profile's.
+
+        Raises:
+            UsageError: there is no such setting, or its value is refused.
+        """
+        profile = PROFILES[settings.get("profile", TrainSettings.profile)]
+        groups = {**COMMON, "profile_settings": profile.settings}
+        home = {
+            setting.name: group
+            for group, kind in groups.items()
+            for setting in dataclasses.fields(kind)
+        }
+        chosen: dict[str, dict[str, Any]] = {group: {} for group in groups}
+        for name, value in {**profile.defaults(settings), **settings}.items():
+            if name not in home:
+                raise UsageError(_unknown(name, profile, home))
+            group = home[name]
+            chosen[group][name] = _as_typed(value, get_type_hints(groups[group])[name])
+        return Config(**{group: kind(**chosen[group]) for group, kind in groups.items()})
+
+    @staticmethod
+    def asked(**settings: Any) -> "Config":
+        """As `of`, but refuses settings that the profile or task ignores."""
+        config = Config.of(**settings)
+        for name in settings:
+            reason = config.profile.ignores(name, config)
+            if reason:
+                raise UsageError(f"`{name}` has no meaning with {reason}; leave it out")
+        return config
+
+    def flat(self) -> dict[str, Any]:
+        """The settings by name, as `of` takes them."""
+        groups = (*COMMON, "profile_settings")
+        return {
+            name: value
+            for group in groups
+            for name, value in dataclasses.asdict(getattr(self, group)).items()
+        }
+
+    def improvements(self) -> list[str]:
+        """Where this departs from the letter of the paper, one sentence each."""
+        return self.profile.improvements(self)
+
+
+def _as_typed(value: Any, hint: Any) -> Any:
+    """2 and 2.0 are one setting; so are a path and its text."""
+    if hint is float and isinstance(value, int):
+        return float(value)
+    if Path in get_args(hint) and isinstance(value, str):
+        return Path(value)
+    return value
+
+
+def _unknown(name: str, profile: Profile[Any], known: Mapping[str, str]) -> str:
+    """Why there is no such setting: it is another profile's, or nobody's."""
+    for other in PROFILES:
+        if name in {setting.name for setting in dataclasses.fields(PROFILES[other].settings)}:
+            return f"`{name}` has no meaning with `profile='{profile.name}'`; leave it out"
+    return f"there is no setting {name!r}; there are {', '.join(known)}"

@@ -1,0 +1,151 @@
+"""The protocol of a profile: what it allows, which settings it has, which programs it runs.
+
+A profile is a folder of `lumos` with an object of this form, and one line in
+`lumos.training.profiles`. Nothing else names it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
+
+from lumos.exchange.topic import Door
+from lumos.graph import Graph
+from lumos.typing import Arrays, Flags, Ints
+
+if TYPE_CHECKING:
+    from lumos.device.coins import PublicCoins
+    from lumos.device.shard import Shard
+    from lumos.exchange.endpoint import Endpoint
+    from lumos.training.config import Config
+    from lumos.training.outcome import PairScores
+    from lumos.training.private_data import PrivateData
+    from lumos.training.trainer import CoordinatorProgram, Trainer
+from lumos.training.trainer import Result
+
+
+class ProfileSettings(Protocol):
+    """A frozen dataclass with the settings that only one profile has."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def epsilon(self) -> float:
+        """ε of one release; inf where nothing is randomized."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Problem:
+    """What a federation is to learn: everything but how."""
+
+    graph: Graph
+    """The graph that the federation is cut from; of training edges only, for link."""
+    keep: Flags = field(repr=False)
+    """[2 · edges] who carries which edge."""
+    roles: Ints = field(repr=False)
+    """[devices] for classify."""
+    held_back: Ints = field(repr=False)
+    """[pairs, 2] validation edges, for link."""
+    classes: int
+    """0 for link."""
+    seed: int
+    shards: int
+    alone: bool = False
+    """Whether trees have no neighbours at all: own features only."""
+    owner: str = ""
+    """Fingerprint of the whole graph; that of `graph`, if empty."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Site:
+    """Where the programs of a run are placed: an entry per shard, and the coordinator."""
+
+    problem: Problem
+    config: "Config"
+    shards: "list[Shard]"
+    endpoints: "list[Endpoint]"
+    private: "list[PrivateData]" = field(repr=False)
+    coordinator: "Endpoint"
+    public: "PublicCoins"
+    coins: str
+    """Name of the coins that a simulation tosses."""
+    control: bool = False
+    """Whether releases say nothing."""
+    step: int = 0
+    """Number of the release, where it is a further one."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Programs(Generic[Result]):
+    """The programs of one run."""
+
+    trainers: "list[Trainer[Result]]"
+    coordinator: "CoordinatorProgram"
+
+
+class Profile(Protocol[Result]):
+    """One way to train over devices: its doors, settings, programs and promises."""
+
+    @property
+    def name(self) -> str:
+        """As the setting `profile` has it."""
+        ...
+
+    @property
+    def doors(self) -> frozenset[Door]:
+        """The doors that are open; the endpoint refuses every other."""
+        ...
+
+    @property
+    def settings(self) -> type[Any]:
+        """The frozen dataclass of the settings that only this profile has."""
+        ...
+
+    @property
+    def own_included(self) -> bool:
+        """Whether a run trains own features only as a part of itself, without a run beside it."""
+        ...
+
+    def defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Defaults that differ from those of the dataclasses, for the settings that are given."""
+        ...
+
+    def ignores(self, name: str, config: "Config") -> str:
+        """With which settings a setting has no meaning, as `profile='…'`; empty where it has."""
+        ...
+
+    def improvements(self, config: "Config") -> list[str]:
+        """Where a run departs from the letter of the paper, one sentence each."""
+        ...
+
+    def check(self, graph: Graph, config: "Config") -> None:
+        """Refuse what cannot be trained, before anything is written or balanced."""
+        ...
+
+    def coins(self, problem: Problem, config: "Config", *, control: bool) -> str:
+        """Name of the coins that a simulation tosses.
+
+        Two releases, or two sums with noise, from the same coins tell more than both promise.
+        """
+        ...
+
+    def programs(self, site: Site) -> Programs[Result]:
+        """The trainers of all shards, and the coordinator's program."""
+        ...
+
+    def pair_scores(self, config: "Config", weights: Arrays, kept: Arrays) -> "PairScores":
+        """Scores of pairs by a finished run that predicts links; the first end asks.
+
+        Args:
+            weights: as `Trainer.arrays` gave them.
+            kept: `embeddings`, and what `Outcome.kept` had.
+        """
+        ...
+
+    def for_newcomers(self, config: "Config") -> "Config":
+        """The settings under which newcomers are predicted.
+
+        Raises:
+            UsageError: the run cannot take any.
+        """
+        ...

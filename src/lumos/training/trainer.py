@@ -1,0 +1,113 @@
+"""The programs of a training run: what every profile's trainer and coordinator must offer.
+
+A run is `setup`, any number of calls of `epochs`, `finish`. Between two calls it can be
+interrupted: `state` has everything that the next epochs depend on.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, Self, TypeVar
+
+from lumos.exchange.endpoint import Program
+from lumos.exchange.ledger import LedgerReport
+from lumos.training.outcome import Outcome
+from lumos.typing import Arrays, Floats, Ints
+
+
+class EpochRecord(NamedTuple):
+    """What everybody knows after an epoch, from its sum."""
+
+    epoch: int
+    """1 for the first."""
+    loss: float | None
+    """Mean training loss; None where nothing is predicted yet."""
+    score: float | None
+    """Validation score of the weights that this epoch started with, higher is better; None where
+    nobody validates."""
+
+
+OnEpoch = Callable[[EpochRecord], None]
+
+
+class ShardResult(Protocol):
+    """What the devices of one shard ended with."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self], order: Ints) -> Self:
+        """The results of all shards as one.
+
+        Args:
+            parts: one of each shard.
+            order: [devices] puts the rows of all parts, one after the other, in order of the ids.
+        """
+        ...
+
+
+Result = TypeVar("Result", bound=ShardResult)
+
+
+class Trainer(Protocol[Result]):
+    """The program of one shard."""
+
+    def setup(self) -> Program[None]:
+        """Before the first epoch."""
+        ...
+
+    def rejoin(self, epoch: int) -> Program[None]:
+        """After `restore`, instead of the first `epoch` epochs."""
+        ...
+
+    def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
+        """Epochs `first` + 1 … `last`; `on_epoch` is called after each."""
+        ...
+
+    def last_epoch(self) -> int:
+        """The last epoch, as far as is known now."""
+        ...
+
+    def finish(self) -> Program[Result]:
+        """After the last epoch: results of the hosted devices."""
+        ...
+
+    def outcome(self, result: Result, ledger: LedgerReport) -> Outcome:
+        """What the observer makes of everybody's result."""
+        ...
+
+    def state(self) -> Arrays:
+        """Everything that the next epochs depend on; the same at every shard."""
+        ...
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a state."""
+        ...
+
+    def arrays(self) -> Arrays:
+        """The trained weights by name; call after `finish`."""
+        ...
+
+    def load(self, weights: Arrays, kept: Arrays) -> None:
+        """Take the weights of an earlier run, and what else it kept.
+
+        Raises:
+            InputError: they are of another model.
+        """
+        ...
+
+    def welcome(self) -> Program[Floats]:
+        """[hosted, classes] logits by the loaded weights, newcomers included."""
+        ...
+
+
+class CoordinatorProgram(Protocol):
+    """The coordinator's program, in the same parts."""
+
+    def setup(self) -> Program[None]:
+        """Before the first epoch."""
+        ...
+
+    def epochs(self, first: int, last: int) -> Program[None]:
+        """Epochs `first` + 1 … `last`."""
+        ...
+
+    def finish(self) -> Program[None]:
+        """After the last epoch."""
+        ...
