@@ -70,7 +70,7 @@ def alone(profile: str, devices: int, epochs: int) -> dict[str, Any]:
         marks.append((time.perf_counter(), time.process_time()))
 
     start = time.perf_counter()
-    lumos.train(graph, told=told, **settings)
+    lumos.train(graph, on_epoch=told, **settings)
     seconds = time.perf_counter() - start
     names = kinds(settings, devices)
     spent: dict[str, list[tuple[float, float]]] = {}

@@ -9,7 +9,7 @@ neighbour's answer. AUC 0.5 is chance. Two kinds of attackers:
 
 - *learned*: a network on everything received: how often each symbol came at each hop, its log-ratio
   to a made-up one, and how many colours are equal within and between hops (and to u's own). Colours
-  are names without meaning, so nothing else of them can tell. Trained on one half of the devices,
+  are names without meaning, so nothing else of them can tell. Run on one half of the devices,
   judged on the other. Not a bound: a better network may find more.
 - *ratio*, for edges: the likelihood ratio of all draws of hop 1 and of the first relayed ones, with
   the rule of the pools, over the known distribution of degrees. Best possible for what it reads, if
@@ -32,12 +32,12 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 import lumos
 from lumos.device.shard import Shard
 from lumos.runs.federation import Federation
-from lumos.training.profile import Problem
 from lumos.strict.answers import sample
 from lumos.strict.link import COLOUR, SYMBOL
 from lumos.strict.relay import PADS
-from lumos.training.metrics import auc
 from lumos.training.config import Config
+from lumos.training.metrics import auc
+from lumos.training.profile import Problem
 from lumos.training.split import Role
 from lumos.typing import Doubles, Flags, Ints
 
@@ -91,14 +91,14 @@ def world(graph: lumos.Graph, epsilon: float) -> World:
     )
     config = Config.of(profile="strict", task="link", epsilon=epsilon, relay=HOPS)
     made = Federation(problem, config)
-    made.together(lambda worker: worker.setup(), lambda helper: helper.setup())
-    before = made.trainers[0].plan.before_release
-    made.together(lambda worker: worker.epochs(0, before), lambda helper: helper.epochs(0, before))
-    made.together(lambda worker: worker.release())
+    made.run(lambda worker: worker.setup(), lambda helper: helper.setup())
+    before = made.trainers[0].schedule.before_release
+    made.run(lambda worker: worker.epochs(0, before), lambda helper: helper.epochs(0, before))
+    made.run(lambda worker: worker.release())
     worker = made.trainers[0]
     came = np.stack(worker._said).astype(np.int64)
-    sizes = worker.plan.strict.codebook, worker.plan.colours
-    return World(made.shards[0], worker.said.astype(np.int64), came, sizes)
+    sizes = worker.schedule.strict.codebook, worker.schedule.colours
+    return World(made.shards[0], worker.released.astype(np.int64), came, sizes)
 
 
 def usual_of(here: World, hop: int, kind: int) -> Doubles:

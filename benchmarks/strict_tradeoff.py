@@ -64,9 +64,9 @@ def cell(graph: lumos.Graph, task: str, settings: dict[str, Any], seed: int) -> 
     return {
         "test": run.metrics[score],
         **{name: scores[score] for name, scores in beside.items() if scores is not None},
-        "choice": run.choice,
+        "choice": run.training.choice,
         "seconds_per_epoch": round(run.seconds_per_epoch, 4),
-        "bytes_per_epoch": run.per_epoch["bytes_sent_mean"],
+        "bytes_per_epoch": run.cost.per_epoch.bytes_sent_mean,
     }
 
 

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 import lumos
 from lumos.cli.main import run
 from lumos.device.coins import PublicCoins
-from lumos.runs.train import Trained
+from lumos.runs.run import Run
 from lumos.strict.pair_scorer import LinkResult
 from lumos.training.split import Role, split_vertices
 
@@ -26,7 +26,7 @@ QUICK = ["--profile", "paper", "--compare", "ideal", "--balancer", "greedy", "--
 QUICK += ["--epochs", "3"]
 STRICT = {"profile": "strict", "encoder_epochs": 2, "epochs": 64, "floor": False}
 
-Ran = tuple[Trained, Path]
+Ran = tuple[Run, Path]
 Newcomers = Callable[[Any], Path]
 
 
@@ -102,11 +102,11 @@ def test_rows_are_what_the_run_believes(
     result = result_of(capsys, folder)
     assert (result["run"], result["task"]) == (str(folder), "classify")
     assert [row["id"] for row in result["rows"]] == [str(device) for device in range(60)]
-    logits = trained.logits.astype(np.float64)
+    logits = trained.model.logits.astype(np.float64)
     chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     found = [row["probability"] for row in result["rows"]]
     np.testing.assert_allclose(found, chances.max(axis=1), rtol=1e-5)
-    np.testing.assert_allclose(trained.probabilities(), chances, rtol=1e-5)
+    np.testing.assert_allclose(trained.predict_proba(), chances, rtol=1e-5)
     best = chances.argmax(axis=1)
     assert [row["label"] for row in result["rows"]] == [trained.graph.classes[c] for c in best]
 
@@ -163,7 +163,7 @@ def test_export(capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path: Path) 
     assert about["settings"]["backbone"] == "gcn"
     # The head is documented well enough to use it.
     logits = trained.embeddings @ arrays["head.weight"].T + arrays["head.bias"]
-    np.testing.assert_allclose(logits, trained.logits, atol=1e-5)
+    np.testing.assert_allclose(logits, trained.model.logits, atol=1e-5)
 
 
 def test_export_of_other_models(
@@ -323,10 +323,10 @@ def test_newcomers_of_a_relayed_run(
 def test_strict_links(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The first of a pair asks; what it believes depends on what both ends heard."""
     trained = lumos.train("demo:60", task="link", epochs=71, out=tmp_path / "run")
-    kept = {**trained.kept, "embeddings": trained.embeddings}
-    linked = LinkResult.of(trained.config.model, trained.arrays, kept)
+    kept = {**trained.model.kept, "embeddings": trained.embeddings}
+    linked = LinkResult.of(trained.config.model, trained.model.weights, kept)
     first, second = np.array([4, 4, 9]), np.array([9, 30, 30])
-    scores = linked.scores(first, second)[trained.choice]
+    scores = linked.scores(first, second)[trained.training.choice]
     rows = result_of(capsys, tmp_path / "run", "--id", "4", "--id", "9", "--id", "30")["rows"]
     assert [(row["id"], row["other"]) for row in rows] == [("4", "9"), ("4", "30"), ("9", "30")]
     np.testing.assert_allclose([row["probability"] for row in rows], 1 / (1 + np.exp(-scores)))

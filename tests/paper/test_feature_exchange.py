@@ -12,7 +12,7 @@ from lumos import Graph
 from lumos.encode import EncoderSettings, Released, recover
 from lumos.encode.one_bit import message_epsilon
 from lumos.paper.feature_exchange import on_leaves
-from lumos.runs.train import Trained
+from lumos.runs.run import Run
 
 INF = float("inf")
 
@@ -28,7 +28,7 @@ def star(features: int, leaves: int = 12) -> Graph:
     )
 
 
-def check_epsilon(result: Trained, messages: Any, epsilon: float) -> np.ndarray:
+def check_epsilon(result: Run, messages: Any, epsilon: float) -> np.ndarray:
     """Message by message, device by device, against the closed forms; returns ρ."""
     graph, width = result.trees.graph, result.graph.feature_count
     receivers = receivers_of(graph, result.trees.keep)
@@ -88,7 +88,7 @@ def test_without_noise_features_leave_by_the_door_open(bins: bool, sixty: Graph)
     assert not any(line.door == "release" for line in result.ledger.topics.values())
     assert result.ledger.topics["train/features-in-the-clear"].door == "open"
     assert result.ledger.epsilon_per_receiver == 0
-    assert "as they are (ε = inf)" in result.exposed
+    assert "as they are (ε = inf)" in result.privacy.exposed
     assert len(wire.all_of("train/features-in-the-clear")) == result.trees.workload.sum()
     assert all(one.epsilon is None for one in wire.all_of("train/features-in-the-clear"))
 

@@ -15,7 +15,7 @@ from lumos import Graph
 from lumos.device.coins import PublicCoins
 from lumos.paper import tasks
 from lumos.runs import train as job
-from lumos.runs.train import Trained
+from lumos.runs.run import Run
 from lumos.training.split import EdgeSplit, pairs_without_edge, split_edges
 from lumos.trees.balance import Balanced, balance
 
@@ -59,7 +59,7 @@ def worlds(graph: Graph) -> tuple[World, World]:
 
 
 class Seen(NamedTuple):
-    result: Trained
+    result: Run
     wire: Wire
     links: list[tasks.Link]
 

@@ -20,10 +20,11 @@ from lumos.device.coins import PublicCoins
 from lumos.encode import Messages, read, recover
 from lumos.exchange import Program
 from lumos.model.settings import Pooling
-from lumos.paper.model import Model
-from lumos.training.profile import Problem
-from lumos.runs.federation import fit
+from lumos.paper.full_model import FullModel
+from lumos.paper.settings import settings_of
+from lumos.runs.loop import fit
 from lumos.training.config import Config
+from lumos.training.profile import Problem
 from lumos.training.split import Role, split_vertices
 
 SEED = 3
@@ -47,9 +48,9 @@ class HandedIn:
 
 @contextmanager
 def watching() -> Iterator[HandedIn]:
-    seen, load, sum_fused = HandedIn(), Model.load, IdealAggregator.sum_fused
+    seen, load, sum_fused = HandedIn(), FullModel.load, IdealAggregator.sum_fused
 
-    def loaded(self: Model, vector: np.ndarray) -> None:
+    def loaded(self: FullModel, vector: np.ndarray) -> None:
         seen.weights.append(vector.copy())
         load(self, vector)
 
@@ -58,7 +59,7 @@ def watching() -> Iterator[HandedIn]:
         return sum_fused(self, partial)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Model, "load", loaded)
+        patch.setattr(FullModel, "load", loaded)
         patch.setattr(IdealAggregator, "sum_fused", handed)
         yield seen
 
@@ -100,13 +101,13 @@ def check(graph: Graph, leaf: Any = None, **settings: Any) -> None:
     config = Config.of(**{**CLEAR, **settings})
     problem = problem_of(graph, config)
     with listening() as wire, watching() as seen:
-        fit(problem, config)
+        fit(problem, config, arm="run")
     forest = Forest.grow(
         np.arange(graph.devices),
         graph.offsets,
         graph.neighbours,
         problem.keep,
-        virtual_nodes=config.train.virtual_nodes,
+        virtual_nodes=settings_of(config).virtual_nodes,
     )
     own = torch.from_numpy(np.asarray(graph.features.toarray(), np.float64))
     on_leaf = (
@@ -115,7 +116,7 @@ def check(graph: Graph, leaf: Any = None, **settings: Any) -> None:
     asked = wire.of("train/ask")
     assert len(seen.vectors) == config.train.epochs
     for epoch, vector in enumerate(seen.vectors):
-        model = Model(config.model, graph.feature_count, problem.classes)
+        model = FullModel(config.model, graph.feature_count, problem.classes)
         model.load(seen.weights[epoch])
         whole = Whole(model, forest)
         embeddings = whole.embeddings(own, on_leaf)
@@ -161,7 +162,7 @@ def on_leaves(wire: Wire, forest: Forest, config: Config) -> Tensor:
         offsets=np.cumsum([0, *map(len, bodies)]),
         data=np.frombuffer(b"".join(bodies), np.uint8),
     )
-    found = recover(read(messages, 600, noisy=True), config.encoder)
+    found = recover(read(messages, 600, noisy=True), settings_of(config))
     return torch.from_numpy(found.dense().astype(np.float64))
 
 

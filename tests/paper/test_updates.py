@@ -103,7 +103,7 @@ def test_masked_sums_are_the_fixed_point_sums_bit_by_bit(
     for vectors, total in zip(secure.vectors, secure.totals, strict=True):
         assert np.array_equal(total, fixed_sum(np.stack([*vectors.values()])))
     monkeypatch.setattr("lumos.paper.trainer.SecureAggregator", InTheClear)
-    monkeypatch.setattr("lumos.paper.trainer.SecureCoordinator", IdealCoordinator)
+    monkeypatch.setattr("lumos.paper.coordinator.SecureCoordinator", IdealCoordinator)
     with summing() as clear:
         plain = run(sixty, **SECURE, **kind)
     for one, other in zip(secure.weights, clear.weights, strict=True):
@@ -158,11 +158,11 @@ def test_sixty_devices_on_their_own_mask_their_updates(sixty: Graph) -> None:
 
 def test_a_secure_run_says_that_nobody_saw_an_update(sixty: Graph) -> None:
     result, wire = heard(sixty, **SECURE)
-    assert "by masked sums" in result.exposed
+    assert "by masked sums" in result.privacy.exposed
     assert "aggregate/ideal" not in wire.topics()
     assert not any(line.ideal for line in result.ledger.topics.values())
     ideal = run(sixty, **{**SECURE, "aggregate": "ideal"})
-    assert "in the clear by the simulation" in ideal.exposed
+    assert "in the clear by the simulation" in ideal.privacy.exposed
     assert ideal.ledger.topics["aggregate/masked/ideal"].ideal
     assert (
         result.ledger.topics["aggregate/masked"].bytes

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu
 
 from lumos import Forest
-from lumos.paper.model import Model
+from lumos.paper.full_model import FullModel
 from lumos.trees.forest import VIRTUAL
 
 
@@ -23,9 +23,9 @@ def node_features(forest: Forest, own: Tensor, leaf: Tensor) -> Tensor:
 
 
 class Whole:
-    """A model of `Model`'s weights on a forest that holds the trees of all devices."""
+    """A model of `FullModel`'s weights on a forest that holds the trees of all devices."""
 
-    def __init__(self, model: Model, forest: Forest) -> None:
+    def __init__(self, model: FullModel, forest: Forest) -> None:
         self.weights = {
             name: value.detach().to(torch.float64).requires_grad_()
             for name, value in model.named_parameters()

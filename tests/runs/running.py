@@ -13,7 +13,8 @@ from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.loopback import Router
 from lumos.exchange.topic import Topic
 from lumos.graph import Graph
-from lumos.runs.train import Trained, train
+from lumos.runs.run import Run
+from lumos.runs.train import train
 
 QUICK = {
     "profile": "paper",
@@ -25,7 +26,7 @@ QUICK = {
 """Settings of a run of a fraction of a second, in the paper's profile."""
 
 
-def run(graph: Any, *, seed: int = 0, shards: int = 1, **settings: Any) -> Trained:
+def run(graph: Any, *, seed: int = 0, shards: int = 1, **settings: Any) -> Run:
     """A short run; keywords are `train`'s and those of `Config.of`."""
     return train(graph, seed=seed, shards=shards, **{**QUICK, **settings})
 
@@ -91,7 +92,7 @@ def listening() -> Iterator[Wire]:
         yield wire
 
 
-def heard(graph: Any, **settings: Any) -> tuple[Trained, Wire]:
+def heard(graph: Any, **settings: Any) -> tuple[Run, Wire]:
     """A short run, and everything that passed."""
     with listening() as wire:
         result = run(graph, **settings)
@@ -103,6 +104,6 @@ def receivers_of(graph: Graph, keep: np.ndarray) -> np.ndarray:
     return np.bincount(graph.neighbours[keep], minlength=graph.devices)
 
 
-def losses(result: Trained) -> list[float]:
+def losses(result: Run) -> list[float]:
     """The training loss of every epoch."""
-    return [record["loss"] for record in result.history]
+    return [record.loss for record in result.history]

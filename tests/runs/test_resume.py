@@ -2,42 +2,49 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 from scipy.sparse import csr_array, hstack
 from tests.runs.running import run
 
-from lumos import Graph, LumosError, load
+from lumos import EpochEvent, Graph, LumosError, load
 from lumos.graph.fingerprint import fingerprint
+from lumos.runs.run import Run
 from lumos.storage import read_arrays
-from lumos.runs.train import Trained
 
 SETTINGS = {"epochs": 7, "checkpoint_every": 3, "floor": True, "control": True, "dropout": 0.1}
-ARMS = ("own", "control", "train")
+ARMS = ("own", "control", "run")
 
 
 class Pulled(KeyboardInterrupt):
     """Somebody pulled the plug."""
 
 
-def until(arm: str, epoch: int) -> Callable[[str, dict[str, Any]], None]:
-    def told(where: str, record: dict[str, Any]) -> None:
-        if (where, record["epoch"]) == (arm, epoch):
+def until(arm: str, epoch: int) -> Callable[[EpochEvent], None]:
+    def interrupt(event: EpochEvent) -> None:
+        if (event.arm, event.epoch) == (arm, epoch):
             raise Pulled
 
-    return told
+    return interrupt
 
 
-def without_time(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**record, "seconds": 0} for record in history]
+def without_time(history: Sequence[EpochEvent]) -> list[EpochEvent]:
+    return [structs.replace(event, seconds=0) for event in history]
+
+
+def as_lines(history: Sequence[EpochEvent]) -> list[dict[str, Any]]:
+    records = [structs.asdict(event) for event in without_time(history)]
+    return [{name: record[name] for name in record if name != "arm"} for record in records]
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    return without_time([json.loads(line) for line in path.read_text().splitlines()])
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{**record, "seconds": 0} for record in records]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -49,21 +56,29 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def same(one: Trained, other: Trained, differences: Callable[..., list[str]]) -> None:
+def same(one: Run, other: Run, differences: Callable[..., list[str]]) -> None:
     """Everything but the time that it took."""
     assert without_time(one.history) == without_time(other.history)
     assert (one.metrics, one.own, one.control) == (other.metrics, other.own, other.control)
     assert np.array_equal(one.embeddings, other.embeddings)
-    assert one.logits is other.logits or np.array_equal(one.logits, other.logits)
-    assert one.arrays.keys() == other.arrays.keys()
-    assert all(np.array_equal(one.arrays[name], other.arrays[name]) for name in one.arrays)
+    assert one.model.logits is other.model.logits or np.array_equal(
+        one.model.logits, other.model.logits
+    )
+    assert one.model.weights.keys() == other.model.weights.keys()
+    assert all(
+        np.array_equal(one.model.weights[name], other.model.weights[name])
+        for name in one.model.weights
+    )
     assert np.array_equal(one.trees.keep, other.trees.keep)
     assert np.array_equal(one.trees.workload, other.trees.workload)
     assert one.trees.history == other.trees.history
     assert differences(one.trees.ledger, other.trees.ledger) == []
     assert differences(one.ledger, other.ledger) == []
-    assert (one.best_epoch, one.per_epoch) == (other.best_epoch, other.per_epoch)
-    assert one.exposed == other.exposed
+    assert (one.training.best_epoch, one.cost.per_epoch) == (
+        other.training.best_epoch,
+        other.cost.per_epoch,
+    )
+    assert one.privacy.exposed == other.privacy.exposed
     left, right = one.summary(), other.summary()
     for name in ("seconds", "seconds_per_epoch", "peak_rss_mb"):
         left.pop(name), right.pop(name)
@@ -71,7 +86,7 @@ def same(one: Trained, other: Trained, differences: Callable[..., list[str]]) ->
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Trained, Path]]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Run, Path]]:
     """By task, a run that nobody interrupted."""
     graph, found = load("demo:60"), {}
     for task, floor in (("classify", True), ("link", False)):
@@ -86,17 +101,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Trained, 
         ("own", 2),
         ("own", 7),
         ("control", 5),
-        ("train", 1),
-        ("train", 3),
-        ("train", 5),
-        ("train", 7),
+        ("run", 1),
+        ("run", 3),
+        ("run", 5),
+        ("run", 7),
     ],
 )
 def test_an_interrupted_run_goes_on_exactly(
     arm: str, epoch: int, whole: Any, sixty: Graph, tmp_path: Path, ledger_differences: Any
 ) -> None:
     with pytest.raises(Pulled):
-        run(sixty, out=tmp_path / "run", told=until(arm, epoch), **SETTINGS)
+        run(sixty, out=tmp_path / "run", on_epoch=until(arm, epoch), **SETTINGS)
     assert not (tmp_path / "run" / "result.json").exists()
     resumed = run(sixty, out=tmp_path / "run", resume=True, **SETTINGS)
     expected, folder = whole["classify"]
@@ -116,10 +131,10 @@ def test_links_and_many_interruptions(
 ) -> None:
     settings = {**SETTINGS, "floor": False, "task": "link"}
     with pytest.raises(Pulled):
-        run(sixty, out=tmp_path, told=until("control", 4), **settings)
+        run(sixty, out=tmp_path, on_epoch=until("control", 4), **settings)
     for epoch in (2, 4, 5, 7):
         with pytest.raises(Pulled):
-            run(sixty, out=tmp_path, told=until("train", epoch), resume=True, **settings)
+            run(sixty, out=tmp_path, on_epoch=until("run", epoch), resume=True, **settings)
     resumed = run(sixty, out=tmp_path, resume=True, **settings)
     same(whole["link"][0], resumed, ledger_differences)
 
@@ -130,7 +145,7 @@ def test_in_shards_and_with_masked_sums(
     settings = {"epochs": 3, "checkpoint_every": 1, "aggregate": "secure", "shards": 3}
     expected = run(sixty, out=tmp_path / "whole", **settings)
     with pytest.raises(Pulled):
-        run(sixty, out=tmp_path / "run", told=until("train", 2), **settings)
+        run(sixty, out=tmp_path / "run", on_epoch=until("run", 2), **settings)
     resumed = run(sixty, out=tmp_path / "run", resume=True, **settings)
     same(expected, resumed, ledger_differences)
 
@@ -140,7 +155,7 @@ def test_patience_ends_a_run_where_its_history_says(
     patience: int, every: int, sixty: Graph, tmp_path: Path, ledger_differences: Any
 ) -> None:
     settings = {"epochs": 40, "learning_rate": 0.1, "checkpoint_every": every}
-    scores = [record["score"] for record in run(sixty, **settings).history]
+    scores = [record.score for record in run(sixty, **settings).history]
     best, last = 1, 40
     for epoch, score in enumerate(scores, start=1):
         if score > scores[best - 1]:
@@ -150,15 +165,15 @@ def test_patience_ends_a_run_where_its_history_says(
             break
     found = run(sixty, patience=patience, out=tmp_path / "whole", **settings)
     assert last < 40  # or nothing is tested
-    assert (len(found.history), found.best_epoch) == (last, best)
+    assert (len(found.history), found.training.best_epoch) == (last, best)
     assert found.summary()["epochs"] == last
-    assert [record["score"] for record in found.history] == scores[:last]
+    assert [record.score for record in found.history] == scores[:last]
     with pytest.raises(Pulled):
         run(
             sixty,
             patience=patience,
             out=tmp_path / "run",
-            told=until("train", last - 1),
+            on_epoch=until("run", last - 1),
             **settings,
         )
     resumed = run(sixty, patience=patience, out=tmp_path / "run", resume=True, **settings)
@@ -192,7 +207,7 @@ def test_a_finished_run_can_be_resumed_and_is_the_same(
 def stopped(sixty: Graph, tmp_path: Path) -> Path:
     """The folder of a run that was interrupted after its first checkpoint."""
     with pytest.raises(Pulled):
-        run(sixty, out=tmp_path / "run", told=until("train", 5), **SHORT)
+        run(sixty, out=tmp_path / "run", on_epoch=until("run", 5), **SHORT)
     return tmp_path / "run"
 
 
@@ -211,15 +226,15 @@ def refused(folder: Path, match: str, graph: Any, **settings: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"seed": 1}, "the run there has --seed 0, not 1"),
-        ({"shards": 2}, "the run there has --shards 1, not 2"),
-        ({"epsilon": 1.0}, "has epsilon = 2.0, not 1.0"),
-        ({"epsilon": float("inf")}, "has epsilon = 2.0, not 'inf'"),
-        ({"epochs": 8}, "has epochs = 7, not 8"),
-        ({"backbone": "gat"}, "has backbone = 'gcn', not 'gat'"),
-        ({"task": "link"}, "has task = 'classify', not 'link'"),
-        ({"balancer": "mcmc"}, "has balancer = 'greedy', not 'mcmc'"),
-        ({"resume": False}, "there is a run already; go on with --resume"),
+        ({"seed": 1}, "the run there has `seed=0`, not 1"),
+        ({"shards": 2}, "the run there has `shards=1`, not 2"),
+        ({"epsilon": 1.0}, "has `epsilon=2.0`, not 1.0"),
+        ({"epsilon": float("inf")}, "has `epsilon=2.0`, not 'inf'"),
+        ({"epochs": 8}, "has `epochs=7`, not 8"),
+        ({"backbone": "gat"}, "has `backbone='gcn'`, not 'gat'"),
+        ({"task": "link"}, "has `task='classify'`, not 'link'"),
+        ({"balancer": "mcmc"}, "has `balancer='greedy'`, not 'mcmc'"),
+        ({"resume": False}, "there is a run already; go on with `resume`"),
         ({"coins": "system"}, "coins"),
     ],
 )
@@ -284,7 +299,7 @@ def test_a_checkpoint_of_another_model_is_refused(stopped: Path, sixty: Graph) -
     for name in ("weights", "mean", "square", "best"):
         state[f"trainer/{name}"] = state[f"trainer/{name}"][:-1]
     np.savez(stopped / "checkpoint.npz", **state)
-    refused(stopped, "checkpoint.npz: it is of another model", sixty)
+    refused(stopped, "checkpoint.npz is of another model", sixty)
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", '{"format": 2}', '{"format": 1}'])
@@ -303,7 +318,7 @@ def test_a_line_that_was_cut_in_the_middle_does_no_harm(
     whole: Any, sixty: Graph, tmp_path: Path, ledger_differences: Any
 ) -> None:
     with pytest.raises(Pulled):
-        run(sixty, out=tmp_path, told=until("train", 5), **SETTINGS)
+        run(sixty, out=tmp_path, on_epoch=until("run", 5), **SETTINGS)
     path = tmp_path / "metrics.jsonl"
     path.write_text(path.read_text()[:-20])
     resumed = run(sixty, out=tmp_path, resume=True, **SETTINGS)
@@ -312,15 +327,15 @@ def test_a_line_that_was_cut_in_the_middle_does_no_harm(
 
 def test_system_coins_cannot_be_resumed(sixty: Graph, tmp_path: Path) -> None:
     with pytest.raises(Pulled):
-        run(sixty, out=tmp_path, told=until("train", 5), coins="system", **SHORT)
-    refused(tmp_path, "secrets were never written; start anew", sixty, coins="system")
+        run(sixty, out=tmp_path, on_epoch=until("run", 5), coins="system", **SHORT)
+    refused(tmp_path, "secrets were never written; start a new one", sixty, coins="system")
 
 
 def test_there_must_be_something_to_resume(sixty: Graph, tmp_path: Path) -> None:
     with pytest.raises(LumosError, match="there is no run to resume"):
         run(sixty, out=tmp_path / "none", resume=True)
     assert not (tmp_path / "none").exists()
-    with pytest.raises(LumosError, match="--resume needs --out"):
+    with pytest.raises(LumosError, match="`resume` needs `out`"):
         run(sixty, resume=True)
 
 
@@ -342,18 +357,18 @@ def test_bad_input_leaves_no_run_in_the_way(sixty: Graph, tmp_path: Path) -> Non
 def test_the_folder_holds_what_the_result_does(whole: Any, sixty: Graph) -> None:
     result, folder = whole["classify"]
     weights = read_arrays(folder / "model.npz")
-    assert weights.keys() == result.arrays.keys()
-    assert all(np.array_equal(weights[name], result.arrays[name]) for name in weights)
+    assert weights.keys() == result.model.weights.keys()
+    assert all(np.array_equal(weights[name], result.model.weights[name]) for name in weights)
     saved = read_arrays(folder / "embeddings.npz")
     assert np.array_equal(saved["embeddings"], result.embeddings)
-    assert np.array_equal(saved["logits"], result.logits)
+    assert np.array_equal(saved["logits"], result.model.logits)
     by_hand = result.embeddings @ weights["head.weight"].T + weights["head.bias"]
-    assert np.allclose(by_hand, result.logits, atol=1e-5)
+    assert np.allclose(by_hand, result.model.logits, atol=1e-5)
     assert np.array_equal(saved["ids"], sixty.ids)
     summary = json.loads((folder / "result.json").read_text())
     assert summary == json.loads(json.dumps(result.summary())) | {
         "peak_rss_mb": summary["peak_rss_mb"]
     }
-    assert lines(folder / "metrics.jsonl") == without_time(result.history)
+    assert lines(folder / "metrics.jsonl") == as_lines(result.history)
     assert not list(folder.rglob("*.new"))
     assert np.array_equal(result.embedding(7), result.embeddings[7])

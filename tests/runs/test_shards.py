@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from tests.runs.running import heard, losses, run
 
 from lumos import Graph, LumosError
-from lumos.runs.train import Trained
+from lumos.runs.run import Run
 
 SETTINGS = {"epochs": 3, "balancer": "mcmc", "iterations": 40}
 
@@ -25,10 +25,10 @@ def test_the_same_run_in_any_number_of_shards(
         assert wire.of(topic) == heard_of_many.of(topic)
     assert len(wire.all_of("train/features")) == one.trees.workload.sum()
     assert ledger_differences(one.ledger, many.ledger) == []
-    assert one.per_epoch == many.per_epoch
+    assert one.cost.per_epoch == many.cost.per_epoch
     assert_allclose(losses(one), losses(many), rtol=1e-5)
     assert_allclose(one.embeddings, many.embeddings, atol=1e-4)
-    assert one.best_epoch == many.best_epoch
+    assert one.training == many.training
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_whatever_the_settings(settings, sixty: Graph, ledger_differences) -> No
 
 
 def test_the_same_metrics_after_more_epochs(sixty: Graph) -> None:
-    def of(shards: int) -> Trained:
+    def of(shards: int) -> Run:
         return run(sixty, shards=shards, epochs=15, control=True)
 
     one, many = of(1), of(2)
@@ -64,5 +64,5 @@ def test_several_shards_leave_torch_as_it_was(sixty: Graph) -> None:
 
 
 def test_shards_beyond_the_devices_are_refused(sixty: Graph) -> None:
-    with pytest.raises(LumosError, match="shards must be between 1 and"):
+    with pytest.raises(LumosError, match="`shards` must be between 1 and"):
         run(sixty, shards=61)

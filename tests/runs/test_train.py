@@ -42,10 +42,10 @@ def test_unlabelled_devices_take_part_and_are_only_predicted(sixty: Graph) -> No
     labels = np.array(sixty.labels)
     labels[::3] = -1
     result, wire = heard(changed(sixty, labels=labels))
-    assert result.probabilities().shape == (60, 6)
-    assert_allclose(result.probabilities().sum(axis=1), 1, rtol=1e-5)
+    assert result.predict_proba().shape == (60, 6)
+    assert_allclose(result.predict_proba().sum(axis=1), 1, rtol=1e-5)
     assert {message.sender for message in wire.all_of("train/leaf")} & {*range(0, 60, 3)}
-    right = result.history[0]["score"] * 10  # 40 have labels: 10 validate
+    right = result.history[0].score * 10  # 40 have labels: 10 validate
     assert right == pytest.approx(round(right))
     assert np.isfinite(losses(result)).all()
 
@@ -153,7 +153,7 @@ def test_without_edges_only_own_features_count(balancer: str, sixty: Graph) -> N
     lonely = changed(sixty, edges=np.empty((0, 2), np.int64))
     result, wire = heard(lonely, balancer=balancer, iterations=5)
     assert not {topic for topic in wire.topics() if topic.startswith("train/")}
-    assert result.exposed == "Nothing left a device through the door `open`."
+    assert result.privacy.exposed == "Nothing left a device through the door `open`."
     floor = run(sixty, floor=True, epochs=3)
     assert result.metrics == floor.own  # the same as own features only, with edges
     refused(lonely, "0; link prediction needs at least 5", InputError, task="link")
@@ -193,32 +193,32 @@ def test_tiny_federations() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, float("nan"), float("-inf")])
 def test_epsilon_must_be_above_zero(epsilon: float, sixty: Graph) -> None:
-    refused(sixty, "--epsilon must be above 0", UsageError, epsilon=epsilon)
+    refused(sixty, "`epsilon` must be above 0", UsageError, epsilon=epsilon)
 
 
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
         ({"epsilom": 1.0}, "there is no setting 'epsilom'; there are .*epsilon"),
-        ({"task": "cluster"}, "--task must be one of classify, link, got 'cluster'"),
-        ({"profile": "lax"}, "--profile must be one of paper, strict"),
-        ({"select": "first"}, "--select must be one of validation, last"),
-        ({"recovery": "none"}, "--recovery must be one of shrunk, letter"),
-        ({"aggregate": "plain"}, "--aggregate must be one of ideal, secure"),
+        ({"task": "cluster"}, "`task` must be one of classify, link, got 'cluster'"),
+        ({"profile": "lax"}, "`profile` must be one of paper, strict"),
+        ({"select": "first"}, "`select` must be one of validation, last"),
+        ({"recovery": "none"}, "`recovery` must be one of shrunk, letter"),
+        ({"aggregate": "plain"}, "`aggregate` must be one of ideal, secure"),
         ({"pool": "median"}, "pool must be one of average, sum, max, attention"),
         ({"backbone": "gnc"}, "'gnc' does not exist; use one of gcn, gat"),
-        ({"epochs": 0}, "--epochs must be 1 or more"),
-        ({"patience": -1}, "--patience must be 0 or more"),
-        ({"patience": 3, "select": "last"}, "--patience goes by the validation score"),
-        ({"patience": 3, "profile": "strict"}, "--patience has no meaning in --profile strict"),
-        ({"learning_rate": 0.0}, "--learning-rate must be above 0"),
-        ({"learning_rate": float("nan")}, "--learning-rate must be above 0"),
-        ({"weight_decay": -1.0}, "--weight-decay must be 0 or more"),
-        ({"weight_decay": float("nan")}, "--weight-decay must be 0 or more"),
-        ({"checkpoint_every": 0}, "--checkpoint-every must be 1 or more"),
+        ({"epochs": 0}, "`epochs` must be 1 or more"),
+        ({"patience": -1}, "`patience` must be 0 or more"),
+        ({"patience": 3, "select": "last"}, "`patience` goes by the validation score"),
+        ({"patience": 3, "profile": "strict"}, "`patience` has no meaning with `profile='strict'`"),
+        ({"learning_rate": 0.0}, "`learning_rate` must be above 0"),
+        ({"learning_rate": float("nan")}, "`learning_rate` must be above 0"),
+        ({"weight_decay": -1.0}, "`weight_decay` must be 0 or more"),
+        ({"weight_decay": float("nan")}, "`weight_decay` must be 0 or more"),
+        ({"checkpoint_every": 0}, "`checkpoint_every` must be 1 or more"),
         ({"dropout": 1.0}, "dropout must be"),
         ({"low": 1.0, "high": 0.0}, "bounds must be finite, low < high"),
-        ({"shards": 0}, "--shards must be between 1 and"),
+        ({"shards": 0}, "`shards` must be between 1 and"),
         ({"balancer": "fair"}, "balancer"),
         ({"compare": "Secure"}, "compare"),
         ({"coins": "sytem"}, "coins"),
@@ -291,7 +291,7 @@ def test_something_else_is_no_graph(thing: Any) -> None:
 def test_trees_of_another_graph_are_refused(sixty: Graph) -> None:
     trees = balance(sixty, TreeSettings(balancer="greedy", compare="ideal"))
     mine = run(sixty, trees=trees)
-    assert mine.trees is trees
+    assert mine.trees.keep is trees.keep
     assert losses(mine) == losses(run(sixty))
     with pytest.raises(UsageError, match="they belong to another graph"):
         run(load("demo:60"), trees=trees)

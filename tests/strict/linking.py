@@ -11,22 +11,23 @@ from tests.runs.running import Wire, listening
 from lumos.aggregate.noise import Noise
 from lumos.graph import Graph
 from lumos.runs.federation import Federation
-from lumos.training.profile import Problem
-from lumos.runs.train import Trained, train
+from lumos.runs.run import Run
+from lumos.runs.train import train
 from lumos.strict.trainer import StrictTrainer
 from lumos.training.config import Config
+from lumos.training.profile import Problem
 from lumos.training.split import Role
 
 SHORT = {"profile": "strict", "task": "link", "epochs": 15}
 """9 epochs of the codebook, 4 of trust (with the fixture `short`), 2 of trees."""
 
 
-def linked(graph: Any, **settings: Any) -> Trained:
+def linked(graph: Any, **settings: Any) -> Run:
     """A short run; keywords are `train`'s and those of `Config.of`."""
     return train(graph, **{**SHORT, **settings})
 
 
-def heard(graph: Any, **settings: Any) -> tuple[Trained, Wire]:
+def heard(graph: Any, **settings: Any) -> tuple[Run, Wire]:
     """A short run, and everything that passed."""
     with listening() as wire:
         result = linked(graph, **settings)
@@ -46,7 +47,7 @@ def begun(graph: Graph, held_back: Any = (), seed: int = 0, **settings: Any) -> 
         shards=shards,
     )
     made = Federation(problem, Config.of(**{**SHORT, **settings}), control=control)
-    made.together(lambda worker: worker.setup(), lambda helper: helper.setup())
+    made.run(lambda worker: worker.setup(), lambda helper: helper.setup())
     return made
 
 
@@ -76,6 +77,6 @@ def sums() -> Iterator[list[Opened]]:
         yield opened
 
 
-def losses(result: Trained) -> np.ndarray:
+def losses(result: Run) -> np.ndarray:
     """The training loss of every epoch; nan for those of the codebook, which has none."""
-    return np.array([record["loss"] for record in result.history], np.float64)
+    return np.array([record.loss for record in result.history], np.float64)

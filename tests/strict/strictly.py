@@ -10,22 +10,23 @@ from tests.runs.running import Wire, listening
 
 from lumos.graph import Graph
 from lumos.runs.federation import Federation
-from lumos.training.profile import Problem
-from lumos.runs.train import Trained, train
+from lumos.runs.run import Run
+from lumos.runs.train import train
 from lumos.strict.trainer import StrictTrainer
 from lumos.training.config import Config
+from lumos.training.profile import Problem
 from lumos.training.split import Role
 
 QUICK = {"profile": "strict", "encoder_epochs": 2, "epochs": 64}
 """Settings of a run of a fraction of a second: 2 epochs of the encoder, 60 of trust, 2 of trees."""
 
 
-def strict(graph: Any, **settings: Any) -> Trained:
+def strict(graph: Any, **settings: Any) -> Run:
     """A short run; keywords are `train`'s and those of `Config.of`."""
     return train(graph, **{**QUICK, **settings})
 
 
-def heard(graph: Any, **settings: Any) -> tuple[Trained, Wire]:
+def heard(graph: Any, **settings: Any) -> tuple[Run, Wire]:
     """A short run, and everything that passed."""
     with listening() as wire:
         result = strict(graph, **settings)
@@ -52,15 +53,13 @@ def federation(graph: Graph, roles: Any = None, seed: int = 0, **settings: Any) 
 def begun(*args: Any, **settings: Any) -> Federation:
     """The same after setup."""
     made = federation(*args, **settings)
-    made.together(lambda worker: worker.setup(), lambda helper: helper.setup())
+    made.run(lambda worker: worker.setup(), lambda helper: helper.setup())
     return made
 
 
 def epochs(made: Federation, first: int, last: int) -> None:
     """Run some epochs."""
-    made.together(
-        lambda worker: worker.epochs(first, last), lambda helper: helper.epochs(first, last)
-    )
+    made.run(lambda worker: worker.epochs(first, last), lambda helper: helper.epochs(first, last))
 
 
 @contextmanager
@@ -90,14 +89,14 @@ def the_same_coins() -> Iterator[None]:
     may not change with it, has to keep the coins.
     """
 
-    def arm(problem: Any, config: Any, control: bool) -> str:
+    def name(problem: Any, config: Any, *, control: bool) -> str:
         return "/control" if control else ""
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lumos.runs.federation._arm", arm)
+        patch.setattr("lumos.strict.profile.coin_name", name)
         yield
 
 
-def losses(result: Trained) -> np.ndarray:
+def losses(result: Run) -> np.ndarray:
     """The training loss of every epoch that has one: a codebook has none."""
-    return np.array([record["loss"] for record in result.history if record["loss"] is not None])
+    return np.array([record.loss for record in result.history if record.loss is not None])

@@ -76,7 +76,7 @@ def test_a_share_of_noise_spans_a_thousand_steps_of_the_grid(stage: str) -> None
     assert noise is not None
     assert noise.share * 2.0**24 >= 1000
     if stage in (ENCODER, TRUST, BACKBONE):
-        with pytest.raises(UsageError, match=r"--clip must be 0.05 or more"):
+        with pytest.raises(UsageError, match=r"`clip` must be 0.05 or more"):
             plan_of(clip=1e-5)
 
 
@@ -151,7 +151,7 @@ def test_an_edge_between_training_devices_is_in_the_account() -> None:
 
 
 def test_too_few_epochs_are_refused_with_the_reason() -> None:
-    with pytest.raises(UsageError, match=r"--epochs must be above 160 .* 100 for the encoder, 60"):
+    with pytest.raises(UsageError, match=r"`epochs` must be above 160 .* 100 for the encoder, 60"):
         plan_of(epochs=160)
     assert plan_of(epochs=161).backbone_epochs == 1
 
@@ -159,24 +159,24 @@ def test_too_few_epochs_are_refused_with_the_reason() -> None:
 @pytest.mark.parametrize(
     ("settings", "option"),
     [
-        ({"update_epsilon": 0.0}, "--update-epsilon"),
-        ({"update_epsilon": float("nan")}, "--update-epsilon"),
-        ({"update_epsilon": float("inf")}, "--update-epsilon"),
-        ({"update_delta": 0.0}, "--update-delta"),
-        ({"update_delta": 1.0}, "--update-delta"),
-        ({"clip": 0.0}, "--clip"),
-        ({"clip": float("inf")}, "--clip"),
-        ({"encoder_rate": float("nan")}, "--encoder-rate"),
-        ({"min_holders": 0}, "--min-holders"),
-        ({"projection": 0}, "--projection"),
-        ({"encoder_epochs": 0}, "--encoder-epochs"),
-        ({"relay": 1}, "--relay"),
-        ({"relay": 9}, "--relay"),
-        ({"lifetime_epsilon": 0.0}, "--lifetime-epsilon"),
+        ({"update_epsilon": 0.0}, "`update_epsilon`"),
+        ({"update_epsilon": float("nan")}, "`update_epsilon`"),
+        ({"update_epsilon": float("inf")}, "`update_epsilon`"),
+        ({"update_delta": 0.0}, "`update_delta`"),
+        ({"update_delta": 1.0}, "`update_delta`"),
+        ({"clip": 0.0}, "`clip`"),
+        ({"clip": float("inf")}, "`clip`"),
+        ({"encoder_rate": float("nan")}, "`encoder_rate`"),
+        ({"min_holders": 0}, "`min_holders`"),
+        ({"projection": 0}, "`projection`"),
+        ({"encoder_epochs": 0}, "`encoder_epochs`"),
+        ({"relay": 1}, "`relay`"),
+        ({"relay": 9}, "`relay`"),
+        ({"lifetime_epsilon": 0.0}, "`lifetime_epsilon`"),
         ({"protect": "hope"}, "protect"),
         ({"mechanism": "rappor"}, "mechanism"),
         ({"trainers_say": "nothing"}, "trainers.say"),
-        ({"relay": "some"}, "--relay"),
+        ({"relay": "some"}, "`relay`"),
     ],
 )
 def test_settings_that_promise_nothing_are_refused(

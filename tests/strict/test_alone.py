@@ -55,7 +55,7 @@ def test_neighbours_that_know_help_whatever_they_say(kind: str) -> None:
 def test_the_own_answer_is_kept_to_the_last_digit_where_it_was_chosen() -> None:
     for seed in range(4):
         result = strict(graph_of("random", seed), seed=seed, **LONGER)
-        if result.arrays["choice"] == 0:
+        if result.model.weights["choice"] == 0:
             assert result.metrics == result.own
             return
     pytest.fail("on a random graph the own answer was never chosen")
@@ -97,7 +97,7 @@ def test_control_symbols_are_independent_of_labels_in_distribution() -> None:
     for control, epsilon in ((True, 6.0), (False, 6.0)):
         made = begun(graph, np.full(4000, Role.TRAIN), control=control, epsilon=epsilon)
         with listening() as wire:
-            made.together(lambda worker: worker.release())
+            made.run(lambda worker: worker.release())
         said = {message.sender: message.body[0] for message in wire.all_of(SYMBOL)}
         table = np.zeros((4, 4))
         for device, symbol in said.items():

@@ -80,7 +80,7 @@ def test_noise_leaves_the_best_test_at_chance(two_hundred: Graph) -> None:
     right = tried = 0
     for seed in range(SEEDS):
         total, roles, worker = first_sum(two_hundred, seed)
-        limit = worker.plan.limit("encoder")
+        limit = worker.schedule.limit("encoder")
         rows = worker._encoder.update(np.zeros(601 * CLASSES), limit, each=True)
         rest = total - rows.sum(axis=0)  # the noise alone
         for device in np.flatnonzero(roles == Role.TRAIN)[:40]:

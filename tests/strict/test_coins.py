@@ -69,10 +69,10 @@ def noise_of(aggregate: str, **settings: Any) -> np.ndarray:
     run = made(aggregate=aggregate, **settings)
     worker = run.trainers[0]
     zero = np.zeros(21 * CLASSES)
-    exact = worker._encoder.update(zero, worker.plan.limit(ENCODER), each=False)
+    exact = worker._encoder.update(zero, worker.schedule.limit(ENCODER), each=False)
     with sums() as opened:
         epochs(run, 0, 1)
-    return (opened[0][1] - exact) / worker.plan.noise(ENCODER).total
+    return (opened[0][1] - exact) / worker.schedule.noise(ENCODER).total
 
 
 def offsets_of(**settings: Any) -> np.ndarray:
@@ -80,9 +80,9 @@ def offsets_of(**settings: Any) -> np.ndarray:
     run = made(**settings)
     worker = run.trainers[0]
     answer = worker._own().argmax(axis=1)
-    true = answer if worker.plan.strict.trainers_say == "prediction" else worker._labels
+    true = answer if worker.schedule.strict.trainers_say == "prediction" else worker._labels
     with listening() as wire:
-        run.together(lambda trainer: trainer.release())
+        run.run(lambda trainer: trainer.release())
     found = np.full(DEVICES, -1)
     for message in wire.all_of("strict/symbol"):
         found[message.sender] = (message.body[0] - true[message.sender]) % CLASSES
@@ -182,8 +182,11 @@ def test_an_exact_repeat_is_the_same_bit_by_bit(
         assert wires[0].of(topic) == wires[1].of(topic)
     one, two = results
     assert losses(one).tobytes() == losses(two).tobytes()
-    assert one.logits.tobytes() == two.logits.tobytes()
-    assert all(one.arrays[name].tobytes() == two.arrays[name].tobytes() for name in one.arrays)
+    assert one.model.logits.tobytes() == two.logits.tobytes()
+    assert all(
+        one.model.weights[name].tobytes() == two.arrays[name].tobytes()
+        for name in one.model.weights
+    )
     assert one.metrics == two.metrics
     assert one.promises == two.promises
     assert ledger_differences(one.ledger, two.ledger) == []

@@ -49,7 +49,7 @@ def transcripts(symbol: int, *, releases: int = 1, seed: int = 0, **settings: An
         for worker in made.trainers:
             worker.optimisers["encoder"].weights = weights.ravel()
         for _ in range(releases):
-            made.together(lambda worker: worker.release())
+            made.run(lambda worker: worker.release())
     return by_star(wire)
 
 

@@ -61,8 +61,8 @@ def transcript(entry: int, coin: dict[int, int], seed: int, **settings: Any) -> 
             worker._codebook.weights = np.ones(SIZE)
             worker._codebook.entries = np.eye(SIZE)
         with listening() as wire:
-            made.together(lambda worker: worker.release())
-            made.together(lambda worker: worker._relearn())
+            made.run(lambda worker: worker.release())
+            made.run(lambda worker: worker._relearn())
     assert made.trainers[0]._codebook.nearest()[DEVICE] == entry
     return tuple((topic, tuple(messages)) for topic, messages in wire.rounds)
 
@@ -128,8 +128,8 @@ class TestBrokenTwins:
         def again(self: StrictLinker) -> Any:
             everyone = np.arange(len(self.shard))
             words = self.shard.coins.words(everyone, "symbol", 1, 1)
-            self.said = self.said.copy()
-            self.said[:, :1] = self._symbols.release(self._codebook.nearest(), words)
+            self.released = self.released.copy()
+            self.released[:, :1] = self._symbols.release(self._codebook.nearest(), words)
             yield from original(self)
 
         monkeypatch.setattr(StrictLinker, "_relearn", again)
@@ -140,8 +140,8 @@ class TestBrokenTwins:
         original = StrictLinker._relearn
 
         def honest(self: StrictLinker) -> Any:
-            self.said = self.said.copy()
-            self.said[:, 0] = self._codebook.nearest()
+            self.released = self.released.copy()
+            self.released[:, 0] = self._codebook.nearest()
             yield from original(self)
 
         monkeypatch.setattr(StrictLinker, "_relearn", honest)
@@ -187,11 +187,11 @@ def said(entry: int, coins: str) -> tuple[np.ndarray, np.ndarray]:
         made = begun(graph, seed=5, codebook=SIZE, epsilon=1.0, coins=coins, relay="none")
     worker = made.trainers[0]
     worker._codebook.weights, worker._codebook.entries = np.ones(SIZE), np.eye(SIZE)
-    made.together(lambda worker: worker.release())
+    made.run(lambda worker: worker.release())
     known = PrivateCoins(simulated_secrets(5, np.arange(2 * STARS)))
     words = known.words(np.arange(2 * STARS), "symbol", 0, 1)
     shift = Symbols.of(SIZE, 1.0, "krr").release(np.zeros(2 * STARS, np.int64), words)
-    return worker.said[:, 0], shift[:, 0]
+    return worker.released[:, 0], shift[:, 0]
 
 
 @pytest.mark.parametrize("entry", [0, 1])

@@ -14,14 +14,14 @@ from tests.strict.linking import linked, losses
 
 from lumos import Graph
 from lumos.device.coins import PublicCoins
-from lumos.training.strangers import Strangers
 from lumos.runs import train as job
 from lumos.runs.federation import Federation
-from lumos.runs.train import Trained
+from lumos.runs.run import Run
 from lumos.strict import link as module
 from lumos.strict.link import StrictLinker
 from lumos.strict.score_models import PAIRS
 from lumos.training.split import EdgeSplit, pairs_without_edge, split_edges
+from lumos.training.strangers import Strangers
 
 pytestmark = pytest.mark.usefixtures("short")
 
@@ -63,7 +63,7 @@ def worlds(graph: Graph) -> tuple[World, World]:
 
 
 class Seen(NamedTuple):
-    result: Trained
+    result: Run
     wire: Wire
     validation: set[Pair]
     """(asker, asked) of the pairs that validate."""
@@ -130,8 +130,8 @@ def differences(one: Seen, other: Seen) -> set[str]:
     if not np.array_equal(losses(one.result), losses(other.result), equal_nan=True):
         found.add("losses")
     for ours, theirs in (
-        (one.result.arrays, other.result.arrays),
-        (one.result.kept, other.result.kept),
+        (one.result.model.weights, other.result.model.weights),
+        (one.result.model.kept, other.result.model.kept),
         ({"h": one.result.embeddings}, {"h": other.result.embeddings}),
     ):
         found |= {
@@ -171,7 +171,7 @@ def test_test_edges_show_nowhere(sixty: Graph) -> None:
     one, two = (live(world, relay=2) for world in (first, other))
     assert one.wire.rounds == two.wire.rounds
     assert differences(one, two) == set()
-    assert one.result.choice == two.result.choice
+    assert one.result.training.choice == two.result.training.choice
     assert one.result.metrics["val_auc"] == two.result.metrics["val_auc"]
     assert one.result.metrics["test_auc"] != two.result.metrics["test_auc"]
 

@@ -18,9 +18,9 @@ from lumos.encode.symbols import Symbols
 from lumos.errors import ProtocolError
 from lumos.exchange import Door
 from lumos.exchange.topic import TOPICS
+from lumos.runs.events import EpochEvent
+from lumos.runs.run import Run, load_run
 from lumos.storage import read_arrays
-from lumos.runs.predict import Run
-from lumos.runs.train import Trained
 from lumos.strict.pair_scorer import LinkResult
 from lumos.strict.score_models import PAIRS
 from lumos.training.metrics import auc
@@ -42,7 +42,7 @@ def bodies(wire: Wire, topic: str) -> dict[int, set[bytes]]:
 
 
 @pytest.fixture(scope="module")
-def whole(short: Any, sixty: Graph) -> tuple[Trained, Wire]:
+def whole(short: Any, sixty: Graph) -> tuple[Run, Wire]:
     return heard(sixty)
 
 
@@ -54,7 +54,7 @@ def training(sixty: Graph) -> Graph:
 # What passes.
 
 
-def test_every_message_has_a_door_and_none_is_open(whole: tuple[Trained, Wire]) -> None:
+def test_every_message_has_a_door_and_none_is_open(whole: tuple[Run, Wire]) -> None:
     result, wire = whole
     passed = wire.topics()
     assert passed == {*RELEASES, "aggregate/ideal"}
@@ -63,11 +63,11 @@ def test_every_message_has_a_door_and_none_is_open(whole: tuple[Trained, Wire]) 
     }
     assert doors == {Door.RELEASE, Door.AGGREGATE, Door.CONTROL}
     assert all(TOPICS[name].learns for name in passed | set(result.ledger.topics))
-    assert result.exposed.startswith("Nothing left a device through the door `open`.")
+    assert result.privacy.exposed.startswith("Nothing left a device through the door `open`.")
 
 
 def test_symbols_and_relays_go_to_neighbours_in_training(
-    whole: tuple[Trained, Wire], training: Graph
+    whole: tuple[Run, Wire], training: Graph
 ) -> None:
     _, wire = whole
     edges = training.edge_list()
@@ -81,7 +81,7 @@ def test_symbols_and_relays_go_to_neighbours_in_training(
 
 
 def test_answers_are_the_same_for_all_who_ask_and_of_one_length(
-    whole: tuple[Trained, Wire], training: Graph
+    whole: tuple[Run, Wire], training: Graph
 ) -> None:
     _, wire = whole
     asked = {(message.receiver, message.sender) for message in wire.all_of(ASK)}
@@ -123,13 +123,13 @@ def test_receivers_who_collude_have_no_more(epsilon: float, sixty: Graph) -> Non
 
 def test_the_symbol_is_what_the_mechanism_says(sixty: Graph) -> None:
     made = begun(sixty, epsilon=1.0)
-    made.together(lambda worker: worker.epochs(0, 9), lambda helper: helper.epochs(0, 9))
+    made.run(lambda worker: worker.epochs(0, 9), lambda helper: helper.epochs(0, 9))
     entries = made.trainers[0]._codebook.nearest()
     mechanism = Symbols.of(8, 1.0, "krr")
     coins = made.shards[0].coins.words(np.arange(60), "symbol", 0, mechanism.coins)
     expected = mechanism.release(entries, coins)[:, 0]
     with listening() as wire:
-        made.together(lambda worker: worker.release())
+        made.run(lambda worker: worker.release())
     for device, (said,) in ((d, tuple(s)) for d, s in bodies(wire, SYMBOL).items()):
         assert said[0] == expected[device]
 
@@ -192,23 +192,23 @@ def test_shards_change_nothing(
             assert wire.of(topic) == heard_there.of(topic)
         assert ledger_differences(one.ledger, other.ledger) == []
         assert_allclose(losses(other), losses(one), atol=1e-5)
-        assert one.kept.keys() == other.kept.keys()
-        for name, array in one.kept.items():
-            assert_allclose(other.kept[name], array, atol=1e-5)
+        assert one.model.kept.keys() == other.model.kept.keys()
+        for name, array in one.model.kept.items():
+            assert_allclose(other.model.kept[name], array, atol=1e-5)
         # A first step of Adam is as long for a slope of rounding errors as for any other.
         assert_allclose(other.embeddings, one.embeddings, atol=1e-3)
         pairs = np.random.default_rng(0).integers(0, 60, (80, 2))
         both = [scores_of(result, pairs) for result in (one, other)]
         assert_allclose(both[0], both[1], atol=1e-5)
-        assert (one.choice, one.promises) == (other.choice, other.promises)
+        assert (one.training.choice, one.promises) == (other.training.choice, other.promises)
         assert one.metrics == pytest.approx(other.metrics, abs=1e-9)
 
 
-def scores_of(result: Trained, pairs: np.ndarray) -> np.ndarray:
+def scores_of(result: Run, pairs: np.ndarray) -> np.ndarray:
     """By every candidate, from what a run folder keeps."""
-    known = {**result.kept, "embeddings": result.embeddings}
-    found = LinkResult.of(result.config.model, result.arrays, known)
-    assert found.choice == result.choice
+    known = {**result.model.kept, "embeddings": result.embeddings}
+    found = LinkResult.of(result.config.model, result.model.weights, known)
+    assert found.choice == result.training.choice
     return np.stack(list(found.scores(pairs[:, 0], pairs[:, 1]).values()))
 
 
@@ -222,36 +222,39 @@ class Pulled(KeyboardInterrupt):
 STOPS = {"epochs": 16, "checkpoint_every": 2, "relay": 2}
 
 
-def same(one: Trained, other: Trained, differences: Any) -> None:
+def same(one: Run, other: Run, differences: Any) -> None:
     assert_array_equal(losses(one), losses(other))
-    assert (one.metrics, one.own, one.ids, one.choice) == (
-        other.metrics, other.own, other.ids, other.choice,
+    assert (one.metrics, one.own, one.ids, one.training.choice) == (
+        other.metrics, other.own, other.ids, other.training.choice,
     )  # fmt: skip
-    for mine, theirs in ((one.arrays, other.arrays), (one.kept, other.kept)):
+    for mine, theirs in (
+        (one.model.weights, other.model.weights),
+        (one.model.kept, other.model.kept),
+    ):
         assert mine.keys() == theirs.keys()
         assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
     assert np.array_equal(one.embeddings, other.embeddings)
     assert differences(one.ledger, other.ledger) == []
-    assert (one.promises, one.per_epoch) == (other.promises, other.per_epoch)
+    assert (one.promises, one.cost.per_epoch) == (other.promises, other.cost.per_epoch)
 
 
 def pulled(sixty: Graph, epoch: int, folder: Path, **settings: Any) -> None:
-    def told(_: str, record: dict[str, Any]) -> None:
-        if record["epoch"] == epoch:
+    def interrupt(event: EpochEvent) -> None:
+        if event.epoch == epoch:
             raise Pulled
 
     with pytest.raises(Pulled):
-        linked(sixty, out=folder, told=told, **settings)
+        linked(sixty, out=folder, on_epoch=interrupt, **settings)
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(short: Any, sixty: Graph) -> Trained:
+def uninterrupted(short: Any, sixty: Graph) -> Run:
     return linked(sixty, **STOPS)
 
 
 @pytest.mark.parametrize("epoch", [1, 8, 9, 11, 13, 15, 16])
 def test_an_interrupted_run_goes_on_exactly(
-    epoch: int, uninterrupted: Trained, sixty: Graph, tmp_path: Path, ledger_differences: Any
+    epoch: int, uninterrupted: Run, sixty: Graph, tmp_path: Path, ledger_differences: Any
 ) -> None:
     """In the codebook, just before and at the release, in trust, at its end, in the trees, last."""
     pulled(sixty, epoch, tmp_path, **STOPS)
@@ -314,11 +317,11 @@ def test_settings_of_all_kinds_run(settings: dict[str, Any]) -> None:
     assert {len(message.body) for message in wire.all_of(SYMBOL)} == {kinds}
     assert np.isfinite(losses(result)[9:]).all()
     assert np.isfinite(result.embeddings).all()
-    assert all(np.isfinite(array).all() for array in result.arrays.values())
+    assert all(np.isfinite(array).all() for array in result.model.weights.values())
     pairs = np.random.default_rng(0).integers(0, 40, (50, 2))
     assert np.isfinite(scores_of(result, pairs)).all()
     assert (result.ids is None) == (kinds == 1)
-    assert result.choice in ("own", "evidence", "backbone")
+    assert result.training.choice in ("own", "evidence", "backbone")
     assert 0 <= result.metrics["test_auc"] <= 1
     assert json.loads(json.dumps(result.summary()))["task"] == "link"
 
@@ -326,11 +329,11 @@ def test_settings_of_all_kinds_run(settings: dict[str, Any]) -> None:
 def test_a_run_folder_scores_as_the_run_did(sixty: Graph, tmp_path: Path) -> None:
     result = linked(sixty, out=tmp_path, relay=2)
     weights = read_arrays(tmp_path / "model.npz")
-    assert all(np.array_equal(weights[name], array) for name, array in result.arrays.items())
+    assert all(np.array_equal(weights[name], array) for name, array in result.model.weights.items())
     split = split_edges(sixty, PublicCoins(0))
-    scores = {"own": result.own, "ids": result.ids, result.choice: result.metrics}
+    scores = {"own": result.own, "ids": result.ids, result.training.choice: result.metrics}
     for name, metrics in scores.items():
-        known = {**result.kept, "embeddings": result.embeddings}
+        known = {**result.model.kept, "embeddings": result.embeddings}
         found = LinkResult.of(result.config.model, weights, known)
         ends = [found.at_both_ends(name, pairs) for pairs in (split.test, split.test_strangers)]
         assert metrics is not None
@@ -348,10 +351,10 @@ def test_the_control_says_nothing_of_features(sixty: Graph) -> None:
         graph = Graph.from_edges(sixty.edge_list(), features=features, labels=sixty.labels)
         with the_same_coins():
             made = begun(graph, control=True, protect="none", relay=2)
-        made.together(lambda worker: worker.epochs(0, 9), lambda helper: helper.epochs(0, 9))
+        made.run(lambda worker: worker.epochs(0, 9), lambda helper: helper.epochs(0, 9))
         with listening() as wire:
-            made.together(lambda worker: worker.release())
-            made.together(lambda worker: worker._relearn())
+            made.run(lambda worker: worker.release())
+            made.run(lambda worker: worker._relearn())
         found.append(wire.rounds)
         heard_here = made.trainers[0]._said
     assert found[0] == found[1]
@@ -386,13 +389,13 @@ def test_every_sum_of_a_run_is_one_that_the_plan_knows(sixty: Graph) -> None:
 
 def test_pairs_are_predicted_as_the_first_of_them_sees_them(sixty: Graph, tmp_path: Path) -> None:
     result = linked(sixty, out=tmp_path, relay=2)
-    run = Run.open(tmp_path)
+    run = load_run(tmp_path)
     names = [str(name) for name in sixty.ids[[3, 17, 40]]]
     rows = run.rows(names)
     assert [(row["id"], row["other"]) for row in rows] == [
         (names[0], names[1]), (names[0], names[2]), (names[1], names[2]),
     ]  # fmt: skip
-    number = ("own", "evidence", "backbone").index(result.choice)
+    number = ("own", "evidence", "backbone").index(result.training.choice)
     expected = scores_of(result, np.array([[3, 17], [3, 40], [17, 40]]))[number]
     assert_allclose([row["probability"] for row in rows], 1 / (1 + np.exp(-expected)))
     backwards = run.rows(names[::-1])[0]["probability"]  # as 40 sees 17

@@ -15,6 +15,7 @@ from tests.strict.strictly import heard, strict
 
 from lumos import Graph, LumosError, load
 from lumos.errors import BudgetExceeded
+from lumos.runs.events import EpochEvent
 from lumos.storage import read_arrays, write_arrays
 from lumos.strict.release_book import ReleaseBook
 
@@ -132,11 +133,11 @@ def pulled_when_paid(patch: pytest.MonkeyPatch) -> dict[str, Any]:
 def pulled_before_the_checkpoint(_: pytest.MonkeyPatch) -> dict[str, Any]:
     """Symbols are out, and the next checkpoint is not written."""
 
-    def told(_: str, record: dict[str, Any]) -> None:
-        if record["epoch"] == 5:
+    def interrupt(event: EpochEvent) -> None:
+        if event.epoch == 5:
             raise Pulled
 
-    return {"told": told}
+    return {"on_epoch": interrupt}
 
 
 @pytest.mark.parametrize("pull", [pulled_when_paid, pulled_before_the_checkpoint])

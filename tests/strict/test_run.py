@@ -19,7 +19,8 @@ from lumos.errors import DoorClosed, UsageError
 from lumos.exchange import Door
 from lumos.exchange.topic import TOPICS
 from lumos.paper.topics import LEAF
-from lumos.runs.train import Trained
+from lumos.runs.events import EpochEvent
+from lumos.runs.run import Run
 from lumos.strict.classify import StrictClassifier
 from lumos.strict.promises import NONE, WHO
 from lumos.strict.schedule import ENCODER
@@ -32,11 +33,11 @@ SHORT = {"encoder_epochs": 2, "epochs": 8}
 CODED = {"symbol": "codebook", "epochs": 17}
 
 
-def strict(graph: Any, **settings: Any) -> Trained:
+def strict(graph: Any, **settings: Any) -> Run:
     return strict_long(graph, **{**SHORT, **settings})
 
 
-def heard(graph: Any, **settings: Any) -> tuple[Trained, Wire]:
+def heard(graph: Any, **settings: Any) -> tuple[Run, Wire]:
     return heard_long(graph, **{**SHORT, **settings})
 
 
@@ -49,14 +50,14 @@ def symbols_of(wire: Wire) -> dict[int, set[bytes]]:
 
 
 @pytest.fixture(scope="module")
-def whole(short: Any, sixty: Graph) -> tuple[Trained, Wire]:
+def whole(short: Any, sixty: Graph) -> tuple[Run, Wire]:
     return heard(sixty)
 
 
 # What passes.
 
 
-def test_every_message_has_a_door_and_none_is_open(whole: tuple[Trained, Wire]) -> None:
+def test_every_message_has_a_door_and_none_is_open(whole: tuple[Run, Wire]) -> None:
     result, wire = whole
     passed = wire.topics()
     doors = {TOPICS[name].door for name in passed} | {
@@ -105,7 +106,7 @@ def test_a_program_that_uses_the_open_door_is_stopped(
 
 
 def test_symbols_go_to_neighbours_and_each_device_says_one_thing(
-    whole: tuple[Trained, Wire], sixty: Graph
+    whole: tuple[Run, Wire], sixty: Graph
 ) -> None:
     _, wire = whole
     (messages,) = wire.of(SYMBOL)
@@ -139,7 +140,7 @@ def test_the_symbol_is_what_the_mechanism_says(sixty: Graph) -> None:
     coins = made.shards[0].coins.words(np.arange(60), "symbol", 0, mechanism.coins)
     expected = mechanism.release(true, coins)
     with listening() as wire:
-        made.together(lambda trainer: trainer.release())
+        made.run(lambda trainer: trainer.release())
     for device, said in symbols_of(wire).items():
         assert said == {expected[device].tobytes()}
 
@@ -154,12 +155,12 @@ def test_trainers_may_say_what_their_encoder_says(sixty: Graph) -> None:
         with the_same_coins():  # only labels differ
             made = begun(graph, trainers_say="prediction")
         with listening() as wire:
-            made.together(lambda trainer: trainer.release())
+            made.run(lambda trainer: trainer.release())
         found.append(symbols_of(wire))
     assert found[0] == found[1]
 
 
-def test_every_run_tells_what_it_promises(whole: tuple[Trained, Wire]) -> None:
+def test_every_run_tells_what_it_promises(whole: tuple[Run, Wire]) -> None:
     result, _ = whole
     rows = {row["about"]: row for row in result.promises}
     assert set(rows) == {"features", "label", "degree and workload", "edges", "losses"}
@@ -169,14 +170,16 @@ def test_every_run_tells_what_it_promises(whole: tuple[Trained, Wire]) -> None:
         assert {rows[about][who] for who in WHO[:-1]} == {"(10, 1e-05)"}
         assert rows[about]["the broker"].startswith(NONE)
     assert json.loads(json.dumps(result.summary()))["promises"] == result.promises
-    assert result.exposed.startswith("Nothing left a device through the door `open`.")
+    assert result.privacy.exposed.startswith("Nothing left a device through the door `open`.")
     for words in (
         "runs add up",
         "This was a simulation: sums were computed in the clear and coins come from the run seed.",
         "--aggregate secure --coins system",
     ):
-        assert words in result.exposed
-    assert "training devices are too few for 3,606 weights under this noise" in result.caution
+        assert words in result.privacy.exposed
+    assert (
+        "training devices are too few for 3,606 weights under this noise" in result.training.caution
+    )
 
 
 # Shards.
@@ -195,7 +198,7 @@ def test_shards_change_nothing(
             assert wire.of(topic) == heard_there.of(topic)
         assert ledger_differences(one.ledger, other.ledger) == []
         assert_allclose(losses(other), losses(one), atol=1e-5)
-        assert_allclose(other.logits, one.logits, atol=1e-5)
+        assert_allclose(other.model.logits, one.model.logits, atol=1e-5)
         assert one.metrics == other.metrics
         assert one.promises == other.promises
 
@@ -214,8 +217,8 @@ def test_masked_sums_without_noise_are_the_ideal_ones(sixty: Graph) -> None:
 @pytest.mark.parametrize("aggregate", ["secure", "ideal"])
 def test_noise_in_a_sum_is_as_large_as_it_should_be(aggregate: str, sixty: Graph) -> None:
     made = begun(sixty, aggregate=aggregate)
-    noise = made.trainers[0].plan.noise(ENCODER)
-    limit = made.trainers[0].plan.limit(ENCODER)
+    noise = made.trainers[0].schedule.noise(ENCODER)
+    limit = made.trainers[0].schedule.limit(ENCODER)
     exact = made.trainers[0]._encoder.update(np.zeros(601 * 6), limit, each=False)
     with sums() as opened:
         epochs(made, 0, 2)
@@ -240,7 +243,7 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
     monkeypatch.setattr(SecureAggregator, "sum", watched)
     roles = np.where(np.arange(60) % 2, Role.TEST, Role.TRAIN)
     made = begun(sixty, roles, aggregate="secure")
-    noise = made.trainers[0].plan.noise(ENCODER)
+    noise = made.trainers[0].schedule.noise(ENCODER)
     epochs(made, 0, 1)
     silent = given[0][roles == Role.TEST]  # they add nothing but noise
     assert silent.std() == pytest.approx(noise.share, rel=0.02)
@@ -260,34 +263,37 @@ class Pulled(KeyboardInterrupt):
 STOPS = {"encoder_epochs": 4, "epochs": 12, "checkpoint_every": 2}
 
 
-def same(one: Trained, other: Trained, differences: Any) -> None:
+def same(one: Run, other: Run, differences: Any) -> None:
     assert_allclose(losses(one), losses(other), rtol=0, atol=0)
     assert (one.metrics, one.own, one.control) == (other.metrics, other.own, other.control)
-    assert np.array_equal(one.logits, other.logits)
-    assert one.arrays.keys() == other.arrays.keys()
-    assert all(np.array_equal(one.arrays[name], other.arrays[name]) for name in one.arrays)
+    assert np.array_equal(one.model.logits, other.model.logits)
+    assert one.model.weights.keys() == other.model.weights.keys()
+    assert all(
+        np.array_equal(one.model.weights[name], other.model.weights[name])
+        for name in one.model.weights
+    )
     assert differences(one.ledger, other.ledger) == []
     assert one.promises == other.promises
-    assert one.per_epoch == other.per_epoch
+    assert one.cost.per_epoch == other.cost.per_epoch
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(short: Any, sixty: Graph) -> Trained:
+def uninterrupted(short: Any, sixty: Graph) -> Run:
     return strict(sixty, **STOPS)
 
 
 @pytest.mark.parametrize("epoch", [1, 3, 4, 5, 6, 7, 8, 9, 11, 12])
 def test_an_interrupted_run_goes_on_exactly(
-    epoch: int, uninterrupted: Trained, sixty: Graph, tmp_path: Path, ledger_differences: Any
+    epoch: int, uninterrupted: Run, sixty: Graph, tmp_path: Path, ledger_differences: Any
 ) -> None:
     """In the encoder, at the release, in trust, at its end, in the trees, after the last."""
 
-    def told(_: str, record: dict[str, Any]) -> None:
-        if record["epoch"] == epoch:
+    def interrupt(event: EpochEvent) -> None:
+        if event.epoch == epoch:
             raise Pulled
 
     with pytest.raises(Pulled):
-        strict(sixty, out=tmp_path, told=told, **STOPS)
+        strict(sixty, out=tmp_path, on_epoch=interrupt, **STOPS)
     resumed, wire = heard(sixty, out=tmp_path, resume=True, **STOPS)
     same(uninterrupted, resumed, ledger_differences)
     assert len(wire.of(SYMBOL)) == 1
@@ -307,12 +313,12 @@ def test_other_runs_go_on_too(
 ) -> None:
     settings = {**STOPS, **settings}
 
-    def told(_: str, record: dict[str, Any]) -> None:
-        if record["epoch"] == 7:
+    def interrupt(event: EpochEvent) -> None:
+        if event.epoch == 7:
             raise Pulled
 
     with pytest.raises(Pulled):
-        strict(sixty, out=tmp_path, told=told, **settings)
+        strict(sixty, out=tmp_path, on_epoch=interrupt, **settings)
     resumed = strict(sixty, out=tmp_path, resume=True, **settings)
     same(strict(sixty, **settings), resumed, ledger_differences)
 
@@ -323,21 +329,21 @@ def test_other_runs_go_on_too(
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"answer": 4}, r"--answer has no meaning in --profile strict --task classify"),
-        ({"epsilon": float("inf")}, r"needs a finite --epsilon"),
+        ({"answer": 4}, r"`answer` has no meaning with `profile='strict'` and `task='classify'`"),
+        ({"epsilon": float("inf")}, r"needs a finite `epsilon`"),
         ({"virtual_nodes": False}, r"number of neighbours in their normalisation"),
         ({"layers": 3}, r"number of neighbours in their normalisation"),
         ({"layers": 1}, r"--layers 2"),
-        ({"epochs": 6}, r"--epochs must be above 6"),
+        ({"epochs": 6}, r"`epochs` must be above 6"),
         ({"epochs": 3}, r"2 for the encoder, 4 for trust; got 3"),
-        ({"pool": "max"}, r"--pool has no meaning in --profile strict"),
-        ({"balancer": "greedy"}, r"needs no --balancer.*would tell of degrees"),
-        ({"balancer": "mcmc"}, r"needs no --balancer"),
-        ({"control": True, "coins": "system"}, r"--control is an experiment of simulations"),
-        ({"codebook": 4}, r"--codebook has no meaning"),
-        ({"symbol": "codebook", "trainers_say": "label"}, r"--trainers-say has no meaning"),
+        ({"pool": "max"}, r"`pool` has no meaning with `profile='strict'`"),
+        ({"balancer": "greedy"}, r"needs no `balancer`.*would tell of degrees"),
+        ({"balancer": "mcmc"}, r"needs no `balancer`"),
+        ({"control": True, "coins": "system"}, r"`control` is an experiment of simulations"),
+        ({"codebook": 4}, r"`codebook` has no meaning"),
+        ({"symbol": "codebook", "trainers_say": "label"}, r"`trainers_say` has no meaning"),
         ({"symbol": "codebook", "epochs": 15}, r"2 for the encoder and 9 for the codebook, 4 for"),
-        ({"clip": 1e-6}, r"--clip must be 0.05 or more"),
+        ({"clip": 1e-6}, r"`clip` must be 0.05 or more"),
     ],
 )
 def test_what_cannot_keep_the_promises_is_refused(
@@ -389,8 +395,8 @@ def small(
 )
 def test_graphs_and_settings_of_all_kinds_run(graph: Graph, settings: dict[str, Any]) -> None:
     result, wire = heard(graph, **settings)
-    assert result.logits.shape == (graph.devices, graph.class_count)
-    assert np.isfinite(result.logits).all()
+    assert result.model.logits.shape == (graph.devices, graph.class_count)
+    assert np.isfinite(result.model.logits).all()
     assert np.isfinite(losses(result)).all()
     assert len(wire.all_of(SYMBOL)) == 2 * graph.edges * (1 + bool(settings.get("control")))
     spent = settings.get("epsilon", 2.0) if graph.edges else 0.0
@@ -423,7 +429,7 @@ def test_entries_of_a_codebook_are_released_by_everybody(sixty: Graph) -> None:
         expected = mechanism.release(worker.codebook.nearest(), coins)
         assert len(np.unique(worker.codebook.nearest())) > 2
         with listening() as wire:
-            made.together(lambda trainer: trainer.release())
+            made.run(lambda trainer: trainer.release())
         for device, said in symbols_of(wire).items():
             assert said == {expected[device].tobytes()}
 
@@ -432,7 +438,7 @@ def test_masked_sums_of_a_codebook_are_the_ideal_ones(sixty: Graph) -> None:
     with the_same_coins():
         ideal = strict(sixty, protect="none", **CODED)
         masked = strict(sixty, protect="none", aggregate="secure", shards=3, **CODED)
-    assert_allclose(masked.arrays["codebook"], ideal.arrays["codebook"], atol=1e-5)
+    assert_allclose(masked.arrays["codebook"], ideal.model.weights["codebook"], atol=1e-5)
     assert_allclose(masked.logits, ideal.logits, atol=1e-4)
 
 

@@ -19,7 +19,7 @@ from lumos import Forest
 from lumos.encode.bounds import unit_rows
 from lumos.graph import Graph
 from lumos.model import ModelSettings
-from lumos.paper.model import Model
+from lumos.paper.full_model import FullModel
 from lumos.strict.classify import choose
 from lumos.strict.encoder import LOSS_LIMIT, LOSS_SCALE, Encoder
 from lumos.strict.feature_rows import FeatureRows
@@ -275,7 +275,7 @@ class Trees:
 
     def logits(self) -> tuple[Tensor, list[Tensor]]:
         """Logits and the weights they depend on: everything by autograd, no table anywhere."""
-        model = Model(self.settings, CLASSES, CLASSES)
+        model = FullModel(self.settings, CLASSES, CLASSES)
         count = sum(parameter.numel() for parameter in model.network.parameters())
         flat = torch.from_numpy(self.vector[:count].astype(np.float32))
         torch.nn.utils.vector_to_parameters(flat, model.network.parameters())
@@ -355,7 +355,10 @@ def test_tree_rows(trees: Trees) -> None:
 def test_without_relu_at_the_end() -> None:
     made = Trees("gcn", activate_last=False)
     assert_allclose(
-        made.correction.logits(made.known), made.logits()[0].detach().numpy(), rtol=1e-4, atol=1e-5
+        made.correction.logits(made.known),
+        made.model.logits()[0].detach().numpy(),
+        rtol=1e-4,
+        atol=1e-5,
     )
 
 

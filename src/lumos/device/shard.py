@@ -153,7 +153,7 @@ def cut(
     """
     if not 1 <= shards <= graph.devices:
         raise UsageError(
-            f"--shards must be between 1 and the number of devices ({graph.devices}), got {shards}"
+            f"`shards` must be between 1 and the number of devices ({graph.devices}), got {shards}"
         )
     pieces = []
     for number in range(shards):

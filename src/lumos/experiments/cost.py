@@ -20,11 +20,11 @@ from lumos.encode.one_bit import largest_bin
 from lumos.exchange.endpoint import Program
 from lumos.graph import Graph
 from lumos.model.settings import ModelSettings
-from lumos.paper.trainer import PaperTrainer
-from lumos.runs.federation import Federation, Helper
+from lumos.runs.federation import Federation
 from lumos.training.config import Config
 from lumos.training.profile import Problem
 from lumos.training.split import Role, split_edges, split_vertices
+from lumos.training.trainer import CoordinatorProgram, Trainer
 from lumos.trees.balance import Balanced, balance
 from lumos.typing import Doubles, Ints
 
@@ -170,7 +170,7 @@ def measure(
     return found
 
 
-def _federation(graph: Graph, config: Config, seed: int) -> tuple[Federation, Balanced]:
+def _federation(graph: Graph, config: Config, seed: int) -> tuple[Federation[Any], Balanced]:
     public = PublicCoins(seed)
     roles = np.full(graph.devices, Role.NOBODY, np.int64)
     held_back, classes = np.empty((0, 2), np.int64), 0
@@ -193,26 +193,23 @@ def _federation(graph: Graph, config: Config, seed: int) -> tuple[Federation, Ba
     return Federation(problem, config), trees
 
 
-def _passed(federation: Federation, epochs: int) -> list[EpochCost]:
+def _passed(federation: Federation[Any], epochs: int) -> list[EpochCost]:
     """What passed in each epoch."""
-    federation.together(lambda worker: worker.setup(), lambda helper: helper.setup())
+    federation.run(lambda trainer: trainer.setup(), lambda program: program.setup())
     found, before = [], _counts(federation)
     for epoch in range(epochs):
-        federation.together(
-            partial(PaperTrainer.epochs, first=epoch, last=epoch + 1),
-            partial(_sums, first=epoch, last=epoch + 1),
-        )
+        federation.run(partial(_epoch, number=epoch), partial(_epoch, number=epoch))
         after = _counts(federation)
         found.append(_difference(before, after))
         before = after
     return found
 
 
-def _sums(helper: Helper, first: int, last: int) -> Program[None]:
-    return helper.epochs(first, last)
+def _epoch(program: Trainer[Any] | CoordinatorProgram, number: int) -> Program[None]:
+    return program.epochs(number, number + 1)
 
 
-def _counts(federation: Federation) -> dict[str, Ints]:
+def _counts(federation: Federation[Any]) -> dict[str, Ints]:
     return {
         name: np.array(counts)
         for name, counts in federation.carrier.endpoints[0].ledger.state().items()
@@ -237,7 +234,7 @@ def _difference(before: dict[str, Ints], after: dict[str, Ints]) -> EpochCost:
     return EpochCost(moving, float(passed["|round"][0]))
 
 
-def _work(federation: Federation, trees: Balanced, bare: bool) -> dict[str, Doubles]:
+def _work(federation: Federation[Any], trees: Balanced, bare: bool) -> dict[str, Doubles]:
     """By topic, [devices] operations; the backward pass costs twice the forward one."""
     config, graph = federation.config, federation.problem.graph
     width = graph.feature_count

@@ -95,13 +95,13 @@ def _train(job: CellJob) -> dict[str, Any]:
     resume = (job.partial / "run.json").exists()
     given: dict[str, Any] = {"config": config, "seed": job.cell.seed, "data_dir": _folder(job)}
     try:
-        trained = train(job.cell.graph, out=job.partial, resume=resume, **given)
+        run = train(job.cell.graph, out=job.partial, resume=resume, **given)
     except InputError:
         if not resume:
             raise
         shutil.rmtree(job.partial)  # damaged: from the beginning
-        trained = train(job.cell.graph, out=job.partial, **given)
-    summary = trained.summary()
+        run = train(job.cell.graph, out=job.partial, **given)
+    summary = run.summary()
     scores = {
         name: value
         for name, value in summary.items()

@@ -10,7 +10,7 @@ from lumos.graph import Graph
 from lumos.paper.settings import PaperSettings, settings_of
 from lumos.training.metrics import dot_products
 from lumos.training.private_data import features_of
-from lumos.training.profile import Problem, Programs, Site
+from lumos.training.profile import Placement, Problem, Programs
 from lumos.training.profiles import PAPER
 from lumos.training.settings import TrainSettings
 from lumos.typing import Arrays
@@ -74,12 +74,12 @@ class PaperProfile:
         """The control has coins of its own."""
         return "/control" if control else ""
 
-    def programs(self, site: Site) -> "Programs[PaperResult]":
+    def programs(self, placement: Placement) -> "Programs[PaperResult]":
         """The trainers of all shards, and the coordinator's program."""
         from lumos.paper.coordinator import PaperCoordinator
         from lumos.paper.trainer import PaperTrainer
 
-        problem, config = site.problem, site.config
+        problem, config = placement.problem, placement.config
         trainers = [
             PaperTrainer(
                 shard,
@@ -87,18 +87,18 @@ class PaperProfile:
                 private,
                 config,
                 problem.classes,
-                control=site.control,
-                step=site.step,
+                control=placement.control,
+                step=placement.step,
             )
             for shard, endpoint, private in zip(
-                site.shards, site.endpoints, site.private, strict=True
+                placement.shards, placement.endpoints, placement.private, strict=True
             )
         ]
         coordinator = PaperCoordinator(
             config,
             problem.graph.devices,
-            site.public,
-            site.coordinator,
+            placement.public,
+            placement.coordinator,
             trainers[0].model.weights,
         )
         return Programs(trainers=[*trainers], coordinator=coordinator)

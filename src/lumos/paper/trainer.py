@@ -27,7 +27,7 @@ from lumos.model import Drops, Leaves, Pooled, Trees, device_gradients, pool, po
 from lumos.model.feature_products import Features
 from lumos.paper.exposure import exposure
 from lumos.paper.feature_exchange import exchange_features, on_leaves, without_information
-from lumos.paper.model import Model
+from lumos.paper.full_model import FullModel
 from lumos.paper.settings import settings_of
 from lumos.paper.tasks import STATISTICS, Classify, Link, Step, Task
 from lumos.paper.topics import LEAF, LEAF_GRADIENT
@@ -126,7 +126,7 @@ class PaperTrainer:
         self._trees = Trees.of(self.forest)
         self._by_vertex = np.lexsort((self.forest.owner, self.forest.neighbour))
         self._order: tuple[LeafOrigin, Ints] | None = None
-        self.model = Model(config.model, private.features.shape[1], classes)
+        self.model = FullModel(config.model, private.features.shape[1], classes)
         self.model.initialise(shard.public.generator("weights"))
         start = self.model.vector()
         train = config.train

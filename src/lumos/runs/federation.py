@@ -13,7 +13,7 @@ from lumos.exchange.loopback import Loopback
 from lumos.training.config import Config
 from lumos.training.outcome import Outcome
 from lumos.training.private_data import split_private_data
-from lumos.training.profile import Problem, Programs, Site
+from lumos.training.profile import Placement, Problem, Programs
 from lumos.training.trainer import CoordinatorProgram, Result, Trainer
 from lumos.typing import Floats, Ints
 
@@ -40,7 +40,7 @@ class Federation(Generic[Result]):
         self.shards = cut(problem.graph, problem.shards, problem.seed, config.train.coins, coins)
         self.carrier = Loopback(self.shards, profile.doors)
         programs: Programs[Result] = profile.programs(
-            Site(
+            Placement(
                 problem=problem,
                 config=config,
                 shards=self.shards,

@@ -33,7 +33,7 @@ REPORTS: Registry[Any] = Registry("report", {"html": "lumos.report.run_page:writ
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Model:
+class TrainedModel:
     """What was trained, and what predictions need beside it."""
 
     weights: Arrays = field(repr=False)
@@ -99,7 +99,7 @@ class Run:
     training: Training
     cost: Cost = field(repr=False)
     privacy: Privacy = field(repr=False)
-    model: Model = field(repr=False)
+    model: TrainedModel = field(repr=False)
     trees: TreeSummary = field(repr=False)
     ledger: LedgerReport = field(repr=False)
     """What passed in training; `trees.ledger` has what passed before."""
@@ -107,6 +107,11 @@ class Run:
     """Original ids of the devices, as text, in the order of all arrays."""
     graph: Graph | None = field(default=None, repr=False)
     """The graph, where the run was just trained."""
+
+    def __repr__(self) -> str:
+        train = self.config.train
+        scores = ", ".join(f"{name}={value:.4f}" for name, value in self.metrics.items())
+        return f"Run({train.task} on {self.about.graph}, profile {train.profile}: {scores})"
 
     @property
     def metrics(self) -> Scores:
@@ -355,7 +360,7 @@ def load_run(path: Path | str) -> Run:
             per_epoch=result.per_epoch,
         ),
         privacy=Privacy(exposed=result.exposed, promises=result.promises),
-        model=Model(
+        model=TrainedModel(
             weights=read_arrays(folder.path / "model.npz"),
             embeddings=known["embeddings"],
             logits=known.get("logits"),

@@ -20,7 +20,7 @@ from lumos.model import TreeNetwork
 from lumos.runs.events import EpochEvent, OnEpoch
 from lumos.runs.folder import RunFolder, describe
 from lumos.runs.loop import Fitted, fit
-from lumos.runs.run import Cost, Model, Privacy, Run, Scores, Training
+from lumos.runs.run import Cost, Privacy, Run, Scores, TrainedModel, Training
 from lumos.runs.schema import About, PerEpoch, Split
 from lumos.runs.tree_summary import TreeSummary
 from lumos.training.config import Config
@@ -250,7 +250,7 @@ def _finished(
             per_epoch=msgspec.convert(main.per_epoch, PerEpoch),
         ),
         privacy=Privacy(exposed=outcome.exposed, promises=outcome.promises),
-        model=Model(
+        model=TrainedModel(
             weights=main.weights,
             embeddings=outcome.embeddings,
             logits=outcome.logits,

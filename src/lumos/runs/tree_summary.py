@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lumos.exchange.ledger import LedgerReport
+from lumos.graph import Graph
 from lumos.trees.balance import Balanced
 from lumos.typing import Flags, Ints
 
@@ -27,6 +28,8 @@ class TreeSummary:
     history: list[tuple[int, int]] = field(repr=False)
     """(iteration, largest workload) whenever it changed, where the balancer iterates."""
     seconds: float
+    graph: Graph | None = field(default=None, repr=False)
+    """The training graph, where the run was just trained."""
 
     @staticmethod
     def of(balanced: Balanced) -> "TreeSummary":
@@ -40,6 +43,7 @@ class TreeSummary:
             ledger=balanced.ledger,
             history=balanced.history,
             seconds=balanced.seconds,
+            graph=balanced.graph,
         )
 
     @property

@@ -119,7 +119,7 @@ class StrictClassifier(StrictTrainer):
         spread = 0.0 if noise is None else noise.total
         self.choice = choose(total[:CANDIDATES], total[CANDIDATES:], spread)
         final = candidates[self.choice].astype(np.float32)
-        return ClassifyResult(final, candidates[0].astype(np.float32), self.said)
+        return ClassifyResult(final, candidates[0].astype(np.float32), self.released)
 
     def arrays(self) -> Arrays:
         """The trained weights by name."""
@@ -172,7 +172,7 @@ class StrictClassifier(StrictTrainer):
         self._correction.load(self.optimisers[BACKBONE].weights)
         return [self._own(), known.own, self._correction.logits(known)]
 
-    def _released(self) -> Bytes:
+    def _first_release(self) -> Bytes:
         shard = self.shard
         everyone = np.arange(len(shard))
         symbols = self._entries() if self.schedule.coded else self._own().argmax(axis=1)
@@ -195,7 +195,7 @@ class StrictClassifier(StrictTrainer):
         made = pads(self.shard, self._symbols, hop)
         return relayed(self.shard, said, made, hop)
 
-    def _hear(self, hop: int, said: Bytes) -> None:
+    def _receive(self, hop: int, said: Bytes) -> None:
         heard = ReceivedSymbols(self._symbols.read(said), self.shard.owner, len(self.shard))
         self._heard = [*self._heard[: hop - 1], heard]
 

@@ -157,7 +157,7 @@ class StrictLinker(StrictTrainer):
             **{f"usual/{kind}": usual for kind, usual in enumerate(self._usual())},
         }
 
-    def _released(self) -> Bytes:
+    def _first_release(self) -> Bytes:
         """Symbol, then colour. Guarantee: ε-LDP for the features, against all who see both."""
         everyone, coins = np.arange(len(self.shard)), self.shard.coins
         entries = self._entries()
@@ -198,7 +198,7 @@ class StrictLinker(StrictTrainer):
             told.append(relayed(shard, said[:, 1:], made, hop, "relay of colours"))
         return np.concatenate(told, axis=1)
 
-    def _hear(self, hop: int, said: Bytes) -> None:
+    def _receive(self, hop: int, said: Bytes) -> None:
         if (said >= np.array(self._sizes)).any():
             raise ProtocolError("a released symbol is out of range")
         if self._control:
@@ -218,7 +218,7 @@ class StrictLinker(StrictTrainer):
         if len(self._sizes) > 1:
             size = self._sizes[COLOUR]
             marks = np.full((len(self.shard), size), -1 / size)
-            marks[np.arange(len(marks)), self.said[:, COLOUR]] += 1
+            marks[np.arange(len(marks)), self.released[:, COLOUR]] += 1
             found.append(self._of_kind(COLOUR, marks))
         return found
 
@@ -266,10 +266,10 @@ class StrictLinker(StrictTrainer):
             ]
             for kind, usual in enumerate(self._usual())
         ]
-        self._answers = _answers(self.said, samples, None)
+        self._answers = _answers(self.released, samples, None)
         free = np.zeros(len(shard.owner))
         near = yield from tell_neighbours(
-            NEIGHBOUR_ANSWER, shard, _answers(self.said, samples, shard.owner), free
+            NEIGHBOUR_ANSWER, shard, _answers(self.released, samples, shard.owner), free
         )
         self._check(near)
         slots = _some_slots(shard, PAIRS)

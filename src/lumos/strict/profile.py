@@ -17,7 +17,7 @@ from lumos.strict.settings import (
     has_no_meaning,
     settings_of,
 )
-from lumos.training.profile import Problem, Programs, Site
+from lumos.training.profile import Placement, Problem, Programs
 from lumos.training.profiles import STRICT
 from lumos.training.settings import TrainSettings
 from lumos.training.split import Role
@@ -91,35 +91,35 @@ class StrictProfile:
         """Every run that differs in anything has coins of its own."""
         return coin_name(problem, config, control=control)
 
-    def programs(self, site: Site) -> "Programs[ClassifyResult] | Programs[LinkResult]":
+    def programs(self, placement: Placement) -> "Programs[ClassifyResult] | Programs[LinkResult]":
         """The trainers of all shards, and the coordinator's program."""
         from lumos.strict import classify, link
         from lumos.strict.coordinator import StrictCoordinator
 
-        problem, config = site.problem, site.config
-        graph, classes, public = problem.graph, problem.classes, site.public
+        problem, config = placement.problem, placement.config
+        graph, classes, public = problem.graph, problem.classes, placement.public
         labels = config.train.task == "classify"
         training = int((problem.roles == Role.TRAIN).sum()) if labels else graph.devices
         schedule = Schedule(config, graph.devices, training)
-        book = self._book(site)
-        places = list(zip(site.shards, site.endpoints, site.private, strict=True))
+        book = self._book(placement)
+        places = list(zip(placement.shards, placement.endpoints, placement.private, strict=True))
         coordinator = StrictCoordinator(
             schedule,
             public,
-            site.coordinator,
+            placement.coordinator,
             graph.feature_count,
             lambda used: (
                 classify.widths(schedule, public, classes, used)
                 if labels
                 else link.widths(schedule, public, used)
             ),
-            site.coins,
+            placement.coins,
         )
         if labels:
             return Programs(
                 trainers=[
                     classify.StrictClassifier(
-                        *place, schedule, classes, book=book, control=site.control
+                        *place, schedule, classes, book=book, control=placement.control
                     )
                     for place in places
                 ],
@@ -127,27 +127,27 @@ class StrictProfile:
             )
         return Programs(
             trainers=[
-                link.StrictLinker(*place, schedule, book=book, control=site.control)
+                link.StrictLinker(*place, schedule, book=book, control=placement.control)
                 for place in places
             ],
             coordinator=coordinator,
         )
 
-    def _book(self, site: Site) -> "ReleaseBook | None":
+    def _book(self, placement: Placement) -> "ReleaseBook | None":
         """The book of releases, where the run has one."""
         from lumos.strict.release_book import ReleaseBook
 
-        strict, problem = settings_of(site.config), site.problem
+        strict, problem = settings_of(placement.config), placement.problem
         if strict.book is None:
             return None
         # Whoever has fresh coins is another run, whatever its settings.
-        fresh = os.urandom(8).hex() if site.config.train.coins == "system" else ""
+        fresh = os.urandom(8).hex() if placement.config.train.coins == "system" else ""
         return ReleaseBook(
             strict.book,
             problem.owner or fingerprint(problem.graph),
             problem.graph.devices,
             strict.lifetime_epsilon,
-            f"{problem.seed}{site.coins}{fresh}",
+            f"{problem.seed}{placement.coins}{fresh}",
         )
 
     def pair_scores(self, config: "Config", weights: Arrays, kept: Arrays) -> "PairScores":

@@ -77,7 +77,7 @@ class StrictTrainer(ABC):
         self._sums = kind(shard, endpoint, schedule.config.updates)
         self._symbols = symbols
         self.columns = np.empty(0, np.int64)
-        self.said: Bytes = np.empty((len(shard), 0), np.uint8)
+        self.released: Bytes = np.empty((len(shard), 0), np.uint8)
         """[hosted, bytes] what the devices released."""
         self.paid: Doubles = np.empty(0)
         """[hosted] what that cost them in this run."""
@@ -148,13 +148,15 @@ class StrictTrainer(ABC):
     def release(self) -> Program[None]:
         """One symbol to all neighbours. The same coins give the same symbol: it is for life."""
         owner = self.shard.owner
-        self.said, self.paid = self._for_life(self._released())
-        said = yield from tell_neighbours(SYMBOL, self.shard, self.said[owner], self.paid[owner])
-        self._hear(1, said)
+        self.released, self.paid = self._for_life(self._first_release())
+        said = yield from tell_neighbours(
+            SYMBOL, self.shard, self.released[owner], self.paid[owner]
+        )
+        self._receive(1, said)
         for hop in range(2, self.schedule.hops + 1):
             free = np.zeros(len(owner))
             said = yield from tell_neighbours(RELAY, self.shard, self._relayed(said, hop), free)
-            self._hear(hop, said)
+            self._receive(hop, said)
 
     def rejoin(self, epoch: int) -> Program[None]:
         """After `restore`: hear the symbols again, if they were out already. They are the same."""
@@ -197,7 +199,7 @@ class StrictTrainer(ABC):
         """Make what is trained."""
 
     @abstractmethod
-    def _released(self) -> Bytes:
+    def _first_release(self) -> Bytes:
         """[hosted, bytes] what the devices would say for the first time."""
 
     @abstractmethod
@@ -205,7 +207,7 @@ class StrictTrainer(ABC):
         """[slots, bytes] what each neighbour is told of what the others said."""
 
     @abstractmethod
-    def _hear(self, hop: int, said: Bytes) -> None:
+    def _receive(self, hop: int, said: Bytes) -> None:
         """[slots, bytes] what came over each slot."""
 
     @abstractmethod

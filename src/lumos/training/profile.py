@@ -57,7 +57,7 @@ class Problem:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Site:
+class Placement:
     """Where the programs of a run are placed: an entry per shard, and the coordinator."""
 
     problem: Problem
@@ -129,7 +129,7 @@ class Profile(Protocol[Result]):
         """
         ...
 
-    def programs(self, site: Site) -> Programs[Result]:
+    def programs(self, placement: Placement) -> Programs[Result]:
         """The trainers of all shards, and the coordinator's program."""
         ...
 

@@ -9,7 +9,7 @@ from lumos.model import ModelSettings, TreeNetwork
 from lumos.typing import Arrays, Doubles
 
 
-class Model(torch.nn.Module):
+class FullModel(torch.nn.Module):
     """What is trained. Parameters in this order: attention of POOL if there is one, network, head.
 
     Args:

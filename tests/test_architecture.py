@@ -1,0 +1,180 @@
+"""The import graph: rooms depend on those before them, and only the registry knows profiles."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lumos
+from lumos.training.profiles import PROFILES
+
+SOURCE = Path(lumos.__file__).parent
+
+ROOMS = (
+    "errors",
+    "typing",
+    "registry",
+    "memory",
+    "storage",
+    "graph",
+    "crypto",
+    "device",
+    "exchange",
+    "compare",
+    "trees",
+    "encode",
+    "model",
+    "aggregate",
+    "training",
+    "paper",
+    "strict",
+    "runs",
+    "baselines",
+    "report",
+    "experiments",
+    "cli",
+)
+"""In the order in which they may import: each from those before it, never from one after it."""
+INDEPENDENT = {("strict", "paper"), ("baselines", "runs"), ("report", "baselines")}
+"""Rooms that could import one another by their order, and must not."""
+
+
+def modules(source: Path = SOURCE) -> Iterator[tuple[str, ast.Module]]:
+    """Every module by its dotted name below `lumos`, and its syntax tree."""
+    for path in sorted(source.rglob("*.py")):
+        parts = path.relative_to(source).with_suffix("").parts
+        yield ".".join(part for part in parts if part != "__init__"), ast.parse(path.read_text())
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """Modules of Lumos that a module imports anywhere in it, below `lumos`.
+
+    What stands under `if TYPE_CHECKING` counts too: types are dependencies of a reader.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            if node.module == "lumos":
+                yield from (alias.name for alias in node.names)
+            elif node.module.startswith("lumos."):
+                yield node.module.removeprefix("lumos.")
+        elif isinstance(node, ast.Import):
+            yield from (
+                alias.name.removeprefix("lumos.")
+                for alias in node.names
+                if alias.name.startswith("lumos.")
+            )
+
+
+def wrong_edges(source: Path = SOURCE) -> list[str]:
+    """Imports that point from a room to one after it, or between rooms that stand apart."""
+    wrong = []
+    for name, tree in modules(source):
+        room = name.split(".")[0]
+        if not room:
+            continue  # lumos/__init__.py names what is public
+        for target in imported(tree):
+            other = target.split(".")[0]
+            if other not in ROOMS:
+                continue
+            later = ROOMS.index(other) > ROOMS.index(room)
+            if later or (room, other) in INDEPENDENT:
+                wrong.append(f"lumos.{name} imports lumos.{target}")
+    return wrong
+
+
+def profile_names(source: Path = SOURCE) -> list[str]:
+    """Where a profile is named outside its own folder and the registry."""
+    names = set(PROFILES)
+    found = []
+    for name, tree in modules(source):
+        if name.split(".")[0] in names or name == "training.profiles":
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and node.value in names:
+                found.append(f"lumos.{name}:{node.lineno} has {node.value!r}")
+        found += [
+            f"lumos.{name} imports lumos.{target}"
+            for target in imported(tree)
+            if target.split(".")[0] in names
+        ]
+    return found
+
+
+def test_every_folder_is_a_room() -> None:
+    there = {name.split(".")[0] for name, _ in modules()} - {""}
+    assert there == set(ROOMS)
+
+
+def test_imports_point_one_way() -> None:
+    assert wrong_edges() == []
+
+
+def test_no_profile_is_named_outside_its_folder_and_the_registry() -> None:
+    assert profile_names() == []
+
+
+def test_nobody_outside_the_exchange_names_a_carrier() -> None:
+    named = [
+        name
+        for name, tree in modules()
+        if not name.startswith("exchange")
+        and any(isinstance(node, ast.Name) and node.id == "Loopback" for node in ast.walk(tree))
+    ]
+    assert named == []
+
+
+def test_no_two_classes_share_a_name() -> None:
+    homes: dict[str, list[str]] = {}
+    for name, tree in modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(name)
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+
+
+SAME_EVERYWHERE = {
+    "errors",
+    "settings",
+    "topics",
+    "coordinator",
+    "trainer",
+    "profile",
+    "ideal",
+    "secure",
+    "texts",
+    "__init__",
+}
+"""Module names that mean the same in every room."""
+
+
+def test_no_two_modules_share_a_name_for_different_things() -> None:
+    homes: dict[str, list[str]] = {}
+    for name, _ in modules():
+        if "." in name:
+            homes.setdefault(name.split(".")[-1], []).append(name)
+    shared = {
+        last: places
+        for last, places in homes.items()
+        # A command is called like what it runs; so is a section of the page.
+        if len([p for p in places if not p.startswith(("cli.", "report.sections."))]) > 1
+        and last not in SAME_EVERYWHERE
+    }
+    assert shared == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "check"),
+    [
+        ("training/broken.py", "from lumos.runs.run import Run", wrong_edges),
+        ("strict/broken.py", "def f():\n    from lumos.paper import tasks", wrong_edges),
+        ("runs/broken.py", "if config.train.profile == 'strict': ...", profile_names),
+        ("report/broken.py", "import lumos.strict.schedule", profile_names),
+    ],
+)
+def test_the_tests_would_notice(path: str, text: str, check: object, tmp_path: Path) -> None:
+    assert callable(check)
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    assert len(check(tmp_path)) == 1
