@@ -130,13 +130,13 @@ def follow(graph: Graph, iterations: int, sample: int) -> dict[str, Any]:
         tell(keep_workload=False)
         return propose(*arguments)
 
-    standing, propose = algorithms.Standing, algorithms._propose
-    algorithms.Standing, algorithms._propose = Followed, followed_propose
+    standing, propose = algorithms.WorkloadOrder, algorithms._propose
+    algorithms.WorkloadOrder, algorithms._propose = Followed, followed_propose
     try:
         settings = TreeSettings(balancer="mcmc", iterations=iterations, compare="ideal")
         balanced = balance(graph, settings, seed=1)
     finally:
-        algorithms.Standing, algorithms._propose = standing, propose
+        algorithms.WorkloadOrder, algorithms._propose = standing, propose
     ours = balanced.ledger.comparisons - graph.edges  # without Algorithm 1
     seconds = balanced.seconds - spent
     timed = [printed.seconds(workload) for workload in printed.workloads[:sample]]

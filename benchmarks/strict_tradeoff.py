@@ -65,7 +65,7 @@ def cell(graph: lumos.Graph, task: str, settings: dict[str, Any], seed: int) -> 
         "test": run.metrics[score],
         **{name: scores[score] for name, scores in beside.items() if scores is not None},
         "choice": run.training.choice,
-        "seconds_per_epoch": round(run.seconds_per_epoch, 4),
+        "seconds_per_epoch": round(run.cost.seconds_per_epoch, 4),
         "bytes_per_epoch": run.cost.per_epoch.bytes_sent_mean,
     }
 

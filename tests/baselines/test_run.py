@@ -126,7 +126,7 @@ def test_lpgnn_without_noise_and_steps_is_centralized() -> None:
     clear = {"epsilon": math.inf, "label_epsilon": math.inf, "steps": 0, "label_steps": 0}
     lpgnn = measured(system="lpgnn", **clear, **same)
     central = measured(system="centralized", normalise=False, **same)
-    losses = [[record.loss for record in found.history] for found in (lpgnn, central)]
+    losses = [[record["loss"] for record in found.history] for found in (lpgnn, central)]
     assert_allclose(losses[0], losses[1], rtol=1e-4)
 
 

@@ -158,5 +158,5 @@ def test_kept_symbols_keep_their_codebook(sixty: Graph, book: Path) -> None:
     assert (fresh.arrays["codebook"] != first.model.weights["codebook"]).any()
     # Features in another form are another kind of symbol, and pay.
     mixed, _ = heard(sixty, book=book, relay="none", protect="projection", projection=16)
-    assert mixed.arrays["codebook"].shape[1] == 16
+    assert mixed.model.weights["codebook"].shape[1] == 16
     assert (spent(book) == 4.0).all()

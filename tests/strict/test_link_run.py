@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -148,10 +149,10 @@ def test_masked_runs_pass_no_other_door_and_find_the_same(sixty: Graph) -> None:
     others = {name for name in wire.topics() if not name.startswith("aggregate/")}
     assert others == set(RELEASES)
     assert_allclose(losses(masked), losses(ideal), atol=1e-4)
-    assert_array_equal(masked.kept["answers"], ideal.kept["answers"])
-    assert_array_equal(masked.kept["entries"], ideal.kept["entries"])
+    assert_array_equal(masked.model.kept["answers"], ideal.model.kept["answers"])
+    assert_array_equal(masked.model.kept["entries"], ideal.model.kept["entries"])
     assert_allclose(masked.embeddings, ideal.embeddings, atol=1e-3)
-    assert masked.choice == ideal.choice
+    assert masked.training.choice == ideal.training.choice
 
 
 def test_a_neighbours_answer_out_of_range_is_refused(
@@ -390,15 +391,12 @@ def test_every_sum_of_a_run_is_one_that_the_plan_knows(sixty: Graph) -> None:
 def test_pairs_are_predicted_as_the_first_of_them_sees_them(sixty: Graph, tmp_path: Path) -> None:
     result = linked(sixty, out=tmp_path, relay=2)
     run = load_run(tmp_path)
-    names = [str(name) for name in sixty.ids[[3, 17, 40]]]
-    rows = run.rows(names)
-    assert [(row["id"], row["other"]) for row in rows] == [
-        (names[0], names[1]), (names[0], names[2]), (names[1], names[2]),
-    ]  # fmt: skip
+    names = [str(sixty.ids[place]) for place in (3, 17, 40)]
+    pairs = list(combinations(names, 2))
     number = ("own", "evidence", "backbone").index(result.training.choice)
     expected = scores_of(result, np.array([[3, 17], [3, 40], [17, 40]]))[number]
-    assert_allclose([row["probability"] for row in rows], 1 / (1 + np.exp(-expected)))
-    backwards = run.rows(names[::-1])[0]["probability"]  # as 40 sees 17
+    assert_allclose(run.predict_links(pairs), 1 / (1 + np.exp(-expected)))
+    (backwards,) = run.predict_links([(names[2], names[1])])  # as 40 sees 17
     assert backwards == pytest.approx(
         float(1 / (1 + np.exp(-scores_of(result, np.array([[40, 17]]))[number, 0])))
     )

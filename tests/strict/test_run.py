@@ -211,7 +211,7 @@ def test_masked_sums_without_noise_are_the_ideal_ones(sixty: Graph) -> None:
         ideal = strict(sixty, protect="none")
         masked = strict(sixty, protect="none", aggregate="secure", shards=2)
     assert_allclose(losses(masked), losses(ideal), atol=1e-4)
-    assert_allclose(masked.logits, ideal.logits, atol=1e-3)
+    assert_allclose(masked.model.logits, ideal.model.logits, atol=1e-3)
 
 
 @pytest.mark.parametrize("aggregate", ["secure", "ideal"])
@@ -439,7 +439,7 @@ def test_masked_sums_of_a_codebook_are_the_ideal_ones(sixty: Graph) -> None:
         ideal = strict(sixty, protect="none", **CODED)
         masked = strict(sixty, protect="none", aggregate="secure", shards=3, **CODED)
     assert_allclose(masked.arrays["codebook"], ideal.model.weights["codebook"], atol=1e-5)
-    assert_allclose(masked.logits, ideal.logits, atol=1e-4)
+    assert_allclose(masked.model.logits, ideal.model.logits, atol=1e-4)
 
 
 def test_features_that_nobody_shares_are_too_few_for_holders() -> None:

@@ -356,7 +356,7 @@ def test_without_relu_at_the_end() -> None:
     made = Trees("gcn", activate_last=False)
     assert_allclose(
         made.correction.logits(made.known),
-        made.model.logits()[0].detach().numpy(),
+        made.logits()[0].detach().numpy(),
         rtol=1e-4,
         atol=1e-5,
     )

@@ -18,6 +18,18 @@ from lumos.graph import ReadOptions, load
 from lumos.training.config import COMMON, Config
 from lumos.training.profiles import PROFILES
 
+
+def _by_profile(setting: str) -> str:
+    """The default of a setting for each profile, and for links where it differs there."""
+    words = []
+    for name in PROFILES:
+        labels, links = (
+            Config.of(profile=name, task=task).flat()[setting] for task in ("classify", "link")
+        )
+        words.append(f"{labels} for {name}" + f" ({links} for link)" * (links != labels))
+    return "; ".join(words)
+
+
 if TYPE_CHECKING:
     from lumos.runs.events import EpochEvent, OnEpoch
     from lumos.runs.run import Run
@@ -28,8 +40,8 @@ else:
         "Options",
         *COMMON.values(),
         *(PROFILES[name].settings for name in PROFILES),
-        balancer="the profile's",
-        epochs="the profile's",
+        balancer=_by_profile("balancer"),
+        epochs=_by_profile("epochs"),
         activate_last="for classify, not for link",
     )
 
