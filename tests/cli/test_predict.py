@@ -224,7 +224,7 @@ def test_a_newcomer_dense_or_sparse(
     assert first["epsilon_spent_by_each_neighbour"] == 2.0
     assert path.read_text("utf-8").startswith("id,label,probability\nme,")
     assert run(["predict", str(folder), "--newcomer", str(newcomers([one]))]) == 0
-    assert "released its features once more: ε = 2" in capsys.readouterr().out
+    assert "what each neighbour released to the newcomers: ε = 2" in capsys.readouterr().out
 
 
 def test_a_newcomer_without_name_or_neighbours(
@@ -421,7 +421,7 @@ def test_no_run_or_half_a_run(
     capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path: Path
 ) -> None:
     for folder in (tmp_path, tmp_path / "nowhere"):
-        assert "is this the folder of a run?" in refused(capsys, folder)
+        assert "is not the folder of a run" in refused(capsys, folder)
     half = tmp_path / "half"
     shutil.copytree(noisy[1], half)
     (half / "result.json").unlink()

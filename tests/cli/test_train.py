@@ -43,6 +43,7 @@ FILES = {
     "trees.npz",
     "metrics.jsonl",
     "checkpoint.npz",
+    "ledger.npz",
     "model.npz",
     "embeddings.npz",
     "result.json",
@@ -151,7 +152,7 @@ def test_no_noise_is_valid_json(
     more = ["--bins"] if bins else []
     result = result_of(capsys, *ALONE, "--epsilon", "inf", *more, "--out", str(tmp_path / "run"))
     assert result["epsilon"] == "inf"
-    assert result["bins"] is bins
+    assert result["settings"]["bins"] is bins
     for name in ("run.json", "result.json"):
         strict_json((tmp_path / "run" / name).read_text("utf-8"))
 
@@ -261,7 +262,7 @@ def test_a_run_is_not_overwritten(capsys: pytest.CaptureFixture[str], tmp_path: 
     err = refused(capsys, *again, "--resume", "--seed", "1")
     assert "--seed 0, not 1" in err
     err = refused(capsys, *again, "--resume", "--dropout", "0.5")
-    assert "dropout = 0.01, not 0.5" in err
+    assert "--dropout 0.01, not 0.5" in err
     err = refused(capsys, "demo:61", *again[1:], "--resume")
     assert "another graph (demo:60)" in err
     assert files_in(tmp_path) == before
@@ -341,9 +342,9 @@ def test_tensorboard(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
     assert set(events.Tags()["scalars"]) == {
-        f"{arm}/{name}" for arm in ("own", "train") for name in ("loss", "score", "seconds")
+        f"{arm}/{name}" for arm in ("own", "run") for name in ("loss", "score", "seconds")
     }
-    losses = events.Scalars("train/loss")
+    losses = events.Scalars("run/loss")
     assert [point.step for point in losses] == [1, 2, 3]
     assert losses[-1].value == pytest.approx(result["final_loss"], rel=1e-5)
 
@@ -365,7 +366,7 @@ def test_without_tensorboard(
         (["demo:60", "demo:60"], "demo:60"),
         (["demo:60", "--flavour", "x"], "Unknown option"),
         (["demo:60", "--task", "both"], "Choose from"),
-        (["demo:60", "--profile", "loose"], "Choose from"),
+        (["demo:60", "--profile", "loose"], "--profile must be one of paper, strict"),
         (["demo:60", "--pool", "median"], "Choose from"),
         (["demo:60", "--epochs", "0"], "--epochs must be 1 or more"),
         (["demo:60", "--epochs", "many"], "--epochs"),
@@ -378,7 +379,7 @@ def test_without_tensorboard(
         (["demo:60", "--checkpoint-every", "0"], "--checkpoint-every must be 1 or more"),
         (["demo:60", "--layers", "0"], "layers must be 1 or more"),
         (["demo:60", "--dropout", "1"], "dropout must be at least 0 and below 1"),
-        (["demo:60", "--low", "1"], "low < high"),
+        (["demo:60", "--profile", "paper", "--low", "1"], "low < high"),
         (["demo:60", "--update-delta", "2"], "--update-delta must be between 0 and 1"),
         ([*ALONE, "--high", "0.5"], "outside the public bounds [0, 0.5]"),
         ([*ALONE, "--shards", "61"], "--shards must be between 1 and"),
@@ -389,10 +390,16 @@ def test_without_tensorboard(
         (["facebook", "--data-dir", "nowhere"], "lumos data fetch facebook"),
         (["demo:3", *ALONE[1:]], "classify needs at least 4"),
         (["demo:60", "--task", "link", "--mechanism", "oue"], "answers about links carry single"),
-        (["demo:60", "--task", "link", "--encoder-epochs", "3"], "no meaning in --profile strict"),
+        (
+            ["demo:60", "--task", "link", "--encoder-epochs", "3"],
+            "no meaning with --profile strict",
+        ),
         (["demo:60", "--profile", "strict", "--epsilon", "inf"], "needs a finite --epsilon"),
         (["demo:60", "--profile", "strict", "--epochs", "6"], "--epochs must be above"),
-        (["demo:60", "--profile", "strict", "--no-virtual-nodes"], "needs --layers 2"),
+        (
+            ["demo:60", "--profile", "strict", "--no-virtual-nodes"],
+            "--virtual-nodes has no meaning with --profile strict",
+        ),
     ],
 )
 def test_a_mistake_gets_one_line(

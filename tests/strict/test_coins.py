@@ -16,6 +16,7 @@ from tests.strict.strictly import begun, epochs, federation, heard, losses, sums
 from lumos.encode.symbols import Symbols
 from lumos.graph import Graph
 from lumos.runs.federation import Federation
+from lumos.runs.train import train
 from lumos.strict.schedule import ENCODER
 
 pytestmark = pytest.mark.usefixtures("short")
@@ -51,7 +52,6 @@ OTHERS = [
     {"mechanism": "krr"},
     {"relay": 2},
     {"trainers_say": "prediction"},
-    {"checkpoint_every": 7},
     {"seed": 1},
 ]
 """What two runs differ in."""
@@ -112,6 +112,25 @@ def test_runs_that_differ_share_no_secret(other: dict[str, Any]) -> None:
     one, two = (made(federation, **settings).shards[0].coins._secrets for settings in ({}, other))
     assert not (one == two).all(axis=1).any()
     assert (one == two).mean() < 1e-3  # of 16,000 words of 32 bits
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"control": True}, {"checkpoint_every": 7}, {"floor": False}, {"compare": "ideal"}],
+    ids=str,
+)
+@pytest.mark.parametrize("task", ["classify", "link"])
+def test_what_does_not_change_a_run_does_not_change_its_coins(
+    other: dict[str, Any], task: str, sixty: Graph, short: Any
+) -> None:
+    """The same seed gives the same run, with a control beside it and without."""
+    settings = {"task": task, "epochs": 16 if task == "link" else 8}
+    settings |= {"encoder_epochs": 2} if task == "classify" else {}
+    one, two = (train(sixty, **settings, **more) for more in ({}, other))
+    assert one.metrics == two.metrics
+    assert one.model.weights.keys() == two.model.weights.keys()
+    for name, weights in one.model.weights.items():
+        assert np.array_equal(weights, two.model.weights[name]), name
 
 
 @pytest.mark.parametrize("aggregate", ["ideal", "secure"])

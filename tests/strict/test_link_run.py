@@ -225,8 +225,8 @@ STOPS = {"epochs": 16, "checkpoint_every": 2, "relay": 2}
 
 def same(one: Run, other: Run, differences: Any) -> None:
     assert_array_equal(losses(one), losses(other))
-    assert (one.metrics, one.own, one.ids, one.training.choice) == (
-        other.metrics, other.own, other.ids, other.training.choice,
+    assert (one.metrics, one.own, one.by_ids, one.training.choice) == (
+        other.metrics, other.own, other.by_ids, other.training.choice,
     )  # fmt: skip
     for mine, theirs in (
         (one.model.weights, other.model.weights),
@@ -321,7 +321,7 @@ def test_settings_of_all_kinds_run(settings: dict[str, Any]) -> None:
     assert all(np.isfinite(array).all() for array in result.model.weights.values())
     pairs = np.random.default_rng(0).integers(0, 40, (50, 2))
     assert np.isfinite(scores_of(result, pairs)).all()
-    assert (result.ids is None) == (kinds == 1)
+    assert (result.by_ids is None) == (kinds == 1)
     assert result.training.choice in ("own", "evidence", "backbone")
     assert 0 <= result.metrics["test_auc"] <= 1
     assert json.loads(json.dumps(result.summary()))["task"] == "link"
@@ -332,7 +332,7 @@ def test_a_run_folder_scores_as_the_run_did(sixty: Graph, tmp_path: Path) -> Non
     weights = read_arrays(tmp_path / "model.npz")
     assert all(np.array_equal(weights[name], array) for name, array in result.model.weights.items())
     split = split_edges(sixty, PublicCoins(0))
-    scores = {"own": result.own, "ids": result.ids, result.training.choice: result.metrics}
+    scores = {"own": result.own, "ids": result.by_ids, result.training.choice: result.metrics}
     for name, metrics in scores.items():
         known = {**result.model.kept, "embeddings": result.embeddings}
         found = LinkResult.of(result.config.model, weights, known)

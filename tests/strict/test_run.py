@@ -174,7 +174,7 @@ def test_every_run_tells_what_it_promises(whole: tuple[Run, Wire]) -> None:
     for words in (
         "runs add up",
         "This was a simulation: sums were computed in the clear and coins come from the run seed.",
-        "--aggregate secure --coins system",
+        "`aggregate='secure'` with `coins='system'`",
     ):
         assert words in result.privacy.exposed
     assert (
@@ -331,9 +331,9 @@ def test_other_runs_go_on_too(
     [
         ({"answer": 4}, r"`answer` has no meaning with `profile='strict'` and `task='classify'`"),
         ({"epsilon": float("inf")}, r"needs a finite `epsilon`"),
-        ({"virtual_nodes": False}, r"number of neighbours in their normalisation"),
+        ({"virtual_nodes": False}, r"`virtual_nodes` has no meaning with `profile='strict'`"),
         ({"layers": 3}, r"number of neighbours in their normalisation"),
-        ({"layers": 1}, r"--layers 2"),
+        ({"layers": 1}, r"needs `layers=2`"),
         ({"epochs": 6}, r"`epochs` must be above 6"),
         ({"epochs": 3}, r"2 for the encoder, 4 for trust; got 3"),
         ({"pool": "max"}, r"`pool` has no meaning with `profile='strict'`"),
@@ -448,5 +448,5 @@ def test_features_that_nobody_shares_are_too_few_for_holders() -> None:
         rng.integers(0, 20, (30, 2)), devices=20, features=np.eye(20, dtype=np.float32),
         labels=np.arange(20) % 2,
     )  # fmt: skip
-    with pytest.raises(LumosError, match=r"no feature has 5 holders.*--min-holders"):
+    with pytest.raises(LumosError, match=r"no feature has 5 holders.*`min_holders`"):
         strict(graph, protect="holders")

@@ -23,7 +23,7 @@ def options_of(name: str, *groups: type[Any], **defaults: str) -> type[Any]:
     """
     fields: dict[str, tuple[Any, Parameter]] = {}
     for group in groups:
-        words = {param.arg_name: param.description for param in parse_from_object(group).params}
+        words = _descriptions(group)
         hints = get_type_hints(group)
         for field in dataclasses.fields(group):
             text = " ".join((words.get(field.name) or "").split())
@@ -44,6 +44,15 @@ def options_of(name: str, *groups: type[Any], **defaults: str) -> type[Any]:
     made = dataclasses.make_dataclass(name, options, frozen=True, kw_only=True)
     made.__module__ = __name__
     return made
+
+
+def _descriptions(group: type[Any]) -> dict[str, str | None]:
+    """What stands below each field, in the dataclass or in those that it extends."""
+    words: dict[str, str | None] = {}
+    for kind in reversed(group.__mro__):
+        if dataclasses.is_dataclass(kind):
+            words |= {p.arg_name: p.description for p in parse_from_object(kind).params}
+    return words
 
 
 def given(options: Any) -> dict[str, Any]:

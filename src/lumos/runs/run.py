@@ -291,6 +291,7 @@ class Run:
             profile=config.train.profile,
             backbone=config.model.backbone,
             epsilon=plain(config.profile_settings.epsilon),
+            settings=about.settings,
             split=self.training.split,
             epochs=len(self.history),
             best_epoch=self.training.best_epoch,

@@ -80,6 +80,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     profile: str
     backbone: str
     epsilon: Number
+    settings: dict[str, Any]
+    """All settings by name."""
     split: Split
     epochs: int
     best_epoch: int
