@@ -201,9 +201,9 @@ def test_an_exact_repeat_is_the_same_bit_by_bit(
         assert wires[0].of(topic) == wires[1].of(topic)
     one, two = results
     assert losses(one).tobytes() == losses(two).tobytes()
-    assert one.model.logits.tobytes() == two.logits.tobytes()
+    assert one.model.logits.tobytes() == two.model.logits.tobytes()
     assert all(
-        one.model.weights[name].tobytes() == two.arrays[name].tobytes()
+        one.model.weights[name].tobytes() == two.model.weights[name].tobytes()
         for name in one.model.weights
     )
     assert one.metrics == two.metrics

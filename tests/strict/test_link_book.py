@@ -65,7 +65,7 @@ def test_an_entry_is_the_same_in_both_tasks_and_paid_once(sixty: Graph, book: Pa
     assert result.ledger.epsilon_collusion == 0.0
     assert_array_equal(spent(book), before)
     assert {who: body[:1] for who, body in said(wire).items()} == said(later)
-    assert_array_equal(result.model.weights["codebook"], linked.arrays["codebook"])
+    assert_array_equal(result.model.weights["codebook"], linked.model.weights["codebook"])
     _, own = classified(sixty, book=book, **CLASSIFY)  # an answer is another thing, and pays
     assert (spent(book) == before + 2.0).all()
     assert said(own) != said(later)
@@ -153,9 +153,11 @@ def test_kept_symbols_keep_their_codebook(sixty: Graph, book: Path) -> None:
     first, _ = heard(sixty, book=book, relay="none")
     later, _ = heard(sixty, book=book, relay="none", seed=5)
     fresh, _ = heard(sixty, relay="none", seed=5)
-    assert_array_equal(later.arrays["codebook"], first.model.weights["codebook"])
-    assert_array_equal(later.arrays["codebook_weights"], first.model.weights["codebook_weights"])
-    assert (fresh.arrays["codebook"] != first.model.weights["codebook"]).any()
+    assert_array_equal(later.model.weights["codebook"], first.model.weights["codebook"])
+    assert_array_equal(
+        later.model.weights["codebook_weights"], first.model.weights["codebook_weights"]
+    )
+    assert (fresh.model.weights["codebook"] != first.model.weights["codebook"]).any()
     # Features in another form are another kind of symbol, and pay.
     mixed, _ = heard(sixty, book=book, relay="none", protect="projection", projection=16)
     assert mixed.model.weights["codebook"].shape[1] == 16

@@ -438,7 +438,7 @@ def test_masked_sums_of_a_codebook_are_the_ideal_ones(sixty: Graph) -> None:
     with the_same_coins():
         ideal = strict(sixty, protect="none", **CODED)
         masked = strict(sixty, protect="none", aggregate="secure", shards=3, **CODED)
-    assert_allclose(masked.arrays["codebook"], ideal.model.weights["codebook"], atol=1e-5)
+    assert_allclose(masked.model.weights["codebook"], ideal.model.weights["codebook"], atol=1e-5)
     assert_allclose(masked.model.logits, ideal.model.logits, atol=1e-4)
 
 
