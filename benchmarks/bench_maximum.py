@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-import lumos.trees.mcmc as algorithms
+import lumos.trees.balancers.mcmc as algorithms
 from lumos.compare.ideal import IdealComparer
 from lumos.compare.rounds import ComparedPairs
 from lumos.device.shard import Shard, cut

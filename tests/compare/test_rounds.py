@@ -23,7 +23,8 @@ from lumos.compare.rounds import (
     count_objections,
 )
 from lumos.compare.secure import SecureComparer
-from lumos.compare.workers import InProcess, WorkerProcesses, Workers
+from lumos.compare.worker_processes import WorkerProcesses
+from lumos.compare.workers import InProcess, Workers
 from lumos.device import Shard, cut
 from lumos.errors import BudgetExceeded, ProtocolError
 from lumos.exchange import Endpoint, LedgerReport, Loopback, Program
@@ -228,7 +229,7 @@ def test_a_budget_stops_the_run_before_anything_is_sent(backend: str, strangers:
     # Another pair may still compare, this one may not: the whole batch stays at home.
     both = pairs_of(shard, [(0, 1), (3, 7)])
     program = comparer.less(both, np.array([5, 5, 5, 5]), 4)
-    with pytest.raises(BudgetExceeded, match="Raise --comparison-budget") as caught:
+    with pytest.raises(BudgetExceeded, match="Raise `comparison_budget`") as caught:
         next(program)
     # No value is told, nor who compares with whom.
     assert not set("357") & set(str(caught.value))
@@ -258,10 +259,10 @@ def test_who_compares_with_whom_is_not_shown() -> None:
 
 
 @pytest.fixture
-def hands() -> Iterator[WorkerProcesses]:
-    hired = WorkerProcesses(2)
-    yield hired
-    hired.close()
+def workers() -> Iterator[WorkerProcesses]:
+    pool = WorkerProcesses(2)
+    yield pool
+    pool.close()
 
 
 def compare_all(shard: Shard, workers: Workers) -> Callable[..., Program[Any]]:
@@ -276,9 +277,9 @@ def compare_all(shard: Shard, workers: Workers) -> Callable[..., Program[Any]]:
     return device
 
 
-def test_hands_and_here_give_the_same_answers(hands: WorkerProcesses, must_end: None) -> None:
+def test_worker_processes_and_this_process_agree(workers: WorkerProcesses, must_end: None) -> None:
     shard = cut(edgeless(9), 1, seed=0)[0]
-    (apart,), _ = Loopback([shard]).run(compare_all(shard, hands), no_part)
+    (apart,), _ = Loopback([shard]).run(compare_all(shard, workers), no_part)
     (here,), _ = Loopback([shard]).run(compare_all(shard, InProcess()), no_part)
     assert np.array_equal(apart, here)
     assert set(here.tolist()) == {-1, 1}
@@ -287,10 +288,10 @@ def test_hands_and_here_give_the_same_answers(hands: WorkerProcesses, must_end: 
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("when", ["before the run", "after some steps"])
 def test_a_worker_that_dies_ends_the_run(
-    hands: WorkerProcesses, must_end: None, victim: int, when: str
+    workers: WorkerProcesses, must_end: None, victim: int, when: str
 ) -> None:
     shard = cut(edgeless(9), 1, seed=0)[0]
-    process = hands._workers[victim]._process
+    process = workers._workers[victim].process
 
     def kill() -> None:
         os.kill(process.pid, signal.SIGKILL)
@@ -298,9 +299,9 @@ def test_a_worker_that_dies_ends_the_run(
 
     if when == "before the run":
         kill()
-        program = compare_all(shard, hands)
+        program = compare_all(shard, workers)
     else:
-        device = compare_all(shard, hands)
+        device = compare_all(shard, workers)
 
         def program(shard: Shard, endpoint: Endpoint) -> Program[Any]:
             inner = device(shard, endpoint)
@@ -316,15 +317,15 @@ def test_a_worker_that_dies_ends_the_run(
         Loopback([shard]).run(program, no_part)
 
 
-def test_a_worker_that_dies_while_it_works(hands: WorkerProcesses, must_end: None) -> None:
+def test_a_worker_that_dies_while_it_works(workers: WorkerProcesses, must_end: None) -> None:
     """Stopped, so that it has taken its work, then killed: we are waiting for its answer."""
     shard = cut(edgeless(9), 1, seed=0)[0]
-    process = hands._workers[0]._process
+    process = workers._workers[0].process
     os.kill(process.pid, signal.SIGSTOP)
     killer = threading.Timer(0.5, lambda: os.kill(process.pid, signal.SIGKILL))
     killer.start()
     with pytest.raises(ProtocolError, match="a worker process of the comparison ended"):
-        Loopback([shard]).run(compare_all(shard, hands), no_part)
+        Loopback([shard]).run(compare_all(shard, workers), no_part)
     killer.join()
 
 

@@ -51,7 +51,7 @@ def test_no_memory_is_shared(graph: Graph, shards: int) -> None:
 
 @pytest.mark.parametrize("shards", [0, -1, 41])
 def test_an_impossible_number_of_shards(graph: Graph, shards: int) -> None:
-    with pytest.raises(UsageError, match=rf"--shards must be .*40.*, got {shards}"):
+    with pytest.raises(UsageError, match=rf"`shards` must be .*40.*, got {shards}"):
         cut(graph, shards, seed=0)
 
 

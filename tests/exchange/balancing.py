@@ -12,9 +12,9 @@ from lumos.compare.workers import InProcess
 from lumos.device import PublicCoins, Shard, cut
 from lumos.exchange import Endpoint, LedgerReport, Program
 from lumos.graph import Graph
-from lumos.trees.greedy import greedy
-from lumos.trees.mcmc import mcmc, mcmc_coordinator
-from lumos.trees.optimal import optimal, optimal_coordinator
+from lumos.trees.balancers.greedy import greedy
+from lumos.trees.balancers.mcmc import mcmc, mcmc_coordinator
+from lumos.trees.balancers.optimal import optimal, optimal_coordinator
 
 SEED = 5
 ITERATIONS = 4

@@ -16,7 +16,7 @@ from tests.exchange.post import Post, packed, unpacked
 from lumos.compare.ideal import IdealComparer
 from lumos.device import PrivateCoins, PublicCoins, Shard
 from lumos.exchange import Endpoint, Inbox, Outbox, add_up
-from lumos.trees.optimal import optimal, optimal_coordinator
+from lumos.trees.balancers.optimal import optimal, optimal_coordinator
 
 
 class Birth(msgspec.Struct, tag="birth"):

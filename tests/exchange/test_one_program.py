@@ -15,7 +15,7 @@ from lumos.compare.ideal import IdealComparer
 from lumos.device import Shard, cut
 from lumos.exchange import Endpoint, LedgerReport, Loopback, Program, Topic
 from lumos.graph import Graph, demo_graph
-from lumos.trees.optimal import optimal
+from lumos.trees.balancers.optimal import optimal
 
 Differences = Callable[[LedgerReport, LedgerReport], list[str]]
 SOURCES = Path(lumos.__file__).parent

@@ -246,7 +246,10 @@ class Audited:
                     assert self.champions() == (heaviest(linked) if linked else [])
                 return pairs
 
-        self.replaced = {"mcmc__WorkloadOrder": Seen, "mcmc__Tournament": Watched}
+        self.replaced = {
+            "balancers__mcmc__WorkloadOrder": Seen,
+            "balancers__mcmc__Tournament": Watched,
+        }
 
     def workload(self) -> list[int]:
         total = np.zeros(len(self.neighbours), np.int64)
@@ -323,7 +326,7 @@ def test_a_rejected_step_costs_no_second_answer() -> None:
             steps += 1
             return super().compare_again(rows)
 
-    with watching(lambda *_: None, mcmc__WorkloadOrder=Counting):
+    with watching(lambda *_: None, balancers__mcmc__WorkloadOrder=Counting):
         balanced = balance(graph, chosen, seed=2)
     assert steps == 200
     matches = balanced.ledger.topics["maximum/result"].messages

@@ -39,7 +39,7 @@ from lumos.exchange.batch import Outbox
 from lumos.exchange.topic import Topic
 from lumos.graph import Graph
 from lumos.trees.balance import Balanced, balance
-from lumos.trees.mcmc import step_size, threshold
+from lumos.trees.proposal import step_size, threshold
 from lumos.trees.settings import TreeSettings
 
 # Seeds are fixed, so a p-value below this means that the code is wrong, not that luck was bad.

@@ -117,7 +117,7 @@ class Believed:
                 super().__init__(*arguments)
                 believed.states.append(self)
 
-        self.replaced = {"optimal__EdgeAssignment": Seen}
+        self.replaced = {"balancers__optimal__EdgeAssignment": Seen}
 
     def __call__(self, topic: Topic, _: Sequence[Outbox]) -> None:
         # In a round of `changed` edges are between two hands; the next round shows the outcome.

@@ -13,11 +13,11 @@ from lumos.trees.settings import TreeSettings
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"iterations": -1}, r"--iterations .*-1"),
-        ({"workers": 0}, r"--workers .*0"),
-        ({"workers": -3}, r"--workers .*-3"),
-        ({"comparison_budget": -0.5}, r"--comparison-budget .*-0.5"),
-        ({"comparison_budget": float("nan")}, r"--comparison-budget .*nan"),
+        ({"iterations": -1}, r"`iterations` .*-1"),
+        ({"workers": 0}, r"`workers` .*0"),
+        ({"workers": -3}, r"`workers` .*-3"),
+        ({"comparison_budget": -0.5}, r"`comparison_budget` .*-0.5"),
+        ({"comparison_budget": float("nan")}, r"`comparison_budget` .*nan"),
     ],
 )
 def test_settings(wrong: dict[str, Any], words: str) -> None:
@@ -27,7 +27,7 @@ def test_settings(wrong: dict[str, Any], words: str) -> None:
 
 @pytest.mark.parametrize("shards", [0, -2, 5])
 def test_shards(shards: int) -> None:
-    with pytest.raises(UsageError, match=rf"--shards must be between 1 and .*\(4\), got {shards}"):
+    with pytest.raises(UsageError, match=rf"`shards` must be between 1 and .*\(4\), got {shards}"):
         balance(path(4), TreeSettings(compare="ideal"), shards=shards)
 
 

@@ -8,12 +8,12 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from lumos.cli.common import Common, console, print_json, progress_bar, say
-from lumos.compare.speed import comparisons_per_second
 from lumos.device.coins import CoinSource
 from lumos.graph import Graph, ReadOptions, load
 from lumos.graph.options import NOT_ASKED
 from lumos.memory import peak_rss_mb
-from lumos.trees.balance import Balanced, balance, expected_comparisons
+from lumos.trees.balance import Balanced, balance
+from lumos.trees.estimate import expected_comparisons, expected_seconds
 from lumos.trees.plot import check_plot, plot_workloads
 from lumos.trees.settings import TreeSettings
 
@@ -64,7 +64,7 @@ def trees(
             balanced.workload,
             result["lower_bound"],
             f"{result['graph']}: {loaded.devices:,} devices, {loaded.edges:,} edges",
-            f"{settings.balancer}, {balanced.compare} comparisons",
+            f"{settings.balancer}, comparisons {balanced.compare}",
         )
         result["plot"] = str(plot)
     if common.json:
@@ -113,15 +113,13 @@ def _saved(balanced: Balanced) -> float:
 
 
 def announce(graph: Graph, settings: TreeSettings) -> None:
-    """A long secret run says beforehand how long it will take, and what the alternative is."""
-    if settings.compare != "secure":
-        return
-    expected = expected_comparisons(graph, settings)
-    seconds = expected / comparisons_per_second(settings.workers)
+    """Say how long the secret comparisons will take, and what the alternative is, if it is long."""
+    seconds = expected_seconds(graph, settings)
     if seconds > _LONG:
         say(
-            f"About {expected:,} secret comparisons, roughly {_duration(seconds)} here. "
-            "--compare ideal computes them in the clear (simulation only), with the same counts."
+            f"About {expected_comparisons(graph, settings):,} secret comparisons, roughly "
+            f"{_duration(seconds)} here. --compare ideal computes them in the clear (simulation "
+            "only), with the same counts."
         )
 
 

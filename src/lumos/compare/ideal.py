@@ -32,8 +32,6 @@ CLEAR = Topic(
 class IdealComparer:
     """The backend `ideal` of one shard."""
 
-    label = "ideal"
-
     def __init__(self, shard: Shard, endpoint: Endpoint, budget: float | None = None) -> None:
         self._shard = shard
         self._ledger = endpoint.ledger

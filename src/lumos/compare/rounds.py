@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from lumos.compare.spec import Spec
 from lumos.device.shard import Shard
+from lumos.errors import UsageError
 from lumos.exchange.endpoint import Program
 from lumos.exchange.masked import anyone, count_for_everyone
 from lumos.typing import Flags, Ints
@@ -68,8 +69,6 @@ class Comparer(Protocol):
     A value above 2^bits - 1 saturates there.
     """
 
-    label: str
-
     def less(self, pairs: ComparedPairs, values: Ints, bits: int) -> Program[Flags]:
         """For each pair, whether S's value is below R's. Both ends learn this bit."""
         ...
@@ -77,6 +76,21 @@ class Comparer(Protocol):
     def three_way(self, pairs: ComparedPairs, values: Ints, bits: int) -> Program[Signs]:
         """For each pair the sign of (own value - peer's value). Both ends learn it."""
         ...
+
+
+class RefusingComparer:
+    """The comparer of a balancer that declares that it compares nothing."""
+
+    def less(self, pairs: ComparedPairs, values: Ints, bits: int) -> Program[Flags]:
+        """Refuse."""
+        raise UsageError(_UNDECLARED)
+
+    def three_way(self, pairs: ComparedPairs, values: Ints, bits: int) -> Program[Signs]:
+        """Refuse."""
+        raise UsageError(_UNDECLARED)
+
+
+_UNDECLARED = "this balancer declares that it compares nothing; set its `compares` to True"
 
 
 def at_least(

@@ -5,7 +5,7 @@ import numpy as np
 from lumos.compare.rounds import ComparedPairs, Signs, spec_of
 from lumos.compare.sessions import Sessions
 from lumos.compare.spec import NONCE, Kind, Spec, messages
-from lumos.compare.workers import Steps, Worked, Workers
+from lumos.compare.workers import OnSteps, Steps, Workers
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.batch import Inbox, Outbox
@@ -28,20 +28,18 @@ class SecureComparer:
     input and the answer (see docs/privacy.md for the assumptions).
     """
 
-    label = "secure"
-
     def __init__(
         self,
         shard: Shard,
         endpoint: Endpoint,
         workers: Workers,
-        worked: Worked | None = None,
+        on_steps: OnSteps | None = None,
         budget: float | None = None,
     ) -> None:
         self._shard = shard
         self._sessions = Sessions(shard, endpoint.ledger, budget)
         self._workers = workers
-        self._worked = worked
+        self._on_steps = on_steps
 
     def less(self, pairs: ComparedPairs, values: Ints, bits: int) -> Program[Flags]:
         """For each pair, whether S's value is below R's."""
@@ -57,13 +55,13 @@ class SecureComparer:
     def _compare(self, pairs: ComparedPairs, values: Ints, spec: Spec) -> Program[Ints]:
         fresh = self._sessions.open(pairs, spec.bits, spec.ways)
         senders, receivers = np.flatnonzero(pairs.first), np.flatnonzero(~pairs.first)
-        talk = _Talk(self._shard, self._workers, self._worked, pairs)
-        talk.begin(spec, np.minimum(values, 2**spec.bits - 1))
+        parties = _Parties(self._shard, self._workers, self._on_steps, pairs)
+        parties.begin(spec, np.minimum(values, 2**spec.bits - 1))
 
         # Who opens a session speaks first; in an open one R does.
         opening, *_ = messages([spec], first=True)
         new, answering = senders[fresh[senders]], receivers[fresh[receivers]]
-        inbox = yield talk.send(new, talk.step(new, opening.length), opening.length)
+        inbox = yield parties.send(new, parties.step(new, opening.length), opening.length)
 
         plan = messages([spec], first=False)
         for number, message in enumerate(plan):
@@ -71,25 +69,25 @@ class SecureComparer:
             # R's first message carries its nonce where the session is new.
             nonce = NONCE * fresh[speakers] if number == 0 else np.zeros(len(speakers), np.int64)
             width = message.length + (NONCE if number == 0 else 0)
-            said = np.zeros((len(pairs), width), np.uint8)
-            said[answering] = talk.step(answering, width, inbox)
+            bodies = np.zeros((len(pairs), width), np.uint8)
+            bodies[answering] = parties.step(answering, width, inbox)
             if number == 0:
                 first = receivers[~fresh[receivers]]
-                said[first] = talk.step(first, width)
-            inbox = yield talk.send(speakers, said[speakers], message.length + nonce)
+                bodies[first] = parties.step(first, width)
+            inbox = yield parties.send(speakers, bodies[speakers], message.length + nonce)
             answering = senders if message.to_sender else receivers
-        talk.step(answering, 0, inbox)
-        return talk.results()
+        parties.step(answering, 0, inbox)
+        return parties.results()
 
 
-class _Talk:
+class _Parties:
     """One batch of comparisons of a shard: all its parties, message by message."""
 
     def __init__(
-        self, shard: Shard, workers: Workers, worked: Worked | None, pairs: ComparedPairs
+        self, shard: Shard, workers: Workers, on_steps: OnSteps | None, pairs: ComparedPairs
     ) -> None:
         self._workers = workers
-        self._worked = worked
+        self._on_steps = on_steps
         self._ends = np.stack([shard.devices[pairs.rows], pairs.peers], axis=1)
 
     def begin(self, spec: Spec, values: Ints) -> None:
@@ -100,21 +98,21 @@ class _Talk:
             self._workers.run(steps)
 
     def step(self, rows: Ints, width: int, inbox: Inbox | None = None) -> Bytes:
-        """Step the parties at `rows` with what came for them: [rows, width] what they say."""
+        """Step the parties at `rows` with the messages for them: [rows, width] their replies."""
         ends = self._ends[rows]
         steps = Steps(ends=ends.tobytes(), width=width)
         if inbox is not None:
             lengths = inbox.batch.lengths
-            came = np.stack([inbox.receiver, inbox.sender], axis=1)
-            if lengths is None or not np.array_equal(came, ends):
+            received = np.stack([inbox.receiver, inbox.sender], axis=1)
+            if lengths is None or not np.array_equal(received, ends):
                 raise ProtocolError("a peer did not send the message that is due; run again")
             steps.incoming, steps.lengths = inbox.body.tobytes(), lengths.tobytes()
         if not len(rows):
             return np.empty((0, width), np.uint8)
-        return self._workers.run(steps, self._worked)
+        return self._workers.run(steps, self._on_steps)
 
     def send(self, rows: Ints, body: Bytes, lengths: Ints | int) -> Outbox:
-        """What the parties at `rows` say, as an outbox."""
+        """The messages of the parties at `rows`, as an outbox."""
         ends = self._ends[rows]
         lengths = np.broadcast_to(np.asarray(lengths, np.int64), len(rows))
         return SECRET.send(ends[:, 0], ends[:, 1], body, lengths=lengths)

@@ -60,7 +60,7 @@ class Sessions:
                 # Who compares with whom is private: the pair is not named.
                 raise BudgetExceeded(
                     f"two devices would reveal {most:.1f} comparison bits to each other; the "
-                    f"budget is {self._budget:g}. Raise --comparison-budget or use a balancer that "
+                    f"budget is {self._budget:g}. Raise `comparison_budget` or use a balancer that "
                     "asks less"
                 )
         if pairs.near:

@@ -124,7 +124,13 @@ def _tables(name: str, ledgers: Ledgers) -> list[Block]:
 
 _ORDER = [str(door) for door in DOORS]
 """The least protected first."""
-_TOPICS = ("lumos.runs.train", "lumos.strict.topics", "lumos.trees.balance")
+_TOPICS = (
+    "lumos.runs.train",
+    "lumos.strict.topics",
+    "lumos.trees.balance",
+    "lumos.trees.balancers.mcmc",
+    "lumos.trees.balancers.optimal",
+)
 """Modules that know every topic."""
 
 

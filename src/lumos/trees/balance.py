@@ -1,4 +1,4 @@
-"""Balancing as one job: cut the graph into shards, run a balancer, let the observer look."""
+"""Balancing a simulated federation: cut the graph into shards, run a balancer, gather the trees."""
 
 import time
 from dataclasses import dataclass, field
@@ -7,9 +7,10 @@ from typing import get_args
 import numpy as np
 
 from lumos.compare.ideal import IdealComparer
-from lumos.compare.rounds import Comparer
+from lumos.compare.rounds import Comparer, RefusingComparer
 from lumos.compare.secure import SecureComparer
-from lumos.compare.workers import Workers, make_pool
+from lumos.compare.worker_processes import make_pool
+from lumos.compare.workers import Workers
 from lumos.device.coins import CoinSource, PublicCoins
 from lumos.device.shard import Shard, cut
 from lumos.errors import one_of
@@ -18,10 +19,8 @@ from lumos.exchange.ledger import LedgerReport
 from lumos.exchange.loopback import Loopback
 from lumos.graph import Graph
 from lumos.graph.spans import spans
+from lumos.trees.balancers import BALANCERS, Balancer
 from lumos.trees.bound import certificate, forced_workload, least_largest_workload
-from lumos.trees.greedy import greedy
-from lumos.trees.mcmc import mcmc, mcmc_coordinator
-from lumos.trees.optimal import optimal, optimal_coordinator
 from lumos.trees.settings import TreeSettings
 from lumos.typing import Flags, Ints, Progress
 
@@ -38,12 +37,15 @@ class Balanced:
     """[devices] number of kept neighbours."""
     ledger: LedgerReport = field(repr=False)
     history: list[tuple[int, int]] = field(repr=False)
-    """(iteration, largest workload) whenever it changed (mcmc only)."""
-    compare: str
-    """Which comparison backend ran."""
+    """(iteration, largest workload) whenever it changed (iterative balancers only)."""
     coins: CoinSource
     """Where the devices' secrets came from."""
     seconds: float
+
+    @property
+    def compare(self) -> str:
+        """Which comparison backend answered: `secure`, `ideal`, or `none` if nothing was asked."""
+        return self.settings.compare if self.ledger.comparisons else "none"
 
     @property
     def max_workload(self) -> int:
@@ -81,10 +83,12 @@ def balance(
     """
     settings = settings or TreeSettings()
     one_of("coins", coins, get_args(CoinSource))
+    balancer = BALANCERS[settings.balancer]
     pieces = cut(graph, shards, seed, coins)
-    workers = make_pool(settings.workers) if settings.compare == "secure" else None
+    secret = balancer.compares and settings.compare == "secure"
+    workers = make_pool(settings.workers) if secret else None
     try:
-        return _balance(graph, settings, seed, coins, pieces, workers, progress)
+        return _balance(graph, settings, balancer, seed, coins, pieces, workers, progress)
     finally:
         if workers is not None:
             workers.close()
@@ -93,104 +97,92 @@ def balance(
 def _balance(
     graph: Graph,
     settings: TreeSettings,
+    balancer: Balancer,
     seed: int,
     coins: CoinSource,
     pieces: list[Shard],
     workers: Workers | None,
     progress: Progress | None,
 ) -> Balanced:
-    history: list[tuple[int, int]] = []
-
-    def observe(iteration: int, largest: int) -> None:
-        if not history or history[-1][1] != largest:
-            history.append((iteration, largest))
-        if progress is not None and workers is None and iteration % 256 == 0:
-            progress(iteration, settings.iterations, f"largest workload {largest}")
-
-    start = time.perf_counter()
-    steps = 0
-    expected = expected_comparisons(graph, settings)
-
-    def worked(more: int) -> None:
-        # A comparison in an open session is four steps, both ends together.
-        nonlocal steps
-        steps += more
-        if progress is not None:
-            rate = steps / 4 / (time.perf_counter() - start)
-            progress(min(steps / 4, expected), expected, f"{rate:,.0f} comparisons/s")
+    history = _History(settings, progress if workers is None else None)
+    on_steps = None
+    if progress is not None:
+        on_steps = _Rate(balancer.expected_comparisons(graph, settings), progress)
 
     def device_program(shard: Shard, endpoint: Endpoint) -> Program[Flags]:
         comparer: Comparer
-        if workers is None:
+        if not balancer.compares:
+            comparer = RefusingComparer()
+        elif workers is None:
             comparer = IdealComparer(shard, endpoint, settings.comparison_budget)
         else:
-            comparer = SecureComparer(shard, endpoint, workers, worked, settings.comparison_budget)
-        if settings.balancer == "none":
-            return _keep_all(shard)
-        if settings.balancer == "greedy":
-            return greedy(shard, comparer)
-        if settings.balancer == "mcmc":
-            return mcmc(shard, comparer, settings.iterations, observe)
-        return optimal(shard, comparer)
+            budget = settings.comparison_budget
+            comparer = SecureComparer(shard, endpoint, workers, on_steps, budget)
+        return balancer.device_program(shard, comparer, settings, history.observe)
 
     def coordinator_program(_: Endpoint) -> Program[None]:
-        if settings.balancer == "mcmc":
-            return mcmc_coordinator(graph.devices, PublicCoins(seed), settings.iterations)
-        if settings.balancer == "optimal":
-            return optimal_coordinator(graph.devices)
-        return _no_part()
+        return balancer.coordinator_program(graph.devices, PublicCoins(seed), settings)
 
+    start = time.perf_counter()
     carrier = Loopback(pieces)
     kept, _ = carrier.run(device_program, coordinator_program)
     seconds = time.perf_counter() - start
     keep = _gather(graph, pieces, kept)
     device = np.repeat(np.arange(graph.devices), graph.degrees)
     workload: Ints = np.bincount(device[keep], minlength=graph.devices)
-    if settings.balancer == "mcmc" and graph.edges:
-        observe(settings.iterations, int(workload.max()))
+    if balancer.iterative and graph.edges:
+        history.observe(settings.iterations, int(workload.max()))
     return Balanced(
         graph=graph,
         settings=settings,
         keep=keep,
         workload=workload,
         ledger=carrier.ledger(),
-        history=history,
-        compare=settings.compare,
+        history=history.changes,
         coins=coins,
         seconds=seconds,
     )
 
 
-def expected_comparisons(graph: Graph, settings: TreeSettings) -> int:
-    """How many comparisons a run is likely to need: exact for greedy, else from experience.
+class _History:
+    """The observer's record of the largest workload, step by step.
 
-    Measured on Facebook, LastFM and Twitch (`benchmarks/bench_balancers.py`): `optimal` asks 5 to
-    7 times per edge; a step of `mcmc` asks about 4 times the mean number of edges at an end of an
-    edge, after two comparisons of every edge.
+    Args:
+        progress: reports steps; None where comparisons are reported instead.
     """
-    if settings.balancer == "none":
-        return 0
-    if settings.balancer == "greedy":
-        return graph.edges
-    if settings.balancer == "optimal":
-        return int(6.5 * graph.edges)
-    degrees = graph.degrees.astype(np.float64)
-    at_an_end = float((degrees**2).sum() / max(1.0, degrees.sum()))
-    return int(2 * graph.edges + 4 * at_an_end * settings.iterations)
+
+    def __init__(self, settings: TreeSettings, progress: Progress | None) -> None:
+        self.changes: list[tuple[int, int]] = []
+        self._iterations = settings.iterations
+        self._progress = progress
+
+    def observe(self, iteration: int, largest: int) -> None:
+        if not self.changes or self.changes[-1][1] != largest:
+            self.changes.append((iteration, largest))
+        if self._progress is not None and iteration % 256 == 0:
+            self._progress(iteration, self._iterations, f"largest workload {largest}")
+
+
+class _Rate:
+    """Reports secret comparisons from steps of the protocol."""
+
+    def __init__(self, expected: int, progress: Progress) -> None:
+        self._expected = expected
+        self._progress = progress
+        self._start = time.perf_counter()
+        self._steps = 0
+
+    def __call__(self, steps: int) -> None:
+        # A comparison in an open session is four steps, both ends together.
+        self._steps += steps
+        done = self._steps / 4
+        rate = done / (time.perf_counter() - self._start)
+        self._progress(min(done, self._expected), self._expected, f"{rate:,.0f} comparisons/s")
 
 
 def _gather(graph: Graph, pieces: list[Shard], kept: list[Flags]) -> Flags:
-    """The observer puts the shards' answers together."""
+    """[2 · edges] the flags of all shards, in the order of the graph's neighbour array."""
     keep = np.zeros(len(graph.neighbours), np.bool_)
     for shard, flags in zip(pieces, kept, strict=True):
         keep[spans(graph.offsets[shard.devices], shard.degree)] = flags
     return keep
-
-
-def _keep_all(shard: Shard) -> Program[Flags]:
-    yield from ()
-    return np.ones(len(shard.neighbours), np.bool_)
-
-
-def _no_part() -> Program[None]:
-    yield from ()

@@ -15,13 +15,13 @@ _TICKS = (0, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 20000, 100000)
 def check_plot(path: Path) -> None:
     """Refuse a path that no picture can be written to, before anything long is run."""
     if path.suffix not in _ENDINGS:
-        raise UsageError(f"--plot {path}: the name must end in {', '.join(_ENDINGS)}")
+        raise UsageError(f"`plot` {path}: the name must end in {', '.join(_ENDINGS)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"--plot {path}: cannot be written ({error.strerror})") from None
+        raise UsageError(f"`plot` {path}: cannot be written ({error.strerror})") from None
     if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise UsageError(f"--plot {path}: cannot be written")
+        raise UsageError(f"`plot` {path}: cannot be written")
 
 
 def plot_workloads(

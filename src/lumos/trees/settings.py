@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from lumos.errors import UsageError, one_of
+from lumos.trees.balancers import BALANCERS
 
-Balancer = Literal["none", "greedy", "mcmc", "optimal"]
 Compare = Literal["secure", "ideal"]
 
 
@@ -13,8 +13,9 @@ Compare = Literal["secure", "ideal"]
 class TreeSettings:
     """How the trees are balanced."""
 
-    balancer: Balancer = "optimal"
-    """none: keep every neighbour; greedy: Algorithm 1; mcmc: Algorithms 1-3; optimal: ours."""
+    balancer: str = "optimal"
+    """none: keep every neighbour; greedy: Algorithm 1; mcmc: Algorithms 1-3; optimal: ours; or the
+    name of a registered balancer (`lumos.trees.balancers.BALANCERS`)."""
     iterations: int = 1000
     """Steps of Algorithm 2 (mcmc only)."""
     compare: Compare = "secure"
@@ -25,11 +26,11 @@ class TreeSettings:
     """Processes for the curve work of secret comparisons; all cores by default."""
 
     def __post_init__(self) -> None:
-        for name, allowed in (("balancer", Balancer), ("compare", Compare)):
-            one_of(name, getattr(self, name), get_args(allowed))
+        one_of("balancer", self.balancer, BALANCERS.names())
+        one_of("compare", self.compare, get_args(Compare))
         if self.iterations < 0:
-            raise UsageError(f"--iterations must be 0 or more, got {self.iterations}")
+            raise UsageError(f"`iterations` must be 0 or more, got {self.iterations}")
         if self.workers is not None and self.workers < 1:
-            raise UsageError(f"--workers must be 1 or more, got {self.workers}")
+            raise UsageError(f"`workers` must be 1 or more, got {self.workers}")
         if self.comparison_budget is not None and not self.comparison_budget >= 0:
-            raise UsageError(f"--comparison-budget must be 0 or more, got {self.comparison_budget}")
+            raise UsageError(f"`comparison_budget` must be 0 or more, got {self.comparison_budget}")

@@ -11,13 +11,17 @@ the set carries f.
 import numpy as np
 
 from lumos.compare.rounds import Comparer, agree_on_length, count_objections
+from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program
 from lumos.exchange.masked import anyone, count_for_everyone
+from lumos.graph import Graph
+from lumos.trees.balancers import Observe
+from lumos.trees.balancers.greedy import greedy_once
 from lumos.trees.edge_assignment import EdgeAssignment
-from lumos.trees.greedy import greedy_once
 from lumos.trees.moves import move
 from lumos.trees.reversal import reverse_paths
+from lumos.trees.settings import TreeSettings
 from lumos.typing import Flags
 
 
@@ -43,3 +47,29 @@ def optimal_coordinator(total: int) -> Program[None]:
     """The coordinator's part: a public bit for each length tried and one at the end, no more."""
     yield from count_objections(total)
     yield from count_for_everyone(total)
+
+
+class OptimalBalancer:
+    """The balancer `optimal`."""
+
+    compares = True
+    iterative = False
+
+    def device_program(
+        self, shard: Shard, comparer: Comparer, settings: TreeSettings, observe: Observe
+    ) -> Program[Flags]:
+        """Moves and path reversals."""
+        return optimal(shard, comparer)
+
+    def coordinator_program(
+        self, total: int, public: PublicCoins, settings: TreeSettings
+    ) -> Program[None]:
+        """Counts objections."""
+        return optimal_coordinator(total)
+
+    def expected_comparisons(self, graph: Graph, settings: TreeSettings) -> int:
+        """5 to 7 for each edge (Facebook, LastFM, Twitch: `benchmarks/bench_balancers.py`)."""
+        return int(6.5 * graph.edges)
+
+
+OPTIMAL = OptimalBalancer()

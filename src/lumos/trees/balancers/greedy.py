@@ -3,8 +3,12 @@
 import numpy as np
 
 from lumos.compare.rounds import ComparedPairs, Comparer, Signs
+from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program
+from lumos.graph import Graph
+from lumos.trees.balancers import Observe, no_part
+from lumos.trees.settings import TreeSettings
 from lumos.typing import Flags
 
 
@@ -33,3 +37,29 @@ def greedy_once(shard: Shard, comparer: Comparer) -> Program[Flags]:
     coin = shard.public.for_pairs("ties of the greedy start", me, shard.neighbours)
     keep: Flags = np.where(signs == 0, coin == (me < shard.neighbours), signs < 0)
     return keep
+
+
+class GreedyBalancer:
+    """The balancer `greedy`."""
+
+    compares = True
+    iterative = False
+
+    def device_program(
+        self, shard: Shard, comparer: Comparer, settings: TreeSettings, observe: Observe
+    ) -> Program[Flags]:
+        """Algorithm 1."""
+        return greedy(shard, comparer)
+
+    def coordinator_program(
+        self, total: int, public: PublicCoins, settings: TreeSettings
+    ) -> Program[None]:
+        """Nothing to do."""
+        return no_part()
+
+    def expected_comparisons(self, graph: Graph, settings: TreeSettings) -> int:
+        """One for each edge, exactly."""
+        return graph.edges
+
+
+GREEDY = GreedyBalancer()

@@ -1,8 +1,6 @@
 """Algorithm 2: Metropolis–Hastings over who carries which edge, from the greedy start."""
 
-import math
 from bisect import bisect_left
-from collections.abc import Callable
 
 import numpy as np
 
@@ -18,13 +16,14 @@ from lumos.device.shard import COORDINATOR, Shard
 from lumos.exchange.batch import Inbox
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import PUBLIC_ID, Door, Topic
-from lumos.trees.greedy import greedy
+from lumos.graph import Graph
+from lumos.trees.balancers import Observe
+from lumos.trees.balancers.greedy import greedy
 from lumos.trees.maximum import Tournament
+from lumos.trees.proposal import propose
+from lumos.trees.settings import TreeSettings
 from lumos.trees.workload_order import WorkloadOrder, hold_tournament
 from lumos.typing import Flags, Ints
-
-Observe = Callable[[int, int], None]
-"""Simulation only: told (iteration, largest workload), which no participant may know."""
 
 PROPOSE = Topic(
     name="mcmc/propose",
@@ -63,24 +62,6 @@ REVERT = Topic(
 _NOBODY = -1
 
 
-def largest_step(kept: int) -> int:
-    """max(1, round(ln |N_u|)) (errata 8c)."""
-    return max(1, round(math.log(kept))) if kept else 1
-
-
-def step_size(kept: int, uniform: float) -> int:
-    """k, uniform in 1 … max(1, round(ln |N_u|))."""
-    return 1 + int(uniform * largest_step(kept))
-
-
-def threshold(workload: int, uniform: float) -> int:
-    """t = f(X) + ceil(-ln r) - 1: the step is accepted iff f(X') ≤ t (errata 5).
-
-    P(f' ≤ t) = P(-ln r > f' - f) = min(1, e^(f - f')), and only the outcome leaves the device.
-    """
-    return workload + math.ceil(-math.log(uniform)) - 1
-
-
 def mcmc(
     shard: Shard, comparer: Comparer, iterations: int, observe: Observe | None = None
 ) -> Program[Flags]:
@@ -103,7 +84,7 @@ def mcmc(
         for row in proposer.tolist():
             if observe is not None:
                 observe(iteration, int(workload[row]))
-            limit, offered = _propose(shard, keep, int(workload[row]), row, iteration)
+            limit, offered = propose(shard, keep, int(workload[row]), row, iteration)
         inbox = yield TRANSFER.along(shard, offered, 0)
         asked = shard.slots(inbox.receiver, inbox.sender)
         # Who already carries the edge keeps it: one of the two copies goes (errata 4).
@@ -183,23 +164,6 @@ def _holds(devices: list[int], device: int) -> bool:
     return place < len(devices) and devices[place] == device
 
 
-def _propose(
-    shard: Shard, keep: Flags, workload: int, row: int, iteration: int
-) -> tuple[int, Ints]:
-    """The proposing device draws r, k and k of its neighbours: (threshold, their slots)."""
-    start, end = int(shard.offsets[row]), int(shard.offsets[row + 1])
-    kept = keep[start:end].nonzero()[0].tolist()
-    most = 2 + largest_step(len(kept))
-    coins = shard.coins.uniform_of(row, "mcmc", iteration, most)
-    size = min(step_size(len(kept), coins[1]), len(kept))
-    for place in range(size):  # the first `size` places of a Fisher–Yates shuffle
-        other = place + int(coins[2 + place] * (len(kept) - place))
-        kept[place], kept[other] = kept[other], kept[place]
-    offered = np.array(kept[:size], np.int64)
-    offered.sort()
-    return threshold(workload, coins[0]), start + offered
-
-
 def _judge(
     shard: Shard,
     comparer: Comparer,
@@ -222,3 +186,34 @@ def _judge(
     values = np.where(asker, limit, workload[pairs.rows])
     within = yield from at_least(comparer, pairs, values, asker, bits)
     return bool(within[asker].any())
+
+
+class McmcBalancer:
+    """The balancer `mcmc`."""
+
+    compares = True
+    iterative = True
+
+    def device_program(
+        self, shard: Shard, comparer: Comparer, settings: TreeSettings, observe: Observe
+    ) -> Program[Flags]:
+        """Algorithms 1, 2 and 3."""
+        return mcmc(shard, comparer, settings.iterations, observe)
+
+    def coordinator_program(
+        self, total: int, public: PublicCoins, settings: TreeSettings
+    ) -> Program[None]:
+        """Finds the heaviest device and chooses who proposes."""
+        return mcmc_coordinator(total, public, settings.iterations)
+
+    def expected_comparisons(self, graph: Graph, settings: TreeSettings) -> int:
+        """Two for each edge, then 4 times the mean degree at an end of an edge in each step.
+
+        Measured on Facebook, LastFM and Twitch (`benchmarks/bench_balancers.py`).
+        """
+        degrees = graph.degrees.astype(np.float64)
+        at_an_end = float((degrees**2).sum() / max(1.0, degrees.sum()))
+        return int(2 * graph.edges + 4 * at_an_end * settings.iterations)
+
+
+MCMC = McmcBalancer()

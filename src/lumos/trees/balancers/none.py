@@ -1,0 +1,44 @@
+"""No balancing: every device keeps every neighbour, and nothing is compared."""
+
+import numpy as np
+
+from lumos.compare.rounds import Comparer
+from lumos.device.coins import PublicCoins
+from lumos.device.shard import Shard
+from lumos.exchange.endpoint import Program
+from lumos.graph import Graph
+from lumos.trees.balancers import Observe, no_part
+from lumos.trees.settings import TreeSettings
+from lumos.typing import Flags
+
+
+def keep_all(shard: Shard) -> Program[Flags]:
+    """Returns [slots] True everywhere, without a message."""
+    yield from ()
+    return np.ones(len(shard.neighbours), np.bool_)
+
+
+class NoBalancer:
+    """The balancer `none`."""
+
+    compares = False
+    iterative = False
+
+    def device_program(
+        self, shard: Shard, comparer: Comparer, settings: TreeSettings, observe: Observe
+    ) -> Program[Flags]:
+        """Keep every neighbour."""
+        return keep_all(shard)
+
+    def coordinator_program(
+        self, total: int, public: PublicCoins, settings: TreeSettings
+    ) -> Program[None]:
+        """Nothing to do."""
+        return no_part()
+
+    def expected_comparisons(self, graph: Graph, settings: TreeSettings) -> int:
+        """None."""
+        return 0
+
+
+NONE = NoBalancer()
