@@ -73,7 +73,7 @@ def test_the_table_is_labelled(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "words"),
     [
         (["nowhere"], "neither a file or folder nor a known graph"),
-        (["demo", "--balancer", "best"], "Choose from"),
+        (["demo", "--balancer", "best"], "must be one of none, greedy, mcmc, optimal"),
         (["demo:60", "--shards", "61"], "--shards must be between 1 and"),
         (["demo:60", "--iterations", "-1"], "--iterations must be 0 or more"),
         (["demo:60", "--workers", "0"], "--workers must be 1 or more"),

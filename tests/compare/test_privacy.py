@@ -32,7 +32,7 @@ import pytest
 
 from lumos.compare import Receiver, Sender, Spec, lookup, receiver, sender
 from lumos.compare.checksum import crc8, encode_answer
-from lumos.compare.party import Comparison
+from lumos.compare.comparison import Comparison
 from lumos.compare.shares import pack
 from lumos.crypto import entropy
 from lumos.crypto.group import ED25519
@@ -510,8 +510,8 @@ def run_tree(x, y):
     said = []
     for position, part in enumerate(r.parts[1:-1], 1):
         speaker, listener = (s, r) if position % 2 else (r, s)
-        words = speaker.speak(part, 0)
-        listener.hear(part, words, 0)
+        words = speaker.compose(part, 0)
+        listener.receive(part, words, 0)
         said.append(words)
     assert r.outcome_bits == (x < y)
     return s, r, entries, indices[len(r.plan.leaves) :], said
@@ -560,10 +560,10 @@ def simulated_tree_receiver_row(y):
     heard = []
     for position, part in enumerate(r.parts[1:-1], 1):
         if position % 2 == 0:
-            r.speak(part, 0)
+            r.compose(part, 0)
             continue
         words = random_opening(part, r.plan)
-        r.hear(part._replace(answer=False), words, 0)
+        r.receive(part._replace(answer=False), words, 0)
         if part.answer:
             words += encode_answer(r.tree.root() ^ 1, 0)
         heard.append(words)
@@ -577,10 +577,10 @@ def simulated_tree_sender_row(x):
     heard = []
     for position, part in enumerate(s.parts[1:-1], 1):
         if position % 2:
-            s.speak(part, 0)
+            s.compose(part, 0)
         else:
             heard.append(random_opening(part, s.plan))
-            s.hear(part, heard[-1], 0)
+            s.receive(part, heard[-1], 0)
     return sender_tree_row(s, heard)
 
 

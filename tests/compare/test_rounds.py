@@ -1,11 +1,8 @@
-"""Comparisons in rounds: right answers, two backends that agree, budgets, and workers that die."""
+"""Comparisons in rounds: right answers, two backends that agree, and budgets."""
 
 import itertools
 import math
-import os
-import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,8 +20,7 @@ from lumos.compare.rounds import (
     count_objections,
 )
 from lumos.compare.secure import SecureComparer
-from lumos.compare.worker_processes import WorkerProcesses
-from lumos.compare.workers import InProcess, Workers
+from lumos.compare.workers import InProcess
 from lumos.device import Shard, cut
 from lumos.errors import BudgetExceeded, ProtocolError
 from lumos.exchange import Endpoint, LedgerReport, Loopback, Program
@@ -256,77 +252,6 @@ def test_a_three_way_answer_needs_more_than_one_bit() -> None:
 def test_who_compares_with_whom_is_not_shown() -> None:
     shard = cut(edgeless(5000), 1, seed=0)[0]
     assert "4001" not in repr(pairs_of(shard, [(3, 4001)]))
-
-
-@pytest.fixture
-def workers() -> Iterator[WorkerProcesses]:
-    pool = WorkerProcesses(2)
-    yield pool
-    pool.close()
-
-
-def compare_all(shard: Shard, workers: Workers) -> Callable[..., Program[Any]]:
-    together = [(one, one + 1) for one in range(shard.total - 1)]
-    values = np.arange(shard.total) % 7
-
-    def device(shard: Shard, endpoint: Endpoint) -> Program[Any]:
-        comparer = SecureComparer(shard, endpoint, workers)
-        pairs = pairs_of(shard, together)
-        return comparer.three_way(pairs, values[shard.devices[pairs.rows]], 4)
-
-    return device
-
-
-def test_worker_processes_and_this_process_agree(workers: WorkerProcesses, must_end: None) -> None:
-    shard = cut(edgeless(9), 1, seed=0)[0]
-    (apart,), _ = Loopback([shard]).run(compare_all(shard, workers), no_part)
-    (here,), _ = Loopback([shard]).run(compare_all(shard, InProcess()), no_part)
-    assert np.array_equal(apart, here)
-    assert set(here.tolist()) == {-1, 1}
-
-
-@pytest.mark.parametrize("victim", [0, 1])
-@pytest.mark.parametrize("when", ["before the run", "after some steps"])
-def test_a_worker_that_dies_ends_the_run(
-    workers: WorkerProcesses, must_end: None, victim: int, when: str
-) -> None:
-    shard = cut(edgeless(9), 1, seed=0)[0]
-    process = workers._workers[victim].process
-
-    def kill() -> None:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait(timeout=10)
-
-    if when == "before the run":
-        kill()
-        program = compare_all(shard, workers)
-    else:
-        device = compare_all(shard, workers)
-
-        def program(shard: Shard, endpoint: Endpoint) -> Program[Any]:
-            inner = device(shard, endpoint)
-            inbox = yield next(inner)
-            kill()
-            while True:
-                try:
-                    inbox = yield inner.send(inbox)
-                except StopIteration as stop:
-                    return stop.value
-
-    with pytest.raises(ProtocolError, match="a worker process of the comparison ended"):
-        Loopback([shard]).run(program, no_part)
-
-
-def test_a_worker_that_dies_while_it_works(workers: WorkerProcesses, must_end: None) -> None:
-    """Stopped, so that it has taken its work, then killed: we are waiting for its answer."""
-    shard = cut(edgeless(9), 1, seed=0)[0]
-    process = workers._workers[0].process
-    os.kill(process.pid, signal.SIGSTOP)
-    killer = threading.Timer(0.5, lambda: os.kill(process.pid, signal.SIGKILL))
-    killer.start()
-    with pytest.raises(ProtocolError, match="a worker process of the comparison ended"):
-        Loopback([shard]).run(compare_all(shard, workers), no_part)
-    killer.join()
 
 
 @pytest.mark.parametrize("backend", ["ideal", "secure"])

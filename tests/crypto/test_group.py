@@ -8,8 +8,7 @@ from nacl.bindings import (
     crypto_scalarmult_ed25519_base_noclamp,
 )
 
-from lumos.compare import BadPoint
-from lumos.crypto.group import ED25519, _bare
+from lumos.crypto.group import ED25519, BadPoint, _bare
 
 P = 2**255 - 19
 ORDER = 2**252 + 27742317777372353535851937790883648493

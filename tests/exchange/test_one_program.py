@@ -156,8 +156,8 @@ def test_no_algorithm_reads_the_number_of_shards() -> None:
     forbidden = {"shards", "pieces", "hosts", "parties", "cut", "Loopback", "Router", "_dense"}
     read = {}
     for folder in ("trees", "compare"):
-        for path in sorted((SOURCES / folder).glob("*.py")):
-            if path.name in ("balance.py", "workers.py"):
+        for path in sorted((SOURCES / folder).rglob("*.py")):
+            if path.name in ("balance.py", "worker_processes.py"):
                 continue
             found = forbidden & identifiers(ast.parse(path.read_text()))
             if found:

@@ -14,8 +14,8 @@ from tests.trees.watching import watching
 
 from lumos.graph import Graph
 from lumos.trees.balance import balance
-from lumos.trees.maximum import Tournament
 from lumos.trees.settings import TreeSettings
+from lumos.trees.tournament import Tournament
 from lumos.trees.workload_order import WorkloadOrder
 
 

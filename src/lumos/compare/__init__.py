@@ -1,7 +1,7 @@
 """Two devices compare two numbers and learn one bit (or a sign), and nothing else.
 
 S (``Sender``) holds x, R (``Receiver``) holds y, both of ℓ ≤ 32 bits. The protocol is pure: bytes
-in, bytes out. Neither party knows a carrier or the other's object. Both are told the same public
+in, bytes out. Neither party knows a carrier or the other's object. Both are given the same public
 list of specs and then take turns:
 
     spec = Spec(bits=8, kind="lt", reveal="both")
@@ -15,7 +15,7 @@ list of specs and then take turns:
     sender.step(message)
     sender.results, receiver.results     # both [1] if x < y, else [0]
 
-In later batches of the session the receiver speaks first. The comparisons of a batch go side by
+In later batches of the session the receiver sends first. The comparisons of a batch go side by
 side: message k of a batch is the concatenation of their messages k.
 
 | message | from | bytes |
@@ -25,7 +25,7 @@ side: message k of a batch is the concatenation of their messages k.
 | tables, ℓ ≤ 12 | S | ⌈2^ℓ/8⌉ per output bit; then check 1 |
 | tables, ℓ > 12, and S's opening of level 1 | S | leaves, triples, bits (``spec.parts``); check 1 |
 | openings, ℓ > 12, alternating | R, S | ⌈bits/8⌉ per comparison; check 1 |
-| answer: the outcome, or the last share | last to hear | 1 per comparison |
+| answer: the outcome, or the last share | last to receive | 1 per comparison |
 
 ``messages(specs, first=...)`` gives the list for any batch. ``lt`` and ``le`` have one output bit,
 ``three_way`` has two (lt, eq).
@@ -37,12 +37,11 @@ It finds any single flipped bit, and one differing spec, with certainty, other d
 probability 255/256. It is computed from public bytes, so it reveals nothing; it is no signature:
 authenticity is the carrier's.
 *Answer.* One of four words of 8 bits with distance 5, XOR the check.
-*Once.* A message that comes again under the same number gets the same bytes again; other bytes
-under that number close the session, as does every error. A session is never written down.
+*Once.* A message that is received again under the same number gets the same reply again; other
+bytes under that number close the session, as does every error. A session is never written down.
 """
 
 from lumos.compare.errors import (
-    BadPoint,
     BadValue,
     CheckFailed,
     OutOfOrder,
@@ -53,6 +52,7 @@ from lumos.compare.errors import (
 from lumos.compare.receiver import Receiver
 from lumos.compare.sender import Sender
 from lumos.compare.spec import Kind, Message, Reveal, Spec, messages
+from lumos.crypto.group import BadPoint
 
 __all__ = [
     "BadPoint",

@@ -1,4 +1,4 @@
-"""Have both parties seen the same bytes? One byte tells, and one code for single outcomes.
+"""The check that both parties have seen the same bytes, and the code of an answer.
 
 The check is CRC-8 with polynomial x^8 + x^2 + x + 1 over all public bytes of a session in order.
 An answer is one of four words at a Hamming distance of at least 5, XOR the check: up to four
@@ -37,8 +37,8 @@ def encode_answer(value: int, check: int) -> bytes:
 
 
 def decode_answer(byte: int, check: int, outputs: int) -> int:
-    """What the byte stands for; anything but a word of the code is refused."""
+    """The value that the byte encodes; raises `BadValue` for anything but a word of the code."""
     word = byte ^ check
     if word not in WORDS[: 1 << outputs]:
-        raise BadValue("an answer is not one of the words that stand for one")
+        raise BadValue("an answer is not a word of its code")
     return WORDS.index(word)

@@ -1,13 +1,13 @@
 """What can go wrong in a comparison.
 
 ProtocolError               a message broke the rules; the session is closed, nothing is revealed
-├── WrongLength             a message is longer or shorter than the public list says
-├── BadPoint                a point is off the curve, of small or mixed order, or not canonical
+├── WrongLength             a message is longer or shorter than the public list has it
+├── BadPoint                a received point is not in the group (`lumos.crypto.group`)
 ├── BadValue                a value, an outcome or padding lies outside its range
 ├── CheckFailed             the two parties have not seen the same messages
 ├── Replay                  an index that was answered is asked again with another message
-├── OutOfOrder              a message, or a call, came when another one was due
-└── SessionClosed           the session ended before: by an error, by close(), or by a fork
+├── OutOfOrder              a message, or a call, is not the one that is due
+└── SessionClosed           the session has ended: by an error, by close(), or by a fork
 
 No message carries a value, a digit, a share, a scalar or a point.
 """
@@ -16,11 +16,7 @@ from lumos.errors import ProtocolError
 
 
 class WrongLength(ProtocolError):
-    """A message is longer or shorter than the public list of messages says."""
-
-
-class BadPoint(ProtocolError):
-    """A received point is off the curve, of small or mixed order, or not canonical."""
+    """A message is longer or shorter than the public list of messages has it."""
 
 
 class BadValue(ProtocolError):
@@ -36,8 +32,8 @@ class Replay(ProtocolError):
 
 
 class OutOfOrder(ProtocolError):
-    """A message, or a call, came when another one was due."""
+    """A message, or a call, is not the one that is due."""
 
 
 class SessionClosed(ProtocolError):
-    """The session ended before: by an error, by ``close()``, or by a fork."""
+    """The session has ended: by an error, by ``close()``, or by a fork."""

@@ -20,14 +20,12 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lumos.compare.errors import BadValue
 from lumos.compare.spec import Lookup, Spec
 from lumos.crypto.group import ED25519, POINT, Group
 from lumos.crypto.in_memory import InMemoryOnly
-
-Bytes = NDArray[np.uint8]
+from lumos.typing import Bytes
 
 # From this many digits in a session on, 16 multiples of A cost fewer additions than 4 + 4.
 MANY_DIGITS = 10
@@ -79,7 +77,7 @@ class SenderKeys(InMemoryOnly):
         self._sid = b""
 
     def bind(self, sid: bytes) -> None:
-        """Takes the session's id, once both nonces are known."""
+        """Take the session's id, once both nonces are known."""
         self._sid = sid
 
     def pads(self, asked: Query, digit: int, B: bytes) -> list[bytes]:
@@ -93,7 +91,7 @@ class SenderKeys(InMemoryOnly):
         return _pads(self._sid, self.A, asked, digit, B, points)
 
     def tables(self, asked: Sequence[Query], points: bytes, plain: Sequence[Bytes]) -> list[bytes]:
-        """Masks tables, each [outputs, entries] of bits, under the digits that R sent."""
+        """Mask tables, each [outputs, entries] of bits, under the digits that R sent."""
         pads: list[list[list[bytes]]] = []
         offset = 0
         for one in asked:
@@ -114,9 +112,12 @@ class SenderKeys(InMemoryOnly):
 
 
 def mask(lookup: Lookup, tables: Bytes, pads: Sequence[Sequence[Sequence[bytes]]]) -> list[bytes]:
-    """XORs every digit's pads into tables [n, outputs, entries], and packs them.
+    """XOR every digit's pads into the tables, and pack them.
 
-    pads: [n, digits, values] of bytes.
+    Args:
+        lookup: shape of each table.
+        tables: [n, outputs, entries] bits.
+        pads: [n, digits, values] of bytes.
     """
     count = len(tables)
     shape = [1 << width for width in lookup.widths]

@@ -1,10 +1,10 @@
-"""What both parties have in common: turns, numbers, the check, and closing on any error."""
+"""A party of a session, sender or receiver: turns, message numbers, check, closing on any error."""
 
 import os
 from collections.abc import Sequence
-from operator import index
 
-from lumos.compare.checksum import crc8, decode_answer, encode_answer
+from lumos.compare.checksum import crc8
+from lumos.compare.comparison import Comparison, fitting
 from lumos.compare.errors import (
     BadValue,
     CheckFailed,
@@ -13,95 +13,11 @@ from lumos.compare.errors import (
     SessionClosed,
     WrongLength,
 )
-from lumos.compare.lookup import Query
-from lumos.compare.shares import TreeShares, outcome, pack, unpack
-from lumos.compare.spec import Message, Part, Reveal, Spec, messages, opened_bits, parts, plan
+from lumos.compare.spec import Message, Spec, messages, opened_bits
 from lumos.crypto.in_memory import InMemoryOnly
 from lumos.errors import UsageError
 
 VERSION = b"lumos.compare.1"
-
-
-def fitting(value: int, bits: int) -> int:
-    """The value as a plain integer, if it is one of so many bits."""
-    try:
-        plain = index(value)
-    except TypeError:
-        raise BadValue("a value is not an integer") from None
-    if not 0 <= plain < 1 << bits:
-        raise BadValue(f"a value does not fit the {bits} bits of its comparison")
-    return plain
-
-
-class Comparison(InMemoryOnly):
-    """One comparison of the current batch, as one party sees it.
-
-    value: this party's own input. share: its share of the direct form's table entry.
-    """
-
-    __slots__ = ("asked", "kept", "outcome_bits", "parts", "plan", "share", "spec", "tree", "value")
-
-    def __init__(self, spec: Spec, value: int, idx: int) -> None:
-        self.spec = spec
-        self.value = value
-        self.plan = plan(spec.bits, spec.outputs)
-        self.parts = parts(spec)
-        self.asked: list[Query] = []
-        for lookup in self.plan.lookups:
-            self.asked.append(Query(lookup, spec, idx))
-            idx += len(lookup.widths)
-        self.kept: list[tuple[int, list[bytes]]] = []
-        self.share = 0
-        self.tree: TreeShares | None = None
-        self.outcome_bits: int | None = None
-
-    def part(self, position: int) -> Part:
-        """This comparison's part of a message of the batch; empty when it has ended."""
-        return self.parts[position] if position < len(self.parts) else Part()
-
-    def final_share(self) -> int:
-        """This party's share of lt + 2·eq."""
-        return self.share if self.tree is None else self.tree.root()
-
-    def speak(self, part: Part, check: int) -> bytes:
-        """The levels opened in this part, and its answer."""
-        said = b""
-        if self.tree is not None and part.opened:
-            said = pack([bit for level in part.opened for bit in self.tree.open(level)])
-        if part.answer:
-            said += encode_answer(self._answer(part), check)
-        return said
-
-    def _answer(self, part: Part) -> int:
-        if self.outcome_bits is not None and not part.opened:
-            return self.outcome_bits
-        return self.final_share()
-
-    def hear(self, part: Part, said: bytes, check: int) -> None:
-        """Takes the other party's opened levels and answer."""
-        counts = opened_bits(self.spec, part)
-        size = (sum(counts) + 7) // 8
-        bits = unpack(said[:size], sum(counts))
-        for level, count in zip(part.opened, counts, strict=True):
-            if self.tree is not None:
-                self.tree.hear(level, bits[:count])
-            bits = bits[count:]
-        if part.answer:
-            told = decode_answer(said[size], check, self.spec.outputs)
-            # Who learns with the other gets the outcome, unless openings come with it.
-            whole = self.spec.reveal is Reveal.BOTH and not part.opened
-            self.learn(told if whole else told ^ self.final_share())
-
-    def learn(self, bits: int) -> None:
-        """Takes the outcome, lt + 2·eq."""
-        outcome(self.spec, bits)
-        self.outcome_bits = bits
-
-    def result(self) -> int | None:
-        """The outcome, this party's share, or None if it may not learn."""
-        if self.spec.reveal is Reveal.SHARES:
-            return self.final_share()
-        return None if self.outcome_bits is None else outcome(self.spec, self.outcome_bits)
 
 
 class Party(InMemoryOnly):
@@ -130,7 +46,7 @@ class Party(InMemoryOnly):
         self._check = crc8(0, VERSION + f"{self._sender_id} {self._receiver_id}".encode())
 
     def begin(self, items: Sequence[tuple[Spec, int]]) -> None:
-        """Starts a batch of (spec, own value), in an order that both parties know."""
+        """Start a batch of (spec, own value), in an order that both parties know."""
         self._guard()
         try:
             self._begin(items)
@@ -139,7 +55,7 @@ class Party(InMemoryOnly):
             raise
 
     def step(self, incoming: bytes | None = None, *, number: int | None = None) -> bytes | None:
-        """Takes the message that is due and returns the next one, if it is ours to send.
+        """Take the message that is due and return the next one, if it is ours to send.
 
         ``number`` is the incoming message's place in the session, counted from 0 over both
         directions. A carrier that may deliver twice or out of order passes it; one that
@@ -148,7 +64,7 @@ class Party(InMemoryOnly):
         self._guard()
         try:
             if incoming is None:
-                return self._speak_first()
+                return self._send_first()
             if not isinstance(incoming, bytes):
                 raise BadValue("a message is bytes")
             if number is not None and number < self._number:
@@ -183,7 +99,7 @@ class Party(InMemoryOnly):
         return self._number
 
     def close(self) -> None:
-        """Forgets every secret; the session answers nothing any more."""
+        """Forget every secret; the session answers nothing any more."""
         self._open = False
         self._comparisons = []
         self._results = []
@@ -222,7 +138,7 @@ class Party(InMemoryOnly):
     def _mine(self) -> bool:
         return self._script[self._turn].to_sender is not self._is_sender
 
-    def _speak_first(self) -> bytes:
+    def _send_first(self) -> bytes:
         if not self._script or self._turn or not self._mine():
             raise OutOfOrder("a message of the peer is due")
         return self._send()
@@ -286,18 +202,18 @@ class Party(InMemoryOnly):
             self._check = crc8(before, message)
         self._take(position, message, before)
 
-    def _hear_all(self, position: int, message: bytes, check: int) -> None:
+    def _receive_parts(self, position: int, message: bytes, check: int) -> None:
         offset = 0
         for comparison in self._comparisons:
             part = comparison.part(position)
             if part.tables:
-                self._hear_tables(comparison, message[offset : offset + part.tables])
+                self._receive_tables(comparison, message[offset : offset + part.tables])
             offset += part.tables
             size = (sum(opened_bits(comparison.spec, part)) + 7) // 8 + part.answer
-            comparison.hear(part, message[offset : offset + size], check)
+            comparison.receive(part, message[offset : offset + size], check)
             offset += size
 
-    def _hear_tables(self, comparison: Comparison, tables: bytes) -> None:
+    def _receive_tables(self, comparison: Comparison, tables: bytes) -> None:
         raise NotImplementedError
 
     def _compose(self, position: int) -> bytes:

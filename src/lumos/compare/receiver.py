@@ -1,8 +1,9 @@
 """R: holds y, asks for one entry per table, and reads no other."""
 
+from lumos.compare.comparison import Comparison
 from lumos.compare.errors import SessionClosed
 from lumos.compare.lookup import ReceiverKeys, session_id, unmask
-from lumos.compare.party import Comparison, Party
+from lumos.compare.party import Party
 from lumos.compare.shares import TreeShares, digits_of
 from lumos.compare.spec import NONCE
 from lumos.crypto import entropy
@@ -21,7 +22,7 @@ class Receiver(Party):
         self._keys: ReceiverKeys | None = None
 
     def close(self) -> None:
-        """Forgets every secret; the session answers nothing any more."""
+        """Forget every secret; the session answers nothing any more."""
         super().close()
         self._keys = None
 
@@ -33,7 +34,7 @@ class Receiver(Party):
     def _compose(self, position: int) -> bytes:
         if position > 0:
             check = self._check
-            return b"".join(own.speak(own.part(position), check) for own in self._comparisons)
+            return b"".join(own.compose(own.part(position), check) for own in self._comparisons)
         points = [self._nonce] if self._opening else []
         for comparison in self._comparisons:
             for asked, index in zip(comparison.asked, _indices(comparison), strict=True):
@@ -42,7 +43,7 @@ class Receiver(Party):
                 comparison.kept.append((index, pads))
         return b"".join(points)
 
-    def _hear_tables(self, comparison: Comparison, tables: bytes) -> None:
+    def _receive_tables(self, comparison: Comparison, tables: bytes) -> None:
         _read(comparison, tables)
 
     def _take(self, position: int, message: bytes, check: int) -> None:
@@ -50,7 +51,7 @@ class Receiver(Party):
             sid = session_id(self._sender_id, self._receiver_id, message, self._nonce)
             self._keys = ReceiverKeys(message[NONCE:], sid, self._group)
         else:
-            self._hear_all(position, message, check)
+            self._receive_parts(position, message, check)
 
 
 def _indices(comparison: Comparison) -> list[int]:

@@ -64,7 +64,7 @@ class ComparedPairs:
 
 
 class Comparer(Protocol):
-    """A backend: `secure` runs the protocol, `ideal` computes in the clear and says so.
+    """A backend: `secure` runs the protocol, `ideal` computes in the clear and is labelled so.
 
     A value above 2^bits - 1 saturates there.
     """

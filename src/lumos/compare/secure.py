@@ -55,32 +55,32 @@ class SecureComparer:
     def _compare(self, pairs: ComparedPairs, values: Ints, spec: Spec) -> Program[Ints]:
         fresh = self._sessions.open(pairs, spec.bits, spec.ways)
         senders, receivers = np.flatnonzero(pairs.first), np.flatnonzero(~pairs.first)
-        parties = _Parties(self._shard, self._workers, self._on_steps, pairs)
-        parties.begin(spec, np.minimum(values, 2**spec.bits - 1))
+        batch = _PartyBatch(self._shard, self._workers, self._on_steps, pairs)
+        batch.begin(spec, np.minimum(values, 2**spec.bits - 1))
 
-        # Who opens a session speaks first; in an open one R does.
+        # S sends first where it opens the session; in an open one R does.
         opening, *_ = messages([spec], first=True)
         new, answering = senders[fresh[senders]], receivers[fresh[receivers]]
-        inbox = yield parties.send(new, parties.step(new, opening.length), opening.length)
+        inbox = yield batch.send(new, batch.step(new, opening.length), opening.length)
 
         plan = messages([spec], first=False)
         for number, message in enumerate(plan):
-            speakers = receivers if message.to_sender else senders
+            sending = receivers if message.to_sender else senders
             # R's first message carries its nonce where the session is new.
-            nonce = NONCE * fresh[speakers] if number == 0 else np.zeros(len(speakers), np.int64)
+            nonce = NONCE * fresh[sending] if number == 0 else np.zeros(len(sending), np.int64)
             width = message.length + (NONCE if number == 0 else 0)
             bodies = np.zeros((len(pairs), width), np.uint8)
-            bodies[answering] = parties.step(answering, width, inbox)
+            bodies[answering] = batch.step(answering, width, inbox)
             if number == 0:
                 first = receivers[~fresh[receivers]]
-                bodies[first] = parties.step(first, width)
-            inbox = yield parties.send(speakers, bodies[speakers], message.length + nonce)
+                bodies[first] = batch.step(first, width)
+            inbox = yield batch.send(sending, bodies[sending], message.length + nonce)
             answering = senders if message.to_sender else receivers
-        parties.step(answering, 0, inbox)
-        return parties.results()
+        batch.step(answering, 0, inbox)
+        return batch.results()
 
 
-class _Parties:
+class _PartyBatch:
     """One batch of comparisons of a shard: all its parties, message by message."""
 
     def __init__(

@@ -1,8 +1,9 @@
 """S: holds x, opens the session, answers every digit of R with a table."""
 
+from lumos.compare.comparison import Comparison
 from lumos.compare.errors import SessionClosed
 from lumos.compare.lookup import SenderKeys, session_id
-from lumos.compare.party import Comparison, Party
+from lumos.compare.party import Party
 from lumos.compare.shares import TreeShares, digits_of, number_of, product, relation
 from lumos.compare.spec import NONCE, Kind
 from lumos.crypto import entropy
@@ -22,7 +23,7 @@ class Sender(Party):
         self._points = b""
 
     def close(self) -> None:
-        """Forgets every secret; the session answers nothing any more."""
+        """Forget every secret; the session answers nothing any more."""
         super().close()
         self._keys = None
         self._points = b""
@@ -37,12 +38,12 @@ class Sender(Party):
             return self._nonce + self._live().A
         check = self._check
         tables = self._tables() if position == 1 else [b""] * len(self._comparisons)
-        said = [own.speak(own.part(position), check) for own in self._comparisons]
-        return b"".join(table + rest for table, rest in zip(tables, said, strict=True))
+        rest = [own.compose(own.part(position), check) for own in self._comparisons]
+        return b"".join(table + after for table, after in zip(tables, rest, strict=True))
 
     def _take(self, position: int, message: bytes, check: int) -> None:
         if position > 0:
-            self._hear_all(position, message, check)
+            self._receive_parts(position, message, check)
             return
         if self._opening:
             keys, nonce = self._live(), message[:NONCE]

@@ -1,4 +1,4 @@
-"""Which pairs have an open session: both ends know it, so neither has to be told."""
+"""Which pairs have an open session. Both ends keep the same record, without a message."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ class Sessions:
     """Open sessions of the hosted devices, and what they may still reveal.
 
     Args:
-        budget: most bits that the answers of one pair may tell, or None.
+        budget: most bits that the answers of one pair may reveal, or None.
     """
 
     def __init__(self, shard: Shard, ledger: Ledger, budget: float | None) -> None:

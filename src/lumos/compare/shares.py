@@ -17,12 +17,12 @@ from lumos.typing import Bytes
 
 def digits_of(value: int, bits: int) -> list[int]:
     """The digits of a value, high to low."""
-    found = []
+    digits = []
     remaining = bits
     for width in digit_widths(bits):
         remaining -= width
-        found.append(value >> remaining & ((1 << width) - 1))
-    return found
+        digits.append(value >> remaining & ((1 << width) - 1))
+    return digits
 
 
 def relation(kind: Kind, x: int, lookup: Lookup, *, leaf: bool) -> Bytes:
@@ -99,8 +99,8 @@ class TreeShares(InMemoryOnly):
         self._merge(level)
         return mine
 
-    def hear(self, level: int, theirs: Sequence[int]) -> None:
-        """Takes the other party's shares of the same bits."""
+    def receive(self, level: int, theirs: Sequence[int]) -> None:
+        """Take the other party's shares of the same bits."""
         self._theirs[level] = theirs
         self._merge(level)
 
@@ -152,5 +152,5 @@ def outcome(spec: Spec, value: int) -> int:
     if spec.kind is not Kind.THREE_WAY:
         return value
     if value == 3:
-        raise BadValue("an outcome says both less and equal")
+        raise BadValue("an outcome is both less and equal")
     return (1, -1, 0)[value]

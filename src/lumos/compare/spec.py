@@ -1,7 +1,7 @@
 """What is compared, and the public list of messages that follows from it.
 
-Everything here is public and fixed before the first byte is sent: who speaks when, and how
-many bytes. The ideal backend books from this module, the secure one is held to it.
+Everything here is public and fixed before the first byte is sent: who sends when, and how
+many bytes. The ideal backend books from this module, the secure one is checked against it.
 """
 
 from collections.abc import Sequence
@@ -225,7 +225,7 @@ def opened_bits(spec: Spec, part: Part) -> list[int]:
 
 
 def messages(specs: Sequence[Spec], *, first: bool) -> tuple[Message, ...]:
-    """Who sends how many bytes in a batch; ``first`` says that it opens the session."""
+    """Who sends how many bytes in a batch; ``first`` if it opens the session."""
     return _messages(tuple(specs), first)
 
 

@@ -1,8 +1,8 @@
-"""ChaCha20 (RFC 8439) over many keys at once: the generator behind every private coin.
+"""ChaCha20 (RFC 8439) key streams, over many keys at once.
 
-A statistical generator would do for experiments, but whoever receives a release must not be able
-to invert its noise, so the stream is a cipher's. Large requests are vectorised over keys; for a
-handful of keys OpenSSL is faster, and gives the same bits.
+A cipher and not a statistical generator, because the receiver of a release must not be able to
+predict its noise. Requests for many keys are vectorised; for a few keys OpenSSL is faster and gives
+the same bits.
 """
 
 import numpy as np
@@ -45,7 +45,7 @@ def blocks(keys: Words, nonce: bytes, count: int) -> Words:
 
 
 class KeyStream:
-    """The key streams of one key, by OpenSSL. Whoever keeps it sets the key up only once.
+    """The key streams of one key, by OpenSSL. Reuse it: setting up a key is most of the cost.
 
     Args:
         key: [8] words.

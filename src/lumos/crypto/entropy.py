@@ -1,18 +1,18 @@
-"""The one tap of cryptographic randomness: scalars, nonces, masks.
+"""The only source of cryptographic randomness: scalars, nonces, masks, device secrets.
 
-It is the operating system's generator and nothing else, in simulations too. The known-answer
-tests replace ``draw`` from outside; no argument, setting or variable of ours does.
+It is the operating system's generator, in simulations too: no seed, argument or setting replaces
+it. (Known-answer tests patch `draw`.)
 """
 
 import secrets
 
 
 def draw(count: int) -> bytes:
-    """Fresh bytes from the operating system."""
+    """`count` fresh bytes from the operating system."""
     return secrets.token_bytes(count)
 
 
 def bits(count: int) -> list[int]:
-    """Fresh uniform bits, each 0 or 1."""
+    """`count` fresh uniform bits, each 0 or 1."""
     pool = int.from_bytes(draw((count + 7) // 8), "little")
     return [pool >> position & 1 for position in range(count)]

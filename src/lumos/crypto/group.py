@@ -1,10 +1,10 @@
 """The prime-order group of the oblivious transfers, behind five methods.
 
-``Ed25519`` is the subgroup of prime order L = 2^252 + 27742317777372353535851937790883648493 of
-edwards25519, as libsodium computes it. ``multiply`` is the only door for a received point: it
-refuses the identity, points of small or mixed order, points off the curve and encodings that
-are not canonical. ``add`` and ``subtract`` check next to nothing, so they see only points that
-went through ``multiply`` or were computed here.
+`Ed25519` is the subgroup of prime order L = 2^252 + 27742317777372353535851937790883648493 of
+edwards25519, as libsodium computes it. `multiply` is the only method that takes a received point:
+it refuses the identity, points of small or mixed order, points off the curve and encodings that
+are not canonical. `add` and `subtract` check next to nothing, so they are given only points that
+passed `multiply` or were computed here.
 """
 
 from collections.abc import Callable
@@ -20,12 +20,17 @@ from nacl.bindings import (
     crypto_scalarmult_ed25519_noclamp,
 )
 
-from lumos.compare.errors import BadPoint
 from lumos.crypto import entropy
+from lumos.errors import ProtocolError
 
 POINT = 32
+"""Bytes of a point."""
 
 Combine = Callable[[bytes, bytes], bytes]
+
+
+class BadPoint(ProtocolError):
+    """A received point is off the curve, of small or mixed order, or not canonical."""
 
 
 class Group(Protocol):
@@ -40,7 +45,7 @@ class Group(Protocol):
         """A fresh scalar b with bG."""
 
     def multiply(self, scalar: bytes, point: bytes) -> bytes:
-        """The scalar times a received point, which is checked; ``BadPoint`` if it fails."""
+        """The scalar times a received point, which is checked; raises `BadPoint`."""
 
     def add(self, left: bytes, right: bytes) -> bytes:
         """The sum of two points that are known to be good."""
@@ -101,7 +106,7 @@ class Ed25519:
         return b, crypto_scalarmult_ed25519_base_noclamp(b)
 
     def multiply(self, scalar: bytes, point: bytes) -> bytes:
-        """The scalar times a received point, which is checked; ``BadPoint`` if it fails."""
+        """The scalar times a received point, which is checked; raises `BadPoint`."""
         try:
             return crypto_scalarmult_ed25519_noclamp(scalar, point)
         except RuntimeError:

@@ -6,7 +6,6 @@ secrets from the run seed, so that a run can be repeated; such a run is labelled
 `coins: simulated`, because there the guarantee holds only against those who do not know the seed.
 """
 
-import os
 from hashlib import blake2b
 from struct import unpack_from
 from typing import Literal
@@ -14,7 +13,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from lumos.crypto import chacha
+from lumos.crypto import chacha, entropy
 from lumos.graph.spans import spans
 from lumos.typing import Doubles, Ints, Words
 
@@ -24,7 +23,7 @@ CoinSource = Literal["simulated", "system"]
 
 def system_secrets(devices: Ints) -> Words:
     """Fresh secrets from the operating system: [devices, 8] words. They never leave the device."""
-    raw = os.urandom(32 * len(devices))
+    raw = entropy.draw(32 * len(devices))
     return np.frombuffer(raw, "<u4").astype(np.uint32).reshape(len(devices), 8)
 
 

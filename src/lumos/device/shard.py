@@ -73,10 +73,10 @@ class Shard:
                 raise NotHosted(f"device {ids[(ids < 0) | (ids >= self.total)][0]} does not exist")
             return ids
         rows = np.searchsorted(self.devices, ids)
-        found = rows < len(self.devices)
-        found[found] = self.devices[rows[found]] == ids[found]
-        if not found.all():
-            raise NotHosted(f"device {ids[~found][0]} is not hosted by this shard")
+        hosted = rows < len(self.devices)
+        hosted[hosted] = self.devices[rows[hosted]] == ids[hosted]
+        if not hosted.all():
+            raise NotHosted(f"device {ids[~hosted][0]} is not hosted by this shard")
         return rows
 
     def ids_of(self, rows: Ints) -> Ints:

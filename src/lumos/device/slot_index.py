@@ -49,13 +49,13 @@ class SlotIndex:
 
     def find(self, keys: Ints) -> Ints:
         """[keys] position of each key, or -1."""
-        found: Ints = self._table[self._place(keys, 0)]
-        missed = (self._keys[found] != keys).nonzero()[0]
+        slots: Ints = self._table[self._place(keys, 0)]
+        missed = (self._keys[slots] != keys).nonzero()[0]
         if missed.size:
             keys = keys[missed]
             other = self._table[self._place(keys, 1)]
-            found[missed] = np.where(self._keys[other] == keys, other, -1)
-        return found
+            slots[missed] = np.where(self._keys[other] == keys, other, -1)
+        return slots
 
     def _place(self, keys: Ints, which: int) -> Ints:
         place: Ints = ((keys.view(np.uint64) * _FACTORS[which]) >> self._shift).view(np.int64)

@@ -16,7 +16,7 @@ from lumos.trees.sorted_sets import first_of_each
 from lumos.typing import Flags, Ints
 
 UNKNOWN = 1 << 20
-"""A bound that says nothing; no workload comes near it."""
+"""No bound; no workload comes near it."""
 
 NOTHING, BOUND, EXACT = 0, 1, 2
 """What the carrier of an edge can deduce about the other end."""
@@ -43,32 +43,32 @@ class EdgeAssignment:
         # Bounds of wl(u) - wl(v), where u carries (u, v).
         self.low = np.full(len(keep), -UNKNOWN, np.int32)
         self.high = np.full(len(keep), UNKNOWN, np.int32)
-        # Where v carries (v, u) instead: what v can deduce about u.
-        self.told = np.zeros(len(keep), np.int8)
+        # Where the other end carries the edge: what it can deduce about the hosted device.
+        self.carrier_knows = np.zeros(len(keep), np.int8)
 
-    def hand_over(
+    def reassign(
         self, given: Ints, taken: Ints, rows: Ints, by: Ints, exact: bool
     ) -> Program[None]:
-        """Edges change hands and workloads change; afterwards no taken edge leads down.
+        """Reassign edges and change workloads; afterwards no taken edge leads down.
 
         Args:
             given: slots whose edge the other end carries from now on.
             taken: slots whose edge the hosted device carries from now on.
             rows: [changed] positions of devices whose workload changed, each once.
             by: [changed] the change, +1 or -1.
-            exact: whether the ends of a handed-over edge know that they are level now, or only
+            exact: whether the ends of a reassigned edge know that they are level now, or only
                 that the new carrier is not heavier.
         """
         self.keep[given] = False
         self.low[given], self.high[given] = -UNKNOWN, UNKNOWN
-        self.told[taken] = NOTHING
+        self.carrier_knows[taken] = NOTHING
         yield from self._change(rows, by)
         self.keep[taken] = True
         self.low[taken], self.high[taken] = (0 if exact else -UNKNOWN), 0
-        self.told[given] = EXACT if exact else BOUND
+        self.carrier_knows[given] = EXACT if exact else BOUND
 
     def _change(self, rows: Ints, by: Ints) -> Program[None]:
-        """Change workloads, shift what is known, and tell those whose knowledge ends."""
+        """Change workloads, shift known bounds, and notify carriers whose bounds are outdated."""
         shard = self.shard
         self.workload[rows] += by
         slots = shard.slots_of(rows)
@@ -78,9 +78,9 @@ class EdgeAssignment:
         self.low[own] += np.where(self.low[own] == -UNKNOWN, 0, moved)
         self.high[own] += np.where(self.high[own] == UNKNOWN, 0, moved)
         needed = np.where(shift < 0, BOUND, EXACT)
-        tell = slots[~mine & (self.told[slots] >= needed)]
-        self.told[tell] = NOTHING
-        inbox = yield CHANGED.along(shard, tell, 0)
+        outdated = slots[~mine & (self.carrier_knows[slots] >= needed)]
+        self.carrier_knows[outdated] = NOTHING
+        inbox = yield CHANGED.along(shard, outdated, 0)
         stale = shard.slots(inbox.receiver, inbox.sender)
         self.low[stale], self.high[stale] = -UNKNOWN, UNKNOWN
 

@@ -50,7 +50,7 @@ def move(state: EdgeAssignment, comparer: Comparer, bits: int, step: int) -> Pro
 
         state.high[slots[asker & ~lighter]] = 1
         refused = slots[~asker & ~lighter]
-        state.told[refused] = np.maximum(state.told[refused], BOUND)
+        state.carrier_knows[refused] = np.maximum(state.carrier_knows[refused], BOUND)
 
         willing = slots[~asker & lighter]
         taken = willing[first_of_each(shard.owner[willing])]
@@ -63,4 +63,4 @@ def move(state: EdgeAssignment, comparer: Comparer, bits: int, step: int) -> Pro
         # wl(giver) ≥ wl(taker) + 2 before, so wl(taker) ≤ wl(giver) after: both ends know.
         rows = np.setxor1d(takers, givers, assume_unique=True)
         by = np.where(np.isin(rows, takers), 1, -1)
-        yield from state.hand_over(given, taken, rows, by, exact=False)
+        yield from state.reassign(given, taken, rows, by, exact=False)

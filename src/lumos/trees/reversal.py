@@ -73,7 +73,7 @@ def _find_levels(state: EdgeAssignment, comparer: Comparer, bits: int) -> Progra
     # The gap is at most 1 (the moves ended), so "heavier" means exactly 1.
     state.high[own] = gap
     state.low[own] = np.where(gap < 0, -UNKNOWN, gap)
-    state.told[slots[~mine]] = np.where(signs[~mine] > 0, BOUND, EXACT)
+    state.carrier_knows[slots[~mine]] = np.where(signs[~mine] > 0, BOUND, EXACT)
 
 
 def _find_slack(state: EdgeAssignment, step: int) -> Program[tuple[Ints, Ints]]:
@@ -89,22 +89,22 @@ def _find_slack(state: EdgeAssignment, step: int) -> Program[tuple[Ints, Ints]]:
     onward = np.full(len(shard), _NONE, np.int64)
     lowest = draw_one_each(shard, down, "which way down", step)
     onward[shard.owner[lowest]] = lowest
-    news = shard.owner[lowest]
+    reached = shard.owner[lowest]
     starts: list[Ints] = []
     while True:
-        slots = shard.slots_of(news)
-        slots = slots[~state.keep[slots] & (state.told[slots] == EXACT)]
+        slots = shard.slots_of(reached)
+        slots = slots[~state.keep[slots] & (state.carrier_knows[slots] == EXACT)]
         inbox = yield SLACK.along(shard, slots, 0)
         if inbox.quiet:
             break
-        heard = shard.slots(inbox.receiver, inbox.sender)
-        heard = heard[exact[heard]]
-        starts.append(heard[state.high[heard] == 1])
-        level = heard[state.high[heard] == 0]
+        upward = shard.slots(inbox.receiver, inbox.sender)
+        upward = upward[exact[upward]]
+        starts.append(upward[state.high[upward] == 1])
+        level = upward[state.high[upward] == 0]
         level = level[onward[shard.owner[level]] == _NONE]
         level = level[first_of_each(shard.owner[level])]
         onward[shard.owner[level]] = level
-        news = shard.owner[level]
+        reached = shard.owner[level]
     return onward, np.unique(np.concatenate(starts)) if starts else np.empty(0, np.int64)
 
 
@@ -127,19 +127,19 @@ def _claim(state: EdgeAssignment, chosen: Ints, onward: Ints) -> Program[bool]:
         inbox = yield CLAIM.along(shard, claims, words)
         no_claims = inbox.quiet
         claimed |= not no_claims
-        came = shard.slots(inbox.receiver, inbox.sender)
-        rows = shard.owner[came]
-        # The first claim to a free device is served; all others hear "busy".
+        claiming = shard.slots(inbox.receiver, inbox.sender)
+        rows = shard.owner[claiming]
+        # The first claim to a free device is served; all others are answered "busy".
         served = first_of_each(rows) & ~busy[rows]
         busy[rows] = True
-        back[rows[served]] = came[served]
-        ends = came[served & (inbox.body == _END)]
+        back[rows[served]] = claiming[served]
+        ends = claiming[served & (inbox.body == _END)]
         ended.append(shard.owner[ends])
         taken.append(ends)
         claims = onward[rows[served & (inbox.body == _PASS)]]
         words = np.where(state.high[claims] == 1, _END, _PASS).astype(np.uint8)
 
-        refused = came[~served]
+        refused = claiming[~served]
         replies = np.concatenate([replies, ends, refused])
         answers = np.concatenate(
             [answers, np.full(len(ends), _DONE, np.uint8), np.full(len(refused), _BUSY, np.uint8)]
@@ -147,18 +147,18 @@ def _claim(state: EdgeAssignment, chosen: Ints, onward: Ints) -> Program[bool]:
         inbox = yield REPLY.along(shard, replies, answers)
         if no_claims and inbox.quiet:
             break
-        heard = shard.slots(inbox.receiver, inbox.sender)
-        rows = shard.owner[heard]
+        replied = shard.slots(inbox.receiver, inbox.sender)
+        rows = shard.owner[replied]
         done = inbox.body == _DONE
         start = back[rows] == _NONE
-        given.append(heard[done])
+        given.append(replied[done])
         taken.append(back[rows[done & ~start]])
         started.append(rows[done & start])
         replies, answers = back[rows[~start]], inbox.body[~start]
     if claimed:
         # A path that ended was served all the way, so its "done" reached the start.
         lighter, heavier = np.concatenate(started), np.concatenate(ended)
-        yield from state.hand_over(
+        yield from state.reassign(
             np.concatenate(given),
             np.concatenate(taken),
             np.concatenate([lighter, heavier]),

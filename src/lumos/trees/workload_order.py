@@ -11,7 +11,7 @@ from lumos.compare.rounds import ComparedPairs, Comparer, Signs
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Door, Topic
-from lumos.trees.maximum import CANDIDATE, MATCH, RESULT, Tournament
+from lumos.trees.maximum import CANDIDATE, MATCH, RESULT
 from lumos.trees.sorted_sets import union
 from lumos.typing import Ints
 
@@ -44,8 +44,8 @@ class WorkloadOrder:
         # [slots] sign of wl(u) - wl(v); [hosted] number of strictly heavier neighbours
         self._sign = np.zeros(len(shard.neighbours), np.int8)
         self._heavier = np.zeros(len(shard), np.int64)
-        self.told = np.empty(0, np.int64)
-        """Slots whose other end was told or asked in the last `compare_again`."""
+        self.contacted = np.empty(0, np.int64)
+        """Slots whose other end was contacted in the last `compare_again`."""
         # [hosted] workloads at the last comparison; [slots] scratch for who moved
         self._compared = workload.copy()
         self._moved = np.zeros(len(shard.neighbours), np.int8)
@@ -64,9 +64,11 @@ class WorkloadOrder:
         """Learn the signs anew where the change of an end could alter them.
 
         A device rises by one, or it is the one that fell. A heavier end that rises and a lighter
-        end that falls alter nothing, and nobody is told. Level ends tell each other. A lighter
-        end that rises and a heavier end that falls have to ask. Args: `changed`: positions,
-        increasing.
+        end that falls alter nothing: no message. Level ends send how they moved. A lighter
+        end that rises and a heavier end that falls have to ask.
+
+        Args:
+            changed: positions, increasing.
         """
         shard = self.shard
         slots = shard.slots_of(changed)
@@ -74,14 +76,14 @@ class WorkloadOrder:
         moved = movement.repeat(shard.degree[changed])
         sign = self._sign[slots]
         concerned = (sign * moved <= 0).nonzero()[0]
-        told = slots[concerned]
+        contacted = slots[concerned]
         moved = np.where(sign[concerned] == 0, moved[concerned], 0)
-        inbox = yield CHANGED.along(shard, told, _WORD_OF[moved])
-        heard = shard.slots(inbox.receiver, inbox.sender)
-        slots = union(told, heard)
-        # Level ends told how they moved; both rose by one where the two cancel. The others ask.
-        self._moved[told] = moved
-        self._moved[heard] -= _MOVEMENT_OF[inbox.body]
+        inbox = yield CHANGED.along(shard, contacted, _WORD_OF[moved])
+        received = shard.slots(inbox.receiver, inbox.sender)
+        slots = union(contacted, received)
+        # Level ends sent how they moved; both rose by one where the two cancel. The others ask.
+        self._moved[contacted] = moved
+        self._moved[received] -= _MOVEMENT_OF[inbox.body]
         signs, before = np.sign(self._moved[slots]), self._sign[slots]
         self._moved[slots] = 0
         ask = before != 0
@@ -92,17 +94,17 @@ class WorkloadOrder:
         owners, change = shard.owner[slots[altered]], change[altered]
         rows = union(owners, changed)
         led = self._heavier[rows] == 0
-        self.told = told
+        self.contacted = contacted
         self._before = (slots, before, owners, change, changed, self._compared[changed])
         self._sign[slots] = signs
         np.add.at(self._heavier, owners, change)
         self._compared[changed] = self.workload[changed]
         leads = self._heavier[rows] == 0
-        news = led != leads
+        announced = led != leads
         # A leader whose workload changed has to be matched afresh.
         own = rows.searchsorted(changed)
-        news[own] |= leads[own]
-        yield CANDIDATE.to_coordinator(shard, rows[news], leads[news].view(np.uint8))
+        announced[own] |= leads[own]
+        yield CANDIDATE.to_coordinator(shard, rows[announced], leads[announced].view(np.uint8))
 
     def take_back(self) -> None:
         """Forget what was learned since the last `compare_again`: the old answers hold again."""
@@ -133,28 +135,3 @@ class WorkloadOrder:
         """Compare the two ends of each of `slots`."""
         pairs = ComparedPairs.of_slots(self.shard, slots)
         return (yield from self._comparer.three_way(pairs, self.workload[pairs.rows], self._bits))
-
-
-def hold_tournament(tournament: Tournament, lighter: int | None = None) -> Program[set[int]]:
-    """The coordinator's part: who is a candidate now, then matches until one is left.
-
-    Args:
-        lighter: the one device whose workload may have fallen since the last tournament.
-
-    Returns:
-        the devices whose standing changed.
-    """
-    inbox = yield CANDIDATE.nothing()
-    tournament.update(inbox.sender.tolist(), (inbox.body != 0).tolist(), lighter)
-    while True:
-        matches = tournament.matches()
-        if not matches:
-            yield MATCH.nothing()
-            return set(inbox.sender.tolist())
-        both_ways = [*matches, *((second, first) for first, second in matches)]
-        pairs = np.array(sorted(both_ways), np.int64)
-        yield MATCH.from_coordinator(pairs[:, 0], pairs[:, 1])
-        # The smaller id of a match reports; reports arrive in the order of the matches.
-        results = yield RESULT.nothing()
-        for (first, second), code in zip(matches, results.body.tolist(), strict=True):
-            tournament.record(first, second, code - 1)

@@ -19,10 +19,11 @@ from lumos.exchange.topic import PUBLIC_ID, Door, Topic
 from lumos.graph import Graph
 from lumos.trees.balancers import Observe
 from lumos.trees.balancers.greedy import greedy
-from lumos.trees.maximum import Tournament
+from lumos.trees.maximum import run_tournament
 from lumos.trees.proposal import propose
 from lumos.trees.settings import TreeSettings
-from lumos.trees.workload_order import WorkloadOrder, hold_tournament
+from lumos.trees.tournament import Tournament
+from lumos.trees.workload_order import WorkloadOrder
 from lumos.typing import Flags, Ints
 
 PROPOSE = Topic(
@@ -71,9 +72,9 @@ def mcmc(
     # A workload never exceeds the degree, and f climbs c above its start with a probability of
     # about e^-c. Beyond 2^bits - 2 values saturate: heavier devices look level.
     bits = yield from agree_on_length(shard, np.minimum(shard.degree, workload + 16) + 3)
-    standing = WorkloadOrder(shard, comparer, workload, bits)
-    yield from standing.compare_all()
-    yield from standing.play()
+    order = WorkloadOrder(shard, comparer, workload, bits)
+    yield from order.compare_all()
+    yield from order.play()
     for iteration in range(iterations):
         inbox = yield PROPOSE.nothing()
         if inbox.quiet:  # a graph without edges has nothing to balance
@@ -94,29 +95,29 @@ def mcmc(
         workload[shard.owner[new]] += 1
         changed = np.concatenate([proposer, shard.owner[new]])
         changed.sort()
-        yield from standing.compare_again(changed)
-        yield from standing.play()
+        yield from order.compare_again(changed)
+        yield from order.play()
 
         inbox = yield JUDGE.nothing()
         if inbox.quiet:  # known answers say that f(X') ≤ f(X): the step stands
             continue
         accepted = yield from _judge(shard, comparer, bits, inbox, proposer, limit, workload)
-        # Who took part hears of a rejection; silence means that the step stands.
-        told = np.append(shard.neighbours[offered], COORDINATOR)
+        # Those who took part are notified of a rejection; silence means that the step stands.
+        notified = np.append(shard.neighbours[offered], COORDINATOR)
         if accepted or not proposer.size:
-            told = told[:0]
-        inbox = yield VERDICT.send(np.repeat(shard.devices[proposer], len(told)), told, 0)
+            notified = notified[:0]
+        inbox = yield VERDICT.send(np.repeat(shard.devices[proposer], len(notified)), notified, 0)
         if inbox.quiet:
             continue
-        rejected = len(told) > 0 or inbox.sender.size > 0
-        told = standing.told if rejected else told[:0]
-        inbox = yield REVERT.along(shard, told, 0)
+        rejected = len(notified) > 0 or inbox.sender.size > 0
+        contacted = order.contacted if rejected else order.contacted[:0]
+        inbox = yield REVERT.along(shard, contacted, 0)
         if rejected or inbox.sender.size:
-            # Every device that took part in the step or was told of it knows that it is void.
+            # Every device that took part in the step or was notified of it knows that it is void.
             workload[proposer] = before
             workload[shard.owner[new]] -= 1
             keep[offered], keep[new] = True, False
-            standing.take_back()
+            order.take_back()
     return keep
 
 
@@ -124,7 +125,7 @@ def mcmc_coordinator(total: int, public: PublicCoins, iterations: int) -> Progra
     """The coordinator's part in Algorithms 2 and 3: flags, matches, and one choice per step."""
     yield from count_objections(total)
     tournament = Tournament()
-    yield from hold_tournament(tournament)
+    yield from run_tournament(tournament)
     choices = public.generator("which of the heaviest")
     for _ in range(iterations):
         heaviest = tournament.champions()
@@ -134,7 +135,7 @@ def mcmc_coordinator(total: int, public: PublicCoins, iterations: int) -> Progra
         chosen = heaviest[int(choices.integers(len(heaviest)))]
         yield PROPOSE.from_coordinator(np.array([chosen]), 0)
         tournament.begin()
-        changed = yield from hold_tournament(tournament, lighter=chosen)
+        changed = yield from run_tournament(tournament, lighter=chosen)
         before, heaviest = heaviest, tournament.champions()
         judged = heaviest[int(choices.integers(len(heaviest)))]
         if _settled(chosen, changed, before, heaviest):
@@ -176,7 +177,7 @@ def _judge(
     """One comparison: is the largest workload after the step at most the proposer's threshold?
 
     Args:
-        inbox: the coordinator's word to the proposer and to the heaviest device after the step.
+        inbox: the coordinator's message to the proposer and to the heaviest device after the step.
 
     Returns:
         the verdict in the shard of the proposer, False elsewhere.

@@ -127,7 +127,8 @@ class Believed:
         graph = self.graph
         workload = np.zeros(graph.devices, np.int64)
         over_slots = {
-            name: np.zeros(2 * graph.edges, np.int64) for name in ("keep", "low", "high", "told")
+            name: np.zeros(2 * graph.edges, np.int64)
+            for name in ("keep", "low", "high", "carrier_knows")
         }
         for state in self.states:
             shard = state.shard
@@ -146,12 +147,12 @@ class Believed:
         low, high = over_slots["low"][keep], over_slots["high"][keep]
         assert (low <= gap).all(), "a lower bound is false"
         assert (gap <= high).all(), "an upper bound is false"
-        told = over_slots["told"][other][keep]
+        known = over_slots["carrier_knows"][other][keep]
         above, below = high < UNKNOWN // 2, low > -UNKNOWN // 2
         if self.memory:
-            assert (told[above] >= BOUND).all(), "the other end remembers that the carrier knows"
-            assert (told[below] == EXACT).all(), "and that it knows the exact gap"
-            assert (low[told == EXACT] == high[told == EXACT]).all()
+            assert (known[above] >= BOUND).all(), "the other end remembers that the carrier knows"
+            assert (known[below] == EXACT).all(), "and that it knows the exact gap"
+            assert (low[known == EXACT] == high[known == EXACT]).all()
         self.finite += int(above.sum())
         self.exact += int((low == high).sum())
 
@@ -187,7 +188,7 @@ def test_what_carriers_believe_is_true_in_long_runs(graph: Graph, shards: int) -
     assert believed.exact > 0
 
 
-def test_a_carrier_that_is_not_told_believes_something_false() -> None:
+def test_a_carrier_that_is_not_notified_believes_something_false() -> None:
     """The check has power: without the word "changed" a bound is soon wrong."""
     graph = random_graph(40, 0.2, 1)
     believed = Believed(graph, memory=False)

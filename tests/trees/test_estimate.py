@@ -1,0 +1,72 @@
+"""What a run will cost: asked of its balancer, and timed only where something is compared."""
+
+import pytest
+
+from lumos.cli.trees import announce
+from lumos.graph import Graph, load
+from lumos.training.settings import Config
+from lumos.trees import estimate
+from lumos.trees.balance import balance
+from lumos.trees.estimate import comparisons_per_second, expected_comparisons, expected_seconds
+from lumos.trees.settings import TreeSettings
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return load("demo:60", features=False)
+
+
+def test_exact_for_greedy_and_none(graph: Graph) -> None:
+    for balancer in ("none", "greedy"):
+        settings = TreeSettings(balancer=balancer, compare="ideal")
+        counted = balance(graph, settings).ledger.comparisons
+        assert expected_comparisons(graph, settings) == counted
+
+
+@pytest.mark.parametrize("balancer", ["mcmc", "optimal"])
+def test_about_right_for_the_others(balancer: str) -> None:
+    graph = load("demo:1000", features=False)
+    settings = TreeSettings(balancer=balancer, iterations=100, compare="ideal")
+    counted = balance(graph, settings).ledger.comparisons
+    assert counted / 2 < expected_comparisons(graph, settings) < 2 * counted
+
+
+def test_seconds_are_comparisons_at_the_measured_rate(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimate, "comparisons_per_second", lambda workers: 10.0 * workers)
+    settings = TreeSettings(balancer="greedy", workers=3)
+    assert expected_seconds(graph, settings) == graph.edges / 30
+
+
+def test_the_rate_grows_with_the_workers() -> None:
+    assert comparisons_per_second(1) > 0
+    assert comparisons_per_second(1000) > 20 * comparisons_per_second(1)
+
+
+@pytest.fixture
+def nothing_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a run that compares nothing starts workers or times comparisons")
+
+    monkeypatch.setattr(estimate, "comparisons_per_second", refuse)
+    monkeypatch.setattr("lumos.trees.balance.make_pool", refuse)
+    monkeypatch.setattr("lumos.trees.balance.SecureComparer", refuse)
+
+
+@pytest.mark.usefixtures("nothing_is_compared")
+@pytest.mark.parametrize("settings", [TreeSettings(balancer="none"), Config().trees])
+def test_no_workers_and_no_timing_without_comparisons(graph: Graph, settings: TreeSettings) -> None:
+    """`none`, and so every strict run."""
+    assert settings.compare == "secure"
+    announce(graph, settings)
+    balanced = balance(graph, settings)
+    assert balanced.compare == "none"
+    assert balanced.keep.all()
+
+
+@pytest.mark.usefixtures("nothing_is_compared")
+def test_ideal_comparisons_are_not_timed(graph: Graph) -> None:
+    settings = TreeSettings(balancer="optimal", compare="ideal")
+    assert expected_seconds(graph, settings) == 0
+    assert balance(graph, settings).compare == "ideal"
