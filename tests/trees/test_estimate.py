@@ -2,9 +2,9 @@
 
 import pytest
 
+import lumos
 from lumos.cli.trees import announce
 from lumos.graph import Graph, load
-from lumos.training.settings import Config
 from lumos.trees import estimate
 from lumos.trees.balance import balance
 from lumos.trees.estimate import comparisons_per_second, expected_comparisons, expected_seconds
@@ -55,7 +55,9 @@ def nothing_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("nothing_is_compared")
-@pytest.mark.parametrize("settings", [TreeSettings(balancer="none"), Config().trees])
+@pytest.mark.parametrize(
+    "settings", [TreeSettings(balancer="none"), lumos.Config.of(profile="strict").trees]
+)
 def test_no_workers_and_no_timing_without_comparisons(graph: Graph, settings: TreeSettings) -> None:
     """`none`, and so every strict run."""
     assert settings.compare == "secure"

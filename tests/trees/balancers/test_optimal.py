@@ -126,10 +126,8 @@ class Believed:
         self.rounds += 1
         graph = self.graph
         workload = np.zeros(graph.devices, np.int64)
-        over_slots = {
-            name: np.zeros(2 * graph.edges, np.int64)
-            for name in ("keep", "low", "high", "carrier_knows")
-        }
+        names = ("keep", "low", "high", "carrier_knows")
+        over_slots = {name: np.zeros(2 * graph.edges, np.int64) for name in names}
         for state in self.states:
             shard = state.shard
             workload[shard.devices] = state.workload
