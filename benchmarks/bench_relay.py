@@ -28,7 +28,7 @@ from rich.table import Table
 import lumos
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard, cut
-from lumos.encode.symbols import Symbols
+from lumos.encode.mechanisms import make_mechanism
 from lumos.strict.codebook import EPOCHS, Codebook
 from lumos.strict.feature_rows import FeatureRows
 from lumos.strict.relay import PADS, pads, relayed
@@ -130,7 +130,7 @@ def main() -> None:
     shard = cut(graph, 1, 0)[0]
     defaults = StrictSettings()
     size = defaults.codebook if links else graph.class_count
-    symbols = Symbols.of(size, options.epsilon, "krr")
+    symbols = make_mechanism(size, options.epsilon, "krr")
     true = entries(graph, size) if links else np.asarray(graph.labels)
     coins = shard.coins.words(np.arange(len(shard)), "symbol", 0, symbols.coins)
     said = symbols.release(true, coins)

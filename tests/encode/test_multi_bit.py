@@ -14,19 +14,12 @@ from scipy.stats import chi2
 from lumos.device.coins import PrivateCoins, simulated_secrets
 from lumos.encode import multi_bit
 from lumos.encode.one_bit import COIN, probability_of_one, threshold
+from lumos.encode.sampling import sampled_features
 from lumos.errors import InputError, UsageError
 
 
 def coins(devices: int, seed: int = 0) -> PrivateCoins:
     return PrivateCoins(simulated_secrets(seed, np.arange(devices)))
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "width", "expected"),
-    [(0.1, 5, 1), (2.0, 4714, 1), (2.18, 9, 1), (4.36, 9, 2), (10.0, 9, 4), (1e9, 9, 9), (1, 1, 1)],
-)
-def test_number_of_features(epsilon: float, width: int, expected: int) -> None:
-    assert multi_bit.sampled_features(epsilon, width) == expected
 
 
 @pytest.mark.parametrize("m", [1, 2, 5])
@@ -66,7 +59,7 @@ def test_likelihood_ratio_is_at_most_e_to_epsilon(
     epsilon: float, width: int, one_bit: bool
 ) -> None:
     """Any two vectors, any release: the features drawn are as likely, the m bits multiply up."""
-    m = width if one_bit else multi_bit.sampled_features(epsilon, width)
+    m = width if one_bit else sampled_features(epsilon, width)
     values = np.array([0.0, 0.3, 1.0])
     ones = [int(count) for count in threshold(values, epsilon / m, 0.0, 1.0)]
     with localcontext() as context:

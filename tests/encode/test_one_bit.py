@@ -30,7 +30,7 @@ EPSILONS = st.floats(0.05, 50)
 
 @pytest.mark.parametrize("epsilon", [0, -1, math.nan])
 def test_epsilon_must_be_above_zero(epsilon: float) -> None:
-    with pytest.raises(UsageError, match="--epsilon must be above 0"):
+    with pytest.raises(UsageError, match="`epsilon` must be above 0"):
         EncoderSettings(epsilon=epsilon)
 
 

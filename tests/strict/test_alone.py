@@ -10,7 +10,7 @@ from tests.strict.strictly import begun, heard, strict, the_same_coins
 
 from lumos.aggregate.noise import Noise
 from lumos.device.coins import PublicCoins
-from lumos.encode.symbols import Symbols
+from lumos.encode.mechanisms import make_mechanism
 from lumos.graph import Graph
 from lumos.training.split import Role, split_vertices
 
@@ -113,7 +113,7 @@ def test_the_control_arm_does_not_unmask_the_release(short: dict[str, int]) -> N
     """
     graph = graph_of("random", 0)
     _, wire = heard(graph, control=True, mechanism="oue", epsilon=2.0, **short)
-    mechanism = Symbols.of(4, 2.0, "oue")
+    mechanism = make_mechanism(4, 2.0, "oue")
     control, main = (
         {m.sender: mechanism.read(np.frombuffer(m.body, np.uint8)[None])[0] for m in messages}
         for messages in wire.of(SYMBOL)

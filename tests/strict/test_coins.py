@@ -13,7 +13,7 @@ from scipy.stats import chi2_contingency
 from tests.runs.running import listening
 from tests.strict.strictly import begun, epochs, federation, heard, losses, sums, the_same_coins
 
-from lumos.encode.symbols import Symbols
+from lumos.encode.mechanisms import make_mechanism
 from lumos.graph import Graph
 from lumos.runs.federation import Federation
 from lumos.runs.train import train
@@ -159,7 +159,7 @@ def test_symbols_are_not_shifted_alike_in_runs_that_differ(
     """The label said falls so far from the true one in one run, and independently in the other."""
     same, chance = agreement(offsets, offsets_of(**other))
     epsilon = other.get("epsilon", 0.5)
-    one, two = (Symbols.of(CLASSES, e, "krr") for e in (0.5, epsilon))
+    one, two = (make_mechanism(CLASSES, e, "krr") for e in (0.5, epsilon))
     expected = (one.truth * two.truth + (CLASSES - 1) * one.other * two.other) / 2.0**64
     assert same == pytest.approx(expected, abs=5 * 0.5 / np.sqrt(DEVICES))
     assert chance > 1e-4

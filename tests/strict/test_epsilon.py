@@ -17,7 +17,7 @@ from tests.runs.running import Wire, listening
 from tests.strict.strictly import begun, the_same_coins
 
 from lumos.device.coins import PrivateCoins, simulated_secrets
-from lumos.encode.symbols import COIN, Symbols
+from lumos.encode.mechanisms import COIN, make_mechanism
 from lumos.graph import Graph
 from lumos.training.split import Role
 
@@ -130,7 +130,7 @@ def test_a_second_release_from_the_same_coins_says_nothing_new() -> None:
 
 def inverted(found: list[Any], seed: int, epsilon: float) -> np.ndarray:
     """What a receiver who knows the run seed takes the symbols of the centres to be."""
-    mechanism = Symbols.of(CLASSES, epsilon, "krr")
+    mechanism = make_mechanism(CLASSES, epsilon, "krr")
     everyone = np.arange(STARS * SIZE)
     coins = PrivateCoins(simulated_secrets(seed, everyone))
     words = coins.words(everyone, "symbol", 0, 1)[::SIZE]
@@ -148,7 +148,7 @@ def test_coins_from_the_run_seed_are_caught(symbol: int) -> None:
     ours = transcripts(symbol, coins="system", seed=5, epsilon=1.0)
     share = (inverted(ours, 5, 1.0) == symbol).mean()
     # He is right where two independent releases happen to shift alike.
-    mechanism = Symbols.of(CLASSES, 1.0)
+    mechanism = make_mechanism(CLASSES, 1.0)
     truth, other = mechanism.truth / COIN, mechanism.other / COIN
     chance = truth**2 + (CLASSES - 1) * other**2
     assert share == pytest.approx(chance, abs=6 * 0.5 / math.sqrt(STARS))

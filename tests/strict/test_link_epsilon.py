@@ -20,7 +20,7 @@ from tests.strict.linking import begun
 from tests.strict.strictly import the_same_coins
 
 from lumos.device.coins import PrivateCoins, simulated_secrets
-from lumos.encode.symbols import COIN, Symbols
+from lumos.encode.mechanisms import COIN, make_mechanism
 from lumos.graph import Graph
 from lumos.strict import link as module
 from lumos.strict.link import StrictLinker
@@ -69,7 +69,7 @@ def transcript(entry: int, coin: dict[int, int], seed: int, **settings: Any) -> 
 
 def largest_ratio(epsilon: float, seed: int, releases: int = 1, **settings: Any) -> float:
     """The largest P(transcript | entry) / P(transcript | other entry), exactly."""
-    mechanism = Symbols.of(SIZE, epsilon, "krr")
+    mechanism = make_mechanism(SIZE, epsilon, "krr")
     coins = {0: mechanism.other, COIN - 1: COIN - mechanism.other}  # a lie, the truth: how many
     given: list[Counter[Any]] = []
     for entry in range(SIZE):
@@ -190,7 +190,7 @@ def said(entry: int, coins: str) -> tuple[np.ndarray, np.ndarray]:
     made.run(lambda worker: worker.release())
     known = PrivateCoins(simulated_secrets(5, np.arange(2 * STARS)))
     words = known.words(np.arange(2 * STARS), "symbol", 0, 1)
-    shift = Symbols.of(SIZE, 1.0, "krr").release(np.zeros(2 * STARS, np.int64), words)
+    shift = make_mechanism(SIZE, 1.0, "krr").release(np.zeros(2 * STARS, np.int64), words)
     return worker.released[:, 0], shift[:, 0]
 
 

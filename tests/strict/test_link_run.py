@@ -15,7 +15,7 @@ from tests.strict.strictly import the_same_coins
 
 from lumos import Graph
 from lumos.device.coins import PublicCoins
-from lumos.encode.symbols import Symbols
+from lumos.encode.mechanisms import make_mechanism
 from lumos.errors import ProtocolError
 from lumos.exchange import Door
 from lumos.exchange.topic import TOPICS
@@ -126,7 +126,7 @@ def test_the_symbol_is_what_the_mechanism_says(sixty: Graph) -> None:
     made = begun(sixty, epsilon=1.0)
     made.run(lambda worker: worker.epochs(0, 9), lambda helper: helper.epochs(0, 9))
     entries = made.trainers[0]._codebook.nearest()
-    mechanism = Symbols.of(8, 1.0, "krr")
+    mechanism = make_mechanism(8, 1.0, "krr")
     coins = made.shards[0].coins.words(np.arange(60), "symbol", 0, mechanism.coins)
     expected = mechanism.release(entries, coins)[:, 0]
     with listening() as wire:

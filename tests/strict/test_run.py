@@ -14,7 +14,7 @@ from tests.strict.strictly import heard as heard_long
 from tests.strict.strictly import strict as strict_long
 
 from lumos import Graph, LumosError
-from lumos.encode.symbols import Symbols
+from lumos.encode.mechanisms import make_mechanism
 from lumos.errors import DoorClosed, UsageError
 from lumos.exchange import Door
 from lumos.exchange.topic import TOPICS
@@ -136,7 +136,7 @@ def test_the_symbol_is_what_the_mechanism_says(sixty: Graph) -> None:
     worker = made.trainers[0]
     answer = worker._own().argmax(axis=1)
     true = np.where(roles == Role.TRAIN, sixty.labels, answer)
-    mechanism = Symbols.of(6, 1.0)
+    mechanism = make_mechanism(6, 1.0)
     coins = made.shards[0].coins.words(np.arange(60), "symbol", 0, mechanism.coins)
     expected = mechanism.release(true, coins)
     with listening() as wire:
@@ -409,8 +409,8 @@ def test_many_classes_and_a_small_epsilon_take_digits() -> None:
         assert {len(message.body) for message in wire.all_of(SYMBOL)} == {width}
         said = {message.body[0] for message in wire.all_of(SYMBOL)}
         if (epsilon, mechanism) == (0.5, "auto"):
-            symbols = Symbols.of(30, 0.5)
-            assert symbols.mechanism == "digits"
+            symbols = make_mechanism(30, 0.5)
+            assert symbols.name == "digits"
             assert max(said) < symbols.alphabet < 30
 
 
@@ -424,7 +424,7 @@ def test_entries_of_a_codebook_are_released_by_everybody(sixty: Graph) -> None:
             made = begun(graph, np.arange(60) % 3, **CODED)
         epochs(made, 0, 11)
         worker = made.trainers[0]
-        mechanism = Symbols.of(8, 2.0)
+        mechanism = make_mechanism(8, 2.0)
         coins = made.shards[0].coins.words(np.arange(60), "symbol", 0, mechanism.coins)
         expected = mechanism.release(worker.codebook.nearest(), coins)
         assert len(np.unique(worker.codebook.nearest())) > 2

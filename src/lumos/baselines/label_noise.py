@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import nll_loss, one_hot
 
 from lumos.baselines.arcs import Arcs
-from lumos.encode.symbols import COIN, Symbols
+from lumos.encode.mechanisms import COIN, make_mechanism
 from lumos.errors import InputError
 from lumos.typing import Ints
 
@@ -22,11 +22,11 @@ def noisy_labels(
     """
     if math.isinf(epsilon):
         return labels
-    symbols = Symbols.of(classes, epsilon, "krr")
+    mechanism = make_mechanism(classes, epsilon, "krr")
     known = np.flatnonzero(labels >= 0)
-    coins = generator.integers(0, COIN, (len(known), symbols.coins), dtype=np.uint32)
+    coins = generator.integers(0, COIN, (len(known), mechanism.coins), dtype=np.uint32)
     said = labels.copy()
-    said[known] = symbols.read(symbols.release(labels[known], coins)).argmax(axis=1)
+    said[known] = mechanism.read(mechanism.release(labels[known], coins)).argmax(axis=1)
     return said
 
 
@@ -34,9 +34,9 @@ def transition(classes: int, epsilon: float) -> Tensor:
     """[classes, classes] T: the chance that a device of class c says s."""
     if math.isinf(epsilon):
         return torch.eye(classes)
-    symbols = Symbols.of(classes, epsilon, "krr")
-    table = torch.full((classes, classes), symbols.other / COIN)
-    return table.fill_diagonal_(symbols.truth / COIN)
+    mechanism = make_mechanism(classes, epsilon, "krr")
+    table = torch.full((classes, classes), mechanism.other / COIN)
+    return table.fill_diagonal_(mechanism.truth / COIN)
 
 
 class Drop:

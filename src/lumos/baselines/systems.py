@@ -17,6 +17,7 @@ from lumos.baselines.settings import BaselineSettings
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
 from lumos.encode import multi_bit
 from lumos.encode.bounds import Features, unit_rows, within
+from lumos.encode.sampling import sampled_features
 from lumos.graph import Graph
 from lumos.training.private_data import features_of
 from lumos.training.split import EdgeSplit, Role
@@ -117,7 +118,7 @@ def _multi_bit(
     """Rectified features in units of their noise, smoothed; and how many each device drew."""
     devices, width = features.shape
     epsilon, low, high = settings.epsilon, settings.low, settings.high
-    drawn = width if settings.one_bit else multi_bit.sampled_features(epsilon, width)
+    drawn = width if settings.one_bit else sampled_features(epsilon, width)
     coins = PrivateCoins(simulated_secrets(public.seed, np.arange(devices), "/baseline"))
     said = multi_bit.release(features, epsilon, coins, low=low, high=high, sampled=drawn)
     # A rectified feature is ±scale or 0 from the midpoint, so its standard deviation is about

@@ -1,4 +1,4 @@
-"""`lumos budget`: what a release keeps of the signal, before anything is run."""
+"""`lumos budget`: how much of the signal a release keeps, before anything is run."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from lumos.cli.common import Common, console, print_json
-from lumos.encode.symbols import COIN, Symbols
+from lumos.encode.mechanisms import COIN, Mechanism, make_mechanism
 from lumos.errors import UsageError
 
 COMMON = Common()
@@ -20,7 +20,7 @@ def budget(
     mechanism: str = "auto",
     common: Common = COMMON,
 ) -> None:
-    """Print what one released symbol per device keeps of the signal.
+    """Print how much of the signal one released symbol per device keeps.
 
     Parameters
     ----------
@@ -29,64 +29,69 @@ def budget(
     classes
         k, the number of symbols.
     degree
-        Neighbours whose symbols a device hears.
+        Neighbours whose symbols a device receives.
     mechanism
         auto, krr (randomized response), digits (the same on one digit of the symbol's number), oue
-        (unary encoding) or multibit (LPGNN's).
+        (unary encoding), multibit (LPGNN's), or a registered one.
     """
     if degree < 1:
-        raise UsageError(f"--degree must be 1 or more, got {degree}")
-    result = kept(epsilon, classes, degree, mechanism)
+        raise UsageError(f"`degree` must be 1 or more, got {degree}")
+    release = make_mechanism(classes, epsilon, mechanism)
+    result = kept(release, degree)
     if common.json:
         print_json(result)
-        return
+    else:
+        show(release, result)
+
+
+def kept(mechanism: Mechanism, degree: int) -> dict[str, Any]:
+    """What a release keeps, as numbers.
+
+    `clean_neighbours` compares information: bits of all symbols received over the bits of one.
+    """
+    bits = mechanism.information()
+    return {
+        "epsilon": mechanism.epsilon,
+        "classes": mechanism.size,
+        "degree": degree,
+        "mechanism": mechanism.name,
+        **mechanism.parameters(),
+        "bytes": mechanism.width,
+        "says_the_truth": mechanism.truth / COIN,
+        "says_a_certain_other": mechanism.other / COIN,
+        "bits_per_symbol": bits,
+        "share_error": math.sqrt(mechanism.variance() / degree),
+        "clean_neighbours": degree * bits / math.log2(mechanism.size),
+    }
+
+
+def show(mechanism: Mechanism, result: dict[str, Any]) -> None:
+    """The result for people."""
+    true, other = mechanism.values
+    parameters = ", ".join(f"{name} {value}" for name, value in mechanism.parameters().items())
+    many = "1 byte" if mechanism.width == 1 else f"{mechanism.width:,} bytes"
     table = Table(show_header=False, box=None)
-    truth, lie = result["says_the_truth"], result["says_a_certain_other"]
-    digits = ""
-    if result["mechanism"] == "digits":
-        digits = f" ({result['places']} in base {result['base']}, one of them told)"
-    many = "1 byte" if result["bytes"] == 1 else f"{result['bytes']:,} bytes"
-    table.add_row("mechanism", f"{result['mechanism']}{digits}, {many} to each neighbour")
-    what, other = {
-        "krr": ("the true symbol", "each other symbol"),
-        "digits": ("the true digit", "each other digit"),
-    }.get(result["mechanism"], ("the true symbol's bit", "each other bit"))
-    table.add_row("says", f"{what} with chance {truth:.4f}, {other} with {lie:.4f}")
     table.add_row(
-        "information",
-        f"{result['bits_per_symbol']:.4f} of {math.log2(classes):.4f} bits of a symbol",
+        "mechanism",
+        f"{mechanism.name}{parameters and f' ({parameters})'}, {many} to each neighbour",
     )
     table.add_row(
-        "share of a digit" if digits else "share of a class",
-        f"among {degree} neighbours: known to ±{result['share_error']:.3f} (one standard error)"
-        + ("" if digits else "; without noise it would be exact"),
+        "releases",
+        f"{true} with probability {result['says_the_truth']:.4f}, "
+        f"{other} with {result['says_a_certain_other']:.4f}",
+    )
+    table.add_row(
+        "information",
+        f"{result['bits_per_symbol']:.4f} of {math.log2(mechanism.size):.4f} bits of a symbol",
+    )
+    table.add_row(
+        "standard error",
+        f"±{result['share_error']:.3f} of the share of one value among {result['degree']} "
+        "neighbours",
     )
     table.add_row(
         "worth",
-        f"{degree} neighbours under noise tell as much as {result['clean_neighbours']:.2f} without",
+        f"{result['degree']} neighbours under noise tell as much as "
+        f"{result['clean_neighbours']:.2f} without",
     )
     console().print(table)
-
-
-def kept(epsilon: float, classes: int, degree: int, mechanism: str) -> dict[str, Any]:
-    """What a release keeps, as numbers.
-
-    `clean_neighbours` compares information: bits of all symbols heard over the bits of one symbol.
-    """
-    symbols = Symbols.of(classes, epsilon, mechanism)
-    bits, digits = symbols.information(), {}
-    if symbols.mechanism == "digits":
-        digits = {"places": symbols.places, "base": symbols.base}
-    return {
-        "epsilon": epsilon,
-        "classes": classes,
-        "degree": degree,
-        "mechanism": symbols.mechanism,
-        **digits,
-        "bytes": symbols.width,
-        "says_the_truth": symbols.truth / COIN,
-        "says_a_certain_other": symbols.other / COIN,
-        "bits_per_symbol": bits,
-        "share_error": math.sqrt(symbols.variance() / degree),
-        "clean_neighbours": degree * bits / math.log2(classes),
-    }

@@ -57,7 +57,7 @@ def within(features: Features, a: float, b: float) -> None:
     if zeros or (values.size and (values.min() < a or values.max() > b)):
         raise InputError(
             f"features: some lie outside the public bounds [{a:g}, {b:g}]; "
-            "give their public bounds with --low and --high, or scale them with lumos.encode.scaled"
+            "give their public bounds with `low` and `high`, or scale them with lumos.encode.scaled"
         )
 
 

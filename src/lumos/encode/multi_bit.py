@@ -19,17 +19,11 @@ from scipy.sparse import csr_array, issparse
 from lumos.device.coins import PrivateCoins
 from lumos.encode.bounds import Features, within
 from lumos.encode.one_bit import element_epsilon, recovery_scale, threshold
+from lumos.encode.sampling import distinct_columns, draw_bounds, sampled_features
 from lumos.errors import UsageError
 from lumos.typing import Doubles, Ints
 
-PER_BIT = 2.18
-"""ε at which one more bit is worth more than a surer one (their Proposition 3.5)."""
 _ROWS = 1 << 22  # coins that are tossed at a time
-
-
-def sampled_features(epsilon: float, width: int) -> int:
-    """m = max(1, min(d, ⌊ε/2.18⌋)): the number of features that keeps the variance least."""
-    return max(1, min(width, math.floor(min(epsilon, PER_BIT * width) / PER_BIT)))
 
 
 def release(
@@ -55,7 +49,7 @@ def release(
     """
     devices, width = features.shape
     if not 0 < epsilon < math.inf:
-        raise UsageError(f"--epsilon must be above 0 and finite, got {epsilon}")
+        raise UsageError(f"`epsilon` must be above 0 and finite, got {epsilon}")
     m = sampled_features(epsilon, width) if sampled is None else sampled
     if not 1 <= m <= width:
         raise UsageError(f"sampled: 1 … {width} features can be drawn, got {m}")
@@ -109,19 +103,12 @@ def rectified_variance(
 
 
 def _drawn(coins: PrivateCoins, rows: Ints, step: int, m: int, width: int) -> Ints:
-    """[rows, m] distinct features of each device, ascending: every set is equally likely.
-
-    Robert Floyd's way: for j = d - m … d - 1 draw t from 0 … j, and take j where t is taken.
-    """
+    """[rows, m] distinct features of each device, ascending: every set is equally likely."""
     if m == width:
         return np.broadcast_to(np.arange(width), (len(rows), width))
     chance = coins.uniform(rows, "multi-bit features", step, m)
-    chosen = np.empty((len(rows), m), np.int64)
-    for place, last in enumerate(range(width - m, width)):
-        drawn = np.floor(chance[:, place] * (last + 1)).astype(np.int64)
-        taken = (chosen[:, :place] == drawn[:, None]).any(axis=1)
-        chosen[:, place] = np.where(taken, last, drawn)
-    return np.sort(chosen, axis=1)
+    draws = np.floor(chance * draw_bounds(width, m)).astype(np.int64)
+    return np.sort(distinct_columns(draws, width), axis=1)
 
 
 def _at(features: Features, rows: Ints, columns: Ints) -> npt.NDArray[np.float32]:

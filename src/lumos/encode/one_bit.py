@@ -35,7 +35,7 @@ class EncoderSettings:
 
     def __post_init__(self) -> None:
         if not self.epsilon > 0:
-            raise UsageError(f"--epsilon must be above 0 (or inf), got {self.epsilon}")
+            raise UsageError(f"`epsilon` must be above 0 (or inf), got {self.epsilon}")
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise UsageError(f"bounds must be finite, low < high, got [{self.low}, {self.high}]")
 
@@ -64,7 +64,7 @@ def element_epsilon(epsilon: float, largest: Ints) -> Doubles:
     each = epsilon / np.maximum(largest, 1)
     if (each < LEAST_EPSILON).any():
         raise UsageError(
-            f"--epsilon {epsilon} over {int(largest.max())} elements is less than "
+            f"`epsilon={epsilon}` over {int(largest.max())} elements is less than "
             f"{LEAST_EPSILON:.0e} for one element, too little to carry anything"
         )
     return each

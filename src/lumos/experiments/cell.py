@@ -41,7 +41,7 @@ _PARTS: dict[Kind, tuple[str, ...]] = {
     "cost": (*_TRAINING, "experiments/cost.py"),
 }
 """Sources that can change the result of a cell of each kind; `strict` comes in with its profile."""
-_SYMBOLS = "encode/symbols.py"
+_SYMBOLS = "encode/mechanisms"
 """Which the paper's profile does not use."""
 
 
@@ -114,7 +114,7 @@ def code_version(kind: Kind, strict: bool = False, source: Path = SOURCE) -> str
     digest = blake2b(digest_size=8)
     files = {file for part in parts for file in _files(source / part)}
     if kind in ("train", "cost") and not strict:
-        files.discard(source / _SYMBOLS)
+        files -= set(_files(source / _SYMBOLS))
     for path in sorted(files):
         name, content = path.relative_to(source).as_posix(), path.read_bytes()
         digest.update(f"{name}\n{len(content)}\n".encode() + content)

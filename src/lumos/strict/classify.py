@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
-from lumos.encode.symbols import Symbols
+from lumos.encode.mechanisms import AUTO, Mechanism, make_mechanism
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger import LedgerReport
@@ -278,14 +278,14 @@ def widths(schedule: Schedule, public: PublicCoins, classes: int, used: int) -> 
     return with_codebook(known, schedule, used, symbols.size)
 
 
-def symbols_of(schedule: Schedule, classes: int) -> Symbols:
+def symbols_of(schedule: Schedule, classes: int) -> Mechanism:
     """The mechanism: of one of the classes, or of one of the entries of a codebook."""
     mechanism, epsilon = schedule.strict.mechanism, schedule.strict.epsilon
     if not schedule.coded:
-        return Symbols.of(classes, epsilon, mechanism)
+        return make_mechanism(classes, epsilon, mechanism)
     # As in links, so that what was released in one task serves the other.
-    return Symbols.of(
-        schedule.strict.codebook, epsilon, "krr" if mechanism == "auto" else mechanism
+    return make_mechanism(
+        schedule.strict.codebook, epsilon, "krr" if mechanism == AUTO else mechanism
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
-from lumos.encode.symbols import Symbols
+from lumos.encode.mechanisms import make_mechanism
 from lumos.errors import ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger import LedgerReport
@@ -57,7 +57,7 @@ class StrictLinker(StrictTrainer):
         control: bool = False,
     ) -> None:
         size = schedule.strict.codebook
-        symbols = Symbols.of(size, schedule.strict.epsilon, "krr")
+        symbols = make_mechanism(size, schedule.strict.epsilon, "krr")
         everybody = np.ones(len(shard), np.bool_)
         super().__init__(
             shard, endpoint, private, schedule, symbols, train=everybody, book=book, control=control

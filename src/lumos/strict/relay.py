@@ -10,7 +10,7 @@ symbols, so the only neighbour of a device gets nothing else from it; and a symb
 import numpy as np
 
 from lumos.device.shard import Shard
-from lumos.encode.symbols import Symbols
+from lumos.encode.mechanisms import Mechanism
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Topic
@@ -49,7 +49,7 @@ def tell_neighbours(topic: Topic, shard: Shard, said: Bytes, epsilon: Doubles) -
     return inbox.body[:, :width] if slots else said
 
 
-def pads(shard: Shard, symbols: Symbols, hop: int) -> Bytes:
+def pads(shard: Shard, symbols: Mechanism, hop: int) -> Bytes:
     """[hosted, PADS, bytes] made-up symbols: releases of symbols that are drawn uniformly."""
     everyone = np.arange(len(shard))
     chance = shard.coins.uniform(everyone, f"pads/{hop}", 0, PADS)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from lumos.encode.mechanisms import AUTO, check_name
 from lumos.errors import UsageError, one_of
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ LARGEST_EPSILON = 1000.0
 LEAST_CLIP = 0.05
 """So that rounding a million weights to the fixed point stays within the margin of clipping."""
 
-Mechanism = Literal["auto", "krr", "digits", "oue", "multibit"]
 Says = Literal["label", "prediction"]
 SymbolOf = Literal["answer", "codebook"]
 Protection = Literal["noise", "holders", "projection", "none"]
@@ -27,7 +27,7 @@ class StrictSettings:
     epsilon: float = 2.0
     """ε of the one symbol that a device releases; the same for all receivers, however many
     collude."""
-    mechanism: Mechanism = "auto"
+    mechanism: str = AUTO
     """How the one symbol is released: krr, randomized response; digits, the same on one digit of
     its number; oue, unary encoding; multibit, for comparison; auto: krr or digits, what
     keeps more bits for the number of classes and ε."""
@@ -77,7 +77,7 @@ class StrictSettings:
     def __post_init__(self) -> None:
         if not self.epsilon > 0:
             raise UsageError(f"`epsilon` must be above 0, got {self.epsilon}")
-        one_of("mechanism", self.mechanism, get_args(Mechanism))
+        check_name(self.mechanism)
         one_of("symbol", self.symbol, get_args(SymbolOf))
         one_of("trainers_say", self.trainers_say, get_args(Says))
         one_of("protect", self.protect, get_args(Protection))

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from lumos.aggregate import IdealAggregator, SecureAggregator
 from lumos.aggregate.noise import Noise
 from lumos.device.shard import Shard
-from lumos.encode.symbols import Symbols
+from lumos.encode.mechanisms import Mechanism
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.strict.codebook import Codebook
@@ -61,7 +61,7 @@ class StrictTrainer(ABC):
         endpoint: Endpoint,
         private: PrivateData,
         schedule: Schedule,
-        symbols: Symbols,
+        symbols: Mechanism,
         *,
         train: npt.NDArray[np.bool_],
         book: ReleaseBook | None = None,
@@ -268,12 +268,12 @@ class StrictTrainer(ABC):
         """What tells this release from others in the book."""
         symbols, epsilon = self._symbols, self.schedule.strict.epsilon
         if not self.schedule.coded:
-            return kind_of(self.schedule.task, symbols.mechanism, symbols.size, epsilon)
+            return kind_of(self.schedule.task, symbols.name, symbols.size, epsilon)
         # An entry of a codebook is the same in both tasks; it is another where features are used in
         # another form.
         kept = blake2b(self.columns.astype("<i8").tobytes(), digest_size=8).hexdigest()
         form = {"projection": f"projection {self.shard.public.seed}", "holders": f"holders {kept}"}
-        kind = kind_of("link", symbols.mechanism, symbols.size, epsilon)
+        kind = kind_of("link", symbols.name, symbols.size, epsilon)
         return f"{kind} {form.get(self.schedule.strict.protect, '')} {self._rows.width}"
 
     def _entries(self) -> Ints:

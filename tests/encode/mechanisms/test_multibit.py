@@ -9,13 +9,20 @@ from numpy.testing import assert_allclose
 
 from lumos.device.coins import PrivateCoins, system_secrets
 from lumos.encode import multi_bit
-from lumos.encode.symbols import COIN, Symbols
+from lumos.encode.mechanisms import COIN, make_mechanism
+from lumos.encode.mechanisms.multibit import MultiBit
 from lumos.errors import ProtocolError
 
 CASES = [(2, 0.5), (3, 1.0), (4, 2.0), (5, 5.0), (6, 9.0), (3, 20.0)]
 
 
-def messages(symbols: Symbols) -> tuple[np.ndarray, np.ndarray]:
+def multibit(size: int, epsilon: float) -> MultiBit:
+    made = make_mechanism(size, epsilon, "multibit")
+    assert isinstance(made, MultiBit)
+    return made
+
+
+def messages(symbols: MultiBit) -> tuple[np.ndarray, np.ndarray]:
     """Every message as read, and [messages, k] its probability for each true symbol."""
     k, m = symbols.size, symbols.sampled
     truth, other = symbols.truth / COIN, symbols.other / COIN
@@ -32,7 +39,7 @@ def messages(symbols: Symbols) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize(("size", "epsilon"), CASES)
 def test_all_messages(size: int, epsilon: float) -> None:
-    symbols = Symbols.of(size, epsilon, "multibit")
+    symbols = multibit(size, epsilon)
     rows, chances = messages(symbols)
     assert_allclose(chances.sum(axis=0), 1)
     worst = (chances.max(axis=1) / chances.min(axis=1)).max()
@@ -51,7 +58,7 @@ def test_all_messages(size: int, epsilon: float) -> None:
 
 @pytest.mark.parametrize(("size", "epsilon"), [(3, 1.0), (4, 5.0)])
 def test_messages_come_as_often_as_they_should(size: int, epsilon: float) -> None:
-    symbols = Symbols.of(size, epsilon, "multibit")
+    symbols = multibit(size, epsilon)
     rows, chances = messages(symbols)
     many = 40_000
     words = np.random.default_rng(5).integers(0, COIN, (many, symbols.coins), dtype=np.uint32)
@@ -65,7 +72,7 @@ def test_messages_come_as_often_as_they_should(size: int, epsilon: float) -> Non
 
 def test_it_is_the_mechanism_of_rows() -> None:
     """The same probabilities as `multi_bit` has for a row of zeros and one 1."""
-    symbols, devices = Symbols.of(5, 6.0, "multibit"), 20_000
+    symbols, devices = multibit(5, 6.0), 20_000
     features = np.tile(np.eye(5, dtype=np.float32)[2], (devices, 1))
     coins = PrivateCoins(system_secrets(np.arange(devices)))
     rows = multi_bit.release(features, 6.0, coins).toarray()
@@ -79,7 +86,7 @@ def test_it_is_the_mechanism_of_rows() -> None:
 
 @pytest.mark.parametrize("bad", [0b000000, 0b000011, 0b001001])
 def test_a_message_that_tells_too_much_is_refused(bad: int) -> None:
-    symbols = Symbols.of(3, 1.0, "multibit")
+    symbols = multibit(3, 1.0)
     with pytest.raises(ProtocolError, match="as many bits"):
         symbols.read(np.array([[bad]], np.uint8))
 
@@ -87,5 +94,5 @@ def test_a_message_that_tells_too_much_is_refused(bad: int) -> None:
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 4.0, 10.0])
 @pytest.mark.parametrize("size", [2, 4, 18, 200])
 def test_it_never_keeps_more(size: int, epsilon: float) -> None:
-    best = Symbols.of(size, epsilon).information()
-    assert Symbols.of(size, epsilon, "multibit").information() <= best + 1e-9
+    best = make_mechanism(size, epsilon).information()
+    assert multibit(size, epsilon).information() <= best + 1e-9

@@ -7,13 +7,20 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from lumos.encode.symbols import BETTER, COIN, Symbols
-from lumos.errors import ProtocolError, UsageError
+from lumos.encode.mechanisms import COIN, make_mechanism
+from lumos.encode.mechanisms.digits import Digits
+from lumos.errors import ProtocolError
 
 SIZES = (2, 3, 5, 8, 10, 18, 26, 100, 300)
 
 
-def chances(symbols: Symbols) -> np.ndarray:
+def digits(size: int, epsilon: float) -> Digits:
+    made = make_mechanism(size, epsilon, "digits")
+    assert isinstance(made, Digits)
+    return made
+
+
+def chances(symbols: Digits) -> np.ndarray:
     """[k, alphabet] P(message | symbol), from the description alone."""
     table = np.full((symbols.size, symbols.places, symbols.base), symbols.other / COIN)
     for symbol in range(symbols.size):
@@ -28,7 +35,7 @@ def chances(symbols: Symbols) -> np.ndarray:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 4.0])
 def test_messages_come_as_described(size: int, epsilon: float) -> None:
-    symbols, tries = Symbols.of(size, epsilon, "digits"), 60_000
+    symbols, tries = digits(size, epsilon), 60_000
     rng = np.random.default_rng(size)
     for symbol in {0, size // 2, size - 1}:
         coins = rng.integers(0, COIN, (tries, symbols.coins), np.uint32)
@@ -46,7 +53,7 @@ def test_messages_come_as_described(size: int, epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", [1e-3, 0.5, 2.0, 10.0, 30.0])
 def test_no_message_tells_more_than_epsilon(size: int, epsilon: float) -> None:
     """The place is the same coin for all symbols; given it, coins are counted exactly."""
-    symbols = Symbols.of(size, epsilon, "digits")
+    symbols = digits(size, epsilon)
     with localcontext() as context:
         context.prec = 60
         assert Decimal(symbols.truth) <= Decimal(epsilon).exp() * Decimal(symbols.other)
@@ -64,7 +71,7 @@ def test_no_message_tells_more_than_epsilon(size: int, epsilon: float) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_information_is_that_of_all_messages(size: int, epsilon: float) -> None:
-    symbols = Symbols.of(size, epsilon, "digits")
+    symbols = digits(size, epsilon)
     joint = chances(symbols) / size
     independent = joint.sum(axis=0, keepdims=True) / size
     brute = (joint * np.log2(joint / independent)).sum()
@@ -74,37 +81,25 @@ def test_information_is_that_of_all_messages(size: int, epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
 def test_every_symbol_has_its_own_digits_and_no_more_than_needed(epsilon: float) -> None:
     for size in range(2, 300):
-        symbols = Symbols.of(size, epsilon, "digits")
+        symbols = digits(size, epsilon)
         base, places = symbols.base, symbols.places
         assert (base - 1) ** places < size <= base**places
         assert base >= 2
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
-def test_auto_keeps_more_bits(epsilon: float) -> None:
-    taken = set()
-    for size in range(2, 300):
-        chosen, krr = Symbols.of(size, epsilon), Symbols.of(size, epsilon, "krr")
-        digits = Symbols.of(size, epsilon, "digits")
-        more = digits.information() > BETTER * krr.information()
-        assert chosen.mechanism == ("digits" if more else "krr")
-        taken.add(chosen.mechanism)
-    assert taken == {"krr", "digits"}
-
-
 @pytest.mark.parametrize("size", [2, 6, 20, 100])
 def test_unbiased_is_unbiased_and_its_variance_known(size: int) -> None:
-    symbols = Symbols.of(size, 1.0, "digits")
+    symbols = digits(size, 1.0)
     rows = np.eye(symbols.alphabet)
     table, unbiased = chances(symbols), symbols.unbiased(rows)
-    digits = (table * symbols.places * COIN > symbols.truth - 0.5).astype(float)
-    assert_allclose(table @ unbiased, digits, atol=1e-9)
+    true = (table * symbols.places * COIN > symbols.truth - 0.5).astype(float)
+    assert_allclose(table @ unbiased, true, atol=1e-9)
     second = table @ unbiased**2
-    assert_allclose(second[digits == 0], symbols.variance(), rtol=1e-6)
+    assert_allclose(second[true == 0], symbols.variance(), rtol=1e-6)
 
 
 def test_what_is_no_digit_is_refused() -> None:
-    symbols = Symbols.of(18, 2.0, "digits")
+    symbols = digits(18, 2.0)
     assert (symbols.base, symbols.places, symbols.width) == (5, 2, 1)
     symbols.read(np.array([[9]], np.uint8))
     with pytest.raises(ProtocolError, match="out of range"):
@@ -114,7 +109,7 @@ def test_what_is_no_digit_is_refused() -> None:
 
 
 def test_many_symbols_take_two_bytes() -> None:
-    symbols = Symbols.of(60_000, 9.0, "digits")
+    symbols = digits(60_000, 9.0)
     assert symbols.alphabet > 256
     assert symbols.width == 2
     every = np.array([0, 1, 255, 256, 59_999])
@@ -123,29 +118,3 @@ def test_many_symbols_take_two_bytes() -> None:
         coins = np.tile(np.array([coin, COIN - 1], np.uint32), (len(every), 1))
         said = symbols.read(symbols.release(every, coins)).argmax(axis=1)
         assert (said == place * symbols.base + every // symbols.base**place % symbols.base).all()
-
-
-@pytest.mark.parametrize("epsilon", [1e-3, 3e-3, 0.01])
-def test_what_coins_cannot_tell_apart_is_not_chosen(epsilon: float) -> None:
-    for size in (2, 3, 300, 20_000, 60_000, 65_536):
-        symbols = Symbols.of(size, epsilon)
-        assert symbols.other < symbols.truth
-        assert symbols.information() > 0
-        assert math.isfinite(symbols.variance())
-
-
-def test_where_nothing_can_be_told_it_is_refused() -> None:
-    for arguments in ((65_536, 1e-3, "krr"), (2, 1e-10)):
-        with pytest.raises(UsageError, match="too little for coins of 32 bits"):
-            Symbols.of(*arguments)
-
-
-@pytest.mark.parametrize("rest", [1, 3, 6])
-def test_a_share_that_is_nearly_a_whole_number_is_rounded_up(rest: int) -> None:
-    """There floats may err on the wrong side of a whole number of coins."""
-    for share in range(1 << 20, (1 << 20) + 3000):
-        symbols = Symbols(rest + 1, math.log(COIN / share - rest), "krr")
-        with localcontext() as context:
-            context.prec = 60
-            limit = Decimal(symbols.epsilon).exp() * Decimal(symbols.other)
-            assert Decimal(symbols.truth) <= limit
