@@ -9,7 +9,7 @@ import numpy as np
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
 from lumos.device.slot_index import SlotIndex
 from lumos.errors import NotHosted, UsageError
-from lumos.graph.spans import spans
+from lumos.graph.neighbour_lists import spans
 from lumos.typing import Ints
 
 if TYPE_CHECKING:

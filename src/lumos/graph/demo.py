@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 
 from lumos.errors import UsageError
 from lumos.graph.arrays import freeze
-from lumos.graph.clean import IntArray, distinct, neighbour_lists
 from lumos.graph.graph import Graph
+from lumos.graph.neighbour_lists import distinct, neighbour_lists
 from lumos.graph.options import NOT_ASKED
+from lumos.typing import Ints
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -78,9 +79,7 @@ def demo_graph(devices: int = DEVICES, *, features: bool = True, seed: int = SEE
     )
 
 
-def _edges(
-    devices: int, bounds: IntArray, community: IntArray, coins: np.random.Generator
-) -> IntArray:
+def _edges(devices: int, bounds: Ints, community: Ints, coins: np.random.Generator) -> Ints:
     """[draws, 2]: pairs of devices, each end in proportion to its weight."""
     weight = (1.0 - coins.random(devices)) ** (-1.0 / (EXPONENT - 1.0))
     np.minimum(weight, max(2.0, devices**0.5), out=weight)
@@ -96,15 +95,13 @@ def _edges(
     return np.stack([first, second], axis=1)
 
 
-def _device_at(position: NDArray[np.float64], reach: NDArray[np.float64]) -> IntArray:
+def _device_at(position: NDArray[np.float64], reach: NDArray[np.float64]) -> Ints:
     """[positions]: the device i with reach[i] <= position < reach[i + 1]."""
     index = np.searchsorted(reach, position, side="right") - 1
     return np.minimum(index, len(reach) - 2)
 
 
-def words_for(
-    labels: IntArray, coins: np.random.Generator
-) -> "csr_array[np.float32, tuple[int, int]]":
+def words_for(labels: Ints, coins: np.random.Generator) -> "csr_array[np.float32, tuple[int, int]]":
     """[devices, words]: 1 where a device holds a word, as the module says.
 
     For structures that come without features. With more than six communities the vocabulary grows

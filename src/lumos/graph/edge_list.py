@@ -14,12 +14,10 @@ commas, tabs, semicolons or blanks separate. Ids are integers if the first one i
 from pathlib import Path
 
 from lumos.errors import InputError
-from lumos.graph.feature_archive import FeatureArchive
-from lumos.graph.features import FeatureFile
+from lumos.graph.feature_files import FeatureArchive, FeatureFile, NumberTable
 from lumos.graph.files import Folder, text_of
 from lumos.graph.graph import Graph
 from lumos.graph.labels import read_labels
-from lumos.graph.number_table import NumberTable
 from lumos.graph.options import NOT_ASKED, ReadOptions
 from lumos.graph.tables import TextTable, integers_first, table_of
 from lumos.graph.tabular import graph_of_tables

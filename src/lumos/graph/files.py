@@ -1,13 +1,18 @@
-"""Where the files of a graph lie: in a folder, or in a zip that is read in place."""
+"""The files of a graph: in a folder, or in a zip that is read in place; as text, or as arrays."""
 
 import hashlib
+import io
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
 
 from lumos.errors import InputError
+from lumos.typing import Arrays
 
 
 @dataclass(frozen=True)
@@ -101,3 +106,23 @@ def text_of(content: bytes, file: str) -> str:
             f"{file}, line {line}: byte {content[error.start]:#04x} is not UTF-8; "
             "save the file as UTF-8"
         ) from None
+
+
+def arrays_of(content: bytes, file: str) -> Arrays:
+    """Return all arrays of an npz, without ever unpickling."""
+    with readable(file):
+        archive = np.load(io.BytesIO(content), allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise InputError(f"{file}: it holds a single array; an npz with names is needed")
+        with archive:
+            return {name: np.asarray(archive[name]) for name in archive.files}
+
+
+def sparse_of(content: bytes, file: str) -> Any:
+    """Return the sparse matrix that scipy's `save_npz` wrote."""
+    from scipy.sparse import csr_array, load_npz
+
+    with readable(file):
+        matrix = csr_array(load_npz(io.BytesIO(content)))
+        matrix.check_format(full_check=True)
+        return matrix

@@ -17,8 +17,9 @@ from lumos.graph.arrays import (
     integer_labels,
     is_sparse,
 )
-from lumos.graph.clean import IntArray, neighbour_lists
 from lumos.graph.ids import Ids, pairs_of, same_devices, shown
+from lumos.graph.neighbour_lists import neighbour_lists
+from lumos.typing import Ints
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -36,15 +37,15 @@ class Graph:
     write-protected: a graph can be shared between shards without copying.
     """
 
-    offsets: IntArray
+    offsets: Ints
     """[devices + 1]: the neighbours of u are neighbours[offsets[u] : offsets[u + 1]]."""
-    neighbours: IntArray
+    neighbours: Ints
     """[2 · edges]: ascending within each device, symmetric, without self-loops or duplicates."""
     ids: Ids
     """[devices]: the original ids, integers or text."""
     features: "Features | None" = None
     """[devices, feature_count]: dense or sparse float32; None when the source has none."""
-    labels: IntArray | None = None
+    labels: Ints | None = None
     """[devices]: the index of the class, -1 where it is unknown; None when there are none."""
     classes: tuple[str, ...] = ()
     """The names of the classes, in the order of their index."""
@@ -133,7 +134,7 @@ class Graph:
     @classmethod
     def from_indices(
         cls,
-        pairs: IntArray,
+        pairs: Ints,
         ids: Ids,
         *,
         features: Any = None,
@@ -184,7 +185,7 @@ class Graph:
         return len(self.neighbours) // 2
 
     @cached_property
-    def degrees(self) -> IntArray:
+    def degrees(self) -> Ints:
         """[devices]: the number of neighbours of each device."""
         return freeze(np.diff(self.offsets), np.int64, own=True)
 
@@ -198,7 +199,7 @@ class Graph:
         """Number of classes; 0 without labels."""
         return len(self.classes)
 
-    def edge_list(self) -> IntArray:
+    def edge_list(self) -> Ints:
         """[edges, 2]: each edge once, as (u, v) with u < v, in ascending order."""
         owner = np.repeat(np.arange(self.devices, dtype=np.int64), self.degrees)
         once = owner < self.neighbours

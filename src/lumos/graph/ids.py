@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumos.errors import InputError
-from lumos.graph.clean import IntArray, distinct
+from lumos.graph.neighbour_lists import distinct
+from lumos.typing import Ints
 
-Ids: TypeAlias = IntArray | tuple[str, ...]
+Ids: TypeAlias = Ints | tuple[str, ...]
 
 
 def shown(value: object) -> str:
@@ -38,7 +39,7 @@ def same_devices(**sources: Any) -> int | None:
     return next(iter(counts.values()), None)
 
 
-def pairs_of(edges: Any, devices: int | None, ids: Any) -> tuple[Ids, IntArray]:
+def pairs_of(edges: Any, devices: int | None, ids: Any) -> tuple[Ids, Ints]:
     """Return the ids of all devices, and `edges` [rows, 2] as indices into them."""
     array = _pairs(edges)
     if ids is not None:
@@ -102,7 +103,7 @@ def unique_ids(ids: Any) -> Ids:
     return text
 
 
-def indices_of(values: NDArray[Any], ids: Ids) -> IntArray:
+def indices_of(values: NDArray[Any], ids: Ids) -> Ints:
     """[values]: the index of each value among `ids`; an unknown one is refused."""
     found = lookup(values, ids)
     unknown = np.flatnonzero(found < 0)
@@ -112,7 +113,7 @@ def indices_of(values: NDArray[Any], ids: Ids) -> IntArray:
     return found
 
 
-def lookup(values: NDArray[Any], ids: Ids) -> IntArray:
+def lookup(values: NDArray[Any], ids: Ids) -> Ints:
     """[values]: the index of each value among `ids`, -1 where it is unknown."""
     if isinstance(ids, tuple):
         number = {name: index for index, name in enumerate(ids)}

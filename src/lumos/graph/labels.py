@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from lumos.errors import InputError
-from lumos.graph.clean import IntArray
 from lumos.graph.ids import shown
 from lumos.graph.options import ReadOptions
 from lumos.graph.tables import INTEGER, TextTable, id_of
+from lumos.typing import Ints
 
 UNKNOWN = ("", "-1")
 
@@ -72,7 +72,7 @@ def _several(one: str, other: str) -> str:
     )
 
 
-def encode(names: Iterable[str | None]) -> tuple[IntArray, tuple[str, ...]]:
+def encode(names: Iterable[str | None]) -> tuple[Ints, tuple[str, ...]]:
     """Return the index of each class, -1 for None, and the sorted names.
 
     Names that are all integers are sorted as numbers.
@@ -86,7 +86,7 @@ def encode(names: Iterable[str | None]) -> tuple[IntArray, tuple[str, ...]]:
     return np.array([number[name] for name in listed], dtype=np.int64), classes
 
 
-def encode_array(values: Any, what: str, options: ReadOptions) -> tuple[IntArray, tuple[str, ...]]:
+def encode_array(values: Any, what: str, options: ReadOptions) -> tuple[Ints, tuple[str, ...]]:
     """Encode labels that come as an array: [devices], or [devices, 1]; -1 is unknown.
 
     A wider array of zeros and ones says several labels per device.

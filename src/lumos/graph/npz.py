@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumos.errors import InputError
-from lumos.graph.archive import arrays_of
-from lumos.graph.files import Folder
+from lumos.graph.files import Folder, arrays_of
 from lumos.graph.graph import Graph
 from lumos.graph.labels import encode_array
 from lumos.graph.options import NOT_ASKED, ReadOptions

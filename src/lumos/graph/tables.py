@@ -11,8 +11,8 @@ from typing import NoReturn
 import numpy as np
 
 from lumos.errors import InputError
-from lumos.graph.clean import IntArray
 from lumos.graph.ids import Ids, shown
+from lumos.typing import Ints
 
 INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 LARGEST_ID = 2**63 - 1
@@ -94,7 +94,7 @@ def _number(cell: str) -> bool:
     return True
 
 
-def integer_pairs(table: TextTable) -> IntArray | None:
+def integer_pairs(table: TextTable) -> Ints | None:
     """[rows, 2] if the whole table is two columns of non-negative integers, else None.
 
     None says only that the slow and precise reader has to look.

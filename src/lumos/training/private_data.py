@@ -9,7 +9,7 @@ from lumos.device.shard import Shard
 from lumos.encode.bounds import Features
 from lumos.errors import InputError
 from lumos.graph import Graph
-from lumos.graph.spans import spans
+from lumos.graph.neighbour_lists import spans
 from lumos.typing import Flags, Ints
 
 

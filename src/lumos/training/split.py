@@ -13,7 +13,7 @@ import numpy as np
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError
 from lumos.graph import Graph
-from lumos.graph.clean import neighbour_lists
+from lumos.graph.neighbour_lists import neighbour_lists
 from lumos.typing import Ints
 
 VERTICES = (0.50, 0.25, 0.25)

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumos.graph.clean import distinct, neighbour_lists
+from lumos.graph.neighbour_lists import distinct, neighbour_lists, spans
 
 pairs_and_devices = st.integers(1, 12).flatmap(
     lambda devices: st.tuples(
@@ -43,3 +43,10 @@ def test_every_row_is_kept_or_counted(case: tuple[list[tuple[int, int]], int]) -
 @given(st.lists(st.integers(-5, 5)))
 def test_distinct_is_a_sorted_set(values: list[int]) -> None:
     assert distinct(np.array(values, dtype=np.int64)).tolist() == sorted(set(values))
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5)), max_size=8))
+def test_equals_ranges_one_by_one(rows: list[tuple[int, int]]) -> None:
+    pairs = np.array(rows, np.int64).reshape(-1, 2)
+    expected = [place for start, count in rows for place in range(start, start + count)]
+    assert spans(pairs[:, 0], pairs[:, 1]).tolist() == expected

@@ -1,20 +1,19 @@
-"""From a list of pairs to neighbour lists: no self-loops, no duplicates, symmetric, sorted."""
+"""Neighbour lists in compressed rows: made from a list of pairs, and addressed row by row."""
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
+from lumos.typing import Ints
 
 
 @dataclass(frozen=True)
 class Neighbours:
     """Neighbour lists in compressed sparse rows, and what was dropped to get them."""
 
-    offsets: IntArray
+    offsets: Ints
     """[devices + 1]: the neighbours of u lie at offsets[u] : offsets[u + 1]."""
-    neighbours: IntArray
+    neighbours: Ints
     """[2 · edges], ascending within each device."""
     self_loops: int
     """Pairs (u, u) dropped."""
@@ -24,7 +23,7 @@ class Neighbours:
     """Edges {u, v} given as (u, v) and also as (v, u)."""
 
 
-def neighbour_lists(pairs: IntArray, devices: int) -> Neighbours:
+def neighbour_lists(pairs: Ints, devices: int) -> Neighbours:
     """Clean `pairs` [rows, 2] of device indices below `devices`; no Python loop over them.
 
     A pair is sorted as the single number u · devices + v, so that one sort of integers finds
@@ -51,9 +50,18 @@ def neighbour_lists(pairs: IntArray, devices: int) -> Neighbours:
     )
 
 
-def distinct(keys: IntArray) -> IntArray:
+def distinct(keys: Ints) -> Ints:
     """Return the distinct values of `keys`, ascending (ten times as fast as `np.unique`)."""
     keys = np.sort(keys)
     new = np.ones(len(keys), dtype=bool)
     np.not_equal(keys[1:], keys[:-1], out=new[1:])
     return keys[new]
+
+
+def spans(starts: Ints, counts: Ints) -> Ints:
+    """[sum of counts] starts[0], starts[0] + 1, … (counts[0] of them), then starts[1], …"""
+    ends = np.cumsum(counts)
+    places: Ints = np.arange(ends[-1] if len(ends) else 0) + np.repeat(
+        starts - (ends - counts), counts
+    )
+    return places
