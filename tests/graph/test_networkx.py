@@ -1,5 +1,6 @@
-"""Graphs from NetworkX."""
+"""Graphs from NetworkX and to it."""
 
+import sys
 from typing import Any
 
 import networkx
@@ -7,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.graph.round_trips import GRAPHS, assert_same, dense, made
 
-from lumos.errors import InputError
+from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 
 
@@ -100,3 +102,47 @@ def nodes(**attributes: Any) -> networkx.Graph:
 def test_what_is_wrong_is_said_in_one_line(graph: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Graph.from_networkx(graph)
+
+
+@pytest.mark.parametrize("case", GRAPHS)
+def test_there_and_back(case: str) -> None:
+    graph = made(case)
+    assert_same(graph, Graph.from_networkx(graph.to_networkx()))
+
+
+def test_what_networkx_is_given() -> None:
+    made_graph = made("everything").to_networkx()
+    assert list(made_graph.nodes) == list("zyxwvu")
+    assert sorted(map(sorted, made_graph.edges)) == [["w", "z"], ["x", "y"], ["y", "z"]]
+    assert made_graph.nodes["z"]["x"].tolist() == [0, 1.5]
+    assert [made_graph.nodes[node]["y"] for node in "zyx"] == ["m", None, "z"]
+    assert (made_graph.name, made_graph.graph["class_names"]) == ("all of it", ["z", "a", "m"])
+    bare = made("everything").to_networkx(features=None, labels=None)
+    assert not any(data for _, data in bare.nodes(data=True))
+
+
+def test_a_copy_can_be_changed() -> None:
+    graph = made("dense")
+    graph.to_networkx().nodes[0]["x"][0] = 99
+    assert dense(graph)[0, 0] == 0
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("abc", "a list of names is needed"),
+        (["z", "z", "m"], "occurs twice"),
+        (["z", "a"], "the label 'm' is not among them"),
+    ],
+)
+def test_class_names_that_do_not_fit(names: Any, message: str) -> None:
+    source = made("labels").to_networkx()
+    source.graph["class_names"] = names
+    with pytest.raises(InputError, match=f"class_names: .*{message}"):
+        Graph.from_networkx(source)
+
+
+def test_without_networkx_there_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(UsageError, match="needs NetworkX; type: pip install networkx"):
+        made("structure").to_networkx()

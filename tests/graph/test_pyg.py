@@ -1,12 +1,15 @@
-"""Graphs from PyTorch Geometric, compared with its own functions."""
+"""Graphs from PyTorch Geometric and to it, compared with its own functions."""
 
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.graph.round_trips import GRAPHS, assert_same, dense, made
 
-from lumos.errors import InputError
+from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
+from lumos.graph.fingerprint import fingerprint
 
 torch = pytest.importorskip("torch")
 geometric = pytest.importorskip("torch_geometric")
@@ -88,3 +91,68 @@ def test_what_is_refused_can_be_converted() -> None:
 def test_what_is_wrong_is_said_in_one_line(source: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Graph.from_pyg(source)
+
+
+@pytest.mark.parametrize("case", GRAPHS)
+def test_there_and_back(case: str) -> None:
+    graph = made(case)
+    back = Graph.from_pyg(graph.to_pyg())
+    assert_same(graph, back)
+    assert type(back.features) is type(graph.features)
+
+
+def test_the_demo_graph_there_and_back(sixty: Graph) -> None:
+    back = Graph.from_pyg(sixty.to_pyg())
+    assert_same(sixty, back)
+    assert fingerprint(back) == fingerprint(sixty)
+
+
+def test_what_pyg_is_given() -> None:
+    given = made("everything").to_pyg()
+    assert given.validate()
+    assert given.is_undirected()
+    assert given.has_isolated_nodes()
+    assert not given.has_self_loops()
+    assert given.edge_index.tolist() == [[0, 0, 1, 1, 2, 3], [1, 3, 0, 2, 1, 0]]
+    assert (given.num_nodes, given.num_features) == (6, 2)
+    assert given.y.tolist() == [2, -1, 0, 2, -1, 0]
+    assert given.class_names == ["z", "a", "m"]
+    assert (given.device_ids, given.name) == (list("zyxwvu"), "all of it")
+
+
+@pytest.mark.parametrize("case", ["dense", "sparse"])
+def test_a_layer_of_pyg_takes_it(case: str) -> None:
+    torch.manual_seed(0)
+    layer = geometric.nn.GCNConv(2, 3)
+    given = made(case).to_pyg()
+    expected = layer(torch.from_numpy(dense(made(case)).copy()), given.edge_index)
+    assert torch.allclose(layer(given.x, given.edge_index), expected)
+
+
+def test_a_copy_can_be_changed() -> None:
+    graph = made("everything")
+    given = graph.to_pyg()
+    given.x[0, 0], given.y[0], given.edge_index[0, 0] = 99, 0, 5
+    assert_same(graph, made("everything"))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "message"),
+    [
+        ("class_names", "abc", "class_names: a list of names is needed"),
+        ("class_names", ["z", "a"], "class_names: class 2 of y has no name among 2"),
+        ("device_ids", ["a", "b"], "device_ids: 2 ids for 6 devices"),
+        ("device_ids", torch.tensor([1, 1, 2, 3, 4, 5]), "1 occurs twice"),
+    ],
+)
+def test_names_that_do_not_fit(attribute: str, value: Any, message: str) -> None:
+    source = made("everything").to_pyg()
+    source[attribute] = value
+    with pytest.raises(InputError, match=message):
+        Graph.from_pyg(source)
+
+
+def test_without_pyg_there_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch_geometric.data", None)
+    with pytest.raises(UsageError, match="needs PyTorch Geometric; type: pip install"):
+        made("structure").to_pyg()

@@ -7,8 +7,8 @@ import pytest
 from tests.graph.writing import write_snap
 
 from lumos.errors import InputError, LumosError, UsageError
-from lumos.graph import demo_graph, load
-from lumos.graph.sources import data_directory
+from lumos.graph import Graph, demo_graph, load
+from lumos.graph.sources import as_graph, data_directory
 
 
 def test_demo_needs_nothing() -> None:
@@ -65,3 +65,15 @@ def test_the_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("LUMOS_DATA", "~/graphs")
     assert data_directory() == tmp_path / "graphs"
     assert data_directory("here") == Path("here")
+
+
+def test_a_graph_in_any_form(sixty: Graph, tmp_path: Path) -> None:
+    assert as_graph(sixty) is sixty
+    folder = write_snap(tmp_path)
+    assert as_graph(folder).devices == as_graph(str(folder)).devices == 4
+    for form in ("demo:60", sixty.to_networkx(), sixty.to_pyg()):
+        graph = as_graph(form)
+        assert np.array_equal(graph.neighbours, sixty.neighbours)
+        assert graph.classes == sixty.classes
+    with pytest.raises(UsageError, match=r"graph: list is neither a lumos\.Graph, a PyG Data"):
+        as_graph([[0, 1]])

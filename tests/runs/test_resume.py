@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec import structs
-from scipy.sparse import csr_array, hstack
 from tests.runs.running import run
 
 from lumos import EpochEvent, Graph, LumosError, load
@@ -254,20 +253,6 @@ def test_another_graph_is_refused(stopped: Path, sixty: Graph) -> None:
         Graph.from_edges(edges, features=features, labels=moved, classes=sixty.classes),
     ):
         refused(stopped, "the run there is of another graph", other)
-
-
-def test_a_fingerprint_knows_every_part_of_a_graph(sixty: Graph) -> None:
-    edges, features, labels = sixty.edge_list(), sixty.features, sixty.labels
-    assert fingerprint(load("demo:60")) == fingerprint(sixty)
-    empty = csr_array((60, 1), dtype=features.dtype)  # a feature that nobody has
-    others = [
-        Graph.from_edges(edges, features=features),
-        Graph.from_edges(edges, features=features.toarray(), labels=labels),
-        Graph.from_edges(edges, labels=labels),
-        Graph.from_edges(edges[:-1], features=features, labels=labels),
-        Graph.from_edges(edges, features=hstack([features, empty]).tocsr(), labels=labels),
-    ]
-    assert len({fingerprint(graph) for graph in [sixty, *others]}) == 6
 
 
 @pytest.mark.parametrize("name", ["checkpoint.npz", "trees.npz", "run.json"])

@@ -15,8 +15,8 @@ from lumos.baselines.systems import Held, ServerProblem, held
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
+from lumos.graph.sources import as_graph
 from lumos.memory import peak_rss_mb
-from lumos.runs.train import as_graph
 from lumos.training.metrics import accuracy, link_auc
 from lumos.training.private_data import features_of
 from lumos.training.split import Role, split_edges, split_vertices

@@ -174,6 +174,18 @@ class Graph:
 
         return from_pyg(data, **settings)
 
+    def to_networkx(self, **settings: Any) -> Any:
+        """Convert to a NetworkX graph; see `lumos.graph.networkx.to_networkx`."""
+        from lumos.graph.networkx import to_networkx
+
+        return to_networkx(self, **settings)
+
+    def to_pyg(self) -> Any:
+        """Convert to a PyTorch Geometric `Data`; see `lumos.graph.pyg.to_pyg`."""
+        from lumos.graph.pyg import to_pyg
+
+        return to_pyg(self)
+
     @property
     def devices(self) -> int:
         """Number of devices."""

@@ -86,6 +86,17 @@ def encode(names: Iterable[str | None]) -> tuple[Ints, tuple[str, ...]]:
     return np.array([number[name] for name in listed], dtype=np.int64), classes
 
 
+def declared_classes(names: Any, what: str) -> tuple[str, ...]:
+    """The `class_names` that a graph of another library carries, checked; () where it has none."""
+    if names is None:
+        return ()
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{what}: a list of names is needed; got {shown(names)}")
+    if len(set(names)) < len(names):
+        raise InputError(f"{what}: a name occurs twice; class names must be distinct")
+    return tuple(names)
+
+
 def encode_array(values: Any, what: str, options: ReadOptions) -> tuple[Ints, tuple[str, ...]]:
     """Encode labels that come as an array: [devices], or [devices, 1]; -1 is unknown.
 

@@ -1,13 +1,20 @@
-"""A graph from PyTorch Geometric, which is never imported: the object brings its own methods."""
+"""Graphs from PyTorch Geometric and to it. Reading imports nothing: the object brings its methods.
+
+Beside what PyG defines, three attributes carry what a `Data` has no place for: `device_ids` (a
+tensor, or a list of text), `class_names` (a list: labels are indices into it) and `name`.
+"""
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from lumos.errors import InputError
+from lumos.errors import InputError, UsageError
+from lumos.graph.arrays import is_sparse
 from lumos.graph.graph import Graph
-from lumos.graph.labels import encode_array
+from lumos.graph.ids import unique_ids
+from lumos.graph.labels import declared_classes, encode_array
 from lumos.graph.options import ReadOptions
 
 
@@ -19,8 +26,8 @@ def from_pyg(data: Any, *, name: str = "", **options: Any) -> Graph:
             `y` [devices] (-1 is unknown). PyG holds an undirected edge in both directions: data
             that lack one is directed, and refused unless directed="symmetrise". `edge_weight` or
             `edge_attr` is refused unless weights="drop", `y` with several columns unless
-            multilabel="first".
-        name: what the graph is called.
+            multilabel="first". `device_ids` and `class_names`, where present, are kept.
+        name: what the graph is called; otherwise the `name` of the data.
         options: the fields of `ReadOptions`.
     """
     permissions = ReadOptions.of(options)
@@ -40,24 +47,87 @@ def from_pyg(data: Any, *, name: str = "", **options: Any) -> Graph:
             )
     if permissions.directed == "refuse":
         _refuse_directed(arcs)
-    target = getattr(data, "y", None)
-    labels, classes = (
-        (None, ()) if target is None else encode_array(_array(target), "y", permissions)
-    )
+    labels, classes = _labels(data, permissions)
     with warnings.catch_warnings():
         # Without x, y or num_nodes PyG takes the largest index, which is what we want, and warns.
         warnings.simplefilter("ignore")
         count = getattr(data, "num_nodes", None)
-    return Graph.from_edges(
+    graph = Graph.from_edges(
         arcs.T,
         devices=None if count is None else int(count),
         features=_features(getattr(data, "x", None)),
         labels=labels,
         classes=classes,
-        name=name,
+        name=name or str(getattr(data, "name", None) or ""),
         notes=_masks(data),
         both_directions=True,
     )
+    return _named(graph, getattr(data, "device_ids", None))
+
+
+def to_pyg(graph: Graph) -> Any:
+    """Convert to a `torch_geometric.data.Data`, which `from_pyg` reads back.
+
+    `edge_index` [2, 2 · edges] holds both directions, sorted; `x` [devices, feature_count] is a
+    dense tensor, or a sparse COO tensor where the features are sparse; `y` [devices] holds indices
+    into `class_names`, -1 where the label is unknown. `device_ids` and `name` are kept.
+
+    Raises:
+        UsageError: PyTorch Geometric is not installed.
+    """
+    try:
+        import torch
+        from torch_geometric.data import Data
+    except ImportError:
+        raise UsageError(
+            "to_pyg needs PyTorch Geometric; type: pip install torch_geometric"
+        ) from None
+    owner = np.repeat(np.arange(graph.devices, dtype=np.int64), graph.degrees)
+    data = Data(edge_index=torch.from_numpy(np.stack([owner, graph.neighbours])))
+    data.num_nodes = graph.devices
+    if graph.features is not None:
+        stored: Any = graph.features
+        if is_sparse(stored):
+            entries = stored.tocoo()
+            place = torch.from_numpy(np.stack(entries.coords).astype(np.int64))
+            values = torch.from_numpy(entries.data.copy())
+            whole = torch.sparse_coo_tensor(place, values, stored.shape, check_invariants=True)
+            data.x = whole.coalesce()
+        else:
+            data.x = torch.from_numpy(stored.copy())
+    if graph.labels is not None:
+        data.y = torch.from_numpy(graph.labels.copy())
+        data.class_names = list(graph.classes)
+    by_name = isinstance(graph.ids, tuple)
+    data.device_ids = list(graph.ids) if by_name else torch.from_numpy(np.array(graph.ids))
+    data.name = graph.name
+    return data
+
+
+def _labels(data: Any, options: ReadOptions) -> tuple[Any, tuple[str, ...]]:
+    """[devices] the index of each class, and the names of the classes."""
+    target = getattr(data, "y", None)
+    if target is None:
+        return None, ()
+    declared = declared_classes(getattr(data, "class_names", None), "class_names")
+    values = _array(target)
+    if not declared or values.ndim != 1 or values.dtype.kind not in "iu":
+        return encode_array(values, "y", options)
+    if len(values) and values.max() >= len(declared):
+        raise InputError(
+            f"class_names: class {values.max()} of y has no name among {len(declared)}; add it"
+        )
+    return values, declared
+
+
+def _named(graph: Graph, ids: Any) -> Graph:
+    """The same graph with the ids that its data carries, if any."""
+    if ids is None:
+        return graph
+    named = unique_ids(ids if isinstance(ids, list | tuple) else _array(ids))
+    if len(named) != graph.devices:
+        raise InputError(f"device_ids: {len(named)} ids for {graph.devices} devices")
+    return replace(graph, ids=named)
 
 
 def _masks(data: Any) -> list[str]:

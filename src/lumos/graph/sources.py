@@ -1,4 +1,4 @@
-"""From what the user wrote for GRAPH to the graph: a name in one place, or a path."""
+"""From what a user calls a graph to the graph: a name, a path, or an object of another library."""
 
 import os
 import re
@@ -52,6 +52,27 @@ def load(
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{shown(text)} is neither a path nor a known graph ({reason})") from None
     return load_path(path, features=features, options=permissions)
+
+
+def as_graph(graph: Any, data_dir: str | os.PathLike[str] | None = None) -> Graph:
+    """Return the graph that `graph` is, or stands for.
+
+    Args:
+        graph: a `Graph`, a PyG `Data`, a NetworkX graph, or a name or path as `load` takes it.
+        data_dir: where the named graphs lie; see `load`.
+    """
+    if isinstance(graph, Graph):
+        return graph
+    if isinstance(graph, str | os.PathLike):
+        return load(graph, data_dir=data_dir)
+    if hasattr(graph, "edge_index"):
+        return Graph.from_pyg(graph)
+    if hasattr(graph, "nodes") and hasattr(graph, "edges"):
+        return Graph.from_networkx(graph)
+    raise UsageError(
+        f"graph: {type(graph).__name__} is neither a lumos.Graph, a PyG Data, a NetworkX graph, "
+        "nor a name or path"
+    )
 
 
 def is_named(spec: str) -> bool:

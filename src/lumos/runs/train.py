@@ -12,9 +12,9 @@ import numpy as np
 
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
-from lumos.graph import Graph, load
+from lumos.graph import Graph
 from lumos.graph.fingerprint import fingerprint
-from lumos.graph.sources import is_named
+from lumos.graph.sources import as_graph, is_named
 from lumos.memory import peak_rss_mb
 from lumos.model import TreeNetwork
 from lumos.runs.events import EpochEvent, OnEpoch
@@ -85,22 +85,6 @@ def train(
     if folder is not None:
         run.write_result(folder)
     return run
-
-
-def as_graph(graph: Any, data_dir: Path | None = None) -> Graph:
-    """A graph from whatever people hold: ours, PyG's, NetworkX's, or a name or path."""
-    if isinstance(graph, Graph):
-        return graph
-    if isinstance(graph, str | Path):
-        return load(str(graph), data_dir=data_dir)
-    if hasattr(graph, "edge_index"):
-        return Graph.from_pyg(graph)
-    if hasattr(graph, "nodes") and hasattr(graph, "edges"):
-        return Graph.from_networkx(graph)
-    raise UsageError(
-        f"graph: {type(graph).__name__} is neither a lumos.Graph, a PyG Data, a NetworkX graph, "
-        "nor a name or path"
-    )
 
 
 def findable(graph: str | Path) -> str:

@@ -2,7 +2,7 @@
 
 1. Something is learnt by sums from own features alone: an own encoder (`classify`), a codebook
    (`link`), or both (`classify` with `symbol` codebook).
-2. Every device releases one symbol to all its neighbours (`lumos.encode.symbols`). Once. With a
+2. Every device releases one symbol to all its neighbours (`lumos.encode.mechanisms`). Once. With a
    relay, symbols travel further.
 3. What symbols mean is learnt by sums (trust), then a tree network on symbols (backbone).
 4. Validation chooses, by one sum, whether neighbours count at all: never worse than alone, up to
