@@ -11,9 +11,9 @@ from scipy.sparse import csr_array
 from scipy.stats import binom, chi2, norm
 
 from lumos.baselines.label_noise import noisy_labels, transition
+from lumos.baselines.noisy_features import noisy_features, sensitivity
 from lumos.baselines.noisy_graph import LARGEST, flip_probability, noisy_edges
 from lumos.baselines.settings import BaselineSettings
-from lumos.baselines.systems import noisy_features, sensitivity
 from lumos.encode.bounds import unit_rows
 from lumos.errors import UsageError
 

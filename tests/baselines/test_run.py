@@ -9,7 +9,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from lumos.baselines import BaselineSettings, Measured, baseline
-from lumos.baselines.settings import LABEL_STEPS
+from lumos.baselines.systems.lpgnn import LABEL_STEPS
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph, load
@@ -213,7 +213,7 @@ def test_a_graph_without_edges() -> None:
     nobody = small(edges=np.empty((0, 2), np.int64))
     for system in ("centralized", "own", "naive"):
         assert np.isfinite(measured(nobody, system=system).outputs).all()
-    with pytest.raises(InputError, match="--label-steps 0"):
+    with pytest.raises(InputError, match="`label_steps=0`"):
         measured(nobody, system="lpgnn", label_steps=4)
     assert np.isfinite(measured(nobody, system="lpgnn", label_steps=0).outputs).all()
 
@@ -240,7 +240,7 @@ def test_links_need_edges() -> None:
 @pytest.mark.parametrize("system", ["lpgnn", "naive"])
 def test_features_lie_within_public_bounds(system: str) -> None:
     graph = small(features=3 * np.eye(12, 5, dtype=np.float32))
-    with pytest.raises(InputError, match="--high"):
+    with pytest.raises(InputError, match="`high`"):
         measured(graph, system=system)
     assert measured(graph, system=system, high=3.0).settings.high == 3.0
 
@@ -248,27 +248,27 @@ def test_features_lie_within_public_bounds(system: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
-        ({"system": "server"}, "--system must be one of"),
+        ({"system": "server"}, "`system` must be one of"),
         ({"system": "lpgnn", "task": "link"}, "knows every edge"),
-        ({"system": "own", "backbone": "gcn"}, "--backbone has no meaning for own"),
-        ({"system": "centralized", "epsilon": 2.0}, "--epsilon has no meaning"),
-        ({"system": "centralized", "steps": 2}, "--steps has no meaning"),
-        ({"system": "naive", "label_steps": 2}, "--label-steps has no meaning"),
-        ({"system": "naive", "task": "link", "label_epsilon": 2.0}, "--label-epsilon has no"),
-        ({"system": "lpgnn", "delta": 0.1}, "--delta has no meaning"),
-        ({"system": "lpgnn", "edge_sample": 9}, "--edge-sample has no meaning"),
-        ({"system": "naive", "epsilon": 0.0}, "--epsilon must be above 0"),
-        ({"system": "naive", "epsilon": math.nan}, "--epsilon must be above 0"),
-        ({"system": "lpgnn", "label_epsilon": -1}, "--label-epsilon must be above 0"),
-        ({"system": "naive", "delta": 0.0}, "--delta must be between"),
-        ({"system": "naive", "edge_sample": -1}, "--edge-sample must be 0"),
+        ({"system": "own", "backbone": "gcn"}, "`backbone` has no meaning for own"),
+        ({"system": "centralized", "epsilon": 2.0}, "`epsilon` has no meaning"),
+        ({"system": "centralized", "steps": 2}, "`steps` has no meaning"),
+        ({"system": "naive", "label_steps": 2}, "`label_steps` has no meaning"),
+        ({"system": "naive", "task": "link", "label_epsilon": 2.0}, "`label_epsilon` has no"),
+        ({"system": "lpgnn", "delta": 0.1}, "`delta` has no meaning"),
+        ({"system": "lpgnn", "edge_sample": 9}, "`edge_sample` has no meaning"),
+        ({"system": "naive", "epsilon": 0.0}, "`epsilon` must be above 0"),
+        ({"system": "naive", "epsilon": math.nan}, "`epsilon` must be above 0"),
+        ({"system": "lpgnn", "label_epsilon": -1}, "`label_epsilon` must be above 0"),
+        ({"system": "naive", "delta": 0.0}, "`delta` must be between"),
+        ({"system": "naive", "edge_sample": -1}, "`edge_sample` must be 0"),
         ({"system": "lpgnn", "low": 1.0}, "low < high"),
-        ({"system": "own", "epochs": 0}, "--epochs must be 1"),
-        ({"system": "own", "hidden": 0}, "--hidden must be 1"),
-        ({"system": "own", "dropout": 1.0}, "--dropout must be"),
-        ({"system": "own", "learning_rate": math.nan}, "--learning-rate must be"),
-        ({"system": "own", "weight_decay": -1.0}, "--weight-decay must be"),
-        ({"system": "naive", "backbone": "gin"}, "--backbone must be one of"),
+        ({"system": "own", "epochs": 0}, "`epochs` must be 1"),
+        ({"system": "own", "hidden": 0}, "`hidden` must be 1"),
+        ({"system": "own", "dropout": 1.0}, "`dropout` must be"),
+        ({"system": "own", "learning_rate": math.nan}, "`learning_rate` must be"),
+        ({"system": "own", "weight_decay": -1.0}, "`weight_decay` must be"),
+        ({"system": "naive", "backbone": "gin"}, "`backbone` must be one of"),
     ],
 )
 def test_settings_that_are_refused(settings: dict[str, Any], line: str) -> None:

@@ -113,7 +113,7 @@ def test_without_labels_the_features_say_which_devices_there_are(tmp_path: Path)
 
 def test_missing_labels_become_unknown_when_asked(tmp_path: Path) -> None:
     path = write_list(tmp_path, EDGES, labels_csv="id,label\n10,b\n50,a\n")
-    with pytest.raises(InputError, match=r"graph.csv, line 2: the id '20' .*--missing-labels"):
+    with pytest.raises(InputError, match=r"graph.csv, line 2: the id '20' .*`missing_labels="):
         load(path)
     graph = load(path, missing_labels="unknown")
     assert graph.ids.tolist() == [10, 20, 30, 50]  # type: ignore[union-attr]

@@ -75,7 +75,10 @@ def test_an_archive_arrives_verified_and_loads(
     data = tmp_path / "new" / "data"
     seen: list[tuple[float, float | None]] = []
     path, status = fetch(
-        entry, data, base_url=mirror.url, progress=lambda done, total: seen.append((done, total))
+        entry,
+        data,
+        base_url=mirror.url,
+        progress=lambda done, total, note: seen.append((done, total)),
     )
     assert path == data / "facebook_large.zip"
     assert path.read_bytes() == mirror.content
@@ -160,7 +163,7 @@ def test_an_address_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 def test_a_data_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
-    with pytest.raises(InputError, match=r"data: it cannot be written .*--data-dir"):
+    with pytest.raises(InputError, match=r"data: it cannot be written .*`data_dir`"):
         fetch(CATALOG["facebook"], tmp_path / "data")
 
 

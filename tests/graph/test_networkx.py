@@ -53,23 +53,23 @@ def test_parallel_edges_are_duplicates() -> None:
 
 def test_what_is_refused_can_be_converted() -> None:
     directed = networkx.DiGraph([(0, 1), (1, 0), (2, 1)])
-    with pytest.raises(InputError, match=r'directed="symmetrise"'):
+    with pytest.raises(InputError, match=r"`directed='symmetrise'`"):
         Graph.from_networkx(directed)
     graph = Graph.from_networkx(directed, directed="symmetrise")
     assert graph.edge_list().tolist() == [[0, 1], [1, 2]]
     weighted = networkx.Graph()
     weighted.add_edge(0, 1, weight=2.5)
-    with pytest.raises(InputError, match=r"'0'–'1' has the weight '2.5'.*weights=\"drop\""):
+    with pytest.raises(InputError, match=r"'0'–'1' has the weight '2.5'.*`weights='drop'`"):
         Graph.from_networkx(weighted)
     assert Graph.from_networkx(weighted, weights="drop").edges == 1
     several = networkx.path_graph(2)
     networkx.set_node_attributes(several, {0: ["b", "a"], 1: {"a", "c"}}, "y")
-    with pytest.raises(InputError, match=r'several labels .*multilabel="first"'):
+    with pytest.raises(InputError, match=r"several labels .*`multilabel='first'`"):
         Graph.from_networkx(several)
     assert Graph.from_networkx(several, multilabel="first").classes == ("a", "b")
     gap = networkx.path_graph(3)
     gap.nodes[0]["y"] = 1
-    with pytest.raises(InputError, match=r"node '1' has no 'y'.*missing_labels=\"unknown\""):
+    with pytest.raises(InputError, match=r"node '1' has no 'y'.*`missing_labels='unknown'`"):
         Graph.from_networkx(gap)
     graph = Graph.from_networkx(gap, missing_labels="unknown")
     assert graph.labels is not None

@@ -133,7 +133,10 @@ WRONG = {
     "huge id": ({"edges": f"id_1,id_2\n0,{10**30}\n"}, "edges.csv, line 2: the id .* too large"),
     "one id": ({"edges": "id_1,id_2\n0\n"}, "edges.csv, line 2: '0' is one id"),
     "no second id": ({"edges": "id_1,id_2\n0,\n"}, "edges.csv, line 2: an id is missing"),
-    "weights": ({"edges": "id_1,id_2,w\n0,1,0.5\n"}, r"line 2: '0.5' in column 3 .*--weights drop"),
+    "weights": (
+        {"edges": "id_1,id_2,w\n0,1,0.5\n"},
+        r"line 2: '0.5' in column 3 .*`weights='drop'`",
+    ),
     "no edges": ({"edges": "id_1,id_2\n"}, "edges.csv, line 2: there is no edge"),
     "empty file": ({"edges": ""}, "edges.csv, line 1: the file holds no rows"),
     "only loops": ({"edges": "id_1,id_2\n1,1\n"}, "edges.csv: every row joins a device to itself"),
@@ -146,7 +149,7 @@ WRONG = {
     "no header": ({"target": "0,1,a,b\n"}, "no column 'id' .*no header"),
     "two labels": (
         {"target": TARGET + "1,8,b,tvshow\n"},
-        r"line 6: device 1: .*--multilabel first",
+        r"line 6: device 1: .*`multilabel='first'`",
     ),
     "nan label": ({"target": TARGET + "4,8,b,nan\n"}, "line 6: the label is 'nan'"),
     "label id": ({"target": TARGET + "x,8,b,tvshow\n"}, "target.csv, line 6: 'x' is not an int"),
@@ -193,7 +196,7 @@ def test_each_conversion_can_be_asked_for(tmp_path: Path) -> None:
     write_snap(tmp_path / "w", edges=EDGES.replace("0,1\n", "0,1,0.5\n"))
     check(load("facebook", data_dir=tmp_path / "w", weights="drop"))
     write_snap(tmp_path / "d", edges="# Directed graph\n" + EDGES)
-    with pytest.raises(InputError, match=r"'Directed graph': .*--directed symmetrise"):
+    with pytest.raises(InputError, match=r"'Directed graph': .*`directed='symmetrise'`"):
         load("facebook", data_dir=tmp_path / "d")
     check(load("facebook", data_dir=tmp_path / "d", directed="symmetrise"))
     write_snap(tmp_path / "m", target=TARGET + "1,8,b,tvshow\n")

@@ -70,8 +70,8 @@ class Arcs:
 
     def smooth(self, rows: Tensor) -> Tensor:
         """[devices, width] D^-½ A D^-½, without self-loops; 0 where there is no neighbour."""
-        found: Tensor = _NeighbourSum.apply(self._smoother, rows)  # type: ignore[no-untyped-call]
-        return found
+        smooth: Tensor = _NeighbourSum.apply(self._smoother, rows)  # type: ignore[no-untyped-call]
+        return smooth
 
     @cached_property
     def _smoother(self) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid, nll_loss
 
 from lumos.baselines.label_noise import Drop
+from lumos.baselines.systems.base import ServerProblem
 from lumos.device.coins import PublicCoins
 from lumos.training.metrics import link_auc
 from lumos.training.split import EdgeSplit, Role
@@ -42,7 +43,7 @@ class ClassifyGoal:
         return cross_entropy(out[self._train], self._labels[self._train])
 
     def score(self, out: Tensor) -> float:
-        """Share of the validation devices whose most likely class is what they say."""
+        """Share of the validation devices whose most likely class is the label they gave."""
         right = out[self._validation].argmax(dim=1) == self._labels[self._validation]
         return float(right.float().mean())
 
@@ -50,18 +51,18 @@ class ClassifyGoal:
 class Denoise:
     """LPGNN's: Drop on the training devices; likelihood of the noisy validation labels."""
 
-    def __init__(self, drop: Drop, said: Ints, roles: Ints) -> None:
+    def __init__(self, drop: Drop, labels: Ints, roles: Ints) -> None:
         self._drop = drop
         self._validation = torch.from_numpy(np.flatnonzero(roles == Role.VALIDATION))
-        self._said = torch.from_numpy(said)[self._validation]
+        self._labels = torch.from_numpy(labels)[self._validation]
 
     def loss(self, out: Tensor, epoch: int) -> Tensor:
         """See `Drop`."""
         return self._drop.loss(out)
 
     def score(self, out: Tensor) -> float:
-        """Mean log chance that validation devices say what they said."""
-        return -float(nll_loss(self._drop.said_by(out[self._validation]), self._said))
+        """Mean log-likelihood of the labels that validation devices released."""
+        return -float(nll_loss(self._drop.log_released(out[self._validation]), self._labels))
 
 
 class LinkGoal:
@@ -92,20 +93,27 @@ class LinkGoal:
         return link_auc(out.numpy(), split.validation, split.validation_strangers)
 
 
+def goal_of(problem: ServerProblem, labels: Ints | None, edges: Ints) -> Goal:
+    """The goal of a server that holds these labels, true or noisy, and trains on these edges."""
+    if problem.split is not None:
+        return LinkGoal(edges, problem.graph.devices, problem.split, problem.public)
+    return ClassifyGoal(np.asarray(labels), problem.roles)
+
+
 def strangers_to(keys: Ints, devices: int, count: int, generator: np.random.Generator) -> Ints:
     """[count, 2] pairs of two devices that are not among the edges, uniform, with replacement.
 
     Args:
         keys: ascending u · devices + v of the edges u < v, of which there are not all.
     """
-    found = np.empty((0, 2), np.int64)
-    while len(found) < count:
+    drawn = np.empty((0, 2), np.int64)
+    while len(drawn) < count:
         ends = np.sort(generator.integers(0, devices, (count + 16, 2)), axis=1)
         key = ends[:, 0] * devices + ends[:, 1]
         place = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
         free = (keys[place] != key) & (ends[:, 0] < ends[:, 1])
-        found = np.concatenate([found, ends[free]])
-    return found[:count]
+        drawn = np.concatenate([drawn, ends[free]])
+    return drawn[:count]
 
 
 def _products(rows: Tensor, pairs: Ints) -> Tensor:

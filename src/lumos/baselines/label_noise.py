@@ -16,7 +16,7 @@ from lumos.typing import Ints
 def noisy_labels(
     labels: Ints, classes: int, epsilon: float, generator: np.random.Generator
 ) -> Ints:
-    """[devices] what devices say their label is; -1 stays where there is none.
+    """[devices] the labels that devices release; -1 stays where there is none.
 
     The truth with probability e^ε/(e^ε + C - 1), each other class with 1/(e^ε + C - 1).
     """
@@ -25,13 +25,13 @@ def noisy_labels(
     mechanism = make_mechanism(classes, epsilon, "krr")
     known = np.flatnonzero(labels >= 0)
     coins = generator.integers(0, COIN, (len(known), mechanism.coins), dtype=np.uint32)
-    said = labels.copy()
-    said[known] = mechanism.read(mechanism.release(labels[known], coins)).argmax(axis=1)
-    return said
+    released = labels.copy()
+    released[known] = mechanism.read(mechanism.release(labels[known], coins)).argmax(axis=1)
+    return released
 
 
 def transition(classes: int, epsilon: float) -> Tensor:
-    """[classes, classes] T: the chance that a device of class c says s."""
+    """[classes, classes] T: the probability that a device of class c releases s."""
     if math.isinf(epsilon):
         return torch.eye(classes)
     mechanism = make_mechanism(classes, epsilon, "krr")
@@ -43,28 +43,31 @@ class Drop:
     """Labels that were denoised by the graph, and a loss that sends predictions the same way.
 
     Targets: one-hot noisy labels (none for devices that sent no label), K_y steps of KProp,
-    softmax, largest entry. Predictions: p·T (what a device of that belief would say), the same
+    softmax, largest entry. Predictions: p·T (what a device of that belief would release), the same
     steps and softmax. The loss is the cross-entropy between the two, over training devices; one
     whose neighbourhood holds no label has no target and is left out. With K_y = 0 this is forward
     correction alone.
 
     Args:
-        said: [devices] noisy labels of those who sent one, -1 elsewhere.
+        labels: [devices] noisy labels of those who sent one, -1 elsewhere.
         train: [devices] whether the device trains.
         table: T.
         steps: K_y.
     """
 
-    def __init__(self, said: Tensor, train: Tensor, table: Tensor, arcs: Arcs, steps: int) -> None:
+    def __init__(
+        self, labels: Tensor, train: Tensor, table: Tensor, arcs: Arcs, steps: int
+    ) -> None:
         self._table, self._arcs, self._steps = table, arcs, steps
-        spoken = one_hot(said.clamp(min=0), len(table)).float() * (said >= 0)[:, None]
-        seen = self._spread(spoken)
-        self.target = torch.where(said >= 0, said, 0) if steps == 0 else seen.argmax(dim=1)
+        known = labels >= 0
+        sent = one_hot(labels.clamp(min=0), len(table)).float() * known[:, None]
+        seen = self._spread(sent)
+        self.target = torch.where(known, labels, 0) if steps == 0 else seen.argmax(dim=1)
         self._train = torch.nonzero(train & (seen.sum(dim=1) > 0)).flatten()
         if not len(self._train):
             raise InputError(
-                f"edges: no training device has a label within {steps} steps; --label-steps 0 "
-                "learns from each device's own"
+                f"edges: no training device has a label within {steps} steps; "
+                "`label_steps=0` learns from each device's own"
             )
 
     def _spread(self, rows: Tensor) -> Tensor:
@@ -72,13 +75,16 @@ class Drop:
             rows = self._arcs.smooth(rows)
         return rows
 
-    def said_by(self, logits: Tensor) -> Tensor:
-        """[devices, classes] log chance of what each device would say: log(softmax(logits)·T)."""
+    def log_released(self, logits: Tensor) -> Tensor:
+        """[devices, classes] log-probability of each label that a device may release.
+
+        log(softmax(logits)·T)
+        """
         return (torch.softmax(logits, dim=1) @ self._table).clamp(min=1e-12).log()
 
     def loss(self, logits: Tensor) -> Tensor:
         """Cross-entropy between propagated predictions and targets."""
-        logs = self.said_by(logits)
+        logs = self.log_released(logits)
         if self._steps:
             logs = torch.log_softmax(self._spread(logs.exp()), dim=1)
         return nll_loss(logs[self._train], self.target[self._train])

@@ -33,7 +33,7 @@ def noisy_edges(edges: Ints, devices: int, epsilon: float, generator: np.random.
     expected = possible * chance + len(edges) * (1 - 2 * chance)
     if expected > LARGEST:
         raise UsageError(
-            f"--epsilon {epsilon:g} turns {len(edges):,} edges into about {expected:,.0f}; "
+            f"`epsilon={epsilon:g}` turns {len(edges):,} edges into about {expected:,.0f}; "
             f"this server holds at most {LARGEST:,}"
         )
     starts = _row_starts(devices)
@@ -67,5 +67,5 @@ def _flips(possible: int, chance: float, generator: np.random.Generator) -> Ints
         part = last + np.cumsum(np.minimum(gaps, possible + 1))  # a larger gap says no more
         parts.append(part)
         last = int(part[-1])
-    found = np.concatenate(parts)
-    return found[: np.searchsorted(found, possible)]
+    flips = np.concatenate(parts)
+    return flips[: np.searchsorted(flips, possible)]

@@ -11,7 +11,8 @@ import torch
 
 from lumos.baselines.server_network import Network
 from lumos.baselines.settings import BaselineSettings
-from lumos.baselines.systems import Held, ServerProblem, held
+from lumos.baselines.systems import BASELINES
+from lumos.baselines.systems.base import Received, ServerProblem
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
@@ -84,7 +85,7 @@ def baseline(
         settings: all settings; or give single ones by name, as `system="lpgnn", epsilon=1.0`.
         seed: run seed: of the split, as in `lumos.train`, of weights and of all noise.
         data_dir: where named graphs lie.
-        progress: told (done, total, note) after every epoch.
+        progress: callback `(done, total, note)`, called after every epoch.
     """
     if settings is not None and single_settings:
         raise UsageError("give a BaselineSettings or single settings, not both")
@@ -93,19 +94,20 @@ def baseline(
     whole = as_graph(graph, data_dir)
     features_of(whole)  # or say that there are none
     problem = _problem(whole, settings, PublicCoins(seed))
-    tries = settings.tries()
+    system = BASELINES[settings.system]
+    attempts = system.attempts(settings)
     fitted: list[_Fitted] = []
     spent = 0.0
-    for number, attempt in enumerate(tries):
+    for number, attempt in enumerate(attempts):
 
-        def tell(epoch: int, note: str, before: int = number) -> None:
+        def on_epoch(epoch: int, note: str, before: int = number) -> None:
             if progress is not None:
                 done = before * settings.epochs + epoch
-                progress(done, len(tries) * settings.epochs, note)
+                progress(done, len(attempts) * settings.epochs, note)
 
-        here = held(problem, attempt)
+        received = system.receive(problem, attempt)
         clock = time.perf_counter()
-        fitted.append(_fit(here, attempt, whole, problem.public, tell))
+        fitted.append(_fit(received, attempt, whole, problem.public, on_epoch))
         spent += time.perf_counter() - clock
     best = int(np.argmax([each.score for each in fitted]))
     chosen = fitted[best]
@@ -117,20 +119,10 @@ def baseline(
         outputs=chosen.outputs,
         history=chosen.history,
         best_epoch=chosen.best_epoch,
-        notes=[*here.notes, *_choice(tries, best)],
+        notes=[*received.disclosed, *system.chosen(attempts, best)],
         seconds=time.perf_counter() - start,
         seconds_per_epoch=spent / sum(len(each.history) for each in fitted),
     )
-
-
-def _choice(tries: list[BaselineSettings], best: int) -> list[str]:
-    if len(tries) == 1:
-        return []
-    tried = " and ".join(str(each.label_steps) for each in tries)
-    return [
-        f"Drop was trained with K_y = {tried} on the same releases; the noisy validation labels "
-        f"chose {tries[best].label_steps}."
-    ]
 
 
 def settings_of(**settings: Any) -> BaselineSettings:
@@ -153,7 +145,8 @@ def _problem(graph: Graph, settings: BaselineSettings, public: PublicCoins) -> S
         return ServerProblem(graph=split.training, roles=nobody, split=split, public=public)
     if graph.labels is None:
         raise InputError(
-            f"{graph.name or 'the graph'} has no labels; classify needs them, --task link does not"
+            f"{graph.name or 'the graph'} has no labels; classify needs them, "
+            "`task='link'` does not"
         )
     roles = split_vertices(graph.labels, public)
     return ServerProblem(graph=graph, roles=roles, split=None, public=public)
@@ -167,11 +160,11 @@ class _Fitted(NamedTuple):
 
 
 def _fit(
-    here: Held,
+    received: Received,
     settings: BaselineSettings,
     graph: Graph,
     public: PublicCoins,
-    tell: Callable[[int, str], None],
+    on_epoch: Callable[[int, str], None],
 ) -> _Fitted:
     """Full-batch Adam. As in `lumos train`, an epoch's score is of the weights it starts with."""
     with torch.random.fork_rng(devices=[]):
@@ -184,37 +177,37 @@ def _fit(
         best, best_score, best_epoch = torch.empty(0), -np.inf, 0
         history: list[dict[str, float]] = []
         for epoch in range(1, settings.epochs + 1):
-            first = network.first(here.rows, here.arcs)
-            out = network.train().rest(first, here.arcs)
+            first = network.first(received.rows, received.arcs)
+            out = network.train().rest(first, received.arcs)
             seen = out.detach()
             if settings.dropout > 0:
                 with torch.no_grad():
-                    seen = network.eval().rest(first, here.arcs)
-            score = here.goal.score(seen)
+                    seen = network.eval().rest(first, received.arcs)
+            score = received.goal.score(seen)
             if score > best_score or epoch == 1:
                 best, best_score, best_epoch = seen, score, epoch
-            loss = here.goal.loss(out, epoch)
+            loss = received.goal.loss(out, epoch)
             adam.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             adam.step()
             history.append({"epoch": epoch, "loss": float(loss.detach()), "score": score})
             loss_now = history[-1]["loss"]
-            tell(epoch, f"epoch {epoch} · loss {loss_now:.4f} · validation {score:.4f}")
+            on_epoch(epoch, f"epoch {epoch} · loss {loss_now:.4f} · validation {score:.4f}")
             if settings.patience and epoch - best_epoch >= settings.patience:
                 break
     return _Fitted(best.numpy(), best_score, best_epoch, history)
 
 
-def _scores(graph: Graph, problem: ServerProblem, found: Floats) -> dict[str, float]:
+def _scores(graph: Graph, problem: ServerProblem, outputs: Floats) -> dict[str, float]:
     """The observer's scores, on true labels or edges, by the code that scores `lumos train`."""
     split = problem.split
     if split is not None:
         return {
-            "test_auc": link_auc(found, split.test, split.test_strangers),
-            "val_auc": link_auc(found, split.validation, split.validation_strangers),
+            "test_auc": link_auc(outputs, split.test, split.test_strangers),
+            "val_auc": link_auc(outputs, split.validation, split.validation_strangers),
         }
     labels = np.asarray(graph.labels)
     return {
-        "test_accuracy": accuracy(found, labels, problem.roles, Role.TEST),
-        "val_accuracy": accuracy(found, labels, problem.roles, Role.VALIDATION),
+        "test_accuracy": accuracy(outputs, labels, problem.roles, Role.TEST),
+        "val_accuracy": accuracy(outputs, labels, problem.roles, Role.VALIDATION),
     }

@@ -16,7 +16,7 @@ from torch.nn.functional import dropout
 
 from lumos.baselines.arcs import Arcs
 from lumos.baselines.attention import attend
-from lumos.baselines.settings import BaselineSettings
+from lumos.baselines.settings import Backbone, BaselineSettings
 from lumos.encode.bounds import Sparse
 from lumos.model import feature_products
 from lumos.typing import Floats
@@ -119,6 +119,8 @@ class Alone(Layer):
 class Network(nn.Module):
     """Two layers with ReLU and dropout, and a linear head where there are classes.
 
+    A system without a backbone has a perceptron.
+
     Args:
         classes: 0 for link: the embeddings are then not cut off at 0.
     """
@@ -126,7 +128,7 @@ class Network(nn.Module):
     def __init__(self, settings: BaselineSettings, inputs: int, classes: int) -> None:
         super().__init__()
         width, self._dropout = settings.hidden, settings.dropout
-        self.layers = nn.ModuleList(_layers(settings, inputs, width))
+        self.layers = nn.ModuleList(_layers(settings.backbone, inputs, width))
         self.head = nn.Linear(width, classes) if classes else None
 
     def forward(self, rows: Rows, arcs: Arcs) -> Tensor:
@@ -135,8 +137,8 @@ class Network(nn.Module):
 
     def first(self, rows: Rows, arcs: Arcs) -> Tensor:
         """The first layer, before activation and dropout: the same in training and in use."""
-        found: Tensor = self.layers[0](rows, arcs)
-        return found
+        hidden: Tensor = self.layers[0](rows, arcs)
+        return hidden
 
     def rest(self, first: Tensor, arcs: Arcs) -> Tensor:
         """What follows the first layer."""
@@ -150,12 +152,12 @@ class Network(nn.Module):
         return dropout(rows, self._dropout, self.training)
 
 
-def _layers(settings: BaselineSettings, inputs: int, width: int) -> list[Layer]:
-    if settings.system == "own":
+def _layers(backbone: Backbone | None, inputs: int, width: int) -> list[Layer]:
+    if backbone is None:
         return [Alone(inputs, width), Alone(width, width)]
-    if settings.backbone == "gat":
+    if backbone == "gat":
         return [Gat(inputs, width, HEADS), Gat(HEADS * width, width, 1)]
-    kind = Gcn if settings.backbone == "gcn" else Sage
+    kind = Gcn if backbone == "gcn" else Sage
     return [kind(inputs, width), kind(width, width)]
 
 

@@ -56,18 +56,18 @@ def baseline(
     Parameters
     ----------
     system
-        centralized, own, lpgnn or naive.
+        centralized, own, lpgnn, naive, or a registered one.
     graph
         demo, demo:60, facebook, twitch-ENGB, …, or a path.
     """
     if common.shards != 1:
-        raise UsageError("--shards has no meaning for a baseline: one server holds what it gets")
-    settings = BaselineSettings(system=system, **given(options))  # type: ignore[arg-type]
-    from lumos.baselines import run as job  # torch takes a second to import: not for a wrong option
+        raise UsageError("`shards` has no meaning for a baseline: one server holds what it gets")
+    settings = BaselineSettings(system=system, **given(options))
+    from lumos.baselines import run  # imports torch, which takes a second: not for --help
 
     loaded = load(graph, data_dir=common.data_dir, **vars(reading))
     with progress_bar(system) as bar:
-        measured = job.baseline(loaded, settings, seed=common.seed, progress=bar)
+        measured = run.baseline(loaded, settings, seed=common.seed, progress=bar)
     if common.json:
         print_json(measured.summary())
     else:

@@ -101,9 +101,7 @@ def fetch_graph(
         _report(result, common, f"{entry.name} is here: {path}")
         return
     with progress_bar(f"fetch {entry.archive}") as bar:
-        target, status = fetch(
-            entry, data_dir, progress=lambda done, total: bar(done, total, f"{done / 1e6:.1f} MB")
-        )
+        target, status = fetch(entry, data_dir, progress=bar)
     result = {"name": entry.name, "path": str(target), "fetched": True, "checksums": status}
     verified = sum(state == "ok" for state in status.values())
     line = f"{target}: {verified} of {len(status)} files inside have their known SHA-256"

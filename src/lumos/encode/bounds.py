@@ -77,5 +77,16 @@ def unit_rows(features: Any) -> Any:
     return full * _inverse(np.linalg.norm(full, axis=1))[:, None].astype(np.float32)
 
 
+def raw_rows(features: Features, *, unit: bool = False) -> Features:
+    """Features without noise, of norm 1 with `unit`; dense ones as an array of their own.
+
+    The features of a graph are write-protected, and torch takes no such array.
+    """
+    if unit:
+        scaled_rows: Features = unit_rows(features)
+        return scaled_rows
+    return features if issparse(features) else np.array(features, np.float32)
+
+
 def _inverse(norms: Any) -> npt.NDArray[np.float64]:
     return np.where(norms > 0, 1 / np.maximum(norms, 1e-30), 0.0)

@@ -18,9 +18,9 @@ from lumos.errors import InputError, MissingData, UsageError
 from lumos.graph.catalog import SNAP, Entry
 from lumos.graph.files import Folder
 from lumos.graph.snap import inside_zip
+from lumos.typing import Progress
 
 Status = Literal["ok", "differs", "unknown", "absent"]
-Progress = Callable[[float, float | None], None]
 
 BLOCK = 1 << 18
 PATIENCE = 30.0
@@ -55,7 +55,7 @@ def fetch(
     data_dir: Path,
     *,
     base_url: str | None = None,
-    progress: Progress = lambda done, total: None,
+    progress: Progress = lambda done, total, note: None,
 ) -> tuple[Path, dict[str, Status]]:
     """Download the archive of a graph into `data_dir`; return its path and what was verified.
 
@@ -71,7 +71,7 @@ def fetch(
         handle, name = tempfile.mkstemp(prefix=f".{entry.archive}.", suffix=".part", dir=data_dir)
     except OSError as error:
         raise InputError(
-            f"{data_dir}: it cannot be written ({error.strerror}); choose another --data-dir"
+            f"{data_dir}: it cannot be written ({error.strerror}); choose another `data_dir`"
         ) from None
     part = Path(name)
     try:
@@ -101,7 +101,7 @@ def _download(
             while block := answer.read(BLOCK):
                 write(block)
                 done += len(block)
-                progress(done, total)
+                progress(done, total, f"{done / 1e6:.1f} MB")
     except (OSError, http.client.HTTPException, ValueError) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()

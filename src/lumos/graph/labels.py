@@ -68,7 +68,7 @@ def read_labels(
 def _several(one: str, other: str) -> str:
     return (
         f"more than one label ({shown(one)}, {shown(other)}); give each device one, "
-        'or keep the first with multilabel="first" (--multilabel first)'
+        "or keep the first with `multilabel='first'`"
     )
 
 
@@ -123,7 +123,7 @@ def _first_label(array: Any, what: str, options: ReadOptions) -> Any:
     if options.multilabel == "refuse":
         raise InputError(
             f"{what}: {array.shape[1]} columns are several labels per device; keep the first with "
-            'multilabel="first" (--multilabel first)'
+            "`multilabel='first'`"
         )
     if array.dtype.kind not in "iubf" or not np.isin(array, (0, 1)).all():
         raise InputError(f"{what}: several labels per device must be columns of zeros and ones")

@@ -49,7 +49,7 @@ def from_networkx(
     if graph.is_directed() and permissions.directed == "refuse":
         raise InputError(
             "the NetworkX graph is directed; read each arc as an undirected edge with "
-            'directed="symmetrise"'
+            "`directed='symmetrise'`"
         )
     nodes = list(graph.nodes)
     number = {node: index for index, node in enumerate(nodes)}
@@ -58,7 +58,7 @@ def from_networkx(
         if value is not _ABSENT and permissions.weights == "refuse":
             raise InputError(
                 f"the edge {shown(u)}–{shown(v)} has the weight {shown(value)}, and Lumos has "
-                'none; drop weights with weights="drop"'
+                "none; drop weights with `weights='drop'`"
             )
         pairs.append((number[u], number[v]))
     declared = declared_classes(graph.graph.get(CLASS_NAMES), CLASS_NAMES)
@@ -160,14 +160,14 @@ def _labels(
         if attribute not in data and options.missing_labels == "refuse":
             raise InputError(
                 f"node {shown(node)} has no {attribute!r}, but others have; set it to None if it "
-                'is unknown, or pass missing_labels="unknown"'
+                "is unknown, or pass `missing_labels='unknown'`"
             )
         value = data.get(attribute)
         if isinstance(value, list | tuple | set | frozenset):
             if options.multilabel == "refuse":
                 raise InputError(
                     f"node {shown(node)} has several labels ({shown(value)}); keep the first with "
-                    'multilabel="first"'
+                    "`multilabel='first'`"
                 )
             value = next(
                 iter(sorted(value, key=str) if isinstance(value, set | frozenset) else value), None

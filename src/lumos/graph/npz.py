@@ -90,12 +90,12 @@ def refuse_what_is_lost(arrays: dict[str, NDArray[Any]], file: str, options: Rea
             if name in arrays:
                 raise InputError(
                     f"{file}: {name}: the edges have weights, and Lumos has none; drop them with "
-                    'weights="drop" (--weights drop)'
+                    "`weights='drop'`"
                 )
     if options.directed == "refuse" and _is_true(arrays.get("directed")):
         raise InputError(
             f"{file}: directed is true; read each arc as an undirected edge with "
-            'directed="symmetrise" (--directed symmetrise)'
+            "`directed='symmetrise'`"
         )
 
 

@@ -43,7 +43,7 @@ def from_pyg(data: Any, *, name: str = "", **options: Any) -> Graph:
         if getattr(data, attribute, None) is not None and permissions.weights == "refuse":
             raise InputError(
                 f"{attribute}: the edges have weights, and Lumos has none; drop them with "
-                'weights="drop"'
+                "`weights='drop'`"
             )
     if permissions.directed == "refuse":
         _refuse_directed(arcs)
@@ -168,5 +168,5 @@ def _refuse_directed(arcs: np.ndarray[Any, Any]) -> None:
         u, v = divmod(int(alone[0]), size)
         raise InputError(
             f"edge_index: {u} → {v} has no counterpart {v} → {u}, so the graph is directed; read "
-            'each arc as an undirected edge with directed="symmetrise"'
+            "each arc as an undirected edge with `directed='symmetrise'`"
         )

@@ -91,7 +91,7 @@ def _indices(
         if options is not None:
             remedy += (
                 ", with an empty label if that is unknown, or read such labels as unknown with "
-                'missing_labels="unknown" (--missing-labels unknown)'
+                "`missing_labels='unknown'`"
             )
         edges.refuse(
             line_of_row(edges, row),
@@ -128,7 +128,7 @@ def read_edges(table: TextTable, options: ReadOptions, *, integers: bool) -> NDA
                 table.refuse(
                     line,
                     f"{shown(cell)} in column {column + 1} is a weight, and Lumos has none; "
-                    'drop weights with weights="drop" (--weights drop)',
+                    "drop weights with `weights='drop'`",
                 )
         u, v = (id_of(cell, table, line, integers) for cell in row[:2])
         pairs.append((u, v))
@@ -142,7 +142,7 @@ def _refuse_directed(table: TextTable, line: int, value: str, options: ReadOptio
         table.refuse(
             line,
             f"{shown(value)}: the graph is directed; read each arc as an undirected edge with "
-            'directed="symmetrise" (--directed symmetrise)',
+            "`directed='symmetrise'`",
         )
 
 
