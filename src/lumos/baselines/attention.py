@@ -101,12 +101,12 @@ class _Head(torch.autograd.Function):
         top = torch.empty_like(mine)
         sums = torch.empty_like(counted)
         for span in _spans(arcs, chunk):
-            here, heard = span.devices, theirs.index_select(0, span.sources)
+            here, incoming = span.devices, theirs.index_select(0, span.sources)
             most = torch.segment_reduce(
-                heard, "max", lengths=span.counts.long(), initial=-torch.inf
+                incoming, "max", lengths=span.counts.long(), initial=-torch.inf
             )
             top[here] = _leaky(mine[here] + torch.maximum(most, theirs[here]))  # it rises with b
-            share = arcs.weight * torch.exp(_leaky(span.each(mine) + heard) - span.each(top))
+            share = arcs.weight * torch.exp(_leaky(span.each(mine) + incoming) - span.each(top))
             sums[here] = span.matrix(share, arcs.devices) @ counted
         sums += torch.exp(_leaky(mine + theirs) - top)[:, None] * counted
         total = sums[:, -1]
@@ -126,18 +126,18 @@ class _Head(torch.autograd.Function):
         share = torch.exp(_leaky(sums) - level)
         to_values = share[:, None] * gradient
         steep = (share * _slope(sums))[:, None]
-        heard, told = steep * counted, steep * known
+        arriving, leaving = steep * counted, steep * known
         for span in _spans(arcs, ctx.chunk):
             here, sources = span.devices, span.sources
             sums = span.each(mine) + theirs.index_select(
                 0, sources
             )  # arcs into these devices: Σ over j
             share = arcs.weight * torch.exp(_leaky(sums) - span.each(level))
-            heard[here] += span.matrix(share * _slope(sums), arcs.devices) @ counted
+            arriving[here] += span.matrix(share * _slope(sums), arcs.devices) @ counted
             sums = span.each(theirs) + mine.index_select(0, sources)  # their reverses: Σ over i
             share = arcs.weight * torch.exp(_leaky(sums) - level.index_select(0, sources))
             to_values[here] += span.matrix(share, arcs.devices) @ gradient
-            told[here] += span.matrix(share * _slope(sums), arcs.devices) @ known
-        to_mine = (gradient * heard[:, :-1]).sum(dim=1) - common * heard[:, -1]
-        to_theirs = (values * told[:, :-1]).sum(dim=1) - told[:, -1]
+            leaving[here] += span.matrix(share * _slope(sums), arcs.devices) @ known
+        to_mine = (gradient * arriving[:, :-1]).sum(dim=1) - common * arriving[:, -1]
+        to_theirs = (values * leaving[:, :-1]).sum(dim=1) - leaving[:, -1]
         return None, None, to_values, to_mine, to_theirs

@@ -22,7 +22,7 @@ _OWN_DEFAULT: Any = None
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """What a server is told to do; which of it has a meaning depends on the system."""
+    """What a server does; which of these settings have a meaning depends on the system."""
 
     task: Task = "classify"
     """classify: predict labels; link: predict edges."""

@@ -1,9 +1,10 @@
-"""What a device releases of its features: the one-bit mechanism, its bins and its messages.
+"""What a device releases: its features by the one-bit mechanism, or one symbol.
 
 The order of the modules is the order in which features travel: `bounds` scales them by public
 bounds, `one_bit` is the mechanism alone (pure functions of ε, d, ρ and the bounds), `bins` spreads
 elements over receivers, `release` does both for all devices of a shard, `wire` writes messages, and
-`recovered` is what the receivers make of them.
+`recovered` holds the unbiased features at the receivers. `multi_bit` is LPGNN's mechanism, for the
+baselines. `mechanisms` is the registry of mechanisms for one symbol of k.
 """
 
 from lumos.encode.bounds import scaled

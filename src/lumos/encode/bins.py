@@ -20,7 +20,7 @@ def spread(words: Words, receivers: Ints) -> tuple[Ints, Ints]:
     """
     devices, width = words.shape[0], words.shape[1] - 1
     elements = np.arange(width, dtype=np.uint64)
-    # One sorted key holds a word and its element: equal words are told apart, on any machine.
+    # A key is a word and its element, so equal words sort alike on any machine.
     keys = (words[:, :width].astype(np.uint64) << np.uint64(32)) | elements
     keys.sort(axis=1)
     shuffled = keys & np.uint64(0xFFFFFFFF)

@@ -1,4 +1,4 @@
-"""Features between public bounds, or of norm 1: what mechanisms need, not looking at the data."""
+"""Features as mechanisms need them: between public bounds, or of norm 1."""
 
 from typing import Any, TypeAlias
 
@@ -7,8 +7,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array, issparse
 
 from lumos.errors import InputError, UsageError
+from lumos.typing import Doubles, Floats
 
-Floats: TypeAlias = npt.NDArray[np.float32]
 Sparse: TypeAlias = "csr_array[np.float32, tuple[int, int]]"
 Features: TypeAlias = "Floats | Sparse"
 
@@ -88,5 +88,5 @@ def raw_rows(features: Features, *, unit: bool = False) -> Features:
     return features if issparse(features) else np.array(features, np.float32)
 
 
-def _inverse(norms: Any) -> npt.NDArray[np.float64]:
+def _inverse(norms: Any) -> Doubles:
     return np.where(norms > 0, 1 / np.maximum(norms, 1e-30), 0.0)

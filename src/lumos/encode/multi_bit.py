@@ -13,7 +13,6 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 
 from lumos.device.coins import PrivateCoins
@@ -21,7 +20,7 @@ from lumos.encode.bounds import Features, within
 from lumos.encode.one_bit import element_epsilon, recovery_scale, threshold
 from lumos.encode.sampling import distinct_columns, draw_bounds, sampled_features
 from lumos.errors import UsageError
-from lumos.typing import Doubles, Ints
+from lumos.typing import Doubles, Floats, Ints
 
 _ROWS = 1 << 22  # coins that are tossed at a time
 
@@ -111,7 +110,7 @@ def _drawn(coins: PrivateCoins, rows: Ints, step: int, m: int, width: int) -> In
     return np.sort(distinct_columns(draws, width), axis=1)
 
 
-def _at(features: Features, rows: Ints, columns: Ints) -> npt.NDArray[np.float32]:
+def _at(features: Features, rows: Ints, columns: Ints) -> Floats:
     """[rows, m] the features of each row at its columns."""
     here = features[rows]
     if not issparse(here):
@@ -120,6 +119,6 @@ def _at(features: Features, rows: Ints, columns: Ints) -> npt.NDArray[np.float32
     if columns.shape[1] == matrix.shape[1]:
         return np.asarray(matrix.toarray())
     local = np.repeat(np.arange(len(rows)), columns.shape[1])
-    found: Any = matrix[local, columns.ravel()]  # an array, or a sparse one: scipy has had both
-    dense = getattr(found, "toarray", lambda: found)()
+    chosen: Any = matrix[local, columns.ravel()]  # an array, or a sparse one: scipy has had both
+    dense = getattr(chosen, "toarray", lambda: chosen)()
     return np.asarray(dense).reshape(columns.shape)

@@ -9,10 +9,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.errors import UsageError
-from lumos.typing import Doubles, Ints
+from lumos.typing import Doubles, Flags, Ints
 
 COIN = 2.0**32
 """Values of the coin that decides one bit."""
@@ -111,7 +110,7 @@ def recovery_scale(each: Doubles | float, a: float, b: float) -> Doubles:
     return scale
 
 
-def recovered(bits: npt.NDArray[np.bool_], each: float, a: float, b: float) -> Doubles:
+def recovered(bits: Flags, each: float, a: float, b: float) -> Doubles:
     """x'' = (2x' - 1)·scale + (a + b)/2, unbiased: E[x''] = x."""
     signs = np.where(bits, 1.0, -1.0)
     return signs * recovery_scale(each, a, b) + (a + b) / 2

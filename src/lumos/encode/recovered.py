@@ -1,4 +1,4 @@
-"""What the receivers make of releases: unbiased features on the neighbour leaves, kept sparse."""
+"""Unbiased features on the neighbour leaves, recovered from releases and kept sparse."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _ELEMENTS_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Elements:
-    """Elements that came with one sign, branch by branch (CSR)."""
+    """Received elements of one sign, branch by branch (CSR)."""
 
     sign: float
     offsets: Ints = field(repr=False)
@@ -62,27 +62,27 @@ class Block:
 
         The product by columns of `matrix` would take three times as long.
         """
-        found = self.matrix.T.tocsr()
+        columns = self.matrix.T.tocsr()
         if self.alike:
-            found.data = self.matrix.data
-        return found
+            columns.data = self.matrix.data
+        return columns
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RecoveredFeatures:
-    """x'' of many branches: `filler` everywhere, `filler` ± scale at the elements that came.
+    """x'' of many branches: `filler` everywhere, `filler` ± scale at the elements received.
 
     One row is one branch. Never a dense branches × features array: 4 bytes for each element.
     """
 
     width: int
     """d"""
-    came: tuple[Elements, ...] = field(repr=False)
+    received: tuple[Elements, ...] = field(repr=False)
     """With noise those whose bit is 1 and those whose bit is 0; without noise all in one."""
     scale: Floats = field(repr=False)
     """[branches] (b - a)/2 · (e^ε' + 1)/(e^ε' - 1); 1 without noise."""
     filler: float
-    """What stands for an element that did not come: (a + b)/2, or 0 where all features came."""
+    """What stands for an element that was not received: (a + b)/2, or 0 where all were."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -91,8 +91,8 @@ class RecoveredFeatures:
 
     @property
     def elements(self) -> int:
-        """How many came."""
-        return sum(len(some.numbers) for some in self.came)
+        """How many were received."""
+        return sum(len(some.numbers) for some in self.received)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -100,7 +100,7 @@ class RecoveredFeatures:
 
         With noise S holds ones, without the values minus filler.
         """
-        return tuple(block for some in self.came for block in self._blocks(some))
+        return tuple(block for some in self.received for block in self._blocks(some))
 
     def _blocks(self, some: Elements) -> Iterator[Block]:
         offsets, branches = some.offsets, len(some.offsets) - 1
@@ -127,7 +127,7 @@ class RecoveredFeatures:
         """The branches `rows.start` … `rows.stop - 1`, without copying their elements."""
         return RecoveredFeatures(
             width=self.width,
-            came=tuple(some.span(rows) for some in self.came),
+            received=tuple(some.span(rows) for some in self.received),
             scale=self.scale[rows],
             filler=self.filler,
         )
@@ -135,7 +135,7 @@ class RecoveredFeatures:
     def dense(self) -> Floats:
         """[branches, d] as an ordinary array, for small graphs and generic layers."""
         full = np.full(self.shape, self.filler, np.float32)
-        for some in self.came:
+        for some in self.received:
             rows = some.rows
             if some.values is None:
                 full[rows, some.numbers] += np.float32(some.sign) * self.scale[rows]
@@ -145,14 +145,14 @@ class RecoveredFeatures:
 
 
 def recover(released: Released, settings: EncoderSettings) -> RecoveredFeatures:
-    """Unbiased features from received messages: E[x''] = x for every element that came."""
+    """Unbiased features from received messages: E[x''] = x for every element received."""
     scale = np.ones(released.messages, np.float32)
     filler = settings.midpoint if settings.noisy or settings.bins else 0.0
     if settings.noisy:
         each = element_epsilon(settings.epsilon, released.largest)
         scale = recovery_scale(each, settings.low, settings.high).astype(np.float32)
     return RecoveredFeatures(
-        width=released.width, came=tuple(_by_sign(released)), scale=scale, filler=filler
+        width=released.width, received=tuple(_by_sign(released)), scale=scale, filler=filler
     )
 
 

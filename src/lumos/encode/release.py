@@ -18,7 +18,7 @@ from lumos.encode.one_bit import (
     threshold,
 )
 from lumos.errors import UsageError
-from lumos.typing import Floats, Ints
+from lumos.typing import Doubles, Flags, Floats, Ints
 
 Codes = npt.NDArray[np.int32]
 
@@ -62,11 +62,11 @@ class Released:
         return np.where(self.codes < self.width, self.codes, self.codes - np.int32(self.width))
 
     @property
-    def bits(self) -> npt.NDArray[np.bool_]:
+    def bits(self) -> Flags:
         """[released] the released bits."""
         return self.codes < self.width
 
-    def epsilon(self, settings: EncoderSettings) -> npt.NDArray[np.float64]:
+    def epsilon(self, settings: EncoderSettings) -> Doubles:
         """[messages] ε that each message spends, for the ledger."""
         return message_epsilon(settings.epsilon, self.counts, self.largest)
 
@@ -154,9 +154,7 @@ def release(
     )
 
 
-def _dense_rows(
-    features: Features, rows: Ints
-) -> Iterator[tuple[int, Ints, npt.NDArray[np.float64]]]:
+def _dense_rows(features: Features, rows: Ints) -> Iterator[tuple[int, Ints, Doubles]]:
     """Some rows at a time as a dense array, with their number among `rows`."""
     for start in range(0, len(rows), _DEVICES_AT_ONCE):
         some = rows[start : start + _DEVICES_AT_ONCE]

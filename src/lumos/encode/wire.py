@@ -1,4 +1,4 @@
-"""The bytes of a release: what one sender tells one receiver.
+"""The bytes of a release: the message of one sender to one receiver.
 
     s          4 bytes   elements of the sender's largest bin, so that the receiver knows ε' = ε/s
     k          4 bytes   elements in this message, at most s
@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.encode.release import Released
 from lumos.errors import ProtocolError
-from lumos.typing import Bytes, Ints
+from lumos.typing import Bytes, Flags, Ints
 
 PART = 4096
 """Most bytes of one message that travel in one round; bounds the padded array of a round."""
@@ -175,7 +174,7 @@ def read(messages: Messages, width: int, *, noisy: bool) -> Released:
 def _mapped(
     block: Bytes,
     start: Ints,
-    listed: npt.NDArray[np.bool_],
+    listed: Flags,
     size: Ints,
     count: Ints,
 ) -> Ints:
@@ -185,12 +184,12 @@ def _mapped(
         return np.empty(0, np.int64)
     columns = start[maps, None] + _HEADER + np.arange(size[maps[0]])  # all bitmaps have d bits
     message, element = np.nonzero(np.unpackbits(block[columns], axis=1, bitorder="little"))
-    found = np.bincount(message, minlength=len(maps))
-    _demand(np.array_equal(found, count[maps]), "its bitmap does not fit its elements")
+    mapped = np.bincount(message, minlength=len(maps))
+    _demand(np.array_equal(mapped, count[maps]), "its bitmap does not fit its elements")
     return element
 
 
-def _elements_size(width: int, counts: Ints) -> tuple[npt.NDArray[np.bool_], Ints]:
+def _elements_size(width: int, counts: Ints) -> tuple[Flags, Ints]:
     """Whether elements are listed (else mapped), and their bytes."""
     as_list, as_map = counts * _number_size(width), -(-width // 8)
     listed = as_list <= as_map

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumos.errors import InputError
+from lumos.typing import Flags, Ints
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -14,13 +15,11 @@ if TYPE_CHECKING:
 
 BLOCK = 4096
 
-DenseFeatures: TypeAlias = NDArray[np.float32]
-
 
 def freeze(array: Any, dtype: Any, *, own: bool = False) -> NDArray[Any]:
     """Return `array` write-protected; it is copied unless nobody else can write to it.
 
-    With `own` the caller hands the array over, and it is protected in place.
+    With `own` the array is the callee's from now on, and is protected in place.
     """
     array = np.asarray(array, dtype=dtype)
     if not own and _writable_somewhere(array):
@@ -87,7 +86,7 @@ def finite_features(features: Any, devices: int, what: str) -> Any:
     return features.astype(np.float32, copy=False)
 
 
-def fits_float32(values: Any) -> NDArray[np.bool_]:
+def fits_float32(values: Any) -> Flags:
     """Where `values` are finite as float32 (a comparison with NaN is false)."""
     return np.asarray(np.abs(values) <= np.finfo(np.float32).max)
 
@@ -99,7 +98,7 @@ def refuse_feature(what: str, row: int, column: int, value: Any) -> None:
     )
 
 
-def integer_labels(labels: Any, devices: int, what: str) -> NDArray[np.int64]:
+def integer_labels(labels: Any, devices: int, what: str) -> Ints:
     """Check that `labels` is [devices] of integers, -1 where unknown."""
     array = np.asarray(labels)
     if array.shape != (devices,):

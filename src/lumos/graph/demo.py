@@ -24,14 +24,13 @@ not the run seed: `demo` is the same graph in every run.
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lumos.errors import UsageError
 from lumos.graph.arrays import freeze
 from lumos.graph.graph import Graph
 from lumos.graph.neighbour_lists import distinct, neighbour_lists
 from lumos.graph.options import NOT_ASKED
-from lumos.typing import Ints
+from lumos.typing import Doubles, Ints
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -95,7 +94,7 @@ def _edges(devices: int, bounds: Ints, community: Ints, coins: np.random.Generat
     return np.stack([first, second], axis=1)
 
 
-def _device_at(position: NDArray[np.float64], reach: NDArray[np.float64]) -> Ints:
+def _device_at(position: Doubles, reach: Doubles) -> Ints:
     """[positions]: the device i with reach[i] <= position < reach[i + 1]."""
     index = np.searchsorted(reach, position, side="right") - 1
     return np.minimum(index, len(reach) - 2)

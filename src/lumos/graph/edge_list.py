@@ -37,22 +37,22 @@ def read_edge_list(path: Path, *, features: bool, options: ReadOptions) -> Graph
         labels = _table(folder, f"{path.stem}.labels.csv")
     integers = integers_first(labels or edges, 0)
     notes: tuple[str, ...] = ()
-    found = [name for name in (path.stem + suffix for suffix in FEATURES) if name in names]
-    if len(found) > 1:
-        raise InputError(f"{path}: features in {' and '.join(found)}; keep one of them")
-    if not found:
+    files = [name for name in (path.stem + suffix for suffix in FEATURES) if name in names]
+    if len(files) > 1:
+        raise InputError(f"{path}: features in {' and '.join(files)}; keep one of them")
+    if not files:
         notes = (f"features absent: there is no {path.stem}.features.csv, .json or .npz",)
     elif not features:
         notes = (NOT_ASKED,)
     # Without labels the feature file says which devices there are, so it is read in any case.
-    wanted = found and (features or labels is None)
+    wanted = files and (features or labels is None)
     return graph_of_tables(
         name=path.stem,
         edges=edges,
         labels=None
         if labels is None
         else (labels, read_labels(labels, options, integers=integers)),
-        features=_features(folder, found[0], integers) if wanted else None,
+        features=_features(folder, files[0], integers) if wanted else None,
         want_features=features,
         integers=integers,
         options=options,

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import (
-    DenseFeatures,
     finite_features,
     freeze,
     frozen_sparse,
@@ -19,12 +18,12 @@ from lumos.graph.arrays import (
 )
 from lumos.graph.ids import Ids, pairs_of, same_devices, shown
 from lumos.graph.neighbour_lists import neighbour_lists
-from lumos.typing import Ints
+from lumos.typing import Floats, Ints
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    Features: TypeAlias = DenseFeatures | csr_array[np.float32, tuple[int, int]]
+    Features: TypeAlias = Floats | csr_array[np.float32, tuple[int, int]]
 
 LARGEST = 2**31 - 1
 
@@ -223,8 +222,8 @@ class Graph:
             index = self._number.get(str(original_id))
         else:
             # An id of another type than the graph's equals none of them.
-            found = np.flatnonzero(self.ids == original_id)
-            index = int(found[0]) if len(found) else None
+            places = np.flatnonzero(self.ids == original_id)
+            index = int(places[0]) if len(places) else None
         if index is None:
             raise InputError(f"{shown(original_id)} is not the id of any device of {self!r}")
         return index

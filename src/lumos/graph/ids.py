@@ -34,8 +34,8 @@ def same_devices(**sources: Any) -> int | None:
                 raise InputError(f"{name}: one row per device is needed; got a single value")
             counts[name] = int(shape[0]) if shape else len(source)
     if len(set(counts.values())) > 1:
-        said = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise InputError(f"the number of devices differs: {said}")
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise InputError(f"the number of devices differs: {listed}")
     return next(iter(counts.values()), None)
 
 
@@ -105,12 +105,12 @@ def unique_ids(ids: Any) -> Ids:
 
 def indices_of(values: NDArray[Any], ids: Ids) -> Ints:
     """[values]: the index of each value among `ids`; an unknown one is refused."""
-    found = lookup(values, ids)
-    unknown = np.flatnonzero(found < 0)
+    indices = lookup(values, ids)
+    unknown = np.flatnonzero(indices < 0)
     if len(unknown):
         value = values[unknown[0]]
         raise InputError(f"edges: {shown(value)} is not the id of any of the {len(ids)} devices")
-    return found
+    return indices
 
 
 def lookup(values: NDArray[Any], ids: Ids) -> Ints:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import is_sparse
@@ -12,7 +11,7 @@ from lumos.graph.ids import Ids, shown, unique_ids
 from lumos.graph.labels import UNKNOWN, declared_classes, encode
 from lumos.graph.options import ReadOptions
 from lumos.graph.tables import LARGEST_ID
-from lumos.typing import Ints
+from lumos.typing import Doubles, Ints
 
 CLASS_NAMES = "class_names"
 """Graph attribute: the names of the classes, in the order of their index."""
@@ -135,7 +134,7 @@ def _features(graph: Any, attribute: str | None) -> Any:
     if len(rows) < len(graph):
         node = next(node for node, data in graph.nodes(data=True) if attribute not in data)
         raise InputError(f"node {shown(node)} has no {attribute!r}, but others have; add it")
-    vectors: list[NDArray[np.float64]] = []
+    vectors: list[Doubles] = []
     for node, value in rows:
         try:
             vector = np.asarray(value, dtype=np.float64)

@@ -132,11 +132,11 @@ def _named(graph: Graph, ids: Any) -> Graph:
 
 def _masks(data: Any) -> list[str]:
     """A note where the data brings a split of its own, which training does not use."""
-    found = [name for name in ("train_mask", "val_mask", "test_mask") if hasattr(data, name)]
-    found = [name for name in found if getattr(data, name) is not None]
-    if not found:
+    masks = ("train_mask", "val_mask", "test_mask")
+    present = [name for name in masks if getattr(data, name, None) is not None]
+    if not present:
         return []
-    return [f"{', '.join(found)} are not used: lumos train splits by its run seed"]
+    return [f"{', '.join(present)} are not used: lumos train splits by its run seed"]
 
 
 def _array(tensor: Any) -> np.ndarray[Any, Any]:
