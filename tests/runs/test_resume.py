@@ -12,7 +12,6 @@ from msgspec import structs
 from tests.runs.running import run
 
 from lumos import EpochEvent, Graph, LumosError, load
-from lumos.graph.fingerprint import fingerprint
 from lumos.runs.run import Run
 from lumos.storage import read_arrays
 
