@@ -18,8 +18,8 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger import LedgerReport
 from lumos.exchange.loopback import Loopback
 from lumos.graph import Graph
-from lumos.trees.balancers import BALANCERS, Balancer
 from lumos.graph.neighbour_lists import spans
+from lumos.trees.balancers import BALANCERS, Balancer
 from lumos.trees.bound import certificate, forced_workload, least_largest_workload
 from lumos.trees.settings import TreeSettings
 from lumos.typing import Flags, Ints, Progress
