@@ -13,7 +13,7 @@ import lumos.baselines
 from lumos.baselines import BASELINES, BaselineSettings, System, baseline
 from lumos.baselines.arcs import Arcs
 from lumos.baselines.goals import goal_of
-from lumos.baselines.systems.base import TRAINING, Received, ServerProblem
+from lumos.baselines.systems.system import TRAINING, Received, ServerProblem
 from lumos.cli.main import run
 from lumos.encode.bounds import raw_rows
 from lumos.errors import UsageError

@@ -3,7 +3,7 @@
 `settings` says which and how. `systems` is the registry, with one file per system: what its server
 receives and what that discloses (`noisy_features`, `noisy_graph`, `label_noise` and
 `lumos.encode.multi_bit` are the mechanisms). `arcs`, `attention` and `server_network` are what it
-trains, `goals` what it trains for. `run` does the whole job.
+trains, `goals` what it trains for. `measure` does the whole job.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from lumos.baselines.settings import BaselineSettings
 from lumos.baselines.systems import BASELINES, System
 
 if TYPE_CHECKING:
-    from lumos.baselines.run import Measured, baseline
+    from lumos.baselines.measure import Measured, baseline
 
 __all__ = ["BASELINES", "BaselineSettings", "Measured", "System", "baseline"]
 
@@ -21,6 +21,6 @@ def __getattr__(name: str) -> Any:
     """What trains is loaded when it is first used: torch takes a second to import."""
     if name not in ("Measured", "baseline"):
         raise AttributeError(f"module 'lumos.baselines' has no attribute {name!r}")
-    from lumos.baselines import run
+    from lumos.baselines import measure
 
-    return getattr(run, name)
+    return getattr(measure, name)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid, nll_loss
 
 from lumos.baselines.label_noise import Drop
-from lumos.baselines.systems.base import ServerProblem
+from lumos.baselines.systems.system import ServerProblem
 from lumos.device.coins import PublicCoins
 from lumos.training.metrics import link_auc
 from lumos.training.split import EdgeSplit, Role

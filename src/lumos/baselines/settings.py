@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
 from lumos.baselines.systems import BASELINES
-from lumos.baselines.systems.base import TRAINING
+from lumos.baselines.systems.system import TRAINING
 from lumos.errors import UsageError, one_of
 
 Task = Literal["classify", "link"]

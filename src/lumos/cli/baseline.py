@@ -13,7 +13,7 @@ from lumos.errors import UsageError
 from lumos.graph import ReadOptions, load
 
 if TYPE_CHECKING:
-    from lumos.baselines.run import Measured
+    from lumos.baselines.measure import Measured
 
     Options = Any
 else:
@@ -63,11 +63,11 @@ def baseline(
     if common.shards != 1:
         raise UsageError("`shards` has no meaning for a baseline: one server holds what it gets")
     settings = BaselineSettings(system=system, **given(options))
-    from lumos.baselines import run  # imports torch, which takes a second: not for --help
+    from lumos.baselines import measure  # imports torch, which takes a second: not for --help
 
     loaded = load(graph, data_dir=common.data_dir, **vars(reading))
     with progress_bar(system) as bar:
-        measured = run.baseline(loaded, settings, seed=common.seed, progress=bar)
+        measured = measure.baseline(loaded, settings, seed=common.seed, progress=bar)
     if common.json:
         print_json(measured.summary())
     else:

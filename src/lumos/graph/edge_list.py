@@ -19,8 +19,8 @@ from lumos.graph.files import Folder, text_of
 from lumos.graph.graph import Graph
 from lumos.graph.labels import read_labels
 from lumos.graph.options import NOT_ASKED, ReadOptions
-from lumos.graph.tables import TextTable, integers_first, table_of
 from lumos.graph.tabular import graph_of_tables
+from lumos.graph.text_table import TextTable, integers_first, table_of
 from lumos.graph.word_lists import WordLists
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".edges")

@@ -8,7 +8,7 @@ from lumos.errors import InputError
 from lumos.graph.arrays import finite_features, fits_float32, freeze
 from lumos.graph.files import arrays_of, sparse_of
 from lumos.graph.ids import Ids, lookup, shown, unique_ids
-from lumos.graph.tables import TextTable, id_of
+from lumos.graph.text_table import TextTable, id_of
 
 
 class FeatureFile(Protocol):

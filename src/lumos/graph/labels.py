@@ -9,7 +9,7 @@ import numpy as np
 from lumos.errors import InputError
 from lumos.graph.ids import shown
 from lumos.graph.options import ReadOptions
-from lumos.graph.tables import INTEGER, TextTable, id_of
+from lumos.graph.text_table import INTEGER, TextTable, id_of
 from lumos.typing import Ints
 
 UNKNOWN = ("", "-1")

@@ -10,7 +10,7 @@ from lumos.graph.graph import Graph
 from lumos.graph.ids import Ids, shown, unique_ids
 from lumos.graph.labels import UNKNOWN, declared_classes, encode
 from lumos.graph.options import ReadOptions
-from lumos.graph.tables import LARGEST_ID
+from lumos.graph.text_table import LARGEST_ID
 from lumos.typing import Doubles, Ints
 
 CLASS_NAMES = "class_names"

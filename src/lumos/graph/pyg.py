@@ -77,7 +77,11 @@ def to_pyg(graph: Graph) -> Any:
     """
     try:
         import torch
-        from torch_geometric.data import Data
+
+        with warnings.catch_warnings():
+            # PyG itself uses what torch calls deprecated.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            from torch_geometric.data import Data
     except ImportError:
         raise UsageError(
             "to_pyg needs PyTorch Geometric; type: pip install torch_geometric"

@@ -9,8 +9,8 @@ from lumos.graph.files import Folder, text_of
 from lumos.graph.graph import Graph
 from lumos.graph.labels import read_labels
 from lumos.graph.options import NOT_ASKED, ReadOptions
-from lumos.graph.tables import table_of
 from lumos.graph.tabular import graph_of_tables
+from lumos.graph.text_table import table_of
 from lumos.graph.word_lists import WordLists
 
 

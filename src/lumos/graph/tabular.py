@@ -13,7 +13,7 @@ from lumos.graph.ids import Ids, lookup, shown
 from lumos.graph.labels import LabelRows, aligned, encode
 from lumos.graph.neighbour_lists import distinct
 from lumos.graph.options import ReadOptions
-from lumos.graph.tables import TextTable, id_of, integer_pairs, sorted_ids
+from lumos.graph.text_table import TextTable, id_of, integer_pairs, sorted_ids
 
 DIRECTED_COMMENT = re.compile(r"directed\b(?!\W*(false|no|0)\b)", re.IGNORECASE)
 

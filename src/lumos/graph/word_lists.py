@@ -7,7 +7,7 @@ import numpy as np
 
 from lumos.errors import InputError
 from lumos.graph.ids import Ids, shown
-from lumos.graph.tables import INTEGER, LARGEST_ID
+from lumos.graph.text_table import INTEGER, LARGEST_ID
 
 
 class WordLists:

@@ -8,7 +8,7 @@
 A system of your own is a subclass of `System` and one line, `BASELINES.register("mine", Mine())`.
 """
 
-from lumos.baselines.systems.base import System
+from lumos.baselines.systems.system import System
 from lumos.registry import Registry
 
 __all__ = ["BASELINES", "System"]

@@ -5,7 +5,7 @@ from typing import Any
 from lumos.baselines.arcs import Arcs
 from lumos.baselines.goals import goal_of
 from lumos.baselines.settings import BaselineSettings
-from lumos.baselines.systems.base import Received, ServerProblem, System
+from lumos.baselines.systems.system import Received, ServerProblem, System
 from lumos.encode.bounds import raw_rows
 from lumos.training.private_data import features_of
 

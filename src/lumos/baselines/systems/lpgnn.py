@@ -16,7 +16,7 @@ from lumos.baselines.goals import Denoise
 from lumos.baselines.label_noise import Drop, noisy_labels, transition
 from lumos.baselines.server_network import Smoothed
 from lumos.baselines.settings import BaselineSettings
-from lumos.baselines.systems.base import Received, ServerProblem, System
+from lumos.baselines.systems.system import Received, ServerProblem, System
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
 from lumos.encode import multi_bit
 from lumos.encode.bounds import Features, raw_rows, within

@@ -11,7 +11,7 @@ from lumos.baselines.label_noise import noisy_labels
 from lumos.baselines.noisy_features import noisy_features, sensitivity
 from lumos.baselines.noisy_graph import noisy_edges
 from lumos.baselines.settings import BaselineSettings
-from lumos.baselines.systems.base import Received, ServerProblem, System
+from lumos.baselines.systems.system import Received, ServerProblem, System
 from lumos.device.coins import PublicCoins
 from lumos.encode.bounds import within
 from lumos.training.private_data import features_of

@@ -9,7 +9,7 @@
 and one line, `MECHANISMS.register("mine", Mine)`; it can then be named wherever the others can.
 """
 
-from lumos.encode.mechanisms.base import COIN, Mechanism
+from lumos.encode.mechanisms.mechanism import COIN, Mechanism
 from lumos.errors import UsageError, one_of
 from lumos.registry import Registry
 

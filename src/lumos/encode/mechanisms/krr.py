@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from lumos.encode.mechanisms.base import COIN, Mechanism, coins_of_other
+from lumos.encode.mechanisms.mechanism import COIN, Mechanism, coins_of_other
 from lumos.encode.mechanisms.numbers import number_width, one_hot, write_numbers
 from lumos.typing import Bytes, Doubles, Ints, Words
 

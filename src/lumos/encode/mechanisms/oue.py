@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from lumos.encode.mechanisms.base import COIN, Mechanism, coins_of_other
+from lumos.encode.mechanisms.mechanism import COIN, Mechanism, coins_of_other
 from lumos.typing import Bytes, Doubles, Ints, Words
 
 

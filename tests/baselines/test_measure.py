@@ -57,7 +57,7 @@ def test_links_know_of_training_edges_only(system: str) -> None:
     split = split_edges(graph, public)
     before = measured(graph, system=system, task="link")
 
-    from lumos.baselines import run as job
+    from lumos.baselines import measure
 
     def moved(whole: Graph, coins: PublicCoins) -> Any:
         return type(split)(
@@ -69,7 +69,7 @@ def test_links_know_of_training_edges_only(system: str) -> None:
         )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "split_edges", moved)
+        patch.setattr(measure, "split_edges", moved)
         after = measured(split.training, system=system, task="link")
     assert_array_equal(before.outputs, after.outputs)
     assert after.metrics["test_auc"] == pytest.approx(1 - before.metrics["test_auc"])

@@ -3,7 +3,7 @@
 import pytest
 
 from lumos.errors import InputError
-from lumos.graph.tables import integer_pairs, integers_first, table_of
+from lumos.graph.text_table import integer_pairs, integers_first, table_of
 
 
 def test_rows_know_their_lines() -> None:

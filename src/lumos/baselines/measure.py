@@ -12,7 +12,7 @@ import torch
 from lumos.baselines.server_network import Network
 from lumos.baselines.settings import BaselineSettings
 from lumos.baselines.systems import BASELINES
-from lumos.baselines.systems.base import Received, ServerProblem
+from lumos.baselines.systems.system import Received, ServerProblem
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
