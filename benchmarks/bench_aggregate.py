@@ -24,8 +24,9 @@ from lumos.aggregate import (
     SecureCoordinator,
     masks,
 )
+from lumos.aggregate.ideal import IDEAL_TOPICS
 from lumos.device import PrivateCoins, PublicCoins, Shard, simulated_secrets
-from lumos.exchange import Endpoint, LedgerReport, Loopback, Program
+from lumos.exchange import CARRIERS, EVERY_DOOR, Endpoint, LedgerReport, Program
 
 BACKENDS = {
     "secure": (SecureAggregator, SecureCoordinator),
@@ -70,7 +71,8 @@ def run(
         for _ in range(rounds):
             yield from coordinator.sum(width)
 
-    carrier = Loopback([shard_of(devices)])
+    permitted = IDEAL_TOPICS if backend == "ideal" else frozenset()
+    carrier = CARRIERS["loopback"]([shard_of(devices)], EVERY_DOOR, permitted)
     [total], _ = carrier.run(shard_program, coordinator_program)
     start, middle, end = times
     return middle - start, (end - middle) / rounds, total, carrier.ledger()

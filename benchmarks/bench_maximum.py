@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 import lumos.trees.balancers.mcmc as algorithms
-from lumos.compare.ideal import IdealComparer
+from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.compare.rounds import ComparedPairs
 from lumos.device.shard import Shard, cut
-from lumos.exchange import Endpoint, Loopback, Program
+from lumos.exchange import CARRIERS, EVERY_DOOR, Endpoint, Program
 from lumos.graph import Graph, load
 from lumos.graph.catalog import CATALOG
 from lumos.trees.balance import balance
@@ -94,7 +94,7 @@ class Printed:
         def nobody(_: Endpoint) -> Program[None]:
             yield from ()
 
-        carrier = Loopback(pieces)
+        carrier = CARRIERS["loopback"](pieces, EVERY_DOOR, IDEAL_TOPICS)
         start = time.perf_counter()
         right, _ = carrier.run(search, nobody)
         taken = time.perf_counter() - start

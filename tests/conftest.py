@@ -54,6 +54,8 @@ def ledger_differences() -> Differences:
     def differences(one: LedgerReport, other: LedgerReport) -> list[str]:
         different = []
         for field in dataclasses.fields(LedgerReport):
+            if field.name == "clear_traffic":  # depends on the number of shards
+                continue
             left, right = getattr(one, field.name), getattr(other, field.name)
             if field.name == "topics":
                 left = {name: vars(line) for name, line in left.items()}

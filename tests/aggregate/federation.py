@@ -14,8 +14,10 @@ from lumos.aggregate import (
     SecureCoordinator,
     Stage,
 )
+from lumos.aggregate.ideal import IDEAL_TOPICS
 from lumos.device import PrivateCoins, PublicCoins, Shard, simulated_secrets
-from lumos.exchange import Endpoint, LedgerReport, Loopback, Outbox, Program
+from lumos.exchange import EVERY_DOOR, Endpoint, LedgerReport, Outbox, Program
+from lumos.exchange.carriers.loopback import Loopback
 
 SEED = 5
 
@@ -89,7 +91,8 @@ class Federation:
                 sums.append((yield from party.sum(width)))
             return sums
 
-        carrier = self.carrier(shards_of(total, self.shards))
+        permitted = IDEAL_TOPICS if self.backend == "ideal" else ()
+        carrier = self.carrier(shards_of(total, self.shards), EVERY_DOOR, permitted)
         result = carrier.run(devices, coordinator)
         self.ledger = carrier.ledger()
         return result

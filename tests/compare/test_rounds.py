@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lumos.compare.ideal import IdealComparer
+from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.compare.rounds import (
     LENGTHS,
     ComparedPairs,
@@ -23,12 +24,16 @@ from lumos.compare.secure import SecureComparer
 from lumos.compare.workers import InProcess
 from lumos.device import Shard, cut
 from lumos.errors import BudgetExceeded, ProtocolError
-from lumos.exchange import Endpoint, LedgerReport, Loopback, Program
+from lumos.exchange import Endpoint, LedgerReport, Program
+from lumos.exchange.carriers.loopback import Loopback
 from lumos.graph import Graph, demo_graph
 
 Differences = Callable[[LedgerReport, LedgerReport], list[str]]
 Together = list[tuple[int, int]]
 """Pairs of ids that compare, each once."""
+
+
+loopback = partial(Loopback, ideal=IDEAL_TOPICS)
 
 
 def no_part(_: Endpoint) -> Program[None]:
@@ -76,7 +81,7 @@ def test_at_least_for_all_small_values(backend: str, asker_is_first: bool) -> No
         return dict(zip(shard.devices[pairs.rows].tolist(), answers.tolist(), strict=True))
 
     pieces = cut(edgeless(len(held)), 2, seed=0)
-    (even, odd), _ = Loopback(pieces).run(device, no_part)
+    (even, odd), _ = loopback(pieces).run(device, no_part)
     for k, (first, second) in enumerate(values):
         right = first >= second if asker_is_first else second >= first
         assert even[2 * k] == odd[2 * k + 1] == right, (first, second)
@@ -131,7 +136,7 @@ def test_ideal_and_secure_agree_on_answers_and_on_every_count(
     rounds = random_rounds(devices, seed)
     reports = {}
     for backend, shards in [("ideal", 1), ("ideal", 4), ("secure", 1), ("secure", 4)]:
-        carrier = Loopback(cut(graph, shards, seed=0))
+        carrier = loopback(cut(graph, shards, seed=0))
         results, _ = carrier.run(conversation(rounds, backend), no_part)
         for number, (kind, bits, together, values) in enumerate(rounds):
             learned = {view: sign for result in results for view, sign in result[number].items()}
@@ -165,7 +170,7 @@ def test_both_ends_count_the_same_bits() -> None:
     ]
     three = math.log2(3)
     for backend, shards in itertools.product(["ideal", "secure"], [1, 4]):
-        carrier = Loopback(cut(graph, shards, seed=0))
+        carrier = loopback(cut(graph, shards, seed=0))
         carrier.run(conversation(rounds, backend), no_part)
         ledger = carrier.ledger()
         assert np.allclose(ledger.device_comparison_bits, [3 + three, 2 + three, three, 1 + three])
@@ -192,7 +197,7 @@ def test_the_length_is_the_smallest_to_which_nobody_objects(
     def device(shard: Shard, _: Endpoint) -> Program[int]:
         return agree_on_length(shard, largest[shard.devices])
 
-    carrier = Loopback(cut(edgeless(total), min(shards, total), seed=0))
+    carrier = loopback(cut(edgeless(total), min(shards, total), seed=0))
     agreed, _ = carrier.run(device, lambda _: count_objections(total))
     assert set(agreed) == {right}
     assert tuple(range(4, 33, 4)) == LENGTHS
@@ -202,7 +207,7 @@ def test_the_length_is_the_smallest_to_which_nobody_objects(
 def test_values_saturate(backend: str) -> None:
     values = np.array([15, 16, 999, 14])
     rounds = [("three_way", 4, [(0, 1), (1, 2), (0, 3), (2, 3)], values)]
-    carrier = Loopback(cut(edgeless(4), 2, seed=0))
+    carrier = loopback(cut(edgeless(4), 2, seed=0))
     results, _ = carrier.run(conversation(rounds, backend), no_part)
     learned = results[0][0] | results[1][0]
     assert [learned[view] for view in [(0, 1), (1, 2), (0, 3), (2, 3), (3, 2)]] == [0, 0, 1, 1, -1]
@@ -213,9 +218,9 @@ def test_values_saturate(backend: str) -> None:
 def test_a_budget_stops_the_run_before_anything_is_sent(backend: str, strangers: bool) -> None:
     edges = np.empty((0, 2), np.int64) if strangers else np.array([[3, 7], [0, 1]])
     shard = cut(Graph.from_edges(edges, devices=8), 1, seed=0)[0]
-    endpoint = Endpoint(shard)
+    endpoint = Endpoint(shard, ideal=IDEAL_TOPICS)
     comparer = comparer_of(backend, shard, endpoint, budget=1.0)
-    carrier = Loopback([shard])
+    carrier = loopback([shard])
     values = np.array([5, 6])
     pairs = pairs_of(shard, [(3, 7)])
     results, _ = carrier.run(lambda *_: comparer.less(pairs, values, 4), no_part)
@@ -232,7 +237,7 @@ def test_a_budget_stops_the_run_before_anything_is_sent(backend: str, strangers:
     after = endpoint.ledger.pair_bits(both.rows, both.slots, both.peers).tolist()
     assert after == [0.0, 0.0, 1.0, 1.0]
     other = pairs_of(shard, [(0, 1)])
-    results, _ = Loopback([shard]).run(lambda *_: comparer.less(other, values, 4), no_part)
+    results, _ = loopback([shard]).run(lambda *_: comparer.less(other, values, 4), no_part)
     assert results[0].tolist() == [True, True]
 
 
@@ -240,7 +245,7 @@ def test_a_three_way_answer_needs_more_than_one_bit() -> None:
     shard = cut(edgeless(2), 1, seed=0)[0]
     pairs = pairs_of(shard, [(0, 1)])
     for budget, allowed in [(1.5, False), (math.log2(3), True)]:
-        comparer = IdealComparer(shard, Endpoint(shard), budget)
+        comparer = IdealComparer(shard, Endpoint(shard, ideal=IDEAL_TOPICS), budget)
         program = comparer.three_way(pairs, np.array([1, 2]), 4)
         if allowed:
             next(program)
@@ -266,11 +271,11 @@ def test_a_peer_that_does_not_answer_ends_the_run(backend: str, deaf: tuple[int,
         return comparer_of(backend, shard, endpoint).less(pairs, pairs.rows, 4)
 
     pieces = cut(edgeless(6), 6, seed=0)
-    Loopback(pieces).run(
+    loopback(pieces).run(
         lambda shard, endpoint: comparer_of(backend, shard, endpoint).less(
             pairs_of(shard, together), pairs_of(shard, together).rows, 4
         ),
         no_part,
     )
     with pytest.raises(ProtocolError):
-        Loopback(pieces).run(device, no_part)
+        loopback(pieces).run(device, no_part)

@@ -1,16 +1,16 @@
 """The balancers as programs for any carrier, each shard with a comparer of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from lumos.compare.ideal import IdealComparer
+from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.compare.rounds import Comparer
 from lumos.compare.secure import SecureComparer
 from lumos.compare.workers import InProcess
 from lumos.device import PublicCoins, Shard, cut
-from lumos.exchange import Endpoint, LedgerReport, Program
+from lumos.exchange import EVERY_DOOR, Door, Endpoint, LedgerReport, Program, Topic
 from lumos.graph import Graph
 from lumos.trees.balancers.greedy import greedy
 from lumos.trees.balancers.mcmc import mcmc, mcmc_coordinator
@@ -32,6 +32,12 @@ class WholeCarrier(Protocol):
     def ledger(self) -> LedgerReport: ...
 
 
+class CarrierOf(Protocol):
+    def __call__(
+        self, shards: Sequence[Shard], doors: Collection[Door], ideal: Collection[Topic]
+    ) -> WholeCarrier: ...
+
+
 def no_part(_: Endpoint) -> Program[None]:
     yield from ()
 
@@ -41,14 +47,16 @@ def balanced(
     shards: int,
     balancer: str,
     compare: str,
-    carrier_of: Callable[[list[Shard]], WholeCarrier],
+    carrier_of: CarrierOf,
 ) -> tuple[Kept, LedgerReport]:
     """Who keeps whom, and the ledger."""
 
     def device_program(shard: Shard, endpoint: Endpoint) -> Program[Any]:
-        comparer: Comparer = IdealComparer(shard, endpoint)
+        comparer: Comparer
         if compare == "secure":
             comparer = SecureComparer(shard, endpoint, InProcess())
+        else:
+            comparer = IdealComparer(shard, endpoint)
         if balancer == "mcmc":
             return mcmc(shard, comparer, ITERATIONS)
         return {"greedy": greedy, "optimal": optimal}[balancer](shard, comparer)
@@ -59,7 +67,7 @@ def balanced(
         return optimal_coordinator(graph.devices) if balancer == "optimal" else no_part(endpoint)
 
     pieces = cut(graph, shards, SEED)
-    carrier = carrier_of(pieces)
+    carrier = carrier_of(pieces, EVERY_DOOR, IDEAL_TOPICS if compare == "ideal" else ())
     results, _ = carrier.run(device_program, coordinator_program)
     kept: Kept = set()
     for shard, keep in zip(pieces, results, strict=True):

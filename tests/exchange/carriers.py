@@ -133,6 +133,7 @@ class Isolated:
         self,
         shards: Sequence[Shard],
         doors: Collection[Door] = EVERY_DOOR,
+        ideal: Collection[Topic] = (),
         tamper: Tamper | None = None,
     ) -> None:
         hosts = [0] * shards[0].total
@@ -141,8 +142,8 @@ class Isolated:
                 hosts[device] = number
         self.office = PostOffice(hosts, tamper)
         self._shards = shards
-        self.endpoints = [Endpoint(shard, doors) for shard in shards]
-        self.coordinator = Endpoint(None, doors)
+        self.endpoints = [Endpoint(shard, doors, ideal) for shard in shards]
+        self.coordinator = Endpoint(None, doors, ideal)
 
     def run(
         self,

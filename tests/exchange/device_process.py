@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from tests.exchange.post import Post, packed, unpacked
 
-from lumos.compare.ideal import IdealComparer
+from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.device import PrivateCoins, PublicCoins, Shard
 from lumos.exchange import Endpoint, Inbox, Outbox, add_up
 from lumos.trees.balancers.optimal import optimal, optimal_coordinator
@@ -96,7 +96,7 @@ def live(source: int, sink: int) -> Report:
         PrivateCoins(np.array([birth.secret], np.uint32)),
         PublicCoins(birth.seed),
     )
-    endpoint = Endpoint(shard)
+    endpoint = Endpoint(shard, ideal=IDEAL_TOPICS)
     keep = endpoint.drive(optimal(shard, IdealComparer(shard, endpoint)), carrier)
     ledger = add_up([endpoint.ledger], birth.total)  # of one device: its own counts
     return Report(

@@ -4,27 +4,29 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumos.exchange import Batch, Outbox, masked
-from lumos.exchange.loopback import Router
+from lumos.exchange import Batch, Outbox, masked_flag
+from lumos.exchange.router import Router
 
 ids = st.integers(-1, 6)
 messages = st.lists(st.tuples(ids, ids), max_size=40)
 
 
 def batch_of(rows: list[tuple[int, int, int]]) -> Batch:
+    """(sender, receiver, number): the number is the first byte of a message of 1 to 3 bytes."""
     table = np.array(rows, np.int64).reshape(-1, 3)
-    lengths = table[:, 2] % 3
-    return Batch(table[:, 0], table[:, 1], table[:, 2], table[:, 2] / 8, lengths)
+    number = table[:, 2]
+    body = np.zeros((len(rows), 3), np.uint8)
+    body[:, 0] = number
+    return Batch(table[:, 0], table[:, 1], body, number / 8, 1 + number % 3)
 
 
 def rows_of(batch: Batch) -> list[tuple[int, int, int]]:
     assert batch.epsilon is not None
     assert batch.lengths is not None
-    assert np.array_equal(batch.epsilon, batch.body / 8)
-    assert np.array_equal(batch.lengths, batch.body % 3)
-    return list(
-        zip(batch.sender.tolist(), batch.receiver.tolist(), batch.body.tolist(), strict=True)
-    )
+    number = batch.body[:, 0].astype(np.int64)
+    assert np.array_equal(batch.epsilon, number / 8)
+    assert np.array_equal(batch.lengths, 1 + number % 3)
+    return list(zip(batch.sender.tolist(), batch.receiver.tolist(), number.tolist(), strict=True))
 
 
 @given(messages, st.lists(st.integers(0, 3), min_size=8, max_size=8))
@@ -46,8 +48,8 @@ def test_every_party_gets_what_is_addressed_to_it(
 ) -> None:
     rows = [(sender, receiver, number) for number, (sender, receiver) in enumerate(pairs)]
     router = Router(np.array(home), 4)
-    outbox = Outbox(masked.SHARE, batch_of(rows))
-    inboxes = router.route(masked.SHARE, [outbox])
+    outbox = Outbox(masked_flag.SHARE, batch_of(rows))
+    inboxes = router.route(masked_flag.SHARE, [outbox])
     assert [inbox.quiet for inbox in inboxes] == [not rows] * 5
     for party, inbox in enumerate(inboxes):
         due = [row for row in rows if (home[row[1]] if row[1] >= 0 else 4) == party]
@@ -56,5 +58,26 @@ def test_every_party_gets_what_is_addressed_to_it(
 
 
 def test_bodies_are_not_shown() -> None:
-    shown = repr(batch_of([(0, 1, 12345)]))
+    shown = repr(batch_of([(0, 1, 123)]))
     assert shown == "Batch(messages=1)"
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.binary(min_size=6, max_size=6)), max_size=20))
+def test_packing_keeps_the_messages_and_nothing_else(rows: list[tuple[int, bytes]]) -> None:
+    lengths = np.array([length for length, _ in rows], np.int64)
+    body = np.frombuffer(b"".join(text for _, text in rows), np.uint8).reshape(-1, 6)
+    ids = np.arange(len(rows))
+    packed = Batch(ids, ids, body, lengths=lengths).packed()
+    assert packed.body.shape == (len(rows), max(lengths, default=0))
+    for (length, text), row in zip(rows, packed.body, strict=True):
+        assert row.tobytes() == text[:length].ljust(packed.body.shape[1], b"\0")
+    assert packed.packed() is packed
+
+
+def test_packing_many_messages_goes_block_by_block() -> None:
+    body = np.full((10_000, 3), 7, np.uint8)
+    lengths = np.arange(10_000) % 4
+    ids = np.arange(10_000)
+    packed = Batch(ids, ids, body, lengths=lengths).packed()
+    assert np.array_equal(packed.body, np.where(np.arange(3) < lengths[:, None], 7, 0))
+    assert (body == 7).all()

@@ -1,7 +1,7 @@
 """The ledger counts what was delivered: a spy that sees the bytes counts the same."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import pytest
@@ -10,7 +10,8 @@ from tests.exchange.carriers import Isolated
 from tests.exchange.post import PostOffice
 
 from lumos.device import COORDINATOR, Shard, cut
-from lumos.exchange import PUBLIC_ID, Door, Endpoint, LedgerReport, Loopback, Program, Topic
+from lumos.exchange import PUBLIC_ID, Door, Endpoint, LedgerReport, Program, Topic
+from lumos.exchange.carriers.loopback import Loopback
 from lumos.graph import demo_graph
 
 Declare = Callable[..., Topic]
@@ -108,8 +109,10 @@ def test_random_chatter_is_counted_as_the_spy_counts_it(
 def test_secret_comparisons_are_counted_as_the_spy_counts_them(balancer: str) -> None:
     carriers: list[Isolated] = []
 
-    def carrier_of(shards: list[Shard]) -> Isolated:
-        carriers.append(Isolated(shards))
+    def carrier_of(
+        shards: Sequence[Shard], doors: Collection[Door], ideal: Collection[Topic]
+    ) -> Isolated:
+        carriers.append(Isolated(shards, doors, ideal))
         return carriers[0]
 
     graph = demo_graph(8, features=False)

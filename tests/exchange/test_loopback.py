@@ -8,7 +8,8 @@ from tests.exchange.balancing import no_part
 
 from lumos.device import COORDINATOR, Shard, cut
 from lumos.errors import ProtocolError
-from lumos.exchange import Endpoint, Loopback, Program, Topic
+from lumos.exchange import Endpoint, Program, Topic
+from lumos.exchange.carriers.loopback import Loopback
 from lumos.graph import demo_graph
 
 Declare = Callable[..., Topic]

@@ -11,9 +11,10 @@ from tests.exchange.balancing import SEED, balanced, no_part
 from tests.exchange.carriers import Isolated, reachable
 
 import lumos
-from lumos.compare.ideal import IdealComparer
+from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.device import Shard, cut
-from lumos.exchange import Endpoint, LedgerReport, Loopback, Program, Topic
+from lumos.exchange import Endpoint, LedgerReport, Program, Topic
+from lumos.exchange.carriers.loopback import Loopback
 from lumos.graph import Graph, demo_graph
 from lumos.trees.balancers.optimal import optimal
 
@@ -131,12 +132,12 @@ def test_an_honest_program_passes_where_the_cheater_does_not(
 
 def test_the_poison_reaches_all_state_of_a_suspended_program(sixty: Graph) -> None:
     shard = cut(sixty, 2, SEED)[0]
-    endpoint = Endpoint(shard)
+    endpoint = Endpoint(shard, ideal=IDEAL_TOPICS)
     program = optimal(shard, IdealComparer(shard, endpoint))
     outbox = next(program)
     arrays = {id(array) for array in reachable(program, endpoint)}
     state = [shard.devices, shard.neighbours, shard.offsets, shard.owner, shard.degree]
-    state += [shard.coins._secrets, endpoint.ledger._rounds]
+    state += [shard.coins._secrets, endpoint.ledger.device_rounds]
     assert {id(array) for array in state} <= arrays
     assert outbox.topic.name == "compare/ideal"
 

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,8 @@ from tests.exchange.post import Letter, Post, PostOffice, Tamper
 
 from lumos.device import COORDINATOR, Shard, cut
 from lumos.errors import ProtocolError
-from lumos.exchange import TOPICS, LedgerReport, Loopback
+from lumos.exchange import TOPICS, Door, LedgerReport, Topic
+from lumos.exchange.carriers.loopback import Loopback
 from lumos.graph import Graph, demo_graph
 
 PATIENCE = 60.0  # seconds that a process may be silent on a busy machine
@@ -303,8 +304,10 @@ def test_every_flip_in_a_secret_comparison_aborts(place: float) -> None:
     _, ledger = balanced(graph, 1, "optimal", "ideal", Loopback)
     number = round(place * (ledger.topics["compare/ideal"].messages - 1))
 
-    def carrier_of(shards: list[Shard]) -> Isolated:
-        return Isolated(shards, tamper=Flip("compare", number, bit=number % 8))
+    def carrier_of(
+        shards: Sequence[Shard], doors: Collection[Door], ideal: Collection[Topic]
+    ) -> Isolated:
+        return Isolated(shards, doors, ideal, Flip("compare", number, bit=number % 8))
 
     with pytest.raises(ProtocolError):
         balanced(graph, 6, "optimal", "secure", carrier_of)

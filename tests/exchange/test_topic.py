@@ -5,6 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from lumos.aggregate import ideal as aggregate
+from lumos.compare import ideal as compare
 from lumos.errors import ProtocolError
 from lumos.exchange import PUBLIC_ID, TOPICS, Door, Topic
 
@@ -67,4 +69,8 @@ def test_nothing_has_the_shape_of_a_message(declare: Declare) -> None:
 def test_topics_that_ship_say_who_learns_what() -> None:
     for topic in TOPICS.values():
         assert len(topic.learns.split()) > 3, topic.name
-    assert all(name.endswith("/ideal") for name, topic in TOPICS.items() if topic.booked)
+
+
+def test_topics_of_ideal_backends_are_named_so() -> None:
+    ideal = compare.IDEAL_TOPICS | aggregate.IDEAL_TOPICS
+    assert {topic.name for topic in ideal} == {name for name in TOPICS if name.endswith("/ideal")}

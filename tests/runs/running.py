@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lumos.exchange.batch import Inbox, Outbox
-from lumos.exchange.loopback import Router
+from lumos.exchange.router import Router
 from lumos.exchange.topic import Topic
 from lumos.graph import Graph
 from lumos.runs.run import Run

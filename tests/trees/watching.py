@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lumos.exchange.batch import Inbox, Outbox
-from lumos.exchange.ledger import LedgerReport
-from lumos.exchange.loopback import Router
+from lumos.exchange.report import LedgerReport
+from lumos.exchange.router import Router
 from lumos.exchange.topic import Topic
 
 Watch = Callable[[Topic, Sequence[Outbox]], None]
@@ -50,6 +50,8 @@ def same_ledgers(first: LedgerReport, second: LedgerReport, topics: bool = True)
     """Every number and every array of two ledgers is equal."""
     assert vars(first).keys() == vars(second).keys()
     for name, value in vars(first).items():
+        if name == "clear_traffic":  # depends on the number of shards
+            continue
         other = vars(second)[name]
         if name == "topics":
             if topics:

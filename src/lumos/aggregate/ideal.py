@@ -36,7 +36,7 @@ from lumos.device.shard import COORDINATOR, Shard
 from lumos.errors import UsageError
 from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.exchange.ledger import Booking
+from lumos.exchange.flows import Booking
 from lumos.exchange.topic import Door, Topic
 from lumos.typing import Bytes, Doubles, Ints
 
@@ -45,14 +45,15 @@ CLEAR = Topic(
     door=Door.AGGREGATE,
     shape=None,
     coordinator=True,
-    booked=True,
     learns="everybody in the round learns the sum (a simulation computed it in the clear)",
 )
 BOOKED = {
-    topic: replace(topic, name=f"{topic.name}/ideal", booked=True)
+    topic: replace(topic, name=f"{topic.name}/ideal")
     for topic in (KEYS, SHARES, WRAPPED, LEFT_OUT, MASKED, LOST, ALIVE, REVEAL, SUM)
 }
 """The topics of the masked sum, as the ideal one books them."""
+IDEAL_TOPICS = frozenset({CLEAR, *BOOKED.values()})
+"""What a carrier has to permit for this backend."""
 
 _SWAPS = 4
 _NOT_HOSTED = 255
@@ -76,6 +77,7 @@ class IdealAggregator:
         settings = settings or AggregateSettings()
         self._shard = shard
         self._ledger = endpoint.ledger
+        self._ledger.require_permission(CLEAR)
         self.degree = mask_parameters(settings, shard.total)
         self.fixed = FixedPoint.of(settings, shard.total)
         self._graph = MaskGraph(shard.total, self.degree.neighbours, shard.public)
@@ -212,6 +214,7 @@ class IdealCoordinator:
         settings = settings or AggregateSettings()
         self._total = total
         self._ledger = endpoint.ledger
+        self._ledger.require_permission(CLEAR)
         self.degree = mask_parameters(settings, total)
         self.fixed = FixedPoint.of(settings, total)
         self._graph = MaskGraph(total, self.degree.neighbours, public)

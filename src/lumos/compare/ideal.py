@@ -16,7 +16,7 @@ from lumos.crypto.group import POINT
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.exchange.ledger import Booking
+from lumos.exchange.flows import Booking
 from lumos.exchange.topic import Door, Topic
 from lumos.typing import Flags, Ints
 
@@ -24,9 +24,10 @@ CLEAR = Topic(
     name="compare/ideal",
     door=Door.COMPARE,
     dtype=np.int64,
-    booked=True,
     learns="both ends learn the answer (a simulation computed it in the clear)",
 )
+IDEAL_TOPICS = frozenset({CLEAR})
+"""What a carrier has to permit for this backend."""
 
 
 class IdealComparer:
@@ -35,6 +36,7 @@ class IdealComparer:
     def __init__(self, shard: Shard, endpoint: Endpoint, budget: float | None = None) -> None:
         self._shard = shard
         self._ledger = endpoint.ledger
+        self._ledger.require_permission(CLEAR)
         self._sessions = Sessions(shard, endpoint.ledger, budget)
 
     def less(self, pairs: ComparedPairs, values: Ints, bits: int) -> Program[Flags]:
@@ -53,9 +55,7 @@ class IdealComparer:
     ) -> Program[tuple[Ints, Ints]]:
         mine = np.minimum(values, 2**plan.bits - 1)
         fresh = self._sessions.open(pairs, plan.bits, plan.ways)
-        outbox = CLEAR.send(self._shard.ids_of(pairs.rows), pairs.peers, mine)
-        outbox.batch.rows = pairs.rows
-        inbox = yield outbox
+        inbox = yield CLEAR.send(self._shard.ids_of(pairs.rows), pairs.peers, mine)
         # Sorted as the pairs are, one each.
         if inbox.sender.size != pairs.peers.size or np.count_nonzero(inbox.sender != pairs.peers):
             raise ProtocolError("a peer did not send the message that is due; run again")

@@ -15,7 +15,7 @@ from lumos.compare.spec import Spec
 from lumos.device.shard import Shard
 from lumos.errors import UsageError
 from lumos.exchange.endpoint import Program
-from lumos.exchange.masked import anyone, count_for_everyone
+from lumos.exchange.masked_flag import anyone, count_for_everyone
 from lumos.typing import Flags, Ints
 
 Signs = npt.NDArray[np.int8]

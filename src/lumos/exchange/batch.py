@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lumos.typing import Ints
+from lumos.typing import Bytes, Doubles, Ints
 
 if TYPE_CHECKING:
     from lumos.exchange.topic import Topic
+
+_ROWS = 4096  # messages at a time: a mask of all of them would be as large as the bodies
 
 
 class Batch:
@@ -20,17 +22,17 @@ class Batch:
         body: [messages, …] what is sent.
         epsilon: [messages] privacy spent by the sender, for topics of the door `release`.
         lengths: [messages] for topics of any width: how many bytes of each row are the message;
-            the rest is padding and does not travel.
+            the rest is padding, which `packed` removes before anything travels.
     """
 
-    __slots__ = ("body", "epsilon", "lengths", "messages", "receiver", "regular", "rows", "sender")
+    __slots__ = ("body", "epsilon", "lengths", "messages", "receiver", "sender")
 
     def __init__(
         self,
         sender: Ints,
         receiver: Ints,
         body: npt.NDArray[Any],
-        epsilon: npt.NDArray[np.float64] | None = None,
+        epsilon: Doubles | None = None,
         lengths: Ints | None = None,
     ) -> None:
         self.sender = sender
@@ -39,10 +41,6 @@ class Batch:
         self.epsilon = epsilon
         self.lengths = lengths
         self.messages = sender.size
-        self.rows: Ints | None = None
-        """Positions of the senders, where they and the receivers are right by construction."""
-        self.regular = False
-        """Set by `Topic.send` where the body is what the topic declares by construction."""
 
     def __repr__(self) -> str:
         return f"Batch(messages={self.messages})"  # bodies are private
@@ -70,6 +68,18 @@ class Batch:
             return self
         return self.take(keys.argsort(kind="stable"))
 
+    def packed(self) -> "Batch":
+        """Without padding: cut to the longest message, and zero behind each one.
+
+        The batch itself, where there is nothing to remove.
+        """
+        if self.lengths is None:
+            return self
+        body = _without_padding(self.body, self.lengths)
+        if body is self.body:
+            return self
+        return Batch(self.sender, self.receiver, body, self.epsilon, self.lengths)
+
     @staticmethod
     def joined(batches: "list[Batch]") -> "Batch":
         """Several batches as one."""
@@ -86,6 +96,23 @@ class Batch:
         )
 
 
+def _without_padding(body: Bytes, lengths: Ints) -> Bytes:
+    """`body` itself, or a copy of its messages and nothing else."""
+    longest = int(lengths.max(initial=0))
+    packed = body if longest == body.shape[1] else body[:, :longest].copy()
+    if not len(lengths) or lengths.min() == longest:
+        return packed
+    columns = np.arange(longest)
+    for start in range(0, len(packed), _ROWS):
+        rows = slice(start, start + _ROWS)
+        behind = columns >= lengths[rows, None]
+        if np.count_nonzero(packed[rows][behind]):
+            if packed is body:
+                packed = body.copy()
+            packed[rows][behind] = 0
+    return packed
+
+
 def _stacked(bodies: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     """Bodies one below the other; those of any width are padded to the widest."""
     widths = {body.shape[1:] for body in bodies}
@@ -96,7 +123,7 @@ def _stacked(bodies: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 class Outbox:
-    """What one shard hands to the exchange in one round."""
+    """What one party sends in one round."""
 
     __slots__ = ("batch", "topic")
 
@@ -106,7 +133,7 @@ class Outbox:
 
 
 class Inbox:
-    """What one shard gets back: messages to its devices, by receiver, then sender.
+    """What one party receives in one round: messages by receiver, then sender.
 
     Args:
         batch: the messages; `sender`, `receiver` and `body` are its arrays.

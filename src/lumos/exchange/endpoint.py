@@ -1,13 +1,19 @@
-"""The endpoint: the only way from a shard to a carrier. Rules are checked and counted here."""
+"""The endpoint: the only way from a shard to a carrier. Rules are checked and counted here.
+
+It trusts nobody: neither the program behind it nor the carrier in front of it. Positions of
+senders and receivers, the form of bodies, ε and counts are computed from the arrays that travel,
+on the way out and again on the way in.
+"""
 
 from collections.abc import Collection, Generator
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from lumos.device.shard import COORDINATOR, Shard
 from lumos.errors import DoorClosed, NotHosted, ProtocolError
 from lumos.exchange.batch import Batch, Inbox, Outbox
+from lumos.exchange.checks import check_common, check_form, check_no_padding
 from lumos.exchange.ledger import Ledger
 from lumos.exchange.topic import PUBLIC_ID, Door, Topic
 from lumos.typing import Ints
@@ -23,59 +29,75 @@ It cannot tell which carrier moves its messages, and no carrier looks inside it.
 EVERY_DOOR = frozenset(Door)
 
 
-class Carrier(Protocol):
-    """What moves messages: `Loopback` in memory; processes, clusters and networks alike."""
+class Connection(Protocol):
+    """One party's connection to a carrier, for parties that live in processes of their own."""
 
     def swap(self, outbox: Outbox) -> Inbox:
-        """Hand in what this shard sends, wait until the round is complete, get what came."""
+        """Send what this party sends, wait until the round is complete, return what arrived."""
         ...
 
 
 class Endpoint:
-    """Checks and counts what enters and leaves one shard (or the coordinator, `shard=None`)."""
+    """Checks and counts what enters and leaves one shard (or the coordinator).
 
-    def __init__(self, shard: Shard | None, doors: Collection[Door] = EVERY_DOOR) -> None:
+    Args:
+        shard: the hosted devices; None for the coordinator.
+        doors: the doors that are open.
+        ideal: topics of ideal backends that may compute in the clear and be booked by formula.
+            A run with secure backends permits none.
+    """
+
+    def __init__(
+        self,
+        shard: Shard | None,
+        doors: Collection[Door] = EVERY_DOOR,
+        ideal: Collection[Topic] = (),
+    ) -> None:
         self.shard = shard
-        self.ledger = Ledger(shard)
-        self._doors = doors
+        self.ledger = Ledger(shard, ideal)
+        self._doors = frozenset(doors)
 
     def leave(self, outbox: Outbox) -> Outbox:
-        """Check and count an outbox on its way out."""
-        topic, batch = outbox.topic, outbox.batch
-        if batch.messages:
-            if topic.door not in self._doors:
-                raise DoorClosed(
-                    f"topic {topic.name!r} leaves through the door {topic.door.value!r}, "
-                    f"which this profile keeps shut: {topic.learns}"
-                )
-            rows = self._check(topic, batch)
-            if not topic.booked:
-                self.ledger.sent(topic, rows, batch)
-        return outbox
+        """Check and count an outbox on its way out; returns what travels."""
+        topic, given = outbox.topic, outbox.batch
+        if not given.sender.size:
+            return topic.nothing()
+        if topic.door not in self._doors:
+            raise DoorClosed(
+                f"topic {topic.name!r} leaves through the door {topic.door.value!r}, "
+                f"which this profile keeps shut: {topic.learns}"
+            )
+        # A batch of our own: nothing but these arrays travels.
+        batch = Batch(given.sender, given.receiver, given.body, given.epsilon, given.lengths)
+        check_form(topic, batch)
+        rows = self._local(batch.sender)
+        self._check_ids(topic, "receiver", batch.receiver)
+        self._check_public_ids(topic, batch)
+        batch = batch.packed()
+        if topic.common:
+            check_common(topic, rows, batch)
+        self.ledger.sent(topic, rows, batch)
+        return Outbox(topic, batch)
 
-    def arrive(self, topic: Topic, inbox: Inbox, checked: bool = False) -> Inbox:
-        """Count an inbox on its way in, and check it unless its sender's endpoint just did."""
+    def arrive(self, topic: Topic, inbox: Inbox) -> Inbox:
+        """Check and count an inbox on its way in."""
         batch = inbox.batch
         if batch.messages:
-            if not checked:
-                rows = self._local(batch.receiver)
-                self._check_ids(topic, "sender", batch.sender)
-                self._check_body(topic, batch)
-            elif self.shard is not None:
-                rows = self.shard.rows_of(batch.receiver)
-            else:
-                rows = np.zeros(batch.messages, np.int64)
-            if not topic.booked:
-                self.ledger.received(topic, rows, batch)
+            check_form(topic, batch)
+            check_no_padding(topic, batch)
+            rows = self._local(batch.receiver)
+            self._check_ids(topic, "sender", batch.sender)
+            self._check_public_ids(topic, batch)
+            self.ledger.received(topic, rows, batch)
         self.ledger.close_round()
         return inbox
 
-    def drive(self, program: Program[Result], carrier: Carrier) -> Result:
-        """Run a program over a carrier until it returns."""
+    def drive(self, program: Program[Result], connection: Connection) -> Result:
+        """Run a program over a connection until it returns."""
         try:
             outbox = next(program)
             while True:
-                inbox = carrier.swap(self.leave(outbox))
+                inbox = connection.swap(self.leave(outbox))
                 outbox = program.send(self.arrive(outbox.topic, inbox))
         except StopIteration as stop:
             result: Result = stop.value
@@ -89,47 +111,17 @@ class Endpoint:
             raise NotHosted("the coordinator hosts no device")
         return np.zeros(len(ids), np.int64)
 
-    def _check(self, topic: Topic, batch: Batch) -> Ints:
-        rows = batch.rows
-        if rows is None:
-            rows = self._local(batch.sender)
-            self._check_ids(topic, "receiver", batch.receiver)
-        if (topic.door is Door.RELEASE) != (batch.epsilon is not None):
-            raise ProtocolError(
-                f"topic {topic.name!r}: a release, and only a release, states its ε"
-            )
-        if not batch.regular:
-            self._check_body(topic, batch)
-        return rows
-
     def _check_ids(self, topic: Topic, what: str, ids: Ints, *, device: bool = False) -> None:
         """Whether `ids` take part in rounds of this topic, or, with `device`, are devices."""
         if self.shard is not None:  # the coordinator does not know how many devices there are
             # Shifted so that the least allowed id is 0; as unsigned numbers lower ones are huge.
-            shift = -COORDINATOR if topic.coordinator and not device else 0
-            if np.maximum.reduce((ids + shift).view(np.uint64)) >= self.shard.total + shift:
+            if topic.coordinator and not device:
+                highest, ids = self.shard.total - COORDINATOR, ids - COORDINATOR
+            else:
+                highest = self.shard.total
+            if np.maximum.reduce(ids.view(np.uint64), axis=None) >= highest:
                 raise ProtocolError(f"topic {topic.name!r}: {what} out of range")
 
-    def _check_body(self, topic: Topic, batch: Batch) -> None:
-        body: np.ndarray[Any, Any] = batch.body
-        shape = topic.shape if topic.shape is not None else (body.shape[-1],)
-        if body.dtype != topic.dtype or body.shape != (batch.messages, *shape):
-            raise ProtocolError(
-                f"topic {topic.name!r}: a message body is {body.dtype}{list(body.shape[1:])}, "
-                f"not {np.dtype(topic.dtype)}{list(shape)}"
-            )
-        if (topic.shape is None) != (batch.lengths is not None):
-            raise ProtocolError(
-                f"topic {topic.name!r}: lengths where there should be none, or none"
-            )
-        if batch.lengths is not None and (
-            batch.lengths.shape != (batch.messages,)
-            or batch.lengths.min() < 0
-            or batch.lengths.max() > body.shape[1]
-        ):
-            raise ProtocolError(f"topic {topic.name!r}: lengths that are not those of its messages")
-        words = topic.vocabulary
-        if words is PUBLIC_ID:
-            self._check_ids(topic, "public id", body, device=True)
-        elif words and body.max() >= len(words):
-            raise ProtocolError(f"topic {topic.name!r}: a word outside its vocabulary")
+    def _check_public_ids(self, topic: Topic, batch: Batch) -> None:
+        if topic.vocabulary is PUBLIC_ID:
+            self._check_ids(topic, "public id", batch.body, device=True)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from lumos.device.shard import COORDINATOR, Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.batch import Batch, Inbox, Outbox
+from lumos.typing import Doubles, Ints
 
 
 class Door(StrEnum):
@@ -52,8 +53,6 @@ class Topic:
         coordinator: whether the coordinator takes part in rounds of this topic.
         common: release topics only: a device tells all receivers the same, so that those who
             collude learn no more than each of them.
-        booked: ideal backends only: messages are booked by formula, as the secret protocol
-            would have sent them, instead of being counted.
     """
 
     name: str
@@ -64,7 +63,6 @@ class Topic:
     vocabulary: tuple[str, ...] = ()
     coordinator: bool = False
     common: bool = False
-    booked: bool = False
 
     def __post_init__(self) -> None:
         if self.name in TOPICS:
@@ -83,21 +81,26 @@ class Topic:
             raise ValueError(f"topic {self.name!r}: messages of any length are bytes")
         TOPICS[self.name] = self
 
+    @cached_property
+    def element(self) -> np.dtype[Any]:
+        """Type of one element of the body."""
+        return np.dtype(self.dtype)
+
     @property
     def size(self) -> int:
         """Bytes of one message's body, where all have the same size."""
         if self.shape is None:
             raise ValueError(f"topic {self.name!r}: its messages differ in length")
-        return np.dtype(self.dtype).itemsize * math.prod(self.shape)
+        return self.element.itemsize * math.prod(self.shape)
 
     def send(
         self,
-        sender: npt.NDArray[np.int64],
-        receiver: npt.NDArray[np.int64],
+        sender: Ints,
+        receiver: Ints,
         body: npt.NDArray[Any] | int,
         *,
-        epsilon: npt.NDArray[np.float64] | None = None,
-        lengths: npt.NDArray[np.int64] | None = None,
+        epsilon: Doubles | None = None,
+        lengths: Ints | None = None,
     ) -> Outbox:
         """An outbox of this topic. An integer body is one word for all messages."""
         if not isinstance(body, int):
@@ -107,32 +110,20 @@ class Topic:
             raise ProtocolError(f"topic {self.name!r}: a word outside its vocabulary")
         repeated = np.empty((len(sender), *(self.shape or ())), self.dtype)
         repeated.fill(body)
-        batch = Batch(sender, receiver, repeated, epsilon, lengths)
-        batch.regular = lengths is None
-        return Outbox(self, batch)
+        return Outbox(self, Batch(sender, receiver, repeated, epsilon, lengths))
 
-    def along(
-        self, shard: Shard, slots: npt.NDArray[np.int64], body: npt.NDArray[Any] | int
-    ) -> Outbox:
+    def along(self, shard: Shard, slots: Ints, body: npt.NDArray[Any] | int) -> Outbox:
         """An outbox with a message over each of the slots: from a device to its neighbour."""
         rows = shard.owner[slots]
-        outbox = self.send(shard.ids_of(rows), shard.neighbours[slots], body)
-        outbox.batch.rows = rows
-        return outbox
+        return self.send(shard.ids_of(rows), shard.neighbours[slots], body)
 
-    def to_coordinator(
-        self, shard: Shard, rows: npt.NDArray[np.int64], body: npt.NDArray[Any] | int
-    ) -> Outbox:
+    def to_coordinator(self, shard: Shard, rows: Ints, body: npt.NDArray[Any] | int) -> Outbox:
         """An outbox with a message from each of the hosted devices `rows` to the coordinator."""
         if not self.coordinator:
             raise ProtocolError(f"topic {self.name!r}: the coordinator takes no part")
-        outbox = self.send(shard.ids_of(rows), _coordinator(len(rows)), body)
-        outbox.batch.rows = rows
-        return outbox
+        return self.send(shard.ids_of(rows), _coordinator(len(rows)), body)
 
-    def from_coordinator(
-        self, receiver: npt.NDArray[np.int64], body: npt.NDArray[Any] | int
-    ) -> Outbox:
+    def from_coordinator(self, receiver: Ints, body: npt.NDArray[Any] | int) -> Outbox:
         """The coordinator's outbox, with a message to each of `receiver`."""
         return self.send(_coordinator(len(receiver)), receiver, body)
 
@@ -158,7 +149,7 @@ class Topic:
         return Batch(none, none, np.empty((0, *self.shape), self.dtype))
 
 
-def _coordinator(count: int) -> npt.NDArray[np.int64]:
+def _coordinator(count: int) -> Ints:
     """[count] the coordinator's id. `np.full` takes three times as long for a few."""
     ids = np.empty(count, np.int64)
     ids.fill(COORDINATOR)

@@ -5,11 +5,12 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from lumos.aggregate.ideal import IDEAL_TOPICS
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import cut
+from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.exchange.ledger import LedgerReport
-from lumos.exchange.loopback import Loopback
+from lumos.exchange.report import LedgerReport
 from lumos.training.config import Config
 from lumos.training.outcome import Outcome
 from lumos.training.private_data import split_private_data
@@ -28,17 +29,25 @@ class Federation(Generic[Result]):
         config: settings.
         control: releases that say nothing.
         step: number of the release, where it is a further one.
+        carrier: what moves the messages, a name of `CARRIERS`.
     """
 
     def __init__(
-        self, problem: Problem, config: Config, *, control: bool = False, step: int = 0
+        self,
+        problem: Problem,
+        config: Config,
+        *,
+        control: bool = False,
+        step: int = 0,
+        carrier: str = "loopback",
     ) -> None:
         profile = config.profile
         self.problem = problem
         self.config = config
         coins = profile.coins(problem, config, control=control)
         self.shards = cut(problem.graph, problem.shards, problem.seed, config.train.coins, coins)
-        self.carrier = Loopback(self.shards, profile.doors)
+        ideal = IDEAL_TOPICS if config.train.aggregate == "ideal" else frozenset()
+        self.carrier = CARRIERS[carrier](self.shards, profile.doors, ideal)
         programs: Programs[Result] = profile.programs(
             Placement(
                 problem=problem,

@@ -6,7 +6,7 @@ from typing import get_args
 
 import numpy as np
 
-from lumos.compare.ideal import IdealComparer
+from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.compare.rounds import Comparer, RefusingComparer
 from lumos.compare.secure import SecureComparer
 from lumos.compare.worker_processes import make_pool
@@ -14,9 +14,9 @@ from lumos.compare.workers import Workers
 from lumos.device.coins import CoinSource, PublicCoins
 from lumos.device.shard import Shard, cut
 from lumos.errors import one_of
-from lumos.exchange.endpoint import Endpoint, Program
-from lumos.exchange.ledger import LedgerReport
-from lumos.exchange.loopback import Loopback
+from lumos.exchange.carrier import CARRIERS
+from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
+from lumos.exchange.report import LedgerReport
 from lumos.graph import Graph
 from lumos.graph.neighbour_lists import spans
 from lumos.trees.balancers import BALANCERS, Balancer
@@ -69,6 +69,7 @@ def balance(
     seed: int = 0,
     shards: int = 1,
     coins: CoinSource = "simulated",
+    carrier: str = "loopback",
     progress: Progress | None = None,
 ) -> Balanced:
     """Run the tree constructor of a whole federation on this machine.
@@ -79,6 +80,7 @@ def balance(
         seed: run seed.
         shards: number of shards that share nothing but the exchange; the result is the same.
         coins: device secrets from the run seed, or from the operating system.
+        carrier: what moves the messages, a name of `CARRIERS`.
         progress: callback `(done, total, note)`, called periodically.
     """
     settings = settings or TreeSettings()
@@ -88,7 +90,7 @@ def balance(
     secret = balancer.compares and settings.compare == "secure"
     workers = make_pool(settings.workers) if secret else None
     try:
-        return _balance(graph, settings, balancer, seed, coins, pieces, workers, progress)
+        return _balance(graph, settings, balancer, seed, coins, pieces, workers, carrier, progress)
     finally:
         if workers is not None:
             workers.close()
@@ -102,6 +104,7 @@ def _balance(
     coins: CoinSource,
     pieces: list[Shard],
     workers: Workers | None,
+    carrier: str,
     progress: Progress | None,
 ) -> Balanced:
     history = _History(settings, progress if workers is None else None)
@@ -124,8 +127,9 @@ def _balance(
         return balancer.coordinator_program(graph.devices, PublicCoins(seed), settings)
 
     start = time.perf_counter()
-    carrier = Loopback(pieces)
-    kept, _ = carrier.run(device_program, coordinator_program)
+    ideal = IDEAL_TOPICS if balancer.compares and workers is None else frozenset()
+    federation = CARRIERS[carrier](pieces, EVERY_DOOR, ideal)
+    kept, _ = federation.run(device_program, coordinator_program)
     seconds = time.perf_counter() - start
     keep = _gather(graph, pieces, kept)
     device = np.repeat(np.arange(graph.devices), graph.degrees)
@@ -137,7 +141,7 @@ def _balance(
         settings=settings,
         keep=keep,
         workload=workload,
-        ledger=carrier.ledger(),
+        ledger=federation.ledger(),
         history=history.changes,
         coins=coins,
         seconds=seconds,

@@ -14,7 +14,7 @@ from lumos.compare.rounds import Comparer, agree_on_length, count_objections
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program
-from lumos.exchange.masked import anyone, count_for_everyone
+from lumos.exchange.masked_flag import anyone, count_for_everyone
 from lumos.graph import Graph
 from lumos.trees.balancers import Observe
 from lumos.trees.balancers.greedy import greedy_once

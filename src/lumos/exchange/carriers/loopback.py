@@ -1,6 +1,6 @@
 """Loopback: all shards of a simulation in one process, and nothing between them but messages.
 
-Shards are coroutines. A round is: resume every shard until it yields its outbox, route, hand out
+Shards are coroutines. A round is: resume every shard until it yields its outbox, route, deliver
 the inboxes. No thread, no lock, and the same order every time.
 """
 
@@ -8,52 +8,17 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from lumos.device.shard import COORDINATOR, Shard
+from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
-from lumos.exchange.batch import Batch, Inbox, Outbox
+from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
-from lumos.exchange.ledger import LedgerReport, add_up
+from lumos.exchange.report import LedgerReport, add_up
+from lumos.exchange.router import Router
 from lumos.exchange.topic import Door, Topic
 
 Result = TypeVar("Result")
 Final = TypeVar("Final")
-
-
-class Router:
-    """Who is hosted where: splits outboxes into inboxes. Shared by every in-machine carrier.
-
-    Args:
-        hosts: [devices] number of the shard that hosts each device; the coordinator comes last.
-    """
-
-    def __init__(self, hosts: npt.NDArray[np.int64], shards: int) -> None:
-        self._hosts = np.append(hosts, shards)  # index -1, the coordinator, is the last party
-        self.parties = shards + 1
-
-    def route(self, topic: Topic, outboxes: Sequence[Outbox]) -> list[Inbox]:
-        """The inboxes of all parties, the coordinator's last."""
-        batches = [outbox.batch for outbox in outboxes if outbox.batch.messages]
-        if not batches:
-            return [topic.silence] * self.parties
-        everything = Batch.joined(batches).in_order()
-        lowest, highest = everything.receiver[0], everything.receiver[-1]
-        if lowest < COORDINATOR or highest >= len(self._hosts) - 1:
-            raise ProtocolError(f"topic {topic.name!r}: receiver out of range")
-        if self.parties == 2 and lowest != COORDINATOR:
-            parts = [everything, topic.no_messages]  # one shard hosts every device
-        elif self.parties == 2 and highest == COORDINATOR:
-            parts = [topic.no_messages, everything]
-        else:
-            to = self._hosts[everything.receiver]
-            order = np.argsort(to, kind="stable")
-            ends = np.searchsorted(to[order], np.arange(self.parties + 1))
-            parts = [
-                everything.take(order[ends[party] : ends[party + 1]])
-                for party in range(self.parties)
-            ]
-        return [Inbox(part, quiet=False) for part in parts]
 
 
 class Loopback:
@@ -62,23 +27,29 @@ class Loopback:
     Args:
         shards: all shards of the federation.
         doors: the doors that the profile keeps open.
+        ideal: topics of ideal backends that may be booked by formula.
     """
 
-    def __init__(self, shards: Sequence[Shard], doors: Collection[Door] = EVERY_DOOR) -> None:
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        doors: Collection[Door] = EVERY_DOOR,
+        ideal: Collection[Topic] = (),
+    ) -> None:
         hosts = np.empty(shards[0].total, np.int64)
         for number, shard in enumerate(shards):
             hosts[shard.devices] = number
         self._router = Router(hosts, len(shards))
         self._shards = shards
-        self.endpoints = [Endpoint(shard, doors) for shard in shards]
-        self.coordinator = Endpoint(None, doors)
+        self.endpoints = [Endpoint(shard, doors, ideal) for shard in shards]
+        self.coordinator = Endpoint(None, doors, ideal)
 
     def run(
         self,
         device_program: Callable[[Shard, Endpoint], Program[Result]],
         coordinator_program: Callable[[Endpoint], Program[Final]],
     ) -> tuple[list[Result], Final]:
-        """Run one program per shard and the coordinator's; return what each returned."""
+        """Run one program per shard and the coordinator's; returns their results."""
         coordinator = _Party(coordinator_program(self.coordinator), self.coordinator)
         parties = [
             _Party(device_program(shard, endpoint), endpoint)
@@ -116,8 +87,8 @@ class _Party(Generic[Result]):
         self._advance(None)
 
     def resume(self, inbox: Inbox) -> None:
-        """Hand in what came and run until the next outbox."""
-        self._advance(self._endpoint.arrive(self.outbox.topic, inbox, checked=True))
+        """Deliver an inbox and run until the next outbox."""
+        self._advance(self._endpoint.arrive(self.outbox.topic, inbox))
 
     def _advance(self, inbox: Inbox | None) -> None:
         try:

@@ -10,7 +10,8 @@ from scipy import stats
 from tests.exchange.carriers import Isolated
 
 from lumos.device import PublicCoins, Shard, cut
-from lumos.exchange import Endpoint, Inbox, Loopback, Program, masked
+from lumos.exchange import Endpoint, Inbox, Program, masked_flag
+from lumos.exchange.carriers.loopback import Loopback
 from lumos.graph import Graph
 
 RUNS = 1500
@@ -29,10 +30,10 @@ def ask(
 
     def device(shard: Shard, _: Endpoint) -> Program[bool]:
         flags = np.array([device in raised for device in shard.devices.tolist()])
-        return masked.anyone(shard, flags)
+        return masked_flag.anyone(shard, flags)
 
     def coordinator(_: Endpoint) -> Program[bool]:
-        program = masked.count_for_everyone(total)
+        program = masked_flag.count_for_everyone(total)
         inbox = yield next(program)
         assert isinstance(inbox, Inbox)
         shares.append(inbox.body.copy())
@@ -152,7 +153,7 @@ def linked(total: int, seed: int) -> int:
         cut(edgeless(1), 1, seed=0)[0].coins,
         PublicCoins(seed),
     )
-    program = masked.anyone(shard, np.zeros(total, np.bool_))
+    program = masked_flag.anyone(shard, np.zeros(total, np.bool_))
     batch = next(program).batch
     program.close()
     partners: dict[int, set[int]] = {device: set() for device in range(total)}

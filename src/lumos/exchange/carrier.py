@@ -1,0 +1,67 @@
+"""What a carrier is, and which there are.
+
+carrier = CARRIERS["loopback"](shards, doors, ideal)
+results, result = carrier.run(device_program, coordinator_program)
+carrier.ledger()
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol, TypeVar
+
+from lumos.device.shard import Shard
+from lumos.exchange.endpoint import Endpoint, Program
+from lumos.exchange.report import LedgerReport
+from lumos.exchange.topic import Door, Topic
+from lumos.registry import Registry
+
+Result = TypeVar("Result")
+Final = TypeVar("Final")
+
+
+class Carrier(Protocol):
+    """Moves the messages of a federation: in memory, between processes, over a network."""
+
+    @property
+    def endpoints(self) -> Sequence[Endpoint]:
+        """One endpoint per shard, in the order of the shards."""
+        ...
+
+    @property
+    def coordinator(self) -> Endpoint:
+        """The coordinator's endpoint."""
+        ...
+
+    def run(
+        self,
+        device_program: Callable[[Shard, Endpoint], Program[Result]],
+        coordinator_program: Callable[[Endpoint], Program[Final]],
+    ) -> tuple[list[Result], Final]:
+        """Run one program per shard and the coordinator's; returns their results."""
+        ...
+
+    def ledger(self) -> LedgerReport:
+        """Everything that passed so far, added up by the observer."""
+        ...
+
+
+class CarrierFactory(Protocol):
+    """Makes the carrier of one federation."""
+
+    def __call__(
+        self, shards: Sequence[Shard], doors: Collection[Door], ideal: Collection[Topic]
+    ) -> Carrier:
+        """A carrier whose endpoints check every message.
+
+        Args:
+            shards: all shards of the federation.
+            doors: the doors that the profile keeps open.
+            ideal: topics of ideal backends that may compute in the clear and be booked by
+                formula; none in a run with secure backends.
+        """
+        ...
+
+
+CARRIERS: Registry[CarrierFactory] = Registry(
+    "carrier", {"loopback": "lumos.exchange.carriers.loopback:Loopback"}
+)
+"""Every carrier by name."""

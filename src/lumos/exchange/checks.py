@@ -1,0 +1,108 @@
+"""What the messages of a topic must look like: types, shapes, words, ε, and no padding.
+
+Everything is read from the arrays that travel, nothing from what their sender says about them. No
+message of an error carries a body.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.errors import ProtocolError
+from lumos.exchange.batch import Batch
+from lumos.exchange.topic import PUBLIC_ID, TOPICS, Door, Topic
+from lumos.typing import Ints
+
+_INT64 = np.dtype(np.int64)
+_FLOAT64 = np.dtype(np.float64)
+
+
+def check_form(topic: Topic, batch: Batch) -> None:
+    """Check that a batch with at least one message has the form that its topic declares."""
+    if TOPICS.get(topic.name) is not topic:
+        raise ProtocolError(f"topic {topic.name!r} is not the declared topic of that name")
+    one_each = (batch.messages,)
+    for name, ids in (("sender", batch.sender), ("receiver", batch.receiver)):
+        if type(ids) is not np.ndarray or ids.dtype != _INT64 or ids.shape != one_each:
+            raise ProtocolError(f"topic {topic.name!r}: `{name}` is not one int64 id per message")
+    _check_body(topic, batch)
+    lengths = batch.lengths
+    if (topic.shape is None) != (lengths is not None):
+        raise ProtocolError(
+            f"topic {topic.name!r}: messages of any length state their `lengths`, others do not"
+        )
+    if lengths is not None and (
+        type(lengths) is not np.ndarray
+        or lengths.dtype != _INT64
+        or lengths.shape != one_each
+        or lengths.min() < 0
+        or lengths.max() > batch.body.shape[1]
+    ):
+        raise ProtocolError(f"topic {topic.name!r}: `lengths` are not those of its messages")
+    if topic.door is Door.RELEASE or batch.epsilon is not None:
+        _check_epsilon(topic, batch)
+
+
+def _check_body(topic: Topic, batch: Batch) -> None:
+    body = batch.body
+    shape = topic.shape
+    if type(body) is not np.ndarray:
+        raise ProtocolError(f"topic {topic.name!r}: a message body is not a plain array")
+    if shape is None and body.ndim == 2:
+        shape = body.shape[1:]
+    if shape is None or body.dtype != topic.element or body.shape != (batch.messages, *shape):
+        expected = "[any]" if topic.shape is None else str(list(topic.shape))
+        raise ProtocolError(
+            f"topic {topic.name!r}: a message body is {body.dtype}{list(body.shape[1:])}, "
+            f"not {topic.element}{expected}"
+        )
+    words = topic.vocabulary
+    if words and words is not PUBLIC_ID and np.maximum.reduce(body, axis=None) >= len(words):
+        raise ProtocolError(f"topic {topic.name!r}: a word outside its vocabulary")
+
+
+def _check_epsilon(topic: Topic, batch: Batch) -> None:
+    epsilon = batch.epsilon
+    if (topic.door is Door.RELEASE) != (epsilon is not None):
+        raise ProtocolError(f"topic {topic.name!r}: a release, and only a release, states its ε")
+    if epsilon is None:
+        return
+    if (
+        type(epsilon) is not np.ndarray
+        or epsilon.dtype != _FLOAT64
+        or epsilon.shape != (batch.messages,)
+    ):
+        raise ProtocolError(f"topic {topic.name!r}: `epsilon` is not one float64 per message")
+    if not epsilon.min() >= 0:  # nor is NaN
+        raise ProtocolError(f"topic {topic.name!r}: ε must be at least 0 for every message")
+
+
+def check_no_padding(topic: Topic, batch: Batch) -> None:
+    """Check that nothing travelled beside the messages."""
+    if batch.lengths is not None and batch.packed() is not batch:
+        raise ProtocolError(f"topic {topic.name!r}: bytes arrived that belong to no message")
+
+
+def check_common(topic: Topic, rows: Ints, batch: Batch) -> None:
+    """Check that each sender tells all its receivers of the round the same, at the same ε.
+
+    Args:
+        rows: [messages] positions of the senders.
+    """
+    _, first, which = np.unique(rows, return_index=True, return_inverse=True)
+    model = first[which]  # [messages] the first message of the same sender
+    # As bytes: 0.0 and -0.0 are equal as numbers, and so is no NaN.
+    for values in (batch.body, batch.lengths, batch.epsilon):
+        if values is not None and values.size:
+            told = _as_bytes(values)
+            if not np.array_equal(told[model], told):
+                raise ProtocolError(
+                    f"topic {topic.name!r}: a release that is common to its receivers differs "
+                    "between them"
+                )
+
+
+def _as_bytes(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """[messages, bytes]."""
+    return np.ascontiguousarray(values).reshape(len(values), -1).view(np.uint8)
