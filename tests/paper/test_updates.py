@@ -70,7 +70,7 @@ class Permissive(Loopback):
     """Permits the ideal sum, whatever the run asks for."""
 
     def __init__(self, shards: Any, doors: Any, ideal: Any) -> None:
-        super().__init__(shards, doors, IDEAL_TOPICS)
+        super().__init__(shards, doors, {*ideal, *IDEAL_TOPICS})
 
 
 def fixed_sum(vectors: np.ndarray) -> np.ndarray:

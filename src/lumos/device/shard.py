@@ -23,6 +23,16 @@ COORDINATOR = -1
 """The coordinator's id: it receives and sends like the devices, and hosts none."""
 
 
+def within(ids: Ints, least: int, end: int) -> bool:
+    """Whether least ≤ id < end for all of `ids`."""
+    if ids.size <= _HANDFUL:
+        values = ids.ravel().tolist()
+        return not values or (least <= min(values) and max(values) < end)
+    # As unsigned numbers those below the least are huge: one maximum checks both ends.
+    highest = np.maximum.reduce((ids - least if least else ids).view(np.uint64), axis=None)
+    return bool(highest < end - least)
+
+
 class Shard:
     """The hosted devices, what they alone know, and nothing of anybody else.
 
@@ -68,8 +78,7 @@ class Shard:
         """Positions of hosted devices. Raises `NotHosted` for any other id."""
         ids = np.asarray(ids, np.int64)
         if self._dense:
-            # As unsigned numbers negative ids are huge: one maximum checks both ends.
-            if len(ids) and np.maximum.reduce(ids.view(np.uint64)) >= self.total:
+            if not within(ids, 0, self.total):
                 raise NotHosted(f"device {ids[(ids < 0) | (ids >= self.total)][0]} does not exist")
             return ids
         rows = np.searchsorted(self.devices, ids)
@@ -82,10 +91,6 @@ class Shard:
     def ids_of(self, rows: Ints) -> Ints:
         """Ids of hosted devices."""
         return rows if self._dense else self.devices[rows]
-
-    def rows_of(self, ids: Ints) -> Ints:
-        """Positions of devices that are known to be hosted here; nothing is checked."""
-        return ids if self._dense else np.searchsorted(self.devices, ids)
 
     def neighbours_of(self, device: int) -> Ints:
         """The neighbours of one hosted device."""

@@ -12,54 +12,63 @@ import numpy.typing as npt
 from lumos.errors import ProtocolError
 from lumos.exchange.batch import Batch
 from lumos.exchange.topic import PUBLIC_ID, TOPICS, Door, Topic
-from lumos.typing import Ints
+from lumos.typing import Bytes, Ints
 
 _INT64 = np.dtype(np.int64)
 _FLOAT64 = np.dtype(np.float64)
+_HANDFUL = 8
 
 
 def check_form(topic: Topic, batch: Batch) -> None:
     """Check that a batch with at least one message has the form that its topic declares."""
     if TOPICS.get(topic.name) is not topic:
         raise ProtocolError(f"topic {topic.name!r} is not the declared topic of that name")
+    sender, receiver, body, lengths = batch.sender, batch.receiver, batch.body, batch.lengths
     one_each = (batch.messages,)
-    for name, ids in (("sender", batch.sender), ("receiver", batch.receiver)):
-        if type(ids) is not np.ndarray or ids.dtype != _INT64 or ids.shape != one_each:
-            raise ProtocolError(f"topic {topic.name!r}: `{name}` is not one int64 id per message")
-    _check_body(topic, batch)
-    lengths = batch.lengths
-    if (topic.shape is None) != (lengths is not None):
-        raise ProtocolError(
-            f"topic {topic.name!r}: messages of any length state their `lengths`, others do not"
-        )
-    if lengths is not None and (
-        type(lengths) is not np.ndarray
-        or lengths.dtype != _INT64
-        or lengths.shape != one_each
-        or lengths.min() < 0
-        or lengths.max() > batch.body.shape[1]
+    if not (
+        type(sender) is type(receiver) is np.ndarray
+        and sender.dtype == receiver.dtype == _INT64
+        and sender.shape == receiver.shape == one_each
     ):
-        raise ProtocolError(f"topic {topic.name!r}: `lengths` are not those of its messages")
+        raise ProtocolError(f"topic {topic.name!r}: sender and receiver are one int64 id a message")
+    if type(body) is not np.ndarray:
+        raise ProtocolError(f"topic {topic.name!r}: a message body is not a plain array")
+    # A message of any length is a row of bytes, however wide.
+    shape = topic.shape if topic.shape is not None else (body.shape[-1],)
+    if body.dtype != topic.element or body.shape != one_each + shape:
+        raise ProtocolError(
+            f"topic {topic.name!r}: a message body is {body.dtype}{list(body.shape[1:])}, "
+            f"not {topic.element}{list(topic.shape) if topic.shape is not None else '[any]'}"
+        )
+    words = topic.vocabulary
+    if words and words is not PUBLIC_ID and _largest(body) >= len(words):
+        raise ProtocolError(f"topic {topic.name!r}: a word outside its vocabulary")
+    if topic.shape is None or lengths is not None:
+        _check_lengths(topic, batch)
     if topic.door is Door.RELEASE or batch.epsilon is not None:
         _check_epsilon(topic, batch)
 
 
-def _check_body(topic: Topic, batch: Batch) -> None:
-    body = batch.body
-    shape = topic.shape
-    if type(body) is not np.ndarray:
-        raise ProtocolError(f"topic {topic.name!r}: a message body is not a plain array")
-    if shape is None and body.ndim == 2:
-        shape = body.shape[1:]
-    if shape is None or body.dtype != topic.element or body.shape != (batch.messages, *shape):
-        expected = "[any]" if topic.shape is None else str(list(topic.shape))
+def _largest(words: Bytes) -> int:
+    if words.size <= _HANDFUL:  # three times as fast as a call of numpy
+        return max(words.ravel().tolist(), default=0)
+    return int(np.maximum.reduce(words, axis=None))
+
+
+def _check_lengths(topic: Topic, batch: Batch) -> None:
+    lengths = batch.lengths
+    if topic.shape is not None or lengths is None:
         raise ProtocolError(
-            f"topic {topic.name!r}: a message body is {body.dtype}{list(body.shape[1:])}, "
-            f"not {topic.element}{expected}"
+            f"topic {topic.name!r}: messages of any length state their `lengths`, others do not"
         )
-    words = topic.vocabulary
-    if words and words is not PUBLIC_ID and np.maximum.reduce(body, axis=None) >= len(words):
-        raise ProtocolError(f"topic {topic.name!r}: a word outside its vocabulary")
+    if (
+        type(lengths) is not np.ndarray
+        or lengths.dtype != _INT64
+        or lengths.shape != (batch.messages,)
+        or lengths.min() < 0
+        or lengths.max() > batch.body.shape[1]
+    ):
+        raise ProtocolError(f"topic {topic.name!r}: `lengths` are not those of its messages")
 
 
 def _check_epsilon(topic: Topic, batch: Batch) -> None:
@@ -80,7 +89,7 @@ def _check_epsilon(topic: Topic, batch: Batch) -> None:
 
 def check_no_padding(topic: Topic, batch: Batch) -> None:
     """Check that nothing travelled beside the messages."""
-    if batch.lengths is not None and batch.packed() is not batch:
+    if batch.packed() is not batch:
         raise ProtocolError(f"topic {topic.name!r}: bytes arrived that belong to no message")
 
 
@@ -103,6 +112,6 @@ def check_common(topic: Topic, rows: Ints, batch: Batch) -> None:
                 )
 
 
-def _as_bytes(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+def _as_bytes(values: npt.NDArray[Any]) -> Bytes:
     """[messages, bytes]."""
     return np.ascontiguousarray(values).reshape(len(values), -1).view(np.uint8)

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from lumos.device.shard import COORDINATOR, Shard
+from lumos.device.shard import COORDINATOR, Shard, within
 from lumos.errors import DoorClosed, NotHosted, ProtocolError
 from lumos.exchange.batch import Batch, Inbox, Outbox
 from lumos.exchange.checks import check_common, check_form, check_no_padding
@@ -72,8 +72,10 @@ class Endpoint:
         check_form(topic, batch)
         rows = self._local(batch.sender)
         self._check_ids(topic, "receiver", batch.receiver)
-        self._check_public_ids(topic, batch)
-        batch = batch.packed()
+        if topic.vocabulary is PUBLIC_ID:
+            self._check_ids(topic, "public id", batch.body, device=True)
+        if batch.lengths is not None:
+            batch = batch.packed()
         if topic.common:
             check_common(topic, rows, batch)
         self.ledger.sent(topic, rows, batch)
@@ -84,10 +86,12 @@ class Endpoint:
         batch = inbox.batch
         if batch.messages:
             check_form(topic, batch)
-            check_no_padding(topic, batch)
+            if batch.lengths is not None:
+                check_no_padding(topic, batch)
             rows = self._local(batch.receiver)
             self._check_ids(topic, "sender", batch.sender)
-            self._check_public_ids(topic, batch)
+            if topic.vocabulary is PUBLIC_ID:
+                self._check_ids(topic, "public id", batch.body, device=True)
             self.ledger.received(topic, rows, batch)
         self.ledger.close_round()
         return inbox
@@ -107,21 +111,13 @@ class Endpoint:
         """Positions of the parties behind this endpoint; raises for anybody else."""
         if self.shard is not None:
             return self.shard.local(ids)
-        if np.count_nonzero(ids != COORDINATOR):
+        if not within(ids, COORDINATOR, COORDINATOR + 1):
             raise NotHosted("the coordinator hosts no device")
         return np.zeros(len(ids), np.int64)
 
     def _check_ids(self, topic: Topic, what: str, ids: Ints, *, device: bool = False) -> None:
         """Whether `ids` take part in rounds of this topic, or, with `device`, are devices."""
         if self.shard is not None:  # the coordinator does not know how many devices there are
-            # Shifted so that the least allowed id is 0; as unsigned numbers lower ones are huge.
-            if topic.coordinator and not device:
-                highest, ids = self.shard.total - COORDINATOR, ids - COORDINATOR
-            else:
-                highest = self.shard.total
-            if np.maximum.reduce(ids.view(np.uint64), axis=None) >= highest:
+            least = COORDINATOR if topic.coordinator and not device else 0
+            if not within(ids, least, self.shard.total):
                 raise ProtocolError(f"topic {topic.name!r}: {what} out of range")
-
-    def _check_public_ids(self, topic: Topic, batch: Batch) -> None:
-        if topic.vocabulary is PUBLIC_ID:
-            self._check_ids(topic, "public id", batch.body, device=True)

@@ -114,10 +114,11 @@ def add_up(ledgers: Sequence[Ledger], total: int) -> LedgerReport:
     clear: dict[str, dict[str, int]] = {}
     for ledger in ledgers:
         place = np.array([COORDINATOR]) if ledger.shard is None else ledger.shard.devices
-        for of_topic in ledger.flows().values():
+        of_ledger = ledger.flows()
+        for of_topic in of_ledger.values():
             for flow, counts in of_topic.items():
                 flows[flow][place] += counts
-        _add_totals(by_topic, ledger.flows())
+        _add_totals(by_topic, of_ledger)
         _add_totals(clear, ledger.clear_flows())
     ideal = {topic.name for ledger in ledgers for topic in ledger.ideal}
     topics = {
