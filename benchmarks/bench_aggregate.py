@@ -101,7 +101,7 @@ def measure(devices: int, width: int, rounds: int) -> dict[str, Any]:
     if not np.array_equal(ledger.bytes_sent, booked.bytes_sent):
         raise AssertionError("secure and ideal ledgers differ")
     probe = SecureAggregator(shard_of(devices), Endpoint(None))
-    k = probe.degree.neighbours
+    k = probe.parameters.neighbours
     stretched = devices * k // 2 + 2 * devices
     limit = stretched * mask_price(width, probe.fixed.word)
     keys = 2 * 32 * k  # the setup's bytes are not a sum's
@@ -110,7 +110,7 @@ def measure(devices: int, width: int, rounds: int) -> dict[str, Any]:
         "devices": devices,
         "width": width,
         "neighbours": k,
-        "threshold": probe.degree.threshold,
+        "threshold": probe.parameters.threshold,
         "setup_seconds": setup,
         "secure_seconds": secure,
         "secure_ms_per_device": 1000 * secure / devices,

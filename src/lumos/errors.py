@@ -7,6 +7,7 @@ LumosError                  anything Lumos raises on purpose
 ├── NotHosted               a private value of a device was asked of a shard that does not host it
 ├── DoorClosed              a topic tried to leave through a door that the profile keeps shut
 ├── ProtocolError           a message broke the rules; the session is closed, nothing is revealed
+│   └── WrongLength         a message is longer or shorter than the public settings say
 └── BudgetExceeded          a run would reveal more than the budget that was set
 
 No message ever carries a private value. Messages name settings as Python has them, in backticks:
@@ -48,6 +49,10 @@ class DoorClosed(LumosError):
 
 class ProtocolError(LumosError):
     """A message broke the rules; the session is closed and nothing is revealed."""
+
+
+class WrongLength(ProtocolError):
+    """A message is longer or shorter than the public settings say."""
 
 
 class BudgetExceeded(LumosError):

@@ -8,12 +8,12 @@ import pytest
 from tests.aggregate.federation import SEED, Federation
 
 from lumos.aggregate import AggregateSettings, SecureCoordinator
-from lumos.aggregate.errors import BothSecrets, Forged, TwoStories, WrongLength, WrongSender
+from lumos.aggregate.errors import BothSecrets, Equivocation, Forged, WrongSender
 from lumos.aggregate.mask_graph import MaskGraph
 from lumos.aggregate.share_vault import PAIR, SELF, ShareVault
 from lumos.aggregate.topics import KEYS, LEFT_OUT, LOST, SUM
 from lumos.device import COORDINATOR, PublicCoins
-from lumos.errors import ProtocolError
+from lumos.errors import ProtocolError, WrongLength
 from lumos.exchange import Batch, Outbox, Program
 
 TOTAL = 10
@@ -161,10 +161,10 @@ ONE = np.array([1])
     ("lie", "error"),
     [
         # One holder hears that device 1 is lost, the others that it is not.
-        (on("lost", told(neighbours_of(1)[:1], ONE)), TwoStories),
+        (on("lost", told(neighbours_of(1)[:1], ONE)), Equivocation),
         # All holders hear that it is lost, and only the device itself that it is not.
-        (on("lost", told(neighbours_of(1), np.ones(4, np.int64))), TwoStories),
-        (on("left-out", told(neighbours_of(1)[:1], ONE)), TwoStories),
+        (on("lost", told(neighbours_of(1), np.ones(4, np.int64))), Equivocation),
+        (on("left-out", told(neighbours_of(1)[:1], ONE)), Equivocation),
         (on("lost", told(ONE, np.array([stranger_to(1)]))), WrongSender),
         (on("lost", told(ONE, ONE)), WrongSender),
         (on("lost", told(np.repeat(neighbours_of(1)[:1], 2), np.array([1, 1]))), WrongSender),
@@ -180,20 +180,20 @@ def test_a_coordinator_that_lies_gets_no_share(lie: Tamper, error: type[Protocol
 
 
 def test_a_holder_gives_one_share_of_a_device_and_never_both() -> None:
-    keeper = ShareVault(2, 3)
+    vault = ShareVault(2, 3)
     shares = np.arange(2 * 16, dtype=np.uint16).reshape(1, 2, 16)
     row, slot = np.array([1]), np.array([2])
     with pytest.raises(WrongSender, match="no share"):
-        keeper.give(row, slot, np.array([SELF]))
-    keeper.keep(row, slot, shares)
+        vault.give_out(row, slot, np.array([SELF]))
+    vault.store(row, slot, shares)
     with pytest.raises(BothSecrets):  # both at once
-        keeper.give(np.array([1, 1]), np.array([2, 2]), np.array([SELF, PAIR]))
-    given = keeper.give(row, slot, np.array([PAIR]))
+        vault.give_out(np.array([1, 1]), np.array([2, 2]), np.array([SELF, PAIR]))
+    given = vault.give_out(row, slot, np.array([PAIR]))
     assert np.array_equal(given[0], shares[0, PAIR])
     for which in (SELF, PAIR):  # one after the other
         with pytest.raises(BothSecrets):
-            keeper.give(row, slot, np.array([which]))
-    assert not keeper._shares.any()  # the other share no longer exists
+            vault.give_out(row, slot, np.array([which]))
+    assert not vault._shares.any()  # the other share no longer exists
 
 
 def test_every_topic_of_the_sum_is_declared_with_its_door() -> None:

@@ -45,21 +45,21 @@ class Curious(SecureCoordinator):
         except StopIteration as stop:
             return stop.value
 
-    def _take_self_masks(self, total: Any, secrets: Any) -> None:
+    def _subtract_self_masks(self, total: Any, secrets: Any) -> None:
         self.memory["self"].append(masks.keys_of(secrets))
-        super()._take_self_masks(total, secrets)
+        super()._subtract_self_masks(total, secrets)
 
-    def _take_pair_masks(
+    def _subtract_pair_masks(
         self, total: Any, lost: Any, secrets: Any, sent: Any, arrived: Any
     ) -> None:
         wrapped = (
             np.ascontiguousarray(sent[:, :-32])
             .view("<u4")
-            .reshape(len(lost), self.degree.neighbours, 8)
+            .reshape(len(lost), self.parameters.neighbours, 8)
         )
         seeds = masks.wrap(wrapped, masks.keys_of(secrets))
         self.memory["seeds"].append(dict(zip(lost.tolist(), seeds, strict=True)))
-        super()._take_pair_masks(total, lost, secrets, sent, arrived)
+        super()._subtract_pair_masks(total, lost, secrets, sent, arrived)
 
 
 def curious(late: int | None = None) -> type[Curious]:

@@ -17,10 +17,9 @@ from lumos.compare import (
     Sender,
     SessionClosed,
     Spec,
-    WrongLength,
 )
 from lumos.compare.checksum import crc8
-from lumos.errors import ProtocolError, UsageError
+from lumos.errors import ProtocolError, UsageError, WrongLength
 
 SPEC = Spec(8)
 SECRET = 201

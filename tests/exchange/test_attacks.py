@@ -258,7 +258,7 @@ class TestABookedTopic:
         assert carrier.ledger().clear_traffic == ledger.clear_traffic
 
 
-class TestTwoStories:
+class TestEquivocation:
     """A release that is common to its receivers, in two versions."""
 
     @pytest.fixture

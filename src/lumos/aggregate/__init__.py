@@ -8,7 +8,7 @@
     total = yield from coordinator.sum(width)
 
 `IdealAggregator` and `IdealCoordinator` have the same calls, the same sums bit by bit and the same
-ledger, without the protection. `secure` has the protocol, `topics` its messages, `degree` the
+ledger, without the protection. `secure` has the protocol, `topics` its messages, `parameters` the
 security statement, `fixed_point` the range of numbers.
 
 **What is promised.** Semi-honest parties; the coordinator and a fraction `corrupt` of the devices
@@ -17,8 +17,8 @@ X25519, XSalsa20-Poly1305 and BLAKE2b hold, they learn of the honest devices the
 whose vectors arrived, and who fell silent when. At least `minimum` vectors are in a sum, or none is
 opened. A vector that comes after its device was declared lost stays masked for good. A lying
 coordinator cannot make honest holders open both secrets of a device, nor, by telling devices
-different stories of who was lost, peel all masks off one vector (`secure`); it can spoil a sum, and
-choose whom to lose.
+different stories of who was lost, remove all masks from one vector (`secure`); it can spoil a sum,
+and choose whom to lose.
 **What is not.** Vectors are not checked: a device may send any numbers within the range. That
 public keys and messages are their senders' is the carrier's promise. Colluders and the silent must
 not be chosen after the run seed, which draws the mask graph, is known.

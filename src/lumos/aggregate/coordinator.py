@@ -3,7 +3,7 @@
 import numpy as np
 
 from lumos.aggregate import masks, shamir
-from lumos.aggregate.errors import Forged, WrongLength, WrongSender
+from lumos.aggregate.errors import Forged, WrongSender
 from lumos.aggregate.fixed_point import FixedPoint, RingWords
 from lumos.aggregate.mask_graph import MaskGraph
 from lumos.aggregate.parameters import mask_parameters
@@ -21,6 +21,7 @@ from lumos.aggregate.topics import (
 )
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import COORDINATOR
+from lumos.errors import WrongLength
 from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.topic import Topic
@@ -48,25 +49,25 @@ class SecureCoordinator:
     ) -> None:
         settings = settings or AggregateSettings()
         self._total = total
-        self.degree = mask_parameters(settings, total)
+        self.parameters = mask_parameters(settings, total)
         self.fixed = FixedPoint.of(settings, total)
-        self._graph = MaskGraph(total, self.degree.neighbours, public)
+        self._graph = MaskGraph(total, self.parameters.neighbours, public)
 
     def sum(self, width: int) -> Program[Doubles | None]:
         """One sum of vectors of `width` numbers; None when nothing was opened."""
         inbox = yield WRAPPED.nothing()
         joined = self._senders(inbox, np.ones(self._total, np.bool_))
-        wrapped = self._bodies(inbox, wrapped_bytes(self.degree.neighbours))
-        named = ~joined
-        if joined.sum() < self.degree.minimum:
+        wrapped = self._bodies(inbox, wrapped_bytes(self.parameters.neighbours))
+        left_out = ~joined
+        if joined.sum() < self.parameters.minimum:
             joined = np.zeros_like(joined)
-        yield self._name(LEFT_OUT, joined, named)
+        yield self._name(LEFT_OUT, joined, left_out)
 
         inbox = yield MASKED.nothing()
         arrived = self._senders(inbox, joined)
         total = self._add_up(inbox, width)
         lost = joined & ~arrived
-        asked = arrived if arrived.sum() >= self.degree.minimum else np.zeros_like(arrived)
+        asked = arrived if arrived.sum() >= self.parameters.minimum else np.zeros_like(arrived)
         yield self._name(LOST, asked, lost)
 
         inbox = yield REVEAL.nothing()
@@ -74,7 +75,7 @@ class SecureCoordinator:
         shares = self._shares(inbox, joined)
         # A lost device matters if one that is not lost masked with it.
         needed = asked | (lost & (self._graph.count(asked) > 0))
-        enough = self._graph.count(answering) >= self.degree.threshold
+        enough = self._graph.count(answering) >= self.parameters.threshold
         if not asked.any() or not enough[needed].all():
             yield SUM.nothing()
             return None
@@ -84,9 +85,9 @@ class SecureCoordinator:
         sent = wrapped[np.searchsorted(np.flatnonzero(joined), devices)]
         self._check_commitments(secrets, sent, which)
         kept = which == SELF
-        self._take_self_masks(total, secrets[kept])
-        self._take_pair_masks(total, devices[~kept], secrets[~kept], sent[~kept], arrived)
-        return (yield from self._tell(total, answering))
+        self._subtract_self_masks(total, secrets[kept])
+        self._subtract_pair_masks(total, devices[~kept], secrets[~kept], sent[~kept], arrived)
+        return (yield from self._send_sum(total, answering))
 
     def _senders(self, inbox: Inbox, expected: Flags) -> Flags:
         """[total] who sent; everybody once at most, and nobody but the expected."""
@@ -128,16 +129,16 @@ class SecureCoordinator:
 
     def _shares(self, inbox: Inbox, joined: Flags) -> shamir.Elements:
         """[total, k, limbs] the share that each device holds of each neighbour, zero elsewhere."""
-        held = np.zeros((self._total, self.degree.neighbours, shamir.LIMBS), np.uint16)
+        held = np.zeros((self._total, self.parameters.neighbours, shamir.LIMBS), np.uint16)
         lengths = inbox.batch.lengths
         if lengths is not None and lengths.size:
             asked = joined[self._graph.of(inbox.sender)]
             if not np.array_equal(lengths, SHARE * asked.sum(axis=1)):
                 raise WrongLength("a holder gave more or fewer shares than it was asked for")
             rows, slots = np.nonzero(asked)
-            travelled = np.arange(inbox.body.shape[1]) < lengths[:, None]
+            in_message = np.arange(inbox.body.shape[1]) < lengths[:, None]
             held[inbox.sender[rows], slots] = (
-                inbox.body[travelled].view("<u2").reshape(-1, shamir.LIMBS)
+                inbox.body[in_message].view("<u2").reshape(-1, shamir.LIMBS)
             )
             if held.max() >= shamir.PRIME:
                 raise Forged("a share is no element of the field")
@@ -147,7 +148,7 @@ class SecureCoordinator:
         self, devices: Ints, held: shamir.Elements, answering: Flags
     ) -> shamir.Elements:
         """[devices, limbs] the secret of each that its holders were asked for."""
-        k, t = self.degree.neighbours, self.degree.threshold
+        k, t = self.parameters.neighbours, self.parameters.threshold
         holders = self._graph.of(devices)
         # The first t holders that answered; slots mirror, see `MaskGraph`.
         slots = np.argsort(~answering[holders], axis=1, kind="stable")[:, :t]
@@ -159,17 +160,17 @@ class SecureCoordinator:
         if not np.array_equal(masks.commitments(secrets), both[np.arange(len(sent)), which]):
             raise Forged("shares do not give the secret that a device bound itself to")
 
-    def _take_self_masks(self, total: RingWords, secrets: shamir.Elements) -> None:
+    def _subtract_self_masks(self, total: RingWords, secrets: shamir.Elements) -> None:
         nobody = np.full(len(secrets), masks.NOBODY)
         masks.add_masks(total, masks.keys_of(secrets), nobody, np.zeros_like(nobody))
 
-    def _take_pair_masks(
+    def _subtract_pair_masks(
         self, total: RingWords, lost: Ints, secrets: shamir.Elements, sent: Bytes, arrived: Flags
     ) -> None:
         """What the masks with lost devices left behind in the vectors that arrived."""
         wrapped = np.ascontiguousarray(sent[:, : -2 * masks.COMMITMENT]).view("<u4")
         seeds = masks.wrap(
-            wrapped.reshape(len(lost), self.degree.neighbours, 8), masks.keys_of(secrets)
+            wrapped.reshape(len(lost), self.parameters.neighbours, 8), masks.keys_of(secrets)
         )
         neighbours = self._graph.of(lost)
         rows, slots = np.nonzero(arrived[neighbours])
@@ -182,7 +183,7 @@ class SecureCoordinator:
             np.where(added, 0, masks.NOBODY),
         )
 
-    def _tell(self, total: RingWords, answering: Flags) -> Program[Doubles]:
+    def _send_sum(self, total: RingWords, answering: Flags) -> Program[Doubles]:
         to = np.flatnonzero(answering)
         body = total.view(np.uint8)
         yield SUM.send(

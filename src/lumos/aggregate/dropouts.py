@@ -35,7 +35,7 @@ class RoundOutcome(NamedTuple):
     wrapped: Flags
     """Left its wrapped seeds with the coordinator."""
     joined: Flags
-    """Was told to go on: all of those, or nobody if they are too few."""
+    """Is in the round: all of those, or nobody if they are too few."""
     arrived: Flags
     """Its masked vector arrived: it is in the sum, if there is one."""
     asked: Flags
@@ -43,27 +43,27 @@ class RoundOutcome(NamedTuple):
     alive: Flags
     """Told its mask neighbours that it was not called lost."""
     answering: Flags
-    """Gave shares, and hears the sum."""
+    """Gave shares, and receives the sum."""
     opened: bool
     """Whether there is a sum."""
 
 
 def round_outcome(
-    graph: MaskGraph, degree: MaskParameters, leaves: npt.NDArray[np.int8]
+    graph: MaskGraph, parameters: MaskParameters, leaves: npt.NDArray[np.int8]
 ) -> RoundOutcome:
     """The outcome for `leaves`: [total] the `Stage` in which each device falls silent."""
     nobody = np.zeros(graph.total, np.bool_)
     wrapped = leaves > Stage.WRAPPED
-    joined = wrapped if wrapped.sum() >= degree.minimum else nobody
-    enough = graph.count(joined) >= degree.threshold
+    joined = wrapped if wrapped.sum() >= parameters.minimum else nobody
+    enough = graph.count(joined) >= parameters.threshold
     arrived = joined & enough & (leaves > Stage.MASKED)
-    asked = arrived if arrived.sum() >= degree.minimum else nobody
-    enough = graph.count(arrived) >= degree.threshold
+    asked = arrived if arrived.sum() >= parameters.minimum else nobody
+    enough = graph.count(arrived) >= parameters.threshold
     alive = asked & enough & (leaves > Stage.ALIVE)
     answering = alive & (leaves > Stage.REVEAL)
     # A lost device matters if one that is not lost masked with it.
     needed = asked | (joined & ~arrived & (graph.count(asked) > 0))
-    opened = asked.any() and (graph.count(answering) >= degree.threshold)[needed].all()
+    opened = asked.any() and (graph.count(answering) >= parameters.threshold)[needed].all()
     return RoundOutcome(
         leaves > Stage.SHARES, wrapped, joined, arrived, asked, alive, answering, bool(opened)
     )
@@ -97,12 +97,12 @@ def flows_of(graph: MaskGraph, outcome: RoundOutcome, vector_bytes: int) -> list
     wrapped, arrived, answering = (
         flags.astype(np.int64) for flags in (outcome.wrapped, outcome.arrived, outcome.answering)
     )
-    heard = answering * outcome.opened
+    receiving = answering * outcome.opened
     return [
         MessageFlow(WRAPPED, wrapped, wrapped_bytes(graph.neighbours) * wrapped, True),
         MessageFlow(LEFT_OUT, left_out, LEFT_OUT.size * left_out, False),
         MessageFlow(MASKED, arrived, vector_bytes * arrived, True),
         MessageFlow(LOST, named_lost, LOST.size * named_lost, False),
         MessageFlow(REVEAL, answering, SHARE * graph.count(outcome.joined) * answering, True),
-        MessageFlow(SUM, heard, vector_bytes * heard, False),
+        MessageFlow(SUM, receiving, vector_bytes * receiving, False),
     ]

@@ -1,20 +1,17 @@
 """What can go wrong in a masked sum.
 
 ProtocolError               a message broke the rules; the round is closed, nothing is revealed
-├── WrongLength             a message is longer or shorter than the public settings say
+├── WrongLength             a message is longer or shorter than the public settings say; it is
+│                           shared with comparisons and lives in `lumos.errors`
 ├── WrongSender             a message came from a party that has no part in it, or came twice
 ├── Forged                  a sealed share, a public key or an opened secret is not the sender's
-├── TwoStories              the coordinator told two devices different things about a third
+├── Equivocation            the coordinator told two devices different things about a third
 └── BothSecrets             somebody asked a holder for both secrets of one device
 
 No message carries a number, a share, a key or a mask.
 """
 
 from lumos.errors import ProtocolError
-
-
-class WrongLength(ProtocolError):
-    """A message is longer or shorter than the public settings say."""
 
 
 class WrongSender(ProtocolError):
@@ -25,7 +22,7 @@ class Forged(ProtocolError):
     """A sealed share, a public key or an opened secret is not the sender's."""
 
 
-class TwoStories(ProtocolError):
+class Equivocation(ProtocolError):
     """The coordinator told two devices different things about a third."""
 
 

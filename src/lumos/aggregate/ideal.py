@@ -1,6 +1,6 @@
 """The ideal sum: computed in the clear, booked as the secure one, labelled `ideal`.
 
-For simulations only. Each shard hands the sum over its devices to the coordinator, and the ledger
+For simulations only. Each shard sends the sum over its devices to the coordinator, and the ledger
 books, by formula, the messages, bytes and rounds that the masked sum would have needed, under
 topics of their own. The sums of `sum` are the secure backend's, bit by bit.
 """
@@ -78,15 +78,15 @@ class IdealAggregator:
         self._shard = shard
         self._ledger = endpoint.ledger
         self._ledger.require_permission(CLEAR)
-        self.degree = mask_parameters(settings, shard.total)
+        self.parameters = mask_parameters(settings, shard.total)
         self.fixed = FixedPoint.of(settings, shard.total)
-        self._graph = MaskGraph(shard.total, self.degree.neighbours, shard.public)
+        self._graph = MaskGraph(shard.total, self.parameters.neighbours, shard.public)
         self._last: _Booked | None = None
 
     def setup(self) -> Program[None]:
         """Book the agreement on keys."""
         yield from ()
-        k = self.degree.neighbours
+        k = self.parameters.neighbours
         rows = np.arange(len(self._shard))
         self._ledger.book(BOOKED[KEYS], rows, Booking(k, k, KEY * k, KEY * k))
         self._ledger.book_rounds(rows, 1)
@@ -126,20 +126,20 @@ class IdealAggregator:
         shard = self._shard
         if leaves is None:
             leaves = np.full(len(shard), Stage.NEVER, np.int8)
-        told = np.full(shard.total, _NOT_HOSTED, np.uint8)
-        told[shard.devices] = leaves
-        yield self._hand_in(told)
+        stages = np.full(shard.total, _NOT_HOSTED, np.uint8)
+        stages[shard.devices] = leaves
+        yield self._send(stages)
         inbox = yield CLEAR.nothing()
-        outcome = round_outcome(self._graph, self.degree, inbox.body[0].view(np.int8))
+        outcome = round_outcome(self._graph, self.parameters, inbox.body[0].view(np.int8))
         words = arrived(np.flatnonzero(outcome.arrived[shard.devices]))
-        yield self._hand_in(words.view(np.uint8))
+        yield self._send(words.view(np.uint8))
         inbox = yield CLEAR.nothing()
         self._book(outcome, words.nbytes)
         if not (outcome.opened and outcome.answering[shard.devices].any()):
             return None
         return self.fixed.decode(np.ascontiguousarray(inbox.body[0]).view(self.fixed.dtype))
 
-    def _hand_in(self, body: Bytes) -> Outbox:
+    def _send(self, body: Bytes) -> Outbox:
         """One message for all hosted devices: in the clear there is nothing to keep apart."""
         first = self._shard.devices[:1]
         return CLEAR.send(
@@ -147,8 +147,8 @@ class IdealAggregator:
         )
 
     def _book(self, outcome: RoundOutcome, vector_bytes: int) -> None:
-        # Most sums are like the one before: then what is booked is the same too.
-        if self._last is None or not self._last.fits(outcome, vector_bytes):
+        # Most sums book the same as the one before.
+        if self._last is None or not self._last.matches(outcome, vector_bytes):
             self._last = self._entries(outcome, vector_bytes)
         for topic, rows, booking in self._last.entries:
             self._ledger.book(topic, rows, booking)
@@ -173,10 +173,10 @@ class IdealAggregator:
             )
             entries += _by_booking(BOOKED[flow.topic], np.stack(columns, axis=1))
             rounds += messages > 0
-        together = [
+        rows_by_rounds = [
             (np.flatnonzero(rounds == count), count) for count in np.unique(rounds).tolist()
         ]
-        return _Booked(outcome, vector_bytes, entries, together)
+        return _Booked(outcome, vector_bytes, entries, rows_by_rounds)
 
 
 Entry = tuple[Topic, Ints, Booking]
@@ -191,7 +191,7 @@ class _Booked(NamedTuple):
     entries: list[Entry]
     rounds: list[tuple[Ints, int]]
 
-    def fits(self, outcome: RoundOutcome, vector_bytes: int) -> bool:
+    def matches(self, outcome: RoundOutcome, vector_bytes: int) -> bool:
         """Whether another sum books the same."""
         if vector_bytes != self.vector_bytes or outcome.opened != self.outcome.opened:
             return False
@@ -215,9 +215,9 @@ class IdealCoordinator:
         self._total = total
         self._ledger = endpoint.ledger
         self._ledger.require_permission(CLEAR)
-        self.degree = mask_parameters(settings, total)
+        self.parameters = mask_parameters(settings, total)
         self.fixed = FixedPoint.of(settings, total)
-        self._graph = MaskGraph(total, self.degree.neighbours, public)
+        self._graph = MaskGraph(total, self.parameters.neighbours, public)
 
     def sum(self, width: int, noise: Doubles | None = None) -> Program[Doubles | None]:
         """One sum of vectors of `width` numbers; None when nothing was opened.
@@ -229,7 +229,7 @@ class IdealCoordinator:
         inbox = yield CLEAR.nothing()
         leaves = inbox.body.min(axis=0)
         yield _answer(inbox, leaves)
-        outcome = round_outcome(self._graph, self.degree, leaves.view(np.int8))
+        outcome = round_outcome(self._graph, self.parameters, leaves.view(np.int8))
         inbox = yield CLEAR.nothing()
         total = np.zeros(width, self.fixed.dtype)
         for body in inbox.body:
@@ -247,7 +247,7 @@ class IdealCoordinator:
 
 
 def _answer(inbox: Inbox, body: Bytes) -> Outbox:
-    """The same to everyone who handed something in."""
+    """The same to everyone who sent something."""
     to = inbox.sender
     return CLEAR.send(
         np.full(len(to), COORDINATOR),

@@ -39,8 +39,8 @@ class MaskGraph:
     def of(self, devices: Ints) -> Ints:
         """[devices, k] the neighbours of each, by slot."""
         there = (self._place[devices][:, None] + self.steps) % self.total
-        found: Ints = self._order[there]
-        return found
+        neighbours: Ints = self._order[there]
+        return neighbours
 
     def slots(self, devices: Ints, neighbours: Ints) -> Ints:
         """The slot of each neighbour at each device; `WrongSender` where they are not joined."""

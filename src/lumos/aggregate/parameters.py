@@ -64,12 +64,14 @@ def mask_parameters(settings: AggregateSettings, total: int) -> MaskParameters:
     else:
         k, t = settings.neighbours, 0
         if not 1 <= k < total or (k % 2 and k < total - 1):
-            raise UsageError(f"neighbours must be even and below {total}, or {total - 1}, got {k}")
+            raise UsageError(
+                f"`neighbours` must be even and below {total}, or {total - 1}, got {k}"
+            )
         t = min(k, _threshold(total, colluders, k, 2.0**-settings.security_bits))
     if settings.threshold is not None:
         t = settings.threshold
         if not 1 <= t <= k:
-            raise UsageError(f"threshold must be 1 to {k} (the mask neighbours), got {t}")
+            raise UsageError(f"`threshold` must be 1 to {k} (the mask neighbours), got {t}")
     return MaskParameters(
         neighbours=k,
         threshold=t,
@@ -90,8 +92,8 @@ def tail(population: int, marked: int, drawn: int, least: int) -> float:
 def _ways(population: int, marked: int, drawn: int) -> list[int]:
     """[0 … drawn] in how many ways so many of the drawn are marked."""
     return [
-        math.comb(marked, found) * math.comb(population - marked, drawn - found)
-        for found in range(drawn + 1)
+        math.comb(marked, count) * math.comb(population - marked, drawn - count)
+        for count in range(drawn + 1)
     ]
 
 
@@ -119,10 +121,10 @@ def _smallest(
 def _threshold(total: int, colluders: int, k: int, security: float) -> int:
     """The least t above k/2 with n · P[X ≥ 2t - k] ≤ security; k + 1 if there is none."""
     every, ways = math.comb(total - 1, k), 0
-    for found in range(k, -1, -1):  # X = found is the first that is too likely: 2t - k exceeds it
-        ways += _ways(total - 1, colluders, k)[found]
+    for count in range(k, -1, -1):  # X = count is the first that is too likely: 2t - k exceeds it
+        ways += _ways(total - 1, colluders, k)[count]
         if total * (ways / every) > security:
-            return (k + found) // 2 + 1
+            return (k + count) // 2 + 1
     return k // 2 + 1
 
 

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.aggregate import masks, pair_keys, shamir
-from lumos.aggregate.errors import Forged, TwoStories, WrongLength, WrongSender
+from lumos.aggregate.errors import Equivocation, Forged, WrongSender
 from lumos.aggregate.fixed_point import FixedPoint, RingWords
 from lumos.aggregate.mask_graph import MaskGraph
 from lumos.aggregate.parameters import mask_parameters
@@ -48,7 +48,7 @@ from lumos.aggregate.topics import (
 )
 from lumos.crypto.in_memory import InMemoryOnly
 from lumos.device.shard import COORDINATOR, Shard
-from lumos.errors import UsageError
+from lumos.errors import UsageError, WrongLength
 from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.typing import Doubles, Flags, Ints
@@ -70,16 +70,16 @@ class SecureAggregator(InMemoryOnly):
     ) -> None:
         settings = settings or AggregateSettings()
         self._shard = shard
-        self.degree = mask_parameters(settings, shard.total)
+        self.parameters = mask_parameters(settings, shard.total)
         self.fixed = FixedPoint.of(settings, shard.total)
-        self._graph = MaskGraph(shard.total, self.degree.neighbours, shard.public)
+        self._graph = MaskGraph(shard.total, self.parameters.neighbours, shard.public)
         self._neighbours = self._graph.of(shard.devices)
         self._up: Flags = shard.devices[:, None] < self._neighbours
         self._pairs = pair_keys.PairKeys(shard.devices, self._neighbours)
 
     def setup(self) -> Program[None]:
         """Agree on a key with each mask neighbour: once per run, before the first sum."""
-        k = self.degree.neighbours
+        k = self.parameters.neighbours
         inbox = yield KEYS.send(
             np.repeat(self._shard.devices, k),
             self._neighbours.ravel(),
@@ -102,7 +102,7 @@ class SecureAggregator(InMemoryOnly):
             leaves: [hosted] the `Stage` in which each falls silent; None: nobody does.
 
         Returns:
-            [width] the sum, or None where nothing was opened or no hosted device heard it.
+            [width] the sum, or None where nothing was opened or no hosted device received it.
         """
         if not self._pairs.agreed:
             raise UsageError("the first sum of a run needs setup() before it")
@@ -114,12 +114,12 @@ class SecureAggregator(InMemoryOnly):
             leaves = np.full(len(self._shard), Stage.NEVER, np.int8)
         keys = self._pairs.turn()
         secrets = shamir.uniform(2 * len(vectors) * shamir.LIMBS).reshape(2, len(vectors), -1)
-        keeper = yield from self._share(keys, secrets, leaves > Stage.SHARES)
+        vault = yield from self._share(keys, secrets, leaves > Stage.SHARES)
         joined = yield from self._wrap(keys, secrets, leaves > Stage.WRAPPED)
-        if (joined & ~keeper.has).any():
+        if (joined & ~vault.has).any():
             raise WrongSender("a mask neighbour is in the round, and sent no share")
         # Too few neighbours hide nothing well, and could not open anything.
-        sending = (joined.sum(axis=1) >= self.degree.threshold) & (leaves > Stage.MASKED)
+        sending = (joined.sum(axis=1) >= self.parameters.threshold) & (leaves > Stage.MASKED)
         rows = np.flatnonzero(sending)
         words = self._masked(vectors, rows, keys, joined, secrets[SELF])
         yield MASKED.send(
@@ -132,18 +132,20 @@ class SecureAggregator(InMemoryOnly):
         opening, lost = self._named((yield LOST.nothing()), sending)
         if (lost & ~joined).any():
             raise WrongSender("a device was called lost that is not in the round")
-        opening &= ((joined & ~lost).sum(axis=1) >= self.degree.threshold) & (leaves > Stage.ALIVE)
-        yield from self._compare(keys, opening, joined & ~lost)
+        opening &= ((joined & ~lost).sum(axis=1) >= self.parameters.threshold) & (
+            leaves > Stage.ALIVE
+        )
+        yield from self._confirm_alive(keys, opening, joined & ~lost)
         opening &= leaves > Stage.REVEAL
-        yield self._reveal(keeper, np.flatnonzero(opening), joined, lost)
+        yield self._reveal(vault, np.flatnonzero(opening), joined, lost)
         return self._summed((yield SUM.nothing()), opening, vectors.shape[1])
 
     def _share(
         self, keys: pair_keys.RoundKeys, secrets: shamir.Elements, speaking: Flags
     ) -> Program[ShareVault]:
-        """Send each neighbour its shares of both secrets; keep what the neighbours send."""
+        """Send each neighbour its shares of both secrets; store those that neighbours send."""
         rows = np.flatnonzero(speaking)
-        k, t = self.degree.neighbours, self.degree.threshold
+        k, t = self.parameters.neighbours, self.parameters.threshold
         # [rows, k, 2 * limbs]: the self secret's share, then the pair secret's
         shares = shamir.split(np.concatenate(list(secrets[:, rows]), axis=1), t, k)
         of, up = self._pairs.of[rows], self._up[rows, :, None]
@@ -155,19 +157,19 @@ class SecureAggregator(InMemoryOnly):
                 np.ascontiguousarray(shares, "<u2").view(np.uint8).reshape(-1, 2 * SHARE),
             ),
         )
-        keeper = ShareVault(len(self._shard), k)
+        vault = ShareVault(len(self._shard), k)
         rows, slots = self._places(inbox)
-        hearing = speaking[rows]
-        rows, slots = rows[hearing], slots[hearing]
+        receiving = speaking[rows]
+        rows, slots = rows[receiving], slots[receiving]
         of, up = self._pairs.of[rows, slots], self._up[rows, slots, None]
-        opened = pair_keys.unseal(np.where(up, keys.down[of], keys.up[of]), inbox.body[hearing])
-        keeper.keep(rows, slots, opened.view("<u2").reshape(-1, 2, shamir.LIMBS))
-        return keeper
+        opened = pair_keys.unseal(np.where(up, keys.down[of], keys.up[of]), inbox.body[receiving])
+        vault.store(rows, slots, opened.view("<u2").reshape(-1, 2, shamir.LIMBS))
+        return vault
 
     def _wrap(
         self, keys: pair_keys.RoundKeys, secrets: shamir.Elements, speaking: Flags
     ) -> Program[Flags]:
-        """Leave the wrapped seeds with the coordinator; hear who is in the round.
+        """Send the wrapped seeds to the coordinator; receive who is in the round.
 
         Returns:
             [hosted, k] the neighbours in the round; none where the device itself is not.
@@ -218,8 +220,10 @@ class SecureAggregator(InMemoryOnly):
         )
         return words
 
-    def _compare(self, keys: pair_keys.RoundKeys, speaking: Flags, alive: Flags) -> Program[None]:
-        """Tell the neighbours that one was not called lost; hear it from them.
+    def _confirm_alive(
+        self, keys: pair_keys.RoundKeys, speaking: Flags, alive: Flags
+    ) -> Program[None]:
+        """Tell the neighbours that one was not called lost, and receive the same from them.
 
         Args:
             speaking: [hosted] the devices that were told to open.
@@ -229,44 +233,44 @@ class SecureAggregator(InMemoryOnly):
         of, up = self._pairs.of[rows], self._up[rows, :, None]
         words = np.where(up, keys.word_up[of], keys.word_down[of])
         inbox = yield ALIVE.send(
-            np.repeat(self._shard.devices[rows], self.degree.neighbours),
+            np.repeat(self._shard.devices[rows], self.parameters.neighbours),
             self._neighbours[rows].ravel(),
             words.astype("<u4").reshape(-1, 4).view(np.uint8),
         )
         rows, slots = self._places(inbox)
-        hearing = speaking[rows]
-        rows, slots = rows[hearing], slots[hearing]
+        receiving = speaking[rows]
+        rows, slots = rows[receiving], slots[receiving]
         of, up = self._pairs.of[rows, slots], self._up[rows, slots, None]
         words = np.where(up, keys.word_down[of], keys.word_up[of])
-        if not np.array_equal(words.astype("<u4").view(np.uint8), inbox.body[hearing]):
+        if not np.array_equal(words.astype("<u4").view(np.uint8), inbox.body[receiving]):
             raise Forged("a word that proves its speaker is wrong")
         if not alive[rows, slots].all():
-            raise TwoStories("a neighbour that was called lost, or left out, was told otherwise")
+            raise Equivocation("a neighbour that was called lost, or left out, was told otherwise")
 
-    def _reveal(self, keeper: ShareVault, rows: Ints, joined: Flags, lost: Flags) -> Outbox:
+    def _reveal(self, vault: ShareVault, rows: Ints, joined: Flags, lost: Flags) -> Outbox:
         """Of each neighbour in the round one share: the self secret's, or, if lost, the pair's."""
         here, slots = np.nonzero(joined[rows])
         which = np.where(lost[rows[here], slots], PAIR, SELF)
         counts = np.bincount(here, minlength=len(rows))
         within = np.arange(len(here)) - np.repeat(np.cumsum(counts) - counts, counts)
-        body = np.zeros((len(rows), self.degree.neighbours, shamir.LIMBS), "<u2")
-        body[here, within] = keeper.give(rows[here], slots, which)
+        body = np.zeros((len(rows), self.parameters.neighbours, shamir.LIMBS), "<u2")
+        body[here, within] = vault.give_out(rows[here], slots, which)
         return REVEAL.send(
             self._shard.devices[rows],
             np.full(len(rows), COORDINATOR),
-            body.view(np.uint8).reshape(len(rows), SHARE * self.degree.neighbours),
+            body.view(np.uint8).reshape(len(rows), SHARE * self.parameters.neighbours),
             lengths=SHARE * counts,
         )
 
-    def _summed(self, inbox: Inbox, hearing: Flags, width: int) -> Doubles | None:
-        """The sum, where a hosted device heard it."""
+    def _summed(self, inbox: Inbox, receiving: Flags, width: int) -> Doubles | None:
+        """The sum, where a hosted device received it."""
         rows = self._from_coordinator(inbox)
         lengths = inbox.batch.lengths
         if lengths is not None and (lengths != width * self.fixed.word).any():
             raise WrongLength("a sum has another length than the vectors")
-        if not hearing[rows].any():
+        if not receiving[rows].any():
             return None
-        row = int(np.argmax(hearing[rows]))
+        row = int(np.argmax(receiving[rows]))
         return self.fixed.decode(
             np.ascontiguousarray(inbox.body[row, : width * self.fixed.word]).view(self.fixed.dtype)
         )
@@ -275,7 +279,7 @@ class SecureAggregator(InMemoryOnly):
         """Row of the receiver and slot of the sender of each message, at most one for each."""
         rows = self._shard.local(inbox.receiver)
         slots = self._graph.slots(inbox.receiver, inbox.sender)
-        if len(np.unique(rows * self.degree.neighbours + slots)) < len(rows):
+        if len(np.unique(rows * self.parameters.neighbours + slots)) < len(rows):
             raise WrongSender("a mask neighbour sent the same thing twice")
         return rows, slots
 
@@ -285,15 +289,15 @@ class SecureAggregator(InMemoryOnly):
             raise WrongSender("a device spoke in place of the coordinator")
         return self._shard.local(inbox.receiver)
 
-    def _named(self, inbox: Inbox, hearing: Flags) -> tuple[Flags, Flags]:
-        """[hosted] who heard its own id, and [hosted, k] the neighbours that were named to it."""
+    def _named(self, inbox: Inbox, receiving: Flags) -> tuple[Flags, Flags]:
+        """[hosted] who received its own id, and [hosted, k] the neighbours named to each."""
         rows = self._from_coordinator(inbox)
         own = inbox.body == inbox.receiver
         slots = self._graph.slots(inbox.receiver[~own], inbox.body[~own])
-        told = np.zeros(len(self._shard), np.bool_)
-        told[rows[own]] = True
+        own_named = np.zeros(len(self._shard), np.bool_)
+        own_named[rows[own]] = True
         named = np.zeros(self._neighbours.shape, np.bool_)
         named[rows[~own], slots] = True
-        if np.count_nonzero(told) + np.count_nonzero(named) < len(rows):
+        if np.count_nonzero(own_named) + np.count_nonzero(named) < len(rows):
             raise WrongSender("the coordinator named a device twice")
-        return told & hearing, named & hearing[:, None]
+        return own_named & receiving, named & receiving[:, None]

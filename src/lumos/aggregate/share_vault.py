@@ -1,4 +1,4 @@
-"""The keeper of other devices' shares: of two secrets of a device it gives one, never both.
+"""Shares held for other devices: of a device's two secrets one is given out, never both.
 
 In a round every device has two secrets, shared among its k neighbours: the *self secret*, whose
 mask is opened when its vector has arrived, and the *pair secret*, which opens its pair masks when
@@ -24,13 +24,13 @@ class ShareVault(InMemoryOnly):
         self.has: Flags = np.zeros((hosted, neighbours), np.bool_)
         """[hosted, k] whose shares are here."""
 
-    def keep(self, rows: Ints, slots: Ints, shares: Elements) -> None:
-        """Take shares in, [messages, 2, limbs]: of the self secret, of the pair secret."""
+    def store(self, rows: Ints, slots: Ints, shares: Elements) -> None:
+        """Store shares, [messages, 2, limbs]: of the self secret, of the pair secret."""
         self._shares[rows, slots] = shares
         self.has[rows, slots] = True
 
-    def give(self, rows: Ints, slots: Ints, which: Ints) -> Elements:
-        """[requests, limbs] one share each. It leaves; the other one is destroyed.
+    def give_out(self, rows: Ints, slots: Ints, which: Ints) -> Elements:
+        """[requests, limbs] one share each; both are erased here.
 
         Args:
             rows: [requests] the hosted device that holds the share.
@@ -42,7 +42,7 @@ class ShareVault(InMemoryOnly):
             raise BothSecrets("a holder was asked again about a device of which it gave a share")
         if not self.has[rows, slots].all():
             raise WrongSender("a holder was asked about a device that sent it no share")
-        given = self._shares[rows, slots, which]
+        shares: Elements = self._shares[rows, slots, which]
         self._given[rows, slots] = True
         self._shares[rows, slots] = 0
-        return given
+        return shares

@@ -47,7 +47,6 @@ from lumos.compare.errors import (
     OutOfOrder,
     Replay,
     SessionClosed,
-    WrongLength,
 )
 from lumos.compare.receiver import Receiver
 from lumos.compare.sender import Sender
@@ -67,6 +66,5 @@ __all__ = [
     "Sender",
     "SessionClosed",
     "Spec",
-    "WrongLength",
     "messages",
 ]

@@ -1,7 +1,8 @@
 """What can go wrong in a comparison.
 
 ProtocolError               a message broke the rules; the session is closed, nothing is revealed
-├── WrongLength             a message is longer or shorter than the public list has it
+├── WrongLength             a message is longer or shorter than the public list says; it is shared
+│                           with masked sums and lives in `lumos.errors`
 ├── BadPoint                a received point is not in the group (`lumos.crypto.group`)
 ├── BadValue                a value, an outcome or padding lies outside its range
 ├── CheckFailed             the two parties have not seen the same messages
@@ -13,10 +14,6 @@ No message carries a value, a digit, a share, a scalar or a point.
 """
 
 from lumos.errors import ProtocolError
-
-
-class WrongLength(ProtocolError):
-    """A message is longer or shorter than the public list of messages has it."""
 
 
 class BadValue(ProtocolError):

@@ -11,11 +11,10 @@ from lumos.compare.errors import (
     OutOfOrder,
     Replay,
     SessionClosed,
-    WrongLength,
 )
 from lumos.compare.spec import Message, Spec, messages, opened_bits
 from lumos.crypto.in_memory import InMemoryOnly
-from lumos.errors import UsageError
+from lumos.errors import UsageError, WrongLength
 
 VERSION = b"lumos.compare.1"
 

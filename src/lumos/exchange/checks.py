@@ -104,8 +104,8 @@ def check_common(topic: Topic, rows: Ints, batch: Batch) -> None:
     # As bytes: 0.0 and -0.0 are equal as numbers, and so is no NaN.
     for values in (batch.body, batch.lengths, batch.epsilon):
         if values is not None and values.size:
-            told = _as_bytes(values)
-            if not np.array_equal(told[model], told):
+            contents = _as_bytes(values)
+            if not np.array_equal(contents[model], contents):
                 raise ProtocolError(
                     f"topic {topic.name!r}: a release that is common to its receivers differs "
                     "between them"

@@ -57,7 +57,7 @@ def anyone(shard: Shard, flags: "np.ndarray[tuple[int], np.dtype[np.bool_]]") ->
         masks.ravel(),
     )
     if len(inbox.sender) != masks.size:
-        raise ProtocolError("masked flag: a mask is missing, or one came twice")
+        raise ProtocolError("masked flag: a mask is missing, or one arrived twice")
     np.subtract.at(share, shard.local(inbox.receiver), inbox.body)
     share += masks.sum(axis=0, dtype=np.uint64)
     yield SHARE.send(me, np.full(len(me), COORDINATOR), share)
@@ -72,7 +72,7 @@ def count_for_everyone(total: int) -> Program[bool]:
     inbox = yield SHARE.nothing()
     everyone = np.arange(total)
     if not np.array_equal(inbox.sender, everyone):
-        raise ProtocolError("masked flag: a device's share is missing, or one came twice")
+        raise ProtocolError("masked flag: a device's share is missing, or one arrived twice")
     raised = bool(inbox.body.sum(dtype=np.uint64) != 0)
     yield VERDICT.send(np.full(total, COORDINATOR), everyone, int(raised))
     return raised

@@ -48,7 +48,7 @@ class LedgerReport:
     comparison_lengths: tuple[int, ...]
     """Public bit lengths ℓ of the compared values."""
     control_bits: float
-    """log2 of the vocabulary per control message, at least 1. That none came is not counted."""
+    """log2 of the vocabulary per control message, at least 1. Silence is not counted."""
     bits_per_pair_mean: float
     """Mean comparison bits of the pairs that compared at all."""
     bits_per_pair_largest: float
