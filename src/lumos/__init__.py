@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         ProtocolError,
         UsageError,
     )
-    from lumos.exchange.report import LedgerReport
+    from lumos.exchange.ledger_report import LedgerReport
     from lumos.graph import Graph, load
     from lumos.runs.events import EpochEvent
     from lumos.runs.run import Run, load_run
@@ -50,7 +50,7 @@ _HOMES = {
     "Forest": "lumos.trees.forest",
     "Graph": "lumos.graph",
     "InputError": "lumos.errors",
-    "LedgerReport": "lumos.exchange.report",
+    "LedgerReport": "lumos.exchange.ledger_report",
     "LumosError": "lumos.errors",
     "MissingData": "lumos.errors",
     "NotHosted": "lumos.errors",

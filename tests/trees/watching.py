@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lumos.exchange.batch import Inbox, Outbox
-from lumos.exchange.report import LedgerReport
+from lumos.exchange.ledger_report import LedgerReport
 from lumos.exchange.router import Router
 from lumos.exchange.topic import Topic
 

@@ -5,7 +5,7 @@ import numpy as np
 from lumos.compare.rounds import ComparedPairs
 from lumos.device.shard import Shard
 from lumos.errors import BudgetExceeded
-from lumos.exchange.answers import ANSWER_BITS
+from lumos.exchange.answer_counts import ANSWER_BITS
 from lumos.exchange.ledger import Ledger
 from lumos.typing import Flags
 

@@ -4,7 +4,7 @@ from lumos.exchange.batch import Batch, Inbox, Outbox
 from lumos.exchange.carrier import CARRIERS, Carrier, CarrierFactory
 from lumos.exchange.endpoint import EVERY_DOOR, Connection, Endpoint, Program
 from lumos.exchange.ledger import Ledger
-from lumos.exchange.report import LedgerReport, TopicLine, add_up
+from lumos.exchange.ledger_report import LedgerReport, TopicLine, add_up
 from lumos.exchange.topic import PUBLIC_ID, TOPICS, Door, Topic
 
 __all__ = [

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.exchange.report import LedgerReport
+from lumos.exchange.ledger_report import LedgerReport
 from lumos.exchange.topic import Door, Topic
 from lumos.registry import Registry
 

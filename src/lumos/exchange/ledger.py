@@ -1,7 +1,7 @@
 """The ledger of one party: what left and reached its devices, counted where it passed.
 
 It sees only that party's messages: one entry when they leave, one when they arrive. The observer
-of a simulation adds the ledgers of all parties up (`lumos.exchange.report`).
+of a simulation adds the ledgers of all parties up (`lumos.exchange.ledger_report`).
 """
 
 from collections.abc import Collection
@@ -10,7 +10,7 @@ import numpy as np
 
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
-from lumos.exchange.answers import AnswerCounts
+from lumos.exchange.answer_counts import AnswerCounts
 from lumos.exchange.batch import Batch
 from lumos.exchange.flows import Booking, Flows, FlowsByTopic
 from lumos.exchange.spending import Spending

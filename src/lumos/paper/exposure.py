@@ -1,6 +1,6 @@
 """One plain paragraph at the end of a run: what was exposed, and to whom (errata A to H)."""
 
-from lumos.exchange.report import LedgerReport
+from lumos.exchange.ledger_report import LedgerReport
 from lumos.exchange.topic import Door
 from lumos.paper.settings import settings_of
 from lumos.training.config import Config

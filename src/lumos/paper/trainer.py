@@ -22,7 +22,7 @@ from lumos.aggregate import IdealAggregator, SecureAggregator
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.exchange.report import LedgerReport
+from lumos.exchange.ledger_report import LedgerReport
 from lumos.model import Drops, Leaves, Pooled, Trees, device_gradients, pool, pool_backward
 from lumos.model.feature_products import Features
 from lumos.paper.exposure import exposure

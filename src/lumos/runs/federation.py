@@ -10,7 +10,7 @@ from lumos.device.coins import PublicCoins
 from lumos.device.shard import cut
 from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.exchange.report import LedgerReport
+from lumos.exchange.ledger_report import LedgerReport
 from lumos.training.config import Config
 from lumos.training.outcome import Outcome
 from lumos.training.private_data import split_private_data
@@ -53,7 +53,7 @@ class Federation(Generic[Result]):
                 problem=problem,
                 config=config,
                 shards=self.shards,
-                endpoints=self.carrier.endpoints,
+                endpoints=list(self.carrier.endpoints),
                 private=split_private_data(
                     problem.graph,
                     self.shards,

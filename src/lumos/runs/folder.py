@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 import lumos
 from lumos.errors import InputError, UsageError
-from lumos.exchange.report import LedgerReport, TopicLine
+from lumos.exchange.ledger_report import LedgerReport, TopicLine
 from lumos.graph import Graph
 from lumos.graph.fingerprint import fingerprint
 from lumos.runs.events import EpochEvent

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lumos.errors import InputError
-from lumos.exchange.report import LedgerReport
+from lumos.exchange.ledger_report import LedgerReport
 from lumos.runs.events import EpochEvent, OnEpoch
 from lumos.runs.federation import Federation
 from lumos.runs.folder import RunFolder

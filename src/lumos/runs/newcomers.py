@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
 
 from lumos.errors import InputError, UsageError
-from lumos.exchange.report import LedgerReport
+from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph
 from lumos.runs.federation import Federation
 from lumos.runs.run import Run, probabilities

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from lumos.errors import InputError, UsageError
-from lumos.exchange.report import LedgerReport
+from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph, load
 from lumos.graph.fingerprint import fingerprint
 from lumos.registry import Registry

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lumos.exchange.report import LedgerReport
+from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph
 from lumos.trees.balance import Balanced
 from lumos.typing import Flags, Ints

@@ -18,7 +18,7 @@ from lumos.device.shard import Shard
 from lumos.encode.mechanisms import AUTO, Mechanism, make_mechanism
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.exchange.report import LedgerReport
+from lumos.exchange.ledger_report import LedgerReport
 from lumos.strict.coordinator import Widths, with_codebook
 from lumos.strict.encoder import Encoder
 from lumos.strict.likelihood import DAMPING, ReceivedSymbols, Trust, matrix_update, ratios

@@ -21,7 +21,7 @@ from lumos.device.shard import Shard
 from lumos.encode.mechanisms import make_mechanism
 from lumos.errors import ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.exchange.report import LedgerReport
+from lumos.exchange.ledger_report import LedgerReport
 from lumos.strict.answers import Sample, sample
 from lumos.strict.coordinator import Widths, with_codebook
 from lumos.strict.pair_scorer import CANDIDATES, LinkResult, PairScorer

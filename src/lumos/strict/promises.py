@@ -8,7 +8,7 @@ promise nothing, because a score that knows edges is what they are for.
 
 import math
 
-from lumos.exchange.report import LedgerReport
+from lumos.exchange.ledger_report import LedgerReport
 from lumos.strict.schedule import Schedule
 
 NONE = "no promise"

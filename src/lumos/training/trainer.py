@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 from lumos.exchange.endpoint import Program
-from lumos.exchange.report import LedgerReport
+from lumos.exchange.ledger_report import LedgerReport
 from lumos.training.outcome import Outcome
 from lumos.typing import Arrays, Floats, Ints
 

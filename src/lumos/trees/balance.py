@@ -16,7 +16,7 @@ from lumos.device.shard import Shard, cut
 from lumos.errors import one_of
 from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
-from lumos.exchange.report import LedgerReport
+from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph
 from lumos.graph.neighbour_lists import spans
 from lumos.trees.balancers import BALANCERS, Balancer

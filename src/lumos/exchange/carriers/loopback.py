@@ -13,7 +13,7 @@ from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
-from lumos.exchange.report import LedgerReport, add_up
+from lumos.exchange.ledger_report import LedgerReport, add_up
 from lumos.exchange.router import Router
 from lumos.exchange.topic import Door, Topic
 
