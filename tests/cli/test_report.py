@@ -60,18 +60,22 @@ def test_another_file_and_json(
 
 def test_what_is_no_run(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
     for place in (tmp_path / "nowhere", tmp_path, folder / "run.json"):
-        assert "is not the folder of a run; lumos train … --out makes one" in refused(capsys, place)
+        message = refused(capsys, place)
+        assert f"{place}: is not the folder of a run; train with --out to make one" in message
     assert "requires an argument" in refused(capsys, folder, "--out")
     assert refused(capsys)
 
 
 def test_an_unfinished_run(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     (folder / "result.json").unlink()
-    assert "the run is not finished; go on with lumos train … --resume" in refused(capsys, folder)
+    assert "the run is not finished; go on with --resume" in refused(capsys, folder)
     assert not (folder / "report.html").exists()
 
 
-@pytest.mark.parametrize("name", ["run.json", "result.json", "trees.npz", "metrics.jsonl"])
+FILES = ["result.json", "trees.npz", "metrics.jsonl", "ledger.npz", "embeddings.npz", "model.npz"]
+
+
+@pytest.mark.parametrize("name", ["run.json", *FILES])
 @pytest.mark.parametrize("content", [b" ", b"{", b"[]", b'"x"', b"\xff\xfe\x00", b"null", b"{}"])
 def test_a_damaged_file(
     capsys: pytest.CaptureFixture[str], folder: Path, name: str, content: bytes
@@ -81,7 +85,7 @@ def test_a_damaged_file(
     assert not (folder / "report.html").exists()
 
 
-@pytest.mark.parametrize("name", ["trees.npz"])
+@pytest.mark.parametrize("name", FILES[1:])
 def test_a_missing_file(capsys: pytest.CaptureFixture[str], folder: Path, name: str) -> None:
     (folder / name).unlink()
     assert name in refused(capsys, folder)
@@ -92,10 +96,19 @@ def test_a_missing_file(capsys: pytest.CaptureFixture[str], folder: Path, name: 
     [
         ("result.json", "devices", "many"),
         ("result.json", "devices", 61),
+        ("result.json", "edges", 1),
+        ("result.json", "graph", "another"),
+        ("result.json", "seed", 9),
+        ("result.json", "shards", 2),
+        ("result.json", "epochs", 3),
+        ("result.json", "ledger", {}),
+        ("result.json", "tree_ledger", {}),
         ("result.json", "test_accuracy", None),
         ("result.json", "per_epoch", {}),
         ("result.json", "split", {"test": 3}),
         ("result.json", "promises", [{"x": "y"}]),
+        ("run.json", "devices", 61),
+        ("run.json", "format", 1),
         ("run.json", "format", 99),
         ("run.json", "settings", {"profile": "paper", "epsilon": -1}),
         ("run.json", "settings", {"nonsense": 1}),
@@ -107,7 +120,7 @@ def test_a_wrong_value(
 ) -> None:
     content = json.loads((folder / file).read_text("utf-8"))
     (folder / file).write_text(json.dumps({**content, key: value}))
-    refused(capsys, folder)
+    assert f"{folder}/" in refused(capsys, folder)
 
 
 def test_an_unknown_door(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
@@ -118,8 +131,11 @@ def test_an_unknown_door(capsys: pytest.CaptureFixture[str], folder: Path) -> No
 
 
 def test_a_history_that_diverged(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    record = {"epoch": 1, "loss": float("nan"), "score": None, "seconds": 0.1}
-    (folder / "metrics.jsonl").write_text(json.dumps(record) + "\n")
+    lines = [
+        json.dumps({"epoch": epoch, "loss": float("nan"), "score": None, "seconds": 0.1})
+        for epoch in (1, 2)
+    ]
+    (folder / "metrics.jsonl").write_text("\n".join(lines))
     assert run(["report", str(folder)]) == 0
 
 
@@ -128,6 +144,21 @@ def test_trees_of_another_run(capsys: pytest.CaptureFixture[str], folder: Path) 
         arrays = dict(file.items())
     np.savez(folder / "trees.npz", **{**arrays, "workload": arrays["workload"][:-1]})
     assert "trees.npz" in refused(capsys, folder)
+
+
+def test_a_ledger_of_another_run(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    with np.load(folder / "ledger.npz") as file:
+        arrays = dict(file.items())
+    totals = json.loads(str(arrays["ledger"]))
+    totals["messages"] += 1
+    np.savez(folder / "ledger.npz", **{**arrays, "ledger": json.dumps(totals)})
+    assert "ledger.npz" in refused(capsys, folder)
+
+
+def test_a_history_that_is_too_short(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    metrics = folder / "metrics.jsonl"
+    metrics.write_text(metrics.read_text().splitlines()[0])
+    assert "metrics.jsonl" in refused(capsys, folder)
 
 
 def test_a_place_that_cannot_be_written(

@@ -1,4 +1,4 @@
-"""A headless Chromium over its DevTools protocol: opens a page and tells what it sees.
+"""A headless Chromium over its DevTools protocol: opens a page and reports what it sees.
 
 No page may reach the network: the browser has no name resolution and is offline besides.
 """
@@ -54,12 +54,12 @@ def browser(profile: Path) -> Iterator["Browser"]:
 
 
 def _address(process: "subprocess.Popen[bytes]", profile: Path) -> str:
-    """Where the browser listens: it writes that down once it is ready."""
-    told = profile / "DevToolsActivePort"
+    """Where the browser listens; it writes that to a file once it is ready."""
+    file = profile / "DevToolsActivePort"
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         assert process.poll() is None, f"Chromium ended at once (status {process.returncode})"
-        if told.exists() and len(lines := told.read_text().split()) == 2:
+        if file.exists() and len(lines := file.read_text().split()) == 2:
             return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
         time.sleep(0.05)
     raise AssertionError("Chromium does not say where it listens")
@@ -82,7 +82,7 @@ class Browser:
 
 
 class Tab:
-    """One tab, and everything that it complained about or asked for."""
+    """One tab, its console messages and its requests."""
 
     def __init__(self, socket: websocket.WebSocket, width: int, height: int, scripts: bool) -> None:
         self._socket, self._number, self._session = socket, 0, ""
@@ -103,22 +103,22 @@ class Tab:
         self.call("Emulation.setDeviceMetricsOverride", **size)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Ask the browser, and note what it says meanwhile."""
+        """Ask the browser, and record its events meanwhile."""
         self._number += 1
-        message = {"id": self._number, "method": method, "params": parameters}
+        request = {"id": self._number, "method": method, "params": parameters}
         if self._session:
-            message["sessionId"] = self._session
-        self._socket.send(json.dumps(message))
+            request["sessionId"] = self._session
+        self._socket.send(json.dumps(request))
         while True:
-            said = self._hear()
-            if said.get("id") == self._number:
-                assert "error" not in said, said
-                result: dict[str, Any] = said["result"]
+            message = self._receive()
+            if message.get("id") == self._number:
+                assert "error" not in message, message
+                result: dict[str, Any] = message["result"]
                 return result
 
-    def _hear(self) -> dict[str, Any]:
-        said: dict[str, Any] = json.loads(self._socket.recv())
-        event, about = said.get("method"), said.get("params", {})
+    def _receive(self) -> dict[str, Any]:
+        message: dict[str, Any] = json.loads(self._socket.recv())
+        event, about = message.get("method"), message.get("params", {})
         if event == "Page.loadEventFired":
             self._loaded = True
         elif event == "Log.entryAdded":
@@ -130,7 +130,7 @@ class Tab:
             self.complaints.append(about["exceptionDetails"]["text"])
         elif event == "Network.requestWillBeSent":
             self.requests.append(about["request"]["url"])
-        return said
+        return message
 
     def open(self, page: Path) -> None:
         """Open a file and wait until it is there, with all it asked for."""
@@ -139,8 +139,8 @@ class Tab:
         self._loaded = False
         self.call("Page.navigate", url=page.resolve().as_uri())
         while not self._loaded:
-            self._hear()
-        self.measure("1")  # whatever was said until now has arrived
+            self._receive()
+        self.measure("1")  # every event until now has arrived
 
     def measure(self, expression: str) -> Any:
         """The value of an expression, asked by the tool and not by the page."""

@@ -22,11 +22,11 @@ KINDS: dict[str, dict[str, Any]] = {
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """By kind, the folder of a finished run on sixty devices."""
     folder = tmp_path_factory.mktemp("runs")
-    found = {}
+    folders = {}
     for kind, settings in KINDS.items():
-        found[kind] = folder / kind.replace(" ", "-")
-        lumos.train("demo:60", out=found[kind], seed=3, **settings)
-    return found
+        folders[kind] = folder / kind.replace(" ", "-")
+        lumos.train("demo:60", out=folders[kind], seed=3, **settings)
+    return folders
 
 
 @pytest.fixture(params=sorted(KINDS))

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 from tests.report.chromium import Browser, browser, find
-from tests.report.reading import read, tables
+from tests.report.page_reading import read, tables
 
+import lumos
 from lumos.cli.main import run as lumos_command
 from lumos.report import Figure, Page, Section, Table, Text, bars, cdf, dots, lines
-from lumos.report.run import page_of
 
 WIDTHS = (1200, 390, 320)
 WANTED = (
@@ -57,11 +57,13 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def pages(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A page of every kind of run, one of all kinds of figures, one of hostile names."""
     folder = tmp_path_factory.mktemp("pages")
-    found = {kind: page_of(run).write(folder / f"{run.name}.html") for kind, run in runs.items()}
-    found["figures"] = figures().write(folder / "figures.html")
-    found["hostile"] = hostile().write(folder / "hostile.html")
-    found["reproduction"] = reproduction(tmp_path_factory.getbasetemp())
-    return found
+    written = {
+        kind: lumos.load_run(run).report(folder / f"{run.name}.html") for kind, run in runs.items()
+    }
+    written["figures"] = figures().write(folder / "figures.html")
+    written["hostile"] = hostile().write(folder / "hostile.html")
+    written["reproduction"] = reproduction(tmp_path_factory.getbasetemp())
+    return written
 
 
 def reproduction(folder: Path) -> Path:
@@ -85,7 +87,7 @@ def figures() -> Page:
     paper = [[93.3, 77.4, None, None], [None, 78.1, None, 81.2]]
     groups = ["facebook, GCN", "facebook, GAT"]
     sizes = np.arange(2000) ** 2 // 1000
-    courses = {
+    series = {
         "strict": ([87.4, 88.2, 90.0, 91.7], [0.4, 0.4, 0.5, 0.5]),
         "control": ([86.9, None, 86.9, 86.8], None),
     }
@@ -93,7 +95,7 @@ def figures() -> Page:
         bars(groups, systems, values, spread, paper, unit="%", title="Accuracy"),
         dots(groups, systems, values, spread, paper, unit="%", title="Accuracy, close"),
         bars(["messages"], ["kept", "trimmed"], [[30.4, 19.9]], digits=1, title="Messages"),
-        lines([0.5, 1, 2, 4], courses, {"strict": [70, None, 77, 79]}, unit="%", title="Over ε",
+        lines([0.5, 1, 2, 4], series, {"strict": [70, None, 77, 79]}, unit="%", title="Over ε",
               x_title="ε", at_points=True),
         cdf({"every neighbour kept": sizes, "after mcmc": sizes // 99}, title="Workload",
             x_title="workload", marks={"paper: largest 39": 39, "least possible: 37": 37}),
@@ -211,9 +213,9 @@ def test_the_tests_would_notice(chromium: Browser, tmp_path: Path) -> None:
     with chromium.tab(390, scripts=True) as tab:
         tab.open(bad)
         assert "http://example.org/x.png" in tab.requests
-        assert any("console.error: ran" in said for said in tab.complaints)
-        assert any("ERR_" in said for said in tab.complaints)
+        assert any("console.error: ran" in line for line in tab.complaints)
+        assert any("ERR_" in line for line in tab.complaints)
         assert tab.measure(SIZES)["out"]
     with chromium.tab(390) as tab:
         tab.open(bad)
-        assert not any("ran" in said for said in tab.complaints)  # scripts are disabled indeed
+        assert not any("ran" in line for line in tab.complaints)  # scripts are disabled indeed

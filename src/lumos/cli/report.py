@@ -17,9 +17,9 @@ def report(run: Path, /, *, out: Path | None = None, common: Common = COMMON) ->
     out
         The file to write; RUN/report.html by default.
     """
-    from lumos.report.run import page_of  # torch takes a second to import: not for a wrong option
+    from lumos.runs.run import load_run  # torch takes a second to import: not for a wrong option
 
-    path = page_of(run).write(run / "report.html" if out is None else out)
+    path = load_run(run).report(run / "report.html" if out is None else out)
     if common.json:
         print_json({"path": str(path)})
     else:

@@ -8,11 +8,13 @@ from lumos.encode.bounds import within
 from lumos.exchange.topic import Door
 from lumos.graph import Graph
 from lumos.paper.settings import PaperSettings, settings_of
+from lumos.paper.texts import texts
 from lumos.training.metrics import dot_products
 from lumos.training.private_data import features_of
 from lumos.training.profile import Placement, Problem, Programs
 from lumos.training.profiles import PAPER
 from lumos.training.settings import TrainSettings
+from lumos.training.texts import ProfileTexts
 from lumos.typing import Arrays
 
 if TYPE_CHECKING:
@@ -64,6 +66,10 @@ class PaperProfile:
         if config.train.weight_decay:
             sentences.append(f"weight decay {config.train.weight_decay:g}")
         return sentences
+
+    def texts(self, config: "Config") -> ProfileTexts:
+        """What reports say about a run."""
+        return texts(config)
 
     def check(self, graph: Graph, config: "Config") -> None:
         """Features must lie between the public bounds."""

@@ -1,10 +1,10 @@
-"""What figures share: heading, legend, axes, marked places."""
+"""What figures share: heading, legend, axes, reference lines."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from lumos.report.scale import Scale, shown
-from lumos.report.svg import COLOURS, DASHES, INK, RULE, SOFT, WIDTH, Canvas, wide
+from lumos.report.scale import Scale, format_tick
+from lumos.report.svg import COLOURS, DASHES, GRID, INK, MUTED, WIDTH, Canvas, text_width
 
 LINE = 20.0
 """From one line of text to the next."""
@@ -13,19 +13,22 @@ HEIGHT = 210.0
 RIGHT = WIDTH - 14
 """Where its axes end."""
 
+MARK_NAME = "the paper"
+"""What diamonds are called by default."""
+
 Style = Literal["line", "box", "dot"]
 
 
-def heading(canvas: Canvas, title: str, below: str = "") -> float:
+def heading(canvas: Canvas, title: str, subtitle: str = "") -> float:
     """Title, and a softer line below it; returns where the rest begins."""
     y = 4.0
     if title:
         y += 15
         canvas.text(0, y, title, size=15, bold=True)
         y += 6
-    if below:
+    if subtitle:
         y += 14
-        canvas.text(0, y, below, size=13, fill=SOFT)
+        canvas.text(0, y, subtitle, size=13, fill=MUTED)
         y += 6
     return y + 6
 
@@ -34,8 +37,8 @@ def legend(canvas: Canvas, names: Iterable[str], y: float, style: Style, mark: s
     """The names of the series, and that of the diamonds; returns where the rest begins."""
     x, middle = 0.0, y + 8
     for number, name in [*enumerate(names), *([(-1, mark)] if mark else [])]:
-        room = 34 + wide(name, 13) + 14
-        if x and x + room > WIDTH:
+        width = 34 + text_width(name, 13) + 14
+        if x and x + width > WIDTH:
             x, middle = 0.0, middle + LINE
         colour = COLOURS[number % len(COLOURS)]
         if number < 0:
@@ -49,41 +52,41 @@ def legend(canvas: Canvas, names: Iterable[str], y: float, style: Style, mark: s
         else:
             canvas.shape(x + 13, middle, number, colour, 6)
         canvas.text(x + 32, middle + 5, name, size=13)
-        x += room
+        x += width
     return middle + 18
 
 
-def upright_axis(canvas: Canvas, up: Scale, unit: str = "") -> float:
-    """Ticks at the left and lines across; returns where they begin."""
-    names = {tick: shown(tick) + (unit and f" {unit}") for tick in up.ticks()}
-    left = 10 + max(wide(name, 13) for name in names.values())
-    for tick, name in names.items():
-        canvas.line(left, up(tick), RIGHT, up(tick), RULE)
-        canvas.text(left - 6, up(tick) + 4.5, name, anchor="end", size=13, fill=SOFT)
+def y_axis(canvas: Canvas, scale: Scale, unit: str = "") -> float:
+    """Tick labels at the left and grid lines; returns the x where those begin."""
+    labels = {tick: format_tick(tick) + (unit and f" {unit}") for tick in scale.ticks()}
+    left = 10 + max(text_width(label, 13) for label in labels.values())
+    for tick, label in labels.items():
+        canvas.line(left, scale(tick), RIGHT, scale(tick), GRID)
+        canvas.text(left - 6, scale(tick) + 4.5, label, anchor="end", size=13, fill=MUTED)
     return left
 
 
-def flat_axis(
-    canvas: Canvas, across: Scale, y: float, title: str, names: Mapping[float, str]
+def x_axis(
+    canvas: Canvas, scale: Scale, y: float, title: str, labels: Mapping[float, str]
 ) -> float:
-    """Ticks at the bottom and the title of the axis; returns where the figure ends."""
-    canvas.line(across.start, y, across.end, y, SOFT)
-    for tick, name in names.items():
-        canvas.line(across(tick), y, across(tick), y + 4, SOFT)
-        canvas.text(across(tick), y + 18, name, anchor="middle", size=13, fill=SOFT)
+    """Ticks at the bottom and the title of the axis; returns the y where the figure ends."""
+    canvas.line(scale.start, y, scale.end, y, MUTED)
+    for tick, label in labels.items():
+        canvas.line(scale(tick), y, scale(tick), y + 4, MUTED)
+        canvas.text(scale(tick), y + 18, label, anchor="middle", size=13, fill=MUTED)
     if not title:
         return y + 26
-    canvas.text((across.start + across.end) / 2, y + 38, title, anchor="middle", size=13)
+    canvas.text((scale.start + scale.end) / 2, y + 38, title, anchor="middle", size=13)
     return y + 46
 
 
-def rules(
-    canvas: Canvas, across: Scale, places: Mapping[str, float], top: float, bottom: float
+def draw_reference_lines(
+    canvas: Canvas, scale: Scale, numbers: Mapping[str, float], top: float, bottom: float
 ) -> None:
-    """Dashed upright lines, their names one above the other so that none covers another."""
-    for row, (name, place) in enumerate(places.items()):
-        x, y = across(place), bottom - 8 - 17 * row
-        canvas.line(x, top, x, bottom, SOFT, dash="4 3")
-        late = x + 6 + wide(name, 13) > WIDTH
-        anchor, shift = ("end", -5) if late else ("start", 5)
+    """Dashed vertical lines by name; names are stacked so that none covers another."""
+    for row, (name, number) in enumerate(numbers.items()):
+        x, y = scale(number), bottom - 8 - 17 * row
+        canvas.line(x, top, x, bottom, MUTED, dash="4 3")
+        at_the_edge = x + 6 + text_width(name, 13) > WIDTH
+        anchor, shift = ("end", -5) if at_the_edge else ("start", 5)
         canvas.text(x + shift, y, name, anchor=anchor, size=13, fill=INK, halo=True)

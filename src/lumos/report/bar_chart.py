@@ -4,15 +4,17 @@ The paper's values are open diamonds. A missing value (None) is written as "none
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from lumos.errors import UsageError
-from lumos.report.axes import LINE, heading, legend
-from lumos.report.scale import Scale, around, shown
-from lumos.report.svg import COLOURS, INK, RULE, SOFT, WIDTH, Canvas, wide
+from lumos.report.axes import LINE, MARK_NAME, Style, heading, legend
+from lumos.report.scale import Scale, fit_scale, format_tick
+from lumos.report.svg import COLOURS, GRID, INK, MUTED, WIDTH, Canvas, text_width
 
 Values = Sequence[Sequence[float | None]]
 
 _ROW = 22.0
+"""Height of a row."""
 
 
 def bars(
@@ -25,7 +27,7 @@ def bars(
     title: str = "",
     *,
     digits: int = 2,
-    mark_name: str = "paper",
+    mark_name: str = MARK_NAME,
 ) -> str:
     """Horizontal bars from 0, grouped, each with its number beside it.
 
@@ -40,7 +42,8 @@ def bars(
         digits: decimals of the numbers.
         mark_name: what the diamonds are called.
     """
-    return _rows(groups, series, values, errors, marks, unit, title, digits, mark_name, True)
+    chart = _Chart(groups, series, unit, title, digits, mark_name, from_zero=True)
+    return chart.draw(values, errors, marks)
 
 
 def dots(
@@ -53,107 +56,144 @@ def dots(
     title: str = "",
     *,
     digits: int = 2,
-    mark_name: str = "paper",
+    mark_name: str = MARK_NAME,
 ) -> str:
     """As `bars`, but a dot for each value on an axis that need not begin at 0.
 
-    For scores that lie close together: bars cut off at the foot would lie about their ratio.
+    For scores that lie close together: bars that do not begin at 0 would misstate their ratio.
     """
-    return _rows(groups, series, values, errors, marks, unit, title, digits, mark_name, False)
+    chart = _Chart(groups, series, unit, title, digits, mark_name, from_zero=False)
+    return chart.draw(values, errors, marks)
 
 
-def _rows(
-    groups: Sequence[str],
-    series: Sequence[str],
-    values: Values,
-    errors: Values | None,
-    marks: Values | None,
-    unit: str,
-    title: str,
-    digits: int,
-    mark_name: str,
-    from_zero: bool,
-) -> str:
-    nothing = [[None] * len(series) for _ in groups]
-    errors, marks = errors or nothing, marks or nothing
-    for name, table in (("values", values), ("errors", errors), ("marks", marks)):
-        if len(table) != len(groups) or any(len(row) != len(series) for row in table):
-            raise UsageError(f"bars: {name} must be {len(groups)} groups of {len(series)} series")
-    marked = any(mark is not None for row in marks for mark in row)
-    several, above = len(groups) > 1, len(groups) == 1 and len(series) > 1
-    canvas = Canvas()
-    top = heading(canvas, title)
-    if marked or (several and len(series) > 1):
-        names = series if several and len(series) > 1 else ()
-        top = legend(canvas, names, top, "box" if from_zero else "dot", mark_name * marked)
-    cells = [
-        [
-            (value, half, mark, _written(value, half, mark, unit, digits, mark_name))
-            for value, half, mark in zip(*rows, strict=True)
+@dataclass(frozen=True)
+class _Cell:
+    """One row of a chart."""
+
+    value: float | None
+    error: float | None
+    mark: float | None
+    label: str
+
+    @property
+    def extent(self) -> list[float | None]:
+        """What the axis must hold."""
+        if self.value is None:
+            return [self.mark]
+        half = self.error or 0.0
+        return [self.mark, self.value - half, self.value + half]
+
+
+@dataclass(frozen=True)
+class _Chart:
+    """Everything but the numbers."""
+
+    groups: Sequence[str]
+    series: Sequence[str]
+    unit: str
+    title: str
+    digits: int
+    mark_name: str
+    from_zero: bool
+
+    def draw(self, values: Values, errors: Values | None, marks: Values | None) -> str:
+        """The finished SVG."""
+        cells = self._cells(values, errors, marks)
+        flat = [cell for row in cells for cell in row]
+        canvas = Canvas()
+        top = self._top(canvas, any(cell.mark is not None for cell in flat))
+        right = WIDTH - max([60.0, *(text_width(cell.label) for cell in flat)]) - 26
+        extent = [number for cell in flat for number in cell.extent]
+        scale = fit_scale(extent, 20, right, from_zero=self.from_zero)
+        group_height = (LINE + 4) * self._grouped + 6
+        group_height += len(self.series) * (_ROW + LINE * self._named_rows)
+        bottom = top + len(self.groups) * group_height
+        for tick in scale.ticks(max(2, int(right // 75))):
+            canvas.line(scale(tick), top, scale(tick), bottom, GRID)
+            label = format_tick(tick) + (self.unit and f" {self.unit}")
+            canvas.text(scale(tick), bottom + 16, label, anchor="middle", size=13, fill=MUTED)
+        for number, (group, row) in enumerate(zip(self.groups, cells, strict=True)):
+            self._draw_group(canvas, scale, top + number * group_height, group, row)
+        description = " ".join(
+            f"{group}, {name}: {cell.label}."
+            for group, row in zip(self.groups, cells, strict=True)
+            for name, cell in zip(self.series, row, strict=True)
+        )
+        return canvas.svg(self.title or "Scores", description, bottom + 24)
+
+    @property
+    def _grouped(self) -> bool:
+        """Whether groups have headings."""
+        return len(self.groups) > 1
+
+    @property
+    def _named_rows(self) -> bool:
+        """Whether names of the series stand above their rows instead of in a legend."""
+        return len(self.groups) == 1 and len(self.series) > 1
+
+    def _cells(
+        self, values: Values, errors: Values | None, marks: Values | None
+    ) -> list[list[_Cell]]:
+        nothing = [[None] * len(self.series) for _ in self.groups]
+        tables = {"values": values, "errors": errors or nothing, "marks": marks or nothing}
+        for name, table in tables.items():
+            wrong = any(len(row) != len(self.series) for row in table)
+            if wrong or len(table) != len(self.groups):
+                raise UsageError(
+                    f"bars: {name} must be {len(self.groups)} groups of {len(self.series)} series"
+                )
+        return [
+            [
+                _Cell(value, error, mark, self._label(value, error, mark))
+                for value, error, mark in zip(*rows, strict=True)
+            ]
+            for rows in zip(*tables.values(), strict=True)
         ]
-        for rows in zip(values, errors, marks, strict=True)
-    ]
-    right = WIDTH - max([60.0, *(wide(cell[3]) for row in cells for cell in row)]) - 26
-    reach: list[float | None] = [mark for row in marks for mark in row]
-    for row in cells:
-        for value, half, *_ in row:
-            if value is not None:
-                reach += [value - (half or 0.0), value + (half or 0.0)]
-    scale = around(reach, 20, right, from_zero=from_zero)
-    height = (LINE + 4) * several + len(series) * (_ROW + LINE * above) + 6
-    foot = top + len(groups) * height
-    for tick in scale.ticks(max(2, int(right // 75))):
-        canvas.line(scale(tick), top, scale(tick), foot, RULE)
-        words = shown(tick) + (unit and f" {unit}")
-        canvas.text(scale(tick), foot + 16, words, anchor="middle", size=13, fill=SOFT)
-    said, y = [], top
-    for group, row in zip(groups, cells, strict=True):
-        if several:
+
+    def _label(self, value: float | None, error: float | None, mark: float | None) -> str:
+        text = "none" if value is None else f"{value:,.{self.digits}f}"
+        if value is not None and error is not None:
+            text += f" ± {error:,.{self.digits}f}"
+        if value is not None and self.unit:
+            text += f" {self.unit}"
+        return text if mark is None else f"{text} ({self.mark_name} {mark:,.{self.digits}f})"
+
+    def _top(self, canvas: Canvas, marked: bool) -> float:
+        """Heading and legend; returns where the rows begin."""
+        top = heading(canvas, self.title)
+        several = self._grouped and len(self.series) > 1
+        if not (marked or several):
+            return top
+        names = self.series if several else ()
+        style: Style = "box" if self.from_zero else "dot"
+        return legend(canvas, names, top, style, self.mark_name * marked)
+
+    def _draw_group(
+        self, canvas: Canvas, scale: Scale, y: float, group: str, row: Sequence[_Cell]
+    ) -> None:
+        if self._grouped:
             y += LINE + 4
             canvas.text(0, y - 5, group, bold=True, halo=True)
-        for number, (name, cell) in enumerate(zip(series, row, strict=True)):
-            if above:
+        for number, (name, cell) in enumerate(zip(self.series, row, strict=True)):
+            if self._named_rows:
                 y += LINE
                 canvas.text(0, y - 4, name, halo=True)
-            _row(canvas, scale, y + _ROW / 2 - 2, number, cell[:3], from_zero)
-            canvas.text(WIDTH, y + 14, cell[3], anchor="end")
-            said.append(f"{group}, {name}: {cell[3]}.")
+            self._draw_cell(canvas, scale, y + _ROW / 2 - 2, number, cell)
+            canvas.text(WIDTH, y + 14, cell.label, anchor="end")
             y += _ROW
-        y += 6
-    return canvas.svg(title or "Scores", " ".join(said), foot + 24)
 
-
-def _row(
-    canvas: Canvas,
-    scale: Scale,
-    y: float,
-    number: int,
-    cell: tuple[float | None, float | None, float | None],
-    from_zero: bool,
-) -> None:
-    value, half, mark = cell
-    colour = COLOURS[number % len(COLOURS)]
-    if value is not None:
-        if from_zero:
-            begin, end = sorted((scale(0), scale(value)))
-            canvas.box(begin, y - 8, max(end - begin, 0.5), 16, colour)
-        if half:
-            low, high = scale(value - half), scale(value + half)
-            canvas.line(low, y, high, y, INK, width=1.5)
-            canvas.line(low, y - 4, low, y + 4, INK, width=1.5)
-            canvas.line(high, y - 4, high, y + 4, INK, width=1.5)
-        if not from_zero:
-            canvas.shape(scale(value), y, number, colour, 6)
-    if mark is not None:
-        canvas.diamond(scale(mark), y)
-
-
-def _written(
-    value: float | None, half: float | None, mark: float | None, unit: str, digits: int, name: str
-) -> str:
-    text = "none" if value is None else f"{value:,.{digits}f}"
-    if value is not None and half is not None:
-        text += f" ± {half:,.{digits}f}"
-    if value is not None and unit:
-        text += f" {unit}"
-    return text if mark is None else f"{text} ({name} {mark:,.{digits}f})"
+    def _draw_cell(self, canvas: Canvas, scale: Scale, y: float, number: int, cell: _Cell) -> None:
+        colour = COLOURS[number % len(COLOURS)]
+        if cell.value is not None:
+            if self.from_zero:
+                begin, end = sorted((scale(0), scale(cell.value)))
+                canvas.box(begin, y - 8, max(end - begin, 0.5), 16, colour)
+            if cell.error:
+                low, high = scale(cell.value - cell.error), scale(cell.value + cell.error)
+                canvas.line(low, y, high, y, INK, width=1.5)
+                canvas.line(low, y - 4, low, y + 4, INK, width=1.5)
+                canvas.line(high, y - 4, high, y + 4, INK, width=1.5)
+            if not self.from_zero:
+                canvas.shape(scale(cell.value), y, number, colour, 6)
+        if cell.mark is not None:
+            canvas.diamond(scale(cell.mark), y)

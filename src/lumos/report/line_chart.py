@@ -1,15 +1,24 @@
-"""Lines: values over a common x, with bands for their spread and diamonds for the paper's."""
+"""Lines: values over a common x, with bands for their spread and diamonds for reference values."""
 
 import math
 from collections.abc import Mapping, Sequence
 
 from lumos.errors import UsageError
-from lumos.report.axes import HEIGHT, RIGHT, flat_axis, heading, legend, upright_axis
-from lumos.report.axes import rules as draw_rules
-from lumos.report.scale import Scale, around, shown
+from lumos.report.axes import (
+    HEIGHT,
+    MARK_NAME,
+    RIGHT,
+    draw_reference_lines,
+    heading,
+    legend,
+    x_axis,
+    y_axis,
+)
+from lumos.report.scale import Scale, fit_scale, format_tick
 from lumos.report.svg import COLOURS, DASHES, INK, Canvas
 
-Course = Sequence[float | None]
+Values = Sequence[float | None]
+Series = Mapping[str, tuple[Values, Values | None]]
 
 _FEW = 12
 """Up to so many points are drawn one by one."""
@@ -17,16 +26,16 @@ _FEW = 12
 
 def lines(
     x: Sequence[float],
-    series: Mapping[str, tuple[Course, Course | None]],
-    marks: Mapping[str, Course] | None = None,
+    series: Series,
+    marks: Mapping[str, Values] | None = None,
     unit: str = "",
     title: str = "",
     *,
     x_title: str = "",
     y_title: str = "",
-    mark_name: str = "paper",
+    mark_name: str = MARK_NAME,
     at_points: bool = False,
-    rules: Mapping[str, float] | None = None,
+    reference_lines: Mapping[str, float] | None = None,
 ) -> str:
     """Lines over a common x, with a band for their spread.
 
@@ -36,83 +45,99 @@ def lines(
         marks: by the name of a series, the paper's values [points], drawn as diamonds in its
             colour; under any other name in black.
         unit: behind the numbers of the y axis.
-        title: above the drawing; y_title stands below it, x_title at the foot.
+        title: above the drawing; y_title stands below it, x_title at the bottom.
         mark_name: what the diamonds are called.
         at_points: x are few measured settings, as ε: ticks stand at them, evenly spaced.
-        rules: by name, places on x that a dashed upright line marks (not with `at_points`).
+        reference_lines: by name, numbers on x that a dashed vertical line marks (not with
+            `at_points`).
     """
     marks = marks or {}
-    for name, course in [*((n, y) for n, (y, _) in series.items()), *marks.items()]:
-        if len(course) != len(x):
-            raise UsageError(f"lines: {name!r} has {len(course)} values for {len(x)} places")
+    for name, values in [*((n, y) for n, (y, _) in series.items()), *marks.items()]:
+        if len(values) != len(x):
+            raise UsageError(f"lines: {name!r} has {len(values)} values for {len(x)} places")
     canvas = Canvas()
     top = legend(canvas, series, heading(canvas, title, y_title), "line", mark_name * bool(marks))
     bottom = top + HEIGHT
-    up = around(_reach(series, marks), bottom, top)
-    left = upright_axis(canvas, up, unit)
+    y_scale = fit_scale(_extent(series, marks), bottom, top)
+    left = y_axis(canvas, y_scale, unit)
     places = [float(n) for n in range(len(x))] if at_points else [float(place) for place in x]
-    pad = 0.4 if at_points else 0.0
+    margin = 0.4 if at_points else 0.0
     low, high = (places[0], places[-1]) if places else (0.0, 1.0)
-    across = Scale(low - pad, max(high, low + 1 - pad) + pad, left, RIGHT)
-    ticks = dict(zip(places, map(shown, x), strict=True))
+    x_scale = Scale(low - margin, max(high, low + 1 - margin) + margin, left, RIGHT)
+    ticks = dict(zip(places, map(format_tick, x), strict=True))
     if not at_points:
-        ticks = {tick: shown(tick) for tick in across.ticks()}
-    foot = flat_axis(canvas, across, bottom, x_title, ticks)
-    draw_rules(canvas, across, rules or {}, top, bottom)
-    for number, (course, spread) in enumerate(series.values()):
-        colour = COLOURS[number % len(COLOURS)]
-        for run in _runs(course):
-            at = [across(places[i]) for i in run]
-            y = [value for i in run if (value := course[i]) is not None]
-            if spread is not None:
-                half = [spread[i] or 0.0 for i in run]
-                above = [(a, up(b + c)) for a, b, c in zip(at, y, half, strict=True)]
-                below = [(a, up(b - c)) for a, b, c in zip(at, y, half, strict=True)]
-                canvas.path([*above, *below[::-1]], fill=colour, width=0, opacity=0.16)
-            points = [(a, up(b)) for a, b in zip(at, y, strict=True)]
-            canvas.path(points, stroke=colour, dash=DASHES[number % len(DASHES)])
-            if len(x) <= _FEW or len(run) == 1:
-                for point in points:
-                    canvas.shape(*point, number, colour, 4.5)
+        ticks = {tick: format_tick(tick) for tick in x_scale.ticks()}
+    end = x_axis(canvas, x_scale, bottom, x_title, ticks)
+    draw_reference_lines(canvas, x_scale, reference_lines or {}, top, bottom)
+    across = [x_scale(place) for place in places]
+    for number, (values, spread) in enumerate(series.values()):
+        _draw_series(canvas, y_scale, number, across, values, spread)
     names = list(series)
-    for name, course in marks.items():
+    for name, values in marks.items():
         colour = COLOURS[names.index(name) % len(COLOURS)] if name in names else INK
-        for place, value in zip(places, course, strict=True):
+        for position, value in zip(across, values, strict=True):
             if value is not None:
-                canvas.diamond(across(place), up(value), colour)
-    said = " ".join(_said(name, x, course, unit) for name, (course, _) in series.items())
-    return canvas.svg(title or "Lines", said, foot)
+                canvas.diamond(position, y_scale(value), colour)
+    description = " ".join(_describe(name, x, values, unit) for name, (values, _) in series.items())
+    return canvas.svg(title or "Lines", description, end)
 
 
-def _reach(
-    series: Mapping[str, tuple[Course, Course | None]], marks: Mapping[str, Course]
-) -> list[float | None]:
-    """Everything that the upright axis must hold."""
-    found: list[float | None] = [value for course in marks.values() for value in course]
-    for course, spread in series.values():
-        for value, half in zip(course, spread or [None] * len(course), strict=True):
+def _draw_series(
+    canvas: Canvas,
+    y_scale: Scale,
+    number: int,
+    across: Sequence[float],
+    values: Values,
+    spread: Values | None,
+) -> None:
+    """One line with its band; `across`: [points] positions on the x axis."""
+    colour = COLOURS[number % len(COLOURS)]
+    for segment in _segments(values):
+        at = [across[i] for i in segment]
+        y = [value for i in segment if (value := values[i]) is not None]
+        if spread is not None:
+            half = [spread[i] or 0.0 for i in segment]
+            above = [(a, y_scale(b + c)) for a, b, c in zip(at, y, half, strict=True)]
+            below = [(a, y_scale(b - c)) for a, b, c in zip(at, y, half, strict=True)]
+            canvas.path([*above, *below[::-1]], fill=colour, width=0, opacity=0.16)
+        points = [(a, y_scale(b)) for a, b in zip(at, y, strict=True)]
+        canvas.path(points, stroke=colour, dash=DASHES[number % len(DASHES)])
+        if len(across) <= _FEW or len(segment) == 1:
+            for point in points:
+                canvas.shape(*point, number, colour, 4.5)
+
+
+def _extent(series: Series, marks: Mapping[str, Values]) -> list[float | None]:
+    """Everything that the y axis must hold."""
+    extent: list[float | None] = [value for values in marks.values() for value in values]
+    for values, spread in series.values():
+        for value, half in zip(values, spread or [None] * len(values), strict=True):
             if value is not None:
-                found += [value - (half or 0.0), value + (half or 0.0)]
-    return found
+                extent += [value - (half or 0.0), value + (half or 0.0)]
+    return extent
 
 
-def _runs(course: Course) -> list[list[int]]:
-    """Places of neighbouring values that are there."""
-    runs: list[list[int]] = []
-    for place, value in enumerate(course):
+def _segments(values: Values) -> list[list[int]]:
+    """Indices of finite values, those of neighbours together."""
+    segments: list[list[int]] = []
+    for index, value in enumerate(values):
         if value is None or not math.isfinite(value):
             continue
-        if runs and runs[-1][-1] == place - 1:
-            runs[-1].append(place)
+        if segments and segments[-1][-1] == index - 1:
+            segments[-1].append(index)
         else:
-            runs.append([place])
-    return runs
+            segments.append([index])
+    return segments
 
 
-def _said(name: str, x: Sequence[float], course: Course, unit: str) -> str:
-    known = [(at, value) for at, value in zip(x, course, strict=True) if value is not None]
+def _describe(name: str, x: Sequence[float], values: Values, unit: str) -> str:
+    """A line in words: where it begins and ends."""
+    known = [(at, value) for at, value in zip(x, values, strict=True) if value is not None]
     if not known:
         return f"{name}: no values."
     (first, begin), (last, end) = known[0], known[-1]
     behind = f" {unit}" if unit else ""
-    return f"{name}: {begin:.4g}{behind} at {shown(first)}, {end:.4g}{behind} at {shown(last)}."
+    return (
+        f"{name}: {begin:.4g}{behind} at {format_tick(first)}, "
+        f"{end:.4g}{behind} at {format_tick(last)}."
+    )

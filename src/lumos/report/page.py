@@ -17,8 +17,6 @@ import lumos
 from lumos.errors import UsageError
 
 _NUMBER = re.compile(r"[-+−–]?[\d,.]*\d(\s?±\s?[\d,.]+)?(\s?(%|MB|s|ms|points?))?|–|")
-
-
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 
 
@@ -90,12 +88,12 @@ class Table:
 
     def __post_init__(self) -> None:
         if any(len(row) != len(self.columns) for row in self.rows):
-            raise UsageError(f"table {self.caption!r}: a row has not {len(self.columns)} cells")
+            raise UsageError(f"table {self.caption!r}: rows must have {len(self.columns)} cells")
 
     @property
     def cells(self) -> list[list[str]]:
         """The rows as text."""
-        return [[_shown(cell) for cell in row] for row in self.rows]
+        return [[_cell_text(cell) for cell in row] for row in self.rows]
 
     @property
     def numeric(self) -> list[bool]:
@@ -185,7 +183,7 @@ class Page:
         return path
 
 
-def _shown(cell: str | int | None) -> str:
+def _cell_text(cell: str | int | None) -> str:
     if cell is None:
         return "–"
     return f"{cell:,}" if isinstance(cell, int) else cell

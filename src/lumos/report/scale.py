@@ -1,4 +1,4 @@
-"""Axes: from numbers to places, and where the ticks are."""
+"""Scales: from numbers to positions on an axis, and where the ticks are."""
 
 import math
 from collections.abc import Iterable
@@ -7,49 +7,53 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Scale:
-    """A range of numbers and the places of its ends.
+    """A range of numbers and the positions of its ends.
 
     Args:
         low, high: the numbers at the two ends; low < high.
-        start, end: their places.
-        bent: numbers are spaced as log(1 + number), for workloads and other long tails.
+        start, end: their positions.
+        logarithmic: numbers are spaced as log(1 + number), for workloads and other long tails.
     """
 
     low: float
     high: float
     start: float
     end: float
-    bent: bool = False
+    logarithmic: bool = False
 
     def __call__(self, number: float) -> float:
-        """The place of a number."""
-        low, high, here = (self._bend(value) for value in (self.low, self.high, number))
-        return self.start + (here - low) / (high - low) * (self.end - self.start)
+        """The position of a number."""
+        low, high, value = (self._transformed(n) for n in (self.low, self.high, number))
+        return self.start + (value - low) / (high - low) * (self.end - self.start)
 
-    def _bend(self, number: float) -> float:
-        return math.log1p(number) if self.bent else number
+    def _transformed(self, number: float) -> float:
+        return math.log1p(number) if self.logarithmic else number
 
     def ticks(self, about: int = 5) -> list[float]:
         """Round numbers from low to high, both included where they are round."""
-        if self.bent:
-            found = [0.0]
-            for rung in (1, 2, 5, *(n * 10**p for p in range(1, 12) for n in (1, 2, 5))):
-                apart = abs(self(rung) - self(found[-1])) if rung <= self.high else 0.0
-                if apart > abs(self.end - self.start) / 11:
-                    found.append(float(rung))
-            return found
+        if self.logarithmic:
+            return self._logarithmic_ticks()
         step = _round_step((self.high - self.low) / about)
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
         return [number * step for number in range(first, last + 1)]
 
+    def _logarithmic_ticks(self) -> list[float]:
+        """0, then of 1, 2, 5, 10, 20, 50, … those that are far enough from the one before."""
+        ticks = [0.0]
+        for tick in (n * 10**power for power in range(12) for n in (1, 2, 5)):
+            gap = abs(self(tick) - self(ticks[-1])) if tick <= self.high else 0.0
+            if gap > abs(self.end - self.start) / 11:
+                ticks.append(float(tick))
+        return ticks
 
-def around(
+
+def fit_scale(
     values: Iterable[float | None], start: float, end: float, *, from_zero: bool = False
 ) -> Scale:
     """A scale that holds all values, its ends at round numbers."""
-    known = [value for value in values if value is not None and math.isfinite(value)] or [0.0, 1.0]
-    low, high = min(known), max(known)
+    finite = [value for value in values if value is not None and math.isfinite(value)] or [0.0, 1.0]
+    low, high = min(finite), max(finite)
     if from_zero:
         low, high = min(low, 0.0), max(high, 0.0)
     if high - low < 1e-12 * max(1.0, abs(high)):
@@ -60,8 +64,8 @@ def around(
     )
 
 
-def shown(number: float) -> str:
-    """A tick as people write it."""
+def format_tick(number: float) -> str:
+    """A number as people write it at an axis."""
     text = f"{number:,.4f}".rstrip("0").rstrip(".") if abs(number) < 1e9 else f"{number:.0e}"
     return text.replace("-", "−") if text != "-0" else "0"
 

@@ -1,7 +1,7 @@
 """An SVG written element by element: text stays text, every name is escaped, nothing is random.
 
 Drawings are 520 units wide with text of 14, so that they can be read on a telephone 390 pixels wide
-and do not shout on a desk.
+and are not too large on a desk.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,9 @@ from html import escape
 
 WIDTH = 520.0
 TEXT = 14.0
-INK, SOFT, RULE = "#1a1a1a", "#555555", "#d9d9d9"
+"""Default size of text."""
+INK, MUTED, GRID = "#1a1a1a", "#555555", "#d9d9d9"
+"""Of text and whiskers, of text that matters less, and of grid lines."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d00", "#444444")
 """Okabe and Ito's palette, in the order of contrast on white, its orange darkened and its sky blue
 left out. Colour never stands alone: dashes, shapes or words say the same."""
@@ -39,7 +41,7 @@ class Canvas:
         if halo:
             weight += ' paint-order="stroke" stroke="#ffffff" stroke-width="4"'
         self._elements.append(
-            f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}" font-size="{_n(size)}"'
+            f'<text x="{_px(x)}" y="{_px(y)}" text-anchor="{anchor}" font-size="{_px(size)}"'
             f' fill="{fill}"{weight}>{escape(words)}</text>'
         )
 
@@ -56,8 +58,8 @@ class Canvas:
     ) -> None:
         """A straight line."""
         self._elements.append(
-            f'<line x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}" stroke="{stroke}"'
-            f' stroke-width="{_n(width)}"{_dashed(dash)}/>'
+            f'<line x1="{_px(x1)}" y1="{_px(y1)}" x2="{_px(x2)}" y2="{_px(y2)}" stroke="{stroke}"'
+            f' stroke-width="{_px(width)}"{_dashed(dash)}/>'
         )
 
     def path(
@@ -75,7 +77,7 @@ class Canvas:
         parts: list[str] = []
         before: tuple[str, str] | None = None
         for x, y in points:
-            here = (_n(x), _n(y))
+            here = (_px(x), _px(y))
             if before is None:
                 parts.append(f"M{here[0]} {here[1]}")
             elif step:
@@ -83,10 +85,10 @@ class Canvas:
             elif here != before:
                 parts.append(f"L{here[0]} {here[1]}")
             before = here
-        faint = f' opacity="{_n(opacity)}"' if opacity < 1 else ""
+        faint = f' opacity="{_px(opacity)}"' if opacity < 1 else ""
         self._elements.append(
-            f'<path d="{"".join(parts)}" fill="{fill}" stroke="{stroke}" stroke-width="{_n(width)}"'
-            f' stroke-linejoin="round"{_dashed(dash)}{faint}/>'
+            f'<path d="{"".join(parts)}" fill="{fill}" stroke="{stroke}"'
+            f' stroke-width="{_px(width)}" stroke-linejoin="round"{_dashed(dash)}{faint}/>'
         )
 
     def box(
@@ -94,7 +96,7 @@ class Canvas:
     ) -> None:
         """A rectangle."""
         self._elements.append(
-            f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" rx="2"'
+            f'<rect x="{_px(x)}" y="{_px(y)}" width="{_px(width)}" height="{_px(height)}" rx="2"'
             f' fill="{fill}" stroke="{stroke}" stroke-width="1.5"/>'
         )
 
@@ -103,12 +105,12 @@ class Canvas:
     ) -> None:
         """A disc."""
         self._elements.append(
-            f'<circle cx="{_n(x)}" cy="{_n(y)}" r="{_n(radius)}" fill="{fill}" stroke="{stroke}"'
+            f'<circle cx="{_px(x)}" cy="{_px(y)}" r="{_px(radius)}" fill="{fill}" stroke="{stroke}"'
             f' stroke-width="1.8"{_dashed(dash)}/>'
         )
 
     def diamond(self, x: float, y: float, stroke: str = INK, size: float = 6.5) -> None:
-        """What the paper says: an open diamond."""
+        """A reference value, for example the paper's: an open diamond."""
         corners = [(x - size, y), (x, y - size), (x + size, y), (x, y + size), (x - size, y)]
         self.path(corners, stroke=stroke, fill="#ffffff", width=2)
 
@@ -125,18 +127,20 @@ class Canvas:
     def svg(self, title: str, description: str, height: float) -> str:
         """The finished drawing, with a title and a description for those who do not see it."""
         return (
-            f'<svg viewBox="0 0 {_n(WIDTH)} {_n(height)}" role="img"'
+            f'<svg viewBox="0 0 {_px(WIDTH)} {_px(height)}" role="img"'
             f' xmlns="http://www.w3.org/2000/svg"><title>{escape(title)}</title>'
             f"<desc>{escape(description)}</desc>{''.join(self._elements)}</svg>"
         )
 
 
-def wide(words: str, size: float = TEXT) -> float:
-    """About how wide words are: no font is at hand, so a generous mean."""
+def text_width(words: str, size: float = TEXT) -> float:
+    """Estimated width of words; generous, because no font can be measured here."""
     return 0.57 * size * len(words)
 
 
-def _n(number: float) -> str:
+def _px(number: float) -> str:
+    """A length with at most one decimal."""
+    """A length with one decimal at most."""
     return f"{round(number, 1) + 0.0:.1f}".removesuffix(".0")  # + 0.0: no minus before a zero
 
 

@@ -2,13 +2,17 @@
 
 import numpy as np
 
-from lumos.report.svg import COLOURS, INK, SOFT, WIDTH, Canvas
+from lumos.report.svg import COLOURS, INK, MUTED, WIDTH, Canvas
 from lumos.typing import Ints
 
-_DRAWN = 5
+_PREFERRED = 5
 """Most branches of the tree that is drawn, where a device has no more."""
-MOST = 7
-"""Branches that are drawn; more of them are said."""
+MAX_BRANCHES = 7
+"""Branches that are drawn; how many more there are is written."""
+
+_BLUE, _RED, _WHITE = COLOURS[0], COLOURS[1], "#ffffff"
+_ROOT, _PARENTS, _LEAVES = 30.0, 105.0, 185.0
+"""Heights of the three levels."""
 
 
 def tree(branches: int, own: str, other: str, *, virtual_nodes: bool = True) -> str:
@@ -19,58 +23,83 @@ def tree(branches: int, own: str, other: str, *, virtual_nodes: bool = True) -> 
         other: what stands on the leaves of its neighbours.
         virtual_nodes: the paper's tree; a star otherwise.
     """
-    drawn = min(branches, MOST)
-    more = branches - drawn
     canvas = Canvas()
-    blue, red = COLOURS[0], COLOURS[1]
-    slots = drawn + bool(more)
-    gap = (WIDTH - 40) / max(slots, 1)
-    x = [20 + gap * (place + 0.5) for place in range(slots)]
-    middle, top = WIDTH / 2, 30.0
-    level = 105.0, 185.0
     if not branches:
-        canvas.circle(middle, top, 13, blue)
-        canvas.text(middle + 22, top + 5, "the device alone: nobody is in its tree")
-        foot = top + 30
-    elif virtual_nodes:
-        half = min(gap / 4, 22)
-        for place in x[:drawn]:
-            canvas.line(middle, top, place, level[0], SOFT, width=1.5)
-            for leaf in (place - half, place + half):
-                canvas.line(place, level[0], leaf, level[1], SOFT, width=1.5)
-        for place in x[:drawn]:
-            canvas.circle(place, level[0], 9, "#ffffff", stroke=SOFT, dash="3 2")
-            canvas.circle(place - half, level[1], 10, blue)
-            canvas.box(place + half - 9, level[1] - 9, 18, 18, red)
-        canvas.circle(middle, top, 12, "#ffffff", stroke=SOFT, dash="3 2")
-        foot = level[1] + 30
+        bottom = _draw_alone(canvas)
     else:
-        for place in x[:drawn]:
-            canvas.line(middle, top, place, level[0], SOFT, width=1.5)
-        for place in x[:drawn]:
-            canvas.box(place - 9, level[0] - 9, 18, 18, red)
-        canvas.circle(middle, top, 13, blue)
-        foot = level[0] + 30
-    if more:
-        canvas.line(middle, top, x[-1], level[0], SOFT, width=1.5, dash="3 3")
-        canvas.text(x[-1], level[0] + 24, f"{more:,} more", anchor="middle", size=13, fill=SOFT)
-    canvas.circle(10, foot + 12, 8, blue)
-    canvas.text(26, foot + 17, f"the device: {own}", fill=INK)
-    if branches:
-        canvas.box(2, foot + 28, 16, 16, red)
-        canvas.text(26, foot + 41, f"one of its neighbours: {other}", fill=INK)
-    if branches and virtual_nodes:
-        canvas.circle(10, foot + 60, 8, "#ffffff", stroke=SOFT, dash="3 2")
-        canvas.text(26, foot + 65, "nobody: a root, and a parent for each branch")
+        drawn = min(branches, MAX_BRANCHES)
+        more = branches - drawn
+        slots = drawn + bool(more)
+        gap = (WIDTH - 40) / slots
+        across = [20 + gap * (slot + 0.5) for slot in range(slots)]
+        if virtual_nodes:
+            bottom = _draw_tree(canvas, across[:drawn], min(gap / 4, 22))
+        else:
+            bottom = _draw_star(canvas, across[:drawn])
+        if more:
+            _draw_more(canvas, across[-1], more)
+    _draw_legend(canvas, bottom, own, other if branches else "", virtual_nodes)
     shape = "A root joins" if virtual_nodes else "The device is joined to"
-    each = (
-        "branches, each with a leaf of the device and one of a neighbour" if virtual_nodes else ""
+    parts = (
+        "branches, each with a leaf of the device and one of a neighbour"
+        if virtual_nodes
+        else "neighbours"
     )
     return canvas.svg(
         "The tree of a sample device",
-        f"{shape} {branches:,} {each or 'neighbours'}.",
-        foot + (54 + 24 * virtual_nodes if branches else 26),
+        f"{shape} {branches:,} {parts}.",
+        bottom + (54 + 24 * virtual_nodes if branches else 26),
     )
+
+
+def _draw_alone(canvas: Canvas) -> float:
+    """A device without any neighbour; returns where the drawing ends, as do the next two."""
+    canvas.circle(WIDTH / 2, _ROOT, 13, _BLUE)
+    canvas.text(WIDTH / 2 + 22, _ROOT + 5, "the device alone: nobody is in its tree")
+    return _ROOT + 30
+
+
+def _draw_tree(canvas: Canvas, across: list[float], half: float) -> float:
+    """Root, parents and leaves; `half`: from a parent to one of its two leaves."""
+    for x in across:
+        canvas.line(WIDTH / 2, _ROOT, x, _PARENTS, MUTED, width=1.5)
+        for leaf in (x - half, x + half):
+            canvas.line(x, _PARENTS, leaf, _LEAVES, MUTED, width=1.5)
+    for x in across:
+        canvas.circle(x, _PARENTS, 9, _WHITE, stroke=MUTED, dash="3 2")
+        canvas.circle(x - half, _LEAVES, 10, _BLUE)
+        canvas.box(x + half - 9, _LEAVES - 9, 18, 18, _RED)
+    canvas.circle(WIDTH / 2, _ROOT, 12, _WHITE, stroke=MUTED, dash="3 2")
+    return _LEAVES + 30
+
+
+def _draw_star(canvas: Canvas, across: list[float]) -> float:
+    """The device and its neighbours."""
+    for x in across:
+        canvas.line(WIDTH / 2, _ROOT, x, _PARENTS, MUTED, width=1.5)
+    for x in across:
+        canvas.box(x - 9, _PARENTS - 9, 18, 18, _RED)
+    canvas.circle(WIDTH / 2, _ROOT, 13, _BLUE)
+    return _PARENTS + 30
+
+
+def _draw_more(canvas: Canvas, x: float, more: int) -> None:
+    """How many branches are not drawn."""
+    canvas.line(WIDTH / 2, _ROOT, x, _PARENTS, MUTED, width=1.5, dash="3 3")
+    canvas.text(x, _PARENTS + 24, f"{more:,} more", anchor="middle", size=13, fill=MUTED)
+
+
+def _draw_legend(canvas: Canvas, y: float, own: str, other: str, virtual_nodes: bool) -> None:
+    """What the shapes stand for; `other` is empty where no neighbour is drawn."""
+    canvas.circle(10, y + 12, 8, _BLUE)
+    canvas.text(26, y + 17, f"the device: {own}", fill=INK)
+    if not other:
+        return
+    canvas.box(2, y + 28, 16, 16, _RED)
+    canvas.text(26, y + 41, f"one of its neighbours: {other}", fill=INK)
+    if virtual_nodes:
+        canvas.circle(10, y + 60, 8, _WHITE, stroke=MUTED, dash="3 2")
+        canvas.text(26, y + 65, "nobody: a root, and a parent for each branch")
 
 
 def moderate(workload: Ints) -> tuple[int, int]:
@@ -82,6 +111,6 @@ def moderate(workload: Ints) -> tuple[int, int]:
     sizes, counts = np.unique(workload[workload > 0], return_counts=True)
     if not len(sizes):
         return 0, len(workload)
-    wanted = min(float(np.median(workload[workload > 0])), _DRAWN)
+    wanted = min(float(np.median(workload[workload > 0])), _PREFERRED)
     nearest = int(np.argmin(np.abs(sizes - wanted)))
     return int(sizes[nearest]), int(counts[nearest])

@@ -29,7 +29,7 @@ from lumos.exchange.ledger_report import LedgerReport, TopicLine
 from lumos.graph import Graph
 from lumos.graph.fingerprint import fingerprint
 from lumos.runs.events import EpochEvent
-from lumos.runs.schema import FORMAT, About, convert, decode, plain
+from lumos.runs.schema import FORMAT, About, decode, plain
 from lumos.runs.tree_summary import TreeSummary
 from lumos.storage import read_arrays, write_arrays, write_json, write_text
 from lumos.training.config import Config
@@ -271,7 +271,10 @@ def _line(event: EpochEvent) -> str:
 
 
 def _event(line: bytes, arm: str) -> EpochEvent:
-    return convert(json.dumps({**json.loads(line), "arm": arm}).encode(), EpochEvent)
+    record = json.loads(line)
+    if not isinstance(record, dict):
+        raise ValueError("it is no JSON object")
+    return msgspec.convert({**record, "arm": arm}, EpochEvent)
 
 
 def _ledger_arrays(ledger: LedgerReport) -> dict[str, npt.ArrayLike]:

@@ -328,21 +328,22 @@ def load_run(path: Path | str) -> Run:
     """
     folder = RunFolder(Path(path))
     if not (folder.path / "run.json").exists():
-        raise InputError(f"{path}: is not the folder of a run; `lumos train … --out` makes one")
+        raise InputError(f"{path}: is not the folder of a run; train with `out` to make one")
     about = decode(folder.path / "run.json", About)
     config = config_of(folder.path, about)
     if not folder.finished():
         raise InputError(f"{path}: the run is not finished; go on with `resume`")
     result = decode(folder.path / "result.json", Result)
-    known = read_arrays(folder.path / "embeddings.npz")
-    trees = folder.trees()
-    if trees is None or trees.workload.shape != (about.devices,):
-        raise InputError(f"{folder.path / 'trees.npz'}: is not of the run that run.json describes")
-    for name in ("ids", "embeddings"):
-        if name not in known or len(known[name]) != about.devices:
-            raise InputError(f"{folder.path / 'embeddings.npz'}: is damaged; train again")
-    kept = {name: known[name] for name in known.keys() - {"ids", "embeddings", "logits"}}
+    trees, ledger = folder.trees(), folder.ledger()
+    if trees is None:
+        raise InputError(f"{folder.path / 'trees.npz'}: there is no such file; train again")
     histories = {arm: RunFolder(folder.path / place).metrics(arm) for arm, place in ARMS.items()}
+    _check_same_run(folder, about, result, trees, ledger, histories[MAIN])
+    known = read_arrays(folder.path / "embeddings.npz")
+    needed = ["ids", "embeddings", *["logits"] * (config.train.task == "classify")]
+    if any(name not in known or known[name].shape[:1] != (about.devices,) for name in needed):
+        raise InputError(f"{folder.path / 'embeddings.npz'}: is damaged; train again")
+    kept = {name: known[name] for name in known.keys() - {"ids", "embeddings", "logits"}}
     return Run(
         about=about,
         config=config,
@@ -368,7 +369,7 @@ def load_run(path: Path | str) -> Run:
             kept=kept,
         ),
         trees=trees,
-        ledger=folder.ledger(),
+        ledger=ledger,
         ids=tuple(known["ids"].astype(np.str_).tolist()),
     )
 
@@ -387,6 +388,42 @@ def probabilities(logits: Floats) -> Floats:
     """[devices, classes] by softmax."""
     chances: Floats = torch.softmax(torch.from_numpy(np.ascontiguousarray(logits)), dim=1).numpy()
     return chances
+
+
+def _check_same_run(
+    folder: RunFolder,
+    about: About,
+    result: Result,
+    trees: TreeSummary,
+    ledger: LedgerReport,
+    history: list[EpochEvent] | None,
+) -> None:
+    """Refuse a folder whose files are of different runs.
+
+    Raises:
+        InputError: a file is missing, or disagrees with `run.json` or `result.json`.
+    """
+    same = {
+        "result.json": all(
+            getattr(result, name) == getattr(about, name)
+            for name in ("graph", "devices", "edges", "seed", "shards")
+        ),
+        "trees.npz": trees.workload.shape == trees.degree.shape == (about.devices,)
+        and _as_json(trees.ledger) == result.tree_ledger,
+        "ledger.npz": _as_json(ledger) == result.ledger,
+        "metrics.jsonl": history is not None and len(history) == result.epochs,
+    }
+    for name, agrees in same.items():
+        if not agrees:
+            raise InputError(
+                f"{folder.path / name}: is not of the run that the other files describe; train "
+                "again"
+            )
+
+
+def _as_json(ledger: LedgerReport) -> Any:
+    """The totals as `result.json` has them."""
+    return json.loads(json.dumps(plain(ledger.totals())))
 
 
 def _scores(path: Path, config: Config) -> dict[str, Scores]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from lumos.errors import InputError, LumosError
+from lumos.exchange.topic import Door
 from lumos.training.config import Config
 
 FORMAT = 2
@@ -70,6 +71,29 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class TopicTotals(msgspec.Struct, frozen=True):
+    """One topic of a ledger."""
+
+    door: Door
+    messages: int
+    bytes: int
+    learns: str
+    ideal: bool
+
+
+class LedgerTotals(msgspec.Struct, frozen=True):
+    """What a ledger in `result.json` must have; `LedgerReport.totals` gives it."""
+
+    messages: int
+    bytes: int
+    rounds: int
+    comparisons: int
+    comparison_bits: float
+    epsilon_per_receiver: Number
+    epsilon_collusion: Number
+    topics: dict[str, TopicTotals]
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """`result.json`: what `lumos train --json` prints, apart from the scores."""
 
@@ -101,6 +125,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     peak_rss_mb: float
     per_epoch: PerEpoch
     ledger: dict[str, Any]
+    """Of training: at least `LedgerTotals`."""
     tree_ledger: dict[str, Any]
     exposed: str
     promises: list[dict[str, str]]
@@ -112,6 +137,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         rows = self.promises
         if any("about" not in row or row.keys() != rows[0].keys() for row in rows):
             raise ValueError("the table of promises is no table")
+        for ledger in (self.ledger, self.tree_ledger):
+            msgspec.convert(ledger, LedgerTotals)
 
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)

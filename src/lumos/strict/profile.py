@@ -12,15 +12,18 @@ from lumos.graph.fingerprint import fingerprint
 from lumos.strict.coin_name import coin_name
 from lumos.strict.schedule import Schedule
 from lumos.strict.settings import (
+    NOT_USED,
     StrictSettings,
     default_epochs,
     has_no_meaning,
     settings_of,
 )
+from lumos.strict.texts import texts
 from lumos.training.profile import Placement, Problem, Programs
 from lumos.training.profiles import STRICT
 from lumos.training.settings import TrainSettings
 from lumos.training.split import Role
+from lumos.training.texts import ProfileTexts
 from lumos.typing import Arrays, Doubles, Ints
 
 if TYPE_CHECKING:
@@ -29,8 +32,6 @@ if TYPE_CHECKING:
     from lumos.strict.release_book import ReleaseBook
     from lumos.training.config import Config
     from lumos.training.outcome import PairScores
-
-_NOT_USED = ("pool", "activate_last")
 
 
 class StrictProfile:
@@ -52,7 +53,7 @@ class StrictProfile:
 
     def ignores(self, name: str, config: "Config") -> str:
         """With which settings a setting has no meaning."""
-        if name in _NOT_USED:
+        if name in NOT_USED:
             return f"`profile='{self.name}'`"
         task = config.train.task
         if has_no_meaning(name, task, settings_of(config)):
@@ -62,6 +63,10 @@ class StrictProfile:
     def improvements(self, config: "Config") -> list[str]:
         """None: it does not follow the paper at all."""
         return []
+
+    def texts(self, config: "Config") -> ProfileTexts:
+        """What reports say about a run."""
+        return texts(config)
 
     def check(self, graph: Graph, config: "Config") -> None:
         """Refuse settings that would break a promise, or that noise cannot carry."""

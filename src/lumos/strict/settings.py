@@ -19,6 +19,9 @@ Says = Literal["label", "prediction"]
 SymbolOf = Literal["answer", "codebook"]
 Protection = Literal["noise", "holders", "projection", "none"]
 
+NOT_USED = frozenset({"pool", "activate_last"})
+"""Settings of the model that the networks of this profile do not have."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StrictSettings:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lumos.training.config import Config
     from lumos.training.outcome import PairScores
     from lumos.training.private_data import PrivateData
+    from lumos.training.texts import ProfileTexts
     from lumos.training.trainer import CoordinatorProgram, Trainer
 from lumos.training.trainer import Result
 
@@ -116,6 +117,10 @@ class Profile(Protocol[Result]):
 
     def improvements(self, config: "Config") -> list[str]:
         """Where a run departs from the letter of the paper, one sentence each."""
+        ...
+
+    def texts(self, config: "Config") -> "ProfileTexts":
+        """What reports say about a run with these settings."""
         ...
 
     def check(self, graph: Graph, config: "Config") -> None:

@@ -1,1 +1,1 @@
-"""The sections of a run's page, one module each: `section(record)` returns it."""
+"""The sections of a run's page, one module each: `section(run)` returns it."""

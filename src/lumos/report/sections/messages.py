@@ -1,8 +1,9 @@
 """The ledger: every kind of message that left a device, and the door it took."""
 
+from lumos.exchange import TopicLine
 from lumos.exchange.topic import Door
 from lumos.report.page import Block, Section, Table, Text
-from lumos.report.record import Line, Record
+from lumos.runs.run import Run
 
 DOORS = {
     Door.OPEN: ("messages as they are", "nothing"),
@@ -16,19 +17,21 @@ DOORS = {
 }
 """By door: what passes, and what protects it; in the order of the page."""
 
+Topics = list[tuple[str, TopicLine]]
 
-def section(record: Record) -> Section:
+
+def section(run: Run) -> Section:
     """The doors, then the topics."""
-    topics = in_order(record)
+    topics = topics_by_door(run)
     blocks: list[Block] = [
         Text(
             "Every message that leaves a device passes one of five doors, and the ledger counts it "
             "there. A door says what protects the message. Bytes are those of message bodies."
         ),
-        _doors(record, topics),
+        _doors(run, topics),
         Table(
             ["topic", "door", "messages", "bytes", "who learns what"],
-            [[n, line.door, line.messages, line.bytes, line.learns] for n, line in topics],
+            [[name, line.door, line.messages, line.bytes, line.learns] for name, line in topics],
             "The ledger: every kind of message, before and in training",
             stacked=True,
         ),
@@ -40,32 +43,31 @@ def section(record: Record) -> Section:
                 "outcome in the clear and booked, by formula, what the real protocol would send."
             )
         )
-    compared = record.result.tree_ledger
-    if compared.comparisons:
+    of_trees = run.trees.ledger
+    if of_trees.comparisons:
         blocks.append(
             Text(
-                f"{compared.comparisons:,} secret comparisons balanced the trees; their answers "
-                f"could tell {compared.comparison_bits:,.0f} bits."
+                f"{of_trees.comparisons:,} secret comparisons balanced the trees; their answers "
+                f"could tell {of_trees.comparison_bits:,.0f} bits."
             )
         )
     return Section("What left the devices", blocks)
 
 
-def in_order(record: Record) -> list[tuple[str, Line]]:
+def topics_by_door(run: Run) -> Topics:
     """All topics, the least protected first."""
-    ledgers = (record.result.tree_ledger, record.result.ledger)
-    topics = [topic for ledger in ledgers for topic in ledger.topics.items()]
+    topics = [*run.trees.ledger.topics.items(), *run.ledger.topics.items()]
     order = list(DOORS)
-    return sorted(topics, key=lambda topic: order.index(topic[1].door))
+    return sorted(topics, key=lambda topic: order.index(Door(topic[1].door)))
 
 
-def _doors(record: Record, topics: list[tuple[str, Line]]) -> Table:
-    rows = []
+def _doors(run: Run, topics: Topics) -> Table:
+    profile, rows = run.config.profile, []
     for door, (passes, protects) in DOORS.items():
         lines = [line for _, line in topics if line.door == door]
-        if door is Door.OPEN and record.strict:
-            protects = "nothing; the strict profile keeps this door shut"
-        messages, size = (sum(getattr(line, n) for line in lines) for n in ("messages", "bytes"))
+        if door not in profile.doors:
+            protects = f"{protects}; the {profile.name} profile keeps this door shut"
+        messages, size = sum(line.messages for line in lines), sum(line.bytes for line in lines)
         rows.append([door.value, passes, protects, messages, size])
     columns = ["door", "what passes", "what protects it", "messages", "bytes"]
     return Table(columns, rows, "The doors", stacked=True)

@@ -1,24 +1,24 @@
-"""What a strict run promises, or what a run of the paper's profile exposed."""
+"""What a run promises about its devices, or what it exposed."""
 
 import re
 
 from lumos.report.page import Block, Section, Table, Text
-from lumos.report.record import Record
+from lumos.runs.run import Run
 
 
-def section(record: Record) -> Section:
+def section(run: Run) -> Section:
     """The table of promises, and the run's own words on what it gave away."""
-    if not record.result.promises:
-        return Section("What was exposed", [Text(record.result.exposed)])
+    if not run.promises:
+        return Section("What was exposed", [Text(run.privacy.exposed)])
     blocks: list[Block] = [
-        _promises(record.result.promises),
+        _promises(run.promises),
         Text(
             "(ε, δ): whatever someone sees, it speaks for one version of a device's data over "
             "another by a factor of at most e^ε, up to a chance of δ. e² is 7 and e¹⁰ is 22,000: "
             "the smaller, the stronger the promise. Adversaries are curious but follow the "
             "protocol; up to 10 % of the devices may collude with the coordinator."
         ),
-        Text(record.result.exposed),
+        Text(run.privacy.exposed),
     ]
     return Section("What is promised", blocks)
 
@@ -31,7 +31,7 @@ def _unbroken(cell: str) -> str:
 def _promises(promises: list[dict[str, str]]) -> Table:
     who = [name for name in promises[0] if name != "about"]
     alike: dict[tuple[str, ...], list[str]] = {}
-    for row in promises:  # what is promised alike is told once
+    for row in promises:  # equal promises share a row
         alike.setdefault(tuple(row[name] for name in who), []).append(row["about"])
     return Table(
         ["about", *who],

@@ -1,14 +1,14 @@
-"""How to make the run again: command, seed, graph, versions."""
+"""How to repeat the run: command, seed, graph, versions."""
 
 from lumos.report.page import Block, Code, Section, Table, Text
-from lumos.report.record import Record
-from lumos.report.rerun import rerun
+from lumos.report.rerun import rerun_command
+from lumos.runs.run import Run
 
 
-def section(record: Record) -> Section:
+def section(run: Run) -> Section:
     """The command, and what else the figures depend on."""
-    result, about = record.result, record.about
-    command = rerun(record)
+    about = run.about
+    command = rerun_command(run)
     blocks: list[Block] = []
     if command is None:
         blocks.append(
@@ -25,13 +25,13 @@ def section(record: Record) -> Section:
                 "page. A graph given by name is looked for in `LUMOS_DATA` or `--data-dir`.",
             )
         )
-    if result.coins == "system":
+    if run.config.train.coins == "system":
         blocks.append(
             Text("Coins came from the operating system: another run gives other figures.")
         )
     rows: list[tuple[str, str]] = [
-        ("seed", str(result.seed)),
-        ("shards", str(result.shards)),
+        ("seed", str(about.seed)),
+        ("shards", str(about.shards)),
         ("fingerprint of the graph", about.fingerprint),
         ("Lumos", about.lumos),
         *about.versions.items(),

@@ -3,73 +3,74 @@
 import math
 
 from lumos.report.bar_chart import dots
+from lumos.report.metric import (
+    ARM_NAMES,
+    arms,
+    deviation,
+    format_score,
+    metric_name,
+    predicts_links,
+    score_of,
+)
 from lumos.report.page import Block, Figure, Section, Table, Text
-from lumos.report.record import Record
-from lumos.report.summary import ARMS, deviation, shown
-
-_CHOICES = {
-    "own": "what own features say, so neighbours did not count",
-    "evidence": "own features together with the evidence of the neighbours' symbols",
-    "backbone": "own features together with the tree network",
-}
+from lumos.runs.run import Run
 
 
-def section(record: Record) -> Section:
+def section(run: Run) -> Section:
     """A figure, the same as a table, the split, and what to know."""
-    blocks: list[Block] = [_figure(record), _table(record)]
-    blocks += [Text(said) for said in _notes(record)]
+    blocks: list[Block] = [_figure(run), _table(run)]
+    blocks += [Text(note) for note in _notes(run)]
     return Section("Scores", blocks)
 
 
-def _figure(record: Record) -> Figure:
-    scale, unit, digits = (1, "", 4) if record.link else (100, "%", 2)
-    tests = [scores["test"] for scores in record.scores.values()]
-    spread = [scale * deviation(record, score) for score in tests]
-    known = not any(math.isnan(half) for half in spread)
-    drawn = dots(
-        [measure(record)],
-        [ARMS[arm] for arm in record.scores],
-        [[scale * score for score in tests]],
-        [spread] if known else None,
+def _figure(run: Run) -> Figure:
+    factor, unit, digits = (1, "", 4) if predicts_links(run) else (100, "%", 2)
+    scores = [score_of(run, arm) for arm in arms(run)]
+    errors = [factor * deviation(run, score) for score in scores]
+    known = not any(math.isnan(error) for error in errors)
+    drawing = dots(
+        [metric_name(run)],
+        [ARM_NAMES[arm] for arm in arms(run)],
+        [[factor * score for score in scores]],
+        [errors] if known else None,
         unit=unit,
-        title=f"Test {measure(record)}",
+        title=f"Test {metric_name(run)}",
         digits=digits,
     )
     about = (
         "± is one standard deviation over the choice of the test set; it says nothing of other "
         "seeds. "
     )
-    return Figure(drawn, about * known + "The axis does not begin at 0.")
+    return Figure(drawing, about * known + "The axis does not begin at 0.")
 
 
-def _table(record: Record) -> Table:
+def _table(run: Run) -> Table:
     rows = [
-        [ARMS[arm], shown(scores["validation"], record), shown(scores["test"], record)]
-        for arm, scores in record.scores.items()
+        [
+            ARM_NAMES[arm],
+            format_score(run, score_of(run, arm, "val")),
+            format_score(run, score_of(run, arm)),
+        ]
+        for arm in arms(run)
     ]
-    what = measure(record)
-    caption = f"{what[0].upper()}{what[1:]}, measured by the observer of the simulation"
+    metric = metric_name(run)
+    caption = f"{metric[0].upper()}{metric[1:]}, measured by the observer of the simulation"
     return Table(["", "validation", "test"], rows, caption, beside=True)
 
 
-def _notes(record: Record) -> list[str]:
-    said = []
-    split, result = record.result.split, record.result
-    if split:
-        kind = "edges" if record.link else "labelled devices"
-        after = "Trees, releases and training see training edges only." if record.link else ""
-        said.append(
-            f"Of the {kind}, {split.train:,} train, {split.validation:,} validate and "
-            f"{split.test:,} test; which ones is public. {after}"
-        )
-    if result.choice:
-        meaning = _CHOICES.get(result.choice, result.choice)
-        said.append(f"Validation chose `{result.choice}`: {meaning}.")
-    if result.caution:
-        said.append(f"Note: {result.caution}.")
-    return said + [f"Note on the graph: {note}." for note in result.notes]
-
-
-def measure(record: Record) -> str:
-    """What a score is called."""
-    return "ROC-AUC" if record.link else "accuracy"
+def _notes(run: Run) -> list[str]:
+    training, split = run.training, run.training.split
+    kind, after = "labelled devices", ""
+    if predicts_links(run):
+        kind, after = "edges", "Trees, releases and training see training edges only."
+    notes = [
+        f"Of the {kind}, {split.train:,} train, {split.validation:,} validate and "
+        f"{split.test:,} test; which ones is public. {after}"
+    ]
+    if training.choice:
+        choices = run.config.profile.texts(run.config).choices
+        meaning = choices.get(training.choice, training.choice)
+        notes.append(f"Validation chose `{training.choice}`: {meaning}.")
+    if training.caution:
+        notes.append(f"Note: {training.caution}.")
+    return notes + [f"Note on the graph: {note}." for note in run.about.notes]

@@ -1,53 +1,47 @@
 """All settings of the run, with their meaning; first those that are not the defaults."""
 
 import dataclasses
-from typing import Any
 
 from docstring_parser import parse_from_object
 
-from lumos.encode.one_bit import EncoderSettings
-from lumos.model.settings import ModelSettings
 from lumos.report.page import Block, Section, Table, Text
-from lumos.report.record import Record
-from lumos.report.rerun import changed, written
-from lumos.strict.settings import StrictSettings
-from lumos.training.settings import TrainSettings
-from lumos.trees.settings import TreeSettings
-
-_OF_TREES = {"balancer", "iterations", "compare", "comparison_budget", "workers"}
-_OF_PAPER = {"bins", "low", "high", "pool", "recovery", "select", "activate_last"}
-_NOT_STRICT = _OF_TREES | _OF_PAPER
-"""Settings that mean nothing in the strict profile."""
+from lumos.report.rerun import changed_settings, option_value
+from lumos.runs.run import Run
 
 
-def section(record: Record) -> Section:
+def section(run: Run) -> Section:
     """Two tables: the settings that were changed, and the others."""
-    groups: list[type[Any]] = [TrainSettings, EncoderSettings, ModelSettings, TreeSettings]
-    if record.strict:
-        groups.append(StrictSettings)
-    hidden = _NOT_STRICT if record.strict else set()
-    flat, different = record.config.flat(), changed(record)
-    tables: dict[bool, list[list[str]]] = {True: [], False: []}
-    for group in groups:
-        words = {part.arg_name: part.description for part in parse_from_object(group).params}
+    config = run.config
+    unused = config.profile.texts(config).unused_settings
+    changed = changed_settings(config)
+    rows: dict[bool, list[list[str]]] = {True: [], False: []}
+    for group in (config.train, config.profile_settings, config.model, config.trees):
+        meanings = _meanings(type(group))
         for name in (field.name for field in dataclasses.fields(group)):
-            if name not in hidden:
-                meaning = " ".join((words.get(name) or "").split())
-                row = [name.replace("_", "-"), _shown(flat[name]), meaning]
-                tables[name in different].append(row)
+            if name not in unused:
+                row = [f"`{name}`", _shown(getattr(group, name)), meanings.get(name, "")]
+                rows[name in changed].append(row)
     captions = {True: "Settings that were given", False: "Settings left at their defaults"}
     blocks: list[Block] = [
-        Table(["setting", "value", "meaning"], rows, captions[given], stacked=True)
-        for given, rows in tables.items()
-        if rows
+        Table(["setting", "value", "meaning"], rows[given], caption, stacked=True)
+        for given, caption in captions.items()
+        if rows[given]
     ]
-    if record.result.improvements:
-        beyond = "; ".join(record.result.improvements)
-        blocks.append(Text(f"Beyond the letter of the paper: {beyond}."))
+    if improvements := config.improvements():
+        blocks.append(Text(f"Beyond the letter of the paper: {'; '.join(improvements)}."))
     return Section("Settings", blocks)
+
+
+def _meanings(group: type) -> dict[str, str]:
+    """By setting, what the docstring below it says; those of a parent class too."""
+    meanings: dict[str, str] = {}
+    for kind in reversed(group.__mro__):
+        for part in parse_from_object(kind).params if dataclasses.is_dataclass(kind) else ():
+            meanings[part.arg_name] = " ".join((part.description or "").split())
+    return meanings
 
 
 def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return "not given" if value is None else written(value)
+    return "not given" if value is None else option_value(value)

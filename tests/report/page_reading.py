@@ -16,11 +16,11 @@ class Node:
     children: list["Node | str"] = field(default_factory=list)
 
     def all(self, tag: str) -> list["Node"]:
-        found = [self] if self.tag == tag else []
+        nodes = [self] if self.tag == tag else []
         for child in self.children:
             if isinstance(child, Node):
-                found += child.all(tag)
-        return found
+                nodes += child.all(tag)
+        return nodes
 
     def text(self) -> str:
         parts = [child if isinstance(child, str) else child.text() for child in self.children]
@@ -75,7 +75,7 @@ Rows = list[list[str]]
 
 def tables(page: Node) -> dict[str, tuple[list[str], Rows]]:
     """By caption: headings and rows."""
-    found = {}
+    by_caption = {}
     for table in page.all("table"):
         (caption,), (head,), (body,) = (table.all(tag) for tag in ("caption", "thead", "tbody"))
         columns = [cell.text() for cell in head.all("th")]
@@ -84,8 +84,8 @@ def tables(page: Node) -> dict[str, tuple[list[str], Rows]]:
             for row in body.all("tr")
         ]
         assert all(len(row) == len(columns) for row in rows)
-        found[caption.text()] = (columns, rows)
-    return found
+        by_caption[caption.text()] = (columns, rows)
+    return by_caption
 
 
 def number(text: str) -> float:

@@ -1,0 +1,28 @@
+"""What the paper's profile says about its runs."""
+
+from lumos.paper.settings import settings_of
+from lumos.training.config import Config
+from lumos.training.texts import ProfileTexts, TreeTexts
+
+LARGEST_WORKLOAD = {"facebook": 39.0, "lastfm": 16.0}
+"""By graph, the largest workload that the paper reports after tree trimming."""
+
+
+def texts(config: Config) -> ProfileTexts:
+    """What reports say about a run."""
+    paper = settings_of(config)
+    return ProfileTexts(
+        design="this is the paper's own design.",
+        trees=TreeTexts(
+            workload=(
+                "A device's workload is the number of neighbours that it keeps in its tree. Every "
+                "edge is kept by at least one of its two ends, and the busiest device sets the "
+                "pace."
+            ),
+            own_leaf="its own features",
+            other_leaf="its features, with noise" if paper.noisy else "its features, as they are",
+            builder="the device that keeps these edges",
+            virtual_nodes=paper.virtual_nodes,
+            reported_largest=LARGEST_WORKLOAD,
+        ),
+    )

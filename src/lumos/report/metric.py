@@ -1,0 +1,55 @@
+"""The metric of a run: what it is called, how a score is written, how sure it is."""
+
+import math
+from typing import Literal
+
+from lumos.runs.run import Run
+from lumos.training.outcome import CONTROL, IDS, MAIN, OWN
+
+ARM_NAMES = {
+    MAIN: "this run",
+    OWN: "own features only, no neighbour",
+    IDS: "colours alone, no symbol",
+    CONTROL: "control: releases that say nothing",
+}
+"""The run itself and what was trained beside it, in the order of the page."""
+
+
+def predicts_links(run: Run) -> bool:
+    """Whether the run predicts links; otherwise it classifies."""
+    return run.config.train.task == "link"
+
+
+def metric_name(run: Run) -> str:
+    """What a score is called."""
+    return "ROC-AUC" if predicts_links(run) else "accuracy"
+
+
+def arms(run: Run) -> list[str]:
+    """The arms of a run that have scores, itself first."""
+    return [arm for arm in ARM_NAMES if arm in run.scores]
+
+
+def score_of(run: Run, arm: str = MAIN, part: Literal["test", "val"] = "test") -> float:
+    """Score of an arm on the test or the validation devices (classify) or edges (link)."""
+    return run.scores[arm][f"{part}_{'auc' if predicts_links(run) else 'accuracy'}"]
+
+
+def format_score(run: Run, score: float) -> str:
+    """A score as people write it."""
+    return f"{score:.4f}" if predicts_links(run) else f"{100 * score:.2f}\N{NO-BREAK SPACE}%"
+
+
+def deviation(run: Run, score: float) -> float:
+    """Standard deviation of a score over the choice of the test set; NaN where that is empty.
+
+    Accuracy: of a share, √(p(1 - p)/n). ROC-AUC: Hanley and McNeil's, with n pairs of each kind.
+    """
+    count = run.training.split.test
+    if count < 1:
+        return math.nan
+    if not predicts_links(run):
+        return math.sqrt(score * (1 - score) / count)
+    one, two = score / (2 - score), 2 * score**2 / (1 + score)
+    square = score * (1 - score) + (count - 1) * (one + two - 2 * score**2)
+    return math.sqrt(max(square, 0.0)) / count

@@ -1,0 +1,54 @@
+"""What the strict profile says about its runs."""
+
+import dataclasses
+
+from lumos.strict.schedule import BACKBONE, TRUST, Schedule
+from lumos.strict.settings import NOT_USED, settings_of
+from lumos.training.config import Config
+from lumos.training.texts import LOSS, ProfileTexts, TreeTexts
+from lumos.trees.settings import TreeSettings
+
+_STAGES = {TRUST: "evidence", BACKBONE: "tree network"}
+_CHOICES = {
+    "own": "what own features say, so neighbours did not count",
+    "evidence": "own features together with the evidence of the neighbours' symbols",
+    "backbone": "own features together with the tree network",
+}
+_TREES = TreeTexts(
+    workload=(
+        "A device's workload is the number of branches of its tree. In the strict profile nobody "
+        "carries an edge for another: a device builds one branch for each neighbour at home, so "
+        "its workload is its degree, and no device compares it with another."
+    ),
+    own_leaf="the symbol it released",
+    other_leaf="the symbol it received",
+    builder="the device itself, at home",
+)
+_NOISY_LOSS = (
+    "Training loss of each epoch, as all devices learn it from a sum: clipped together with the "
+    "updates and with the noise that protects them. So its size is not that of the true loss, and "
+    "it may fall below 0."
+)
+
+
+def texts(config: Config) -> ProfileTexts:
+    """What reports say about a run."""
+    of_trees = {field.name for field in dataclasses.fields(TreeSettings)}  # nothing is balanced
+    return ProfileTexts(
+        trees=_TREES,
+        loss=_NOISY_LOSS if settings_of(config).protect == "noise" else LOSS,
+        stages=_stages(config),
+        choices=_CHOICES,
+        unused_settings=NOT_USED | of_trees,
+    )
+
+
+def _stages(config: Config) -> dict[str, int]:
+    """By name, the epochs in which another part of the model begins to learn."""
+    schedule = Schedule(config, devices=0, trainers=0)  # stages are the same for any number
+    stages = [schedule.stage(epoch) for epoch in range(config.train.epochs)]
+    return {
+        _STAGES.get(stage, stage): number + 1
+        for number, stage in enumerate(stages)
+        if number and stage != stages[number - 1]
+    }

@@ -1,0 +1,42 @@
+"""What a profile says about its runs, for reports: sentences and names, no figures of a run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+LOSS = "Mean training loss of each epoch, as all devices learn it from a sum."
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeTexts:
+    """How a profile's trees are described."""
+
+    workload: str
+    """What a workload is, and who carries an edge."""
+    own_leaf: str
+    """What stands on the leaves of the device itself."""
+    other_leaf: str
+    """What stands on the leaves of its neighbours."""
+    builder: str
+    """Who builds a tree."""
+    virtual_nodes: bool = True
+    """Whether trees have a root and parents, as in the paper; a star otherwise."""
+    reported_largest: Mapping[str, float] = field(default_factory=dict)
+    """By name of the graph, the largest workload that a publication reports for these trees."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileTexts:
+    """What a profile says about a run with certain settings."""
+
+    trees: TreeTexts
+    design: str = ""
+    """Whose design it is that messages leave through the door `open`: a sentence that follows
+    "Privacy:" and begins with a small letter."""
+    loss: str = LOSS
+    """What the training loss is."""
+    stages: Mapping[str, int] = field(default_factory=dict)
+    """By name, the first epoch of each stage of training after the first; 1 is the first epoch."""
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """By candidate, as `Outcome.choice` names it: what it predicts from."""
+    unused_settings: frozenset[str] = frozenset()
+    """Settings of every profile that have no effect in this one."""

@@ -1,0 +1,48 @@
+"""The command on the page repeats the run."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from tests.report.run_files import page, result_of
+
+import lumos
+from lumos.cli.main import run as lumos_command
+from lumos.report.rerun import rerun_command
+
+
+def test_the_command_repeats_the_run(run: Path, tmp_path: Path) -> None:
+    (code,) = page(run).all("pre")
+    words = shlex.split(code.text())
+    assert words[:3] == ["lumos", "train", "demo:60"]
+    assert words[-2:] == ["--out", "DIR"]
+    again = tmp_path / "again"
+    assert lumos_command([*words[1:-1], str(again)]) == 0
+    one, other = (json.loads((f / "run.json").read_text()) for f in (run, again))
+    assert one["settings"] == other["settings"]
+    assert one["seed"] == other["seed"] == 3
+    result, repeated = result_of(run), result_of(again)
+    timed = {"seconds", "seconds_per_epoch", "peak_rss_mb"}
+    assert {k: v for k, v in result.items() if k not in timed} == {
+        k: v for k, v in repeated.items() if k not in timed
+    }
+
+
+def test_a_name_stays_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a folder is called the same, for example that of an earlier run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo:60").mkdir()
+    lumos.train("demo:60", out="run", profile="paper", compare="ideal", epochs=1, floor=False)
+    command = rerun_command(lumos.load_run(tmp_path / "run"))
+    assert command is not None
+    assert shlex.split(command)[2] == "demo:60"
+
+
+def test_a_graph_in_memory_has_no_command(tmp_path: Path) -> None:
+    graph = lumos.load("demo:60")
+    settings = {"profile": "paper", "compare": "ideal", "epochs": 1, "floor": False}
+    lumos.train(graph, out=tmp_path / "run", **settings)
+    shown = page(tmp_path / "run")
+    assert shown.all("pre") == []
+    assert "with a graph in memory" in shown.text()

@@ -1,0 +1,47 @@
+"""What the summary concludes from the scores."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from tests.report.run_files import changed, page
+
+import lumos
+from lumos.report.summary import verdict
+
+
+@pytest.mark.parametrize(
+    ("run_score", "own", "control", "words"),
+    [
+        (0.90, 0.86, 0.86, "seem to have helped"),
+        (
+            0.901,
+            0.86,
+            0.90,
+            "does not show that the releases helped. What both have above own features",
+        ),
+        (0.861, 0.86, 0.86, "does not show that the releases helped."),
+        (0.80, 0.86, 0.86, "done harm"),
+    ],
+)
+def test_verdicts(
+    runs: dict[str, Path], tmp_path: Path, run_score: float, own: float, control: float, words: str
+) -> None:
+    many = {"train": 10_000, "validation": 5000, "test": 5000}
+    scores = {
+        "test_accuracy": run_score,
+        "own_test_accuracy": own,
+        "control_test_accuracy": control,
+    }
+    run = lumos.load_run(changed(runs["paper"], tmp_path / "run", split=many, **scores))
+    assert words in verdict(run)
+    if words.endswith("helped."):
+        assert verdict(run).endswith(words)
+    few = dataclasses.replace(run, training=lumos.load_run(runs["paper"]).training)
+    assert "does not show" in verdict(few)  # 15 test devices show nothing
+
+
+def test_equal_scores_are_called_level(runs: dict[str, Path], tmp_path: Path) -> None:
+    same = {"test_accuracy": 0.8, "own_test_accuracy": 0.80001, "control_test_accuracy": 0.75}
+    text = page(changed(runs["paper"], tmp_path / "run", **same)).text()
+    assert "This run is level with own features only and 5.00 points above the control." in text
