@@ -1,0 +1,27 @@
+"""What reports say about the paper's runs."""
+
+import pytest
+
+from lumos.experiments.reported import LARGEST, claim
+from lumos.paper.texts import LARGEST_WORKLOAD, texts
+from lumos.training.config import Config
+
+
+def test_the_largest_workloads_are_those_of_the_evaluation() -> None:
+    reported = claim("workload", LARGEST)
+    assert reported is not None
+    assert {name: reported.of(name) for name in LARGEST_WORKLOAD} == LARGEST_WORKLOAD
+    assert set(LARGEST_WORKLOAD) == {"facebook", "lastfm"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "leaf"),
+    [({}, "its features, with noise"), ({"epsilon": float("inf")}, "its features, as they are")],
+)
+def test_leaves(settings: dict[str, float], leaf: str) -> None:
+    assert texts(Config.of(profile="paper", **settings)).trees.other_leaf == leaf
+
+
+def test_a_star_has_no_virtual_nodes() -> None:
+    assert texts(Config.of(profile="paper")).trees.virtual_nodes
+    assert not texts(Config.of(profile="paper", virtual_nodes=False)).trees.virtual_nodes
