@@ -51,7 +51,7 @@ class StrictSettings:
     classify, 4 for link."""
     codebook: int = 8
     """Number of entries of the learnt codebook, one of which is a device's symbol (link, and
-    classify with --symbol codebook)."""
+    classify with symbol codebook)."""
     colours: int | Literal["auto", "none"] = "auto"
     """Number of colours: marks drawn at random that know nothing of anybody and that many devices
     share, and by which pairs notice common neighbours. 2 to 256, or none; auto: so many that 64
