@@ -16,8 +16,7 @@ import pytest
 
 from lumos.cli.main import run
 from lumos.experiments import reported
-from lumos.experiments.cell import code_version
-from lumos.experiments.reproduce import QUICK
+from lumos.experiments.plan import QUICK
 
 TREES = ["workload", "--graph", "demo:60", "--quick"]
 MARK = "LUMOS_TEST_MARK"
@@ -54,7 +53,7 @@ def test_the_whole_quick_form(capsys: pytest.CaptureFixture[str], tmp_path: Path
     told = result_of(capsys, *arguments, "--keep", str(kept))
     assert told["form"] == "quick"
     assert not told["failed"]
-    assert {row["figure"] for row in told["rows"]} == set(reported.FIGURES)
+    assert {row["figure"] for row in told["rows"]} == set(reported.CAPTIONS)
     wanted = {"figure", "dataset", "system", "task", "backbone", "epsilon", "paper", "ours"}
     wanted |= {"spread", "seeds", "control", "note"}
     for row in told["rows"]:
@@ -64,7 +63,7 @@ def test_the_whole_quick_form(capsys: pytest.CaptureFixture[str], tmp_path: Path
             assert QUICK in row["note"]
     assert json.loads((out / "rows.json").read_text()) == told["rows"]
     tables = (out / "tables.md").read_text()
-    assert all(f"### {figure} on demo:60" in tables for figure in reported.FIGURES)
+    assert all(f"### {figure} on demo:60" in tables for figure in reported.CAPTIONS)
     assert "lumos reproduce --graph demo:60 --quick --epochs 2" in tables
     assert str(tmp_path) not in tables
     page = (out / "report.html").read_text()
@@ -76,7 +75,7 @@ def test_the_whole_quick_form(capsys: pytest.CaptureFixture[str], tmp_path: Path
     (loads,) = json.loads((out / "workload.json").read_text()).values()
     assert set(loads) == {"none", "greedy", "mcmc", "optimal"}
     assert all(points[-1][1] == 60 for points in loads.values())
-    for figure in reported.FIGURES:
+    for figure in reported.CAPTIONS:
         drawn = list((out / "figures").glob(f"{figure}-*.svg"))
         assert drawn
         for path in drawn:
@@ -93,24 +92,26 @@ def test_the_whole_quick_form(capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert third["rows"] == told["rows"]
 
 
-def test_kept_results_of_another_code(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_kept_results_of_another_version(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     kept = tmp_path / "reproduce-demo.json"
     first = result_of(capsys, *TREES, "--out", str(tmp_path / "one"), "--keep", str(kept))
     records = json.loads(kept.read_text())
     assert len(records) == first["ran"] == 4
     for record in records:
-        record["code"] = "0" * 16
+        record["version"] = 0
     kept.write_text(json.dumps(records))
     arguments = [*TREES, "--out", str(tmp_path / "two"), "--results", str(kept)]
-    any_code = result_of(capsys, *arguments, "--kept", "any-code")
-    assert (any_code["ran"], any_code["known"], any_code["other_code"]) == (0, 4, 4)
-    assert [row["ours"] for row in any_code["rows"]] == [row["ours"] for row in first["rows"]]
+    any_version = result_of(capsys, *arguments, "--kept", "any-code")
+    assert (any_version["ran"], any_version["known"], any_version["other_code"]) == (0, 4, 4)
+    assert [row["ours"] for row in any_version["rows"]] == [row["ours"] for row in first["rows"]]
     assert run(["reproduce", *arguments, "--kept", "any-code"]) == 0
-    assert "another code version" in capsys.readouterr().out
-    assert "another version of the code" in (tmp_path / "two" / "tables.md").read_text()
+    assert "another result version" in capsys.readouterr().out
+    assert "another result version" in (tmp_path / "two" / "tables.md").read_text()
     again = tmp_path / "again.json"
     assert run(["reproduce", *arguments, "--kept", "any-code", "--keep", str(again)]) == 0
-    assert again.read_text().count('"code": "0000000000000000"') == 4  # whose they are stays
+    assert again.read_text().count('"version": 0') == 4  # they keep their version
     capsys.readouterr()
     exact = result_of(capsys, *arguments)
     assert (exact["ran"], exact["known"]) == (4, 0)
@@ -196,17 +197,19 @@ def test_an_interrupted_run_goes_on(
 ALONE = """
 import sys
 from pathlib import Path
-from lumos.experiments.cell import Cell, Key
-from lumos.experiments.scheduler import Room, Waiting, run_all
+from lumos.experiments.cache import key_of
+from lumos.experiments.cell import Cell
+from lumos.experiments.scheduler import PlannedJob, Resources, run_all
 from lumos.experiments.worker import CellJob
 
 out = Path(sys.argv[1])
 settings = {"profile": "paper", "compare": "ideal", "balancer": "greedy", "floor": False}
 cell = Cell.of("train", "demo:60", 0, **settings, epochs=300)
-key = Key("run", sys.argv[2])
-job = CellJob(cell=cell, key=key, data_dir=None, place=out / "cell.json", partial=out / "partial")
-room = Room(jobs=1, threads=1, megabytes=10_000)
-run_all([Waiting(job=job, seconds=1, megabytes=1)], room, out / "logs", lambda end, _: print(end))
+key = key_of(cell, "graph")
+job = CellJob(cell=cell, key=key, data_dir=None, path=out / "cell.json", partial=out / "partial")
+planned = PlannedJob(job=job, seconds=1, megabytes=1)
+resources = Resources(jobs=1, threads=1, megabytes=10_000)
+run_all([planned], resources, out / "logs", lambda end, _: print(end))
 """
 """One training cell, by itself."""
 
@@ -216,16 +219,16 @@ def test_a_training_run_goes_on_from_its_checkpoint(
     started: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     """Its parent killed, a process ends; the next one has the score of an uninterrupted run."""
-    code, mark = code_version("train"), (tmp_path / "mark").read_text()
+    mark = (tmp_path / "mark").read_text()
     one, other = tmp_path / "one", tmp_path / "other"
-    process = started(str(one), code, program=ALONE)
+    process = started(str(one), program=ALONE)
     until((one / "partial" / "checkpoint.npz").exists)
     process.kill()
     process.communicate()
     until(lambda: not marked(mark))
     assert not (one / "cell.json").exists()
     for folder in (one, other):
-        print(started(str(folder), code, program=ALONE).communicate())
+        print(started(str(folder), program=ALONE).communicate())
     found, whole = (json.loads((f / "cell.json").read_text())["result"] for f in (one, other))
     assert (found["resumed"], whole["resumed"]) == (True, False)
     for name in ("test_accuracy", "best_epoch", "final_loss", "per_epoch"):
@@ -236,17 +239,17 @@ def test_a_training_run_goes_on_from_its_checkpoint(
 def test_a_cell_that_fails_is_told_and_tried_again(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lumos.experiments import figures
     from lumos.experiments.cell import Cell
+    from lumos.experiments.figures.cells import Cells
 
-    real = figures.balancer_cell
+    real = Cells.trees
 
-    def broken(bench: figures.Bench, balancer: str) -> Cell:
+    def broken(cells: Cells, balancer: str) -> Cell:
         if balancer != "mcmc":
-            return real(bench, balancer)
-        return Cell.of("trees", bench.subject.spec, balancer="mcmc", nonsense=1)
+            return real(cells, balancer)
+        return Cell.of("trees", cells.dataset.spec, balancer="mcmc", nonsense=1)
 
-    monkeypatch.setattr(figures, "balancer_cell", broken)
+    monkeypatch.setattr(Cells, "trees", broken)
     out = tmp_path / "out"
     assert run(["reproduce", *TREES, "--out", str(out), "--json"]) == 1
     said = capsys.readouterr()
@@ -257,7 +260,7 @@ def test_a_cell_that_fails_is_told_and_tried_again(
     assert "nonsense" in row["note"]
     assert "1 cells failed" in said.err
     assert "nonsense" in (out / "report.html").read_text()
-    monkeypatch.setattr(figures, "balancer_cell", real)
+    monkeypatch.setattr(Cells, "trees", real)
     assert result_of(capsys, *TREES, "--out", str(out))["ran"] == 1
 
 

@@ -1,4 +1,4 @@
-"""What tests of the experiments share: a graph that nobody loads, and made-up results."""
+"""What tests of the experiments share: a graph that is never loaded, and made-up results."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,14 +7,14 @@ import pytest
 
 from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import Dataset
-from lumos.experiments.figures import Bench, CellOutcome
-from lumos.experiments.settings import frozen
+from lumos.experiments.figures.evaluation import CellOutcome, Evaluation
+from lumos.experiments.settings import load_settings
 
 Answer = Callable[[Cell], dict[str, Any] | None]
 
 
 @pytest.fixture
-def subject_of() -> Callable[..., Dataset]:
+def make_dataset() -> Callable[..., Dataset]:
     def make(name: str = "facebook", features: int = 4714, classes: int = 4) -> Dataset:
         return Dataset(
             spec=name,
@@ -31,14 +31,15 @@ def subject_of() -> Callable[..., Dataset]:
 
 
 @pytest.fixture
-def bench_of(subject_of: Callable[..., Dataset]) -> Callable[..., Bench]:
-    """A bench on which `answer` has the results; None: the cell failed."""
+def make_evaluation(make_dataset: Callable[..., Dataset]) -> Callable[..., Evaluation]:
+    """An evaluation with the results of `answer`; None: the cell failed."""
 
-    def make(answer: Answer, name: str = "facebook", **more: Any) -> Bench:
-        def ask(cell: Cell) -> CellOutcome:
+    def make(answer: Answer, name: str = "facebook", **more: Any) -> Evaluation:
+        def lookup(cell: Cell) -> CellOutcome:
             result = answer(cell)
             return CellOutcome(result, "" if result is not None else "it broke")
 
-        return Bench(subject=subject_of(name, **more), frozen=frozen("full"), ask=ask)
+        dataset = make_dataset(name, **more)
+        return Evaluation(dataset=dataset, settings=load_settings("full"), lookup=lookup)
 
     return make

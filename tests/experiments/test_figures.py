@@ -11,22 +11,20 @@ import pytest
 from lumos.experiments import reported
 from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import Dataset, dataset_of
-from lumos.experiments.figures import (
-    BY_NAME,
+from lumos.experiments.figures import FIGURES, cells_of
+from lumos.experiments.figures.ablation import STRICT_ABLATION
+from lumos.experiments.figures.cost import MESSAGES_ALL_SAVED, TIME_SAVED_AT_ONCE
+from lumos.experiments.figures.evaluation import (
     LEFT_OUT,
-    LETTER,
+    LETTER_NOTE,
     LPGNN_CONTROL,
-    MESSAGES_ALL_SAVED,
-    NAMES,
-    NOTHING,
-    PROFILES,
-    STRICT_ABLATION,
-    TIME_SAVED_AT_ONCE,
-    Bench,
-    Row,
-    cells_of,
+    NO_INFORMATION,
+    Evaluation,
 )
-from lumos.experiments.settings import frozen
+from lumos.experiments.figures.row import Row
+from lumos.experiments.figures.systems import EVALUATED_PROFILES, LETTER, SYSTEM_NAMES
+from lumos.experiments.settings import load_settings
+from lumos.training.profiles import PAPER, STRICT
 
 REPORTED = {
     "classification": [
@@ -69,17 +67,17 @@ REPORTED = {
 }
 """What the paper reports, in the order of its text: backbone, Facebook, LastFM."""
 
-Benches = Callable[..., Bench]
+Evaluations = Callable[..., Evaluation]
 
 
-def all_rows(bench: Bench) -> list[Row]:
-    return [row for figure in BY_NAME.values() for row in figure(bench)]
+def all_rows(evaluation: Evaluation) -> list[Row]:
+    return [row for figure in FIGURES.values() for row in figure.rows(evaluation)]
 
 
 @pytest.mark.parametrize("dataset", reported.DATASETS)
-def test_every_number_of_the_paper_has_a_row(bench_of: Benches, dataset: str) -> None:
+def test_every_number_of_the_paper_has_a_row(make_evaluation: Evaluations, dataset: str) -> None:
     features = 4714 if dataset == "facebook" else 0  # LastFM as it is here, without its features
-    rows = all_rows(bench_of(lambda _: None, dataset, features=features))
+    rows = all_rows(make_evaluation(lambda _: None, dataset, features=features))
     for figure, numbers in REPORTED.items():
         shown = {(row.backbone, row.paper) for row in rows if row.figure == figure}
         for backbone, *values in numbers:
@@ -91,15 +89,15 @@ def test_nothing_is_claimed_that_the_paper_does_not_say() -> None:
     assert {(one.figure, *one.values) for one in reported.CLAIMS} == said
 
 
-def test_other_graphs_have_rows_without_the_papers_numbers(bench_of: Benches) -> None:
-    rows = all_rows(bench_of(lambda _: None, "demo"))
+def test_other_graphs_have_rows_without_the_papers_numbers(make_evaluation: Evaluations) -> None:
+    rows = all_rows(make_evaluation(lambda _: None, "demo"))
     assert rows
     assert all(row.paper is None and not row.why for row in rows)
 
 
 @pytest.mark.parametrize("features", [0, 4714])
-def test_a_row_without_a_figure_says_why(bench_of: Benches, features: int) -> None:
-    for row in all_rows(bench_of(lambda _: None, "lastfm", features=features)):
+def test_a_row_without_a_figure_says_why(make_evaluation: Evaluations, features: int) -> None:
+    for row in all_rows(make_evaluation(lambda _: None, "lastfm", features=features)):
         assert row.ours is None
         assert row.notes
         if not features and row.figure in ("classification", "link-prediction", "epsilon"):
@@ -107,20 +105,24 @@ def test_a_row_without_a_figure_says_why(bench_of: Benches, features: int) -> No
 
 
 def test_a_graph_without_features_needs_structure_cells_only(
-    subject_of: Callable[..., Dataset],
+    make_dataset: Callable[..., Dataset],
 ) -> None:
-    cells = cells_of(reported.FIGURES, subject_of("lastfm", features=0), frozen("full"), PROFILES)
+    cells = cells_of(
+        list(FIGURES), make_dataset("lastfm", features=0), load_settings("full"), EVALUATED_PROFILES
+    )
     assert {cell.kind for cell in cells} == {"trees", "cost"}
     assert {cell["iterations"] for cell in cells if cell["balancer"] == "mcmc"} == {300}
 
 
 @pytest.mark.parametrize("form", ["full", "quick"])
-def test_cells_are_shared_and_asked_for_once(subject_of: Callable[..., Dataset], form: Any) -> None:
-    dataset, settings = subject_of(), frozen(form)
+def test_cells_are_shared_and_asked_for_once(
+    make_dataset: Callable[..., Dataset], form: Any
+) -> None:
+    dataset, settings = make_dataset(), load_settings(form)
     by_figure = {
-        figure: set(cells_of([figure], dataset, settings, PROFILES)) for figure in reported.FIGURES
+        figure: set(cells_of([figure], dataset, settings, EVALUATED_PROFILES)) for figure in FIGURES
     }
-    together = cells_of(reported.FIGURES, dataset, settings, PROFILES)
+    together = cells_of(list(FIGURES), dataset, settings, EVALUATED_PROFILES)
     assert len(together) == len(set(together))
     assert set(together) == set.union(*by_figure.values())
     assert len(together) < sum(map(len, by_figure.values()))
@@ -134,8 +136,8 @@ def test_cells_are_shared_and_asked_for_once(subject_of: Callable[..., Dataset],
     )
 
 
-def test_seeds_and_epochs_of_the_full_form(subject_of: Callable[..., Dataset]) -> None:
-    cells = cells_of(reported.FIGURES, subject_of(), frozen("full"), PROFILES)
+def test_seeds_and_epochs_of_the_full_form(make_dataset: Callable[..., Dataset]) -> None:
+    cells = cells_of(list(FIGURES), make_dataset(), load_settings("full"), EVALUATED_PROFILES)
     runs = [cell for cell in cells if cell.kind == "train" and cell["profile"] == "paper"]
     assert {cell["epochs"] for cell in runs} == {300}
     plain = [c for c in runs if c["epsilon"] == 2 and c["balancer"] == "mcmc"]
@@ -149,15 +151,15 @@ def test_seeds_and_epochs_of_the_full_form(subject_of: Callable[..., Dataset]) -
 
 
 def test_changed_settings() -> None:
-    assert frozen("full").comparable
-    assert not frozen("quick").comparable
-    assert not frozen("full").changed(epochs=299).comparable
-    settings = frozen("full").changed(seeds=1, epochs=7)
+    assert load_settings("full").comparable
+    assert not load_settings("quick").comparable
+    assert not load_settings("full").changed(epochs=299).comparable
+    settings = load_settings("full").changed(seeds=1, epochs=7)
     assert settings.seeds == 1
     assert settings.epochs["paper"] == settings.epochs["baseline"] == {"gcn": 7, "gat": 7}
     assert not any("epochs" in further for further in settings.baseline.values())
-    assert frozen("full").baseline["naive"]["epochs"] == 100
-    assert frozen("full").epochs["paper"] == {"gcn": 300, "gat": 300}  # not changed in place
+    assert load_settings("full").baseline["naive"]["epochs"] == 100
+    assert load_settings("full").epochs["paper"] == {"gcn": 300, "gat": 300}  # not changed in place
 
 
 SCORES = {
@@ -191,14 +193,14 @@ def only(rows: list[Row], **wanted: Any) -> Row:
     return found[0]
 
 
-def test_differences_by_hand(bench_of: Benches) -> None:
-    rows = BY_NAME["classification"](bench_of(made_up))
-    score = only(rows, system=NAMES["paper"], backbone="gcn", measure="accuracy, %")
+def test_differences_by_hand(make_evaluation: Evaluations) -> None:
+    rows = FIGURES["classification"].rows(make_evaluation(made_up))
+    score = only(rows, system=SYSTEM_NAMES[PAPER], backbone="gcn", measure="accuracy, %")
     assert score.ours == pytest.approx(81.0)
     assert score.spread == pytest.approx(np.sqrt(2))
     assert (score.seeds, score.control) == (2, pytest.approx(78.5))
     assert "it broke" in score.notes
-    of = {"system": NAMES["paper"], "backbone": "gcn"}
+    of = {"system": SYSTEM_NAMES[PAPER], "backbone": "gcn"}
     lost = only(rows, measure=reported.AGAINST_CENTRALIZED, **of)
     assert lost.ours == pytest.approx((-10 - 9) / 2)
     assert lost.control == pytest.approx((-12 - 12) / 2)
@@ -210,78 +212,84 @@ def test_differences_by_hand(bench_of: Benches) -> None:
     assert not gain.why  # within two points
     naive = only(rows, measure=reported.AGAINST_NAIVE, **of)
     assert naive.ours == pytest.approx((100 + 64) / 2)  # 0.80/0.40 - 1, 0.82/0.50 - 1
-    assert only(rows, system=NAMES["own"]).ours == pytest.approx(60)
-    drowned = only(rows, system=NAMES["naive"], backbone="gcn", measure="accuracy, %")
+    assert only(rows, system=SYSTEM_NAMES["own"]).ours == pytest.approx(60)
+    drowned = only(rows, system=SYSTEM_NAMES["naive"], backbone="gcn", measure="accuracy, %")
     assert "100 epochs, where others have up to 300" in drowned.notes
 
 
-def test_a_control_of_fewer_seeds_says_so(bench_of: Benches) -> None:
+def test_a_control_of_fewer_seeds_says_so(make_evaluation: Evaluations) -> None:
     def answer(cell: Cell) -> dict[str, Any] | None:
         found = made_up(cell)
         if found is not None and cell.seed:
             found.pop("control_test_accuracy", None)
         return found
 
-    rows = BY_NAME["classification"](bench_of(answer))
-    score = only(rows, system=NAMES["paper"], backbone="gcn", measure="accuracy, %")
+    rows = FIGURES["classification"].rows(make_evaluation(answer))
+    score = only(rows, system=SYSTEM_NAMES[PAPER], backbone="gcn", measure="accuracy, %")
     assert (score.seeds, score.control) == (2, pytest.approx(78))
     assert "the control is of 1 of the 2 seeds" in score.notes
     assert score.over_control == pytest.approx(2.0)  # of that seed: 80 against 78
-    assert only(rows, system=NAMES["own"]).over_control is None
-    lost = only(rows, system=NAMES["paper"], backbone="gcn", measure=reported.AGAINST_CENTRALIZED)
+    assert only(rows, system=SYSTEM_NAMES["own"]).over_control is None
+    lost = only(
+        rows, system=SYSTEM_NAMES[PAPER], backbone="gcn", measure=reported.AGAINST_CENTRALIZED
+    )
     assert lost.over_control is None  # a difference is no score
 
 
-def test_auc_differences_are_in_points_too(bench_of: Benches) -> None:
-    rows = BY_NAME["link-prediction"](bench_of(made_up))
-    score = only(rows, system=NAMES["strict"], backbone="gat", measure="ROC-AUC")
+def test_auc_differences_are_in_points_too(make_evaluation: Evaluations) -> None:
+    rows = FIGURES["link-prediction"].rows(make_evaluation(made_up))
+    score = only(rows, system=SYSTEM_NAMES[STRICT], backbone="gat", measure="ROC-AUC")
     assert score.ours == pytest.approx(0.71)
-    lost = only(rows, system=NAMES["strict"], backbone="gat", measure=reported.AGAINST_CENTRALIZED)
+    lost = only(
+        rows, system=SYSTEM_NAMES[STRICT], backbone="gat", measure=reported.AGAINST_CENTRALIZED
+    )
     assert lost.ours == pytest.approx(-19.5)
-    assert not any(row.system == NAMES["lpgnn"] for row in rows)
+    assert not any(row.system == SYSTEM_NAMES["lpgnn"] for row in rows)
 
 
-def test_a_seed_that_one_side_lacks_is_left_out(bench_of: Benches) -> None:
+def test_a_seed_that_one_side_lacks_is_left_out(make_evaluation: Evaluations) -> None:
     def answer(cell: Cell) -> dict[str, Any] | None:
         broken = cell["system"] == "centralized" and cell.seed == 0
         return None if broken else made_up(cell)
 
-    rows = BY_NAME["classification"](bench_of(answer))
-    of = {"system": NAMES["paper"], "backbone": "gcn"}
+    rows = FIGURES["classification"].rows(make_evaluation(answer))
+    of = {"system": SYSTEM_NAMES[PAPER], "backbone": "gcn"}
     lost = only(rows, measure=reported.AGAINST_CENTRALIZED, **of)
     assert (lost.ours, lost.seeds, lost.spread) == (pytest.approx(82 - 91), 1, None)
     assert lost.notes == ("of the 1 of 2 seeds that both have",)
 
 
-def test_a_run_without_a_score_says_so(bench_of: Benches) -> None:
+def test_a_run_without_a_score_says_so(make_evaluation: Evaluations) -> None:
     def answer(cell: Cell) -> dict[str, Any] | None:
         return {"test_accuracy": None} if cell["profile"] == "strict" else made_up(cell)
 
-    rows = BY_NAME["classification"](bench_of(answer))
-    row = only(rows, system=NAMES["strict"], backbone="gcn", measure="accuracy, %")
+    rows = FIGURES["classification"].rows(make_evaluation(answer))
+    row = only(rows, system=SYSTEM_NAMES[STRICT], backbone="gcn", measure="accuracy, %")
     assert (row.ours, row.notes) == (None, ("a run ended without a score",))
 
 
-def test_lpgnn_stands_beside_its_control(bench_of: Benches) -> None:
+def test_lpgnn_stands_beside_its_control(make_evaluation: Evaluations) -> None:
     def answer(cell: Cell) -> dict[str, Any] | None:
-        silent = cell["system"] == "lpgnn" and cell["epsilon"] == NOTHING
+        silent = cell["system"] == "lpgnn" and cell["epsilon"] == NO_INFORMATION
         return {"test_accuracy": 0.7} if silent else made_up(cell)
 
-    rows = BY_NAME["classification"](bench_of(answer))
-    row = only(rows, system=NAMES["lpgnn"], backbone="gcn", measure="accuracy, %")
+    rows = FIGURES["classification"].rows(make_evaluation(answer))
+    row = only(rows, system=SYSTEM_NAMES["lpgnn"], backbone="gcn", measure="accuracy, %")
     assert (row.ours, row.control) == (pytest.approx(76.5), pytest.approx(70.0))
     assert LPGNN_CONTROL in row.notes
 
 
-@pytest.mark.parametrize("broken", [2.0, NOTHING])
-def test_lpgnn_without_its_control_or_the_seed_of_it(bench_of: Benches, broken: float) -> None:
+@pytest.mark.parametrize("broken", [2.0, NO_INFORMATION])
+def test_lpgnn_without_its_control_or_the_seed_of_it(
+    make_evaluation: Evaluations, broken: float
+) -> None:
     def answer(cell: Cell) -> dict[str, Any] | None:
         if cell["system"] != "lpgnn":
             return made_up(cell)
         return None if (cell["epsilon"], cell.seed) == (broken, 0) else {"test_accuracy": 0.7}
 
-    rows = BY_NAME["classification"](bench_of(answer))
-    row = only(rows, system=NAMES["lpgnn"], backbone="gcn", measure="accuracy, %")
+    rows = FIGURES["classification"].rows(make_evaluation(answer))
+    row = only(rows, system=SYSTEM_NAMES["lpgnn"], backbone="gcn", measure="accuracy, %")
     assert row.ours == pytest.approx(70.0)
     assert (row.control, row.over_control) == (None, None)
     assert LPGNN_CONTROL not in row.notes
@@ -294,20 +302,20 @@ def test_a_file_called_like_a_graph_of_the_paper_is_another_graph(
 ) -> None:
     file = tmp_path / f"{name}.csv"
     file.write_text("0,1\n1,2\n")
-    assert dataset_of(str(file), None).dataset == ""
+    assert dataset_of(str(file), None).paper_name == ""
 
 
-def test_nothing_is_relative_to_nothing(bench_of: Benches) -> None:
+def test_nothing_is_relative_to_nothing(make_evaluation: Evaluations) -> None:
     def answer(cell: Cell) -> dict[str, Any] | None:
         return {"test_accuracy": 0.0} if cell["system"] == "naive" else made_up(cell)
 
-    rows = BY_NAME["classification"](bench_of(answer))
+    rows = FIGURES["classification"].rows(make_evaluation(answer))
     for row in (row for row in rows if row.measure == reported.AGAINST_NAIVE):
         assert row.ours is None
         assert "nothing is relative to a score of 0" in row.notes
 
 
-def test_gains_over_epsilon(bench_of: Benches) -> None:
+def test_gains_over_epsilon(make_evaluation: Evaluations) -> None:
     by = {0.5: 0.50, 1: 0.60, 2: 0.75, 4: 0.80}
 
     def answer(cell: Cell) -> dict[str, Any]:
@@ -315,7 +323,7 @@ def test_gains_over_epsilon(bench_of: Benches) -> None:
         beside = {f"control_{name}": 0.5} if cell["control"] else {}
         return {name: by[cell["epsilon"]], **beside}
 
-    rows = BY_NAME["epsilon"](bench_of(answer))
+    rows = FIGURES["epsilon"].rows(make_evaluation(answer))
     for epsilon, gain in ((1, 20.0), (2, 50.0), (4, 60.0)):
         for task, controlled in (("classify", True), ("link", False)):
             row = only(
@@ -323,31 +331,31 @@ def test_gains_over_epsilon(bench_of: Benches) -> None:
                 measure=reported.RELATIVE_TO_HALF,
                 epsilon=float(epsilon),
                 task=task,
-                system=NAMES["paper"],
+                system=SYSTEM_NAMES[PAPER],
             )
             assert row.ours == pytest.approx(gain)
             assert row.control == (pytest.approx(0.0) if controlled else None)
 
 
-def test_ablations_by_hand(bench_of: Benches) -> None:
+def test_ablations_by_hand(make_evaluation: Evaluations) -> None:
     def answer(cell: Cell) -> dict[str, Any]:
         name = "test_accuracy" if cell["task"] == "classify" else "test_auc"
         star, untrimmed = cell["virtual_nodes"] is False, cell["balancer"] == "none"
         return {name: 0.70 if star else 0.88 if untrimmed else 0.80}
 
-    rows = BY_NAME["ablation"](bench_of(answer))
-    of = {"task": "link", "backbone": "gat", "system": NAMES["paper"]}
+    rows = FIGURES["ablation"].rows(make_evaluation(answer))
+    of = {"task": "link", "backbone": "gat", "system": SYSTEM_NAMES[PAPER]}
     assert only(rows, measure=reported.OVER_STARS, **of).ours == pytest.approx(10.0)
     same = only(rows, measure=reported.OVER_UNTRIMMED, **of)
     assert same.ours == pytest.approx(100 * (0.80 / 0.88 - 1))
     assert same.why
     assert same.paper_shown == "below 0.01 either way"
-    strict = [row for row in rows if row.system == NAMES["strict"]]
+    strict = [row for row in rows if row.system == SYSTEM_NAMES[STRICT]]
     assert strict
     assert all(row.notes == (STRICT_ABLATION,) for row in strict)
 
 
-def test_savings_by_hand(bench_of: Benches) -> None:
+def test_savings_by_hand(make_evaluation: Evaluations) -> None:
     each = {
         "none": {"tree_messages": 30.0, "messages": 100.0, "seconds": 2.0},
         "greedy": {"tree_messages": 20.0, "messages": 90.0, "seconds": 1.8},
@@ -356,8 +364,8 @@ def test_savings_by_hand(bench_of: Benches) -> None:
     }
     more = {"rounds": 10.0}
     by = {
-        name: {**told, **more, "seconds_without_sum": told["seconds"] / 2}
-        for name, told in each.items()
+        name: {**figures, **more, "seconds_without_sum": figures["seconds"] / 2}
+        for name, figures in each.items()
     }
     traffic = {"messages_sent_mean": 7.0, "rounds": 8.0}
     for way in ("sent", "received"):
@@ -368,7 +376,7 @@ def test_savings_by_hand(bench_of: Benches) -> None:
             return {"by": by, "stand_in_features": False}
         return {"per_epoch": traffic}
 
-    rows = BY_NAME["cost"](bench_of(answer))
+    rows = FIGURES["cost"].rows(make_evaluation(answer))
     of = {"task": "classify", "system": "Lumos paper, mcmc 1,000 steps"}
     saved = only(rows, measure=reported.MESSAGES_SAVED, **of)
     assert (saved.ours, saved.paper) == (pytest.approx(40.0), 34.19)
@@ -379,7 +387,7 @@ def test_savings_by_hand(bench_of: Benches) -> None:
     at_once = only(rows, measure=TIME_SAVED_AT_ONCE, **of)
     assert at_once.ours == pytest.approx(100 * (1 - (1.7 - 0.5) / (2.0 - 0.5)))
     assert only(rows, measure=MESSAGES_ALL_SAVED, **of).ours == pytest.approx(12.0)
-    strict = [row for row in rows if row.system == NAMES["strict"] and row.task == "classify"]
+    strict = [row for row in rows if row.system == SYSTEM_NAMES[STRICT] and row.task == "classify"]
     # 8 rounds of 50 ms, 1.25 MB up at 1.25 MB/s and down at 6.25 MB/s
     assert [row.ours for row in strict] == pytest.approx([7.0, 8 * 0.05 + 1.0 + 0.2])
 
@@ -393,7 +401,7 @@ def test_every_disagreement_has_an_explanation() -> None:
         elif one.figure == "ablation":
             who = ("paper",)
         else:
-            who = keys.get(one.figure, PROFILES)
+            who = keys.get(one.figure, EVALUATED_PROFILES)
         for key in who:
             assert reported.WHY[one.measure, key]
 
@@ -416,21 +424,25 @@ def test_when_a_figure_disagrees(measure: str, ours: float, expected: bool) -> N
 
 @pytest.mark.parametrize("figure", ["epsilon", "ablation"])
 def test_the_letter_of_the_paper_has_rows_or_says_that_they_are_left_out(
-    bench_of: Benches, figure: str
+    make_evaluation: Evaluations, figure: str
 ) -> None:
     def answer(cell: Cell) -> dict[str, Any]:
         score = 0.5 if cell["recovery"] == "letter" else 0.9
         return {"test_accuracy": score, "test_auc": score}
 
-    bench = bench_of(answer)
-    found = [row for row in BY_NAME[figure](bench) if row.system.startswith(NAMES["letter"])]
+    evaluation = make_evaluation(answer)
+    found = [
+        row
+        for row in FIGURES[figure].rows(evaluation)
+        if row.system.startswith(SYSTEM_NAMES[LETTER])
+    ]
     assert {row.task for row in found} == {"classify", "link"}
     assert {row.backbone for row in found} == {"gcn"}
     assert any(row.paper is not None and row.ours == 0 for row in found)
     scores = [row for row in found if row.measure in ("accuracy, %", "ROC-AUC")]
     assert {row.ours for row in scores} == {50.0, 0.5}
-    assert all(LETTER in row.notes for row in scores)
-    quick = dataclasses.replace(bench, frozen=frozen("quick"))
-    found = [row for row in BY_NAME[figure](quick) if row.system == NAMES["letter"]]
+    assert all(LETTER_NOTE in row.notes for row in scores)
+    quick = dataclasses.replace(evaluation, settings=load_settings("quick"))
+    found = [row for row in FIGURES[figure].rows(quick) if row.system == SYSTEM_NAMES[LETTER]]
     assert len(found) == 2
     assert all((row.ours, row.notes) == (None, (LEFT_OUT,)) for row in found)

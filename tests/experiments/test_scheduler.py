@@ -1,53 +1,65 @@
 """Processes: longest first, within memory, and one that fails leaves the others alone."""
 
+import multiprocessing
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from lumos.experiments import scheduler as pool
-from lumos.experiments.cache import ResultCache
-from lumos.experiments.cell import Cell, Key, key_of
-from lumos.experiments.scheduler import Ended, Room, Waiting, _next, planned, run_all
-from lumos.experiments.structure import CDF_POINTS, cdf_points
+from lumos.experiments import scheduler
+from lumos.experiments.cache import Key, ResultCache, key_of
+from lumos.experiments.cell import Cell
+from lumos.experiments.scheduler import (
+    JobEnd,
+    PlannedJob,
+    Resources,
+    _next,
+    _Running,
+    expected_seconds,
+    run_all,
+)
 from lumos.experiments.worker import CellJob
 
-ROOM = Room(jobs=2, threads=1, megabytes=10_000)
+RESOURCES = Resources(jobs=2, threads=1, megabytes=10_000)
+PROCESS = multiprocessing.get_context("spawn").Process()
+"""Never started."""
 
 
-def waiting(tmp_path: Path, cell: Cell, key: Key, seconds: float = 1, memory: float = 1) -> Waiting:
-    store = ResultCache(tmp_path)
+def planned(
+    tmp_path: Path, cell: Cell, key: Key, seconds: float = 1, memory: float = 1
+) -> PlannedJob:
+    cache = ResultCache(tmp_path)
     job = CellJob(
         cell=cell,
         key=key,
         data_dir=None,
-        place=store.place(key),
-        partial=store.partial(key),
+        path=cache.path(key),
+        partial=cache.partial(key),
     )
-    return Waiting(job=job, seconds=seconds, megabytes=memory)
+    return PlannedJob(job=job, seconds=seconds, megabytes=memory)
 
 
-def some(tmp_path: Path, *needs: tuple[float, float]) -> list[Waiting]:
+def some(tmp_path: Path, *needs: tuple[float, float]) -> list[PlannedJob]:
     cells = [Cell.of("trees", "demo:60", seed, balancer="none") for seed in range(len(needs))]
     return [
-        waiting(tmp_path, cell, key_of(cell, "x"), seconds, memory)
+        planned(tmp_path, cell, key_of(cell, "x"), seconds, memory)
         for cell, (seconds, memory) in zip(cells, needs, strict=True)
     ]
 
 
 def test_the_plan_is_longest_first(tmp_path: Path) -> None:
     # 5 | 4, then 3 joins 4, then 2 joins 5, then 1 joins either: 8
-    assert planned(some(tmp_path, *((n, 1) for n in (1, 2, 3, 4, 5))), ROOM) == 8
-    assert planned([], ROOM) == 0
+    assert expected_seconds(some(tmp_path, *((n, 1) for n in (1, 2, 3, 4, 5))), RESOURCES) == 8
+    assert expected_seconds([], RESOURCES) == 0
 
 
 def test_a_job_waits_for_memory_unless_it_is_alone(tmp_path: Path) -> None:
     big, small, huge = some(tmp_path, (9, 8_000), (1, 1_000), (5, 50_000))
-    assert _next([big, small], [], ROOM) is big
-    assert _next([huge, small], [(big, None, 0.0)], ROOM) is small
-    assert _next([huge], [(big, None, 0.0)], ROOM) is None
-    assert _next([huge], [], ROOM) is huge
-    assert _next([small], [(small, None, 0.0)] * 2, ROOM) is None
+    alone = _Running(big, PROCESS, 0.0)
+    assert _next([big, small], [], RESOURCES) is big
+    assert _next([huge, small], [alone], RESOURCES) is small
+    assert _next([huge], [alone], RESOURCES) is None
+    assert _next([huge], [], RESOURCES) is huge
+    assert _next([small], [_Running(small, PROCESS, 0.0)] * 2, RESOURCES) is None
 
 
 @pytest.mark.usefixtures("must_end")
@@ -56,15 +68,15 @@ def test_a_cell_that_fails_or_is_refused_stops_nobody(tmp_path: Path) -> None:
     refused = Cell.of("trees", "demo:60", 0, balancer="no such")
     broken = Cell.of("trees", "demo:60", 0, no_such_setting=1)
     stale = Cell.of("trees", "demo:60", 1, balancer="none")
-    jobs = [waiting(tmp_path, cell, key_of(cell, "x")) for cell in (broken, refused, good)]
-    jobs.append(waiting(tmp_path, stale, Key("r", "another-code")))
-    told: list[int] = []
+    jobs = [planned(tmp_path, cell, key_of(cell, "x")) for cell in (broken, refused, good)]
+    jobs.append(planned(tmp_path, stale, Key("r", 999)))
+    counts: list[int] = []
 
-    def hear(_: Ended, left: int) -> None:
-        told.append(left)
+    def on_end(_: JobEnd, remaining: int) -> None:
+        counts.append(remaining)
 
-    ended = {end.job.cell: end for end in run_all(jobs, ROOM, tmp_path / "logs", hear)}
-    assert told == [3, 2, 1, 0]
+    ended = {end.job.cell: end for end in run_all(jobs, RESOURCES, tmp_path / "logs", on_end)}
+    assert counts == [3, 2, 1, 0]
     assert ended[good].status == 0
     assert ResultCache(tmp_path).get(key_of(good, "x")) is not None
     assert ended[refused].status == 2
@@ -72,6 +84,7 @@ def test_a_cell_that_fails_or_is_refused_stops_nobody(tmp_path: Path) -> None:
     assert ended[broken].status == 1
     assert "no_such_setting" in ended[broken].reason
     assert "\n" not in ended[broken].reason
+    assert ended[stale].reason.startswith("result version of trees is")
     assert "the source was changed" in ended[stale].reason
     assert ResultCache(tmp_path).get(key_of(broken, "x")) is None
     assert "Traceback" in (tmp_path / "logs" / f"{key_of(broken, 'x')}.txt").read_text()
@@ -105,21 +118,9 @@ def test_the_limits_of_a_container_count(
 ) -> None:
     for name, text in limits.items():
         (tmp_path / name).write_text(text + "\n")
-    monkeypatch.setattr(pool, "CGROUP", tmp_path)
-    monkeypatch.setattr(pool, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(scheduler, "CGROUP", tmp_path)
+    monkeypatch.setattr(scheduler, "MEMINFO", tmp_path / "meminfo")
     (tmp_path / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable: {1000 << 10} kB\n")
-    monkeypatch.setattr(pool.os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
-    assert pool.available_cores() == cores
-    assert pool.available_megabytes() == megabytes
-
-
-def test_a_distribution_in_few_points() -> None:
-    values, counts = np.arange(1000), np.ones(1000, np.int64)
-    points = cdf_points(values, counts)
-    assert len(points) <= CDF_POINTS
-    assert points[0] == [0, 1]
-    assert points[-1] == [999, 1000]
-    assert [value for value, _ in points[:100]] == list(range(100))
-    assert cdf_points(values[:200], counts[:200]) == [[n, n + 1] for n in range(200)]
-    assert all(up_to == value + 1 for value, up_to in points)
-    assert cdf_points(np.array([3, 8]), np.array([2, 1])) == [[3, 2], [8, 3]]
+    monkeypatch.setattr(scheduler.os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
+    assert scheduler.available_cores() == cores
+    assert scheduler.available_megabytes() == megabytes

@@ -4,8 +4,8 @@ from io import StringIO
 
 from rich.console import Console
 
-from lumos.experiments.figures import Row
-from lumos.experiments.tables import by_graph, markdown, shown
+from lumos.experiments.figures.row import Row
+from lumos.experiments.tables import by_graph, markdown, terminal_table
 
 ROWS = [
     Row(
@@ -35,7 +35,7 @@ def test_markdown_row_by_row() -> None:
         "",
         "about",
         "",
-        "| system | task | measure | paper | ours | notes |",
+        "| system | task | measure | the paper | ours | notes |",
         "|---|---|---|---|---|---|",
         "| a \\| b | classify | against centralized, points | -16.29 | -4.00 ± 0.50 (3 seeds) "
         "| 1, 2, 3 |",
@@ -49,7 +49,7 @@ def test_markdown_row_by_row() -> None:
 
 
 def test_the_terminal_shows_the_same() -> None:
-    table, notes = shown(ROWS, "title")
+    table, notes = terminal_table(ROWS, "title")
     out = StringIO()
     Console(file=out, width=160).print(table)
     for text in ("-4.00 ± 0.50 (3 seeds)", "a | b", "d[/b]", "none", "91.2", "1, 2, 3"):

@@ -8,14 +8,14 @@ from cyclopts import Parameter
 
 import lumos
 from lumos.cli.common import console, print_json, say
-from lumos.errors import LumosError, UsageError
+from lumos.errors import LumosError, UsageError, one_of
 
 if TYPE_CHECKING:
-    from lumos.experiments.reproduce import Told
-
+    from lumos.experiments.outcome import Reproduction
 
 WIDTH = 160
 """Of tables that go to a file."""
+BOTH = "both"
 
 
 class CellsFailed(LumosError):
@@ -25,7 +25,7 @@ class CellsFailed(LumosError):
 def reproduce(
     *figures: str,
     graph: Annotated[list[str] | None, Parameter(negative="")] = None,
-    profiles: Literal["both", "paper", "strict"] = "both",
+    profiles: str = BOTH,
     seeds: int | None = None,
     epochs: int | None = None,
     quick: Annotated[bool, Parameter(negative="")] = False,
@@ -39,8 +39,8 @@ def reproduce(
 ) -> None:
     """Reproduce the paper's evaluation: tables, plots, JSON and one page, beside its numbers.
 
-    Every run is written at once, so an interrupted command goes on when it is given again, and
-    nothing runs twice.
+    Every result is written as soon as it is there, so an interrupted command continues when it is
+    given again, and nothing runs twice.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def reproduce(
     graph
         facebook (default), lastfm, demo, …, or a path; may be given several times.
     profiles
-        Which of our two profiles to run.
+        Which of our two profiles to run: both, paper or strict.
     seeds
         Seeds of classification and link prediction at ε = 2 [default: 3; 1 with --quick].
     epochs
@@ -63,7 +63,7 @@ def reproduce(
     keep
         Also add all results to the compact collection there, to be committed.
     kept
-        Use kept results of exactly this code, of any code (the output says so), or none.
+        Use kept results of exactly this result version, of any code (the output says so), or none.
     results
         Where kept results lie: a file, or a folder of reproduce-*.json [default: docs/results].
     json
@@ -71,82 +71,84 @@ def reproduce(
     data_dir
         Where the graphs lie (also LUMOS_DATA).
     """
-    from lumos.experiments import reproduce as whole
+    from lumos.experiments import reproduce as experiment
     from lumos.experiments.cache import ResultCache, read_kept
     from lumos.experiments.dataset import dataset_of
-    from lumos.experiments.figures import PROFILES
-    from lumos.experiments.settings import frozen
+    from lumos.experiments.figures.systems import EVALUATED_PROFILES
+    from lumos.experiments.request import Request, chosen_figures
+    from lumos.experiments.settings import load_settings
 
+    one_of("profiles", profiles, (BOTH, *EVALUATED_PROFILES))
     if jobs is not None and jobs < 1:
         raise UsageError(f"--jobs must be 1 or more, got {jobs}")
     if keep is not None and keep.exists():
-        read_kept(keep)  # what cannot be added to is said before the work, not after it
-    chosen = whole.chosen_figures(figures)
-    settings = frozen("quick" if quick else "full").changed(seeds=seeds, epochs=epochs)
+        read_kept(keep)  # a file that cannot be added to is refused before the work, not after it
+    chosen = chosen_figures(figures)
+    settings = load_settings("quick" if quick else "full").changed(seeds=seeds, epochs=epochs)
     files = [] if kept == "none" else _kept_files(results)
-    store = ResultCache(out, files, any_code=kept == "any-code")
+    cache = ResultCache(out, files, any_version=kept == "any-code")
     names = list(dict.fromkeys(graph or ["facebook"]))
-    subjects = tuple(dataset_of(name, data_dir) for name in names)
-    for one in subjects:
-        if sum(other.file == one.file for other in subjects) > 1:
+    datasets = tuple(dataset_of(name, data_dir) for name in names)
+    for dataset in datasets:
+        if sum(other.file == dataset.file for other in datasets) > 1:
             raise UsageError(
-                f"two graphs are called {one.name!r}: rename a file, or run them apart"
+                f"two graphs are called {dataset.name!r}: rename a file, or run them apart"
             )
-    asked = whole.Request(
+    request = Request(
         figures=chosen,
-        subjects=subjects,
-        profiles=PROFILES if profiles == "both" else (profiles,),
-        frozen=settings,
+        datasets=datasets,
+        profiles=EVALUATED_PROFILES if profiles == BOTH else (profiles,),
+        settings=settings,
         data_dir=data_dir,
         command=_command(chosen if figures else (), names, quick, seeds, epochs, profiles),
     )
-    for one in asked.subjects:
-        for note in one.notes:
-            say(f"{one.name}: {note}")
+    for dataset in datasets:
+        for note in dataset.notes:
+            say(f"{dataset.name}: {note}")
     try:
-        told = whole.reproduce(asked, store, jobs=jobs, keep_file=keep, say=say)
+        outcome = experiment.reproduce(request, cache, jobs=jobs, keep_file=keep, on_message=say)
     except KeyboardInterrupt:
         say(f"interrupted; finished cells are in {out / 'cells'}: the same command goes on")
         raise
     if json:
-        print_json(whole.summary(told, settings.form))
+        print_json(outcome.summary(settings.form))
     else:
-        _show(told, settings.mark, out)
-    if told.failed:
+        _show(outcome, settings.mark, out)
+    if outcome.failed:
         raise CellsFailed(
-            f"{len(told.failed)} cells failed (their rows say why, {out / 'logs'} has more); "
+            f"{len(outcome.failed)} cells failed (their rows say why, {out / 'logs'} has more); "
             "the same command tries them again"
         )
 
 
-def _show(told: "Told", mark: str, out: Path) -> None:
+def _show(outcome: "Reproduction", mark: str, out: Path) -> None:
     from lumos.experiments import reported, tables
-    from lumos.experiments.reproduce import duration
+    from lumos.experiments.sentences import duration
 
     screen = console()
     if not screen.is_terminal:
         screen.width = WIDTH
     for figure, caption in reported.CAPTIONS.items():
-        of = [row for row in told.rows if row.figure == figure]
-        for name, rows in tables.by_graph(of).items():
+        of_figure = [row for row in outcome.rows if row.figure == figure]
+        for name, rows in tables.by_graph(of_figure).items():
             title = f"{figure} on {name}: {caption}" + mark * (figure not in ("workload", "cost"))
-            table, notes = tables.shown(rows, title)
+            table, notes = tables.terminal_table(rows, title)
             screen.print(table)
             for note in notes:
                 screen.print(note, markup=False)
             screen.print()
     screen.print(
-        f"{told.ran} cells computed in {duration(told.seconds)} (planned "
-        f"{duration(told.planned_seconds)}; {duration(told.cpu_seconds)} of processor time in "
-        f"{told.jobs} processes), {told.known} known"
+        f"{outcome.ran} cells computed in {duration(outcome.seconds)} (planned "
+        f"{duration(outcome.planned_seconds)}; {duration(outcome.cpu_seconds)} of processor time "
+        f"in {outcome.jobs} processes), {outcome.known} known"
     )
-    if told.other_code:
-        screen.print(f"{told.other_code} of the known cells are of another code version")
+    if outcome.other_version:
+        screen.print(f"{outcome.other_version} of the known cells are of another result version")
     screen.print(f"page: {out / 'report.html'} · tables: {out / 'tables.md'}", markup=False)
 
 
 def _kept_files(given: Path | None) -> list[Path]:
-    """The collections of kept results: those asked for, or those of the source tree."""
+    """The collections of kept results: those given, or those of the source tree."""
     if given is not None and given.is_file():
         return [given]
     if given is not None and not given.is_dir():
@@ -169,5 +171,5 @@ def _command(
     parts += ["--quick"] * quick
     parts += ["--seeds", str(seeds)] if seeds is not None else []
     parts += ["--epochs", str(epochs)] if epochs is not None else []
-    parts += ["--profiles", profiles] if profiles != "both" else []
+    parts += ["--profiles", profiles] if profiles != BOTH else []
     return shlex.join(parts)

@@ -1,8 +1,18 @@
 """Every evaluation figure of the paper: planned, run cell by cell, and laid beside its numbers.
 
-The order of the modules is the order of the work: `reported` has the paper's numbers, `settings`
-the frozen settings, `dataset` a graph, `cell` one run and its key, `cache` the results so far,
-`scheduler` the processes that run the rest, `worker` what such a process does, `structure` the
-trees and `cost` the simulated epoch, `figures` the rows of every figure, `tables`, `plots` and
-`page` what people see, and `reproduce` all of it in a row.
+The modules in the order of the work:
+
+    reported        the paper's numbers
+    settings        the frozen settings of the evaluation
+    dataset         a graph
+    cell, versions  one run; the version of its result
+    cache           results that were computed before
+    figures/        rows, plots and cells of every figure
+    request, plan   what to reproduce; every cell with its result or its job
+    scheduler       the processes that run jobs
+    worker          what such a process does
+    structure       figures of trees
+    device_model, epoch_cost    simulated time of an epoch
+    outcome, sentences, tables, ledger_section, page, output    what is shown and written
+    reproduce       all of it
 """

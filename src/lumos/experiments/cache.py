@@ -1,4 +1,4 @@
-"""What was computed before: the cells of a folder, and kept collections of them."""
+"""Results that were computed before: the cells of a folder, and kept collections of them."""
 
 import fcntl
 import json
@@ -10,74 +10,94 @@ from pathlib import Path
 from typing import Any
 
 from lumos.errors import InputError, UsageError
-from lumos.experiments.cell import Cell, Key, plain
+from lumos.experiments.cell import Cell, json_settings, run_id
+from lumos.experiments.versions import version_of
 
-FORMAT = 1
+FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Key:
+    """Where a result is stored: the run, and the version of its result."""
+
+    run: str
+    """`run_id` of the cell: kind, settings, seed and graph."""
+    version: int
+    """Of this kind of result; see `lumos.experiments.versions`."""
+
+    def __str__(self) -> str:
+        return f"{self.run}-v{self.version}"
+
+
+def key_of(cell: Cell, fingerprint: str) -> Key:
+    """The key of a cell on the graph with this fingerprint, as the present code computes it."""
+    return Key(run_id(cell, fingerprint), version_of(cell))
 
 
 @dataclass(frozen=True)
 class CachedResult:
-    """A result that is there already."""
+    """A result that was computed before."""
 
     result: dict[str, Any]
-    code: str
-    """Version of the code that made it."""
-    other_code: bool = False
-    """Whether that is another version than this."""
-    kept: str = ""
-    """Name of the collection it comes from."""
+    version: int
+    """Version of the result."""
+    other_version: bool = False
+    """Whether the present code computes another version."""
+    collection: str = ""
+    """Name of the collection that holds it; empty for a cell of the folder."""
 
 
 class ResultCache:
     """The results of one folder, with kept collections behind them.
 
     Args:
-        out: the folder; its cells lie in OUT/cells/KEY.json, each written in one piece.
-        kept: files that `keep` wrote.
-        any_code: take kept results of another code version too, and say so.
+        out: the folder; its cells are OUT/cells/KEY.json, each written atomically.
+        collections: files that `keep` wrote.
+        any_version: also return kept results of another version, marked as such.
     """
 
-    def __init__(self, out: Path, kept: Iterable[Path] = (), *, any_code: bool = False) -> None:
+    def __init__(
+        self, out: Path, collections: Iterable[Path] = (), *, any_version: bool = False
+    ) -> None:
         self.out = out
-        self._any_code = any_code
-        self._kept: dict[str, list[tuple[str, dict[str, Any], str]]] = {}
-        for path in kept:
+        self._any_version = any_version
+        self._kept: dict[str, list[CachedResult]] = {}
+        for path in collections:
             for record in read_kept(path):
-                self._kept.setdefault(record["run"], []).append(
-                    (record["code"], record["result"], path.name)
-                )
+                kept = CachedResult(record["result"], record["version"], collection=path.name)
+                self._kept.setdefault(record["run"], []).append(kept)
 
-    def place(self, key: Key) -> Path:
-        """Where a cell is written."""
+    def path(self, key: Key) -> Path:
+        """The file of a finished cell."""
         return self.out / "cells" / f"{key}.json"
 
     def partial(self, key: Key) -> Path:
-        """The run folder of a cell that is not finished."""
+        """The run folder of an unfinished cell."""
         return self.out / "partial" / str(key)
 
     def get(self, key: Key) -> CachedResult | None:
-        """The result of a cell, if it is there."""
-        place = self.place(key)
-        if place.exists():
-            record = _read(place, remedy="; remove it and start again")
+        """The result of a cell, or None."""
+        path = self.path(key)
+        if path.exists():
+            record = _read(path, remedy="; remove it and start again")
             if isinstance(record, dict) and isinstance(record.get("result"), dict):
-                return CachedResult(record["result"], key.code)
-            raise InputError(f"{place}: is no cell; remove it and start again")
+                return CachedResult(record["result"], key.version)
+            raise InputError(f"{path}: is no cell; remove it and start again")
         kept = self._kept.get(key.run, [])
-        for code, result, name in kept:
-            if code == key.code:
-                return CachedResult(result, code, kept=name)
-        if kept and self._any_code:
-            code, result, name = kept[-1]
-            return CachedResult(result, code, other_code=True, kept=name)
+        for cached in kept:
+            if cached.version == key.version:
+                return cached
+        if kept and self._any_version:
+            last = kept[-1]
+            return CachedResult(last.result, last.version, True, last.collection)
         return None
 
     def put(self, key: Key, cell: Cell, result: Mapping[str, Any]) -> None:
-        """Write a cell, all or nothing."""
-        write(self.place(key), json.dumps(record_of(key, cell, result), indent=1) + "\n")
+        """Write a cell atomically."""
+        write(self.path(key), json.dumps(record_of(key, cell, result), indent=1) + "\n")
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Hold the folder: two runs in one would compute everything twice."""
         try:
             self.out.mkdir(parents=True, exist_ok=True)
@@ -89,7 +109,7 @@ class ResultCache:
             except OSError:
                 raise UsageError(
                     f"{self.out}: another `lumos reproduce` is at work there; wait for it, or "
-                    "choose another --out"
+                    "choose another `out`"
                 ) from None
             yield
 
@@ -99,21 +119,21 @@ def record_of(key: Key, cell: Cell, result: Mapping[str, Any]) -> dict[str, Any]
     return {
         "format": FORMAT,
         "run": key.run,
-        "code": key.code,
+        "version": key.version,
         "kind": cell.kind,
         "graph": cell.graph,
         "seed": cell.seed,
-        "settings": plain(dict(cell.settings)),
+        "settings": json_settings(dict(cell.settings)),
         "result": {name: _finite(value) for name, value in result.items()},
     }
 
 
 def _finite(value: Any) -> Any:
-    """What is no number as nothing: JSON has no word for it."""
+    """NaN and infinity as None: JSON has neither."""
     if isinstance(value, Mapping):
-        return {name: _finite(one) for name, one in value.items()}
+        return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -129,11 +149,11 @@ def keep(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file, all or nothing."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    place = path.with_name(path.name + ".new")
-    place.write_text(text, "utf-8")
-    place.replace(path)
+    new = path.with_name(path.name + ".new")
+    new.write_text(text, "utf-8")
+    new.replace(path)
 
 
 def read_kept(path: Path) -> list[dict[str, Any]]:
@@ -143,7 +163,7 @@ def read_kept(path: Path) -> list[dict[str, Any]]:
         InputError: it is something else.
     """
     records = _read(path)
-    needed = {"format", "run", "code", "result"}
+    needed = {"format", "run", "version", "result"}
     if not isinstance(records, list) or not all(
         isinstance(record, dict) and record.keys() >= needed and record["format"] == FORMAT
         for record in records

@@ -1,4 +1,4 @@
-"""A graph as the experiments see it: its name, its size, what it lacks, its fingerprints."""
+"""A graph of the experiments: its name, its size, what it lacks, its fingerprints."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ class Dataset:
     """One graph of the experiments."""
 
     spec: str
-    """What `load` takes."""
+    """Argument of `lumos.load`."""
     name: str
     """What tables call it."""
     devices: int
@@ -35,12 +35,12 @@ class Dataset:
         return "".join(letter if letter.isalnum() or letter == "." else "-" for letter in self.name)
 
     @property
-    def dataset(self) -> str:
-        """The paper's name of the graph, or nothing: a file called like it is another graph."""
+    def paper_name(self) -> str:
+        """The paper's name of the graph; empty for others, also for a file called like it."""
         return self.name if self.name in DATASETS and entry_of(self.spec) else ""
 
     def lacks(self, task: str) -> str:
-        """Why a model cannot be trained here, in a sentence; nothing where it can."""
+        """Why a model cannot be trained on it, in a sentence; empty where it can."""
         if not self.features:
             entry = entry_of(self.spec)
             named = f"the feature file {entry.features}" if entry else "a feature file"
@@ -50,12 +50,12 @@ class Dataset:
         return ""
 
     def fingerprint(self, cell: Cell) -> str:
-        """Of what the cell depends on."""
+        """Fingerprint of what the cell depends on."""
         return self.structure if cell.kind == "trees" else self.whole
 
 
 def dataset_of(spec: str, data_dir: Path | None) -> Dataset:
-    """Load a graph and remember what the plan needs to know of it."""
+    """Load a graph and describe it."""
     graph: Graph = load(spec, data_dir=data_dir)
     entry = entry_of(spec)
     return Dataset(

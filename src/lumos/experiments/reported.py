@@ -2,21 +2,15 @@
 
 Its plots are not in the text that we have, so there are no absolute scores: only the differences
 that the text names. "Loses 16.29 % accuracy" is read as percentage points, as is every figure that
-the text does not call relative. `why` is said beside a row of ours that disagrees.
+the text does not call relative. `WHY` explains the rows of ours that disagree.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
-Figure = Literal["classification", "link-prediction", "epsilon", "ablation", "workload", "cost"]
-FIGURES: tuple[Figure, ...] = (
-    "classification",
-    "link-prediction",
-    "epsilon",
-    "ablation",
-    "workload",
-    "cost",
-)
+from lumos.training.profiles import PAPER, STRICT
+
+FigureName = Literal["classification", "link-prediction", "epsilon", "ablation", "workload", "cost"]
 CAPTIONS: dict[str, str] = {
     "classification": "Label classification accuracy",
     "link-prediction": "Link prediction ROC-AUC score",
@@ -25,7 +19,7 @@ CAPTIONS: dict[str, str] = {
     "workload": "CDF of workload with and without tree trimming (TT)",
     "cost": "System performance contribution of tree trimming",
 }
-"""The captions of the paper's figures."""
+"""The captions of the paper's figures, in its order."""
 
 DATASETS = ("facebook", "lastfm")
 ITERATIONS = {"facebook": 1000, "lastfm": 300}
@@ -36,7 +30,7 @@ ITERATIONS = {"facebook": 1000, "lastfm": 300}
 class Claim:
     """One number of the paper for each of its two graphs."""
 
-    figure: Figure
+    figure: FigureName
     measure: str
     """What is measured, as in `Row.measure`."""
     values: tuple[float, float]
@@ -53,7 +47,7 @@ class Claim:
 
 
 def _by_backbone(
-    figure: Figure, measure: str, task: str, gcn: tuple[float, float], gat: tuple[float, float]
+    figure: FigureName, measure: str, task: str, gcn: tuple[float, float], gat: tuple[float, float]
 ) -> list[Claim]:
     return [
         Claim(figure=figure, measure=measure, task=task, backbone=name, epsilon=2.0, values=values)
@@ -144,35 +138,35 @@ TOLERANCE = 2.0
 """A row disagrees with the paper where it is further off than so many points, % or branches."""
 
 WHY: dict[tuple[str, str], str] = {
-    (AGAINST_CENTRALIZED, "paper"): (
+    (AGAINST_CENTRALIZED, PAPER): (
         "Most of the score comes from raw features: a device's own, and the embeddings of "
         "them that travel in the open. What released features add is told by the control; the "
         "figure of ε has rows with the paper's recovery to the letter, where they harm."
     ),
-    (AGAINST_CENTRALIZED, "strict"): (
+    (AGAINST_CENTRALIZED, STRICT): (
         "Another design, so another loss: one randomized symbol per device and noisy sums. "
         "One symbol survives ε = 2, thousands of noisy words do not."
     ),
-    (AGAINST_LPGNN, "paper"): (
+    (AGAINST_LPGNN, PAPER): (
         "The comparison is between different secrets: LPGNN hides features and labels from a "
         "server that knows all edges, this profile uses raw features and labels at home and "
         "sends embeddings of them in the open."
     ),
-    (AGAINST_LPGNN, "strict"): (
+    (AGAINST_LPGNN, STRICT): (
         "The strict profile keeps labels at home and releases one symbol, LPGNN releases noisy "
         "features and labels of everybody (ε_x = 2, ε_y = 1) to a server that knows all edges."
     ),
-    (AGAINST_NAIVE, "paper"): (
+    (AGAINST_NAIVE, PAPER): (
         "The size of the gain is that of the baseline's failure: naive FedGNN drowns in tens of "
         "millions of false edges and comes out near the most frequent class, and how near "
         "depends on details that the paper does not give (δ, calibration, which labels are "
         "noised)."
     ),
-    (AGAINST_NAIVE, "strict"): (
+    (AGAINST_NAIVE, STRICT): (
         "The size of the gain is that of the baseline's failure: naive FedGNN drowns in tens of "
         "millions of false edges, and the paper does not give its details (δ, calibration)."
     ),
-    (RELATIVE_TO_HALF, "paper"): (
+    (RELATIVE_TO_HALF, PAPER): (
         "We shrink a recovered feature by its reliability, tanh²(ε'/2), where ε' is the ε of one "
         "element; with thousands of words that is near 0 for every ε of the table, so releases "
         "neither help nor harm. The score comes from what travels in the open."
@@ -182,11 +176,11 @@ WHY: dict[tuple[str, str], str] = {
         "stand at the midpoint. A larger ε gains less noise; where a control stands beside it, "
         "whose releases say nothing under the same noise, that tells what is information."
     ),
-    (RELATIVE_TO_HALF, "strict"): (
+    (RELATIVE_TO_HALF, STRICT): (
         "The symbol keeps more at a larger ε, but a device that hears nothing still has its own "
         "features, so the score at ε = 0.5 is high already and the relative gain is smaller."
     ),
-    (OVER_STARS, "paper"): (
+    (OVER_STARS, PAPER): (
         "With two layers a leaf of a tree hears its own branch only, one of a star hears the "
         "whole ego network, so virtual nodes do not enlarge what is seen; and since recovered "
         "features are shrunk by their reliability, there is little noise to keep apart."
@@ -195,13 +189,13 @@ WHY: dict[tuple[str, str], str] = {
         "To the letter, neighbours' leaves are mostly noise. A star averages that of the whole ego "
         "network; a tree of two layers leaves each leaf alone with its own, so virtual nodes cost."
     ),
-    (OVER_UNTRIMMED, "paper"): (
+    (OVER_UNTRIMMED, PAPER): (
         "Trimming changes how many leaves a device pools: without it, both ends of every edge have "
         "a leaf for the other, half as many again as after mcmc, and each is an embedding of raw "
         "features in the open. And 0.01 % is less than one test device of Facebook: no two runs "
         "with different trees agree so far."
     ),
-    (LARGEST, "paper"): (
+    (LARGEST, PAPER): (
         "Algorithms 1 to 3 to the letter need far more iterations (39 after 50,000 on Facebook, "
         "16 after 15,000 on LastFM); `optimal` proves what is least."
     ),

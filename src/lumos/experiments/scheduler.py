@@ -1,4 +1,4 @@
-"""Runs cells in processes of their own: as many as cores and memory allow, longest first."""
+"""Runs each cell in a process of its own: as many as cores and memory allow, longest first."""
 
 import multiprocessing
 import os
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lumos.experiments.worker import CellJob, child
 
@@ -20,12 +20,12 @@ _PRELOADED = (
 )
 _FORKS = sys.platform == "linux"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_LOOK = 0.05
-_MARGIN = 0.9  # of the memory that is free at the start
+_POLL_SECONDS = 0.05
+_MEMORY_SHARE = 0.9  # of what is free at the start
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waiting:
+class PlannedJob:
     """A job, and what it is expected to need."""
 
     job: CellJob
@@ -34,7 +34,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class JobEnd:
     """How the process of a job ended."""
 
     job: CellJob
@@ -46,81 +46,93 @@ class Ended:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
-    """How many processes, with how many threads each, in how much memory."""
+class Resources:
+    """Number of processes, threads of each, and memory of all."""
 
     jobs: int
     threads: int
     megabytes: float
 
     @staticmethod
-    def here(cells: int, jobs: int | None = None) -> "Room":
-        """As many processes as cores, or as were asked for; cores are shared among them."""
+    def available(cells: int, jobs: int | None = None) -> "Resources":
+        """As many processes as cores, or `jobs`; cores are shared among them."""
         cores = available_cores()
         jobs = max(1, min(jobs or cores, cells))
-        free = _MARGIN * available_megabytes()
-        return Room(jobs=jobs, threads=max(1, cores // jobs), megabytes=free)
+        free = _MEMORY_SHARE * available_megabytes()
+        return Resources(jobs=jobs, threads=max(1, cores // jobs), megabytes=free)
 
 
-def planned(waiting: Sequence[Waiting], room: Room) -> float:
-    """Expected seconds until all are done, longest first, memory left aside."""
-    ends = [0.0] * room.jobs
-    for one in sorted(waiting, key=lambda one: -one.seconds):
-        ends[ends.index(min(ends))] += one.seconds
+def expected_seconds(jobs: Sequence[PlannedJob], resources: Resources) -> float:
+    """Expected seconds until all are done, longest first, ignoring memory."""
+    ends = [0.0] * resources.jobs
+    for planned in sorted(jobs, key=lambda planned: -planned.seconds):
+        ends[ends.index(min(ends))] += planned.seconds
     return max(ends)
 
 
 def run_all(
-    waiting: Sequence[Waiting],
-    room: Room,
+    jobs: Sequence[PlannedJob],
+    resources: Resources,
     logs: Path,
-    told: Callable[[Ended, int], None],
-) -> list[Ended]:
-    """Run every job; `told` hears of each end, and how many are still to come.
+    on_end: Callable[[JobEnd, int], None],
+) -> list[JobEnd]:
+    """Run every job. An exception, a keyboard interrupt too, kills all processes.
 
-    An exception, the keyboard's too, ends all processes.
+    Args:
+        on_end: callback `(end, remaining)`, called when a job has ended.
     """
-    left = sorted(waiting, key=lambda one: -one.seconds)
-    running: list[tuple[Waiting, BaseProcess, float]] = []
-    ended: list[Ended] = []
+    pending = sorted(jobs, key=lambda planned: -planned.seconds)
+    running: list[_Running] = []
+    ends: list[JobEnd] = []
     logs.mkdir(parents=True, exist_ok=True)
     try:
-        while left or running:
-            while (following := _next(left, running, room)) is not None:
-                left.remove(following)
-                process = _start(following.job, room, logs)
-                running.append((following, process, time.perf_counter()))
-            for entry in [entry for entry in running if not entry[1].is_alive()]:
-                running.remove(entry)
-                one, process, start = entry
-                seconds = time.perf_counter() - start
-                ended.append(_end(one.job, process.exitcode or 0, logs, seconds))
-                told(ended[-1], len(left) + len(running))
-            time.sleep(_LOOK)
+        while pending or running:
+            while (planned := _next(pending, running, resources)) is not None:
+                pending.remove(planned)
+                process = _start(planned.job, resources, logs)
+                running.append(_Running(planned, process, time.perf_counter()))
+            for ended in [entry for entry in running if not entry.process.is_alive()]:
+                running.remove(ended)
+                seconds = time.perf_counter() - ended.start
+                ends.append(_end(ended.planned.job, ended.process.exitcode or 0, logs, seconds))
+                on_end(ends[-1], len(pending) + len(running))
+            time.sleep(_POLL_SECONDS)
     finally:
-        _stop([process for _, process, _ in running])
-    return ended
+        _kill([entry.process for entry in running])
+    return ends
 
 
-def _next(left: list[Waiting], running: Sequence[Any], room: Room) -> Waiting | None:
+class _Running(NamedTuple):
+    planned: PlannedJob
+    process: BaseProcess
+    start: float
+
+
+def _next(
+    pending: Sequence[PlannedJob], running: Sequence[_Running], resources: Resources
+) -> PlannedJob | None:
     """The longest job that fits; a job alone always does."""
-    if len(running) >= room.jobs:
+    if len(running) >= resources.jobs:
         return None
-    used = sum(one.megabytes for one, *_ in running)
-    fitting = (one for one in left if not running or used + one.megabytes <= room.megabytes)
+    used = sum(entry.planned.megabytes for entry in running)
+    fitting = (
+        planned
+        for planned in pending
+        if not running or used + planned.megabytes <= resources.megabytes
+    )
     return next(fitting, None)
 
 
-def _start(job: CellJob, room: Room, logs: Path) -> BaseProcess:
-    """A process of its own; on Linux a fork of one that has imported torch and done nothing yet."""
+def _start(job: CellJob, resources: Resources, logs: Path) -> BaseProcess:
+    """Start a process; on Linux a fork of one that has imported torch and done nothing yet."""
     context: Any = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
     if _FORKS:
         context.set_forkserver_preload([*_PRELOADED])
     process: BaseProcess = context.Process(
-        target=child, args=(job, logs / f"{job.key}.txt", room.threads), daemon=True
+        target=child, args=(job, logs / f"{job.key}.txt", resources.threads), daemon=True
     )
     before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, str(room.threads)))
+    os.environ.update(dict.fromkeys(_THREADS, str(resources.threads)))
     try:
         process.start()
     finally:
@@ -132,30 +144,32 @@ def _start(job: CellJob, room: Room, logs: Path) -> BaseProcess:
     return process
 
 
-def _end(job: CellJob, status: int, logs: Path, seconds: float) -> Ended:
+def _end(job: CellJob, status: int, logs: Path, seconds: float) -> JobEnd:
     log = logs / f"{job.key}.txt"
-    if status == 0 and job.place.exists():
+    if status == 0 and job.path.exists():
         log.unlink(missing_ok=True)
-        return Ended(job=job, status=0, reason="", seconds=seconds)
+        return JobEnd(job=job, status=0, reason="", seconds=seconds)
     text = log.read_text("utf-8", "replace") if log.exists() else ""
-    said = [line.strip() for line in text.splitlines()]
-    last = next((line for line in reversed(said) if line), "")
+    lines = [line.strip() for line in text.splitlines()]
+    last = next((line for line in reversed(lines) if line), "")
     if status < 0:
         last = f"its process was ended by signal {-status}"
         if -status == 9:
             last += ", as it is when memory runs out"
-    return Ended(job=job, status=status or 1, reason=last or "it said nothing", seconds=seconds)
+    return JobEnd(
+        job=job, status=status or 1, reason=last or "it wrote nothing to its log", seconds=seconds
+    )
 
 
-def _stop(processes: Sequence[BaseProcess]) -> None:
+def _kill(processes: Sequence[BaseProcess]) -> None:
     for process in processes:
-        process.kill()  # whatever was finished is written; the rest is of no use
+        process.kill()  # results are written atomically: nothing is left half-written
     for process in processes:
         process.join()
 
 
 def available_cores() -> int:
-    """Cores that this process may use, as far as its container allows."""
+    """Cores that this process and its container may use."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:
@@ -167,7 +181,7 @@ def available_cores() -> int:
 
 
 def available_megabytes() -> float:
-    """Memory that is free, or could be at once, as far as a container allows."""
+    """Memory that is available, within the limit of a container."""
     free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2 / 1024**2
     try:
         for line in MEMINFO.read_text().splitlines():
@@ -175,20 +189,20 @@ def available_megabytes() -> float:
                 free = int(line.split()[1]) / 1024
     except OSError:
         pass
-    most, used, kinds = _limit("memory.max"), _limit("memory.current"), _limit("memory.stat")
-    if most and used and most[0].isdigit():
-        cached = int(kinds[kinds.index(CACHED) + 1]) if CACHED in kinds else 0
-        free = min(free, max(0, int(most[0]) - int(used[0]) + cached) / 1024**2)
+    limit, used, stat = _limit("memory.max"), _limit("memory.current"), _limit("memory.stat")
+    if limit and used and limit[0].isdigit():
+        cached = int(stat[stat.index(CACHED) + 1]) if CACHED in stat else 0
+        free = min(free, max(0, int(limit[0]) - int(used[0]) + cached) / 1024**2)
     return free
 
 
 CGROUP, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
 CACHED = "inactive_file"
-"""What the system gives back at once."""
+"""Memory that the system can free at once."""
 
 
 def _limit(name: str) -> list[str]:
-    """The words of a limit of the container, by the second version of control groups."""
+    """The words of a file of control groups, version 2; empty where there is none."""
     try:
         return (CGROUP / name).read_text().split()
     except OSError:

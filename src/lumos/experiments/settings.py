@@ -11,19 +11,19 @@ from lumos.experiments.cell import Cell
 from lumos.experiments.reported import ITERATIONS
 
 FILE = Path(__file__).with_name("settings.toml")
-EDGES = 170_823
-"""Edges of Facebook, for which needs are stated."""
+FACEBOOK_EDGES = 170_823
+"""The file states needs for this graph."""
 
-PAPER = 300
+PAPER_EPOCHS = 300
 """Epochs of the paper."""
-NOISY = 30_000_000
-"""Edges of its noised graph at ε = 2."""
+NOISY_EDGES = 30_000_000
+"""Edges of its noised graph at ε = 2, which naive FedGNN trains on."""
 
 Form = Literal["full", "quick"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frozen:
+class EvaluationSettings:
     """One form of the settings, with what the user changed."""
 
     form: Form
@@ -54,71 +54,75 @@ class Frozen:
     @property
     def comparable(self) -> bool:
         """Whether everything is trained for as long as in the paper."""
-        return all(count >= PAPER for given in self.epochs.values() for count in given.values())
+        return all(
+            count >= PAPER_EPOCHS for given in self.epochs.values() for count in given.values()
+        )
 
     @property
     def mark(self) -> str:
-        """What titles end with where it is not."""
+        """Suffix of titles where it is not."""
         return "" if self.comparable else " (QUICK)" if self.form == "quick" else " (SHORTENED)"
 
     def control(self, profile: str, task: str, backbone: str, epsilon: float, seed: int) -> bool:
         """Whether a run has a control beside it."""
-        there = epsilon in self.control_at[profile][task]
-        return there and seed < self.control_seeds[profile][backbone]
+        controlled = epsilon in self.control_at[profile][task]
+        return controlled and seed < self.control_seeds[profile][backbone]
 
-    def iterations(self, dataset: str) -> int:
-        """MCMC steps: the paper's on its graphs."""
-        return ITERATIONS.get(dataset, self.iterations_elsewhere)
+    def iterations(self, paper_name: str) -> int:
+        """MCMC iterations: the paper's on its graphs."""
+        return ITERATIONS.get(paper_name, self.iterations_elsewhere)
 
-    def changed(self, *, seeds: int | None = None, epochs: int | None = None) -> "Frozen":
+    def changed(
+        self, *, seeds: int | None = None, epochs: int | None = None
+    ) -> "EvaluationSettings":
         """The same with other seeds, or other epochs of the paper profile and the baselines."""
         if (seeds is not None and seeds < 1) or (epochs is not None and epochs < 1):
-            raise UsageError("--seeds and --epochs must be 1 or more")
-        found = self if seeds is None else dataclasses.replace(self, seeds=seeds)
+            raise UsageError("`seeds` and `epochs` must be 1 or more")
+        settings = self if seeds is None else dataclasses.replace(self, seeds=seeds)
         if epochs is not None:
             changed = {group: dict.fromkeys(given, epochs) for group, given in self.epochs.items()}
             others = {
                 name: {key: value for key, value in given.items() if key != "epochs"}
                 for name, given in self.baseline.items()
             }
-            found = dataclasses.replace(found, epochs=changed, baseline=others)
-        return found
+            settings = dataclasses.replace(settings, epochs=changed, baseline=others)
+        return settings
 
     def seconds(self, cell: Cell, edges: int) -> float:
         """Expected seconds of a cell on one core."""
-        need = self.need[self._needs(cell)]
-        one = need.get("epoch", {}).get(cell["backbone"] or "gcn", 0.0)
+        need = self.need[self._need(cell)]
+        epoch = need.get("epoch", {}).get(cell["backbone"] or "gcn", 0.0)
         if cell["edge_sample"]:
-            one *= min(1.0, cell["edge_sample"] / NOISY)
+            epoch *= min(1.0, cell["edge_sample"] / NOISY_EDGES)
         runs = 1 + bool(cell["control"])
         if cell["balancer"] == "none" and cell.kind == "train":
             runs *= 2  # every edge twice
-        scale = max(edges / EDGES, 0.02)
-        total: float = 4 + scale * runs * (need["setup"] + one * (cell["epochs"] or 0))
+        scale = max(edges / FACEBOOK_EDGES, 0.02)
+        total: float = 4 + scale * runs * (need["setup"] + epoch * (cell["epochs"] or 0))
         return total
 
     def megabytes(self, cell: Cell, edges: int) -> float:
         """Expected peak memory of a cell."""
-        need: float = self.need[self._needs(cell)]["megabytes"]
-        return 400 + need * edges / EDGES
+        need: float = self.need[self._need(cell)]["megabytes"]
+        return 400 + need * edges / FACEBOOK_EDGES
 
-    def _needs(self, cell: Cell) -> str:
+    def _need(self, cell: Cell) -> str:
         if cell.kind == "train":
             return str(cell["profile"])
         return "naive" if cell["system"] == "naive" else cell.kind
 
-    def further(self, system: str, backbone: str) -> dict[str, Any]:
+    def baseline_settings(self, system: str, backbone: str) -> dict[str, Any]:
         """Further settings of a baseline."""
-        found: dict[str, Any] = {}
+        further: dict[str, Any] = {}
         for name in (system, f"{system}-{backbone}"):
-            found |= self.baseline.get(name, {})
-        return found
+            further |= self.baseline.get(name, {})
+        return further
 
 
-def frozen(form: Form) -> Frozen:
-    """The committed settings."""
+def load_settings(form: Form) -> EvaluationSettings:
+    """The committed settings of one form."""
     content = tomllib.loads(FILE.read_text("utf-8"))
-    return Frozen(
+    return EvaluationSettings(
         form=form,
         epsilons=tuple(float(epsilon) for epsilon in content["epsilons"]),
         label_epsilon=float(content["label_epsilon"]),

@@ -1,4 +1,4 @@
-"""What the trees of one balancer look like: workloads, and what finding them took."""
+"""Trees of one balancer: their workloads, and what it cost to find them."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ CDF_POINTS = 200
 """Points of a distribution that are kept."""
 
 
-def measure(graph: Graph, *, seed: int, **settings: Any) -> dict[str, Any]:
-    """Trees by these settings of `TreeSettings`. Plain numbers, for JSON."""
+def measure_trees(graph: Graph, *, seed: int, **settings: Any) -> dict[str, Any]:
+    """Build trees by these settings of `TreeSettings`; figures for JSON."""
     balanced = balance(graph, TreeSettings(**settings), seed=seed)
     values, counts = np.unique(balanced.workload, return_counts=True)
     bound = balanced.lower_bound()

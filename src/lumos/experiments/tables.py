@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.markup import escape
 from rich.table import Table
 
-from lumos.experiments.figures import Row
+from lumos.experiments.figures.row import Row
 
 HEADINGS = (
     "system",
@@ -13,7 +13,7 @@ HEADINGS = (
     "model",
     "ε",
     "measure",
-    "paper",
+    "the paper",
     "ours",
     "control",
     "over control",
@@ -22,15 +22,15 @@ HEADINGS = (
 
 
 class Notes:
-    """Numbers for sentences, in the order in which they are first said."""
+    """Numbers of sentences, in the order of their first use."""
 
     def __init__(self) -> None:
-        self.said: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
 
     def number(self, *sentences: str) -> str:
         """The numbers of some sentences, as "1, 3"."""
         return ", ".join(
-            str(self.said.setdefault(sentence, len(self.said) + 1))
+            str(self.numbers.setdefault(sentence, len(self.numbers) + 1))
             for sentence in sentences
             if sentence
         )
@@ -77,23 +77,23 @@ def number(value: float | None, row: Row) -> str:
 
 
 def body(rows: Sequence[Row], notes: Notes) -> tuple[list[str], list[list[str]]]:
-    """Headings and cells; a column that says nothing is left out."""
-    every = [cells(row, notes) for row in rows]
-    used = [place for place in range(len(HEADINGS)) if any(row[place] for row in every)]
-    return [HEADINGS[place] for place in used], [[row[place] for place in used] for row in every]
+    """Headings and cells; an empty column is left out."""
+    lines = [cells(row, notes) for row in rows]
+    used = [column for column in range(len(HEADINGS)) if any(line[column] for line in lines)]
+    return [HEADINGS[c] for c in used], [[line[c] for c in used] for line in lines]
 
 
-def shown(rows: Sequence[Row], title: str) -> tuple[Table, list[str]]:
+def terminal_table(rows: Sequence[Row], title: str) -> tuple[Table, list[str]]:
     """A table for the terminal, and its notes."""
     notes = Notes()
     table = Table(title=escape(title), title_justify="left", box=None, padding=(0, 1))
     headings, lines = body(rows, notes)
     for heading in headings:
-        figures = heading in ("paper", "ours", "control", "over control")
-        table.add_column(heading, justify="right" if figures else "left")
+        numeric = heading in ("the paper", "ours", "control", "over control")
+        table.add_column(heading, justify="right" if numeric else "left")
     for line in lines:
         table.add_row(*map(escape, line))
-    return table, [f"{count}. {sentence}" for sentence, count in notes.said.items()]
+    return table, [f"{count}. {sentence}" for sentence, count in notes.numbers.items()]
 
 
 def markdown(rows: Sequence[Row], title: str, about: Sequence[str] = ()) -> str:
@@ -107,7 +107,7 @@ def markdown(rows: Sequence[Row], title: str, about: Sequence[str] = ()) -> str:
     lines.append("|" + "|".join("---" for _ in headings) + "|")
     lines += ["| " + " | ".join(_cell(text) for text in line) + " |" for line in rest]
     lines.append("")
-    lines += [f"{count}. {sentence}" for sentence, count in notes.said.items()]
+    lines += [f"{count}. {sentence}" for sentence, count in notes.numbers.items()]
     return "\n".join(lines).rstrip() + "\n"
 
 

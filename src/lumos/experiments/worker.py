@@ -1,6 +1,6 @@
-"""What the process of one cell does: it writes the result in one piece and ends.
+"""The process of one cell: computes the result, writes it atomically and ends.
 
-When whoever started it is gone, it goes too: no cell is computed for nobody.
+It also ends when its parent has died.
 """
 
 import json
@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from lumos.errors import InputError, LumosError
-from lumos.experiments.cache import record_of, write
-from lumos.experiments.cell import Cell, Key, code_version
+from lumos.experiments.cache import Key, record_of, write
+from lumos.experiments.cell import Cell
+from lumos.experiments.versions import result_kind, version_of
 
 PARENT_GONE = 3
+"""Exit status."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,23 +32,25 @@ class CellJob:
     cell: Cell
     key: Key
     data_dir: str | None
-    place: Path
+    path: Path
+    """The file of the result."""
     partial: Path
+    """The run folder until it is finished."""
 
 
 def child(job: CellJob, log: Path, threads: int) -> None:
-    """The whole life of a cell's process.
+    """Entry point of a cell's process.
 
     Args:
         job: the cell.
-        log: where everything goes that it says.
-        threads: threads of its own.
+        log: file for standard output and standard error.
+        threads: number of threads of torch.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the keyboard's interrupt is the parent's
-    threading.Thread(target=_follow, daemon=True).start()
-    place = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     for stream in (1, 2):
-        os.dup2(place, stream)
+        os.dup2(descriptor, stream)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(threads)
     try:
@@ -56,7 +60,7 @@ def child(job: CellJob, log: Path, threads: int) -> None:
         os._exit(error.exit_status)
 
 
-def _follow() -> None:
+def _exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         multiprocessing.connection.wait([parent.sentinel])
@@ -65,13 +69,17 @@ def _follow() -> None:
 
 def finish(job: CellJob) -> None:
     """Compute a cell and write it."""
-    if code_version(job.cell.kind, job.cell["profile"] == "strict") != job.key.code:
-        raise LumosError("the source was changed since this was planned; start again")
+    version = version_of(job.cell)
+    if version != job.key.version:
+        raise LumosError(
+            f"result version of {result_kind(job.cell)} is {version}, planned was "
+            f"{job.key.version}: the source was changed meanwhile; start again"
+        )
     start = time.perf_counter()
     result = compute(job)
     result["wall_seconds"] = round(time.perf_counter() - start, 3)
     result["cpu_seconds"] = round(time.process_time(), 3)
-    write(job.place, json.dumps(record_of(job.key, job.cell, result), indent=1) + "\n")
+    write(job.path, json.dumps(record_of(job.key, job.cell, result), indent=1) + "\n")
     shutil.rmtree(job.partial, ignore_errors=True)
 
 
@@ -93,13 +101,13 @@ def _train(job: CellJob) -> dict[str, Any]:
 
     config = Config.asked(**dict(job.cell.settings))
     resume = (job.partial / "run.json").exists()
-    given: dict[str, Any] = {"config": config, "seed": job.cell.seed, "data_dir": _folder(job)}
+    given: dict[str, Any] = {"config": config, "seed": job.cell.seed, "data_dir": _data_dir(job)}
     try:
         run = train(job.cell.graph, out=job.partial, resume=resume, **given)
     except InputError:
         if not resume:
             raise
-        shutil.rmtree(job.partial)  # damaged: from the beginning
+        shutil.rmtree(job.partial)  # a damaged checkpoint: start over
         run = train(job.cell.graph, out=job.partial, **given)
     summary = run.summary()
     scores = {
@@ -107,12 +115,12 @@ def _train(job: CellJob) -> dict[str, Any]:
         for name, value in summary.items()
         if name.endswith(("_accuracy", "_auc")) and isinstance(value, float)
     }
-    told = {name: summary[name] for name in TOLD}
-    return {**scores, **told, "left": _left(summary), "resumed": resume}
+    fields = {name: summary[name] for name in SUMMARY_FIELDS}
+    return {**scores, **fields, "ledger": _ledger(summary), "resumed": resume}
 
 
-def _left(summary: dict[str, Any]) -> dict[str, Any]:
-    """By topic of the ledgers: door, messages, bytes."""
+def _ledger(summary: dict[str, Any]) -> dict[str, list[Any]]:
+    """By topic of both ledgers: door, messages, bytes."""
     return {
         name: [str(line["door"]), line["messages"], line["bytes"]]
         for ledger in ("tree_ledger", "ledger")
@@ -120,7 +128,7 @@ def _left(summary: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-TOLD = (
+SUMMARY_FIELDS = (
     "devices",
     "edges",
     "epochs",
@@ -138,39 +146,40 @@ TOLD = (
     "seconds_per_epoch",
     "peak_rss_mb",
 )
-"""What is kept of a training run, beside its scores."""
+"""What is kept of the summary of a training run, beside its scores."""
 
 
 def _baseline(job: CellJob) -> dict[str, Any]:
     from lumos.baselines import baseline
 
     measured = baseline(
-        job.cell.graph, seed=job.cell.seed, data_dir=_folder(job), **dict(job.cell.settings)
+        job.cell.graph, seed=job.cell.seed, data_dir=_data_dir(job), **dict(job.cell.settings)
     )
     return dict(measured.summary())
 
 
 def _trees(job: CellJob) -> dict[str, Any]:
-    from lumos.experiments.structure import measure
+    from lumos.experiments.structure import measure_trees
     from lumos.graph import load
     from lumos.memory import peak_rss_mb
 
-    graph = load(job.cell.graph, data_dir=_folder(job), features=False)
-    found = measure(graph, seed=job.cell.seed, **dict(job.cell.settings))
-    return {**found, "peak_rss_mb": peak_rss_mb()}
+    graph = load(job.cell.graph, data_dir=_data_dir(job), features=False)
+    measured = measure_trees(graph, seed=job.cell.seed, **dict(job.cell.settings))
+    return {**measured, "peak_rss_mb": peak_rss_mb()}
 
 
 def _cost(job: CellJob) -> dict[str, Any]:
-    from lumos.experiments.cost import DeviceModel, measure
+    from lumos.experiments.device_model import DeviceModel
+    from lumos.experiments.epoch_cost import measure_epoch
     from lumos.graph import load
     from lumos.memory import peak_rss_mb
 
     settings = dict(job.cell.settings)
     device = DeviceModel(**dict(settings.pop("device")))
-    graph = load(job.cell.graph, data_dir=_folder(job))
-    found = measure(graph, seed=job.cell.seed, device=device, **settings)
-    return {**found, "peak_rss_mb": peak_rss_mb()}
+    graph = load(job.cell.graph, data_dir=_data_dir(job))
+    measured = measure_epoch(graph, seed=job.cell.seed, device=device, **settings)
+    return {**measured, "peak_rss_mb": peak_rss_mb()}
 
 
-def _folder(job: CellJob) -> Path | None:
+def _data_dir(job: CellJob) -> Path | None:
     return None if job.data_dir is None else Path(job.data_dir)

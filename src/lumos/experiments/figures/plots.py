@@ -1,0 +1,79 @@
+"""What the plots of the figures share: SVG with the paper's values marked."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lumos.experiments.figures.evaluation import Evaluation
+from lumos.experiments.figures.row import Row
+from lumos.report import bars
+
+
+class Plot(NamedTuple):
+    """A drawing and the sentence below it."""
+
+    svg: str
+    caption: str
+
+
+Plots = dict[str, Plot]
+"""By name of the file, without its suffix."""
+SCORE_NAMES = {"classify": "test accuracy", "link": "test ROC-AUC"}
+"""By task, in titles."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperFigure:
+    """A figure of the paper's evaluation."""
+
+    rows: Callable[[Evaluation], list[Row]]
+    """The rows of one graph."""
+    plots: Callable[[Evaluation, Sequence[Row]], Plots]
+    """Its plots, from those rows; none where there is nothing to draw."""
+
+
+def title(evaluation: Evaluation, what: str) -> str:
+    """A title that names the graph, and marks a shortened form."""
+    return f"{evaluation.dataset.name}: {what}{evaluation.settings.mark}"
+
+
+def values_of(
+    grid: Sequence[Sequence[Row | None]], field: Callable[[Row], float | None]
+) -> list[list[float | None]]:
+    """One field of a grid of rows."""
+    return [[None if row is None else field(row) for row in line] for line in grid]
+
+
+def difference_plots(evaluation: Evaluation, name: str, rows: Sequence[Row]) -> Plots:
+    """Differences in points and relative ones, each on an axis of its own."""
+    plots: Plots = {}
+    for unit, words in (("points", "in points"), ("relative %", "relative, in %")):
+        some = [row for row in rows if row.measure.endswith(unit) and row.ours is not None]
+        if some:
+            plot = difference_bars(some, title(evaluation, f"differences {words}"))
+            plots[f"{name}-{unit.split()[0]}"] = plot
+    return plots
+
+
+def difference_bars(rows: Sequence[Row], title: str) -> Plot:
+    """Bars of derived figures, the paper's marked."""
+    groups = list(dict.fromkeys((row.measure, row.task, row.backbone) for row in rows))
+    systems = list(dict.fromkeys(row.system for row in rows))
+    by_group = {(row.measure, row.task, row.backbone, row.system): row for row in rows}
+    grid = [[by_group.get((*group, system)) for system in systems] for group in groups]
+    several_tasks = len({task for _, task, _ in groups}) > 1
+    svg = bars(
+        [
+            f"{backbone.upper()} {measure}" + (f" ({task})" if several_tasks else "")
+            for measure, task, backbone in groups
+        ],
+        systems,
+        values_of(grid, lambda row: row.ours),
+        values_of(grid, lambda row: row.spread),
+        marks=values_of(grid, lambda row: row.paper),
+        title=title,
+    )
+    marked = any(row.paper is not None for row in rows)
+    return Plot(
+        svg, "Diamonds: what the paper reports." if marked else "The paper has no such figure."
+    )

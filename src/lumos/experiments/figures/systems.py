@@ -1,0 +1,40 @@
+"""The systems, models and measures of the evaluation, and what tables call them."""
+
+from typing import NamedTuple
+
+from lumos.training.profiles import PAPER, STRICT
+
+BACKBONES = ("gcn", "gat")
+EVALUATED_BALANCERS = ("none", "greedy", "mcmc", "optimal")
+EVALUATED_PROFILES = (PAPER, STRICT)
+LETTER = "letter"
+"""The paper's profile with its recovery of features to the letter."""
+SYSTEM_NAMES = {
+    PAPER: "Lumos paper",
+    LETTER: "Lumos paper, recovery to the letter",
+    STRICT: "Lumos strict",
+    "centralized": "centralized",
+    "lpgnn": "LPGNN",
+    "naive": "naive FedGNN",
+    "own": "own features only",
+}
+
+
+class Measure(NamedTuple):
+    """The test score of a task."""
+
+    name: str
+    """What tables call it."""
+    field: str
+    """Its name in a result."""
+    scale: float
+    """Factor from a result to a table."""
+    digits: int
+    """Decimal places."""
+
+
+MEASURES = {
+    "classify": Measure("accuracy, %", "test_accuracy", 100.0, 2),
+    "link": Measure("ROC-AUC", "test_auc", 1.0, 4),
+}
+"""By task."""

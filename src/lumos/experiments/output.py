@@ -1,0 +1,54 @@
+"""The files of a reproduction: tables, rows, workloads, plots and the page."""
+
+import json
+from pathlib import Path
+
+from lumos.experiments import tables
+from lumos.experiments.cache import write
+from lumos.experiments.figures import FIGURES
+from lumos.experiments.figures.plots import Plots
+from lumos.experiments.figures.row import Row
+from lumos.experiments.figures.workload import distributions
+from lumos.experiments.outcome import Reproduction
+from lumos.experiments.page import page
+from lumos.experiments.plan import RunPlan
+from lumos.experiments.sentences import about_figure, caption, introduction
+
+
+def write_files(plan: RunPlan, rows: dict[str, list[Row]], outcome: Reproduction) -> list[Path]:
+    """Write everything into the folder of the cache; returns the files."""
+    out, datasets = plan.cache.out, plan.request.datasets
+    about = introduction(plan.request, outcome)
+    sections = [
+        tables.markdown(
+            some, f"{figure} on {name}", [caption(figure), *about, *about_figure(figure)]
+        )
+        for figure, of in rows.items()
+        for name, some in tables.by_graph(of).items()
+    ]
+    write(out / "tables.md", "\n".join(sections))
+    content = [row.as_json() for row in outcome.rows]
+    write(out / "rows.json", json.dumps(content, indent=1) + "\n")
+    files = [out / "report.html", out / "tables.md", out / "rows.json"]
+    if "workload" in rows:
+        files.append(out / "workload.json")
+        workloads = {one.name: distributions(plan.evaluation(one)) for one in datasets}
+        write(files[-1], json.dumps(workloads) + "\n")
+    plots = {figure: draw(plan, figure, of) for figure, of in rows.items()}
+    for of_figure in plots.values():
+        for name, plot in of_figure.items():
+            files.append(out / "figures" / f"{name}.svg")
+            write(files[-1], plot.svg)
+    page(plan, rows, plots, outcome, about).write(out / "report.html")
+    return files
+
+
+def draw(plan: RunPlan, figure: str, rows: list[Row]) -> Plots:
+    """The plots of a figure for every graph."""
+    return {
+        name: plot
+        for dataset in plan.request.datasets
+        for name, plot in FIGURES[figure]
+        .plots(plan.evaluation(dataset), [row for row in rows if row.dataset == dataset.name])
+        .items()
+    }

@@ -1,0 +1,109 @@
+"""The plan of a reproduction: every cell with its key, its result or its job."""
+
+import dataclasses
+from dataclasses import dataclass, field
+
+from lumos.experiments import reported
+from lumos.experiments.cache import CachedResult, Key, ResultCache, key_of
+from lumos.experiments.cell import Cell
+from lumos.experiments.dataset import Dataset
+from lumos.experiments.figures import FIGURES, cells_of
+from lumos.experiments.figures.evaluation import NOT_RUN, CellOutcome, Evaluation
+from lumos.experiments.figures.row import Row
+from lumos.experiments.figures.systems import SYSTEM_NAMES
+from lumos.experiments.request import Request
+from lumos.experiments.scheduler import JobEnd, PlannedJob
+from lumos.experiments.worker import CellJob
+from lumos.training.profiles import STRICT
+
+QUICK = "fewer epochs than the paper's 300: not comparable with its numbers"
+AGAINST_OTHERS = (reported.AGAINST_CENTRALIZED, reported.AGAINST_LPGNN, reported.AGAINST_NAIVE)
+
+
+@dataclass(eq=False)
+class RunPlan:
+    """Every cell with its key, and what is known of it."""
+
+    request: Request
+    cache: ResultCache
+    keys: dict[Cell, Key] = field(default_factory=dict)
+    results: dict[Cell, CachedResult] = field(default_factory=dict)
+    reasons: dict[Cell, str] = field(default_factory=dict)
+    """Why a cell that was run has no result."""
+    jobs: list[PlannedJob] = field(default_factory=list)
+    """Cells that had no result when the plan was made."""
+
+    @staticmethod
+    def of(request: Request, cache: ResultCache) -> "RunPlan":
+        """Look up every cell; those without a result become jobs."""
+        plan, planned = RunPlan(request, cache), set[Key]()
+        for dataset in request.datasets:
+            for cell in cells_of(request.figures, dataset, request.settings, request.profiles):
+                key = plan.keys[cell] = key_of(cell, dataset.fingerprint(cell))
+                result = cache.get(key)
+                if result is not None:
+                    plan.results[cell] = result
+                elif key not in planned:  # the same graph may stand under two names
+                    planned.add(key)
+                    plan.jobs.append(plan._job(cell, key, dataset))
+        return plan
+
+    def _job(self, cell: Cell, key: Key, dataset: Dataset) -> PlannedJob:
+        request = self.request
+        job = CellJob(
+            cell=cell,
+            key=key,
+            data_dir=None if request.data_dir is None else str(request.data_dir),
+            path=self.cache.path(key),
+            partial=self.cache.partial(key),
+        )
+        return PlannedJob(
+            job=job,
+            seconds=request.settings.seconds(cell, dataset.edges),
+            megabytes=request.settings.megabytes(cell, dataset.edges),
+        )
+
+    def on_end(self, end: JobEnd) -> None:
+        """Record how a job ended."""
+        result = self.cache.get(end.job.key) if end.status == 0 else None
+        for cell in (cell for cell, key in self.keys.items() if key == end.job.key):
+            if result is not None:
+                self.results[cell] = result
+            else:
+                self.reasons[cell] = end.reason
+
+    def lookup(self, cell: Cell) -> CellOutcome:
+        """What is known of a cell."""
+        cached = self.results.get(cell)
+        if cached is not None:
+            return CellOutcome(cached.result, "", cached.other_version)
+        return CellOutcome(reason=self.reasons.get(cell, NOT_RUN))
+
+    def evaluation(self, dataset: Dataset) -> Evaluation:
+        """The evaluation of one graph with these results."""
+        request = self.request
+        return Evaluation(
+            dataset=dataset,
+            settings=request.settings,
+            lookup=self.lookup,
+            profiles=request.profiles,
+        )
+
+    def rows(self) -> dict[str, list[Row]]:
+        """Every row, by figure; rows of too few epochs are marked."""
+        return {
+            figure: [
+                self._marked(row)
+                for dataset in self.request.datasets
+                for row in FIGURES[figure].rows(self.evaluation(dataset))
+            ]
+            for figure in self.request.figures
+        }
+
+    def _marked(self, row: Row) -> Row:
+        """Scores of too few epochs carry a note, and no explanation."""
+        # The strict profile always has its own epochs.
+        whole = row.system == SYSTEM_NAMES[STRICT] and not row.measure.startswith(AGAINST_OTHERS)
+        if self.request.settings.comparable or row.figure in ("workload", "cost") or whole:
+            return row
+        return dataclasses.replace(row, notes=(QUICK, *row.notes), why="")

@@ -1,0 +1,66 @@
+"""Sentences that the tables and the page share."""
+
+from lumos.experiments.device_model import DeviceModel
+from lumos.experiments.outcome import Reproduction
+from lumos.experiments.reported import CAPTIONS
+from lumos.experiments.request import Request
+from lumos.experiments.settings import PAPER_EPOCHS
+from lumos.training.profiles import PAPER
+
+
+def introduction(request: Request, outcome: Reproduction) -> list[str]:
+    """What a reader of any table must know."""
+    settings = request.settings
+    sentences = [f"Command: `{request.command}`."]
+    if not settings.comparable:
+        epochs = settings.epochs[PAPER]
+        form = "Quick form" if settings.form == "quick" else "Shortened"
+        sentences.append(
+            f"**{form}**: {epochs['gcn']} epochs of GCN and {epochs['gat']} of GAT instead of "
+            "300. Scores are not comparable with the paper's; they show that everything runs."
+        )
+    elif settings.patience:
+        most = max(count for given in settings.epochs.values() for count in given.values())
+        sentences.append(
+            f"Up to {most} epochs{', as in the paper' * (most == PAPER_EPOCHS)}; a run of the "
+            f"paper profile or of a baseline ends after {settings.patience} epochs without a "
+            "better validation score."
+        )
+    sentences.append(
+        "ours: mean and standard deviation over seeds; control: the same run with releases that "
+        "say nothing; over control: what the run is above it, on the seeds that have one."
+    )
+    if outcome.other_version:
+        sentences.append(f"{outcome.other_version} cells are kept from another result version.")
+    return sentences
+
+
+def about_figure(figure: str) -> list[str]:
+    """What a reader of one figure must know besides."""
+    return [device_sentence()] if figure == "cost" else []
+
+
+def device_sentence() -> str:
+    """The device and network model in a sentence."""
+    device = DeviceModel()
+    return (
+        f"Simulated time: every round lasts {1000 * device.latency:g} ms and as long as its "
+        f"slowest device, which sends {8e-6 * device.upload:g} Mbit/s, receives "
+        f"{8e-6 * device.download:g} Mbit/s, adds {device.header} bytes to each message and "
+        f"computes {device.flops / 1e9:g} GFLOP/s; messages and bytes of each device are the "
+        "ledger's, work is counted on its own tree (two-layer GCN)."
+    )
+
+
+def caption(figure: str) -> str:
+    """The paper's caption of a figure."""
+    return f"The paper: {CAPTIONS[figure]}."
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h"
