@@ -38,30 +38,30 @@ def result_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, 
 
 def cells_in(out: Path) -> dict[str, tuple[float, bytes]]:
     """Finished cells; every one must be whole."""
-    found = {}
+    cells = {}
     for path in (out / "cells").glob("*.json"):
         record = json.loads(path.read_bytes())
         assert record["result"]
-        found[path.name] = (path.stat().st_mtime, path.read_bytes())
-    return found
+        cells[path.name] = (path.stat().st_mtime, path.read_bytes())
+    return cells
 
 
 def test_the_whole_quick_form(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Every figure, every file, on sixty devices."""
     out, kept = tmp_path / "out", tmp_path / "kept" / "reproduce-demo.json"
     arguments = ["--graph", "demo:60", "--quick", "--epochs", "2", "--out", str(out)]
-    told = result_of(capsys, *arguments, "--keep", str(kept))
-    assert told["form"] == "quick"
-    assert not told["failed"]
-    assert {row["figure"] for row in told["rows"]} == set(reported.CAPTIONS)
+    summary = result_of(capsys, *arguments, "--keep", str(kept))
+    assert summary["form"] == "quick"
+    assert not summary["failed"]
+    assert {row["figure"] for row in summary["rows"]} == set(reported.CAPTIONS)
     wanted = {"figure", "dataset", "system", "task", "backbone", "epsilon", "paper", "ours"}
     wanted |= {"spread", "seeds", "control", "note"}
-    for row in told["rows"]:
+    for row in summary["rows"]:
         assert row.keys() >= wanted
         assert row["ours"] is not None or row["note"]
         if row["system"] == "Lumos paper":
             assert QUICK in row["note"]
-    assert json.loads((out / "rows.json").read_text()) == told["rows"]
+    assert json.loads((out / "rows.json").read_text()) == summary["rows"]
     tables = (out / "tables.md").read_text()
     assert all(f"### {figure} on demo:60" in tables for figure in reported.CAPTIONS)
     assert "lumos reproduce --graph demo:60 --quick --epochs 2" in tables
@@ -69,9 +69,9 @@ def test_the_whole_quick_form(capsys: pytest.CaptureFixture[str], tmp_path: Path
     page = (out / "report.html").read_text()
     assert page.count("<svg") >= 6
     assert "not comparable with" in page
-    for said in ("What left the devices", "demo:60: the ledger of the strict profile",
+    for text in ("What left the devices", "demo:60: the ledger of the strict profile",
                  "demo:60: the doors", "in both profiles", "A tree of moderate size"):  # fmt: skip
-        assert said in page
+        assert text in page
     (loads,) = json.loads((out / "workload.json").read_text()).values()
     assert set(loads) == {"none", "greedy", "mcmc", "optimal"}
     assert all(points[-1][1] == 60 for points in loads.values())
@@ -84,12 +84,12 @@ def test_the_whole_quick_form(capsys: pytest.CaptureFixture[str], tmp_path: Path
 
     # Nothing runs twice: not from the folder, and not from what was kept.
     again = result_of(capsys, *arguments)
-    assert (again["ran"], again["known"]) == (0, told["ran"])
-    assert again["rows"] == told["rows"]
+    assert (again["ran"], again["known"]) == (0, summary["ran"])
+    assert again["rows"] == summary["rows"]
     elsewhere = ["--out", str(tmp_path / "other"), "--results", str(kept)]
     third = result_of(capsys, *arguments[:-2], *elsewhere)
-    assert (third["ran"], third["known"]) == (0, told["ran"])
-    assert third["rows"] == told["rows"]
+    assert (third["ran"], third["known"]) == (0, summary["ran"])
+    assert third["rows"] == summary["rows"]
 
 
 def test_kept_results_of_another_version(
@@ -119,7 +119,7 @@ def test_kept_results_of_another_version(
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts the command in a process of its own; whatever it leaves behind is found by a mark."""
+    """Starts the command in a process of its own; a mark finds whatever it leaves behind."""
     if not Path("/proc/self/environ").exists():
         pytest.skip("processes are found through /proc")
     processes = []
@@ -146,7 +146,7 @@ def started(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 def marked(mark: str) -> list[int]:
     """Living processes that were started under the mark."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
             environment = (path / "environ").read_bytes()
@@ -154,8 +154,8 @@ def marked(mark: str) -> list[int]:
         except OSError:
             continue
         if f"{MARK}={mark}".encode() in environment and state != "Z":
-            found.append(int(path.name))
-    return found
+            pids.append(int(path.name))
+    return pids
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -178,19 +178,19 @@ def test_an_interrupted_run_goes_on(
     process = started("reproduce", *LONG, "--out", str(out))
     until(lambda: any((out / "cells").glob("*.json")))
     process.send_signal(blow)
-    _, said = process.communicate()
+    _, errors = process.communicate()
     assert process.returncode == (1 if blow == signal.SIGINT else -9)
     if blow == signal.SIGINT:
-        assert "the same command goes on" in said
-        assert "Traceback" not in said
+        assert "the same command goes on" in errors
+        assert "Traceback" not in errors
     until(lambda: not marked(mark))  # children notice that nobody waits for them
     before = cells_in(out)
     assert before
-    told = result_of(capsys, *LONG, "--out", str(out))
+    summary = result_of(capsys, *LONG, "--out", str(out))
     after = cells_in(out)
-    assert told["known"] == len(before)
-    assert told["ran"] + told["known"] == len(after)
-    assert not told["failed"]
+    assert summary["known"] == len(before)
+    assert summary["ran"] + summary["known"] == len(after)
+    assert not summary["failed"]
     assert {name: after[name] for name in before} == before  # nothing ran twice
 
 
@@ -229,14 +229,14 @@ def test_a_training_run_goes_on_from_its_checkpoint(
     assert not (one / "cell.json").exists()
     for folder in (one, other):
         print(started(str(folder), program=ALONE).communicate())
-    found, whole = (json.loads((f / "cell.json").read_text())["result"] for f in (one, other))
-    assert (found["resumed"], whole["resumed"]) == (True, False)
+    resumed, whole = (json.loads((f / "cell.json").read_text())["result"] for f in (one, other))
+    assert (resumed["resumed"], whole["resumed"]) == (True, False)
     for name in ("test_accuracy", "best_epoch", "final_loss", "per_epoch"):
-        assert found[name] == whole[name]
+        assert resumed[name] == whole[name]
     assert not (one / "partial").exists()
 
 
-def test_a_cell_that_fails_is_told_and_tried_again(
+def test_a_cell_that_fails_is_reported_and_tried_again(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lumos.experiments.cell import Cell
@@ -252,13 +252,13 @@ def test_a_cell_that_fails_is_told_and_tried_again(
     monkeypatch.setattr(Cells, "trees", broken)
     out = tmp_path / "out"
     assert run(["reproduce", *TREES, "--out", str(out), "--json"]) == 1
-    said = capsys.readouterr()
-    told = json.loads(said.out)
-    assert told["ran"] == 3
-    assert len(told["failed"]) == 1
-    (row,) = [row for row in told["rows"] if row["ours"] is None]
+    printed = capsys.readouterr()
+    summary = json.loads(printed.out)
+    assert summary["ran"] == 3
+    assert len(summary["failed"]) == 1
+    (row,) = [row for row in summary["rows"] if row["ours"] is None]
     assert "nonsense" in row["note"]
-    assert "1 cells failed" in said.err
+    assert "1 cells failed" in printed.err
     assert "nonsense" in (out / "report.html").read_text()
     monkeypatch.setattr(Cells, "trees", real)
     assert result_of(capsys, *TREES, "--out", str(out))["ran"] == 1
@@ -303,10 +303,10 @@ def test_two_graphs_alike(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
         (tmp_path / f"{name}.csv").write_text("0,1\n1,2\n2,0\n2,3\n")
     graphs = [word for name in names for word in ("--graph", str(tmp_path / f"{name}.csv"))]
     out = tmp_path / "out"
-    told = result_of(capsys, "workload", "--quick", *graphs, "--out", str(out))
-    assert told["ran"] == 4
-    assert len(told["rows"]) == 8
-    assert all(row["ours"] is not None for row in told["rows"])
+    summary = result_of(capsys, "workload", "--quick", *graphs, "--out", str(out))
+    assert summary["ran"] == 4
+    assert len(summary["rows"]) == 8
+    assert all(row["ours"] is not None for row in summary["rows"])
     assert all(name in (out / "report.html").read_text("utf-8") for name in names)
     drawn = {path.name for path in (out / "figures").glob("workload-*.svg")}
     assert drawn == {"workload-g--1-.svg", "workload-граф.svg"}
@@ -317,10 +317,10 @@ def test_two_graphs_alike(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
 def test_a_longer_and_a_shorter_run_say_so(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    for epochs, said in (("500", "Up to 500 epochs; a run"), ("5", "**Shortened**: 5 epochs")):
+    for epochs, sentence in (("500", "Up to 500 epochs; a run"), ("5", "**Shortened**: 5 epochs")):
         out = tmp_path / epochs
         result_of(capsys, *TREES[:3], "--epochs", epochs, "--out", str(out))
-        assert said in (out / "tables.md").read_text()
+        assert sentence in (out / "tables.md").read_text()
 
 
 @pytest.mark.real
@@ -328,15 +328,15 @@ def test_structure_figures_of_lastfm(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, data_dir: Path
 ) -> None:
     """Without its feature file, LastFM still has its workloads, and says what it lacks."""
-    told = result_of(
+    summary = result_of(
         capsys,
         *("workload", "classification", "--graph", "lastfm", "--quick"),
         *("--out", str(tmp_path / "out"), "--data-dir", str(data_dir)),
     )
-    by = {row["system"]: row for row in told["rows"] if row["figure"] == "workload"}
+    by = {row["system"]: row for row in summary["rows"] if row["figure"] == "workload"}
     assert by["no trimming"]["ours"] == 216
     assert by["optimal"]["ours"] == 15
-    scores = [row for row in told["rows"] if row["figure"] == "classification"]
+    scores = [row for row in summary["rows"] if row["figure"] == "classification"]
     assert scores
     if not any(row["ours"] for row in scores):
         assert all("lastfm_asia_features.json is not here" in row["note"] for row in scores)

@@ -20,10 +20,10 @@ def test_what_is_put_is_found_by_its_key_only(tmp_path: Path) -> None:
     cache = ResultCache(tmp_path)
     assert cache.get(KEY) is None
     cache.put(KEY, CELL, {"score": 1.5})
-    found = ResultCache(tmp_path).get(KEY)
-    assert found is not None
-    assert found.result == {"score": 1.5}
-    assert not found.other_version
+    cached = ResultCache(tmp_path).get(KEY)
+    assert cached is not None
+    assert cached.result == {"score": 1.5}
+    assert not cached.other_version
     assert cache.get(Key("run1", 2)) is None
     assert cache.get(Key("run2", 1)) is None
 
@@ -55,18 +55,18 @@ def test_kept_results_need_the_same_version_unless_any_is_allowed(tmp_path: Path
     file = tmp_path / "docs" / "reproduce-demo.json"
     keep(file, [record_of(KEY, CELL, {"score": 2.0})])
     exact, lenient = ResultCache(tmp_path, [file]), ResultCache(tmp_path, [file], any_version=True)
-    found = exact.get(KEY)
-    assert found is not None
-    assert (found.result, found.collection, found.other_version) == (
+    cached = exact.get(KEY)
+    assert cached is not None
+    assert (cached.result, cached.collection, cached.other_version) == (
         {"score": 2.0},
         file.name,
         False,
     )
     other = Key("run1", 2)
     assert exact.get(other) is None
-    found = lenient.get(other)
-    assert found is not None
-    assert found.other_version
+    cached = lenient.get(other)
+    assert cached is not None
+    assert cached.other_version
     assert lenient.get(Key("run2", 1)) is None
 
 
@@ -75,9 +75,9 @@ def test_cells_of_the_folder_come_first(tmp_path: Path) -> None:
     keep(file, [record_of(KEY, CELL, {"score": 2.0})])
     cache = ResultCache(tmp_path, [file])
     cache.put(KEY, CELL, {"score": 3.0})
-    found = cache.get(KEY)
-    assert found is not None
-    assert found.result == {"score": 3.0}
+    cached = cache.get(KEY)
+    assert cached is not None
+    assert cached.result == {"score": 3.0}
 
 
 def test_a_collection_does_not_depend_on_the_order_and_is_read_again(tmp_path: Path) -> None:
@@ -92,9 +92,9 @@ def test_a_collection_grows_and_a_newer_result_replaces_the_older(tmp_path: Path
     file = tmp_path / "reproduce-demo.json"
     keep(file, [record_of(Key(run, 1), CELL, {"score": 1.0}) for run in ("a", "b")])
     keep(file, [record_of(Key(run, 2), CELL, {"score": 2.0}) for run in ("b", "c")])
-    found = {record["run"]: (record["version"], record["result"]) for record in read_kept(file)}
+    cached = {record["run"]: (record["version"], record["result"]) for record in read_kept(file)}
     new = (2, {"score": 2.0})
-    assert found == {"a": (1, {"score": 1.0}), "b": new, "c": new}
+    assert cached == {"a": (1, {"score": 1.0}), "b": new, "c": new}
 
 
 def test_what_is_no_number_is_nothing(tmp_path: Path) -> None:

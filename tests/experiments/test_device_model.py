@@ -32,10 +32,10 @@ def test_three_devices_by_hand() -> None:
     # In the second topic, device 2 sends one of 90 bytes to device 0.
     second = flow([0, 0, 1], [1, 0, 0], 90)
     work = {"first": np.array([5.0, 10.0, 100.0])}
-    found = epoch_seconds(EpochCost({"first": first, "second": second}, 3.0), work, ROUND)
+    computed = epoch_seconds(EpochCost({"first": first, "second": second}, 3.0), work, ROUND)
     # first: device 0: 0.1 + 2·50/100 = 1.1; device 1: 0.2 + 2·50/1000 = 0.3; device 2: 2.0
     # second: device 2: 100/100 = 1.0; device 0: 100/1000 = 0.1
-    assert found == pytest.approx({"": 3.0, "first": 2.0, "second": 1.0})
+    assert computed == pytest.approx({"": 3.0, "first": 2.0, "second": 1.0})
 
 
 @pytest.mark.parametrize("workload", range(5))
@@ -57,8 +57,8 @@ def test_flops_of_a_tree_node_by_node(workload: int) -> None:
     for width in (3, 5):
         for _ in [*edges, *(edge[::-1] for edge in edges), *nodes]:
             operations += 2 * width  # scale and add
-    found = forward_flops(np.array([workload]), np.array([float(elements)]), model)
-    assert found.tolist() == [operations]
+    computed = forward_flops(np.array([workload]), np.array([float(elements)]), model)
+    assert computed.tolist() == [operations]
 
 
 @pytest.mark.parametrize("balancer", ["none", "greedy", "optimal"])

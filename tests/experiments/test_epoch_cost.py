@@ -21,7 +21,7 @@ def trees_of(balancer: str, graph: lumos.Graph) -> Balanced:
 def test_a_whole_epoch_device_by_device(balancer: str) -> None:
     """classify: leaves go out, gradients come back, the sum is the same for everybody."""
     graph = lumos.load("demo:60")
-    found = measure_epoch(
+    measured = measure_epoch(
         graph, task="classify", balancers=(balancer,), iterations=10, epochs=2, seed=0, device=ROUND
     )["by"][balancer]
     trees = trees_of(balancer, graph)
@@ -33,11 +33,11 @@ def test_a_whole_epoch_device_by_device(balancer: str) -> None:
         size = 16 * 4 + 10  # sixteen floats and a header
         leaf.append(work[device] / 50 + carried * size / 100 + stands * size / 1000)
         gradient.append(stands * size / 100 + carried * size / 1000)
-    assert found["seconds_without_sum"] == pytest.approx(2 * 1.0 + max(leaf) + max(gradient))
-    assert found["tree_messages"] == pytest.approx(2 * trees.workload.sum() / graph.devices)
-    assert found["rounds"] == 10
-    assert found["seconds"] > found["seconds_without_sum"]
-    assert found["max_workload"] == trees.max_workload
+    assert measured["seconds_without_sum"] == pytest.approx(2 * 1.0 + max(leaf) + max(gradient))
+    assert measured["tree_messages"] == pytest.approx(2 * trees.workload.sum() / graph.devices)
+    assert measured["rounds"] == 10
+    assert measured["seconds"] > measured["seconds_without_sum"]
+    assert measured["max_workload"] == trees.max_workload
 
 
 def test_trimming_saves_half_where_every_edge_is_carried_once() -> None:

@@ -85,8 +85,8 @@ def test_every_number_of_the_paper_has_a_row(make_evaluation: Evaluations, datas
 
 
 def test_nothing_is_claimed_that_the_paper_does_not_say() -> None:
-    said = {(figure, *pair) for figure, rows in REPORTED.items() for _, *pair in rows}
-    assert {(one.figure, *one.values) for one in reported.CLAIMS} == said
+    reported_pairs = {(figure, *pair) for figure, rows in REPORTED.items() for _, *pair in rows}
+    assert {(one.figure, *one.values) for one in reported.CLAIMS} == reported_pairs
 
 
 def test_other_graphs_have_rows_without_the_papers_numbers(make_evaluation: Evaluations) -> None:
@@ -188,9 +188,9 @@ def made_up(cell: Cell) -> dict[str, Any] | None:
 
 
 def only(rows: list[Row], **wanted: Any) -> Row:
-    found = [row for row in rows if all(getattr(row, k) == v for k, v in wanted.items())]
-    assert len(found) == 1
-    return found[0]
+    matching = [row for row in rows if all(getattr(row, k) == v for k, v in wanted.items())]
+    assert len(matching) == 1
+    return matching[0]
 
 
 def test_differences_by_hand(make_evaluation: Evaluations) -> None:
@@ -219,10 +219,10 @@ def test_differences_by_hand(make_evaluation: Evaluations) -> None:
 
 def test_a_control_of_fewer_seeds_says_so(make_evaluation: Evaluations) -> None:
     def answer(cell: Cell) -> dict[str, Any] | None:
-        found = made_up(cell)
-        if found is not None and cell.seed:
-            found.pop("control_test_accuracy", None)
-        return found
+        matching = made_up(cell)
+        if matching is not None and cell.seed:
+            matching.pop("control_test_accuracy", None)
+        return matching
 
     rows = FIGURES["classification"].rows(make_evaluation(answer))
     score = only(rows, system=SYSTEM_NAMES[PAPER], backbone="gcn", measure="accuracy, %")
@@ -431,18 +431,18 @@ def test_the_letter_of_the_paper_has_rows_or_says_that_they_are_left_out(
         return {"test_accuracy": score, "test_auc": score}
 
     evaluation = make_evaluation(answer)
-    found = [
+    matching = [
         row
         for row in FIGURES[figure].rows(evaluation)
         if row.system.startswith(SYSTEM_NAMES[LETTER])
     ]
-    assert {row.task for row in found} == {"classify", "link"}
-    assert {row.backbone for row in found} == {"gcn"}
-    assert any(row.paper is not None and row.ours == 0 for row in found)
-    scores = [row for row in found if row.measure in ("accuracy, %", "ROC-AUC")]
+    assert {row.task for row in matching} == {"classify", "link"}
+    assert {row.backbone for row in matching} == {"gcn"}
+    assert any(row.paper is not None and row.ours == 0 for row in matching)
+    scores = [row for row in matching if row.measure in ("accuracy, %", "ROC-AUC")]
     assert {row.ours for row in scores} == {50.0, 0.5}
     assert all(LETTER_NOTE in row.notes for row in scores)
     quick = dataclasses.replace(evaluation, settings=load_settings("quick"))
-    found = [row for row in FIGURES[figure].rows(quick) if row.system == SYSTEM_NAMES[LETTER]]
-    assert len(found) == 2
-    assert all((row.ours, row.notes) == (None, (LEFT_OUT,)) for row in found)
+    matching = [row for row in FIGURES[figure].rows(quick) if row.system == SYSTEM_NAMES[LETTER]]
+    assert len(matching) == 2
+    assert all((row.ours, row.notes) == (None, (LEFT_OUT,)) for row in matching)

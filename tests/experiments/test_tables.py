@@ -1,4 +1,4 @@
-"""Tables: the same rows for the terminal and as Markdown, notes said once."""
+"""Tables: the same rows for the terminal and as Markdown, each note once."""
 
 from io import StringIO
 
@@ -68,6 +68,6 @@ def test_what_a_run_is_over_its_control() -> None:
 
 
 def test_rows_of_each_graph_in_order() -> None:
-    found = by_graph(ROWS)
-    assert list(found) == ["facebook", "lastfm"]
-    assert [row.system for row in found["facebook"]] == ["a | b", "d[/b]"]
+    graphs = by_graph(ROWS)
+    assert list(graphs) == ["facebook", "lastfm"]
+    assert [row.system for row in graphs["facebook"]] == ["a | b", "d[/b]"]

@@ -147,13 +147,13 @@ def _show(outcome: "Reproduction", mark: str, out: Path) -> None:
     screen.print(f"page: {out / 'report.html'} · tables: {out / 'tables.md'}", markup=False)
 
 
-def _kept_files(given: Path | None) -> list[Path]:
-    """The collections of kept results: those given, or those of the source tree."""
-    if given is not None and given.is_file():
-        return [given]
-    if given is not None and not given.is_dir():
-        raise UsageError(f"--results {given}: there is no such file or folder")
-    folder = given or Path(lumos.__file__).parents[2] / "docs" / "results"
+def _kept_files(results: Path | None) -> list[Path]:
+    """The collections of kept results: `results`, or those of the source tree."""
+    if results is not None and results.is_file():
+        return [results]
+    if results is not None and not results.is_dir():
+        raise UsageError(f"--results {results}: there is no such file or folder")
+    folder = results or Path(lumos.__file__).parents[2] / "docs" / "results"
     return sorted(folder.glob("reproduce-*.json"))
 
 

@@ -31,10 +31,10 @@ def ledger_section(plan: RunPlan) -> Section:
     for dataset in plan.request.datasets:
         evaluation = plan.evaluation(dataset)
         ledgers = {
-            (profile, task): found
+            (profile, task): run_ledger
             for profile in plan.request.profiles
             for task in MEASURES
-            if (found := _ledger(evaluation, profile, task))
+            if (run_ledger := _ledger(evaluation, profile, task))
         }
         blocks += _tables(dataset.name, ledgers) if ledgers else [_missing(plan, dataset)]
     about = (

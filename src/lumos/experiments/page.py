@@ -58,8 +58,8 @@ def headlines(rows: dict[str, list[Row]]) -> list[str]:
     """The scores of every graph in a sentence each, and what trimming saves."""
     sentences = []
     kinds = (
-        ("classification", "accuracy, %", "devices whose label is told rightly, in %"),
-        ("link-prediction", "ROC-AUC", "how well edges are told from other pairs, ROC-AUC"),
+        ("classification", "accuracy, %", "devices whose label is predicted rightly, in %"),
+        ("link-prediction", "ROC-AUC", "how well edges are separated from other pairs, ROC-AUC"),
     )
     for figure, measure, what in kinds:
         for name, some in tables.by_graph(rows.get(figure, [])).items():

@@ -103,7 +103,9 @@ class RunPlan:
     def _marked(self, row: Row) -> Row:
         """Scores of too few epochs carry a note, and no explanation."""
         # The strict profile always has its own epochs.
-        whole = row.system == SYSTEM_NAMES[STRICT] and not row.measure.startswith(AGAINST_OTHERS)
-        if self.request.settings.comparable or row.figure in ("workload", "cost") or whole:
+        unchanged = row.system == SYSTEM_NAMES[STRICT] and not row.measure.startswith(
+            AGAINST_OTHERS
+        )
+        if self.request.settings.comparable or row.figure in ("workload", "cost") or unchanged:
             return row
         return dataclasses.replace(row, notes=(QUICK, *row.notes), why="")

@@ -101,14 +101,18 @@ def _train(job: CellJob) -> dict[str, Any]:
 
     config = Config.asked(**dict(job.cell.settings))
     resume = (job.partial / "run.json").exists()
-    given: dict[str, Any] = {"config": config, "seed": job.cell.seed, "data_dir": _data_dir(job)}
+    arguments: dict[str, Any] = {
+        "config": config,
+        "seed": job.cell.seed,
+        "data_dir": _data_dir(job),
+    }
     try:
-        run = train(job.cell.graph, out=job.partial, resume=resume, **given)
+        run = train(job.cell.graph, out=job.partial, resume=resume, **arguments)
     except InputError:
         if not resume:
             raise
         shutil.rmtree(job.partial)  # a damaged checkpoint: start over
-        run = train(job.cell.graph, out=job.partial, **given)
+        run = train(job.cell.graph, out=job.partial, **arguments)
     summary = run.summary()
     scores = {
         name: value
