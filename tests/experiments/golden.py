@@ -20,14 +20,15 @@ from typing import Any
 
 import torch
 
-from lumos.experiments.cache import Key, write
+from lumos.experiments.cache import Key
 from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import dataset_of
 from lumos.experiments.figures import FIGURES, cells_of
-from lumos.experiments.figures.systems import EVALUATED_PROFILES
+from lumos.experiments.figures.names import EVALUATED_PROFILES
 from lumos.experiments.settings import load_settings
 from lumos.experiments.versions import VERSIONS, result_kind
 from lumos.experiments.worker import CellJob, compute
+from lumos.storage import write_text
 
 FILE = Path(__file__).with_name("golden.json")
 GRAPH = "demo:120"
@@ -140,7 +141,7 @@ def main() -> int:
         results = {cell: {**result, **old.get(cell, {})} for cell, result in fresh.items()}
         written[kind] = {"version": VERSIONS[kind], "results": results}
         print(f"{kind}: version {VERSIONS[kind]}, {len(results)} cells")
-    write(FILE, json.dumps(written, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+    write_text(FILE, json.dumps(written, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
     return 0
 
 

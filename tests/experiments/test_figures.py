@@ -21,8 +21,8 @@ from lumos.experiments.figures.evaluation import (
     NO_INFORMATION,
     Evaluation,
 )
+from lumos.experiments.figures.names import EVALUATED_PROFILES, LETTER, SYSTEM_NAMES
 from lumos.experiments.figures.row import Row
-from lumos.experiments.figures.systems import EVALUATED_PROFILES, LETTER, SYSTEM_NAMES
 from lumos.experiments.settings import load_settings
 from lumos.training.profiles import PAPER, STRICT
 

@@ -80,7 +80,7 @@ def test_a_cell_that_fails_or_is_refused_stops_nobody(tmp_path: Path) -> None:
     assert ended[good].status == 0
     assert ResultCache(tmp_path).get(key_of(good, "x")) is not None
     assert ended[refused].status == 2
-    assert ended[refused].reason.startswith("--balancer must be one of none")
+    assert ended[refused].reason.startswith("`balancer` must be one of none")
     assert ended[broken].status == 1
     assert "no_such_setting" in ended[broken].reason
     assert "\n" not in ended[broken].reason

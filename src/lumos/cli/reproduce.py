@@ -11,7 +11,7 @@ from lumos.cli.common import console, print_json, say
 from lumos.errors import LumosError, UsageError, one_of
 
 if TYPE_CHECKING:
-    from lumos.experiments.outcome import Reproduction
+    from lumos.experiments.reproduction import Reproduction
 
 WIDTH = 160
 """Of tables that go to a file."""
@@ -74,7 +74,7 @@ def reproduce(
     from lumos.experiments import reproduce as experiment
     from lumos.experiments.cache import ResultCache, read_kept
     from lumos.experiments.dataset import dataset_of
-    from lumos.experiments.figures.systems import EVALUATED_PROFILES
+    from lumos.experiments.figures.names import EVALUATED_PROFILES
     from lumos.experiments.request import Request, chosen_figures
     from lumos.experiments.settings import load_settings
 

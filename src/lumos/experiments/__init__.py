@@ -13,6 +13,6 @@ The modules in the order of the work:
     worker          what such a process does
     structure       figures of trees
     device_model, epoch_cost    simulated time of an epoch
-    outcome, sentences, tables, ledger_section, page, output    what is shown and written
+    reproduction, sentences, tables, ledger_section, page, output   what is shown and written
     reproduce       all of it
 """

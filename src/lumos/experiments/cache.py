@@ -12,6 +12,7 @@ from typing import Any
 from lumos.errors import InputError, UsageError
 from lumos.experiments.cell import Cell, json_settings, run_id
 from lumos.experiments.versions import version_of
+from lumos.storage import write_json, write_text
 
 FORMAT = 2
 
@@ -94,7 +95,7 @@ class ResultCache:
 
     def put(self, key: Key, cell: Cell, result: Mapping[str, Any]) -> None:
         """Write a cell atomically."""
-        write(self.path(key), json.dumps(record_of(key, cell, result), indent=1) + "\n")
+        write_record(self.path(key), key, cell, result)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -128,6 +129,12 @@ def record_of(key: Key, cell: Cell, result: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
+def write_record(path: Path, key: Key, cell: Cell, result: Mapping[str, Any]) -> None:
+    """Write a cell atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, record_of(key, cell, result))
+
+
 def _finite(value: Any) -> Any:
     """NaN and infinity as None: JSON has neither."""
     if isinstance(value, Mapping):
@@ -145,15 +152,8 @@ def keep(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
         json.dumps(record, ensure_ascii=False, sort_keys=True, allow_nan=False)
         for record in known.values()
     )
-    write(path, "[\n" + ",\n".join(lines) + "\n]\n")
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(path.name + ".new")
-    new.write_text(text, "utf-8")
-    new.replace(path)
+    write_text(path, "[\n" + ",\n".join(lines) + "\n]\n")
 
 
 def read_kept(path: Path) -> list[dict[str, Any]]:

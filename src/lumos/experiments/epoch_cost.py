@@ -1,13 +1,11 @@
 """Messages and simulated seconds of an epoch: a real epoch is run, and its ledger is counted."""
 
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from lumos.device.coins import PublicCoins
-from lumos.exchange.endpoint import Program
 from lumos.experiments.device_model import (
     DeviceModel,
     EpochCost,
@@ -17,8 +15,8 @@ from lumos.experiments.device_model import (
     forward_flops,
 )
 from lumos.graph import Graph
-from lumos.paper.trainer import PaperTrainer
-from lumos.runs.federation import Federation, Helper
+from lumos.paper.trainer import PaperResult
+from lumos.runs.federation import Federation
 from lumos.training.config import Config
 from lumos.training.profile import Problem
 from lumos.training.profiles import PAPER
@@ -67,7 +65,9 @@ def measure_epoch(
     return {"device": asdict(device), "stand_in_features": stand_in, "by": by_balancer}
 
 
-def _federation(graph: Graph, config: Config, seed: int) -> tuple[Federation, Balanced]:
+def _federation(
+    graph: Graph, config: Config, seed: int
+) -> tuple[Federation[PaperResult], Balanced]:
     public = PublicCoins(seed)
     roles = np.full(graph.devices, Role.NOBODY, np.int64)
     held_back, classes = np.empty((0, 2), np.int64), 0
@@ -90,26 +90,26 @@ def _federation(graph: Graph, config: Config, seed: int) -> tuple[Federation, Ba
     return Federation(problem, config), trees
 
 
-def _run_epochs(federation: Federation, epochs: int) -> list[EpochCost]:
+def _run_epochs(federation: Federation[PaperResult], epochs: int) -> list[EpochCost]:
     """Run some epochs and count what each of them sends."""
-    federation.together(lambda worker: worker.setup(), lambda helper: helper.setup())
+    federation.run(lambda trainer: trainer.setup(), lambda program: program.setup())
     costs, before = [], _counts(federation)
     for epoch in range(epochs):
-        federation.together(
-            partial(PaperTrainer.epochs, first=epoch, last=epoch + 1),
-            partial(_sums, first=epoch, last=epoch + 1),
-        )
+        _run_epoch(federation, epoch)
         after = _counts(federation)
         costs.append(_difference(before, after))
         before = after
     return costs
 
 
-def _sums(helper: Helper, first: int, last: int) -> Program[None]:
-    return helper.epochs(first, last)
+def _run_epoch(federation: Federation[PaperResult], epoch: int) -> None:
+    federation.run(
+        lambda trainer: trainer.epochs(epoch, epoch + 1),
+        lambda program: program.epochs(epoch, epoch + 1),
+    )
 
 
-def _counts(federation: Federation) -> dict[str, Ints]:
+def _counts(federation: Federation[PaperResult]) -> dict[str, Ints]:
     return {
         name: np.array(counts)
         for name, counts in federation.carrier.endpoints[0].ledger.state().items()
@@ -134,7 +134,9 @@ def _difference(before: dict[str, Ints], after: dict[str, Ints]) -> EpochCost:
     return EpochCost(moving, float(counted["|round"][0]))
 
 
-def _work(federation: Federation, trees: Balanced, stand_in: bool) -> dict[str, Doubles]:
+def _work(
+    federation: Federation[PaperResult], trees: Balanced, stand_in: bool
+) -> dict[str, Doubles]:
     """By topic, [devices] operations; the backward pass costs twice the forward one."""
     config, graph = federation.config, federation.problem.graph
     width = graph.feature_count

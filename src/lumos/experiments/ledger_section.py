@@ -7,7 +7,7 @@ from typing import Any
 from lumos.exchange.topic import TOPICS
 from lumos.experiments.dataset import Dataset
 from lumos.experiments.figures.evaluation import Evaluation
-from lumos.experiments.figures.systems import BACKBONES, MEASURES
+from lumos.experiments.figures.names import BACKBONES, MEASURES
 from lumos.experiments.plan import RunPlan
 from lumos.report import Block, Section, Table, Text
 from lumos.report.sections.messages import DOORS

@@ -4,15 +4,15 @@ import json
 from pathlib import Path
 
 from lumos.experiments import tables
-from lumos.experiments.cache import write
 from lumos.experiments.figures import FIGURES
 from lumos.experiments.figures.plots import Plots
 from lumos.experiments.figures.row import Row
 from lumos.experiments.figures.workload import distributions
-from lumos.experiments.outcome import Reproduction
 from lumos.experiments.page import page
 from lumos.experiments.plan import RunPlan
+from lumos.experiments.reproduction import Reproduction
 from lumos.experiments.sentences import about_figure, caption, introduction
+from lumos.storage import write_json, write_text
 
 
 def write_files(plan: RunPlan, rows: dict[str, list[Row]], outcome: Reproduction) -> list[Path]:
@@ -26,19 +26,19 @@ def write_files(plan: RunPlan, rows: dict[str, list[Row]], outcome: Reproduction
         for figure, of in rows.items()
         for name, some in tables.by_graph(of).items()
     ]
-    write(out / "tables.md", "\n".join(sections))
-    content = [row.as_json() for row in outcome.rows]
-    write(out / "rows.json", json.dumps(content, indent=1) + "\n")
+    write_text(out / "tables.md", "\n".join(sections))
+    write_json(out / "rows.json", [row.as_json() for row in outcome.rows])
     files = [out / "report.html", out / "tables.md", out / "rows.json"]
     if "workload" in rows:
         files.append(out / "workload.json")
         workloads = {one.name: distributions(plan.evaluation(one)) for one in datasets}
-        write(files[-1], json.dumps(workloads) + "\n")
+        write_text(files[-1], json.dumps(workloads) + "\n")
+    (out / "figures").mkdir(exist_ok=True)
     plots = {figure: draw(plan, figure, of) for figure, of in rows.items()}
     for of_figure in plots.values():
         for name, plot in of_figure.items():
             files.append(out / "figures" / f"{name}.svg")
-            write(files[-1], plot.svg)
+            write_text(files[-1], plot.svg)
     page(plan, rows, plots, outcome, about).write(out / "report.html")
     return files
 

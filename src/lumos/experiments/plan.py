@@ -9,8 +9,8 @@ from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import Dataset
 from lumos.experiments.figures import FIGURES, cells_of
 from lumos.experiments.figures.evaluation import NOT_RUN, CellOutcome, Evaluation
+from lumos.experiments.figures.names import SYSTEM_NAMES
 from lumos.experiments.figures.row import Row
-from lumos.experiments.figures.systems import SYSTEM_NAMES
 from lumos.experiments.request import Request
 from lumos.experiments.scheduler import JobEnd, PlannedJob
 from lumos.experiments.worker import CellJob

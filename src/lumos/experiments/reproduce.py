@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lumos.experiments.cache import Key, ResultCache, keep, record_of
-from lumos.experiments.outcome import Reproduction
 from lumos.experiments.output import write_files
 from lumos.experiments.plan import RunPlan
+from lumos.experiments.reproduction import Reproduction
 from lumos.experiments.request import Request
 from lumos.experiments.scheduler import JobEnd, Resources, expected_seconds, run_all
 from lumos.experiments.sentences import duration

@@ -1,8 +1,8 @@
 """Sentences that the tables and the page share."""
 
 from lumos.experiments.device_model import DeviceModel
-from lumos.experiments.outcome import Reproduction
 from lumos.experiments.reported import CAPTIONS
+from lumos.experiments.reproduction import Reproduction
 from lumos.experiments.request import Request
 from lumos.experiments.settings import PAPER_EPOCHS
 from lumos.training.profiles import PAPER

@@ -3,7 +3,6 @@
 It also ends when its parent has died.
 """
 
-import json
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lumos.errors import InputError, LumosError
-from lumos.experiments.cache import Key, record_of, write
+from lumos.experiments.cache import Key, write_record
 from lumos.experiments.cell import Cell
 from lumos.experiments.versions import result_kind, version_of
 
@@ -79,7 +78,7 @@ def finish(job: CellJob) -> None:
     result = compute(job)
     result["wall_seconds"] = round(time.perf_counter() - start, 3)
     result["cpu_seconds"] = round(time.process_time(), 3)
-    write(job.path, json.dumps(record_of(job.key, job.cell, result), indent=1) + "\n")
+    write_record(job.path, job.key, job.cell, result)
     shutil.rmtree(job.partial, ignore_errors=True)
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from lumos.experiments import reported
 from lumos.experiments.figures.evaluation import LEFT_OUT, Evaluation
+from lumos.experiments.figures.names import BACKBONES, LETTER, MEASURES, SYSTEM_NAMES
 from lumos.experiments.figures.plots import PaperFigure, Plots, difference_plots
 from lumos.experiments.figures.row import Row
 from lumos.experiments.figures.scores import Scores, points, relative
-from lumos.experiments.figures.systems import BACKBONES, LETTER, MEASURES, SYSTEM_NAMES
 from lumos.training.profiles import PAPER, STRICT
 
 STRICT_ABLATION = (

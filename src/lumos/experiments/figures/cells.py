@@ -6,7 +6,7 @@ from typing import Any
 from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import Dataset
 from lumos.experiments.device_model import DeviceModel
-from lumos.experiments.figures.systems import EVALUATED_BALANCERS, LETTER
+from lumos.experiments.figures.names import EVALUATED_BALANCERS, LETTER
 from lumos.experiments.settings import EvaluationSettings
 from lumos.training.profiles import PAPER
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from lumos.experiments import reported
 from lumos.experiments.figures.evaluation import Evaluation
+from lumos.experiments.figures.names import BACKBONES, MEASURES, SYSTEM_NAMES
 from lumos.experiments.figures.plots import (
     SCORE_NAMES,
     PaperFigure,
@@ -17,7 +18,6 @@ from lumos.experiments.figures.plots import (
 )
 from lumos.experiments.figures.row import Row
 from lumos.experiments.figures.scores import Scores, points, relative
-from lumos.experiments.figures.systems import BACKBONES, MEASURES, SYSTEM_NAMES
 from lumos.report import dots
 
 FIGURE_NAMES = {"classify": "classification", "link": "link-prediction"}

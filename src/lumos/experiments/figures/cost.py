@@ -6,10 +6,10 @@ from typing import Any
 from lumos.experiments import reported
 from lumos.experiments.device_model import DeviceModel
 from lumos.experiments.figures.evaluation import CellOutcome, Evaluation
+from lumos.experiments.figures.names import EVALUATED_BALANCERS, MEASURES, SYSTEM_NAMES
 from lumos.experiments.figures.plots import PaperFigure, Plot, Plots, difference_bars
 from lumos.experiments.figures.row import Row
 from lumos.experiments.figures.scores import Scores
-from lumos.experiments.figures.systems import EVALUATED_BALANCERS, MEASURES, SYSTEM_NAMES
 from lumos.experiments.figures.workload import balancer_name
 from lumos.report import bars
 from lumos.training.profiles import PAPER, STRICT

@@ -5,10 +5,10 @@ from typing import Any
 
 from lumos.experiments import reported
 from lumos.experiments.figures.evaluation import Evaluation
+from lumos.experiments.figures.names import MEASURES, SYSTEM_NAMES
 from lumos.experiments.figures.plots import SCORE_NAMES, PaperFigure, Plot, Plots, title
 from lumos.experiments.figures.row import Row
 from lumos.experiments.figures.scores import Scores, relative
-from lumos.experiments.figures.systems import MEASURES, SYSTEM_NAMES
 from lumos.report import lines
 from lumos.training.profiles import PAPER
 

@@ -10,14 +10,14 @@ from lumos.experiments import reported
 from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import Dataset
 from lumos.experiments.figures.cells import Cells
-from lumos.experiments.figures.row import Row
-from lumos.experiments.figures.scores import Scores
-from lumos.experiments.figures.systems import (
+from lumos.experiments.figures.names import (
     EVALUATED_PROFILES,
     LETTER,
     MEASURES,
     SYSTEM_NAMES,
 )
+from lumos.experiments.figures.row import Row
+from lumos.experiments.figures.scores import Scores
 from lumos.experiments.settings import EvaluationSettings
 from lumos.training.profiles import PAPER
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from lumos.experiments import reported
 from lumos.experiments.figures.evaluation import Evaluation
+from lumos.experiments.figures.names import EVALUATED_BALANCERS
 from lumos.experiments.figures.plots import PaperFigure, Plot, Plots
 from lumos.experiments.figures.row import Row
 from lumos.experiments.figures.scores import Scores
-from lumos.experiments.figures.systems import EVALUATED_BALANCERS
 from lumos.report import cdf
 from lumos.report.tree_drawing import moderate, tree
 from lumos.training.profiles import PAPER
