@@ -122,7 +122,7 @@ def reproduce(
 
 
 def _show(outcome: "Reproduction", mark: str, out: Path) -> None:
-    from lumos.experiments import reported, tables
+    from lumos.experiments import reported, row_tables
     from lumos.experiments.sentences import duration
 
     screen = console()
@@ -130,9 +130,9 @@ def _show(outcome: "Reproduction", mark: str, out: Path) -> None:
         screen.width = WIDTH
     for figure, caption in reported.CAPTIONS.items():
         of_figure = [row for row in outcome.rows if row.figure == figure]
-        for name, rows in tables.by_graph(of_figure).items():
+        for name, rows in row_tables.by_graph(of_figure).items():
             title = f"{figure} on {name}: {caption}" + mark * (figure not in ("workload", "cost"))
-            table, notes = tables.terminal_table(rows, title)
+            table, notes = row_tables.terminal_table(rows, title)
             screen.print(table)
             for note in notes:
                 screen.print(note, markup=False)

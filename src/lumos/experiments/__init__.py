@@ -13,6 +13,6 @@ The modules in the order of the work:
     worker          what such a process does
     structure       figures of trees
     device_model, epoch_cost    simulated time of an epoch
-    reproduction, sentences, tables, ledger_section, page, output   what is shown and written
+    reproduction, sentences, row_tables, ledger_section, evaluation_page, output    what is shown
     reproduce       all of it
 """

@@ -15,12 +15,12 @@ from lumos.experiments.device_model import (
     forward_flops,
 )
 from lumos.graph import Graph
-from lumos.paper.trainer import PaperResult
 from lumos.runs.federation import Federation
 from lumos.training.config import Config
 from lumos.training.profile import Problem
 from lumos.training.profiles import PAPER
 from lumos.training.split import Role, split_edges, split_vertices
+from lumos.training.trainer import ShardResult
 from lumos.trees.balance import Balanced, balance
 from lumos.typing import Doubles, Ints
 
@@ -67,7 +67,7 @@ def measure_epoch(
 
 def _federation(
     graph: Graph, config: Config, seed: int
-) -> tuple[Federation[PaperResult], Balanced]:
+) -> tuple[Federation[ShardResult], Balanced]:
     public = PublicCoins(seed)
     roles = np.full(graph.devices, Role.NOBODY, np.int64)
     held_back, classes = np.empty((0, 2), np.int64), 0
@@ -90,7 +90,7 @@ def _federation(
     return Federation(problem, config), trees
 
 
-def _run_epochs(federation: Federation[PaperResult], epochs: int) -> list[EpochCost]:
+def _run_epochs(federation: Federation[ShardResult], epochs: int) -> list[EpochCost]:
     """Run some epochs and count what each of them sends."""
     federation.run(lambda trainer: trainer.setup(), lambda program: program.setup())
     costs, before = [], _counts(federation)
@@ -102,14 +102,14 @@ def _run_epochs(federation: Federation[PaperResult], epochs: int) -> list[EpochC
     return costs
 
 
-def _run_epoch(federation: Federation[PaperResult], epoch: int) -> None:
+def _run_epoch(federation: Federation[ShardResult], epoch: int) -> None:
     federation.run(
         lambda trainer: trainer.epochs(epoch, epoch + 1),
         lambda program: program.epochs(epoch, epoch + 1),
     )
 
 
-def _counts(federation: Federation[PaperResult]) -> dict[str, Ints]:
+def _counts(federation: Federation[ShardResult]) -> dict[str, Ints]:
     return {
         name: np.array(counts)
         for name, counts in federation.carrier.endpoints[0].ledger.state().items()
@@ -135,7 +135,7 @@ def _difference(before: dict[str, Ints], after: dict[str, Ints]) -> EpochCost:
 
 
 def _work(
-    federation: Federation[PaperResult], trees: Balanced, stand_in: bool
+    federation: Federation[ShardResult], trees: Balanced, stand_in: bool
 ) -> dict[str, Doubles]:
     """By topic, [devices] operations; the backward pass costs twice the forward one."""
     config, graph = federation.config, federation.problem.graph

@@ -9,6 +9,7 @@ from lumos.experiments.dataset import Dataset
 from lumos.experiments.figures.evaluation import Evaluation
 from lumos.experiments.figures.names import BACKBONES, MEASURES
 from lumos.experiments.plan import RunPlan
+from lumos.experiments.profile_modules import profile_modules
 from lumos.report import Block, Section, Table, Text
 from lumos.report.sections.messages import DOORS
 
@@ -19,14 +20,13 @@ Ledgers = Mapping[tuple[str, str], tuple[str, Ledger]]
 
 _DOOR_ORDER = [str(door) for door in DOORS]
 """The least protected first."""
-_TOPIC_MODULES = ("lumos.runs.train", "lumos.strict.topics", "lumos.trees.balance")
-"""Modules that define every topic."""
 
 
 def ledger_section(plan: RunPlan) -> Section:
     """The ledgers of one training run for each graph, profile and task, with their doors."""
-    for module in _TOPIC_MODULES:
-        import_module(module)
+    topic_modules = profile_modules(plan.request.profiles, "topics")
+    for module in ("lumos.trees.balance", "lumos.aggregate.topics", *topic_modules):
+        import_module(module)  # which defines its topics
     blocks: list[Block] = []
     for dataset in plan.request.datasets:
         evaluation = plan.evaluation(dataset)

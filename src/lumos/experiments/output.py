@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-from lumos.experiments import tables
+from lumos.experiments import row_tables
+from lumos.experiments.evaluation_page import page
 from lumos.experiments.figures import FIGURES
 from lumos.experiments.figures.plots import Plots
 from lumos.experiments.figures.row import Row
 from lumos.experiments.figures.workload import distributions
-from lumos.experiments.page import page
 from lumos.experiments.plan import RunPlan
 from lumos.experiments.reproduction import Reproduction
 from lumos.experiments.sentences import about_figure, caption, introduction
@@ -20,11 +20,11 @@ def write_files(plan: RunPlan, rows: dict[str, list[Row]], outcome: Reproduction
     out, datasets = plan.cache.out, plan.request.datasets
     about = introduction(plan.request, outcome)
     sections = [
-        tables.markdown(
+        row_tables.markdown(
             some, f"{figure} on {name}", [caption(figure), *about, *about_figure(figure)]
         )
         for figure, of in rows.items()
-        for name, some in tables.by_graph(of).items()
+        for name, some in row_tables.by_graph(of).items()
     ]
     write_text(out / "tables.md", "\n".join(sections))
     write_json(out / "rows.json", [row.as_json() for row in outcome.rows])

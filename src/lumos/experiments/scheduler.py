@@ -10,14 +10,11 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lumos.experiments.profile_modules import profile_modules
 from lumos.experiments.worker import CellJob, child
+from lumos.training.profiles import PROFILES
 
-_PRELOADED = (
-    "lumos.experiments.worker",
-    "lumos.runs.train",
-    "lumos.strict.schedule",
-    "lumos.baselines",
-)
+_PRELOADED = ("lumos.experiments.worker", "lumos.runs.train", "lumos.baselines")
 _FORKS = sys.platform == "linux"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _POLL_SECONDS = 0.05
@@ -127,7 +124,7 @@ def _start(job: CellJob, resources: Resources, logs: Path) -> BaseProcess:
     """Start a process; on Linux a fork of one that has imported torch and done nothing yet."""
     context: Any = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
     if _FORKS:
-        context.set_forkserver_preload([*_PRELOADED])
+        context.set_forkserver_preload([*_PRELOADED, *profile_modules(PROFILES, "trainer")])
     process: BaseProcess = context.Process(
         target=child, args=(job, logs / f"{job.key}.txt", resources.threads), daemon=True
     )

@@ -5,7 +5,7 @@ from io import StringIO
 from rich.console import Console
 
 from lumos.experiments.figures.row import Row
-from lumos.experiments.tables import by_graph, markdown, terminal_table
+from lumos.experiments.row_tables import by_graph, markdown, terminal_table
 
 ROWS = [
     Row(

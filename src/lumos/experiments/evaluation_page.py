@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from lumos.experiments import tables
+from lumos.experiments import row_tables
 from lumos.experiments.device_model import DeviceModel
 from lumos.experiments.figures.plots import Plots
 from lumos.experiments.figures.row import Row
@@ -62,7 +62,7 @@ def headlines(rows: dict[str, list[Row]]) -> list[str]:
         ("link-prediction", "ROC-AUC", "how well edges are separated from other pairs, ROC-AUC"),
     )
     for figure, measure, what in kinds:
-        for name, some in tables.by_graph(rows.get(figure, [])).items():
+        for name, some in row_tables.by_graph(rows.get(figure, [])).items():
             scored = [
                 row
                 for row in some
@@ -73,8 +73,8 @@ def headlines(rows: dict[str, list[Row]]) -> list[str]:
                 seeds = "one seed" if most == 1 else f"means of up to {most} seeds"
                 scores = ", ".join(_score(row) for row in scored)
                 sentences.append(f"On {name}, {what}, with GCN at ε = 2 ({seeds}): {scores}.")
-    for name, some in tables.by_graph(rows.get("workload", [])).items():
-        largest = [f"{tables.ours(row)} ({row.system})" for row in some if row.ours is not None]
+    for name, some in row_tables.by_graph(rows.get("workload", [])).items():
+        largest = [f"{row_tables.ours(row)} ({row.system})" for row in some if row.ours is not None]
         if largest:
             sentences.append(
                 f"On {name}, most edges that one device carries: {', '.join(largest)}."
@@ -83,17 +83,17 @@ def headlines(rows: dict[str, list[Row]]) -> list[str]:
 
 
 def _score(row: Row) -> str:
-    text = f"{row.system} {tables.number(row.ours, row)}"
+    text = f"{row.system} {row_tables.number(row.ours, row)}"
     if row.over_control is not None:
         text += f" ({row.over_control:+.{row.digits}f} over its control)"
     return text
 
 
 def _figure_section(figure: str, rows: list[Row], plots: Plots) -> Section:
-    notes = tables.Notes()
+    notes = row_tables.Notes()
     bodies = {
-        f"{name}. {caption(figure)}": tables.body(some, notes)
-        for name, some in tables.by_graph(rows).items()
+        f"{name}. {caption(figure)}": row_tables.body(some, notes)
+        for name, some in row_tables.by_graph(rows).items()
     }
     sentences = [f"{number}. {sentence}" for sentence, number in notes.numbers.items()]
     text = "\n\n".join([*about_figure(figure), *sentences])
