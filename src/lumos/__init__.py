@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from lumos.exchange.ledger_report import LedgerReport
     from lumos.graph import Graph, load
     from lumos.runs.events import EpochEvent
-    from lumos.runs.run import Run, load_run
+    from lumos.runs.load import load_run
+    from lumos.runs.run import Run
     from lumos.runs.train import train
     from lumos.training.config import Config
     from lumos.trees.balance import Balanced, balance
@@ -61,7 +62,7 @@ _HOMES = {
     "balance": "lumos.trees.balance",
     "baseline": "lumos.baselines",
     "load": "lumos.graph",
-    "load_run": "lumos.runs.run",
+    "load_run": "lumos.runs.load",
     "train": "lumos.runs.train",
 }
 

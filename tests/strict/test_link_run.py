@@ -20,7 +20,8 @@ from lumos.errors import ProtocolError
 from lumos.exchange import Door
 from lumos.exchange.topic import TOPICS
 from lumos.runs.events import EpochEvent
-from lumos.runs.run import Run, load_run
+from lumos.runs.load import load_run
+from lumos.runs.run import Run
 from lumos.storage import read_arrays
 from lumos.strict.pair_scorer import LinkResult
 from lumos.strict.score_models import PAIRS

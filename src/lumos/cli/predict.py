@@ -46,8 +46,8 @@ def predict(
     """
     if id is not None and newcomer is not None:
         raise UsageError("--id is for devices of the run, --newcomer for others; choose one")
+    from lumos.runs.load import load_run
     from lumos.runs.newcomers import predict_newcomers, read_newcomers
-    from lumos.runs.run import load_run
 
     trained = load_run(run)
     train = trained.config.train

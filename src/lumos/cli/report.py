@@ -17,7 +17,7 @@ def report(run: Path, /, *, out: Path | None = None, common: Common = COMMON) ->
     out
         The file to write; RUN/report.html by default.
     """
-    from lumos.runs.run import load_run  # torch takes a second to import: not for a wrong option
+    from lumos.runs.load import load_run  # torch takes a second to import: not for a wrong option
 
     path = load_run(run).report(run / "report.html" if out is None else out)
     if common.json:

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import Dataset
-from lumos.experiments.figures import ablation, comparison, cost, epsilon, workload
+from lumos.experiments.figures import ablation, cost, epsilon, systems_compared, workload
 from lumos.experiments.figures.evaluation import CellOutcome, Evaluation
 from lumos.experiments.figures.plots import PaperFigure
 from lumos.experiments.settings import EvaluationSettings
 
 FIGURES: dict[str, PaperFigure] = {
-    "classification": comparison.CLASSIFICATION,
-    "link-prediction": comparison.LINK_PREDICTION,
+    "classification": systems_compared.CLASSIFICATION,
+    "link-prediction": systems_compared.LINK_PREDICTION,
     "epsilon": epsilon.EPSILON,
     "ablation": ablation.ABLATION,
     "workload": workload.WORKLOAD,

@@ -1,0 +1,82 @@
+"""`lumos.load_run`: a finished run from its folder, every file checked."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lumos.errors import InputError
+from lumos.runs.folder import ARMS, RunFolder
+from lumos.runs.run import Cost, Privacy, Run, Scores, TrainedModel, Training
+from lumos.runs.schema import About, Result, config_of, decode
+from lumos.storage import read_arrays, read_json
+from lumos.training.config import Config
+from lumos.training.outcome import CONTROL, IDS, MAIN, OWN
+
+
+def load_run(path: Path | str) -> Run:
+    """Read the folder of a finished run.
+
+    Raises:
+        InputError: it is none, the run is not finished, or a file is damaged.
+    """
+    folder = RunFolder(Path(path))
+    if not (folder.path / "run.json").exists():
+        raise InputError(f"{path}: is not the folder of a run; train with `out` to make one")
+    about = decode(folder.path / "run.json", About)
+    config = config_of(folder.path, about)
+    if not folder.finished():
+        raise InputError(f"{path}: the run is not finished; go on with `resume`")
+    result = decode(folder.path / "result.json", Result)
+    trees, ledger = folder.trees(), folder.ledger()
+    if trees is None:
+        raise InputError(f"{folder.path / 'trees.npz'}: there is no such file; train again")
+    histories = {arm: RunFolder(folder.path / place).metrics(arm) for arm, place in ARMS.items()}
+    _check_same_run(folder, about, result, trees, ledger, histories[MAIN])
+    known = read_arrays(folder.path / "embeddings.npz")
+    needed = ["ids", "embeddings", *["logits"] * (config.train.task == "classify")]
+    if any(name not in known or known[name].shape[:1] != (about.devices,) for name in needed):
+        raise InputError(f"{folder.path / 'embeddings.npz'}: is damaged; train again")
+    kept = {name: known[name] for name in known.keys() - {"ids", "embeddings", "logits"}}
+    return Run(
+        about=about,
+        config=config,
+        scores=_scores(folder.path / "result.json", config),
+        histories={arm: events for arm, events in histories.items() if events},
+        training=Training(
+            split=result.split,
+            best_epoch=result.best_epoch,
+            choice=result.choice,
+            caution=result.caution,
+        ),
+        cost=Cost(
+            seconds=result.seconds,
+            seconds_per_epoch=result.seconds_per_epoch,
+            peak_rss_mb=result.peak_rss_mb,
+            per_epoch=result.per_epoch,
+        ),
+        privacy=Privacy(exposed=result.exposed, promises=result.promises),
+        model=TrainedModel(
+            weights=read_arrays(folder.path / "model.npz"),
+            embeddings=known["embeddings"],
+            logits=known.get("logits"),
+            kept=kept,
+        ),
+        trees=trees,
+        ledger=ledger,
+        ids=tuple(known["ids"].astype(np.str_).tolist()),
+    )
+
+
+def _scores(path: Path, config: Config) -> dict[str, Scores]:
+    """Scores stand in result.json by names such as own_test_accuracy."""
+    numbers = read_json(path)
+    what = "auc" if config.train.task == "link" else "accuracy"
+    scores: dict[str, Scores] = {}
+    for arm in (MAIN, OWN, IDS, CONTROL):
+        prefix = "" if arm == MAIN else f"{arm}_"
+        names = {f"{part}_{what}": f"{prefix}{part}_{what}" for part in ("test", "val")}
+        if all(isinstance(numbers.get(name), float | int) for name in names.values()):
+            scores[arm] = {short: float(numbers[name]) for short, name in names.items()}
+    if MAIN not in scores:
+        raise InputError(f"{path}: has no test_{what}; train again")
+    return scores
