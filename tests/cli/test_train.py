@@ -393,9 +393,6 @@ def test_without_tensorboard(
         (
             ["demo:60", "--task", "link", "--encoder-epochs", "3"],
             "no meaning with --profile strict",
-        (
-            ["demo:60", "--profile", "strict", "--no-virtual-nodes"],
-            "--virtual-nodes has no meaning with --profile strict",
         ),
         (["demo:60", "--profile", "strict", "--epsilon", "inf"], "needs a finite --epsilon"),
         (["demo:60", "--profile", "strict", "--epochs", "6"], "--epochs must be above"),

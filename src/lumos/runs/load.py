@@ -1,13 +1,18 @@
 """`lumos.load_run`: a finished run from its folder, every file checked."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from lumos.errors import InputError
+from lumos.exchange.ledger_report import LedgerReport
+from lumos.runs.events import EpochEvent
 from lumos.runs.folder import ARMS, RunFolder
 from lumos.runs.run import Cost, Privacy, Run, Scores, TrainedModel, Training
-from lumos.runs.schema import About, Result, config_of, decode
+from lumos.runs.schema import About, Result, config_of, decode, plain
+from lumos.runs.tree_summary import TreeSummary
 from lumos.storage import read_arrays, read_json
 from lumos.training.config import Config
 from lumos.training.outcome import CONTROL, IDS, MAIN, OWN
@@ -80,3 +85,39 @@ def _scores(path: Path, config: Config) -> dict[str, Scores]:
     if MAIN not in scores:
         raise InputError(f"{path}: has no test_{what}; train again")
     return scores
+
+
+def _check_same_run(
+    folder: RunFolder,
+    about: About,
+    result: Result,
+    trees: TreeSummary,
+    ledger: LedgerReport,
+    history: list[EpochEvent] | None,
+) -> None:
+    """Refuse a folder whose files are of different runs.
+
+    Raises:
+        InputError: a file is missing, or disagrees with `run.json` or `result.json`.
+    """
+    same = {
+        "result.json": all(
+            getattr(result, name) == getattr(about, name)
+            for name in ("graph", "devices", "edges", "seed", "shards")
+        ),
+        "trees.npz": trees.workload.shape == trees.degree.shape == (about.devices,)
+        and _as_json(trees.ledger) == result.tree_ledger,
+        "ledger.npz": _as_json(ledger) == result.ledger,
+        "metrics.jsonl": history is not None and len(history) == result.epochs,
+    }
+    for name, agrees in same.items():
+        if not agrees:
+            raise InputError(
+                f"{folder.path / name}: is not of the run that the other files describe; train "
+                "again"
+            )
+
+
+def _as_json(ledger: LedgerReport) -> Any:
+    """The totals as `result.json` has them."""
+    return json.loads(json.dumps(plain(ledger.totals())))

@@ -40,6 +40,7 @@ def fit(
     *,
     arm: str,
     control: bool = False,
+    carrier: str = "loopback",
     folder: RunFolder | None = None,
     resume: bool = False,
     on_epoch: OnEpoch | None = None,
@@ -51,11 +52,12 @@ def fit(
         config: settings.
         arm: what events call it.
         control: releases that say nothing.
+        carrier: what moves the messages, a name of `CARRIERS`.
         folder: where metrics and checkpoints go.
         resume: go on from the checkpoint, if there is one.
         on_epoch: called after every epoch.
     """
-    federation: Federation[Any] = Federation(problem, config, control=control)
+    federation: Federation[Any] = Federation(problem, config, control=control, carrier=carrier)
     return _Loop(federation, arm, folder, on_epoch).run(resume)
 
 

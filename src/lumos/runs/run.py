@@ -334,39 +334,3 @@ def probabilities(logits: Floats) -> Floats:
     """[devices, classes] by softmax."""
     chances: Floats = torch.softmax(torch.from_numpy(np.ascontiguousarray(logits)), dim=1).numpy()
     return chances
-
-
-def _check_same_run(
-    folder: RunFolder,
-    about: About,
-    result: Result,
-    trees: TreeSummary,
-    ledger: LedgerReport,
-    history: list[EpochEvent] | None,
-) -> None:
-    """Refuse a folder whose files are of different runs.
-
-    Raises:
-        InputError: a file is missing, or disagrees with `run.json` or `result.json`.
-    """
-    same = {
-        "result.json": all(
-            getattr(result, name) == getattr(about, name)
-            for name in ("graph", "devices", "edges", "seed", "shards")
-        ),
-        "trees.npz": trees.workload.shape == trees.degree.shape == (about.devices,)
-        and _as_json(trees.ledger) == result.tree_ledger,
-        "ledger.npz": _as_json(ledger) == result.ledger,
-        "metrics.jsonl": history is not None and len(history) == result.epochs,
-    }
-    for name, agrees in same.items():
-        if not agrees:
-            raise InputError(
-                f"{folder.path / name}: is not of the run that the other files describe; train "
-                "again"
-            )
-
-
-def _as_json(ledger: LedgerReport) -> Any:
-    """The totals as `result.json` has them."""
-    return json.loads(json.dumps(plain(ledger.totals())))

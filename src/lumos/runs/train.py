@@ -39,6 +39,7 @@ def train(
     *,
     seed: int = 0,
     shards: int = 1,
+    carrier: str = "loopback",
     data_dir: Path | None = None,
     source: Mapping[str, Any] | None = None,
     trees: Balanced | None = None,
@@ -55,6 +56,7 @@ def train(
         config: all settings; or give single ones by name, as `epsilon=1.0, backbone="gat"`.
         seed: run seed.
         shards: number of shards that share nothing but the exchange; the result is the same.
+        carrier: what moves the messages, a name of `lumos.exchange.CARRIERS`.
         data_dir: where named graphs lie.
         source: arguments by which `load` finds the graph again, for newcomers.
         trees: trees that were balanced before, for the same graph and seed (classify only).
@@ -78,9 +80,9 @@ def train(
         source = {"spec": findable(graph)} if isinstance(graph, str | Path) else {}
     about = describe(whole, source, config, seed, shards)
     folder = _folder(out, about, config, resume=resume)
-    summary = _trees(problem, config, trees, folder, progress)
+    summary = _trees(problem, config, trees, carrier, folder, progress)
     problem = replace(problem, keep=summary.keep)
-    fitted = _fit_arms(problem, config, folder, resume, progress, on_epoch)
+    fitted = _fit_arms(problem, config, carrier, folder, resume, progress, on_epoch)
     run = _finished(whole, problem, split, about, config, summary, fitted, start)
     if folder is not None:
         run.write_result(folder)
@@ -146,6 +148,7 @@ def _trees(
     problem: Problem,
     config: Config,
     given: Balanced | None,
+    carrier: str,
     folder: RunFolder | None,
     progress: Progress | None,
 ) -> TreeSummary:
@@ -159,6 +162,7 @@ def _trees(
             seed=problem.seed,
             shards=problem.shards,
             coins=config.train.coins,
+            carrier=carrier,
             progress=progress,
         )
     summary = TreeSummary.of(given)
@@ -170,6 +174,7 @@ def _trees(
 def _fit_arms(
     problem: Problem,
     config: Config,
+    carrier: str,
     folder: RunFolder | None,
     resume: bool,
     progress: Progress | None,
@@ -193,6 +198,7 @@ def _fit_arms(
             config,
             arm=arm,
             control=arm == CONTROL,
+            carrier=carrier,
             folder=None if folder is None else folder.arm(arm),
             resume=resume,
             on_epoch=report,
