@@ -33,16 +33,17 @@ types: $(STAMP)
 unit: $(STAMP) browser
 	$(BIN)/pytest -n $(CORES)
 
-# Debian's Chromium opens the report page in the tests. Where it cannot be installed they are
-# skipped, and say what to install.
-APT := $(shell if [ "$$(id -u)" = 0 ]; then echo apt-get; else echo sudo -n apt-get; fi)
+# Debian's Chromium opens the report page in the tests. System packages are installed in CI only, or
+# by `make browser INSTALL=yes`; elsewhere the tests are skipped, and say what to install.
+APT     := $(shell if [ "$$(id -u)" = 0 ]; then echo apt-get; else echo sudo -n apt-get; fi)
+INSTALL ?= $(if $(CI),yes,no)
 browser:
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \
-	  command -v apt-get >/dev/null && $(APT) --version >/dev/null 2>&1 && \
+	  [ "$(INSTALL)" = yes ] && command -v apt-get >/dev/null && $(APT) --version >/dev/null 2>&1 && \
 	  echo "installing the Debian package chromium" && $(APT) -qq update && \
 	  DEBIAN_FRONTEND=noninteractive $(APT) -qq -y --no-install-recommends install \
 	    chromium fonts-dejavu-core </dev/null >/dev/null; } || \
-	  echo "no Chromium, and it cannot be installed here: tests of the report page will be skipped; they need the package chromium"
+	  echo "no Chromium: tests of the report page in a browser will be skipped. Type: make browser INSTALL=yes, or install the package chromium"
 
 wheel: $(STAMP)
 	$(BIN)/python -m build --wheel --outdir $(OUT)/dist . >/dev/null && ls $(OUT)/dist
