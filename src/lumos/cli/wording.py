@@ -11,7 +11,19 @@ from functools import cache
 from typing import Any
 
 _SETTING = re.compile(r"`([a-z_]+)(?:=('?)([^`']*)\2)?`")
-_COMMANDS = ("out", "resume", "export", "keep", "id", "newcomer", "csv", "plot", "tensorboard")
+_COMMANDS = (
+    "out",
+    "resume",
+    "export",
+    "keep",
+    "id",
+    "newcomer",
+    "csv",
+    "plot",
+    "tensorboard",
+    "seeds",
+    "profiles",
+)
 """Options of commands that are no setting of any dataclass."""
 
 

@@ -1,6 +1,6 @@
 """The section of the page that shows what left the devices."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -12,6 +12,7 @@ from lumos.experiments.plan import RunPlan
 from lumos.experiments.profile_modules import profile_modules
 from lumos.report import Block, Section, Table, Text
 from lumos.report.sections.messages import DOORS
+from lumos.trees.balancers import BALANCERS
 
 Ledger = dict[str, Any]
 """By topic: door, messages, bytes."""
@@ -24,9 +25,7 @@ _DOOR_ORDER = [str(door) for door in DOORS]
 
 def ledger_section(plan: RunPlan) -> Section:
     """The ledgers of one training run for each graph, profile and task, with their doors."""
-    topic_modules = profile_modules(plan.request.profiles, "topics")
-    for module in ("lumos.trees.balance", "lumos.aggregate.topics", *topic_modules):
-        import_module(module)  # which defines its topics
+    _define_topics(plan.request.profiles)
     blocks: list[Block] = []
     for dataset in plan.request.datasets:
         evaluation = plan.evaluation(dataset)
@@ -43,6 +42,15 @@ def ledger_section(plan: RunPlan) -> Section:
         "`ideal` were computed in the clear and booked as the real protocol sends them."
     )
     return Section("What left the devices", [Text(about), *blocks])
+
+
+def _define_topics(profiles: Iterable[str]) -> None:
+    """Import the modules whose topics a ledger can have."""
+    modules = profile_modules(profiles, "topics")
+    for module in ("lumos.trees.balance", "lumos.aggregate.topics", *modules):
+        import_module(module)
+    for balancer in BALANCERS:
+        BALANCERS[balancer]
 
 
 def _ledger(evaluation: Evaluation, profile: str, task: str) -> tuple[str, Ledger] | None:

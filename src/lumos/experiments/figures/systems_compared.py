@@ -21,7 +21,7 @@ from lumos.experiments.figures.scores import Scores, points, relative
 from lumos.report import dots
 
 FIGURE_NAMES = {"classify": "classification", "link": "link-prediction"}
-BASELINES = {"classify": ("centralized", "lpgnn", "naive"), "link": ("centralized", "naive")}
+COMPARED_SYSTEMS = {"classify": ("centralized", "lpgnn", "naive"), "link": ("centralized", "naive")}
 """By task; LPGNN has no link prediction."""
 
 
@@ -33,7 +33,7 @@ def comparison_rows(evaluation: Evaluation, task: str) -> list[Row]:
     for backbone in BACKBONES:
         about: dict[str, Any] = {"task": task, "backbone": backbone}
         baselines = {
-            system: evaluation.baseline(system, task, backbone) for system in BASELINES[task]
+            system: evaluation.baseline(system, task, backbone) for system in COMPARED_SYSTEMS[task]
         }
         for profile in evaluation.profiles:
             name = SYSTEM_NAMES[profile]
