@@ -7,11 +7,14 @@
     BALANCERS["greedy"]                    # imports the module when it is first asked for
     BALANCERS.register("mine", MINE)       # an entry of your own, from any package
 
-A wrong name is answered with the right ones.
+Installed packages add entries without being imported, by an entry point in the group
+`lumos.<kind>`. A wrong name is answered with the right ones.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Generic, TypeVar, cast
 
 from lumos.errors import UsageError, one_of
@@ -29,11 +32,17 @@ class Registry(Generic[Entry]):
 
     def __init__(self, kind: str, entries: Mapping[str, str]) -> None:
         self.kind = kind
-        self._places = dict(entries)
+        self._built_in = dict(entries)
         self._loaded: dict[str, Entry] = {}
 
     def __repr__(self) -> str:
-        return f"Registry({self.kind}: {', '.join(self.names())})"
+        return f"Registry(lumos.{self.kind}: {', '.join(self.names())})"
+
+    @cached_property
+    def _places(self) -> dict[str, str]:
+        """Where every entry is found; our own names cannot be taken by another package."""
+        found = {point.name: point.value for point in entry_points(group=f"lumos.{self.kind}")}
+        return {**self._built_in, **{n: v for n, v in found.items() if n not in self._built_in}}
 
     def __getitem__(self, name: str) -> Entry:
         """The entry of this name.
@@ -70,5 +79,5 @@ class Registry(Generic[Entry]):
     def remove(self, name: str) -> None:
         """Take back what `register` added."""
         if name in self._places:
-            raise UsageError(f"{self.kind} {name!r} is part of Lumos and stays")
+            raise UsageError(f"{self.kind} {name!r} was not added by `register` and stays")
         self._loaded.pop(name, None)

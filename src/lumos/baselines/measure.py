@@ -170,7 +170,7 @@ def _fit(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(public.generator("baseline/weights").integers(2**62)))
         classes = graph.class_count if settings.task == "classify" else 0
-        network = Network(settings, graph.feature_count, classes)
+        network = Network(settings, received.rows.shape[1], classes)
         adam = torch.optim.Adam(
             network.parameters(), settings.learning_rate, weight_decay=settings.weight_decay
         )

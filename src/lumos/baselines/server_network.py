@@ -42,6 +42,12 @@ class Smoothed:
     steps: int
     """K"""
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(devices, d), as the other forms of rows have it."""
+        devices, width = self.matrix.shape
+        return devices, width
+
     def project(self, table: Tensor) -> Tensor:
         """[devices, width] its product with table [d, width]."""
         rows = project(self.matrix, table) + self.plus * table.sum(dim=0)
