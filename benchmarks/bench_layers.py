@@ -29,8 +29,10 @@ from torch.nn.functional import dropout
 import lumos
 from lumos.device.shard import Shard, cut
 from lumos.encode import EncoderSettings, joined, read, recover, release, write
-from lumos.model import Leaves, ModelSettings, TreeNetwork, Trees
 from lumos.model.generic import block_diagonal
+from lumos.model.network import Leaves, TreeNetwork
+from lumos.model.settings import ModelSettings
+from lumos.model.tree_tensors import Trees
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

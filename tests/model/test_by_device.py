@@ -11,7 +11,9 @@ from torch.testing import assert_close
 from lumos import Forest
 from lumos.device.coins import PrivateCoins, simulated_secrets
 from lumos.encode import EncoderSettings, recover, release
-from lumos.model import Leaves, TreeNetwork, Trees, device_gradients
+from lumos.model.by_device import device_gradients
+from lumos.model.network import Leaves, TreeNetwork
+from lumos.model.tree_tensors import Trees
 
 
 @pytest.mark.parametrize("virtual_nodes", [True, False])

@@ -12,8 +12,9 @@ from torch.testing import assert_close
 from lumos import Forest
 from lumos.device.coins import PrivateCoins, simulated_secrets
 from lumos.encode import EncoderSettings, RecoveredFeatures, recover, release
-from lumos.model import TreeNetwork, Trees
 from lumos.model.feature_products import as_dense
+from lumos.model.network import TreeNetwork
+from lumos.model.tree_tensors import Trees
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 

@@ -11,7 +11,8 @@ from torch.testing import assert_close
 
 from lumos import Forest
 from lumos.errors import UsageError
-from lumos.model import TreeNetwork, Trees
+from lumos.model.network import TreeNetwork
+from lumos.model.tree_tensors import Trees
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 

@@ -10,9 +10,11 @@ from torch.testing import assert_close
 from lumos import Forest
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
 from lumos.errors import UsageError
-from lumos.model import Drops, ModelSettings, TreeNetwork, Trees
-from lumos.model.dropout import Site
+from lumos.model.dropout import Drops, Site
 from lumos.model.generic import LAYERS, block_diagonal
+from lumos.model.network import TreeNetwork
+from lumos.model.settings import ModelSettings
+from lumos.model.tree_tensors import Trees
 
 
 def coins(devices: int | np.ndarray) -> PrivateCoins:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from lumos.errors import UsageError
-from lumos.model import pool, pool_backward
+from lumos.model.pool import pool, pool_backward
 from lumos.model.settings import Pooling
 
 

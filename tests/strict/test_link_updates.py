@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from lumos.model import ModelSettings
+from lumos.model.settings import ModelSettings
 from lumos.strict import score_models as scorer
 from lumos.strict.encoder import LOSS_LIMIT, LOSS_SCALE
 from lumos.strict.pair_scorer import PairScorer

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from lumos.graph import Graph
-from lumos.model import ModelSettings
+from lumos.model.settings import ModelSettings
 from lumos.strict import similarity as module
 from lumos.strict.pair_scorer import PairScorer
 from lumos.strict.similarity import ReceivedByHop, likeness

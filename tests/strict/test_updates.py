@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from lumos import Forest
 from lumos.encode.bounds import unit_rows
 from lumos.graph import Graph
-from lumos.model import ModelSettings
+from lumos.model.settings import ModelSettings
 from lumos.paper.full_model import FullModel
 from lumos.strict.classify import choose
 from lumos.strict.encoder import LOSS_LIMIT, LOSS_SCALE, Encoder

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from lumos.errors import InputError
-from lumos.model import ModelSettings, TreeNetwork
+from lumos.model.network import TreeNetwork
+from lumos.model.settings import ModelSettings
 from lumos.typing import Arrays, Doubles
 
 

@@ -23,8 +23,12 @@ from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
-from lumos.model import Drops, Leaves, Pooled, Trees, device_gradients, pool, pool_backward
+from lumos.model.by_device import device_gradients
+from lumos.model.dropout import Drops
 from lumos.model.feature_products import Features
+from lumos.model.network import Leaves
+from lumos.model.pool import Pooled, pool, pool_backward
+from lumos.model.tree_tensors import Trees
 from lumos.paper.exposure import exposure
 from lumos.paper.feature_exchange import exchange_features, on_leaves, without_information
 from lumos.paper.full_model import FullModel

@@ -16,7 +16,7 @@ from lumos.graph import Graph
 from lumos.graph.fingerprint import fingerprint
 from lumos.graph.sources import as_graph, is_named
 from lumos.memory import peak_rss_mb
-from lumos.model import TreeNetwork
+from lumos.model.network import TreeNetwork
 from lumos.runs.events import EpochEvent, OnEpoch
 from lumos.runs.folder import RunFolder, describe
 from lumos.runs.loop import Fitted, fit

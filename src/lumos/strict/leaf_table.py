@@ -13,7 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lumos.model import ModelSettings, TreeNetwork, Trees
+from lumos.model.network import TreeNetwork
+from lumos.model.settings import ModelSettings
+from lumos.model.tree_tensors import Trees
 from lumos.typing import Doubles, Ints
 
 

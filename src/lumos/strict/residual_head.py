@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.aggregate.noise import clip_factors
-from lumos.model import ModelSettings
+from lumos.model.settings import ModelSettings
 from lumos.strict.encoder import LOSS_LIMIT, LOSS_SCALE, softmax_slope
 from lumos.strict.leaf_table import LeafTable, pooled, table_gradient
 from lumos.typing import Doubles, Ints

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from lumos.aggregate.noise import clip_factors
-from lumos.model import ModelSettings
+from lumos.model.settings import ModelSettings
 from lumos.strict.encoder import LOSS_LIMIT, LOSS_SCALE
 from lumos.strict.leaf_table import LeafTable, pooled, table_gradient
 from lumos.typing import Doubles, Flags, Ints
