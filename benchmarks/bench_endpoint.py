@@ -43,12 +43,12 @@ class Clock:
 @contextmanager
 def clocked() -> Iterator[Clock]:
     """Time everything that passes an endpoint."""
-    clock, leave, arrive = Clock(), Endpoint.leave, Endpoint.arrive
-    Endpoint.leave, Endpoint.arrive = clock.timed(leave), clock.timed(arrive)  # type: ignore[method-assign]
+    clock, leave, arrive = Clock(), Endpoint.check_outgoing, Endpoint.check_incoming
+    Endpoint.check_outgoing, Endpoint.check_incoming = clock.timed(leave), clock.timed(arrive)  # type: ignore[method-assign]
     try:
         yield clock
     finally:
-        Endpoint.leave, Endpoint.arrive = leave, arrive  # type: ignore[method-assign]
+        Endpoint.check_outgoing, Endpoint.check_incoming = leave, arrive  # type: ignore[method-assign]
 
 
 def measure(name: str, run: Callable[[], object], repeats: int) -> dict[str, Any]:

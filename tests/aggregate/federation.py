@@ -64,11 +64,11 @@ class Federation:
     ledger: LedgerReport | None = None
 
     def run(
-        self, rounds: Sequence[np.ndarray], leaves: Sequence[np.ndarray] | None = None
+        self, rounds: Sequence[np.ndarray], drop_stage: Sequence[np.ndarray] | None = None
     ) -> tuple[list[list[Any]], list[Any]]:
         """The sums that each shard, and the coordinator, got in each round."""
         total = len(rounds[0])
-        stages = leaves or [np.full(total, Stage.NEVER, np.int8)] * len(rounds)
+        stages = drop_stage or [np.full(total, Stage.NEVER, np.int8)] * len(rounds)
         widths = [vectors.shape[1] for vectors in rounds]
         self.inputs = list(zip(rounds, stages, strict=True))
 

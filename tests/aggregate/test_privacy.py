@@ -85,9 +85,9 @@ def without_self_mask(vector: np.ndarray, key: np.ndarray) -> np.ndarray:
 class FrozenKeys(PairKeys):
     """The broken twin: pair masks that repeat in every round, as long-lived keys give them."""
 
-    def turn(self) -> RoundKeys:
+    def ratchet(self) -> RoundKeys:
         before = self._chain.copy()
-        keys = super().turn()
+        keys = super().ratchet()
         self._chain[:] = before
         return keys
 
@@ -186,9 +186,9 @@ def test_being_lost_later_does_not_open_earlier_rounds(
         monkeypatch.setattr("lumos.aggregate.pair_keys.PairKeys", FrozenKeys)
     coordinator = curious()
     rounds = [vectors_of(4), vectors_of(5)]
-    leaves = [np.full(TOTAL, Stage.NEVER, np.int8) for _ in rounds]
-    leaves[1][9] = Stage.MASKED
-    Federation(AggregateSettings(), coordinator=coordinator).run(rounds, leaves)
+    drop_stage = [np.full(TOTAL, Stage.NEVER, np.int8) for _ in rounds]
+    drop_stage[1][9] = Stage.MASKED
+    Federation(AggregateSettings(), coordinator=coordinator).run(rounds, drop_stage)
     memory = coordinator.memory
     bare = without_self_mask(memory["vectors"][0][9], memory["self"][0][9])
     found = without_pair_masks(bare, 9, memory["seeds"][1][9]) == FIXED.encode(rounds[0][9])
@@ -201,6 +201,6 @@ def test_a_seized_device_cannot_compute_earlier_masks() -> None:
     public = keys.fresh_keys()
     keys.agree(public[::-1, None])
     before = keys._chain.copy()
-    first = keys.turn()
+    first = keys.ratchet()
     assert not np.array_equal(before, keys._chain)
-    assert not np.array_equal(first.seed, keys.turn().seed)
+    assert not np.array_equal(first.seed, keys.ratchet().seed)

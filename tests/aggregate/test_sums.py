@@ -25,10 +25,10 @@ def vectors_of(total: int, width: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(scale=20, size=(total, width))
 
 
-def expected(options: AggregateSettings, leaves: np.ndarray) -> RoundOutcome:
-    degree = mask_parameters(options, len(leaves))
-    graph = MaskGraph(len(leaves), degree.neighbours, PublicCoins(SEED))
-    return round_outcome(graph, degree, leaves)
+def expected(options: AggregateSettings, drop_stage: np.ndarray) -> RoundOutcome:
+    degree = mask_parameters(options, len(drop_stage))
+    graph = MaskGraph(len(drop_stage), degree.neighbours, PublicCoins(SEED))
+    return round_outcome(graph, degree, drop_stage)
 
 
 @st.composite
@@ -43,11 +43,11 @@ def federations(draw: st.DrawFn) -> tuple[AggregateSettings, int, list[np.ndarra
     )
     often = st.sampled_from([Stage.NEVER] * 12 + list(Stage))
     rounds = draw(st.integers(1, 3))
-    leaves = [
+    drop_stage = [
         np.array(draw(st.lists(often, min_size=total, max_size=total)), np.int8)
         for _ in range(rounds)
     ]
-    return options, draw(st.integers(1, total)), leaves
+    return options, draw(st.integers(1, total)), drop_stage
 
 
 @settings(deadline=None, max_examples=150)
@@ -55,14 +55,14 @@ def federations(draw: st.DrawFn) -> tuple[AggregateSettings, int, list[np.ndarra
 def test_sums_and_ledgers_with_dropouts_at_every_stage(
     case: tuple[AggregateSettings, int, list[np.ndarray]], width: int
 ) -> None:
-    options, shards, leaves = case
-    total = len(leaves[0])
-    rounds = [vectors_of(total, width, number) for number in range(len(leaves))]
+    options, shards, drop_stage = case
+    total = len(drop_stage[0])
+    rounds = [vectors_of(total, width, number) for number in range(len(drop_stage))]
     secure = Federation(options, shards=shards)
-    sums, final = secure.run(rounds, leaves)
+    sums, final = secure.run(rounds, drop_stage)
     ideal = Federation(options, "ideal", shards=1 + shards % total)
-    ideal_sums, ideal_final = ideal.run(rounds, leaves)
-    for number, silent in enumerate(leaves):
+    ideal_sums, ideal_final = ideal.run(rounds, drop_stage)
+    for number, silent in enumerate(drop_stage):
         outcome = expected(options, silent)
         assert (final[number] is not None) == outcome.opened
         assert (ideal_final[number] is not None) == outcome.opened
@@ -104,16 +104,16 @@ def test_the_same_sums_and_ledger_however_devices_are_spread(
 ) -> None:
     total = 60
     rounds = [vectors_of(total, 9, number) for number in range(2)]
-    leaves = [np.full(total, Stage.NEVER, np.int8) for _ in rounds]
-    leaves[0][[3, 17]] = Stage.MASKED, Stage.REVEAL
-    leaves[1][[3, 40, 41]] = Stage.SHARES, Stage.ALIVE, Stage.WRAPPED
+    drop_stage = [np.full(total, Stage.NEVER, np.int8) for _ in rounds]
+    drop_stage[0][[3, 17]] = Stage.MASKED, Stage.REVEAL
+    drop_stage[1][[3, 40, 41]] = Stage.SHARES, Stage.ALIVE, Stage.WRAPPED
     reference = Federation(AggregateSettings(), backend)
-    _, sums = reference.run(rounds, leaves)
-    for number, (vectors, silent) in enumerate(zip(rounds, leaves, strict=True)):
+    _, sums = reference.run(rounds, drop_stage)
+    for number, (vectors, silent) in enumerate(zip(rounds, drop_stage, strict=True)):
         assert np.array_equal(sums[number], fixed_sum(vectors[silent > Stage.MASKED], FRACTION))
     for shards in (2, 7, 60):
         again = Federation(AggregateSettings(), backend, shards=shards)
-        heard, same = again.run(rounds, leaves)
+        heard, same = again.run(rounds, drop_stage)
         assert all(np.array_equal(one, two) for one, two in zip(sums, same, strict=True))
         for got in heard:
             for number, one in enumerate(got):
@@ -124,21 +124,21 @@ def test_the_same_sums_and_ledger_however_devices_are_spread(
 @pytest.mark.parametrize("backend", ["secure", "ideal"])
 def test_shards_share_nothing_but_messages(backend: str, ledger_differences: Differences) -> None:
     rounds = [vectors_of(12, 3, number) for number in range(2)]
-    leaves = [np.full(12, Stage.NEVER, np.int8) for _ in rounds]
-    leaves[0][5] = Stage.MASKED
+    drop_stage = [np.full(12, Stage.NEVER, np.int8) for _ in rounds]
+    drop_stage[0][5] = Stage.MASKED
     plain = Federation(AggregateSettings(), backend)
-    _, sums = plain.run(rounds, leaves)
+    _, sums = plain.run(rounds, drop_stage)
     isolated = Federation(AggregateSettings(), backend, shards=5, carrier=Isolated)
-    _, same = isolated.run(rounds, leaves)
+    _, same = isolated.run(rounds, drop_stage)
     assert all(np.array_equal(one, two) for one, two in zip(sums, same, strict=True))
     assert ledger_differences(plain.ledger, isolated.ledger) == []
 
 
 def test_a_device_that_was_lost_comes_back_in_the_next_round() -> None:
     rounds = [vectors_of(8, 4, number) for number in range(3)]
-    leaves = [np.full(8, Stage.NEVER, np.int8) for _ in rounds]
-    leaves[1][2] = Stage.MASKED
-    _, sums = Federation(AggregateSettings()).run(rounds, leaves)
+    drop_stage = [np.full(8, Stage.NEVER, np.int8) for _ in rounds]
+    drop_stage[1][2] = Stage.MASKED
+    _, sums = Federation(AggregateSettings()).run(rounds, drop_stage)
     everyone = np.arange(8)
     for vectors, total, there in zip(
         rounds, sums, (everyone, everyone != 2, everyone), strict=True
@@ -149,13 +149,13 @@ def test_a_device_that_was_lost_comes_back_in_the_next_round() -> None:
 @pytest.mark.parametrize("silent", [Stage.SHARES, Stage.WRAPPED, Stage.MASKED])
 def test_below_the_minimum_nothing_is_opened(silent: Stage) -> None:
     options = AggregateSettings(neighbours=6, threshold=3, minimum=5)
-    leaves = np.full(8, Stage.NEVER, np.int8)
-    leaves[:3] = silent
-    _, enough = Federation(options).run([vectors_of(8, 3)], [leaves])
+    drop_stage = np.full(8, Stage.NEVER, np.int8)
+    drop_stage[:3] = silent
+    _, enough = Federation(options).run([vectors_of(8, 3)], [drop_stage])
     assert enough[0] is not None
-    leaves[3] = silent
+    drop_stage[3] = silent
     federation = Federation(options)
-    heard, final = federation.run([vectors_of(8, 3)], [leaves])
+    heard, final = federation.run([vectors_of(8, 3)], [drop_stage])
     assert (heard, final) == ([[None]], [None])
     assert federation.bodies("aggregate/reveal") == {}  # nobody gave a share of anything
 
@@ -163,10 +163,10 @@ def test_below_the_minimum_nothing_is_opened(silent: Stage) -> None:
 def test_short_words_have_the_same_sums() -> None:
     options = AggregateSettings(limit=8, fraction_bits=16)
     vectors = np.random.default_rng(1).uniform(-8, 8, (30, 7))
-    leaves = np.full(30, Stage.NEVER, np.int8)
-    leaves[4] = Stage.MASKED
+    drop_stage = np.full(30, Stage.NEVER, np.int8)
+    drop_stage[4] = Stage.MASKED
     federation = Federation(options)
-    _, sums = federation.run([vectors], [leaves])
+    _, sums = federation.run([vectors], [drop_stage])
     assert np.array_equal(sums[0], fixed_sum(np.delete(vectors, 4, axis=0), 16))
     assert len(federation.bodies("aggregate/masked")[0][0]) == 7 * 4
 

@@ -117,12 +117,12 @@ class _Party:
             else:
                 assert self._topic is not None
                 inbox = unpacked(msgspec.msgpack.decode(incoming, type=Post))
-                outbox = self._program.send(self._endpoint.arrive(self._topic, inbox))
+                outbox = self._program.send(self._endpoint.check_incoming(self._topic, inbox))
         except StopIteration as stop:
             self.finished, self.result = True, stop.value
         else:
             self._topic = outbox.topic
-            self.outgoing = packed(self._endpoint.leave(outbox))
+            self.outgoing = packed(self._endpoint.check_outgoing(outbox))
         self.seal()
 
 

@@ -104,7 +104,7 @@ class TestBytesAsPadding:
         batch = Batch(ints(1, 1), ints(0, 2), body, lengths=ints(0, longest))
         endpoint = Endpoint(two_shards()[0], STRICT)
         with pytest.raises(ProtocolError, match="bytes arrived that belong to no message"):
-            endpoint.arrive(topic, Inbox(batch, quiet=False))
+            endpoint.check_incoming(topic, Inbox(batch, quiet=False))
         assert endpoint.ledger.flows() == {}
 
     def test_nor_is_padding_inside_the_longest_message_accepted(self, topic: Topic) -> None:
@@ -112,7 +112,7 @@ class TestBytesAsPadding:
         batch = Batch(ints(1, 1), ints(0, 2), body, lengths=ints(1, 2))
         endpoint = Endpoint(two_shards()[0], STRICT)
         with pytest.raises(ProtocolError, match="bytes arrived that belong to no message"):
-            endpoint.arrive(topic, Inbox(batch, quiet=False))
+            endpoint.check_incoming(topic, Inbox(batch, quiet=False))
 
     def test_packing_leaves_the_sender_its_array(self, topic: Topic) -> None:
         body = np.frombuffer(SECRET * 2, np.uint8).reshape(2, len(SECRET)).copy()
@@ -328,7 +328,7 @@ class TestNegativeEpsilon:
         epsilon, receiver = np.array([2.0]), ints(1)
         outbox = topic.send(ints(0), receiver, np.zeros(1, np.uint8), epsilon=epsilon)
         endpoint = Endpoint(two_shards()[0], STRICT)
-        endpoint.leave(outbox)
+        endpoint.check_outgoing(outbox)
         epsilon[0] = 0.0
         assert endpoint.ledger.epsilon()[0].tolist() == [2.0, 0.0]
 

@@ -33,7 +33,7 @@ def refused(shard: Shard | None, outbox: Outbox, error: type[LumosError], match:
     """Refused on the way out, nothing counted, and no private value told."""
     endpoint = Endpoint(shard)
     with pytest.raises(error, match=match) as caught:
-        endpoint.leave(outbox)
+        endpoint.check_outgoing(outbox)
     assert str(SECRET) not in str(caught.value)
     assert endpoint.ledger.flows() == {}
 
@@ -52,7 +52,7 @@ def test_a_foreign_sender(shard: Shard, declare: Declare, sender: int) -> None:
 def test_the_coordinator_sends_for_itself_only(declare: Declare) -> None:
     topic = declare("test/coordinator", coordinator=True)
     refused(None, topic.send(ints(3), ints(5), body(SECRET)), NotHosted, "hosts no device")
-    Endpoint(None).leave(topic.send(ints(COORDINATOR), ints(5), body(SECRET)))
+    Endpoint(None).check_outgoing(topic.send(ints(COORDINATOR), ints(5), body(SECRET)))
 
 
 @pytest.mark.parametrize("receiver", [-2, -(2**62), 20, 2**62])
@@ -67,16 +67,16 @@ def test_a_receiver_out_of_range(
 
 def test_the_coordinator_takes_part_where_declared(shard: Shard, declare: Declare) -> None:
     to_coordinator = (ints(0), ints(COORDINATOR), body(SECRET))
-    Endpoint(shard).leave(declare("test/with", coordinator=True).send(*to_coordinator))
+    Endpoint(shard).check_outgoing(declare("test/with", coordinator=True).send(*to_coordinator))
     refused(shard, declare("test/without").send(*to_coordinator), ProtocolError, "out of range")
 
 
 def test_to_and_from_the_coordinator(shard: Shard, declare: Declare) -> None:
     topic = declare("test/up", coordinator=True)
-    up = Endpoint(shard).leave(topic.to_coordinator(shard, ints(1, 3), body(5, 6))).batch
+    up = Endpoint(shard).check_outgoing(topic.to_coordinator(shard, ints(1, 3), body(5, 6))).batch
     assert (up.sender.tolist(), up.receiver.tolist()) == ([2, 6], [COORDINATOR] * 2)
     outbox = topic.from_coordinator(ints(2, 6), body(SECRET, SECRET))
-    down = Endpoint(None).leave(outbox).batch
+    down = Endpoint(None).check_outgoing(outbox).batch
     assert (down.sender.tolist(), down.receiver.tolist()) == ([COORDINATOR] * 2, [2, 6])
     refused(shard, outbox, NotHosted, "not hosted")
     with pytest.raises(ProtocolError, match="the coordinator takes no part"):
@@ -101,7 +101,7 @@ def test_a_body_of_another_type_or_shape(shard: Shard, declare: Declare, wrong: 
 @pytest.mark.parametrize("word", [2, 3, SECRET, 255])
 def test_a_word_outside_the_vocabulary(shard: Shard, declare: Declare, word: int) -> None:
     topic = declare("test/yes-no", door=Door.CONTROL, vocabulary=("yes", "no"))
-    Endpoint(shard).leave(topic.send(ints(0, 2), ints(3, 4), body(0, 1)))
+    Endpoint(shard).check_outgoing(topic.send(ints(0, 2), ints(3, 4), body(0, 1)))
     outbox = topic.send(ints(0, 2), ints(3, 4), body(0, word))
     refused(shard, outbox, ProtocolError, "a word outside its vocabulary")
 
@@ -111,7 +111,7 @@ def test_a_public_id_is_an_id(shard: Shard, declare: Declare, number: int) -> No
     topic = declare(
         "test/id", door=Door.CONTROL, dtype=np.int64, vocabulary=PUBLIC_ID, coordinator=True
     )
-    Endpoint(shard).leave(topic.send(ints(0, 2), ints(3, 4), ints(0, 19)))
+    Endpoint(shard).check_outgoing(topic.send(ints(0, 2), ints(3, 4), ints(0, 19)))
     outbox = topic.send(ints(0, 2), ints(3, 4), ints(3, number))
     refused(shard, outbox, ProtocolError, "public id out of range")
 
@@ -122,12 +122,12 @@ def test_a_closed_door_names_topic_and_reason(shard: Shard, declare: Declare, do
     topic = declare("test/door", door=door, vocabulary=words, learns="everybody learns all")
     epsilon = np.ones(1) if door is Door.RELEASE else None
     outbox = topic.send(ints(0), ints(3), body(0), epsilon=epsilon)
-    Endpoint(shard).leave(outbox)
+    Endpoint(shard).check_outgoing(outbox)
     shut = Endpoint(shard, doors=set(Door) - {door})
     with pytest.raises(DoorClosed, match=rf"'test/door'.*'{door.value}'.*everybody learns all"):
-        shut.leave(outbox)
+        shut.check_outgoing(outbox)
     assert shut.ledger.flows() == {}
-    shut.leave(topic.nothing())  # silence passes every door
+    shut.check_outgoing(topic.nothing())  # silence passes every door
 
 
 def test_a_release_states_its_epsilon(shard: Shard, declare: Declare) -> None:
@@ -143,7 +143,7 @@ def test_lengths_are_those_of_the_messages(
 ) -> None:
     topic = declare("test/ragged", shape=None)
     wide = np.full((2, 3), SECRET, np.uint8)
-    Endpoint(shard).leave(topic.send(ints(0, 2), ints(3, 4), wide, lengths=ints(0, 3)))
+    Endpoint(shard).check_outgoing(topic.send(ints(0, 2), ints(3, 4), wide, lengths=ints(0, 3)))
     outbox = topic.send(ints(0, 2), ints(3, 4), wide, lengths=lengths)
     refused(shard, outbox, ProtocolError, "lengths")
     fixed = declare("test/fixed").send(ints(0), ints(3), body(SECRET), lengths=ints(1))
@@ -168,7 +168,7 @@ def test_what_comes_over_a_real_carrier_is_checked_again(
     topic = declare("test/arrive", door=Door.CONTROL, vocabulary=("yes", "no"))
     endpoint = Endpoint(shard)
     with pytest.raises(error):
-        endpoint.arrive(topic, Inbox(batch, quiet=False))
+        endpoint.check_incoming(topic, Inbox(batch, quiet=False))
     assert endpoint.ledger.flows() == {}
 
 

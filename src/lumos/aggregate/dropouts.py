@@ -49,23 +49,23 @@ class RoundOutcome(NamedTuple):
 
 
 def round_outcome(
-    graph: MaskGraph, parameters: MaskParameters, leaves: npt.NDArray[np.int8]
+    graph: MaskGraph, parameters: MaskParameters, drop_stage: npt.NDArray[np.int8]
 ) -> RoundOutcome:
-    """The outcome for `leaves`: [total] the `Stage` in which each device falls silent."""
+    """The outcome for `drop_stage`: [total] the `Stage` in which each device falls silent."""
     nobody = np.zeros(graph.total, np.bool_)
-    wrapped = leaves > Stage.WRAPPED
+    wrapped = drop_stage > Stage.WRAPPED
     joined = wrapped if wrapped.sum() >= parameters.minimum else nobody
     enough = graph.count(joined) >= parameters.threshold
-    arrived = joined & enough & (leaves > Stage.MASKED)
+    arrived = joined & enough & (drop_stage > Stage.MASKED)
     asked = arrived if arrived.sum() >= parameters.minimum else nobody
     enough = graph.count(arrived) >= parameters.threshold
-    alive = asked & enough & (leaves > Stage.ALIVE)
-    answering = alive & (leaves > Stage.REVEAL)
+    alive = asked & enough & (drop_stage > Stage.ALIVE)
+    answering = alive & (drop_stage > Stage.REVEAL)
     # A lost device matters if one that is not lost masked with it.
     needed = asked | (joined & ~arrived & (graph.count(asked) > 0))
     opened = asked.any() and (graph.count(answering) >= parameters.threshold)[needed].all()
     return RoundOutcome(
-        leaves > Stage.SHARES, wrapped, joined, arrived, asked, alive, answering, bool(opened)
+        drop_stage > Stage.SHARES, wrapped, joined, arrived, asked, alive, answering, bool(opened)
     )
 
 

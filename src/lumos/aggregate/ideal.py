@@ -93,7 +93,7 @@ class IdealAggregator:
         self._ledger.round += 1
 
     def sum(
-        self, vectors: Doubles, leaves: npt.NDArray[np.int8] | None = None
+        self, vectors: Doubles, drop_stage: npt.NDArray[np.int8] | None = None
     ) -> Program[Doubles | None]:
         """The sum over all devices whose vectors arrive; arguments as in the secure backend."""
         if vectors.ndim != 2 or len(vectors) != len(self._shard):
@@ -108,7 +108,7 @@ class IdealAggregator:
                 total += encoded.sum(axis=0, dtype=self.fixed.dtype)
             return total
 
-        return (yield from self._sum(arrived, leaves))
+        return (yield from self._sum(arrived, drop_stage))
 
     def sum_fused(self, partial: Doubles) -> Program[Doubles | None]:
         """The same where vectors of single devices never existed; nobody falls silent.
@@ -121,13 +121,13 @@ class IdealAggregator:
         return (yield from self._sum(lambda _: self.fixed.encode_sum(partial), None))
 
     def _sum(
-        self, arrived: Callable[[Ints], RingWords], leaves: npt.NDArray[np.int8] | None
+        self, arrived: Callable[[Ints], RingWords], drop_stage: npt.NDArray[np.int8] | None
     ) -> Program[Doubles | None]:
         shard = self._shard
-        if leaves is None:
-            leaves = np.full(len(shard), Stage.NEVER, np.int8)
+        if drop_stage is None:
+            drop_stage = np.full(len(shard), Stage.NEVER, np.int8)
         stages = np.full(shard.total, _NOT_HOSTED, np.uint8)
-        stages[shard.devices] = leaves
+        stages[shard.devices] = drop_stage
         yield self._send(stages)
         inbox = yield CLEAR.nothing()
         outcome = round_outcome(self._graph, self.parameters, inbox.body[0].view(np.int8))
@@ -227,9 +227,9 @@ class IdealCoordinator:
                 do not draw them one by one.
         """
         inbox = yield CLEAR.nothing()
-        leaves = inbox.body.min(axis=0)
-        yield _answer(inbox, leaves)
-        outcome = round_outcome(self._graph, self.parameters, leaves.view(np.int8))
+        drop_stage = inbox.body.min(axis=0)
+        yield _answer(inbox, drop_stage)
+        outcome = round_outcome(self._graph, self.parameters, drop_stage.view(np.int8))
         inbox = yield CLEAR.nothing()
         total = np.zeros(width, self.fixed.dtype)
         for body in inbox.body:

@@ -100,7 +100,7 @@ class PairKeys(InMemoryOnly):
         self._chain = np.frombuffer(b"".join(agreed), "<u4").astype(np.uint32).reshape(-1, 8)
         self._own = []  # an agreement is made once
 
-    def turn(self) -> RoundKeys:
+    def ratchet(self) -> RoundKeys:
         """The keys of the next round. What made them is overwritten."""
         words = chacha.blocks(self._chain, NONCE, 3)
         seed, up, down, self._chain[:], word_up, word_down, _ = np.split(

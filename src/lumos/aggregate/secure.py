@@ -5,22 +5,24 @@ many rounds. In each round device u draws a self secret b_u and a pair secret K_
 
     y_u = x_u + PRG(b_u) + Σ_{v > u} PRG(seed_uv) - Σ_{v < u} PRG(seed_uv)
 
-over its mask neighbours v. Pair masks cancel in the sum of the vectors that arrived. For each of
-those devices t neighbours open b_u; for each lost device they open K_u, which unwraps the seeds
-that it shared, and so what its neighbours' masks left behind.
+over its mask neighbours v. Pair masks cancel in the sum of the vectors that arrived. Where u's
+vector arrived, t neighbours open b_u. Where u was lost, they open K_u, with which the coordinator
+recovers u's pair seeds and removes the masks that did not cancel.
 
-*Why K_u, and not the key of the agreement itself.* In the original protocol t neighbours of a lost
-device open its X25519 key. Keys that live for many rounds must never be opened: the key of a device
-lost in round 9 gives its pair masks of round 3, whose self mask was opened in round 3, and so its
-vector of round 3. Here each round's seeds are wrapped under a fresh K_u of that round, whose shares
-travel with those of b_u (Ma et al. 2023, Flamingo, has the same cure with threshold encryption).
-So nothing outlives its round, and a device that was lost may come back in the next one.
+*Why K_u, and not the private key of the agreement.* In the original protocol t neighbours of a lost
+device open its Diffie-Hellman key. Keys that live for many rounds must never be opened: the key of
+a device lost in round 9 gives its pair masks of round 3, whose self mask was opened in round 3, and
+so its vector of round 3. Here each round's seeds are wrapped under a fresh K_u of that round, whose
+shares travel with those of b_u (Ma et al. 2023, Flamingo, solves the same problem with threshold
+encryption). So nothing outlives its round, and a device that was lost may come back in the next
+one.
 
-*Against different stories.* Before it opens anything, each device tells its mask neighbours that it
-was not called lost, and nobody opens the pair secret of a device that says so. Where b_v is opened,
-at least t - X honest neighbours of v took part and were not called lost, so their pair secrets stay
-shut; v masked with at least t - X honest neighbours; so whatever the coordinator tells to whom, at
-least 2t - k - X ≥ 1 honest neighbours are in both sets, and their masks still hide v.
+*Against equivocation.* Before it opens anything, each device tells its mask neighbours that it was
+not declared lost, and nobody opens the pair secret of a device that says so. Let X of v's
+neighbours collude. Where b_v is opened, at least t - X honest neighbours of v took part and were
+not declared lost, so their pair secrets stay shut; v masked with at least t - X honest neighbours;
+so whatever the coordinator tells to whom, at least 2t - k - X ≥ 1 honest neighbours are in both
+sets, and their masks still hide v.
 """
 
 import numpy as np
@@ -93,13 +95,13 @@ class SecureAggregator(InMemoryOnly):
         self._pairs.agree(received)
 
     def sum(
-        self, vectors: Doubles, leaves: npt.NDArray[np.int8] | None = None
+        self, vectors: Doubles, drop_stage: npt.NDArray[np.int8] | None = None
     ) -> Program[Doubles | None]:
         """The sum over all devices of the federation whose vectors arrive.
 
         Args:
             vectors: [hosted, width] one vector per hosted device.
-            leaves: [hosted] the `Stage` in which each falls silent; None: nobody does.
+            drop_stage: [hosted] the `Stage` in which each drops out; None: nobody does.
 
         Returns:
             [width] the sum, or None where nothing was opened or no hosted device received it.
@@ -110,16 +112,16 @@ class SecureAggregator(InMemoryOnly):
             raise UsageError(
                 f"vectors must be [{len(self._shard)}, width], got {list(vectors.shape)}"
             )
-        if leaves is None:
-            leaves = np.full(len(self._shard), Stage.NEVER, np.int8)
-        keys = self._pairs.turn()
+        if drop_stage is None:
+            drop_stage = np.full(len(self._shard), Stage.NEVER, np.int8)
+        keys = self._pairs.ratchet()
         secrets = shamir.uniform(2 * len(vectors) * shamir.LIMBS).reshape(2, len(vectors), -1)
-        vault = yield from self._share(keys, secrets, leaves > Stage.SHARES)
-        joined = yield from self._wrap(keys, secrets, leaves > Stage.WRAPPED)
+        vault = yield from self._share(keys, secrets, drop_stage > Stage.SHARES)
+        joined = yield from self._wrap(keys, secrets, drop_stage > Stage.WRAPPED)
         if (joined & ~vault.has).any():
             raise WrongSender("a mask neighbour is in the round, and sent no share")
         # Too few neighbours hide nothing well, and could not open anything.
-        sending = (joined.sum(axis=1) >= self.parameters.threshold) & (leaves > Stage.MASKED)
+        sending = (joined.sum(axis=1) >= self.parameters.threshold) & (drop_stage > Stage.MASKED)
         rows = np.flatnonzero(sending)
         words = self._masked(vectors, rows, keys, joined, secrets[SELF])
         yield MASKED.send(
@@ -133,10 +135,10 @@ class SecureAggregator(InMemoryOnly):
         if (lost & ~joined).any():
             raise WrongSender("a device was called lost that is not in the round")
         opening &= ((joined & ~lost).sum(axis=1) >= self.parameters.threshold) & (
-            leaves > Stage.ALIVE
+            drop_stage > Stage.ALIVE
         )
         yield from self._confirm_alive(keys, opening, joined & ~lost)
-        opening &= leaves > Stage.REVEAL
+        opening &= drop_stage > Stage.REVEAL
         yield self._reveal(vault, np.flatnonzero(opening), joined, lost)
         return self._summed((yield SUM.nothing()), opening, vectors.shape[1])
 

@@ -1,8 +1,8 @@
-"""The endpoint: the only way from a shard to a carrier. Rules are checked and counted here.
+"""The endpoint: the only way from a shard to a carrier. It checks and counts every message.
 
-It trusts nobody: neither the program behind it nor the carrier in front of it. Positions of
-senders and receivers, the form of bodies, ε and counts are computed from the arrays that travel,
-on the way out and again on the way in.
+It trusts nobody: neither the program behind it nor the carrier in front of it. Doors, ε and
+releases that must be the same for all receivers are checked on the way out; ids, the form of bodies
+and counts both ways. All of it is computed from the arrays that travel.
 """
 
 from collections.abc import Collection, Generator
@@ -42,9 +42,9 @@ class Endpoint:
 
     Args:
         shard: the hosted devices; None for the coordinator.
-        doors: the doors that are open.
-        ideal: topics of ideal backends that may compute in the clear and be booked by formula.
-            A run with secure backends permits none.
+        doors: protections (`Door`) behind which messages may leave.
+        ideal: topics on which an ideal backend may send plaintext, while the ledger books the cost
+            of the secure protocol. A run with secure backends permits none.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Endpoint:
         self.ledger = Ledger(shard, ideal)
         self._doors = frozenset(doors)
 
-    def leave(self, outbox: Outbox) -> Outbox:
+    def check_outgoing(self, outbox: Outbox) -> Outbox:
         """Check and count an outbox on its way out; returns what travels."""
         topic, given = outbox.topic, outbox.batch
         if not given.sender.size:
@@ -67,13 +67,13 @@ class Endpoint:
                 f"topic {topic.name!r} leaves through the door {topic.door.value!r}, "
                 f"which this profile keeps shut: {topic.learns}"
             )
-        # A batch of our own: nothing but these arrays travels.
+        # A fresh batch: attributes that the caller added cannot travel.
         batch = Batch(given.sender, given.receiver, given.body, given.epsilon, given.lengths)
         check_form(topic, batch)
         rows = self._local(batch.sender)
         self._check_ids(topic, "receiver", batch.receiver)
         if topic.vocabulary is PUBLIC_ID:
-            self._check_ids(topic, "public id", batch.body, device=True)
+            self._check_ids(topic, "public id", batch.body, devices_only=True)
         if batch.lengths is not None:
             batch = batch.packed()
         if topic.common:
@@ -81,7 +81,7 @@ class Endpoint:
         self.ledger.sent(topic, rows, batch)
         return Outbox(topic, batch)
 
-    def arrive(self, topic: Topic, inbox: Inbox) -> Inbox:
+    def check_incoming(self, topic: Topic, inbox: Inbox) -> Inbox:
         """Check and count an inbox on its way in."""
         batch = inbox.batch
         if batch.messages:
@@ -91,7 +91,7 @@ class Endpoint:
             rows = self._local(batch.receiver)
             self._check_ids(topic, "sender", batch.sender)
             if topic.vocabulary is PUBLIC_ID:
-                self._check_ids(topic, "public id", batch.body, device=True)
+                self._check_ids(topic, "public id", batch.body, devices_only=True)
             self.ledger.received(topic, rows, batch)
         self.ledger.close_round()
         return inbox
@@ -101,23 +101,23 @@ class Endpoint:
         try:
             outbox = next(program)
             while True:
-                inbox = connection.swap(self.leave(outbox))
-                outbox = program.send(self.arrive(outbox.topic, inbox))
+                inbox = connection.swap(self.check_outgoing(outbox))
+                outbox = program.send(self.check_incoming(outbox.topic, inbox))
         except StopIteration as stop:
             result: Result = stop.value
             return result
 
     def _local(self, ids: Ints) -> Ints:
-        """Positions of the parties behind this endpoint; raises for anybody else."""
+        """Rows of the hosted parties with these ids; raises for anybody else."""
         if self.shard is not None:
             return self.shard.local(ids)
         if not within(ids, COORDINATOR, COORDINATOR + 1):
             raise NotHosted("the coordinator hosts no device")
         return np.zeros(len(ids), np.int64)
 
-    def _check_ids(self, topic: Topic, what: str, ids: Ints, *, device: bool = False) -> None:
-        """Whether `ids` take part in rounds of this topic, or, with `device`, are devices."""
+    def _check_ids(self, topic: Topic, what: str, ids: Ints, *, devices_only: bool = False) -> None:
+        """Raise unless `ids` take part in rounds of this topic; `devices_only`: are devices."""
         if self.shard is not None:  # the coordinator does not know how many devices there are
-            least = COORDINATOR if topic.coordinator and not device else 0
+            least = COORDINATOR if topic.coordinator and not devices_only else 0
             if not within(ids, least, self.shard.total):
                 raise ProtocolError(f"topic {topic.name!r}: {what} out of range")

@@ -75,7 +75,7 @@ class Federation(Generic[Result]):
         }
 
     @property
-    def first(self) -> Trainer[Result]:
+    def first_trainer(self) -> Trainer[Result]:
         """The trainer of the first shard: weights are public, so it stands for all."""
         return self.trainers[0]
 
@@ -94,7 +94,9 @@ class Federation(Generic[Result]):
     def finish(self) -> Outcome:
         """Run the last part; what the observer makes of it."""
         parts = self.run(lambda trainer: trainer.finish(), lambda program: program.finish())
-        return self.first.outcome(type(parts[0]).joined(parts, self._order()), self.ledger())
+        return self.first_trainer.outcome(
+            type(parts[0]).joined(parts, self._order()), self.ledger()
+        )
 
     def welcome(self) -> Floats:
         """[devices, classes] logits by weights that were loaded before."""

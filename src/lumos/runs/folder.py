@@ -127,7 +127,7 @@ class RunFolder:
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             raise InputError(f"{path}: a line is damaged ({error})") from None
 
-    def keep_metrics(self, epochs: int, arm: str = MAIN) -> list[EpochEvent]:
+    def truncate_metrics(self, epochs: int, arm: str = MAIN) -> list[EpochEvent]:
         """The metrics of the first `epochs` epochs; later lines are removed from the file."""
         path = self.path / "metrics.jsonl"
         lines = path.read_bytes().splitlines() if path.exists() else []

@@ -19,7 +19,7 @@ from lumos.typing import Arrays
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Fitted:
+class TrainedArm:
     """One trained arm, as the observer sees it."""
 
     outcome: Outcome = field(repr=False)
@@ -29,7 +29,7 @@ class Fitted:
     ledger: LedgerReport = field(repr=False)
     """Everything that passed."""
     per_epoch: dict[str, float]
-    """Messages, bytes and rounds of one epoch: mean and largest over devices."""
+    """Of one epoch: messages and bytes of a device (mean, largest), and rounds."""
     seconds: float
     """Of all epochs, over all sessions of an interrupted run."""
 
@@ -44,13 +44,13 @@ def fit(
     folder: RunFolder | None = None,
     resume: bool = False,
     on_epoch: OnEpoch | None = None,
-) -> Fitted:
+) -> TrainedArm:
     """Train one arm, from the beginning or from the last checkpoint in `folder`.
 
     Args:
         problem: graph, trees, split.
         config: settings.
-        arm: what events call it.
+        arm: its name in events: `run`, `own` or `control`.
         control: releases that say nothing.
         carrier: what moves the messages, a name of `CARRIERS`.
         folder: where metrics and checkpoints go.
@@ -76,24 +76,24 @@ class _Loop:
         self.history: list[EpochEvent] = []
         self.seconds = 0.0
 
-    def run(self, resume: bool) -> Fitted:
+    def run(self, resume: bool) -> TrainedArm:
         federation, every = self.federation, self.federation.config.train.checkpoint_every
         saved = self.folder.checkpoint() if self.folder is not None and resume else None
         if self.folder is not None and saved is None:
-            self.folder.keep_metrics(0)
-        federation.run(lambda trainer: trainer.setup(), lambda program: program.setup())
+            self.folder.truncate_metrics(0)
+        federation.run(lambda trainer: trainer.setup(), lambda coordinator: coordinator.setup())
         before = federation.ledger()
         if saved is not None:
             self._restore(saved)
-        while (done := len(self.history)) < (last := federation.first.last_epoch()):
+        while (done := len(self.history)) < (last := federation.first_trainer.last_epoch()):
             self._segment(done, min(last, done + every))
             if self.folder is not None:
                 self.folder.save_checkpoint(self._state())
         after = federation.ledger()
         outcome = federation.finish()
-        return Fitted(
+        return TrainedArm(
             outcome=outcome,
-            weights=federation.first.arrays(),
+            weights=federation.first_trainer.arrays(),
             history=self.history,
             ledger=federation.ledger(),
             per_epoch=_per_epoch(before, after, len(self.history)),
@@ -115,15 +115,19 @@ class _Loop:
             if self.on_epoch is not None:
                 self.on_epoch(event)
 
-        leader = self.federation.first
+        first_trainer = self.federation.first_trainer
         self.federation.run(
-            lambda trainer: trainer.epochs(first, last, record if trainer is leader else None),
-            lambda program: program.epochs(first, last),
+            lambda trainer: trainer.epochs(
+                first, last, record if trainer is first_trainer else None
+            ),
+            lambda coordinator: coordinator.epochs(first, last),
         )
 
     def _state(self) -> Arrays:
         """Everything that the next epochs depend on, and the ledgers."""
-        state = {f"trainer/{key}": array for key, array in self.federation.first.state().items()}
+        state = {
+            f"trainer/{key}": array for key, array in self.federation.first_trainer.state().items()
+        }
         state |= {"epoch": np.array(len(self.history)), "seconds": np.array(self.seconds)}
         for number, endpoint in enumerate(self.federation.endpoints()):
             for key, counts in endpoint.ledger.state().items():
@@ -131,16 +135,17 @@ class _Loop:
         return state
 
     def _restore(self, state: Arrays) -> None:
-        expected = self._state()
-        if not state.keys() >= {key for key in expected if not key.startswith("ledger/")}:
+        missing = {key for key in self._state() if not key.startswith("ledger/")} - state.keys()
+        if missing:
             raise InputError("checkpoint.npz is incomplete; restart without `resume`")
         of_trainer = _part(state, "trainer/")
         epoch = int(state["epoch"])
-        for key, array in self.federation.first.state().items():
+        for key, array in self.federation.first_trainer.state().items():
+            # An empty array is filled in the course of the run: its shape is not known yet.
             if array.size and of_trainer[key].shape != array.shape:
                 raise InputError("checkpoint.npz is of another model; restart without `resume`")
         if self.folder is not None:
-            self.history = self.folder.keep_metrics(epoch, self.arm)
+            self.history = self.folder.truncate_metrics(epoch, self.arm)
         self.seconds = float(state["seconds"])
         for trainer in self.federation.trainers:
             trainer.restore(of_trainer)

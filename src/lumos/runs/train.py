@@ -19,7 +19,7 @@ from lumos.memory import peak_rss_mb
 from lumos.model.network import TreeNetwork
 from lumos.runs.events import EpochEvent, OnEpoch
 from lumos.runs.folder import RunFolder, describe
-from lumos.runs.loop import Fitted, fit
+from lumos.runs.loop import TrainedArm, fit
 from lumos.runs.run import Cost, Privacy, Run, Scores, TrainedModel, Training
 from lumos.runs.schema import About, PerEpoch, Split
 from lumos.runs.tree_summary import TreeSummary
@@ -179,7 +179,7 @@ def _fit_arms(
     resume: bool,
     progress: Progress | None,
     on_epoch: OnEpoch | None,
-) -> dict[str, Fitted]:
+) -> dict[str, TrainedArm]:
     """Train every arm, the run itself last."""
     arms = [OWN] * (config.train.floor and not config.profile.own_included)
     arms += [CONTROL] * config.train.control + [MAIN]
@@ -213,7 +213,7 @@ def _finished(
     about: About,
     config: Config,
     trees: TreeSummary,
-    fitted: dict[str, Fitted],
+    fitted: dict[str, TrainedArm],
     start: float,
 ) -> Run:
     main = fitted[MAIN]

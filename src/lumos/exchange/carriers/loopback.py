@@ -88,7 +88,7 @@ class _Party(Generic[Result]):
 
     def resume(self, inbox: Inbox) -> None:
         """Deliver an inbox and run until the next outbox."""
-        self._advance(self._endpoint.arrive(self.outbox.topic, inbox))
+        self._advance(self._endpoint.check_incoming(self.outbox.topic, inbox))
 
     def _advance(self, inbox: Inbox | None) -> None:
         try:
@@ -97,4 +97,4 @@ class _Party(Generic[Result]):
             self.finished = True
             self.result = stop.value
         else:
-            self.outbox = self._endpoint.leave(outbox)
+            self.outbox = self._endpoint.check_outgoing(outbox)

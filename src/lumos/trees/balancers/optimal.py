@@ -1,11 +1,10 @@
-"""The optimal balancer: moves and path reversals until no path leads down by two.
+"""The optimal balancer: edges are handed over, and paths of carried edges reversed, until no such
+path leads to a device whose workload is lower by two or more.
 
-Then the largest workload is the least possible, and so is the second largest, and so on: no
-device can be made lighter without making one heavier that was at least as heavy. The proof is a
-set of devices. Take a device of largest workload f and all that can be reached from it over
-carried edges: whoever is in the set carries only edges inside it, at least f - 1 each and the
-first f, so the edges inside outnumber (f - 1) · |set|, and whatever the assignment, someone in
-the set carries f.
+Then the largest workload is the least possible. Proof: take a device of largest workload f and all
+devices that can be reached from it over carried edges. Every device of this set carries only edges
+inside the set; the first carries f of them, each other at least f - 1. So the set has more than
+(f - 1) · |set| inner edges, and in every assignment some device of the set carries at least f.
 """
 
 import numpy as np
@@ -28,23 +27,25 @@ from lumos.typing import Flags
 def optimal(shard: Shard, comparer: Comparer) -> Program[Flags]:
     """Balance. Returns [slots] True where the hosted device carries the edge, each edge once."""
     state = EdgeAssignment(shard, (yield from greedy_once(shard, comparer)))
-    # No workload ever rises above the largest one at the start; + 3 for what is added to values.
+    # No workload ever rises above the largest at the start; protocols compare values up to 3 above.
     bits = yield from agree_on_length(shard, state.workload + 3)
     step = 0
     while True:
         step = yield from move(state, comparer, bits, step)
         if not (yield from reverse_paths(state, comparer, bits, step)):
             break
-    # Every device checks what it knows; only "nobody objects" becomes known.
+    # Every device checks what it knows; whether anybody objects is all that becomes known.
     doubt = np.zeros(len(shard), np.bool_)
     doubt[shard.owner[state.keep & (state.high > 1)]] = True
     if (yield from anyone(shard, doubt)):
-        raise AssertionError("a device found an edge that leads down by two after the end")
+        raise AssertionError(
+            "after balancing, a carried edge still leads to a device that is lighter by two"
+        )
     return state.keep
 
 
 def optimal_coordinator(total: int) -> Program[None]:
-    """The coordinator's part: a public bit for each length tried and one at the end, no more."""
+    """The coordinator's part: a public bit for each bit length tried, and one for the check."""
     yield from count_objections(total)
     yield from count_for_everyone(total)
 
