@@ -2,5 +2,5 @@
 
 `trainer` is the program of a shard: `feature_exchange` releases and recovers features, `model` runs
 on trees, `tasks` has the losses. `coordinator` adds updates up, `topics` lists every message, and
-`exposure` says what was given away.
+`exposure` describes what was given away.
 """

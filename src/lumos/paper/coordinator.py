@@ -8,7 +8,7 @@ from lumos.training.config import Config
 
 
 class PaperCoordinator:
-    """The coordinator's part: one sum per epoch.
+    """The coordinator's program: one sum per epoch.
 
     Args:
         weights: number of weights of the model.
@@ -22,14 +22,14 @@ class PaperCoordinator:
         self._width = weights + len(STATISTICS)
 
     def setup(self) -> Program[None]:
-        """It has no part in it."""
+        """Nothing to do."""
         yield from ()
 
     def epochs(self, first: int, last: int) -> Program[None]:
-        """Add up."""
+        """One sum per epoch."""
         for _ in range(first, last):
             yield from self._sums.sum(self._width)
 
     def finish(self) -> Program[None]:
-        """It has no part in it."""
+        """Nothing to do."""
         yield from ()

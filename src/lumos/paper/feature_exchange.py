@@ -36,12 +36,12 @@ def exchange_features(
 
     Args:
         leaves: [slots] whether the neighbour has a leaf in the hosted device's tree.
-        features: [hosted, d] what is released.
+        features: [hosted, d] to release.
         settings: ε, bounds, bins.
-        step: number of this release; each has coins of its own, and each pays ε again.
+        step: number of this release; each has coins of its own, and each costs ε again.
 
     Returns:
-        what came for each branch, in the order of the branches.
+        the recovered features for each branch, in the order of the branches.
     """
     kept = np.flatnonzero(leaves)
     inbox = yield CARRY.along(shard, kept, 0)
@@ -71,9 +71,9 @@ def exchange_features(
         arrived = shard.local(inbox.receiver) * shard.total + inbox.sender
         branch = np.minimum(np.searchsorted(keys, arrived), max(0, len(keys) - 1))
         if number == 0 and not np.array_equal(keys, arrived):
-            raise ProtocolError("features: a message is missing, or one came that nobody asked for")
+            raise ProtocolError("features: a message is missing, or was not asked for")
         if len(arrived) and not np.array_equal(keys[branch], arrived):
-            raise ProtocolError("features: a message came that nobody asked for")
+            raise ProtocolError("features: a message was not asked for")
         of_messages = inbox.batch.lengths
         parts.append(
             (branch, inbox.body, np.zeros(0, np.int64) if of_messages is None else of_messages)
@@ -84,11 +84,11 @@ def exchange_features(
 def on_leaves(
     recovered: RecoveredFeatures, settings: EncoderSettings, recovery: Recovery
 ) -> RecoveredFeatures:
-    """What receivers put on their leaves: post-processing, which costs no ε.
+    """The features that receivers put on their leaves: post-processing, which costs no ε.
 
     letter: x'' as recovered. shrunk: (x'' - midpoint) · tanh(ε'/2)², so ±(b - a)/2 · tanh(ε'/2)
-    where an element came and 0 where none did. tanh(ε'/2)² is the share of x'' that is signal, for
-    elements as far apart as the bounds allow, so a leaf says as much as is known and no more.
+    where an element was received and 0 elsewhere. tanh(ε'/2)² is the share of x'' that is signal,
+    for elements as far apart as the bounds allow, so a leaf is scaled by its reliability.
     """
     if recovery == "letter" or not (settings.noisy or settings.bins):
         return recovered
@@ -98,7 +98,7 @@ def on_leaves(
 
 
 def without_information(features: Features, settings: EncoderSettings) -> Features:
-    """Features of the same shape that say nothing: the same for every device (the control)."""
+    """Features of the same shape that carry no information: equal for all devices (control)."""
     if issparse(features):
         nowhere = np.zeros(features.shape[0] + 1, np.int32)
         nothing = np.empty(0, np.float32), np.empty(0, np.int32), nowhere

@@ -62,7 +62,7 @@ class FullModel(torch.nn.Module):
                 value.copy_(torch.from_numpy(weights[name]))
 
     def logits(self, embedding: Tensor) -> Tensor:
-        """[devices, classes] what the head makes of embeddings."""
+        """[devices, classes] output of the head."""
         if self.head is None:
             raise ValueError("a model for links has no head")
         with torch.no_grad():

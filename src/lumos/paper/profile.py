@@ -1,4 +1,4 @@
-"""The paper's profile: its algorithms, its messages, every door. It exposes much, and says what."""
+"""The paper's profile: its algorithms, its messages, every door. It reports what it exposes."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -114,7 +114,7 @@ class PaperProfile:
         return partial(dot_products, kept["embeddings"])
 
     def for_newcomers(self, config: "Config") -> "Config":
-        """Those of the run: every run takes newcomers."""
+        """The settings of the run: every run takes newcomers."""
         return config
 
 

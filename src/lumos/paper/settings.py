@@ -19,7 +19,7 @@ class PaperSettings(EncoderSettings):
 
     recovery: Recovery = "shrunk"
     """What receivers put on a leaf. letter: the paper's unbiased features, midpoint where nothing
-    came. shrunk: the same, less the midpoint, times their reliability tanh(ε'/2)²."""
+    was received. shrunk: the same, less the midpoint, times their reliability tanh(ε'/2)²."""
     virtual_nodes: bool = True
     """Trees as in the paper; without virtual nodes, stars."""
     select: Selection = "validation"

@@ -1,8 +1,8 @@
-"""What a device does with its embedding: the two tasks, their losses and their gradients.
+"""The two tasks: their losses and gradients, from the devices' embeddings.
 
-A task is asked once per epoch for the loss of every hosted device and its gradient with respect to
-the embeddings and the head's weights. Labels and pairs stay home; what leaves are the messages of
-`link` (section VI-C) and, later, sums.
+Once per epoch a task computes the loss of every hosted device and its gradient with respect to the
+embeddings and the head's weights. Labels and pairs stay on the device; only the messages of `link`
+(section VI-C) and, later, sums leave it.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ STATISTICS = ("loss", "count", "validation", "validation count")
 
 
 class Step(NamedTuple):
-    """What one epoch gives every hosted device."""
+    """The result of one epoch for the hosted devices."""
 
     back: Tensor
     """[hosted, width] gradient of the summed loss with respect to the embeddings."""
@@ -57,7 +57,7 @@ class Classify:
         self._head = head
 
     def step(self, embedding: Tensor, epoch: int) -> Program[Step]:
-        """Cross-entropy of the training devices; validation devices tell whether they are right."""
+        """Cross-entropy of the training devices; validation devices count correct predictions."""
         yield from ()
         with torch.no_grad():
             logs = log_softmax(self._head(embedding), dim=1)
@@ -87,7 +87,7 @@ class Link:
 
     Device u asks each kept neighbour, and as many strangers drawn afresh in every epoch, for their
     embeddings. Strangers are drawn among those who are not its neighbours in the training graph, so
-    an edge that was held back may be drawn: not to draw it would tell of it.
+    a held-back edge may be drawn: not drawing it would reveal it.
     """
 
     def __init__(self, shard: Shard, private: PrivateData) -> None:
@@ -111,7 +111,7 @@ class Link:
         if not np.array_equal(shard.local(inbox.receiver), rows) or not np.array_equal(
             inbox.sender, peers
         ):
-            raise ProtocolError("link: an embedding is missing, or one came that nobody asked for")
+            raise ProtocolError("link: an embedding is missing, or was not asked for")
         theirs = rows_of(EMBEDDING, inbox, embedding.shape[1])
         mine, sign = torch.from_numpy(rows), torch.from_numpy(signs)
         train = torch.from_numpy(training)
@@ -127,8 +127,8 @@ class Link:
             peers[training],
             (slope * own)[here],
         )
-        came = rows_of(EMBEDDING_GRADIENT, inbox, embedding.shape[1])
-        back = back.index_add(0, torch.from_numpy(shard.local(inbox.receiver)), came)
+        received = rows_of(EMBEDDING_GRADIENT, inbox, embedding.shape[1])
+        back = back.index_add(0, torch.from_numpy(shard.local(inbox.receiver)), received)
         values = torch.stack([-gain * train, train, gain * ~train, ~train], dim=1)
         statistics = torch.zeros(len(shard), len(STATISTICS), dtype=torch.float64)
         statistics = statistics.index_add(0, mine, values.to(torch.float64))

@@ -1,7 +1,7 @@
-"""Every message of training, with its door and what it tells.
+"""Every message of training, with its door and what its receiver learns.
 
 The door `open` protects nothing. What passes there in the `paper` profile is what section VI of the
-paper sends, and `lumos.paper.exposure` says in words what it gives away (errata A to H).
+paper sends, and `lumos.paper.exposure` describes what it gives away (errata A to H).
 """
 
 from lumos.exchange.topic import Door, Topic

@@ -48,7 +48,7 @@ from lumos.typing import Arrays, Doubles, Floats, Ints
 
 @dataclass(eq=False)
 class Weights:
-    """Weights on their way: the optimiser, and the best so far."""
+    """The weights during training: the optimiser, and the best so far."""
 
     adam: Adam
     best: Doubles = field(repr=False)
@@ -56,10 +56,10 @@ class Weights:
     best_epoch: int = 0
 
     def learn(self, total: Doubles, epoch: int, *, select: bool) -> EpochRecord:
-        """Take in the sum over all devices: gradients, then statistics."""
+        """Step from the sum over all devices: gradients, then statistics."""
         gradient, (loss, count, score, scored) = np.split(total, [-len(STATISTICS)])
         if count <= 0:
-            raise ProtocolError("nobody has anything to train on")
+            raise ProtocolError("no device has anything to train on")
         mean = float(score / scored) if scored > 0 else None
         if select and mean is not None and mean > self.best_score:
             self.best, self.best_score, self.best_epoch = self.adam.weights, mean, epoch
@@ -70,7 +70,7 @@ class Weights:
 
 
 class LeafOrigin(NamedTuple):
-    """Where the leaves of an inbox came from."""
+    """The origin of the leaves of an inbox."""
 
     vertex: Ints
     """[leaves] id of the device that the leaf stands for."""
@@ -79,7 +79,7 @@ class LeafOrigin(NamedTuple):
 
 
 class PaperResult(NamedTuple):
-    """What the devices of a shard ended with."""
+    """The results of the devices of a shard."""
 
     embeddings: Floats
     """[hosted, width]"""
@@ -95,11 +95,11 @@ class PaperTrainer:
 
     Args:
         shard: the hosted devices.
-        endpoint: where masked sums book, if they are ideal.
-        private: what the devices own.
+        endpoint: whose ledger ideal sums are booked in.
+        private: private data of the devices.
         config: settings.
         classes: number of classes; 0 for link.
-        control: release features that say nothing.
+        control: release features that carry no information.
         step: number of the release.
     """
 
@@ -175,7 +175,7 @@ class PaperTrainer:
                 on_epoch(record)
 
     def last_epoch(self) -> int:
-        """It moves on with every better score, where there is a limit to patience."""
+        """With `patience`, it moves on with every better score."""
         epochs, patience = self.config.train.epochs, self._paper.patience
         return min(epochs, self.weights.best_epoch + patience) if patience else epochs
 
@@ -218,7 +218,7 @@ class PaperTrainer:
         return PaperResult(pooled.embedding.numpy())
 
     def outcome(self, result: PaperResult, ledger: LedgerReport) -> Outcome:
-        """What the observer makes of everybody's embeddings."""
+        """The outcome, from the joined embeddings of all shards."""
         embeddings = result.embeddings
         logits = self._logits(embeddings) if self.model.head is not None else None
         judged: Judged = partial(dot_products, embeddings) if logits is None else logits
@@ -252,7 +252,7 @@ class PaperTrainer:
         return leaves
 
     def _epoch(self, number: int) -> Program[Doubles | None]:
-        """Forward, backward, and the sum of what all devices found."""
+        """Forward, backward, and the sum of all devices' gradients and statistics."""
         drops = self.model.network.drops(self._trees, self.shard.coins, number)
         leaves = self._leaves(drops)
         pooled, origin = yield from self._pool(leaves)
@@ -269,7 +269,7 @@ class PaperTrainer:
     def _pool(self, leaves: Leaves) -> Program[tuple[Pooled, LeafOrigin]]:
         """POOL (section VI-B): leaves travel to the devices they stand for."""
         shard, forest = self.shard, self.forest
-        # Sent in the order in which inboxes come, so that nobody has to sort them every epoch.
+        # Sent in the order of inboxes, so that they need no sorting in every epoch.
         order = self._by_vertex
         inbox = yield send_rows(
             LEAF,
@@ -286,14 +286,14 @@ class PaperTrainer:
         return pooled, LeafOrigin(inbox.receiver, inbox.sender)
 
     def _by_carrier(self, origin: LeafOrigin) -> Ints:
-        """The order by carrier, then vertex. Leaves come from the same devices in every epoch."""
+        """The order by carrier, then vertex; cached, since it is the same in every epoch."""
         last = self._order
         if last is None or not all(map(np.array_equal, last[0], origin)):
             self._order = last = (origin, np.lexsort((origin.vertex, origin.carrier)))
         return last[1]
 
     def _return(self, origin: LeafOrigin, gradient: Tensor, leaves: Leaves) -> Program[Tensor]:
-        """Gradients go back to where the leaves came from, in the order of the branches."""
+        """Send gradients to the carriers of the leaves; return those of the branches in order."""
         forest = self.forest
         order = self._by_carrier(origin)
         inbox = yield send_rows(
@@ -305,17 +305,17 @@ class PaperTrainer:
         if not np.array_equal(self.shard.local(inbox.receiver), forest.owner) or not np.array_equal(
             inbox.sender, forest.neighbour
         ):
-            raise ProtocolError("leaf gradients: one is missing, or one came that nobody expected")
+            raise ProtocolError("leaf gradients: a message is missing, or was not expected")
         return rows_of(LEAF_GRADIENT, inbox, leaves.own.shape[1])
 
     def _fused(self, leaves: Leaves, back: Leaves, attention: Tensor | None, step: Step) -> Doubles:
         """[weights + statistics] summed over the hosted devices: one backward pass for all."""
         parameters = list(self.model.network.parameters())
-        found = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             [*leaves], parameters, [*back], allow_unused=True, materialize_grads=True
         )
         parts = [] if attention is None else [attention.sum(dim=0)]
-        parts += [gradient.flatten() for gradient in found]
+        parts += [gradient.flatten() for gradient in gradients]
         parts.append(step.head(False))
         flat = [part.detach().numpy().astype(np.float64) for part in parts]
         return np.concatenate([*flat, step.statistics.sum(dim=0).numpy()])
@@ -323,11 +323,11 @@ class PaperTrainer:
     def _each(
         self, drops: Drops | None, back: Leaves, attention: Tensor | None, step: Step
     ) -> Doubles:
-        """[hosted, weights + statistics] what each device puts into the masked sum."""
-        found = device_gradients(
+        """[hosted, weights + statistics] each device's vector in the masked sum."""
+        gradients = device_gradients(
             self.model.network, self._trees, self._private.features, self._neighbour, drops, back
         )
         parts = [] if attention is None else [attention]
-        parts += [torch.stack([*found]), step.head(True)]
+        parts += [torch.stack([*gradients]), step.head(True)]
         flat = [part.detach().numpy().astype(np.float64) for part in parts]
         return np.concatenate([*flat, step.statistics.numpy()], axis=1)

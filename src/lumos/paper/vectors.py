@@ -15,14 +15,14 @@ def send_rows(topic: Topic, sender: Ints, receiver: Ints, rows: Tensor) -> Outbo
 
     Args:
         sender, receiver: [messages] ids.
-        rows: [messages, width] what is sent: an array that the caller made for it and lets go of.
+        rows: [messages, width] to send; the caller must not use the array afterwards.
     """
     body = np.ascontiguousarray(rows.detach().numpy(), "<f4").view(np.uint8)
     return topic.send(sender, receiver, body, lengths=np.full(len(sender), body.shape[1]))
 
 
 def rows_of(topic: Topic, inbox: Inbox, width: int) -> Tensor:
-    """[messages, width] the rows that came.
+    """[messages, width] the received rows.
 
     Raises:
         ProtocolError: a message is not `width` finite numbers.

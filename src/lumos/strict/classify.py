@@ -1,9 +1,9 @@
 """The strict trainer of `classify`.
 
-Training devices release their label, all others what their own encoder says; by choice,
-everybody the nearest entry of a codebook (`--symbol codebook`). What neighbours'
-symbols say of a class is learnt by sums (`evidence`), then a tree network on symbols
-(`correction`), computed at home.
+Training devices release their label, all others the class that their own encoder predicts; with
+`symbol='codebook'`, every device releases the nearest entry of a codebook. The log-likelihood of a
+class given neighbours' symbols is learnt by sums (`likelihood`), then a tree network on symbols
+(`residual_head`). Predictions are computed on the device.
 """
 
 import math
@@ -22,12 +22,13 @@ from lumos.exchange.ledger_report import LedgerReport
 from lumos.strict.coordinator import Widths, with_codebook
 from lumos.strict.encoder import Encoder
 from lumos.strict.likelihood import DAMPING, ReceivedSymbols, Trust, matrix_update, ratios
-from lumos.strict.promises import CHOICES, caution, promises, reading
+from lumos.strict.noisy_sums import Update
+from lumos.strict.promises import caution, promises, reading
 from lumos.strict.relay import pads, relayed
 from lumos.strict.release_book import ReleaseBook
 from lumos.strict.residual_head import ResidualHead, ResidualInput
 from lumos.strict.schedule import BACKBONE, CANDIDATES, CHOICE, ENCODER, MATRIX, TRUST, Schedule
-from lumos.strict.trainer import TRUST_RATE, StrictTrainer, Update
+from lumos.strict.trainer import TRUST_RATE, StrictTrainer
 from lumos.training.adam import Adam
 from lumos.training.outcome import MAIN, OWN, Outcome
 from lumos.training.private_data import PrivateData
@@ -43,7 +44,7 @@ class ClassifyResult(NamedTuple):
     own: npt.NDArray[np.float32]
     """[hosted, k] of the own encoder."""
     released: Bytes
-    """[hosted, bytes] what the devices released."""
+    """[hosted, bytes]"""
 
     @classmethod
     def joined(cls, parts: "Sequence[ClassifyResult]", order: Ints) -> "ClassifyResult":
@@ -80,17 +81,18 @@ class StrictClassifier(StrictTrainer):
         self._labels = private.labels
         self._validate = private.roles == Role.VALIDATION
         generator = shard.public.generator("weights")
-        self._correction = ResidualHead(schedule.config.model, classes, symbols.alphabet, generator)
-        self._heard: list[ReceivedSymbols] = []
+        self._residual = ResidualHead(schedule.config.model, classes, symbols.alphabet, generator)
+        self._received: list[ReceivedSymbols] = []
+        """For each hop."""
         self._trust: Trust | None = None
-        self._known: ResidualInput | None = None
+        self._residual_input: ResidualInput | None = None
         self._log_ratios: Doubles | None = None
-        self._before: Bytes = np.empty((0, symbols.width), np.uint8)
+        self._earlier: Bytes = np.empty((0, symbols.width), np.uint8)
         self.matrix = np.zeros(schedule.hops * classes * symbols.alphabet)
 
     @property
     def first_width(self) -> int:
-        """Number of weights of the own encoder, or of numbers in the codebook if they are more."""
+        """Number of weights of the own encoder, or the size of the codebook where it is larger."""
         coded = self.codebook.entries.size if self.schedule.coded else 0
         return max(self._encoder.weights, int(coded))
 
@@ -100,24 +102,24 @@ class StrictClassifier(StrictTrainer):
         self.optimisers = {
             ENCODER: Adam(np.zeros(self._encoder.weights), strict.encoder_rate),
             TRUST: Adam(np.empty(0), TRUST_RATE),
-            BACKBONE: Adam(self._correction.vector(), train.learning_rate, train.weight_decay),
+            BACKBONE: Adam(self._residual.vector(), train.learning_rate, train.weight_decay),
         }
 
     def finish(self) -> Program[ClassifyResult]:
-        """Let validation devices choose; return what the observer may see."""
+        """Let validation devices choose a candidate; return the results for the observer."""
         candidates = self._candidates()
         right = np.stack([c.argmax(axis=1) == self._labels for c in candidates], axis=1)
         changed = right[:, 1:] != right[:, :1]
         votes = np.concatenate([right, changed], axis=1) * self._validate[:, None]
         votes = votes.astype(np.float64)
-        total = yield from self._sum(
+        total = yield from self._sums.sum(
             lambda each: votes if each else votes.sum(axis=0),
             self.schedule.noise(CHOICE),
             self.schedule.config.train.epochs,
         )
         noise = self.schedule.noise(CHOICE)
         spread = 0.0 if noise is None else noise.total
-        self.choice = choose(total[:CANDIDATES], total[CANDIDATES:], spread)
+        self.choice = choose(total[: len(CANDIDATES)], total[len(CANDIDATES) :], spread)
         final = candidates[self.choice].astype(np.float32)
         return ClassifyResult(final, candidates[0].astype(np.float32), self.released)
 
@@ -130,11 +132,11 @@ class StrictClassifier(StrictTrainer):
             "trust": self.optimisers[TRUST].weights,
             "backbone": self.optimisers[BACKBONE].weights,
             "choice": np.array(self.choice),
-            **self._entries_known(),
+            **self._codebook_arrays(),
         }
 
     def outcome(self, result: ClassifyResult, ledger: LedgerReport) -> Outcome:
-        """What the observer makes of everybody's answers."""
+        """The outcome, from the joined results of all shards."""
         return Outcome(
             embeddings=result.logits,
             logits=result.logits,
@@ -142,7 +144,7 @@ class StrictClassifier(StrictTrainer):
             best_epoch=self.schedule.config.train.epochs,
             exposed=reading(self.schedule),
             promises=promises(self.schedule, ledger),
-            choice=CHOICES[self.choice],
+            choice=CANDIDATES[self.choice],
             caution=caution(self.schedule, self.first_width),
             kept={"released": result.released},
         )
@@ -152,25 +154,25 @@ class StrictClassifier(StrictTrainer):
         self.columns = arrays["encoder_columns"]
         self._prepare()
         if self.schedule.coded:
-            self.codebook.take(arrays)
+            self.codebook.load(arrays)
         self.optimisers[ENCODER].weights = arrays["encoder"].ravel()
         self.optimisers[TRUST].weights = arrays["trust"]
         self.optimisers[BACKBONE].weights = arrays["backbone"]
         self._log_ratios = arrays["evidence"]
         self.choice = int(arrays["choice"])
-        self._before = kept["released"]
+        self._earlier = kept["released"]
 
     def welcome(self) -> Program[Floats]:
         """[hosted, k] logits by the loaded weights, after one more release."""
         yield from self.release()
-        self._weigh()
+        self._make_trust()
         return self._candidates()[self.choice].astype(np.float32)
 
     def _candidates(self) -> list[Doubles]:
-        """Logits by the own encoder, with evidence, and with the tree network."""
-        known = self._knowledge()
-        self._correction.load(self.optimisers[BACKBONE].weights)
-        return [self._own(), known.own, self._correction.logits(known)]
+        """Logits of the candidates: own encoder, with the log-likelihood, with the tree network."""
+        inputs = self._make_residual_input()
+        self._residual.load(self.optimisers[BACKBONE].weights)
+        return [self._own(), inputs.base, self._residual.logits(inputs)]
 
     def _first_release(self) -> Bytes:
         shard = self.shard
@@ -182,48 +184,51 @@ class StrictClassifier(StrictTrainer):
             chance = shard.coins.uniform(everyone, "control", 0)[:, 0]
             symbols = np.floor(chance * self._symbols.size).astype(np.int64)
         coins = shard.coins.words(everyone, "symbol", 0, self._symbols.coins)
-        said = self._symbols.release(symbols, coins)
-        old = shard.devices < len(self._before)
-        said[old] = self._before[shard.devices[old]]
-        return said
+        released = self._symbols.release(symbols, coins)
+        old = shard.devices < len(self._earlier)
+        released[old] = self._earlier[shard.devices[old]]
+        return released
 
-    def _relayed(self, said: Bytes, hop: int) -> Bytes:
-        """One draw, made once per run, and never what came from the receiver itself.
+    def _relayed(self, received: Bytes, hop: int) -> Bytes:
+        """One draw, made once per run, and never the receiver's own message.
 
-        `PADS` made-up symbols are in every pool, so a device of degree 1 tells nothing but those.
+        `PADS` made-up symbols are in every pool, so a device of degree 1 sends only those.
         """
         made = pads(self.shard, self._symbols, hop)
-        return relayed(self.shard, said, made, hop)
+        return relayed(self.shard, received, made, hop)
 
-    def _receive(self, hop: int, said: Bytes) -> None:
-        heard = ReceivedSymbols(self._symbols.read(said), self.shard.owner, len(self.shard))
-        self._heard = [*self._heard[: hop - 1], heard]
+    def _receive(self, hop: int, messages: Bytes) -> None:
+        symbols = self._symbols.read(messages)
+        received = ReceivedSymbols(symbols, self.shard.owner, len(self.shard))
+        self._received = [*self._received[: hop - 1], received]
 
     def _learnt(self) -> Arrays:
         return {"matrix": self.matrix}
 
-    def _take(self, learnt: Arrays) -> None:
+    def _load_learnt(self, learnt: Arrays) -> None:
         self.matrix = learnt["matrix"]
 
     def _own(self) -> Doubles:
         return self._encoder.logits(self.optimisers[ENCODER].weights)
 
-    def _learn_meaning(self, number: int) -> Program[None]:
-        shares = np.stack([heard.shares() for heard in self._known_heard()], axis=1)
-        self.matrix = yield from self._sum(
-            lambda each: matrix_update(shares, self._labels, self._train, self.classes, each=each),
+    def _learn_symbols(self, number: int) -> Program[None]:
+        frequencies = np.stack([hop.frequencies() for hop in self._received_symbols()], axis=1)
+        self.matrix = yield from self._sums.sum(
+            lambda each: matrix_update(
+                frequencies, self._labels, self._train, self.classes, each=each
+            ),
             self.schedule.noise(MATRIX),
             -1 - number,
         )
-        trust = self._weigh()
+        trust = self._make_trust()
         self.optimisers[TRUST] = Adam(trust.start(), TRUST_RATE)
 
-    def _relearn(self) -> Program[None]:
+    def _prepare_inputs(self) -> Program[None]:
         yield from ()
-        self._weigh()
+        self._make_trust()
 
-    def _weigh(self) -> Trust:
-        self._trust = Trust(self._own(), self._known_heard(), self._ratios())
+    def _make_trust(self) -> Trust:
+        self._trust = Trust(self._own(), self._received_symbols(), self._ratios())
         return self._trust
 
     def _ratios(self) -> Doubles:
@@ -231,18 +236,22 @@ class StrictClassifier(StrictTrainer):
             return self._log_ratios
         return ratios(self.matrix, self.classes, self._symbols.alphabet)
 
-    def _known_heard(self) -> list[ReceivedSymbols]:
-        if not self._heard:
+    def _received_symbols(self) -> list[ReceivedSymbols]:
+        if not self._received:
             raise ProtocolError("symbols were used before they were released")
-        return self._heard
+        return self._received
 
-    def _knowledge(self) -> ResidualInput:
-        """What the tree network works on; fixed once trust is trained."""
+    def _make_residual_input(self) -> ResidualInput:
+        """The inputs of the residual head; fixed once trust is trained."""
         if self._trust is None:
-            raise ProtocolError("evidence was used before it was learnt")
-        heard = self._known_heard()[0]
-        base = self._trust.logits(self.optimisers[TRUST].weights)
-        return ResidualInput(base, self._own().argmax(axis=1), heard.shares(), heard.degree)
+            raise ProtocolError("the log-likelihood was used before it was learnt")
+        received = self._received_symbols()[0]
+        return ResidualInput(
+            base=self._trust.logits(self.optimisers[TRUST].weights),
+            predicted=self._own().argmax(axis=1),
+            frequencies=received.frequencies(),
+            degree=received.degree,
+        )
 
     def _update(self, stage: str) -> Update:
         weights, clip = self.optimisers[stage].weights, self.schedule.limit(stage)
@@ -253,29 +262,29 @@ class StrictClassifier(StrictTrainer):
         if stage == TRUST and self._trust is not None:
             trust = self._trust
             return lambda each: trust.update(weights, labels, train, clip, each=each)
-        if self._known is None:
-            self._known = self._knowledge()
-        known, correction = self._known, self._correction
-        correction.load(weights)
-        return lambda each: correction.update(known, labels, train, clip, each=each)
+        if self._residual_input is None:
+            self._residual_input = self._make_residual_input()
+        inputs, residual = self._residual_input, self._residual
+        residual.load(weights)
+        return lambda each: residual.update(inputs, labels, train, clip, each=each)
 
     def _gradient(self, total: Doubles) -> Doubles:
-        return self._correction.gradient(total)
+        return self._residual.gradient(total)
 
 
 def widths(schedule: Schedule, public: PublicCoins, classes: int, used: int) -> Widths:
-    """Numbers in every sum, where `used` features are used."""
+    """The widths of all sums, where `used` features are used."""
     symbols = symbols_of(schedule, classes)
     generator = public.generator("weights")
     backbone = ResidualHead(schedule.config.model, classes, symbols.alphabet, generator)
-    known = {
+    given = {
         ENCODER: (used + 1) * classes + 1,
         MATRIX: schedule.hops * classes * symbols.alphabet,
         TRUST: 1 + len(DAMPING) * schedule.hops + classes + 1,
         BACKBONE: backbone.width,
-        CHOICE: 2 * CANDIDATES - 1,
+        CHOICE: 2 * len(CANDIDATES) - 1,
     }
-    return with_codebook(known, schedule, used, symbols.size)
+    return with_codebook(given, schedule, used, symbols.size)
 
 
 def symbols_of(schedule: Schedule, classes: int) -> Mechanism:
@@ -283,19 +292,19 @@ def symbols_of(schedule: Schedule, classes: int) -> Mechanism:
     mechanism, epsilon = schedule.strict.mechanism, schedule.strict.epsilon
     if not schedule.coded:
         return make_mechanism(classes, epsilon, mechanism)
-    # As in links, so that what was released in one task serves the other.
+    # As in links, so that a release made in one task serves the other.
     return make_mechanism(
         schedule.strict.codebook, epsilon, "krr" if mechanism == AUTO else mechanism
     )
 
 
 def choose(right: Doubles, changed: Doubles, noise: float = 0.0) -> int:
-    """The best candidate, if it beats the own answer by more than one standard error.
+    """The best candidate, if it beats the own encoder by more than one standard error.
 
     Args:
-        right: [candidates] validation devices that are right; the own answer first.
-        changed: [candidates - 1] devices for which right and wrong differ from the own answer: the
-            difference of two counts has the standard error of their root.
+        right: [candidates] number of correct validation devices; the own encoder first.
+        changed: [candidates - 1] number of devices on which a candidate and the own encoder are not
+            both right or both wrong: its root is the standard error of the difference.
         noise: standard deviation of the noise in each count.
     """
     best = int(np.argmax(right))

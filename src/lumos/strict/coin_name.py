@@ -1,9 +1,9 @@
-"""Whose coins a simulated strict run tosses.
+"""The name of the coins of a simulated strict run.
 
-Two releases, or two sums with noise, from the same coins tell more than both promise. So every
-strict run that differs in anything has coins of its own: a run with one seed repeats itself
+Two releases, or two sums with noise, drawn with the same coins reveal more than their ε together.
+So strict runs that differ in any setting have different coins: a run with one seed repeats itself
 exactly, and shares no coin with another. Settings that do not change the run itself (a control
-beside it, how often it is saved, what would be compared if anything were) do not change its coins.
+beside it, the checkpoint interval, the comparison of workloads) do not change its coins.
 """
 
 from hashlib import blake2b
@@ -31,11 +31,11 @@ _WITHOUT_EFFECT: dict[str, Any] = {
     "high": 1.0,
     "bins": False,
 }
-"""Part of the name with these values, whatever the settings say: the name is hashed, and what was
-in it when results were first kept stays in it, so that they can be repeated to the last digit."""
+"""In the name with these values, whatever the settings say: the name is hashed, and the settings
+in it when results were first kept stay in it, so that they can be repeated to the last digit."""
 _LATER = {"symbol": "answer"}
-"""Settings that came later: part of the name only where they differ from these values. A new
-setting goes here, so that it leaves the coins of earlier runs as they are."""
+"""Settings added later: in the name only where they differ from these values. A new setting goes
+here, so that the coins of earlier runs stay as they are."""
 
 
 def coin_name(problem: Problem, config: "Config", *, control: bool) -> str:

@@ -11,31 +11,31 @@ from lumos.strict.codebook import widths as codebook_widths
 from lumos.strict.schedule import CHOICE, CODEBOOK, MATRIX, Schedule
 
 Widths = Callable[[str, int], int]
-"""Numbers in the sum of a stage, in an epoch."""
+"""Width of the sum of a stage, in an epoch."""
 
 
-def with_codebook(known: dict[str, int], schedule: Schedule, used: int, size: int) -> Widths:
-    """Numbers in every sum: those known, and of the codebook, whose first sum is a narrow one."""
+def with_codebook(given: dict[str, int], schedule: Schedule, used: int, size: int) -> Widths:
+    """The widths of all sums: those given, and the codebook's, whose first sum is narrow."""
     first, further = codebook_widths(used, size)
 
     def width(stage: str, epoch: int) -> int:
         if stage != CODEBOOK:
-            return known[stage]
+            return given[stage]
         return further if schedule.codebook_epoch(epoch) else first
 
     return width
 
 
 class StrictCoordinator:
-    """The coordinator's part: it adds up, and in an ideal sum stands for the devices' noise.
+    """The coordinator's program: sums; in an ideal sum it adds the devices' noise for them.
 
     Args:
         schedule: everything public.
         public: public coins.
-        endpoint: where masked sums book, if they are ideal.
+        endpoint: whose ledger ideal sums are booked in.
         features: d.
-        widths: made from the number of features that are used.
-        arm: whose coins an ideal sum tosses.
+        widths: the widths of all sums, for a number of used features.
+        arm: names the coins of the noise in ideal sums.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class StrictCoordinator:
         self._widths = widths(features)
 
     def setup(self) -> Program[None]:
-        """Count holders, where they are counted."""
+        """Count the holders of each feature, with `protect='holders'`."""
         protect = self._schedule.strict.protect
         used = self._features
         if protect == "holders":
@@ -71,7 +71,7 @@ class StrictCoordinator:
         self._widths = self._widths_of(used)
 
     def epochs(self, first: int, last: int) -> Program[None]:
-        """One sum per epoch, and one for what symbols mean."""
+        """One sum per epoch, and one for the matrix of symbols."""
         for number in range(first, last):
             if number == self._schedule.before_release:
                 yield from self._sum(MATRIX, -1 - number)

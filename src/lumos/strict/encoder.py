@@ -1,4 +1,4 @@
-"""The own encoder: a linear softmax on a device's own features. Its answer stays home.
+"""The own encoder: a linear softmax on a device's own features. Its output stays on the device.
 
 Linear, because the norm of the noise in a sum grows with the number of weights.
 """
@@ -13,7 +13,7 @@ from lumos.strict.feature_rows import FeatureRows, dense
 from lumos.typing import Doubles, Ints
 
 LOSS_SCALE = 0.02
-"""The loss travels in the same sum as the gradient, so small that it hardly counts in the norm."""
+"""The loss is in the same sum as the gradient, scaled down so that it adds little to the norm."""
 LOSS_LIMIT = 5.0
 
 
@@ -30,8 +30,8 @@ class Encoder:
         self._rows = rows
         self._labels = labels[rows.train]
         self.classes = classes
-        some: Any = rows.some
-        squares = some.power(2) if issparse(rows.some) else some**2
+        training: Any = rows.training
+        squares = training.power(2) if issparse(rows.training) else training**2
         self._norms = np.sqrt(np.asarray(squares.sum(axis=1), np.float64).ravel() + 1)
 
     @property
@@ -40,7 +40,7 @@ class Encoder:
         return (self._rows.width + 1) * self.classes
 
     def logits(self, weights: Doubles) -> Doubles:
-        """[hosted, k] what the encoders say."""
+        """[hosted, k]"""
         return self._apply(self._rows.all, weights)
 
     def update(self, weights: Doubles, clip: float, *, each: bool) -> Doubles:
@@ -48,19 +48,19 @@ class Encoder:
 
         Norms are those of the whole vector, in closed form: a gradient is an outer product.
         """
-        slope, loss = softmax_slope(self._apply(self._rows.some, weights), self._labels)
-        told = LOSS_SCALE * np.minimum(loss, LOSS_LIMIT)
-        norms = np.sqrt((np.linalg.norm(slope, axis=1) * self._norms) ** 2 + told**2)
+        slope, loss = softmax_slope(self._apply(self._rows.training, weights), self._labels)
+        scaled_loss = LOSS_SCALE * np.minimum(loss, LOSS_LIMIT)
+        norms = np.sqrt((np.linalg.norm(slope, axis=1) * self._norms) ** 2 + scaled_loss**2)
         factor = clip_factors(norms, clip)
         slope *= factor[:, None]
-        told *= factor
+        scaled_loss *= factor
         if not each:
-            table = np.asarray(self._rows.some.T @ slope)
-            return np.concatenate([table.ravel(), slope.sum(axis=0), [told.sum()]])
+            table = np.asarray(self._rows.training.T @ slope)
+            return np.concatenate([table.ravel(), slope.sum(axis=0), [scaled_loss.sum()]])
         vectors = np.zeros((self._rows.all.shape[0], self.weights + 1))
-        outer = np.einsum("nd,nk->ndk", dense(self._rows.some), slope)
+        outer = np.einsum("nd,nk->ndk", dense(self._rows.training), slope)
         vectors[self._rows.train] = np.concatenate(
-            [outer.reshape(len(slope), -1), slope, told[:, None]], axis=1
+            [outer.reshape(len(slope), -1), slope, scaled_loss[:, None]], axis=1
         )
         return vectors
 
@@ -73,10 +73,10 @@ class Encoder:
 def softmax_slope(logits: Doubles, labels: Ints) -> tuple[Doubles, Doubles]:
     """Softmax minus one-hot [rows, k], and the cross-entropy [rows]."""
     shifted = logits - logits.max(axis=1, keepdims=True)
-    chances = np.exp(shifted)
-    total = chances.sum(axis=1, keepdims=True)
+    exponentials = np.exp(shifted)
+    total = exponentials.sum(axis=1, keepdims=True)
     here = np.arange(len(labels))
     loss: Doubles = np.log(total[:, 0]) - shifted[here, labels]
-    slope: Doubles = chances / total
+    slope: Doubles = exponentials / total
     slope[here, labels] -= 1
     return slope, loss

@@ -1,6 +1,6 @@
 """A device's own features as the strict profile uses them: rows of norm 1, protected or not.
 
-FeatureRows are scaled at home, so that no device weighs more than another.
+Each device scales its own row, so that no device has a larger weight than another.
 """
 
 from typing import Any
@@ -29,8 +29,8 @@ class FeatureRows:
 
     def _use(self, rows: Any) -> None:
         self.all = rows
-        """[hosted, d] of everybody."""
-        self.some = rows[self.train]
+        """[hosted, d]"""
+        self.training = rows[self.train]
         """[training devices, d]"""
 
     @property
@@ -41,16 +41,16 @@ class FeatureRows:
     def holders(self) -> Doubles:
         """[hosted, d] 1 where a training device has the feature: summed, the number of holders."""
         has = np.zeros((self.all.shape[0], self.width))
-        has[self.train] = dense(self.some) != 0
+        has[self.train] = dense(self.training) != 0
         return has
 
     def holder_counts(self) -> Doubles:
         """[d] the same, summed over the hosted devices."""
-        counts = (self.some != 0).sum(axis=0)
+        counts = (self.training != 0).sum(axis=0)
         return np.asarray(counts, np.float64).ravel()
 
     def keep(self, columns: Ints) -> None:
-        """Use these features only."""
+        """Restrict to these features."""
         self._use(unit_rows(self.all[:, columns]))
 
     def project(self, width: int, coins: PublicCoins) -> None:
@@ -63,7 +63,7 @@ class FeatureRows:
 def within(rows: Any, limit: float) -> Any:
     """Rows scaled down where they are longer than `limit`, by norms in double precision.
 
-    `unit_rows` squares in single precision, so features below 1e-19 may come out longer than 1.
+    `unit_rows` squares in single precision, so rows of features below 1e-19 may be longer than 1.
     """
     sparse: bool = issparse(rows)
     exact: Any = rows.astype(np.float64)

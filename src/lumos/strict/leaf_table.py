@@ -1,12 +1,12 @@
-"""Every leaf that a tree can have where leaves carry symbols: a table, made by the network.
+"""The table of all leaves that a tree can have where leaves carry symbols.
 
-At two layers a leaf depends on the two leaves of its branch only (errata 8d). Here both carry
-symbols, so there are k² different branches in the world; the weights are public, and a device has
-its neighbours' symbols already. It computes every leaf that stands for it at home, whoever carries
-the edge: POOL needs no message, and nobody needs to know who carries.
+With two layers a leaf depends on the two leaves of its branch only (errata 8d). Here both carry
+symbols, so there are k² different branches; the weights are public, and a device already has its
+neighbours' symbols. It computes every leaf that stands for it locally, whoever carries the edge:
+POOL needs no message, and nobody needs to know who carries an edge.
 
-What is summed in training is the gradient of the *table*; everybody then carries it back through
-the tree network, which is post-processing.
+Training sums the gradient of the *table*; every device then propagates it back through the tree
+network, which is post-processing.
 """
 
 import numpy as np
@@ -24,8 +24,8 @@ class LeafTable:
 
     Args:
         settings: backbone and widths; two layers.
-        symbols: k, of which a device has one itself.
-        alphabet: what a neighbour may say; as a rule the same.
+        symbols: k, number of a device's own symbols.
+        alphabet: number of symbols that a neighbour may release; usually the same.
         generator: public coins for the start.
     """
 
@@ -72,15 +72,15 @@ class LeafTable:
             leaves = self._leaves().numpy().astype(np.float64)
         return leaves.reshape(self.shape)
 
-    def back(self, total: Doubles) -> Doubles:
-        """[weights] from the gradient of the table to that of the weights."""
+    def backward(self, total: Doubles) -> Doubles:
+        """[weights] gradient of the weights, from that of the table."""
         table = self._leaves()
         slope = torch.from_numpy(total.astype(np.float32)).view_as(table)
         parameters = list(self._network.parameters())
-        found = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             table, parameters, slope, allow_unused=True, materialize_grads=True
         )
-        flat = torch.cat([gradient.reshape(-1) for gradient in found]).numpy()
+        flat = torch.cat([gradient.reshape(-1) for gradient in gradients]).numpy()
         return flat.astype(np.float64)
 
     def _leaves(self) -> Tensor:
@@ -88,19 +88,19 @@ class LeafTable:
         return leaves
 
 
-def pooled(table: Doubles, own: Ints, shares: Doubles) -> Doubles:
-    """[rows, width] the mean leaf, for an own symbol and the shares of neighbours' symbols."""
-    found = np.zeros((len(own), table.shape[2]))
+def pooled(table: Doubles, own: Ints, frequencies: Doubles) -> Doubles:
+    """[rows, width] the mean leaf, for an own symbol and the frequencies of neighbours' symbols."""
+    means = np.zeros((len(own), table.shape[2]))
     for symbol in range(len(table)):
         here = own == symbol
-        found[here] = shares[here] @ table[symbol]
-    return found
+        means[here] = frequencies[here] @ table[symbol]
+    return means
 
 
-def table_gradient(symbols: int, own: Ints, shares: Doubles, slope: Doubles) -> Doubles:
+def table_gradient(symbols: int, own: Ints, frequencies: Doubles, slope: Doubles) -> Doubles:
     """[k, alphabet, width] the gradient of the table; `slope` is that of the pooled leaves."""
-    found = np.zeros((symbols, shares.shape[1], slope.shape[1]))
+    gradient = np.zeros((symbols, frequencies.shape[1], slope.shape[1]))
     for symbol in range(symbols):
         here = own == symbol
-        found[symbol] = shares[here].T @ slope[here]
-    return found
+        gradient[symbol] = frequencies[here].T @ slope[here]
+    return gradient

@@ -171,8 +171,8 @@ class StrictProfile:
         strict = settings_of(config)
         if strict.relay not in ("auto", "none"):
             raise UsageError(
-                "newcomers are for runs without a relay: what it passes on was drawn before they "
-                "came"
+                "newcomers are for runs without a relay: relayed symbols were drawn before they "
+                "joined"
             )
         return replace(config, profile_settings=replace(strict, book=None))
 

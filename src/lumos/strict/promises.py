@@ -1,9 +1,9 @@
 """The table of promises: what is guaranteed about what, against whom. No cell claims more.
 
-A device's symbol is in what its neighbours learn, and so, behind noise, in the weights. So whoever
-sees the weights learns of a device's features and label what its own updates tell, (ε_u, δ), and
-what its symbol tells, ε: together (ε + ε_u, δ). Links need no label; about degrees and edges they
-promise nothing, because a score that knows edges is what they are for.
+A device's symbol is in its neighbours' updates, and so, behind noise, in the weights. So whoever
+sees the weights learns about a device's features and label from its own updates, (ε_u, δ), and from
+its symbol, ε: together (ε + ε_u, δ). The task `link` uses no label; it promises nothing about
+degrees and edges, because predicting edges is its purpose.
 """
 
 import math
@@ -17,7 +17,7 @@ WHO = ("one neighbour", "colluding neighbours", "a stranger", "the coordinator",
 
 
 def promises(schedule: Schedule, ledger: LedgerReport) -> list[dict[str, str]]:
-    """One row for each kind of private thing, one column for each kind of adversary."""
+    """One row for each kind of private data, one column for each kind of adversary."""
     alone = _with_updates(schedule, ledger.epsilon_per_receiver)
     together = _with_updates(schedule, ledger.epsilon_collusion)
     sealed = f"{NONE}, unless the carrier seals bodies"
@@ -35,7 +35,7 @@ def promises(schedule: Schedule, ledger: LedgerReport) -> list[dict[str, str]]:
 
 
 def _structure(schedule: Schedule) -> tuple[Cells, Cells]:
-    """Degree and edges, for classify: towards all but the broker."""
+    """Degree and edges, for classify: against all but the broker."""
     edge = _edge(schedule)
     if schedule.hops > 1:
         hint = f"{NONE}: a hint in every relayed symbol, measured for krr in docs/strict.md"
@@ -53,7 +53,7 @@ def _structure(schedule: Schedule) -> tuple[Cells, Cells]:
 
 
 def _structure_of_links() -> tuple[Cells, Cells]:
-    """The same for link: whoever can predict edges can infer them."""
+    """The same for link: to predict edges is to infer them."""
     hint = f"{NONE}: answers tell much of it, measured in docs/strict.md"
     sums = f"{NONE}: it is in the updates of all neighbours"
     guess = f"{NONE}: to predict an edge is to infer it, measured in docs/strict.md"
@@ -61,7 +61,7 @@ def _structure_of_links() -> tuple[Cells, Cells]:
 
 
 def reading(schedule: Schedule) -> str:
-    """How to read the table, and what of it a simulation does not do."""
+    """How to read the table, and where a simulation falls short of it."""
     config = schedule.config
     sentences = [
         "Nothing left a device through the door `open`.",
@@ -79,11 +79,8 @@ def reading(schedule: Schedule) -> str:
     return " ".join(sentences)
 
 
-CHOICES = ("own", "evidence", "backbone")
-
-
 def caution(schedule: Schedule, width: int) -> str:
-    """A warning where noise drowns what is learnt before the release.
+    """A warning where noise drowns the sums before the release; empty where it does not.
 
     A sum of vectors has a norm of at most trainers · C, its noise one of about σ · C · √width.
     """

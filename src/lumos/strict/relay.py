@@ -1,10 +1,11 @@
-"""Symbols on their way: to all neighbours, and, with a relay, further.
+"""Sending symbols to all neighbours, and, with a relay, further.
 
-What a relay tells of features costs no ε: it passes on what was released. But a relayed symbol is a
-hint at who else is there. The rules keep the hint small: one draw for each neighbour and hop, made
-once per run; never what the receiver itself sent in the hop before; every pool holds `PADS` made-up
-symbols, so the only neighbour of a device gets nothing else from it; and a symbol is nobody's name.
-`benchmarks/bench_relay.py` measures what the best possible attacker makes of the rest.
+A relay costs no further ε about features: it passes on symbols that are released already. But a
+relayed symbol hints at the sender's other neighbours. The rules keep the hint small: one draw for
+each neighbour and hop, made once per run; never the receiver's own message of the hop before; every
+pool holds `PADS` made-up symbols, so the only neighbour of a device gets nothing else from it; and
+a symbol identifies nobody. `benchmarks/bench_relay.py` measures what the best possible attacker
+infers from the rest.
 """
 
 import numpy as np
@@ -20,21 +21,23 @@ PADS = 2
 """Made-up symbols in every pool."""
 
 
-def tell_neighbours(topic: Topic, shard: Shard, said: Bytes, epsilon: Doubles) -> Program[Bytes]:
-    """Send one message over every slot, and return what came over every slot.
+def send_to_neighbours(
+    topic: Topic, shard: Shard, messages: Bytes, epsilon: Doubles
+) -> Program[Bytes]:
+    """Send one message over every slot; return the messages received over every slot.
 
     Args:
-        said: [slots, bytes].
+        messages: [slots, bytes].
         epsilon: [slots] spent by each message.
 
     Raises:
         ProtocolError: a message is missing, unexpected, or of another length.
     """
-    slots, width = said.shape
+    slots, width = messages.shape
     inbox = yield topic.send(
         shard.ids_of(shard.owner),
         shard.neighbours,
-        said,
+        messages,
         epsilon=epsilon,
         lengths=np.full(slots, width),
     )
@@ -42,15 +45,15 @@ def tell_neighbours(topic: Topic, shard: Shard, said: Bytes, epsilon: Doubles) -
     if not np.array_equal(shard.local(inbox.receiver), shard.owner) or not np.array_equal(
         inbox.sender, shard.neighbours
     ):
-        raise ProtocolError(f"topic {topic.name!r}: one is missing, or one came from a stranger")
+        raise ProtocolError(f"topic {topic.name!r}: a message is missing, or a stranger sent one")
     lengths = inbox.batch.lengths
     if slots and (lengths is None or (lengths != width).any()):
         raise ProtocolError(f"topic {topic.name!r}: a message has the wrong length")
-    return inbox.body[:, :width] if slots else said
+    return inbox.body[:, :width] if slots else messages
 
 
 def pads(shard: Shard, symbols: Mechanism, hop: int) -> Bytes:
-    """[hosted, PADS, bytes] made-up symbols: releases of symbols that are drawn uniformly."""
+    """[hosted, PADS, bytes] made-up symbols: releases of uniformly drawn symbols."""
     everyone = np.arange(len(shard))
     chance = shard.coins.uniform(everyone, f"pads/{hop}", 0, PADS)
     drawn = np.floor(chance * symbols.size).astype(np.int64)
@@ -63,11 +66,12 @@ def pads(shard: Shard, symbols: Mechanism, hop: int) -> Bytes:
     return np.stack(made, axis=1)
 
 
-def relayed(shard: Shard, said: Bytes, made: Bytes, hop: int, purpose: str = "relay") -> Bytes:
-    """[slots, bytes] for each neighbour, one draw from what the others said and the pads.
+def relayed(shard: Shard, received: Bytes, made: Bytes, hop: int, purpose: str = "relay") -> Bytes:
+    """[slots, bytes] for each neighbour, one draw from the other neighbours' messages and the pads.
 
     Args:
-        said: [slots, bytes] what came over each slot; made: [hosted, PADS, bytes].
+        received: [slots, bytes] received over each slot.
+        made: [hosted, PADS, bytes] the pads.
         purpose: names the coins, with the hop.
     """
     owner = shard.owner
@@ -75,10 +79,10 @@ def relayed(shard: Shard, said: Bytes, made: Bytes, hop: int, purpose: str = "re
     others = shard.degree[owner] - 1
     draw = np.floor(chance * (others + PADS)).astype(np.int64)
     real = draw < others
-    # The draw-th of the device's slots, leaving out the receiver's own.
+    # The draw-th of the device's slots, skipping the receiver's own.
     start = shard.offsets[:-1][owner]
     place = start + draw
     place += place >= np.arange(len(owner))
-    chosen = said[np.where(real, place, 0)] if len(said) else said
+    chosen = received[np.where(real, place, 0)] if len(received) else received
     padded = made[owner, np.where(real, 0, draw - others)]
     return np.where(real[:, None], chosen, padded)

@@ -1,10 +1,9 @@
-"""What devices have released in their lives: kept symbols, and what they cost.
+"""The release book: all releases that devices have ever made, and their cost.
 
-A symbol is for life: asked again for the same thing, a device says the same again, and pays
-nothing. A new kind of release pays its ε, or is refused when the lifetime budget would be exceeded.
-On a real device the book is a file of its own; a simulation keeps those of all its devices in one,
-and a lock keeps runs that share it in turn. Updates are not in it: what they tell adds up from run
-to run, as each run's table says.
+Reusing an earlier release costs no further ε; a new kind of release is charged, or refused where
+the lifetime budget would be exceeded. On a real device the book is a file of its own; a simulation
+keeps those of all its devices in one file, and a lock serialises runs that share it. Updates are
+not in it: their (ε, δ) add up from run to run, as each run's table of promises says.
 """
 
 import fcntl
@@ -26,10 +25,10 @@ class ReleaseBook:
 
     Args:
         path: the file; it need not exist yet.
-        owner: what tells this federation from others.
+        owner: identifies the federation.
         devices: number of devices.
-        lifetime: most ε that any device may ever spend.
-        run: what tells this run from others: an interrupted one has paid for what it said.
+        lifetime: largest total ε of any device.
+        run: identifies the run: one that is resumed has already paid for its releases.
     """
 
     def __init__(self, path: Path, owner: str, devices: int, lifetime: float, run: str) -> None:
@@ -44,32 +43,32 @@ class ReleaseBook:
         return f"ReleaseBook({self._path})"
 
     def settle(
-        self, kind: str, devices: Ints, epsilon: float, said: Bytes
+        self, kind: str, devices: Ints, epsilon: float, first: Bytes
     ) -> tuple[Bytes, Doubles]:
-        """What these devices say of one kind, and what each of them pays in this run.
+        """The releases of these devices of one kind, and the ε that each pays in this run.
 
         Args:
-            said: [devices, bytes] what they would say if they were asked for the first time.
+            first: [devices, bytes] the release of a device that has made none of this kind.
 
         Raises:
-            BudgetExceeded: a device would spend more than in a lifetime.
+            BudgetExceeded: a device would exceed its lifetime budget.
         """
-        with self._alone():
+        with self._locked():
             book = self._read()
-            none = np.zeros((self._devices, said.shape[1]), np.uint8)
+            none = np.zeros((self._devices, first.shape[1]), np.uint8)
             kept = book.setdefault(f"said/{kind}", none)
             payer = book.setdefault(f"run/{kind}", np.full(self._devices, "", "<U32"))
             new = devices[payer[devices] == ""]
             spent = book["spent"]
-            poor = spent[new] + epsilon > self._lifetime * (1 + 1e-12)
-            if poor.any():
+            over = spent[new] + epsilon > self._lifetime * (1 + 1e-12)
+            if over.any():
                 raise BudgetExceeded(
                     f"a release of ε = {epsilon:g} would exceed the lifetime budget "
-                    f"ε = {self._lifetime:g} ({int(poor.sum()):,} of {self._devices:,} devices, "
+                    f"ε = {self._lifetime:g} ({int(over.sum()):,} of {self._devices:,} devices, "
                     f"{self._path}); reuse an earlier kind of release, or raise `lifetime_epsilon`"
                 )
             spent[new] += epsilon
-            kept[new] = said[payer[devices] == ""]
+            kept[new] = first[payer[devices] == ""]
             payer[new] = self._run
             if len(new):
                 write_arrays(self._path, book)
@@ -77,8 +76,8 @@ class ReleaseBook:
             return kept[devices], paid
 
     def public(self, kind: str, arrays: Arrays) -> Arrays:
-        """What everybody knows and kept symbols of a kind refer to: the first that was kept."""
-        with self._alone():
+        """The public arrays that kept symbols of a kind refer to: the first that were kept."""
+        with self._locked():
             book = self._read()
             names = {name: f"public/{kind}/{name}" for name in arrays}
             if not all(place in book for place in names.values()):
@@ -87,12 +86,14 @@ class ReleaseBook:
             return {name: book[place] for name, place in names.items()}
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Nobody else settles meanwhile."""
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock of the file."""
         try:
             lock = self._path.with_name(self._path.name + ".lock").open("w")
         except OSError as error:
-            raise UsageError(f"{self._path}: cannot be a book ({error.strerror})") from None
+            raise UsageError(
+                f"{self._path}: cannot be used as a release book ({error.strerror})"
+            ) from None
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -100,12 +101,12 @@ class ReleaseBook:
     def _read(self) -> Arrays:
         if not self._path.exists():
             return {"spent": np.zeros(self._devices), "owner": np.array(self._owner)}
-        found = read_arrays(self._path)
-        if str(found.get("owner")) != self._owner or len(found.get("spent", ())) != self._devices:
+        book = read_arrays(self._path)
+        if str(book.get("owner")) != self._owner or len(book.get("spent", ())) != self._devices:
             raise InputError(f"{self._path}: this book belongs to another graph")
-        return found
+        return book
 
 
 def kind_of(task: str, mechanism: str, size: int, epsilon: float) -> str:
-    """The name of a kind of release."""
+    """Name of a kind of release."""
     return json.dumps([task, mechanism, size, epsilon])

@@ -1,10 +1,11 @@
-"""What the neighbours' symbols add to a device's own answer: a tree network and a small head.
+"""The residual head: a tree network on symbols and a small head, added to the logits so far.
 
 **Leaves** come from a table (`leaf_table`): one for each own symbol and each that a neighbour may
-release. On its own side of the branch a device uses what its own encoder says, which never leaves.
+release. On its own side of the branch a device uses the class that its own encoder predicts, which
+never leaves.
 
-**The head** reads what evidence has made of the own answer, and the pooled embedding, scaled by how
-many neighbours speak. Its output is added to those logits, and starts at 0.
+**The head** reads the logits so far (own encoder and log-likelihood) and the pooled embedding,
+scaled by the number of neighbours. Its output is added to those logits, and starts at 0.
 
 **Gradients** are clipped device by device in closed form: the gradient with respect to the table of
 leaves is an outer product too.
@@ -23,18 +24,18 @@ from lumos.typing import Doubles, Ints
 
 HIDDEN = 16
 PRIOR = 3.0
-"""With so many neighbours, half of what they say counts."""
+"""Number of neighbours at which the pooled embedding counts half."""
 
 
 class ResidualInput(NamedTuple):
-    """What a device knows of its neighbours and of itself, at home."""
+    """The inputs of the residual head. They stay on the device."""
 
-    own: Doubles
+    base: Doubles
     """[hosted, k] logits so far."""
-    said: Ints
-    """[hosted] what its own encoder says: its side of every branch."""
-    shares: Doubles
-    """[hosted, alphabet] how its neighbours' symbols are spread."""
+    predicted: Ints
+    """[hosted] class by the own encoder: the device's side of every branch."""
+    frequencies: Doubles
+    """[hosted, alphabet] of its neighbours' symbols."""
     degree: Doubles
     """[hosted] number of neighbours."""
 
@@ -45,7 +46,7 @@ class ResidualHead:
     Args:
         settings: backbone and widths; two layers.
         classes: k.
-        alphabet: what neighbours may say.
+        alphabet: number of symbols that a neighbour may release.
         generator: public coins for the start.
     """
 
@@ -59,10 +60,10 @@ class ResidualHead:
         self.classes = classes
         self._leaves = LeafTable(settings, classes, alphabet, generator)
         self._width = self._leaves.width
-        inputs = classes + 2 * self._width + 1
-        reach = np.sqrt(6 / (inputs + HIDDEN))
-        first = generator.uniform(-reach, reach, (inputs, HIDDEN))
-        self._shapes = [(inputs, HIDDEN), (HIDDEN,), (HIDDEN, classes), (classes,)]
+        head_inputs = classes + 2 * self._width + 1
+        reach = np.sqrt(6 / (head_inputs + HIDDEN))
+        first = generator.uniform(-reach, reach, (head_inputs, HIDDEN))
+        self._shapes = [(head_inputs, HIDDEN), (HIDDEN,), (HIDDEN, classes), (classes,)]
         start = [first, np.zeros(HIDDEN), np.zeros((HIDDEN, classes)), np.zeros(classes)]
         self._head = np.concatenate([np.ravel(part) for part in start])
 
@@ -84,18 +85,18 @@ class ResidualHead:
     def gradient(self, total: Doubles) -> Doubles:
         """From a sum of updates to the gradient of all weights: back through the tree network."""
         size = self._leaves.size
-        return np.concatenate([self._leaves.back(total[:size]), total[size:-1]])
+        return np.concatenate([self._leaves.backward(total[:size]), total[size:-1]])
 
-    def logits(self, known: ResidualInput) -> Doubles:
-        """[hosted, k] the logits so far, corrected."""
-        hidden, _, _ = self._forward(known)
+    def logits(self, inputs: ResidualInput) -> Doubles:
+        """[hosted, k] the logits so far plus the residual."""
+        hidden, _, _ = self._forward(inputs)
         _, _, out, bias = self._parts()
-        corrected: Doubles = known.own + hidden @ out + bias
-        return corrected
+        logits: Doubles = inputs.base + hidden @ out + bias
+        return logits
 
     def update(
         self,
-        known: ResidualInput,
+        inputs: ResidualInput,
         labels: Ints,
         train: npt.NDArray[np.bool_],
         clip: float,
@@ -103,57 +104,62 @@ class ResidualHead:
         each: bool,
     ) -> Doubles:
         """Clipped updates of the training devices: [hosted, width] each, or their sum [width]."""
-        some = np.flatnonzero(train)
-        mine = ResidualInput(
-            known.own[some], known.said[some], known.shares[some], known.degree[some]
+        training = np.flatnonzero(train)
+        selected = ResidualInput(
+            base=inputs.base[training],
+            predicted=inputs.predicted[training],
+            frequencies=inputs.frequencies[training],
+            degree=inputs.degree[training],
         )
-        hidden, inputs, scales = self._forward(mine)
+        hidden, head_inputs, scales = self._forward(selected)
         first, _, out, bias = self._parts()
-        slope, loss = softmax_slope(mine.own + hidden @ out + bias, labels[some])
-        told = LOSS_SCALE * np.minimum(loss, LOSS_LIMIT)
+        slope, loss = softmax_slope(selected.base + hidden @ out + bias, labels[training])
+        scaled_loss = LOSS_SCALE * np.minimum(loss, LOSS_LIMIT)
         below = (slope @ out.T) * (hidden > 0)
         back = (below @ first.T)[:, self.classes : -1]
         to_leaf = back[:, : self._width] * scales[0] + back[:, self._width :] * scales[1]
         squares = (
             _square(slope) * (_square(hidden) + 1)
-            + _square(below) * (_square(inputs) + 1)
-            + _square(to_leaf) * _square(mine.shares)
-            + told**2
+            + _square(below) * (_square(head_inputs) + 1)
+            + _square(to_leaf) * _square(selected.frequencies)
+            + scaled_loss**2
         )
         factor = clip_factors(np.sqrt(squares), clip)[:, None]
         slope, below, to_leaf = slope * factor, below * factor, to_leaf * factor
-        told = told * factor[:, 0]
+        scaled_loss = scaled_loss * factor[:, 0]
         if not each:
-            table = table_gradient(self.classes, mine.said, mine.shares, to_leaf)
-            parts = [table, inputs.T @ below, below.sum(axis=0), hidden.T @ slope]
-            parts += [slope.sum(axis=0), told.sum()]
+            table = table_gradient(self.classes, selected.predicted, selected.frequencies, to_leaf)
+            parts = [table, head_inputs.T @ below, below.sum(axis=0), hidden.T @ slope]
+            parts += [slope.sum(axis=0), scaled_loss.sum()]
             return np.concatenate([np.ravel(part) for part in parts])
-        tables = np.zeros((len(some), *self._leaves.shape))
-        tables[np.arange(len(some)), mine.said] = np.einsum("nk,nw->nkw", mine.shares, to_leaf)
+        tables = np.zeros((len(training), *self._leaves.shape))
+        tables[np.arange(len(training)), selected.predicted] = np.einsum(
+            "nk,nw->nkw", selected.frequencies, to_leaf
+        )
         rows = [
             tables,
-            np.einsum("ni,nh->nih", inputs, below),
+            np.einsum("ni,nh->nih", head_inputs, below),
             below,
             np.einsum("nh,nk->nhk", hidden, slope),
             slope,
-            told,
+            scaled_loss,
         ]
         vectors = np.zeros((len(train), self.width))
-        vectors[some] = np.concatenate([row.reshape(len(some), -1) for row in rows], axis=1)
+        vectors[training] = np.concatenate([row.reshape(len(training), -1) for row in rows], axis=1)
         return vectors
 
-    def _forward(self, known: ResidualInput) -> tuple[Doubles, Doubles, tuple[Doubles, Doubles]]:
-        """Hidden layer, inputs of the head, and how the pooled embedding was scaled, twice."""
-        mean = pooled(self._leaves.table(), known.said, known.shares)
-        degree = known.degree[:, None]
+    def _forward(self, inputs: ResidualInput) -> tuple[Doubles, Doubles, tuple[Doubles, Doubles]]:
+        """Hidden layer, inputs of the head, and the two scales of the pooled embedding."""
+        mean = pooled(self._leaves.table(), inputs.predicted, inputs.frequencies)
+        degree = inputs.degree[:, None]
         scales = degree / (degree + PRIOR), degree / np.sqrt(degree + 1) / 3
-        chances = np.exp(known.own - known.own.max(axis=1, keepdims=True))
-        chances /= chances.sum(axis=1, keepdims=True)
-        inputs = np.concatenate(
-            [chances, mean * scales[0], mean * scales[1], np.log1p(degree) / 5], axis=1
+        probabilities = np.exp(inputs.base - inputs.base.max(axis=1, keepdims=True))
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        head_inputs = np.concatenate(
+            [probabilities, mean * scales[0], mean * scales[1], np.log1p(degree) / 5], axis=1
         )
         first, bias = self._parts()[:2]
-        return np.maximum(0, inputs @ first + bias), inputs, scales
+        return np.maximum(0, head_inputs @ first + bias), head_inputs, scales
 
     def _parts(self) -> list[Doubles]:
         """The head's weights: first layer, its bias, second layer, its bias."""

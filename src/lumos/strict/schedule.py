@@ -1,4 +1,4 @@
-"""The public schedule of a strict run: its sums, how wide they are, how much noise each has."""
+"""The public schedule of a strict run: its stages, their sums, and the noise of each."""
 
 import math
 from collections.abc import Mapping
@@ -22,17 +22,18 @@ PARTS: dict[tuple[Task, str], dict[str, float]] = {
     ("classify", "codebook"): {ENCODER: 0.55, CODEBOOK: 0.15, **AFTER},
     ("link", "codebook"): {CODEBOOK: 0.30, MATRIX: 0.03, TRUST: 0.30, BACKBONE: 0.22, CHOICE: 0.15},
 }
-"""The stages of a task, by what the symbol is, and how the updates' budget μ² is divided. In
-classify, devices that validate spend theirs on the choice alone; in link, every device takes part
-in everything."""
+"""The stages by task and meaning of the symbol, and the share of each in the updates' budget μ². In
+classify, validation devices spend theirs on the choice alone; in link, every device takes part in
+every stage."""
 TRUST_EPOCHS = 60
 MARGIN = 2.0**-10
-CANDIDATES = 3
-"""Own answer, with evidence, with the tree network: validation chooses."""
+CANDIDATES = ("own", "evidence", "backbone")
+"""Predictions by the own features, with the neighbours' log-likelihood, with the tree network:
+validation chooses one."""
 BINS = 64
-"""Scores of validation pairs are told as one of so many ranges (link)."""
+"""Number of ranges in the histograms of validation scores (link)."""
 SHARED = 64
-"""So many devices share a colour, where their number allows it and is not given."""
+"""Devices per colour, where the number of colours is not given."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,12 @@ class Schedule:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """What is trained, in order; the choice comes last."""
+        """The stages in order; the choice comes last."""
         return tuple(self.parts)
 
     @property
     def hops(self) -> int:
-        """How far symbols travel."""
+        """Number of hops that symbols travel."""
         if self.strict.relay == "auto":
             return 1 if self.task == "classify" else 4
         return 1 if self.strict.relay == "none" else int(self.strict.relay)
@@ -100,7 +101,7 @@ class Schedule:
 
     @property
     def before_release(self) -> int:
-        """Epochs before anything is released: of the own encoder, and of the codebook."""
+        """Epochs before the release: of the own encoder, and of the codebook."""
         return sum(self._before.values())
 
     @property
@@ -109,7 +110,7 @@ class Schedule:
         return {stage: many for stage, many in epochs.items() if stage in self.parts}
 
     def codebook_epoch(self, epoch: int) -> int:
-        """The number, from 0, of a sum for the codebook among those."""
+        """Number of an epoch among those of the codebook, from 0."""
         return epoch - (self.before_release - CODEBOOK_EPOCHS)
 
     @property
@@ -118,7 +119,7 @@ class Schedule:
         return self.config.train.epochs - self.before_release - TRUST_EPOCHS
 
     def stage(self, epoch: int) -> str:
-        """What epoch number `epoch` (from 0) trains."""
+        """The stage of epoch number `epoch` (from 0)."""
         if epoch < self.before_release:
             coded = self.coded and self.codebook_epoch(epoch) >= 0
             return CODEBOOK if coded else ENCODER
@@ -126,11 +127,11 @@ class Schedule:
 
     @property
     def noisy(self) -> bool:
-        """Whether there is noise in the sums."""
+        """Whether sums carry noise."""
         return self.strict.protect == "noise"
 
     def limit(self, stage: str) -> float:
-        """What vectors are clipped to: less than `clip` by what rounding may add."""
+        """The norm that vectors are clipped to: `clip` less the largest rounding error."""
         if stage == CODEBOOK:  # rows of norm 1, and no shorter for their rounding
             return 1 + MARGIN / 2
         return self.clip(stage) * (1 - MARGIN)
@@ -140,7 +141,7 @@ class Schedule:
         if stage in (MATRIX, CODEBOOK):
             return 1.0 + MARGIN
         if stage == CHOICE:  # votes; or one range of scores for a pair of each kind, by candidate
-            return math.sqrt(2 * CANDIDATES - (self.task == "classify"))
+            return math.sqrt(2 * len(CANDIDATES) - (self.task == "classify"))
         return self.strict.clip if self.noisy else float("inf")
 
     def noise(self, stage: str) -> Noise | None:
@@ -159,7 +160,7 @@ class Schedule:
 
     @cached_property
     def _whole_mu(self) -> float:
-        """μ of all updates together; searched for once, and asked for in every epoch."""
+        """μ of all updates together; searched for once, used in every epoch."""
         return mu_for(self.strict.update_epsilon, self.strict.update_delta)
 
     def _steps(self, stage: str) -> int:
@@ -168,18 +169,18 @@ class Schedule:
         return several.get(stage, 1)
 
     def spent(self) -> tuple[float, float] | None:
-        """(ε, δ) of all updates of one device: its data in the sums, or nothing in their place."""
+        """(ε, δ) of all updates of one device: its data in the sums, or zeros in their place."""
         everything = dict.fromkeys(self.stages, 1.0)
         if self.task == "link":
             return self._account(self._mu(everything))
-        del everything[CHOICE]  # of others than those who train
+        del everything[CHOICE]  # validation devices, not training ones, take part in it
         return self._account(max(self._mu(everything), self._mu({CHOICE: 1.0})))
 
     def spent_on_edge(self) -> tuple[float, float] | None:
-        """(ε, δ) of one edge: there, or not there (classify).
+        """(ε, δ) of one edge: neighbouring inputs have it, or do not (classify).
 
-        It is in the vectors of two devices, once symbols are out, and each may turn into another
-        one: a gradient by twice its norm, frequencies by √2, votes by their norm.
+        After the release it is in the vectors of two devices, and each may change: a gradient by
+        twice its norm, frequencies by √2, votes by their norm.
         """
         ends = {
             Role.TRAIN: {MATRIX: math.sqrt(2), TRUST: 2.0, BACKBONE: 2.0},
@@ -194,7 +195,7 @@ class Schedule:
         return self._account(worst)
 
     def _mu(self, moves: Mapping[str, float]) -> float:
-        """μ of all sums of some stages, each moved by so many clipping norms."""
+        """μ of all sums of some stages, given the change of each in clipping norms."""
         square = 0.0
         for stage, move in moves.items():
             noise = self.noise(stage)

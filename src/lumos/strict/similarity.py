@@ -1,13 +1,14 @@
-"""How alike two devices' surroundings are: what one has heard, compared with what another tells.
+"""Similarity of two devices' neighbourhoods: the symbols of one, against the answer of the other.
 
-Device u has heard many symbols at each hop, device v tells a few of each. For every pair of hops
-(a, b) their likeness is how much more often u has heard what v tells than a stranger would have:
+Device u has received many symbols at each hop, the answer of device v holds a few of each. For
+every pair of hops (a, b) their similarity is how much more often u received v's symbols than a
+stranger would have:
 
-    mean over v's draws s of hop b:  (times u heard s at hop a  -  degree · P_a(s)) / √(degree + 1)
+    mean over v's draws s of hop b:  (count of s at u's hop a  -  degree · P_a(s)) / √(degree + 1)
 
-with P_a(s) the share of s among everything that is heard at hop a, and all of it times the root of
-the number of symbols, so that chance has about the same spread for every kind of symbol. Hop 0 is
-the device itself. These few numbers are all that is learnt from, so noise in sums can hardly hurt.
+with P_a(s) the frequency of s in all messages of hop a, all of it times the root of the number of
+symbols, so that chance has about the same spread for every kind of symbol. Hop 0 is the device
+itself. The scores are learnt from these few numbers alone, so noise in sums does them little harm.
 """
 
 from dataclasses import dataclass
@@ -23,11 +24,11 @@ CHUNK = 8192
 
 @dataclass(frozen=True, eq=False)
 class ReceivedByHop:
-    """What devices have heard of one kind of symbol, at home.
+    """The symbols of one kind that devices have received. They stay on the device.
 
     Args:
-        own: [devices, size] hop 0: what the device is itself, of mean 0.
-        counts: [devices, hops · size] how often each symbol came, hop by hop.
+        own: [devices, size] hop 0: the device itself, as a vector of mean 0.
+        counts: [devices, hops · size] count of each symbol, hop by hop.
         degree: [devices].
     """
 
@@ -36,15 +37,15 @@ class ReceivedByHop:
     degree: Doubles
 
     @staticmethod
-    def of(own: Floats, said: list[Bytes], owner: Ints) -> "ReceivedByHop":
-        """From what came over each slot, hop by hop."""
+    def of(own: Floats, received: list[Bytes], owner: Ints) -> "ReceivedByHop":
+        """From the symbols received over each slot, hop by hop."""
         devices, size = own.shape
         columns = np.concatenate(
-            [symbols.astype(np.int64) + hop * size for hop, symbols in enumerate(said)]
+            [symbols.astype(np.int64) + hop * size for hop, symbols in enumerate(received)]
         )
-        rows = np.tile(owner, len(said))
+        rows = np.tile(owner, len(received))
         counts = csr_array(
-            (np.ones(len(rows), np.float32), (rows, columns)), (devices, len(said) * size)
+            (np.ones(len(rows), np.float32), (rows, columns)), (devices, len(received) * size)
         )
         counts.sum_duplicates()
         return ReceivedByHop(own, counts, np.bincount(owner, minlength=devices).astype(np.float64))
@@ -69,51 +70,55 @@ class ReceivedByHop:
         return int(self.counts.shape[1]) // self.size
 
     def counts_at(self, hop: int) -> Doubles:
-        """[devices, size] how often each symbol came at a hop."""
+        """[devices, size] count of each symbol at a hop."""
         here = self.counts[:, (hop - 1) * self.size : hop * self.size]
         return np.asarray(here.toarray(), np.float64)
 
 
-def likeness(
-    heard: ReceivedByHop, usual: Doubles, rows: Ints, told: Bytes, left_out: Bytes | None = None
+def similarity(
+    received: ReceivedByHop,
+    frequencies: Doubles,
+    rows: Ints,
+    answers: Bytes,
+    excluded: Bytes | None = None,
 ) -> Doubles:
-    """[pairs, (hops + 1)²] how alike the asker's and the teller's surroundings are.
+    """[pairs, (hops + 1)²] similarities of the asker's and the answerer's neighbourhoods.
 
     Args:
-        usual: [hops, size] share of each symbol among all that is heard at a hop.
+        frequencies: [hops, size] of each symbol in all messages of a hop.
         rows: [pairs] position of the asker.
-        told: [pairs, 1 + hops · many] the teller's own symbol, then its draws hop by hop.
-        left_out: [pairs, hops] what came from the teller itself, which does not count.
+        answers: [pairs, 1 + hops · many] the answerer's own symbol, then its draws hop by hop.
+        excluded: [pairs, hops] the answerer's own messages to the asker, which do not count.
     """
-    found = [
-        _likeness(
-            heard,
-            usual,
+    chunks = [
+        _similarity(
+            received,
+            frequencies,
             rows[start : start + CHUNK],
-            told[start : start + CHUNK].astype(np.int64),
-            None if left_out is None else left_out[start : start + CHUNK],
+            answers[start : start + CHUNK].astype(np.int64),
+            None if excluded is None else excluded[start : start + CHUNK],
         )
         for start in range(0, len(rows), CHUNK)
     ]
-    return np.concatenate(found) if found else np.empty((0, (heard.hops + 1) ** 2))
+    return np.concatenate(chunks) if chunks else np.empty((0, (received.hops + 1) ** 2))
 
 
-def _likeness(
-    heard: ReceivedByHop, usual: Doubles, rows: Ints, told: Ints, left_out: Bytes | None
+def _similarity(
+    received: ReceivedByHop, frequencies: Doubles, rows: Ints, answers: Ints, excluded: Bytes | None
 ) -> Doubles:
-    hops, size = heard.hops, heard.size
-    known, place = np.unique(rows, return_inverse=True)
-    counts = heard.counts[known].toarray().reshape(len(known), hops, size)
-    degree = heard.degree[rows][:, None] - (left_out is not None)
-    many = (told.shape[1] - 1) // hops
-    draws = [told[:, :1]] + [told[:, 1 + b * many : 1 + (b + 1) * many] for b in range(hops)]
-    columns = [heard.own[rows[:, None], draw].mean(axis=1) for draw in draws]
+    hops, size = received.hops, received.size
+    askers, place = np.unique(rows, return_inverse=True)
+    counts = received.counts[askers].toarray().reshape(len(askers), hops, size)
+    degree = received.degree[rows][:, None] - (excluded is not None)
+    many = (answers.shape[1] - 1) // hops
+    draws = [answers[:, :1]] + [answers[:, 1 + b * many : 1 + (b + 1) * many] for b in range(hops)]
+    columns = [received.own[rows[:, None], draw].mean(axis=1) for draw in draws]
     for a in range(hops):
         for draw in draws:
-            times = counts[place[:, None], a, draw].astype(np.float64)
-            if left_out is not None:
-                times -= draw == left_out[:, a : a + 1]
-            more = (times - degree * usual[a, draw]).mean(axis=1)
-            columns.append(more / np.sqrt(degree[:, 0] + 1))
-    found: Doubles = np.stack(columns, axis=1) * np.sqrt(size)
-    return found
+            count = counts[place[:, None], a, draw].astype(np.float64)
+            if excluded is not None:
+                count -= draw == excluded[:, a : a + 1]
+            excess = (count - degree * frequencies[a, draw]).mean(axis=1)
+            columns.append(excess / np.sqrt(degree[:, 0] + 1))
+    similarities: Doubles = np.stack(columns, axis=1) * np.sqrt(size)
+    return similarities

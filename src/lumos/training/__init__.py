@@ -1,7 +1,7 @@
-"""What every profile stands on.
+"""What all profiles share.
 
 `profile` and `trainer` are the protocols of a profile and of its programs, `profiles` the registry,
-`config` and `settings` what can be chosen. `split` decides who trains, `private_data` hands every
-shard what its devices own, `strangers` draws negative samples, `adam` is the optimiser, `metrics`
-are the observer's scores, `outcome` is what a trained federation leaves.
+`config` and `settings` the settings of a run. `split` decides who trains, `private_data` is what
+the devices of a shard own, `strangers` draws negative samples, `adam` is the optimiser, `metrics`
+are the observer's scores, `outcome` is the result of a trained federation.
 """

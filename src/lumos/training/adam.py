@@ -14,7 +14,7 @@ class Adam:
     weights: Doubles = field(repr=False)
     rate: float
     decay: float = 0.0
-    """L2: so much of each weight is added to its gradient, as in `torch.optim.Adam`."""
+    """L2: this share of each weight is added to its gradient, as in `torch.optim.Adam`."""
     mean: Doubles = field(repr=False, default_factory=lambda: np.empty(0))
     square: Doubles = field(repr=False, default_factory=lambda: np.empty(0))
     steps: int = 0
@@ -35,5 +35,5 @@ class Adam:
         self.steps += 1
         self.mean = first * self.mean + (1 - first) * gradient
         self.square = second * self.square + (1 - second) * gradient**2
-        tall = np.sqrt(self.square / (1 - second**self.steps)) + self.EPS
-        self.weights = self.weights - self.rate / (1 - first**self.steps) * self.mean / tall
+        root = np.sqrt(self.square / (1 - second**self.steps)) + self.EPS
+        self.weights = self.weights - self.rate / (1 - first**self.steps) * self.mean / root

@@ -1,4 +1,4 @@
-"""What a trained federation leaves to the observer, whatever its profile."""
+"""The result of a trained federation for the observer, whatever its profile."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from lumos.typing import Arrays, Doubles, Floats, Ints
 
 MAIN, OWN, CONTROL, IDS = "run", "own", "control", "ids"
-"""The run itself, and what stands beside it: own features only, releases that say nothing, and
-public marks without any release (links of profiles that have such marks)."""
+"""The arms: the run itself, own features only, releases that carry no information, and public marks
+without any release (links of profiles that have such marks)."""
 
 PairScores = Callable[[Ints], Doubles]
 """[pairs, 2] → scores of being an edge."""

@@ -15,7 +15,7 @@ from lumos.typing import Flags, Ints
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PrivateData:
-    """The private possessions of a shard's devices, in the order of its devices and slots."""
+    """Private data of a shard's devices, in the order of its devices and slots."""
 
     features: Features = field(repr=False)
     """[hosted, d]"""
@@ -51,12 +51,12 @@ def split_private_data(
     """
     features = features_of(graph)
     labels = graph.labels if graph.labels is not None else np.full(graph.devices, -1)
-    found = []
+    parts = []
     for shard in shards:
         at_first = np.isin(held_back[:, 0], shard.devices)
         mine = held_back[at_first]
         kept = keep[spans(graph.offsets[shard.devices], shard.degree)]
-        found.append(
+        parts.append(
             PrivateData(
                 features=features[shard.devices],
                 labels=labels[shard.devices],
@@ -66,7 +66,7 @@ def split_private_data(
                 held_back=np.stack([shard.local(mine[:, 0]), mine[:, 1]], axis=1),
             )
         )
-    return found
+    return parts
 
 
 def features_of(graph: Graph) -> Features:

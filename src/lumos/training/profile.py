@@ -37,7 +37,7 @@ class ProfileSettings(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
-    """What a federation is to learn: everything but how."""
+    """The learning problem of a federation, without the settings."""
 
     graph: Graph
     """The graph that the federation is cut from; of training edges only, for link."""
@@ -71,7 +71,7 @@ class Placement:
     coins: str
     """Name of the coins that a simulation tosses."""
     control: bool = False
-    """Whether releases say nothing."""
+    """Whether releases carry no information."""
     step: int = 0
     """Number of the release, where it is a further one."""
 
@@ -130,7 +130,7 @@ class Profile(Protocol[Result]):
     def coins(self, problem: Problem, config: "Config", *, control: bool) -> str:
         """Name of the coins that a simulation tosses.
 
-        Two releases, or two sums with noise, from the same coins tell more than both promise.
+        Two releases, or two sums with noise, drawn with the same coins reveal more than their ε.
         """
         ...
 

@@ -116,17 +116,17 @@ def pairs_without_edge(
             f"edges: {len(edges)} of {possible} pairs are edges; too few are left to test on"
         )
     taken = np.sort(edges[:, 0] * devices + edges[:, 1])
-    found = np.empty(0, np.int64)
-    while len(found) < count:
+    drawn = np.empty(0, np.int64)
+    while len(drawn) < count:
         ends = generator.integers(0, devices, (2 * count, 2))
         low, high = ends.min(axis=1), ends.max(axis=1)
         keys = (low * devices + high)[low < high]
         places = np.minimum(np.searchsorted(taken, keys), len(taken) - 1)
-        keys = np.concatenate([found, keys[taken[places] != keys]])
+        keys = np.concatenate([drawn, keys[taken[places] != keys]])
         _, first = np.unique(keys, return_index=True)
-        found = keys[np.sort(first)]  # in the order drawn, so that cutting favours nobody
-    found = found[:count]
-    return np.stack([found // devices, found % devices], axis=1)
+        drawn = keys[np.sort(first)]  # in the order drawn, so that cutting is unbiased
+    drawn = drawn[:count]
+    return np.stack([drawn // devices, drawn % devices], axis=1)
 
 
 def _ends(count: int, shares: tuple[float, float, float]) -> tuple[int, int]:

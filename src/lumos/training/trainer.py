@@ -14,7 +14,7 @@ from lumos.typing import Arrays, Floats, Ints
 
 
 class EpochRecord(NamedTuple):
-    """What everybody knows after an epoch, from its sum."""
+    """Public figures of an epoch, from its sum."""
 
     epoch: int
     """1 for the first."""
@@ -29,7 +29,7 @@ OnEpoch = Callable[[EpochRecord], None]
 
 
 class ShardResult(Protocol):
-    """What the devices of one shard ended with."""
+    """The results of the devices of one shard."""
 
     @classmethod
     def joined(cls, parts: Sequence[Self], order: Ints) -> Self:
@@ -61,7 +61,7 @@ class Trainer(Protocol[Result]):
         ...
 
     def last_epoch(self) -> int:
-        """The last epoch, as far as is known now."""
+        """The last epoch, as known so far."""
         ...
 
     def finish(self) -> Program[Result]:
@@ -69,7 +69,7 @@ class Trainer(Protocol[Result]):
         ...
 
     def outcome(self, result: Result, ledger: LedgerReport) -> Outcome:
-        """What the observer makes of everybody's result."""
+        """The outcome, from the joined results of all shards."""
         ...
 
     def state(self) -> Arrays:

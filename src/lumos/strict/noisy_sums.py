@@ -1,0 +1,58 @@
+"""Masked sums over all devices, with noise that the devices draw themselves."""
+
+from collections.abc import Callable
+
+from lumos.aggregate import IdealAggregator, SecureAggregator
+from lumos.aggregate.noise import Noise
+from lumos.device.shard import Shard
+from lumos.errors import ProtocolError
+from lumos.exchange.endpoint import Endpoint, Program
+from lumos.training.config import Config
+from lumos.typing import Doubles
+
+Update = Callable[[bool], Doubles]
+"""Called with True, the vector of each hosted device; with False, their sum."""
+
+
+class NoisySums:
+    """The hosted devices' part in all sums of a run.
+
+    Args:
+        shard: the hosted devices.
+        endpoint: whose ledger ideal sums are booked in.
+        config: settings.
+    """
+
+    def __init__(self, shard: Shard, endpoint: Endpoint, config: Config) -> None:
+        self._shard = shard
+        kind = SecureAggregator if config.train.aggregate == "secure" else IdealAggregator
+        self._sums = kind(shard, endpoint, config.updates)
+
+    def setup(self) -> Program[None]:
+        """Agree on keys."""
+        yield from self._sums.setup()
+
+    def sum(self, update: Update, noise: Noise | None, step: int) -> Program[Doubles]:
+        """[width] the sum over all devices, with noise.
+
+        Args:
+            update: the devices' vectors.
+            noise: None for an exact sum.
+            step: names the coins of the noise.
+
+        Raises:
+            ProtocolError: too few devices are present.
+        """
+        if isinstance(self._sums, IdealAggregator):
+            total = yield from self._sums.sum_fused(update(False))  # the coordinator adds noise
+        else:
+            vectors = update(True)
+            if noise is not None:
+                hosted, width = vectors.shape
+                shares = noise.shares(self._shard.coins, hosted, width, step)
+                # Rounded separately: noise must not depend on the data, not even in its rounding.
+                vectors = self._sums.fixed.rounded(vectors) + self._sums.fixed.rounded(shares)
+            total = yield from self._sums.sum(vectors)
+        if total is None:
+            raise ProtocolError("a sum was not opened: too few devices were present")
+        return total
