@@ -91,14 +91,14 @@ def world(graph: lumos.Graph, epsilon: float) -> World:
     )
     config = Config.of(profile="strict", task="link", epsilon=epsilon, relay=HOPS)
     made = Federation(problem, config)
-    made.run(lambda worker: worker.setup(), lambda helper: helper.setup())
+    made.run(lambda trainer: trainer.setup(), lambda program: program.setup())
     before = made.trainers[0].schedule.before_release
-    made.run(lambda worker: worker.epochs(0, before), lambda helper: helper.epochs(0, before))
-    made.run(lambda worker: worker.release())
-    worker = made.trainers[0]
-    came = np.stack(worker._said).astype(np.int64)
-    sizes = worker.schedule.strict.codebook, worker.schedule.colours
-    return World(made.shards[0], worker.released.astype(np.int64), came, sizes)
+    made.run(lambda trainer: trainer.epochs(0, before), lambda program: program.epochs(0, before))
+    made.run(lambda trainer: trainer.release())
+    trainer = made.trainers[0]
+    came = np.stack(trainer._received).astype(np.int64)
+    sizes = trainer.schedule.strict.codebook, trainer.schedule.colours
+    return World(made.shards[0], trainer.released.astype(np.int64), came, sizes)
 
 
 def usual_of(here: World, hop: int, kind: int) -> Doubles:

@@ -26,9 +26,9 @@ def shut(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_strict_keeps_the_door_open_shut_and_says_why(task: str, sixty: Graph) -> None:
     with pytest.raises(DoorClosed) as refused:
         run(sixty, task=task)
-    said = str(refused.value)
-    assert "'train/leaf' leaves through the door 'open'" in said
-    assert "a function of the neighbour's raw features" in said
+    sentences = str(refused.value)
+    assert "'train/leaf' leaves through the door 'open'" in sentences
+    assert "a function of the neighbour's raw features" in sentences
 
 
 @pytest.mark.usefixtures("shut")
@@ -54,14 +54,14 @@ def test_the_paper_profile_says_what_it_exposed(task: str, sixty: Graph) -> None
         for name in ("leaf", "leaf-gradient", "embedding", "embedding-gradient")
     )
     assert passed == sum(line.messages for line in opened) > 0
-    said = result.privacy.exposed
-    assert f"door `open`: {passed:,} messages" in said
-    assert ("strangers" in said) == (task == "link")
-    assert ("label" in said) == (task == "classify")
-    assert "ε = 2 towards each receiver" in said
-    assert f"up to {result.ledger.epsilon_collusion:g} if a device's receivers collude" in said
-    assert "\n" not in said
-    assert result.summary()["exposed"] == said
+    sentences = result.privacy.exposed
+    assert f"door `open`: {passed:,} messages" in sentences
+    assert ("strangers" in sentences) == (task == "link")
+    assert ("label" in sentences) == (task == "classify")
+    assert "ε = 2 towards each receiver" in sentences
+    assert f"up to {result.ledger.epsilon_collusion:g} if a device's receivers collude" in sentences
+    assert "\n" not in sentences
+    assert result.summary()["exposed"] == sentences
 
 
 def test_profiles_differ_in_the_door_open_alone() -> None:

@@ -144,19 +144,19 @@ def test_recovery_is_post_processing_and_changes_no_message(sixty: Graph) -> Non
     )
     assert left.of("train/features") == right.of("train/features")
     assert one.history != two.history
-    assert not any("shrunk" in said for said in one.config.improvements())
-    assert any("shrunk" in said for said in two.config.improvements())
+    assert not any("shrunk" in sentence for sentence in one.config.improvements())
+    assert any("shrunk" in sentence for sentence in two.config.improvements())
 
 
 def other_features(graph: Graph, dense: bool) -> tuple[Graph, Graph]:
     """Two graphs of the same edges and labels, with other features in each."""
     rng = np.random.default_rng(0)
-    found = []
+    graphs = []
     for _ in range(2):
         some = (rng.random((graph.devices, 50)) < 0.3).astype(np.float32)
         features = some if dense else csr_array(some)
-        found.append(Graph.from_edges(graph.edge_list(), features=features, labels=graph.labels))
-    return found[0], found[1]
+        graphs.append(Graph.from_edges(graph.edge_list(), features=features, labels=graph.labels))
+    return graphs[0], graphs[1]
 
 
 @pytest.mark.parametrize("dense", [True, False])

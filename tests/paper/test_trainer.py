@@ -40,7 +40,7 @@ CLEAR = {
 
 @dataclass
 class HandedIn:
-    """What the workers gave to the sum in every epoch, and the weights they had."""
+    """The trainers' vectors in the sum of every epoch, and their weights."""
 
     weights: list[np.ndarray] = field(default_factory=list)
     vectors: list[np.ndarray] = field(default_factory=list)
@@ -153,17 +153,17 @@ def test_on_stars_too(backbone: str, sixty: Graph) -> None:
 
 def on_leaves(wire: Wire, forest: Forest, config: Config) -> Tensor:
     """[branches, d] x'' from the messages, the letter of the paper."""
-    came = {(one.receiver, one.sender): one.body for one in wire.all_of("train/features")}
+    received = {(one.receiver, one.sender): one.body for one in wire.all_of("train/features")}
     bodies = [
-        came[branch]
+        received[branch]
         for branch in zip(forest.owner.tolist(), forest.neighbour.tolist(), strict=True)
     ]
     messages = Messages(
         offsets=np.cumsum([0, *map(len, bodies)]),
         data=np.frombuffer(b"".join(bodies), np.uint8),
     )
-    found = recover(read(messages, 600, noisy=True), settings_of(config))
-    return torch.from_numpy(found.dense().astype(np.float64))
+    recovered = recover(read(messages, 600, noisy=True), settings_of(config))
+    return torch.from_numpy(recovered.dense().astype(np.float64))
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "gat"])

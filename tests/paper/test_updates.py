@@ -24,7 +24,7 @@ SECURE = {"aggregate": "secure", "epochs": 2, "dropout": 0.1, "epsilon": 50.0}
 
 @dataclass
 class Sums:
-    """Of every epoch: what devices handed in, the sum that came back, the weights after it."""
+    """Of every epoch: the devices' vectors, their sum, the weights after it."""
 
     vectors: list[dict[int, np.ndarray]] = field(default_factory=list)
     totals: list[np.ndarray] = field(default_factory=list)

@@ -57,8 +57,8 @@ class Whole:
 
     def gradient(self, loss: Tensor) -> Tensor:
         """[weights] in the order of the model's parameters."""
-        found = torch.autograd.grad(loss, list(self.weights.values()), materialize_grads=True)
-        return torch.cat([gradient.flatten() for gradient in found])
+        gradients = torch.autograd.grad(loss, list(self.weights.values()), materialize_grads=True)
+        return torch.cat([gradient.flatten() for gradient in gradients])
 
     def _of(self, layer: int, name: str) -> Tensor:
         return self.weights[f"network.layers.{layer}.{name}"]

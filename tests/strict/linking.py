@@ -13,7 +13,7 @@ from lumos.graph import Graph
 from lumos.runs.federation import Federation
 from lumos.runs.run import Run
 from lumos.runs.train import train
-from lumos.strict.trainer import StrictTrainer
+from lumos.strict.noisy_sums import NoisySums
 from lumos.training.config import Config
 from lumos.training.profile import Problem
 from lumos.training.split import Role
@@ -27,14 +27,14 @@ def linked(graph: Any, **settings: Any) -> Run:
     return train(graph, **{**SHORT, **settings})
 
 
-def heard(graph: Any, **settings: Any) -> tuple[Run, Wire]:
+def run_with_wire(graph: Any, **settings: Any) -> tuple[Run, Wire]:
     """A short run, and everything that passed."""
     with listening() as wire:
         result = linked(graph, **settings)
     return result, wire
 
 
-def begun(graph: Graph, held_back: Any = (), seed: int = 0, **settings: Any) -> Federation:
+def started(graph: Graph, held_back: Any = (), seed: int = 0, **settings: Any) -> Federation:
     """A federation after setup, of all edges of a graph, with validation pairs of one's own."""
     control, shards = settings.pop("control", False), settings.pop("shards", 1)
     problem = Problem(
@@ -47,12 +47,12 @@ def begun(graph: Graph, held_back: Any = (), seed: int = 0, **settings: Any) -> 
         shards=shards,
     )
     made = Federation(problem, Config.of(**{**SHORT, **settings}), control=control)
-    made.run(lambda worker: worker.setup(), lambda helper: helper.setup())
+    made.run(lambda trainer: trainer.setup(), lambda program: program.setup())
     return made
 
 
 class Opened(NamedTuple):
-    """One sum: who asked for it, what every device added, what came out."""
+    """One sum: its step and noise, the vectors of all devices, their total."""
 
     step: int
     noise: Noise | None
@@ -62,18 +62,18 @@ class Opened(NamedTuple):
 
 @contextmanager
 def sums() -> Iterator[list[Opened]]:
-    """Every sum that the worker of a single shard opened."""
+    """Every sum that the trainer of a single shard opened."""
     opened: list[Opened] = []
-    original = StrictTrainer._sum
+    original = NoisySums.sum
 
-    def told(self: StrictTrainer, update: Any, noise: Any, step: int) -> Any:
+    def recording(self: NoisySums, update: Any, noise: Any, step: int) -> Any:
         vectors = update(True)
         total = yield from original(self, update, noise, step)
         opened.append(Opened(step, noise, vectors, total))
         return total
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StrictTrainer, "_sum", told)
+        patch.setattr(NoisySums, "sum", recording)
         yield opened
 
 

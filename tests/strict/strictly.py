@@ -12,7 +12,7 @@ from lumos.graph import Graph
 from lumos.runs.federation import Federation
 from lumos.runs.run import Run
 from lumos.runs.train import train
-from lumos.strict.trainer import StrictTrainer
+from lumos.strict.noisy_sums import NoisySums
 from lumos.training.config import Config
 from lumos.training.profile import Problem
 from lumos.training.split import Role
@@ -26,7 +26,7 @@ def strict(graph: Any, **settings: Any) -> Run:
     return train(graph, **{**QUICK, **settings})
 
 
-def heard(graph: Any, **settings: Any) -> tuple[Run, Wire]:
+def run_with_wire(graph: Any, **settings: Any) -> tuple[Run, Wire]:
     """A short run, and everything that passed."""
     with listening() as wire:
         result = strict(graph, **settings)
@@ -34,7 +34,7 @@ def heard(graph: Any, **settings: Any) -> tuple[Run, Wire]:
 
 
 def federation(graph: Graph, roles: Any = None, seed: int = 0, **settings: Any) -> Federation:
-    """A federation that has not begun, with roles of one's own."""
+    """A federation that has not started, with roles of one's own."""
     if roles is None:
         roles = np.full(graph.devices, Role.TRAIN)
     control, shards = settings.pop("control", False), settings.pop("shards", 1)
@@ -50,26 +50,28 @@ def federation(graph: Graph, roles: Any = None, seed: int = 0, **settings: Any) 
     return Federation(problem, Config.of(**{**QUICK, **settings}), control=control)
 
 
-def begun(*args: Any, **settings: Any) -> Federation:
+def started(*args: Any, **settings: Any) -> Federation:
     """The same after setup."""
     made = federation(*args, **settings)
-    made.run(lambda worker: worker.setup(), lambda helper: helper.setup())
+    made.run(lambda trainer: trainer.setup(), lambda program: program.setup())
     return made
 
 
 def epochs(made: Federation, first: int, last: int) -> None:
     """Run some epochs."""
-    made.run(lambda worker: worker.epochs(first, last), lambda helper: helper.epochs(first, last))
+    made.run(
+        lambda trainer: trainer.epochs(first, last), lambda program: program.epochs(first, last)
+    )
 
 
 @contextmanager
 def sums() -> Iterator[list[tuple[int, np.ndarray]]]:
-    """Every (step, sum) that the first worker to run opened."""
+    """Every (step, sum) that the first trainer to run opened."""
     opened: list[tuple[int, np.ndarray]] = []
-    original = StrictTrainer._sum
-    first: list[StrictTrainer] = []
+    original = NoisySums.sum
+    first: list[NoisySums] = []
 
-    def told(self: StrictTrainer, update: Any, noise: Any, step: int) -> Any:
+    def recording(self: NoisySums, update: Any, noise: Any, step: int) -> Any:
         total = yield from original(self, update, noise, step)
         first.append(self)
         if self is first[0]:
@@ -77,7 +79,7 @@ def sums() -> Iterator[list[tuple[int, np.ndarray]]]:
         return total
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StrictTrainer, "_sum", told)
+        patch.setattr(NoisySums, "sum", recording)
         yield opened
 
 

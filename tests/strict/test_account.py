@@ -90,7 +90,9 @@ def test_all_sums_of_a_validation_device_spend_no_more() -> None:
     plan = plan_of()
     noise = plan.noise(CHOICE)
     assert noise is not None
-    longest = max(np.linalg.norm(votes(*right)) for right in product((0, 1), repeat=CANDIDATES))
+    longest = max(
+        np.linalg.norm(votes(*right)) for right in product((0, 1), repeat=len(CANDIDATES))
+    )
     assert longest <= plan.clip(CHOICE)
     spent = plan.spent()
     assert spent is not None
@@ -131,12 +133,12 @@ def test_an_edge_between_training_devices_is_in_the_account() -> None:
     alone = ReceivedSymbols(np.empty((0, 2)), np.empty(0, np.int64), 1)
     labels, train = np.array([0]), np.array([True])
     moved = 0.0
-    for said, trust in product(np.eye(2), (0.5, -0.5)):
-        joined = ReceivedSymbols(said[None, :], np.zeros(1, np.int64), 1)
+    for symbol, trust in product(np.eye(2), (0.5, -0.5)):
+        joined = ReceivedSymbols(symbol[None, :], np.zeros(1, np.int64), 1)
         weights = np.array([1.0, trust, trust, trust, 0.0, 0.0])
         without, there = (
-            Trust(own, [heard], log).update(weights, labels, train, clip, each=True)[0]
-            for heard in (alone, joined)
+            Trust(own, [received], log).update(weights, labels, train, clip, each=True)[0]
+            for received in (alone, joined)
         )
         assert max(np.linalg.norm(without), np.linalg.norm(there)) <= clip * (1 + 1e-9)
         moved = max(moved, float(np.linalg.norm(without - there)))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 from tests.runs.running import Wire, listening
-from tests.strict.strictly import begun, heard, strict, the_same_coins
+from tests.strict.strictly import run_with_wire, started, strict, the_same_coins
 
 from lumos.aggregate.noise import Noise
 from lumos.device.coins import PublicCoins
@@ -84,8 +84,8 @@ def test_control_symbols_know_nothing_of_features_and_labels(
     sixty: Graph, short: dict[str, int]
 ) -> None:
     with the_same_coins():  # only features and labels differ
-        _, wire = heard(sixty, control=True, **short)
-        _, moved = heard(other_inputs(sixty), control=True, **short)
+        _, wire = run_with_wire(sixty, control=True, **short)
+        _, moved = run_with_wire(other_inputs(sixty), control=True, **short)
     (control, main), (other_control, other_main) = rounds_of(wire), rounds_of(moved)
     assert control == other_control
     assert main != other_main
@@ -95,12 +95,12 @@ def test_control_symbols_know_nothing_of_features_and_labels(
 def test_control_symbols_are_independent_of_labels_in_distribution() -> None:
     graph = graph_of("random", 0, devices=4000)
     for control, epsilon in ((True, 6.0), (False, 6.0)):
-        made = begun(graph, np.full(4000, Role.TRAIN), control=control, epsilon=epsilon)
+        made = started(graph, np.full(4000, Role.TRAIN), control=control, epsilon=epsilon)
         with listening() as wire:
-            made.run(lambda worker: worker.release())
-        said = {message.sender: message.body[0] for message in wire.all_of(SYMBOL)}
+            made.run(lambda trainer: trainer.release())
+        released = {message.sender: message.body[0] for message in wire.all_of(SYMBOL)}
         table = np.zeros((4, 4))
-        for device, symbol in said.items():
+        for device, symbol in released.items():
             table[graph.labels[device], symbol] += 1
         assert (chi2_contingency(table).pvalue > 1e-4) == control
 
@@ -112,7 +112,7 @@ def test_the_control_arm_does_not_unmask_the_release(short: dict[str, int]) -> N
     bit of the true symbol, with certainty.
     """
     graph = graph_of("random", 0)
-    _, wire = heard(graph, control=True, mechanism="oue", epsilon=2.0, **short)
+    _, wire = run_with_wire(graph, control=True, mechanism="oue", epsilon=2.0, **short)
     mechanism = make_mechanism(4, 2.0, "oue")
     control, main = (
         {m.sender: mechanism.read(np.frombuffer(m.body, np.uint8)[None])[0] for m in messages}

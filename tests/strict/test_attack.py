@@ -6,7 +6,7 @@ one training device alone holds is its feature times (1/k - 1 at its label). The
 
 import numpy as np
 import pytest
-from tests.strict.strictly import begun, epochs, sums
+from tests.strict.strictly import epochs, started, sums
 
 from lumos.device.coins import PublicCoins
 from lumos.graph import Graph
@@ -25,9 +25,9 @@ def single_holders(graph: Graph, roles: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def first_sum(graph: Graph, seed: int, **settings: object) -> tuple[np.ndarray, np.ndarray, object]:
-    """What everybody sees after the first epoch, who trains, and a worker."""
+    """What everybody sees after the first epoch, who trains, and a trainer."""
     roles = split_vertices(graph.labels, PublicCoins(seed))
-    made = begun(graph, roles, seed=seed, **{"encoder_epochs": 100, "epochs": 220, **settings})
+    made = started(graph, roles, seed=seed, **{"encoder_epochs": 100, "epochs": 220, **settings})
     with sums() as opened:
         epochs(made, 0, 1)
     assert len(opened) == 1
@@ -79,9 +79,9 @@ def test_noise_leaves_the_best_test_at_chance(two_hundred: Graph) -> None:
     """
     right = tried = 0
     for seed in range(SEEDS):
-        total, roles, worker = first_sum(two_hundred, seed)
-        limit = worker.schedule.limit("encoder")
-        rows = worker._encoder.update(np.zeros(601 * CLASSES), limit, each=True)
+        total, roles, trainer = first_sum(two_hundred, seed)
+        limit = trainer.schedule.limit("encoder")
+        rows = trainer._encoder.update(np.zeros(601 * CLASSES), limit, each=True)
         rest = total - rows.sum(axis=0)  # the noise alone
         for device in np.flatnonzero(roles == Role.TRAIN)[:40]:
             mine = rows[device, :-1].reshape(-1, CLASSES)
@@ -101,11 +101,11 @@ def test_noise_leaves_the_best_test_at_chance(two_hundred: Graph) -> None:
 
 
 def test_features_of_few_holders_are_absent(two_hundred: Graph) -> None:
-    total, roles, worker = first_sum(two_hundred, 0, protect="holders", min_holders=5)
+    total, roles, trainer = first_sum(two_hundred, 0, protect="holders", min_holders=5)
     held = (two_hundred.features.toarray()[roles == Role.TRAIN] != 0).sum(axis=0)
-    assert np.array_equal(worker.columns, np.flatnonzero(held >= 5))
-    assert 0 < len(worker.columns) < 300
-    assert len(total) == (len(worker.columns) + 1) * CLASSES + 1
+    assert np.array_equal(trainer.columns, np.flatnonzero(held >= 5))
+    assert 0 < len(trainer.columns) < 300
+    assert len(total) == (len(trainer.columns) + 1) * CLASSES + 1
     words, _ = single_holders(two_hundred, roles)
     assert len(words) > 100
-    assert not np.isin(words, worker.columns).any()
+    assert not np.isin(words, trainer.columns).any()

@@ -11,7 +11,15 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.stats import chi2_contingency
 from tests.runs.running import listening
-from tests.strict.strictly import begun, epochs, federation, heard, losses, sums, the_same_coins
+from tests.strict.strictly import (
+    epochs,
+    federation,
+    losses,
+    run_with_wire,
+    started,
+    sums,
+    the_same_coins,
+)
 
 from lumos.encode.mechanisms import make_mechanism
 from lumos.graph import Graph
@@ -58,7 +66,7 @@ OTHERS = [
 NAMES = [" ".join(map(str, *other.items())) for other in OTHERS]
 
 
-def made(make: Any = begun, **settings: Any) -> Federation:
+def made(make: Any = started, **settings: Any) -> Federation:
     settings = {**SHORT, "epsilon": 0.5, **settings}
     result: Federation = make(graph_of(touched=settings.pop("touched", "")), **settings)
     return result
@@ -67,20 +75,20 @@ def made(make: Any = begun, **settings: Any) -> Federation:
 def noise_of(aggregate: str, **settings: Any) -> np.ndarray:
     """The noise in the first sum, in standard deviations."""
     run = made(aggregate=aggregate, **settings)
-    worker = run.trainers[0]
+    trainer = run.trainers[0]
     zero = np.zeros(21 * CLASSES)
-    exact = worker._encoder.update(zero, worker.schedule.limit(ENCODER), each=False)
+    exact = trainer._encoder.update(zero, trainer.schedule.limit(ENCODER), each=False)
     with sums() as opened:
         epochs(run, 0, 1)
-    return (opened[0][1] - exact) / worker.schedule.noise(ENCODER).total
+    return (opened[0][1] - exact) / trainer.schedule.noise(ENCODER).total
 
 
 def offsets_of(**settings: Any) -> np.ndarray:
-    """[devices] how far the symbol that was said is from the true one, and -1 for the silent."""
+    """[devices] how far the released symbol is from the true one, and -1 for the silent."""
     run = made(**settings)
-    worker = run.trainers[0]
-    answer = worker._own().argmax(axis=1)
-    true = answer if worker.schedule.strict.trainers_say == "prediction" else worker._labels
+    trainer = run.trainers[0]
+    answer = trainer._own().argmax(axis=1)
+    true = answer if trainer.schedule.strict.trainers_say == "prediction" else trainer._labels
     with listening() as wire:
         run.run(lambda trainer: trainer.release())
     found = np.full(DEVICES, -1)
@@ -156,7 +164,7 @@ def test_noise_does_not_cancel_between_runs_that_differ(
 def test_symbols_are_not_shifted_alike_in_runs_that_differ(
     other: dict[str, Any], offsets: np.ndarray
 ) -> None:
-    """The label said falls so far from the true one in one run, and independently in the other."""
+    """How far the released label is from the true one is independent between two runs."""
     same, chance = agreement(offsets, offsets_of(**other))
     epsilon = other.get("epsilon", 0.5)
     one, two = (make_mechanism(CLASSES, e, "krr") for e in (0.5, epsilon))
@@ -189,7 +197,7 @@ def test_an_exact_repeat_is_the_same_bit_by_bit(
     opened, wires, results = [], [], []
     for _ in range(2):
         with sums() as found:
-            result, wire = heard(sixty, **settings)
+            result, wire = run_with_wire(sixty, **settings)
         opened.append(found)
         wires.append(wire)
         results.append(result)

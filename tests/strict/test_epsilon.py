@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 from tests.runs.running import Wire, listening
-from tests.strict.strictly import begun, the_same_coins
+from tests.strict.strictly import started, the_same_coins
 
 from lumos.device.coins import PrivateCoins, simulated_secrets
 from lumos.encode.mechanisms import COIN, make_mechanism
@@ -40,16 +40,16 @@ def stars(symbol: int) -> Graph:
 
 
 def transcripts(symbol: int, *, releases: int = 1, seed: int = 0, **settings: Any) -> list[Any]:
-    """[stars] everything that came to the neighbours of each centre."""
+    """[stars] everything sent to the neighbours of each centre."""
     graph = stars(symbol)
-    made = begun(graph, np.full(graph.devices, Role.TEST), seed=seed, **settings)
+    made = started(graph, np.full(graph.devices, Role.TEST), seed=seed, **settings)
     # Weights that are fixed: the feature that is 1 is the answer.
     weights = np.concatenate([np.eye(CLASSES), np.zeros((1, CLASSES))])
     with listening() as wire:
-        for worker in made.trainers:
-            worker.optimisers["encoder"].weights = weights.ravel()
+        for trainer in made.trainers:
+            trainer.optimisers["encoder"].weights = weights.ravel()
         for _ in range(releases):
-            made.run(lambda worker: worker.release())
+            made.run(lambda trainer: trainer.release())
     return by_star(wire)
 
 
@@ -124,8 +124,8 @@ def test_a_second_release_from_fresh_coins_is_caught(monkeypatch: pytest.MonkeyP
 def test_a_second_release_from_the_same_coins_says_nothing_new() -> None:
     one, other = (transcripts(s, releases=2, coins="system", epsilon=1.0) for s in (0, 1))
     assert least_ratio(one, other, 1.0) <= math.exp(1.0)
-    said = {len({row[3] for row in star}) for star in one}
-    assert said == {1}
+    symbols = {len({row[3] for row in star}) for star in one}
+    assert symbols == {1}
 
 
 def inverted(found: list[Any], seed: int, epsilon: float) -> np.ndarray:
@@ -135,8 +135,8 @@ def inverted(found: list[Any], seed: int, epsilon: float) -> np.ndarray:
     coins = PrivateCoins(simulated_secrets(seed, everyone))
     words = coins.words(everyone, "symbol", 0, 1)[::SIZE]
     shift = mechanism.read(mechanism.release(np.zeros(STARS, np.int64), words)).argmax(axis=1)
-    said = np.array([star[0][3][0] for star in found], np.int64)
-    return (said - shift) % CLASSES
+    released = np.array([star[0][3][0] for star in found], np.int64)
+    return (released - shift) % CLASSES
 
 
 @pytest.mark.parametrize("symbol", [0, 2])
@@ -152,7 +152,7 @@ def test_coins_from_the_run_seed_are_caught(symbol: int) -> None:
     truth, other = mechanism.truth / COIN, mechanism.other / COIN
     chance = truth**2 + (CLASSES - 1) * other**2
     assert share == pytest.approx(chance, abs=6 * 0.5 / math.sqrt(STARS))
-    assert chance < truth  # worse than to believe what was said
+    assert chance < truth  # worse than to believe the symbol
 
 
 def test_given_the_seed_the_twin_breaks_any_epsilon() -> None:

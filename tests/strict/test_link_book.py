@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from tests.runs.running import Wire
-from tests.strict.linking import heard
-from tests.strict.strictly import heard as classified
+from tests.strict.linking import run_with_wire
+from tests.strict.strictly import run_with_wire as classified
 
 from lumos import Graph
 from lumos.errors import BudgetExceeded
@@ -20,7 +20,7 @@ SYMBOL, ANSWER = "strict/symbol", "strict/answer"
 CLASSIFY = {"encoder_epochs": 2, "epochs": 8}
 
 
-def said(wire: Wire) -> dict[int, bytes]:
+def symbols(wire: Wire) -> dict[int, bytes]:
     return {message.sender: message.body for message in wire.all_of(SYMBOL)}
 
 
@@ -36,20 +36,20 @@ def book(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "settings", [{"coins": "system"}, {"protect": "none", "relay": 2}, {"shards": 3, "answer": 2}]
 )
-def test_what_was_said_is_said_again_for_nothing(
+def test_reusing_a_release_costs_nothing(
     settings: dict[str, Any], sixty: Graph, book: Path
 ) -> None:
     """To neighbours and to whoever asks: the same symbol, the same colour."""
-    first, wire = heard(sixty, book=book, relay="none")
+    first, wire = run_with_wire(sixty, book=book, relay="none")
     assert first.ledger.epsilon_per_receiver == first.ledger.epsilon_collusion == 2.0
     before = spent(book)
     assert (before == 2.0).all()
-    again, later = heard(sixty, book=book, **{"relay": "none", **settings})
-    assert said(later) == said(wire)
+    again, later = run_with_wire(sixty, book=book, **{"relay": "none", **settings})
+    assert symbols(later) == symbols(wire)
     assert_array_equal(spent(book), before)  # nothing was paid
     assert again.ledger.epsilon_per_receiver == again.ledger.epsilon_collusion == 0.0
     assert {m.epsilon for topic in (SYMBOL, ANSWER) for m in later.all_of(topic)} == {0.0}
-    own = said(wire)
+    own = symbols(wire)
     half = len(later.all_of(ANSWER)[0].body) // 2
     for message in later.all_of(ANSWER):
         if message.sender in own:
@@ -58,17 +58,17 @@ def test_what_was_said_is_said_again_for_nothing(
 
 def test_an_entry_is_the_same_in_both_tasks_and_paid_once(sixty: Graph, book: Path) -> None:
     """classify with a codebook takes over the links' codebook, and says the same entries."""
-    linked, wire = heard(sixty, book=book, relay="none")
+    linked, wire = run_with_wire(sixty, book=book, relay="none")
     before = spent(book)
     coded = {"symbol": "codebook", "encoder_epochs": 2, "epochs": 17}
     result, later = classified(sixty, book=book, **coded)
     assert result.ledger.epsilon_collusion == 0.0
     assert_array_equal(spent(book), before)
-    assert {who: body[:1] for who, body in said(wire).items()} == said(later)
+    assert {who: body[:1] for who, body in symbols(wire).items()} == symbols(later)
     assert_array_equal(result.model.weights["codebook"], linked.model.weights["codebook"])
     _, own = classified(sixty, book=book, **CLASSIFY)  # an answer is another thing, and pays
     assert (spent(book) == before + 2.0).all()
-    assert said(own) != said(later)
+    assert symbols(own) != symbols(later)
 
 
 def test_entries_of_other_features_are_another_kind(sixty: Graph, book: Path) -> None:
@@ -84,8 +84,8 @@ def test_entries_of_other_features_are_another_kind(sixty: Graph, book: Path) ->
 
 
 def test_the_run_that_paid_reports_it_again(sixty: Graph, book: Path) -> None:
-    first, _ = heard(sixty, book=book, relay="none")
-    again, _ = heard(sixty, book=book, relay="none", shards=2)
+    first, _ = run_with_wire(sixty, book=book, relay="none")
+    again, _ = run_with_wire(sixty, book=book, relay="none", shards=2)
     assert again.promises == first.promises
     assert_array_equal(again.ledger.device_epsilon, first.ledger.device_epsilon)
 
@@ -97,11 +97,11 @@ def test_the_run_that_paid_reports_it_again(sixty: Graph, book: Path) -> None:
 def test_another_number_of_colours_costs_nothing(
     first: Any, second: Any, width: int, sixty: Graph, book: Path
 ) -> None:
-    """The symbol stays; a colour of another kind is a new one, and none is said where none is."""
-    _, wire = heard(sixty, book=book, relay="none", colours=first)
+    """The symbol stays; a colour of another kind is new; without colours, none is released."""
+    _, wire = run_with_wire(sixty, book=book, relay="none", colours=first)
     before = spent(book)
-    _, later = heard(sixty, book=book, relay="none", colours=second)
-    one, other = said(wire), said(later)
+    _, later = run_with_wire(sixty, book=book, relay="none", colours=second)
+    one, other = symbols(wire), symbols(later)
     assert {device: body[:1] for device, body in one.items()} == {
         device: body[:1] for device, body in other.items()
     }
@@ -109,56 +109,56 @@ def test_another_number_of_colours_costs_nothing(
     assert_array_equal(spent(book), before)
     if second == 256:
         assert len({body[1] for body in other.values()}) > 20
-    _, back = heard(sixty, book=book, relay="none", colours=first)
-    assert said(back) == one  # and the old colour is not forgotten
+    _, back = run_with_wire(sixty, book=book, relay="none", colours=first)
+    assert symbols(back) == one  # and the old colour is not forgotten
 
 
 def test_another_codebook_is_another_kind_and_pays(sixty: Graph, book: Path) -> None:
-    heard(sixty, book=book, relay="none")
-    result, _ = heard(sixty, book=book, relay="none", codebook=4)
+    run_with_wire(sixty, book=book, relay="none")
+    result, _ = run_with_wire(sixty, book=book, relay="none", codebook=4)
     assert result.ledger.epsilon_collusion == 2.0
     assert (spent(book) == 4.0).all()
     with pytest.raises(BudgetExceeded, match="lifetime"):
-        heard(sixty, book=book, relay="none", codebook=5)
-    heard(sixty, book=book, relay="none")  # what was said before goes on
+        run_with_wire(sixty, book=book, relay="none", codebook=5)
+    run_with_wire(sixty, book=book, relay="none")  # an earlier release is still allowed
 
 
 def test_a_control_writes_nothing(sixty: Graph, book: Path) -> None:
-    _, wire = heard(sixty, book=book, relay="none", control=True)
+    _, wire = run_with_wire(sixty, book=book, relay="none", control=True)
     main = {m.sender: m.body for m in wire.of(SYMBOL)[1]}
-    _, later = heard(sixty, book=book, relay="none")
-    assert said(later) == main
+    _, later = run_with_wire(sixty, book=book, relay="none")
+    assert symbols(later) == main
     assert (spent(book) == 2.0).all()
 
 
 def test_another_seed_says_the_same_and_pays_nothing(sixty: Graph, book: Path) -> None:
-    _, wire = heard(sixty, book=book, relay="none")
-    _, later = heard(sixty, book=book, relay="none", seed=5)
-    both = said(wire).keys() & said(later).keys()
-    assert all(said(wire)[device] == said(later)[device] for device in both)
+    _, wire = run_with_wire(sixty, book=book, relay="none")
+    _, later = run_with_wire(sixty, book=book, relay="none", seed=5)
+    both = symbols(wire).keys() & symbols(later).keys()
+    assert all(symbols(wire)[device] == symbols(later)[device] for device in both)
     assert (spent(book) == 2.0).all()
 
 
 def test_classify_after_link_pays_again(sixty: Graph, book: Path) -> None:
-    heard(sixty, book=book, relay="none")
+    run_with_wire(sixty, book=book, relay="none")
     result, _ = classified(sixty, book=book, **CLASSIFY)
     assert result.ledger.epsilon_collusion == 2.0
     assert (spent(book) == 4.0).all()
     with pytest.raises(BudgetExceeded, match="lifetime"):
-        heard(sixty, book=book, relay="none", codebook=4)
+        run_with_wire(sixty, book=book, relay="none", codebook=4)
 
 
 def test_kept_symbols_keep_their_codebook(sixty: Graph, book: Path) -> None:
     """A symbol for life names an entry of the codebook of its time, whatever a later run learns."""
-    first, _ = heard(sixty, book=book, relay="none")
-    later, _ = heard(sixty, book=book, relay="none", seed=5)
-    fresh, _ = heard(sixty, relay="none", seed=5)
+    first, _ = run_with_wire(sixty, book=book, relay="none")
+    later, _ = run_with_wire(sixty, book=book, relay="none", seed=5)
+    fresh, _ = run_with_wire(sixty, relay="none", seed=5)
     assert_array_equal(later.model.weights["codebook"], first.model.weights["codebook"])
     assert_array_equal(
         later.model.weights["codebook_weights"], first.model.weights["codebook_weights"]
     )
     assert (fresh.model.weights["codebook"] != first.model.weights["codebook"]).any()
     # Features in another form are another kind of symbol, and pay.
-    mixed, _ = heard(sixty, book=book, relay="none", protect="projection", projection=16)
+    mixed, _ = run_with_wire(sixty, book=book, relay="none", protect="projection", projection=16)
     assert mixed.model.weights["codebook"].shape[1] == 16
     assert (spent(book) == 4.0).all()

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from lumos.strict.link import choose
+from lumos.strict.link_choice import REACH, auc_of_ranges, choose, ranges
 from lumos.strict.schedule import BINS
-from lumos.strict.score_models import REACH, auc_of_ranges, ranges
 from lumos.training.metrics import auc
 
 
@@ -89,10 +88,10 @@ def test_no_other_than_the_best_and_only_if_it_is_better_by_an_error(
     seed: int, noise: float, many: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    found = table([drawn(rng, rng.uniform(-0.5, 1.5), many) for _ in range(3)])
-    found += noise * rng.normal(size=found.shape)
-    areas = [auc_of_ranges(edges, others, noise) for others, edges in found]
-    chosen = choose(found, noise)
+    counts = table([drawn(rng, rng.uniform(-0.5, 1.5), many) for _ in range(3)])
+    counts += noise * rng.normal(size=counts.shape)
+    areas = [auc_of_ranges(edges, others, noise) for others, edges in counts]
+    chosen = choose(counts, noise)
     if chosen:
         assert areas[chosen][0] == max(area for area, _ in areas)
         assert areas[chosen][0] - areas[0][0] > areas[chosen][1]

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.runs.running import listening
-from tests.strict.linking import begun
+from tests.strict.linking import started
 from tests.strict.strictly import the_same_coins
 
 from lumos.device.coins import PrivateCoins, simulated_secrets
 from lumos.encode.mechanisms import COIN, make_mechanism
 from lumos.graph import Graph
-from lumos.strict import link as module
+from lumos.strict import answers as module
 from lumos.strict.link import StrictLinker
 
 pytestmark = pytest.mark.usefixtures("short")
@@ -55,14 +55,14 @@ def transcript(entry: int, coin: dict[int, int], seed: int, **settings: Any) -> 
         return found
 
     with pytest.MonkeyPatch.context() as patch, the_same_coins():
-        made = begun(world(entry), [(1, 4), (0, 3)], seed, codebook=SIZE, **settings)
+        made = started(world(entry), [(1, 4), (0, 3)], seed, codebook=SIZE, **settings)
         patch.setattr(PrivateCoins, "words", chosen)
-        for worker in made.trainers:  # weights that are fixed
-            worker._codebook.weights = np.ones(SIZE)
-            worker._codebook.entries = np.eye(SIZE)
+        for trainer in made.trainers:  # weights that are fixed
+            trainer._codebook.weights = np.ones(SIZE)
+            trainer._codebook.entries = np.eye(SIZE)
         with listening() as wire:
-            made.run(lambda worker: worker.release())
-            made.run(lambda worker: worker._relearn())
+            made.run(lambda trainer: trainer.release())
+            made.run(lambda trainer: trainer._prepare_inputs())
     assert made.trainers[0]._codebook.nearest()[DEVICE] == entry
     return tuple((topic, tuple(messages)) for topic, messages in wire.rounds)
 
@@ -108,7 +108,7 @@ def test_all_that_ever_passes_stays_within_epsilon(
 
 
 def test_one_symbol_is_all_that_depends_on_the_input() -> None:
-    """Given what was said, the two inputs give the same transcript, bit by bit."""
+    """Given the released symbols, the two inputs give the same transcript, bit by bit."""
     settings = {"epsilon": 1.0, "relay": 3, "answer": 4}
     lie, truth = {0: 0}, {0: COIN - 1}
     for seed in range(3):
@@ -123,7 +123,7 @@ class TestBrokenTwins:
     def test_a_second_symbol_from_fresh_coins_in_the_answer(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        original = StrictLinker._relearn
+        original = StrictLinker._prepare_inputs
 
         def again(self: StrictLinker) -> Any:
             everyone = np.arange(len(self.shard))
@@ -132,19 +132,19 @@ class TestBrokenTwins:
             self.released[:, :1] = self._symbols.release(self._codebook.nearest(), words)
             yield from original(self)
 
-        monkeypatch.setattr(StrictLinker, "_relearn", again)
+        monkeypatch.setattr(StrictLinker, "_prepare_inputs", again)
         ratio = largest_ratio(1.0, 0, releases=2, relay="none", answer=1)
         assert ratio == pytest.approx(math.exp(2.0), rel=1e-6)
 
     def test_the_entry_itself_in_the_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        original = StrictLinker._relearn
+        original = StrictLinker._prepare_inputs
 
         def honest(self: StrictLinker) -> Any:
             self.released = self.released.copy()
             self.released[:, 0] = self._codebook.nearest()
             yield from original(self)
 
-        monkeypatch.setattr(StrictLinker, "_relearn", honest)
+        monkeypatch.setattr(StrictLinker, "_prepare_inputs", honest)
         assert largest_ratio(1.0, 0, relay="none", answer=1) == math.inf
 
     def test_a_colour_that_depends_on_features(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ class TestBrokenTwins:
 
     def test_draws_that_depend_on_features(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Of two samples the one that suits it: each symbol is honest, the choice is not."""
-        original = StrictLinker._relearn
+        original = StrictLinker._prepare_inputs
 
         def choosy(self: StrictLinker) -> Any:
             sample = module.sample
@@ -170,7 +170,7 @@ class TestBrokenTwins:
                 )
                 yield from original(self)
 
-        monkeypatch.setattr(StrictLinker, "_relearn", choosy)
+        monkeypatch.setattr(StrictLinker, "_prepare_inputs", choosy)
         found = [largest_ratio(1.0, seed, relay="none", answer=2) for seed in range(2)]
         assert max(found) == math.inf
 
@@ -178,30 +178,30 @@ class TestBrokenTwins:
 STARS = 500
 
 
-def said(entry: int, coins: str) -> tuple[np.ndarray, np.ndarray]:
-    """What many devices of one entry say, and what the run seed says that their shift is."""
+def releases(entry: int, coins: str) -> tuple[np.ndarray, np.ndarray]:
+    """The symbols of many devices of one entry, and their shifts by the run seed."""
     pairs = np.arange(2 * STARS).reshape(-1, 2)
     features = np.eye(SIZE, dtype=np.float32)[np.full(2 * STARS, entry)]
     graph = Graph.from_edges(pairs, features=features)
     with the_same_coins():  # of the seed alone: as if he knew the graph and all settings, too
-        made = begun(graph, seed=5, codebook=SIZE, epsilon=1.0, coins=coins, relay="none")
-    worker = made.trainers[0]
-    worker._codebook.weights, worker._codebook.entries = np.ones(SIZE), np.eye(SIZE)
-    made.run(lambda worker: worker.release())
+        made = started(graph, seed=5, codebook=SIZE, epsilon=1.0, coins=coins, relay="none")
+    trainer = made.trainers[0]
+    trainer._codebook.weights, trainer._codebook.entries = np.ones(SIZE), np.eye(SIZE)
+    made.run(lambda trainer: trainer.release())
     known = PrivateCoins(simulated_secrets(5, np.arange(2 * STARS)))
     words = known.words(np.arange(2 * STARS), "symbol", 0, 1)
     shift = make_mechanism(SIZE, 1.0, "krr").release(np.zeros(2 * STARS, np.int64), words)
-    return worker.released[:, 0], shift[:, 0]
+    return trainer.released[:, 0], shift[:, 0]
 
 
 @pytest.mark.parametrize("entry", [0, 1])
 def test_coins_from_the_run_seed_are_caught(entry: int) -> None:
     """Whoever knows the seed of the twin reads every entry; of ours, what a symbol tells."""
-    told, shift = said(entry, "simulated")
-    assert ((told - shift) % SIZE == entry).all()
-    told, shift = said(entry, "system")
-    right = ((told - shift) % SIZE == entry).mean()
+    released, shift = releases(entry, "simulated")
+    assert ((released - shift) % SIZE == entry).all()
+    released, shift = releases(entry, "system")
+    right = ((released - shift) % SIZE == entry).mean()
     truth = math.e / (math.e + 1)
     chance = truth**2 + (1 - truth) ** 2
     assert right == pytest.approx(chance, abs=6 * 0.5 / math.sqrt(2 * STARS))
-    assert chance < truth  # worse than to believe what was said
+    assert chance < truth  # worse than to believe the symbol

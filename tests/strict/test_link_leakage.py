@@ -17,9 +17,8 @@ from lumos.device.coins import PublicCoins
 from lumos.runs import train as job
 from lumos.runs.federation import Federation
 from lumos.runs.run import Run
-from lumos.strict import link as module
 from lumos.strict.link import StrictLinker
-from lumos.strict.score_models import PAIRS
+from lumos.strict.score_models import PAIRS, LabelledPairs, ScoredPairs
 from lumos.training.split import EdgeSplit, pairs_without_edge, split_edges
 from lumos.training.strangers import Strangers
 
@@ -99,7 +98,7 @@ def live(world: World, **settings: Any) -> Seen:
 
 def of_training(seen: Seen) -> list[tuple[str, list[Message]]]:
     """All rounds, but for what was asked and answered for validation alone."""
-    left_out = seen.validation - seen.training
+    validation_only = seen.validation - seen.training
     found = []
     for topic, messages in seen.wire.rounds:
         if topic in (ASK, ANSWER):
@@ -107,7 +106,7 @@ def of_training(seen: Seen) -> list[tuple[str, list[Message]]]:
                 message
                 for message in messages
                 if ((message.sender, message.receiver)[:: 1 if topic == ASK else -1])
-                not in left_out
+                not in validation_only
             ]
         found.append((topic, messages))
     return found
@@ -206,18 +205,18 @@ class TestBrokenTwins:
     def test_validation_pairs_that_train(
         self, sixty: Graph, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        original = StrictLinker._relearn
+        original = StrictLinker._prepare_inputs
 
         def all_train(self: StrictLinker) -> Any:
             yield from original(self)
-            parts = [self._pairs, self._held_pairs]
+            parts = [self._training, self._validation]
             columns = [np.concatenate(some) for some in zip(*(p for p, _ in parts), strict=True)]
             edge = np.concatenate([flags for _, flags in parts])
             order = np.argsort(columns[0], kind="stable")
-            pairs = module.ScoredPairs(*(column[order] for column in columns))
-            self._pairs = pairs, edge[order]
+            pairs = ScoredPairs(*(column[order] for column in columns))
+            self._training = LabelledPairs(pairs, edge[order])
 
-        monkeypatch.setattr(StrictLinker, "_relearn", all_train)
+        monkeypatch.setattr(StrictLinker, "_prepare_inputs", all_train)
         one, other = (live(world, relay="none") for world in worlds(sixty))
         assert {"losses", "trust", "aggregate/ideal"} <= differences(one, other)
 

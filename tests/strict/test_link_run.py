@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from tests.runs.running import Wire, listening
-from tests.strict.linking import begun, heard, linked, losses, sums
+from tests.strict.linking import linked, losses, run_with_wire, started, sums
 from tests.strict.strictly import the_same_coins
 
 from lumos import Graph
@@ -23,6 +23,7 @@ from lumos.runs.events import EpochEvent
 from lumos.runs.load import load_run
 from lumos.runs.run import Run
 from lumos.storage import read_arrays
+from lumos.strict.answers import Answers, draw_answers
 from lumos.strict.pair_scorer import LinkResult
 from lumos.strict.score_models import PAIRS
 from lumos.training.metrics import auc
@@ -45,7 +46,7 @@ def bodies(wire: Wire, topic: str) -> dict[int, set[bytes]]:
 
 @pytest.fixture(scope="module")
 def whole(short: Any, sixty: Graph) -> tuple[Run, Wire]:
-    return heard(sixty)
+    return run_with_wire(sixty)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +80,7 @@ def test_symbols_and_relays_go_to_neighbours_in_training(
         for messages in wire.of(topic):
             assert {(m.sender, m.receiver) for m in messages} == arcs
             assert len(messages) == len(arcs)
-    assert all(len(said) == 1 for said in bodies(wire, SYMBOL).values())
+    assert all(len(messages) == 1 for messages in bodies(wire, SYMBOL).values())
 
 
 def test_answers_are_the_same_for_all_who_ask_and_of_one_length(
@@ -88,11 +89,11 @@ def test_answers_are_the_same_for_all_who_ask_and_of_one_length(
     _, wire = whole
     asked = {(message.receiver, message.sender) for message in wire.all_of(ASK)}
     assert {(message.sender, message.receiver) for message in wire.all_of(ANSWER)} == asked
-    assert all(len(said) == 1 for said in bodies(wire, ANSWER).values())
+    assert all(len(messages) == 1 for messages in bodies(wire, ANSWER).values())
     width = 2 * (1 + 4 * 8)
     for topic in (ANSWER, NEIGHBOUR_ANSWER):
         assert {len(message.body) for message in wire.all_of(topic)} == {width}
-    own = {sender: next(iter(said)) for sender, said in bodies(wire, SYMBOL).items()}
+    own = {sender: next(iter(messages)) for sender, messages in bodies(wire, SYMBOL).items()}
     for topic in (ANSWER, NEIGHBOUR_ANSWER):  # the symbol and the colour are those released
         for message in wire.all_of(topic):
             if message.sender in own:
@@ -107,11 +108,11 @@ def test_answers_are_the_same_for_all_who_ask_and_of_one_length(
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_receivers_who_collude_have_no_more(epsilon: float, sixty: Graph) -> None:
-    result, wire = heard(sixty, epsilon=epsilon, relay="none")
+    result, wire = run_with_wire(sixty, epsilon=epsilon, relay="none")
     ledger = result.ledger
     assert ledger.epsilon_per_receiver == ledger.epsilon_collusion == epsilon
-    told = {m.sender for m in wire.all_of(SYMBOL)} | {m.sender for m in wire.all_of(ANSWER)}
-    expected = np.where(np.isin(np.arange(60), list(told)), epsilon, 0)
+    senders = {m.sender for m in wire.all_of(SYMBOL)} | {m.sender for m in wire.all_of(ANSWER)}
+    expected = np.where(np.isin(np.arange(60), list(senders)), epsilon, 0)
     assert_array_equal(ledger.device_epsilon, expected)
     assert_array_equal(ledger.device_epsilon_collusion, expected)
     for topic, spent in (
@@ -124,23 +125,23 @@ def test_receivers_who_collude_have_no_more(epsilon: float, sixty: Graph) -> Non
 
 
 def test_the_symbol_is_what_the_mechanism_says(sixty: Graph) -> None:
-    made = begun(sixty, epsilon=1.0)
-    made.run(lambda worker: worker.epochs(0, 9), lambda helper: helper.epochs(0, 9))
+    made = started(sixty, epsilon=1.0)
+    made.run(lambda trainer: trainer.epochs(0, 9), lambda program: program.epochs(0, 9))
     entries = made.trainers[0]._codebook.nearest()
     mechanism = make_mechanism(8, 1.0, "krr")
     coins = made.shards[0].coins.words(np.arange(60), "symbol", 0, mechanism.coins)
     expected = mechanism.release(entries, coins)[:, 0]
     with listening() as wire:
-        made.run(lambda worker: worker.release())
-    for device, (said,) in ((d, tuple(s)) for d, s in bodies(wire, SYMBOL).items()):
-        assert said[0] == expected[device]
+        made.run(lambda trainer: trainer.release())
+    for device, (released,) in ((d, tuple(s)) for d, s in bodies(wire, SYMBOL).items()):
+        assert released[0] == expected[device]
 
 
 def test_masked_runs_pass_no_other_door_and_find_the_same(sixty: Graph) -> None:
     settings = {"protect": "none", "relay": 2, "codebook": 4}
     with the_same_coins():  # only the way of adding up differs
         ideal = linked(sixty, **settings)
-        masked, wire = heard(sixty, aggregate="secure", shards=2, **settings)
+        masked, wire = run_with_wire(sixty, aggregate="secure", shards=2, **settings)
     assert "aggregate/ideal" not in wire.topics()
     assert {TOPICS[name].door for name in wire.topics()} == {
         Door.RELEASE,
@@ -160,19 +161,16 @@ def test_a_neighbours_answer_out_of_range_is_refused(
     sixty: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As is a stranger's: the error is a typed one, not an index that does not exist."""
-    from lumos.strict import link
-
     for topic in (NEIGHBOUR_ANSWER, ANSWER):
         with monkeypatch.context() as patch:
-            original = link._answers
 
-            def wrong(own: Any, samples: Any, owner: Any, topic: str = topic) -> Any:
-                found = original(own, samples, owner)  # noqa: B023
-                if (owner is None) == (topic == ANSWER):
-                    found[:, 3] = 200
-                return found
+            def wrong(*args: Any, topic: str = topic) -> Answers:
+                answers = draw_answers(*args)
+                strangers = topic == ANSWER
+                (answers.for_strangers if strangers else answers.for_neighbours)[:, 3] = 200
+                return answers
 
-            patch.setattr(link, "_answers", wrong)
+            patch.setattr("lumos.strict.link.draw_answers", wrong)
             with pytest.raises(ProtocolError, match="does not exist"):
                 linked(sixty)
 
@@ -187,11 +185,11 @@ def test_a_neighbours_answer_out_of_range_is_refused(
 def test_shards_change_nothing(
     settings: dict[str, Any], all_shards: tuple[int, ...], sixty: Graph, ledger_differences: Any
 ) -> None:
-    one, wire = heard(sixty, **settings)
+    one, wire = run_with_wire(sixty, **settings)
     for shards in all_shards:
-        other, heard_there = heard(sixty, shards=shards, **settings)
+        other, wire_there = run_with_wire(sixty, shards=shards, **settings)
         for topic in RELEASES:
-            assert wire.of(topic) == heard_there.of(topic)
+            assert wire.of(topic) == wire_there.of(topic)
         assert ledger_differences(one.ledger, other.ledger) == []
         assert_allclose(losses(other), losses(one), atol=1e-5)
         assert one.model.kept.keys() == other.model.kept.keys()
@@ -260,7 +258,7 @@ def test_an_interrupted_run_goes_on_exactly(
 ) -> None:
     """In the codebook, just before and at the release, in trust, at its end, in the trees, last."""
     pulled(sixty, epoch, tmp_path, **STOPS)
-    resumed, wire = heard(sixty, out=tmp_path, resume=True, **STOPS)
+    resumed, wire = run_with_wire(sixty, out=tmp_path, resume=True, **STOPS)
     same(uninterrupted, resumed, ledger_differences)
     assert len(wire.of(SYMBOL)) == 1
 
@@ -310,7 +308,7 @@ def small(devices: int = 40, *, edges: int = 80, width: int = 12, seed: int = 0)
 def test_settings_of_all_kinds_run(settings: dict[str, Any]) -> None:
     """On a graph without labels, with devices without neighbours, or without features."""
     graph = small()
-    result, wire = heard(graph, **settings)
+    result, wire = run_with_wire(graph, **settings)
     plan_hops = {"none": 1}.get(settings.get("relay", 4), settings.get("relay", 4))
     kinds = 1 + (settings.get("colours") != "none")
     width = kinds * (1 + plan_hops * settings.get("answer", 8))
@@ -352,24 +350,24 @@ def test_the_control_says_nothing_of_features(sixty: Graph) -> None:
         features = sixty.features[order]
         graph = Graph.from_edges(sixty.edge_list(), features=features, labels=sixty.labels)
         with the_same_coins():
-            made = begun(graph, control=True, protect="none", relay=2)
-        made.run(lambda worker: worker.epochs(0, 9), lambda helper: helper.epochs(0, 9))
+            made = started(graph, control=True, protect="none", relay=2)
+        made.run(lambda trainer: trainer.epochs(0, 9), lambda program: program.epochs(0, 9))
         with listening() as wire:
-            made.run(lambda worker: worker.release())
-            made.run(lambda worker: worker._relearn())
+            made.run(lambda trainer: trainer.release())
+            made.run(lambda trainer: trainer._prepare_inputs())
         found.append(wire.rounds)
-        heard_here = made.trainers[0]._said
+        received = made.trainers[0]._received
     assert found[0] == found[1]
-    # And what is taken for heard is fresh: the neighbours of a device do not agree on its symbol.
+    # Received symbols are drawn afresh: the neighbours of a device do not agree on its symbol.
     shard = made.shards[0]
     by_sender = defaultdict(set)
     for slot, sender in enumerate(shard.neighbours.tolist()):
-        by_sender[sender].add(int(heard_here[0][slot, 0]))
-    assert max(len(said) for said in by_sender.values()) > 3
+        by_sender[sender].add(int(received[0][slot, 0]))
+    assert max(len(symbols) for symbols in by_sender.values()) > 3
 
 
 def test_the_control_is_another_run_beside(sixty: Graph) -> None:
-    result, wire = heard(sixty, control=True, relay="none")
+    result, wire = run_with_wire(sixty, control=True, relay="none")
     assert len(wire.of(SYMBOL)) == 2
     assert result.control is not None
     assert result.control.keys() == result.metrics.keys()

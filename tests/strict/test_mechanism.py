@@ -4,7 +4,7 @@ import json
 
 import pytest
 from tests.encode.mechanisms.stranger import registered
-from tests.strict.strictly import heard
+from tests.strict.strictly import run_with_wire
 
 from lumos.cli.main import run
 from lumos.errors import UsageError
@@ -15,7 +15,7 @@ from lumos.strict.topics import SYMBOL
 
 def test_devices_release_by_it(sixty: Graph) -> None:
     with registered():
-        _, wire = heard(sixty, mechanism="loud", epsilon=1.0)
+        _, wire = run_with_wire(sixty, mechanism="loud", epsilon=1.0)
     messages = wire.all_of(SYMBOL.name)
     assert len(messages) == 2 * sixty.edges
     assert {len(message.body) for message in messages} == {3}

@@ -105,10 +105,10 @@ def test_exact_sums_leave_no_promise_to_those_who_see_the_weights(protect: str) 
 def test_the_reading_says_what_a_simulation_does_not_do(
     settings: dict[str, Any], simulated: str | None
 ) -> None:
-    said = reading(Schedule(Config.of(profile="strict", **settings), 1000, 500))
-    assert "runs add up" in said
-    assert ("simulation" in said) == (simulated is not None)
-    assert simulated is None or simulated in said
+    sentence = reading(Schedule(Config.of(profile="strict", **settings), 1000, 500))
+    assert "runs add up" in sentence
+    assert ("simulation" in sentence) == (simulated is not None)
+    assert simulated is None or simulated in sentence
 
 
 def test_a_caution_where_noise_drowns() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from tests.runs.running import Wire, listening
-from tests.strict.strictly import heard, strict
+from tests.strict.strictly import run_with_wire, strict
 
 from lumos import Graph, LumosError, load
 from lumos.errors import BudgetExceeded
@@ -44,22 +44,22 @@ def book(tmp_path: Path, short: dict[str, int]) -> dict[str, Any]:
         {"seed": 5},
     ],
 )
-def test_what_was_said_is_said_again_for_nothing(
+def test_reusing_a_release_costs_nothing(
     settings: dict[str, Any], sixty: Graph, book: dict[str, Any]
 ) -> None:
-    first, wire = heard(sixty, **book)
+    first, wire = run_with_wire(sixty, **book)
     assert first.ledger.epsilon_collusion == 2.0
     before = book["book"].read_bytes()
-    again, later = heard(sixty, **book, **settings)
+    again, later = run_with_wire(sixty, **book, **settings)
     assert symbols(later) == symbols(wire)
     assert book["book"].read_bytes() == before  # nothing was paid
     assert again.ledger.epsilon_per_receiver == again.ledger.epsilon_collusion == 0.0
 
 
 def test_another_seed_says_the_same_and_pays_nothing(sixty: Graph, book: dict[str, Any]) -> None:
-    _, wire = heard(sixty, **book)
+    _, wire = run_with_wire(sixty, **book)
     before = book["book"].read_bytes()
-    _, later = heard(sixty, seed=5, **book)
+    _, later = run_with_wire(sixty, seed=5, **book)
     assert symbols(later) == symbols(wire)
     assert book["book"].read_bytes() == before
 
@@ -69,9 +69,9 @@ def test_the_run_that_paid_reports_it_again(
     shards: int, sixty: Graph, book: dict[str, Any]
 ) -> None:
     """An equal run is the same run: its table may not say less the second time."""
-    first, wire = heard(sixty, **book)
+    first, wire = run_with_wire(sixty, **book)
     before = book["book"].read_bytes()
-    again, later = heard(sixty, shards=shards, **book)
+    again, later = run_with_wire(sixty, shards=shards, **book)
     assert symbols(later) == symbols(wire)
     assert book["book"].read_bytes() == before
     assert again.ledger.epsilon_per_receiver == again.ledger.epsilon_collusion == 2.0
@@ -80,16 +80,16 @@ def test_the_run_that_paid_reports_it_again(
 
 
 def test_anything_new_pays_until_the_life_is_spent(sixty: Graph, book: dict[str, Any]) -> None:
-    first, wire = heard(sixty, epsilon=2.0, **book)
-    second, other = heard(sixty, epsilon=1.5, **book)
+    first, wire = run_with_wire(sixty, epsilon=2.0, **book)
+    second, other = run_with_wire(sixty, epsilon=1.5, **book)
     assert second.ledger.epsilon_collusion == 1.5
     before = book["book"].read_bytes()
     with pytest.raises(BudgetExceeded, match=r"ε = 1 would .* ε = 4 \(60 of 60 devices"):
-        heard(sixty, epsilon=1.0, **book)
+        run_with_wire(sixty, epsilon=1.0, **book)
     with pytest.raises(BudgetExceeded):
-        heard(sixty, epsilon=2.0, mechanism="oue", **book)
+        run_with_wire(sixty, epsilon=2.0, mechanism="oue", **book)
     assert book["book"].read_bytes() == before
-    _, later = heard(sixty, epsilon=2.0, **book)
+    _, later = run_with_wire(sixty, epsilon=2.0, **book)
     assert symbols(later) == symbols(wire)
     assert first.ledger.epsilon_collusion == 2.0
     assert len(symbols(other)) == len(symbols(wire))
@@ -102,15 +102,15 @@ def test_a_refused_release_sends_nothing(sixty: Graph, book: dict[str, Any]) -> 
 
 
 def test_the_book_of_another_graph_is_refused(sixty: Graph, book: dict[str, Any]) -> None:
-    heard(sixty, **book)
+    run_with_wire(sixty, **book)
     with pytest.raises(LumosError, match="belongs to another graph"):
-        heard(load("demo:61"), **book)
+        run_with_wire(load("demo:61"), **book)
 
 
 def test_the_control_is_not_entered(sixty: Graph, book: dict[str, Any]) -> None:
-    _, wire = heard(sixty, control=True, **book)
+    _, wire = run_with_wire(sixty, control=True, **book)
     control, main = ({m.sender: m.body for m in messages} for messages in wire.of(SYMBOL))
-    _, again = heard(sixty, seed=3, **book)
+    _, again = run_with_wire(sixty, seed=3, **book)
     assert symbols(again) == main != control
 
 
@@ -171,7 +171,7 @@ def test_a_run_that_was_interrupted_after_it_paid_reports_what_it_paid(
 ALL = np.arange(5)
 
 
-def said(value: int, devices: int = 5) -> np.ndarray:
+def first(value: int, devices: int = 5) -> np.ndarray:
     return np.full((devices, 2), value, np.uint8)
 
 
@@ -186,12 +186,12 @@ def test_every_device_pays_for_itself(path: Path) -> None:
     words, paid = one.settle("kind", np.array([2, 0]), 1.5, np.array([[20, 20], [0, 0]], np.uint8))
     assert_array_equal(words, [[20, 20], [0, 0]])
     assert_array_equal(paid, [1.5, 1.5])
-    words, paid = other.settle("kind", np.array([4, 2, 1]), 1.5, said(9, 3))
+    words, paid = other.settle("kind", np.array([4, 2, 1]), 1.5, first(9, 3))
     assert_array_equal(words, [[9, 9], [20, 20], [9, 9]])
     assert_array_equal(paid, [1.5, 0, 1.5])
     for book, expected in ((one, [1.5, 0, 1.5, 0, 0]), (other, [0, 1.5, 0, 0, 1.5])):
         mine = np.array([0, 1, 2, 4])
-        words, paid = book.settle("kind", mine, 1.5, said(7, 4))
+        words, paid = book.settle("kind", mine, 1.5, first(7, 4))
         assert_array_equal(words[:, 0], [0, 9, 20, 9])
         assert_array_equal(paid, np.array(expected)[mine])
     assert_array_equal(read_arrays(path)["spent"], [1.5, 1.5, 1.5, 0, 1.5])
@@ -199,25 +199,25 @@ def test_every_device_pays_for_itself(path: Path) -> None:
 
 def test_one_device_that_cannot_pay_stops_all(path: Path) -> None:
     book = ReleaseBook(path, "graph", 5, 4.0, "/one")
-    book.settle("kind", np.array([3]), 3.0, said(1, 1))
+    book.settle("kind", np.array([3]), 3.0, first(1, 1))
     before = path.read_bytes()
     with pytest.raises(BudgetExceeded, match=r"ε = 2 would .* ε = 4 \(1 of 5 devices"):
-        book.settle("other kind", ALL, 2.0, said(2))
+        book.settle("other kind", ALL, 2.0, first(2))
     assert path.read_bytes() == before
-    words, paid = book.settle("other kind", np.array([0, 1, 2, 4]), 2.0, said(3, 4))
-    assert_array_equal(words, said(3, 4))
+    words, paid = book.settle("other kind", np.array([0, 1, 2, 4]), 2.0, first(3, 4))
+    assert_array_equal(words, first(3, 4))
     assert_array_equal(paid, np.full(4, 2.0))
-    book.settle("kind", ALL[3:4], 3.0, said(4, 1))  # what was said costs nothing, also at the end
+    book.settle("kind", ALL[3:4], 3.0, first(4, 1))  # reuse is free, also at the limit
 
 
 def test_a_book_that_was_opened_before_sees_what_was_paid_since(path: Path) -> None:
     one, other = (ReleaseBook(path, "graph", 5, 4.0, run) for run in ("/one", "/other"))
-    one.settle("kind", ALL, 3.0, said(1))
-    words, paid = other.settle("kind", ALL, 3.0, said(2))
-    assert_array_equal(words, said(1))
+    one.settle("kind", ALL, 3.0, first(1))
+    words, paid = other.settle("kind", ALL, 3.0, first(2))
+    assert_array_equal(words, first(1))
     assert_array_equal(paid, np.zeros(5))
     with pytest.raises(BudgetExceeded):
-        other.settle("other kind", ALL, 3.0, said(2))
+        other.settle("other kind", ALL, 3.0, first(2))
     assert_array_equal(read_arrays(path)["spent"], np.full(5, 3.0))
 
 
@@ -237,7 +237,7 @@ def test_books_that_settle_at_once_take_turns(path: Path, monkeypatch: pytest.Mo
         found: list[Any] = []
         for kind, epsilon in (("same", 1.0), (f"own {number}", 1.5)):
             try:
-                found.append(books[number].settle(kind, ALL, epsilon, said(10 + number)))
+                found.append(books[number].settle(kind, ALL, epsilon, first(10 + number)))
             except BudgetExceeded:
                 found.append(None)
         return found
@@ -248,7 +248,7 @@ def test_books_that_settle_at_once_take_turns(path: Path, monkeypatch: pytest.Mo
     paid = [float(same[1].sum()) for same, _ in results]
     assert sorted(paid) == [0, 0, 0, 5.0]
     for mine in words:
-        assert_array_equal(mine, said(10 + int(np.argmax(paid))))
+        assert_array_equal(mine, first(10 + int(np.argmax(paid))))
     # 1 for what all say, 1.5 for each of two: for a third it is not enough.
     assert sum(own is not None for _, own in results) == 2
     kept = read_arrays(path)
@@ -256,4 +256,4 @@ def test_books_that_settle_at_once_take_turns(path: Path, monkeypatch: pytest.Mo
     for number, (_, own) in enumerate(results):
         assert (f"said/own {number}" in kept) == (own is not None)
         if own is not None:
-            assert_array_equal(kept[f"said/own {number}"], said(10 + number))
+            assert_array_equal(kept[f"said/own {number}"], first(10 + number))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from tests.runs.running import Wire, listening
-from tests.strict.strictly import begun, epochs, losses, sums, the_same_coins
-from tests.strict.strictly import heard as heard_long
+from tests.strict.strictly import epochs, losses, started, sums, the_same_coins
+from tests.strict.strictly import run_with_wire as long_run_with_wire
 from tests.strict.strictly import strict as strict_long
 
 from lumos import Graph, LumosError
@@ -37,8 +37,8 @@ def strict(graph: Any, **settings: Any) -> Run:
     return strict_long(graph, **{**SHORT, **settings})
 
 
-def heard(graph: Any, **settings: Any) -> tuple[Run, Wire]:
-    return heard_long(graph, **{**SHORT, **settings})
+def run_with_wire(graph: Any, **settings: Any) -> tuple[Run, Wire]:
+    return long_run_with_wire(graph, **{**SHORT, **settings})
 
 
 def symbols_of(wire: Wire) -> dict[int, set[bytes]]:
@@ -51,7 +51,7 @@ def symbols_of(wire: Wire) -> dict[int, set[bytes]]:
 
 @pytest.fixture(scope="module")
 def whole(short: Any, sixty: Graph) -> tuple[Run, Wire]:
-    return heard(sixty)
+    return run_with_wire(sixty)
 
 
 # What passes.
@@ -69,7 +69,7 @@ def test_every_message_has_a_door_and_none_is_open(whole: tuple[Run, Wire]) -> N
 
 
 def test_masked_runs_pass_no_other_door(sixty: Graph) -> None:
-    result, wire = heard(sixty, aggregate="secure", shards=2)
+    result, wire = run_with_wire(sixty, aggregate="secure", shards=2)
     assert {TOPICS[name].door for name in wire.topics()} <= {
         Door.RELEASE,
         Door.AGGREGATE,
@@ -114,7 +114,7 @@ def test_symbols_go_to_neighbours_and_each_device_says_one_thing(
     edges = sixty.edge_list()
     assert pairs == {tuple(pair) for pair in [*edges.tolist(), *edges[:, ::-1].tolist()]}
     assert len(messages) == len(pairs)
-    assert all(len(said) == 1 for said in symbols_of(wire).values())
+    assert all(len(messages) == 1 for messages in symbols_of(wire).values())
     assert {message.epsilon for message in messages} == {2.0}
 
 
@@ -131,18 +131,18 @@ def test_receivers_who_collude_have_no_more(epsilon: float, mechanism: str, sixt
 def test_the_symbol_is_what_the_mechanism_says(sixty: Graph) -> None:
     """Training devices their label, others their encoder's answer; from their own coins."""
     roles = np.arange(60) % 3
-    made = begun(sixty, roles, epsilon=1.0)
+    made = started(sixty, roles, epsilon=1.0)
     epochs(made, 0, 2)
-    worker = made.trainers[0]
-    answer = worker._own().argmax(axis=1)
+    trainer = made.trainers[0]
+    answer = trainer._own().argmax(axis=1)
     true = np.where(roles == Role.TRAIN, sixty.labels, answer)
     mechanism = make_mechanism(6, 1.0)
     coins = made.shards[0].coins.words(np.arange(60), "symbol", 0, mechanism.coins)
     expected = mechanism.release(true, coins)
     with listening() as wire:
         made.run(lambda trainer: trainer.release())
-    for device, said in symbols_of(wire).items():
-        assert said == {expected[device].tobytes()}
+    for device, released in symbols_of(wire).items():
+        assert released == {expected[device].tobytes()}
 
 
 def test_trainers_may_say_what_their_encoder_says(sixty: Graph) -> None:
@@ -153,7 +153,7 @@ def test_trainers_may_say_what_their_encoder_says(sixty: Graph) -> None:
             sixty.edge_list(), features=sixty.features, labels=labels, classes=sixty.classes
         )
         with the_same_coins():  # only labels differ
-            made = begun(graph, trainers_say="prediction")
+            made = started(graph, trainers_say="prediction")
         with listening() as wire:
             made.run(lambda trainer: trainer.release())
         found.append(symbols_of(wire))
@@ -191,11 +191,11 @@ def test_every_run_tells_what_it_promises(whole: tuple[Run, Wire]) -> None:
 def test_shards_change_nothing(
     settings: dict[str, Any], sixty: Graph, ledger_differences: Any
 ) -> None:
-    one, wire = heard(sixty, **settings)
+    one, wire = run_with_wire(sixty, **settings)
     for shards in (2, 7, 60):
-        other, heard_there = heard(sixty, shards=shards, **settings)
+        other, wire_there = run_with_wire(sixty, shards=shards, **settings)
         for topic in (SYMBOL, "strict/relay"):
-            assert wire.of(topic) == heard_there.of(topic)
+            assert wire.of(topic) == wire_there.of(topic)
         assert ledger_differences(one.ledger, other.ledger) == []
         assert_allclose(losses(other), losses(one), atol=1e-5)
         assert_allclose(other.model.logits, one.model.logits, atol=1e-5)
@@ -216,7 +216,7 @@ def test_masked_sums_without_noise_are_the_ideal_ones(sixty: Graph) -> None:
 
 @pytest.mark.parametrize("aggregate", ["secure", "ideal"])
 def test_noise_in_a_sum_is_as_large_as_it_should_be(aggregate: str, sixty: Graph) -> None:
-    made = begun(sixty, aggregate=aggregate)
+    made = started(sixty, aggregate=aggregate)
     noise = made.trainers[0].schedule.noise(ENCODER)
     limit = made.trainers[0].schedule.limit(ENCODER)
     exact = made.trainers[0]._encoder.update(np.zeros(601 * 6), limit, each=False)
@@ -242,7 +242,7 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
 
     monkeypatch.setattr(SecureAggregator, "sum", watched)
     roles = np.where(np.arange(60) % 2, Role.TEST, Role.TRAIN)
-    made = begun(sixty, roles, aggregate="secure")
+    made = started(sixty, roles, aggregate="secure")
     noise = made.trainers[0].schedule.noise(ENCODER)
     epochs(made, 0, 1)
     silent = given[0][roles == Role.TEST]  # they add nothing but noise
@@ -294,7 +294,7 @@ def test_an_interrupted_run_goes_on_exactly(
 
     with pytest.raises(Pulled):
         strict(sixty, out=tmp_path, on_epoch=interrupt, **STOPS)
-    resumed, wire = heard(sixty, out=tmp_path, resume=True, **STOPS)
+    resumed, wire = run_with_wire(sixty, out=tmp_path, resume=True, **STOPS)
     same(uninterrupted, resumed, ledger_differences)
     assert len(wire.of(SYMBOL)) == 1
 
@@ -394,7 +394,7 @@ def small(
     ],
 )
 def test_graphs_and_settings_of_all_kinds_run(graph: Graph, settings: dict[str, Any]) -> None:
-    result, wire = heard(graph, **settings)
+    result, wire = run_with_wire(graph, **settings)
     assert result.model.logits.shape == (graph.devices, graph.class_count)
     assert np.isfinite(result.model.logits).all()
     assert np.isfinite(losses(result)).all()
@@ -405,13 +405,13 @@ def test_graphs_and_settings_of_all_kinds_run(graph: Graph, settings: dict[str, 
 
 def test_many_classes_and_a_small_epsilon_take_digits() -> None:
     for epsilon, mechanism, width in ((0.5, "auto", 1), (4.0, "auto", 1), (0.5, "oue", 4)):
-        _, wire = heard(small(120, 30), epsilon=epsilon, mechanism=mechanism)
+        _, wire = run_with_wire(small(120, 30), epsilon=epsilon, mechanism=mechanism)
         assert {len(message.body) for message in wire.all_of(SYMBOL)} == {width}
-        said = {message.body[0] for message in wire.all_of(SYMBOL)}
+        symbols_seen = {message.body[0] for message in wire.all_of(SYMBOL)}
         if (epsilon, mechanism) == (0.5, "auto"):
             symbols = make_mechanism(30, 0.5)
             assert symbols.name == "digits"
-            assert max(said) < symbols.alphabet < 30
+            assert max(symbols_seen) < symbols.alphabet < 30
 
 
 def test_entries_of_a_codebook_are_released_by_everybody(sixty: Graph) -> None:
@@ -421,17 +421,17 @@ def test_entries_of_a_codebook_are_released_by_everybody(sixty: Graph) -> None:
             sixty.edge_list(), features=sixty.features, labels=labels, classes=sixty.classes
         )
         with the_same_coins():
-            made = begun(graph, np.arange(60) % 3, **CODED)
+            made = started(graph, np.arange(60) % 3, **CODED)
         epochs(made, 0, 11)
-        worker = made.trainers[0]
+        trainer = made.trainers[0]
         mechanism = make_mechanism(8, 2.0)
         coins = made.shards[0].coins.words(np.arange(60), "symbol", 0, mechanism.coins)
-        expected = mechanism.release(worker.codebook.nearest(), coins)
-        assert len(np.unique(worker.codebook.nearest())) > 2
+        expected = mechanism.release(trainer.codebook.nearest(), coins)
+        assert len(np.unique(trainer.codebook.nearest())) > 2
         with listening() as wire:
             made.run(lambda trainer: trainer.release())
-        for device, said in symbols_of(wire).items():
-            assert said == {expected[device].tobytes()}
+        for device, released in symbols_of(wire).items():
+            assert released == {expected[device].tobytes()}
 
 
 def test_masked_sums_of_a_codebook_are_the_ideal_ones(sixty: Graph) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lumos.strict.promises import CHOICES
+from lumos.strict.schedule import CANDIDATES
 from lumos.strict.texts import texts
 from lumos.training.config import Config
 from lumos.training.texts import LOSS
@@ -30,7 +30,7 @@ def test_only_noisy_sums_have_a_noisy_loss() -> None:
 
 
 def test_every_candidate_is_described() -> None:
-    assert set(texts(Config.of()).choices) == set(CHOICES)
+    assert set(texts(Config.of()).choices) == set(CANDIDATES)
 
 
 def test_unused_settings_exist() -> None:

@@ -49,7 +49,7 @@ def features(kind: str) -> Any:
     return csr_array(rows.astype(np.float32)) if kind == "sparse" else rows.astype(np.float32)
 
 
-def told(loss: Tensor) -> float:
+def scaled_loss(loss: Tensor) -> float:
     """The loss as it travels."""
     return LOSS_SCALE * min(float(loss.detach()), LOSS_LIMIT)
 
@@ -91,7 +91,7 @@ def test_encoder_gradients_are_autograds(kind: str) -> None:
         loss = cross_entropy(logits[device], torch.tensor(labels[device]))
         (gradient,) = torch.autograd.grad(loss, table, retain_graph=True)
         assert_allclose(rows[device, :-1], gradient.numpy().ravel(), rtol=1e-4, atol=1e-6)
-        assert rows[device, -1] == pytest.approx(told(loss), rel=1e-4)
+        assert rows[device, -1] == pytest.approx(scaled_loss(loss), rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -150,17 +150,17 @@ def test_a_huge_loss_travels_cut_off() -> None:
 
 
 def neighbourhoods(hops: int = 1, *, many: bool = False) -> list[ReceivedSymbols]:
-    """What was heard, hop by hop; device 0 has no neighbour. many: bits of unary encoding."""
+    """What was received, hop by hop; device 0 has no neighbour. many: bits of unary encoding."""
     rng = coins(5)
     degree = rng.integers(0, 6, DEVICES)
     degree[0] = 0
     owner = np.repeat(np.arange(DEVICES), degree)
     found = []
     for _ in range(hops):
-        said = np.eye(CLASSES)[rng.integers(0, CLASSES, len(owner))]
+        symbols = np.eye(CLASSES)[rng.integers(0, CLASSES, len(owner))]
         if many:
-            said = (rng.random((len(owner), CLASSES)) < 0.4).astype(np.float64)
-        found.append(ReceivedSymbols(said, owner, DEVICES))
+            symbols = (rng.random((len(owner), CLASSES)) < 0.4).astype(np.float64)
+        found.append(ReceivedSymbols(symbols, owner, DEVICES))
     return found
 
 
@@ -168,15 +168,19 @@ def neighbourhoods(hops: int = 1, *, many: bool = False) -> list[ReceivedSymbols
 @pytest.mark.parametrize("many", [False, True])
 def test_the_matrix_is_a_sum_of_rows_of_norm_at_most_one(hops: int, many: bool) -> None:
     labels, train = people()
-    shares = np.stack([heard.shares() for heard in neighbourhoods(hops, many=many)], axis=1)
-    rows = matrix_update(shares, labels, train, CLASSES, each=True)
-    assert_allclose(rows.sum(axis=0), matrix_update(shares, labels, train, CLASSES, each=False))
+    frequencies = np.stack(
+        [received.frequencies() for received in neighbourhoods(hops, many=many)], axis=1
+    )
+    rows = matrix_update(frequencies, labels, train, CLASSES, each=True)
+    assert_allclose(
+        rows.sum(axis=0), matrix_update(frequencies, labels, train, CLASSES, each=False)
+    )
     assert (np.linalg.norm(rows, axis=1) <= 1 + 1e-12).all()
     assert not rows[~train].any()
     # By brute force: the frequencies, in the row of the own class.
     for device in np.flatnonzero(train):
         table = rows[device].reshape(CLASSES, hops, CLASSES)
-        assert_allclose(table[labels[device]] * math.sqrt(hops), shares[device])
+        assert_allclose(table[labels[device]] * math.sqrt(hops), frequencies[device])
         assert not np.delete(table, labels[device], axis=0).any()
 
 
@@ -194,43 +198,43 @@ def test_ratios_are_log_likelihood_ratios() -> None:
         counts = rng.uniform(5, 50, (hops, CLASSES, CLASSES))  # hop, class, symbol
         total = (counts / math.sqrt(hops)).swapaxes(0, 1).ravel()
         log = ratios(total, CLASSES, CLASSES)
-        for hop, (own, said) in product(range(hops), product(range(CLASSES), repeat=2)):
-            likely = counts[hop, own, said] / counts[hop, own].sum()
-            before = counts[hop, :, said].sum() / counts[hop].sum()
-            assert log[hop, own, said] == pytest.approx(math.log(likely / before))
+        for hop, (own, symbol) in product(range(hops), product(range(CLASSES), repeat=2)):
+            given_class = counts[hop, own, symbol] / counts[hop, own].sum()
+            overall = counts[hop, :, symbol].sum() / counts[hop].sum()
+            assert log[hop, own, symbol] == pytest.approx(math.log(given_class / overall))
     assert np.isfinite(ratios(rng.normal(0, 100, CLASSES**2), CLASSES, CLASSES)).all()
 
 
 def trust_of(hops: int) -> tuple[Trust, np.ndarray, list[ReceivedSymbols], np.ndarray]:
     rng = coins(6)
-    own, heard = rng.normal(size=(DEVICES, CLASSES)), neighbourhoods(hops)
+    own, received = rng.normal(size=(DEVICES, CLASSES)), neighbourhoods(hops)
     log = rng.normal(size=(hops, CLASSES, CLASSES))
-    return Trust(own, heard, log), own, heard, log
+    return Trust(own, received, log), own, received, log
 
 
 @pytest.mark.parametrize("hops", [1, 2])
 def test_trust_gradients_are_autograds(hops: int) -> None:
     labels, train = people()
-    trust, own, heard, log = trust_of(hops)
+    trust, own, received, log = trust_of(hops)
     weights = trust.start() + coins(7).normal(size=trust.weights)
     rows = trust.update(weights, labels, train, INF, each=True)
     w = torch.tensor(weights, requires_grad=True)
     for device in np.flatnonzero(train):
         logits, place = w[0] * torch.tensor(own[device]), 1
         for hop in range(hops):
-            degree = max(heard[hop].degree[device], 1.0)
-            evidence = torch.tensor(
-                [sum(heard[hop].counts[device] * log[hop, c]) for c in range(CLASSES)]
+            degree = max(received[hop].degree[device], 1.0)
+            likelihood = torch.tensor(
+                [sum(received[hop].counts[device] * log[hop, c]) for c in range(CLASSES)]
             )
             for power in DAMPING:
-                logits = logits + w[place] * evidence * degree**-power
+                logits = logits + w[place] * likelihood * degree**-power
                 place += 1
         logits = logits + w[place:]
         assert_allclose(trust.logits(weights)[device], logits.detach().numpy(), rtol=1e-10)
         loss = cross_entropy(logits, torch.tensor(labels[device]))
         (gradient,) = torch.autograd.grad(loss, w)
         assert_allclose(rows[device, :-1], gradient.numpy(), rtol=1e-9, atol=1e-12)
-        assert rows[device, -1] == pytest.approx(told(loss))
+        assert rows[device, -1] == pytest.approx(scaled_loss(loss))
 
 
 @pytest.mark.parametrize("hops", [1, 2])
@@ -251,20 +255,22 @@ class Trees:
         self.settings = ModelSettings(
             backbone=backbone, hidden=5, output=6, heads=2, activate_last=activate_last
         )
-        self.correction = ResidualHead(self.settings, CLASSES, CLASSES, coins(1))
-        start = self.correction.vector()
+        self.residual = ResidualHead(self.settings, CLASSES, CLASSES, coins(1))
+        start = self.residual.vector()
         self.vector = start + 0.3 * coins(2).normal(size=len(start))
-        self.correction.load(self.vector)
+        self.residual.load(self.vector)
         rng = coins(3)
         pairs = rng.integers(1, DEVICES, (40, 2))  # device 0 has no neighbour
         self.graph = Graph.from_edges(pairs, devices=DEVICES)
         graph = self.graph
         self.symbols = rng.integers(0, CLASSES, DEVICES)
-        self.said = rng.integers(0, CLASSES, DEVICES)
+        self.predicted = rng.integers(0, CLASSES, DEVICES)
         self.base = rng.normal(size=(DEVICES, CLASSES))
         owner = np.repeat(np.arange(DEVICES), np.diff(graph.offsets))
-        heard = ReceivedSymbols(np.eye(CLASSES)[self.symbols[graph.neighbours]], owner, DEVICES)
-        self.known = ResidualInput(self.base, self.said, heard.shares(), heard.degree)
+        received = ReceivedSymbols(np.eye(CLASSES)[self.symbols[graph.neighbours]], owner, DEVICES)
+        self.inputs = ResidualInput(
+            self.base, self.predicted, received.frequencies(), received.degree
+        )
         self.forest = Forest.grow(
             np.arange(DEVICES),
             graph.offsets,
@@ -282,10 +288,10 @@ class Trees:
         whole, forest = Whole(model, self.forest), self.forest
         eye = torch.eye(CLASSES, dtype=torch.float64)
         nodes = whole.leaves(
-            node_features(forest, eye[self.said], eye[self.symbols[forest.neighbour]])
+            node_features(forest, eye[self.predicted], eye[self.symbols[forest.neighbour]])
         )
         pooled = torch.zeros(DEVICES, nodes.shape[1], dtype=torch.float64)
-        degree = torch.tensor(self.known.degree)[:, None]
+        degree = torch.tensor(self.inputs.degree)[:, None]
         owner = torch.from_numpy(forest.owner)
         pooled = pooled.index_add(0, owner, nodes[: forest.branches]) / degree.clamp(min=1)
         base = torch.from_numpy(self.base)
@@ -317,22 +323,22 @@ def trees(request: pytest.FixtureRequest) -> Trees:
 def test_tables_at_home_are_trees(trees: Trees) -> None:
     logits, _ = trees.logits()
     assert_allclose(
-        trees.correction.logits(trees.known), logits.detach().numpy(), rtol=1e-4, atol=1e-5
+        trees.residual.logits(trees.inputs), logits.detach().numpy(), rtol=1e-4, atol=1e-5
     )
 
 
 def test_tree_gradients_are_autograds_device_by_device(trees: Trees) -> None:
     labels, train = people()
     logits, weights = trees.logits()
-    rows = trees.correction.update(trees.known, labels, train, INF, each=True)
-    assert rows.shape == (DEVICES, trees.correction.width)
+    rows = trees.residual.update(trees.inputs, labels, train, INF, each=True)
+    assert rows.shape == (DEVICES, trees.residual.width)
     for device in np.flatnonzero(train):
         loss = cross_entropy(logits[device], torch.tensor(labels[device]))
-        found = torch.autograd.grad(loss, weights, retain_graph=True, materialize_grads=True)
-        expected = torch.cat([gradient.flatten() for gradient in found]).numpy()
-        mine = trees.correction.gradient(rows[device])
+        gradients = torch.autograd.grad(loss, weights, retain_graph=True, materialize_grads=True)
+        expected = torch.cat([gradient.flatten() for gradient in gradients]).numpy()
+        mine = trees.residual.gradient(rows[device])
         assert_allclose(mine, expected, rtol=2e-3, atol=2e-6)
-        assert rows[device, -1] == pytest.approx(told(loss), rel=1e-4)
+        assert rows[device, -1] == pytest.approx(scaled_loss(loss), rel=1e-4)
 
 
 def test_the_gradient_of_a_sum_is_the_sum_of_gradients(trees: Trees) -> None:
@@ -340,32 +346,32 @@ def test_the_gradient_of_a_sum_is_the_sum_of_gradients(trees: Trees) -> None:
     logits, weights = trees.logits()
     some = torch.from_numpy(np.flatnonzero(train))
     loss = cross_entropy(logits[some], torch.from_numpy(labels)[some], reduction="sum")
-    found = torch.autograd.grad(loss, weights, materialize_grads=True)
-    expected = torch.cat([gradient.flatten() for gradient in found]).numpy()
-    total = trees.correction.update(trees.known, labels, train, INF, each=False)
-    assert_allclose(trees.correction.gradient(total), expected, rtol=2e-3, atol=1e-5)
+    gradients = torch.autograd.grad(loss, weights, materialize_grads=True)
+    expected = torch.cat([gradient.flatten() for gradient in gradients]).numpy()
+    total = trees.residual.update(trees.inputs, labels, train, INF, each=False)
+    assert_allclose(trees.residual.gradient(total), expected, rtol=2e-3, atol=1e-5)
 
 
 def test_tree_rows(trees: Trees) -> None:
     labels, train = people()
-    correction, known = trees.correction, trees.known
-    check_rows(lambda clip, each: correction.update(known, labels, train, clip, each=each), train)
+    residual, inputs = trees.residual, trees.inputs
+    check_rows(lambda clip, each: residual.update(inputs, labels, train, clip, each=each), train)
 
 
 def test_without_relu_at_the_end() -> None:
     made = Trees("gcn", activate_last=False)
     assert_allclose(
-        made.correction.logits(made.known),
+        made.residual.logits(made.inputs),
         made.logits()[0].detach().numpy(),
         rtol=1e-4,
         atol=1e-5,
     )
 
 
-def test_a_correction_starts_at_nothing() -> None:
+def test_a_residual_head_starts_at_zero() -> None:
     made = Trees("gcn")
     fresh = ResidualHead(made.settings, CLASSES, CLASSES, coins(1))
-    assert np.array_equal(fresh.logits(made.known), made.base)
+    assert np.array_equal(fresh.logits(made.inputs), made.base)
     vector = fresh.vector()
     fresh.load(vector)
     assert np.array_equal(fresh.vector(), vector)

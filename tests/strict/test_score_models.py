@@ -30,15 +30,15 @@ def pairs_of(seed: int = 0, pairs: int = 50, kinds: int = KINDS) -> tuple[Scored
     rng = coins(seed)
     askers = np.setdiff1d(np.arange(HOSTED), SILENT)
     rows = np.sort(np.concatenate([askers, rng.choice(askers, pairs - len(askers))]))
-    shares, theirs = rng.dirichlet(np.ones(SYMBOLS), (2, pairs))
-    shares[rng.random(pairs) < 0.2] = 0  # an asker that has no other neighbour
+    frequencies, theirs = rng.dirichlet(np.ones(SYMBOLS), (2, pairs))
+    frequencies[rng.random(pairs) < 0.2] = 0  # an asker that has no other neighbour
     made = ScoredPairs(
         rows=rows,
-        likeness=rng.normal(size=(pairs, kinds * (HOPS + 1) ** 2)),
+        similarity=rng.normal(size=(pairs, kinds * (HOPS + 1) ** 2)),
         own=rng.integers(0, SYMBOLS, HOSTED)[rows],
-        shares=shares,
+        frequencies=frequencies,
         theirs=rng.integers(0, SYMBOLS, pairs),
-        their_shares=theirs,
+        their_frequencies=theirs,
         prior=rng.normal(size=pairs),
     )
     return made, rng.random(pairs) < 0.5
@@ -50,7 +50,7 @@ def loss_of(scores: Tensor, edge: np.ndarray, mine: np.ndarray) -> Tensor:
     return softplus(-sign * scores)[torch.tensor(mine)].mean()
 
 
-def told(loss: Tensor) -> float:
+def scaled_loss(loss: Tensor) -> float:
     return LOSS_SCALE * min(float(loss.detach()), LOSS_LIMIT)
 
 
@@ -80,7 +80,7 @@ def test_regressions_have_the_gradients_of_autograd(kinds: int) -> None:
     for device in np.setdiff1d(np.arange(HOSTED), SILENT):
         start, losses = 0, []
         for block in columns:
-            x = torch.tensor(pairs.likeness[:, block])
+            x = torch.tensor(pairs.similarity[:, block])
             end = start + x.shape[1]
             scores = x @ vector[start:end] + vector[end]
             losses.append(loss_of(scores, edge, pairs.rows == device))
@@ -88,7 +88,7 @@ def test_regressions_have_the_gradients_of_autograd(kinds: int) -> None:
         assert start == linear.weights
         (gradient,) = torch.autograd.grad(sum(losses), vector)  # blocks share no weight
         assert_allclose(rows[device, :-1], gradient.numpy(), rtol=1e-9, atol=1e-12)
-        assert rows[device, -1] == pytest.approx(told(losses[-1]))
+        assert rows[device, -1] == pytest.approx(scaled_loss(losses[-1]))
 
 
 def test_rows_of_regressions() -> None:
@@ -106,43 +106,43 @@ def tree_of(backbone: str) -> TreeScore:
     return tree
 
 
-def scores_of(table: Tensor, scales: Tensor, pairs: ScoredPairs, evidence: np.ndarray) -> Tensor:
-    """evidence + Σ m · h · ĥ, pair by pair."""
-    found = []
+def scores_of(table: Tensor, scales: Tensor, pairs: ScoredPairs, base: np.ndarray) -> Tensor:
+    """base + Σ m · h · ĥ, pair by pair."""
+    gradients = []
     for number in range(len(pairs.rows)):
-        mine = torch.tensor(pairs.shares[number]) @ table[pairs.own[number]]
-        theirs = torch.tensor(pairs.their_shares[number]) @ table[pairs.theirs[number]]
-        found.append(evidence[number] + (scales * mine * theirs).sum())
-    return torch.stack(found)
+        mine = torch.tensor(pairs.frequencies[number]) @ table[pairs.own[number]]
+        theirs = torch.tensor(pairs.their_frequencies[number]) @ table[pairs.theirs[number]]
+        gradients.append(base[number] + (scales * mine * theirs).sum())
+    return torch.stack(gradients)
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "gat"])
 def test_trees_have_the_gradients_of_autograd(backbone: str) -> None:
     tree, (pairs, edge) = tree_of(backbone), pairs_of()
-    evidence = coins(3).normal(size=len(edge))
-    rows = tree.update(pairs, evidence, edge, HOSTED, INF, each=True)
+    base = coins(3).normal(size=len(edge))
+    rows = tree.update(pairs, base, edge, HOSTED, INF, each=True)
     network = tree._leaves._network
     leaves = tree._leaves._leaves().reshape(tree._leaves.shape)
     table = leaves.detach().to(torch.float64).requires_grad_()
     scales = torch.tensor(tree._scales, requires_grad=True)
-    scores = scores_of(table, scales, pairs, evidence)
-    assert_allclose(tree.scores(pairs) + evidence, scores.detach().numpy(), rtol=1e-9)
+    scores = scores_of(table, scales, pairs, base)
+    assert_allclose(tree.scores(pairs) + base, scores.detach().numpy(), rtol=1e-9)
     for device in np.setdiff1d(np.arange(HOSTED), SILENT):
         loss = loss_of(scores, edge, pairs.rows == device)
         to_table, to_scales = torch.autograd.grad(loss, (table, scales), retain_graph=True)
         expected = torch.cat([to_table.flatten(), to_scales]).numpy()
         assert_allclose(rows[device, :-1], expected, rtol=1e-9, atol=1e-12)
-        assert rows[device, -1] == pytest.approx(told(loss))
+        assert rows[device, -1] == pytest.approx(scaled_loss(loss))
         # And from there to the weights of the network.
         parameters = list(network.parameters())
         whole = loss_of(
-            scores_of(leaves.to(torch.float64), scales, pairs, evidence), edge, pairs.rows == device
+            scores_of(leaves.to(torch.float64), scales, pairs, base), edge, pairs.rows == device
         )
-        found = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             whole, [*parameters, scales], retain_graph=True, materialize_grads=True,
             allow_unused=True,
         )  # fmt: skip
-        flat = torch.cat([part.flatten().to(torch.float64) for part in found]).numpy()
+        flat = torch.cat([part.flatten().to(torch.float64) for part in gradients]).numpy()
         assert_allclose(tree.gradient(rows[device]), flat, rtol=1e-3, atol=1e-6)
 
 
@@ -152,8 +152,8 @@ def test_rows_of_trees(backbone: str, chunk: int, monkeypatch: pytest.MonkeyPatc
     """The norm of the table's gradient is made without the table: the dense rows check it."""
     monkeypatch.setattr(scorer, "CHUNK", chunk)
     tree, (pairs, edge) = tree_of(backbone), pairs_of()
-    evidence = coins(3).normal(size=len(edge))
-    check_rows(lambda clip, each: tree.update(pairs, evidence, edge, HOSTED, clip, each=each))
+    base = coins(3).normal(size=len(edge))
+    check_rows(lambda clip, each: tree.update(pairs, base, edge, HOSTED, clip, each=each))
 
 
 def test_the_norm_of_a_table_without_the_table() -> None:
@@ -166,9 +166,9 @@ def test_the_norm_of_a_table_without_the_table() -> None:
             for _ in range(2)
         ]
         tables = np.zeros((6, 2, 2, 4))
-        for symbol, shares, slope in sides:
+        for symbol, frequencies, slope in sides:
             for pair, row in enumerate(rows):
-                tables[row, symbol[pair]] += np.outer(shares[pair], slope[pair])
+                tables[row, symbol[pair]] += np.outer(frequencies[pair], slope[pair])
         assert_allclose(scorer._squares(rows, 6, sides), (tables**2).sum(axis=(1, 2, 3)))
 
 

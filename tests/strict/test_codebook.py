@@ -124,8 +124,8 @@ def test_a_row_of_zeros_is_like_nothing() -> None:
     for kind in KINDS:
         book = codebook(kind)
         book.advance(0, book.update(0, each=False))
-        assert not book.likeness()[ZERO].any()
-        assert np.isfinite(book.likeness()).all()
+        assert not book.similarity()[ZERO].any()
+        assert np.isfinite(book.similarity()).all()
 
 
 def test_what_may_be_noise_counts_as_nothing() -> None:
