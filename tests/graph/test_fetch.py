@@ -83,7 +83,8 @@ def test_an_archive_arrives_verified_and_loads(
     assert path == data / "facebook_large.zip"
     assert path.read_bytes() == mirror.content
     assert status == {entry.edges: "ok", entry.features: "ok", entry.labels: "unknown"}
-    assert seen[-1] == (len(mirror.content), len(mirror.content))
+    done, total = seen[-1]
+    assert done == total == len(mirror.content)
     assert load("facebook", data_dir=data).devices == 4
 
 

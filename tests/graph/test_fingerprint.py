@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, hstack
+from tests.narrow import sparse
 
 from lumos.graph import Graph, load
 from lumos.graph.fingerprint import fingerprint
 
 
 def test_a_fingerprint_knows_every_part_of_a_graph(sixty: Graph) -> None:
-    edges, features, labels = sixty.edge_list(), sixty.features, sixty.labels
+    edges, features, labels = sixty.edge_list(), sparse(sixty.features), sixty.labels
     assert fingerprint(load("demo:60")) == fingerprint(sixty)
-    empty = csr_array((60, 1), dtype=features.dtype)  # a feature that nobody has
+    empty = csr_array(np.zeros((60, 1), features.dtype))  # a feature that nobody has
     others = [
         Graph.from_edges(edges, features=features),
         Graph.from_edges(edges, features=features.toarray(), labels=labels),

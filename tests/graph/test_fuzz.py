@@ -60,7 +60,7 @@ def survives(read: Callable[[], Graph]) -> None:
     options,
 )
 def test_edge_lists(
-    edges: bytes, labels: bytes | None, features: bytes | None, kind: str, chosen: dict[str, str]
+    edges: bytes, labels: bytes | None, features: bytes | None, kind: str, chosen: dict[str, Any]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "graph.csv"
@@ -86,7 +86,7 @@ words = st.one_of(
 
 @quick
 @given(text | st.just(EDGES), text | st.just(TARGET), words | st.just(json.dumps(WORDS)), options)
-def test_snap_folders(edges: str, target: str, features: str, chosen: dict[str, str]) -> None:
+def test_snap_folders(edges: str, target: str, features: str, chosen: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = {
             "edges": edges,
@@ -168,7 +168,7 @@ names = ("edges", "edge_index", "features", "x", "target", "y", "ids", "weights"
 
 @quick
 @given(st.dictionaries(st.sampled_from(names), array, max_size=5), options)
-def test_npz_with_any_arrays(arrays: dict[str, Any], chosen: dict[str, str]) -> None:
+def test_npz_with_any_arrays(arrays: dict[str, Any], chosen: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "graph.npz"
         np.savez(path, **arrays)
@@ -177,7 +177,7 @@ def test_npz_with_any_arrays(arrays: dict[str, Any], chosen: dict[str, str]) -> 
 
 @quick
 @given(st.dictionaries(st.sampled_from(["features", "ids", "indptr", "data"]), array), options)
-def test_feature_archives_with_any_arrays(arrays: dict[str, Any], chosen: dict[str, str]) -> None:
+def test_feature_archives_with_any_arrays(arrays: dict[str, Any], chosen: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "graph.csv"
         path.write_text("0,1\n1,2\n")

@@ -146,7 +146,10 @@ def test_the_repr_shows_counts_only() -> None:
         ({"edges": [(0, 1)], "features": [[0], [np.nan]]}, "row 1, column 0 is nan"),
         ({"edges": [(0, 1)], "features": [[0, np.inf], [0, 0]]}, "row 0, column 1 is inf"),
         ({"edges": [(0, 1)], "features": [[0, 1e39], [0, 0]]}, r"row 0, column 1 is 1e\+39"),
-        ({"edges": [(0, 1)], "features": csr_array([[0, 0], [0, np.nan]])}, "row 1, column 1"),
+        (
+            {"edges": [(0, 1)], "features": csr_array(np.array([[0, 0], [0, np.nan]]))},
+            "row 1, column 1",
+        ),
         ({"edges": [(0, 1)], "features": np.zeros(2)}, r"\[2, width\]; got \[2\]"),
         ({"edges": [(0, 1)], "features": np.array(3.0)}, "got a single value"),
         ({"edges": [(0, 1)], "features": [["a"], ["b"]]}, "real numbers"),

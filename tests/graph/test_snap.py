@@ -171,7 +171,7 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, case: str) -> None:
     files, message = WRONG[case]
-    write_snap(tmp_path, **files)  # type: ignore[arg-type]
+    write_snap(tmp_path, **files)
     with pytest.raises(InputError, match=message) as caught:
         load("facebook", data_dir=tmp_path)
     assert "\n" not in str(caught.value)
