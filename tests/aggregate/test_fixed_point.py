@@ -1,5 +1,7 @@
 """Numbers as words: exact, never wrapped, refused or clipped beyond the range."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -67,6 +69,6 @@ def test_beyond_the_limit_is_refused_without_the_number_or_clipped() -> None:
         {"minimum": 1},
     ],
 )
-def test_settings_state_the_rule_that_was_broken(wrong: dict[str, float]) -> None:
+def test_settings_state_the_rule_that_was_broken(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(wrong))):
         AggregateSettings(**wrong)

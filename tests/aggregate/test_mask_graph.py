@@ -1,5 +1,7 @@
 """The mask graph: regular, mirrored, random, and blind to the data."""
 
+from typing import Any
+
 import networkx
 import numpy as np
 import pytest
@@ -115,7 +117,7 @@ def test_too_few_devices_are_refused(total: int) -> None:
         ({"minimum": 11}, "at least 11"),
     ],
 )
-def test_impossible_graphs_are_refused(wrong: dict[str, int], says: str) -> None:
+def test_impossible_graphs_are_refused(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         mask_parameters(AggregateSettings(**wrong), 10)
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumos.aggregate import shamir
+from lumos.crypto import entropy
 
 
 @pytest.mark.parametrize("threshold", [1, 2, 3, 4])
@@ -63,7 +64,7 @@ def test_evaluation_is_exact_at_the_largest_values(threshold: int, seed: int) ->
 
 def test_elements_are_uniform_and_below_the_prime(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [b"\xff\xff\x01\x00\xf1\xff", b"\xf1\xff\x02\x00", b"\x03\x00"]
-    monkeypatch.setattr(shamir.entropy, "draw", lambda count: answers.pop(0))
+    monkeypatch.setattr(entropy, "draw", lambda count: answers.pop(0))
     # 0xffff and 0xfff1 = 65521 lie outside and are drawn again, as often as it takes.
     assert shamir.uniform(3).tolist() == [3, 1, 2]
     assert answers == []

@@ -118,6 +118,8 @@ def test_the_same_sums_and_ledger_however_devices_are_spread(
         for got in heard:
             for number, one in enumerate(got):
                 assert one is None or np.array_equal(one, sums[number])
+        assert reference.ledger is not None
+        assert again.ledger is not None
         assert ledger_differences(reference.ledger, again.ledger) == []
 
 
@@ -131,6 +133,8 @@ def test_shards_share_nothing_but_messages(backend: str, ledger_differences: Dif
     isolated = Federation(AggregateSettings(), backend, shards=5, carrier=Isolated)
     _, same = isolated.run(rounds, drop_stage)
     assert all(np.array_equal(one, two) for one, two in zip(sums, same, strict=True))
+    assert plain.ledger is not None
+    assert isolated.ledger is not None
     assert ledger_differences(plain.ledger, isolated.ledger) == []
 
 
