@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -179,8 +180,9 @@ def test_the_centralized_network_is_a_plain_pyg_model(backbone: str) -> None:
     words = csr_array((np.random.default_rng(0).random((DEVICES, 12)) < 0.3).astype(np.float32))
     settings = BaselineSettings(system="centralized", backbone=backbone, hidden=5, dropout=0)  # type: ignore[arg-type]
     network = Network(settings, 12, 3)
-    first, second = network.layers
-    theirs: list[torch.nn.Module]
+    layers: list[Any] = list(network.layers)
+    first, second = layers
+    theirs: list[Any]
     if backbone == "gcn":
         theirs = [GCNConv(12, 5), GCNConv(5, 5)]
     else:
