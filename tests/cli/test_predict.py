@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy.sparse import csr_array
+from tests.narrow import present, sparse
 
 import lumos
 from lumos.cli.main import run
@@ -21,10 +21,15 @@ from lumos.training.split import Role, split_vertices
 
 torch.set_num_threads(1)  # small graphs: a second thread only waits
 
-SETTINGS = {"profile": "paper", "compare": "ideal", "balancer": "greedy", "floor": False}
+SETTINGS: dict[str, Any] = {
+    "profile": "paper",
+    "compare": "ideal",
+    "balancer": "greedy",
+    "floor": False,
+}
 QUICK = ["--profile", "paper", "--compare", "ideal", "--balancer", "greedy", "--no-floor"]
 QUICK += ["--epochs", "3"]
-STRICT = {"profile": "strict", "encoder_epochs": 2, "epochs": 64, "floor": False}
+STRICT: dict[str, Any] = {"profile": "strict", "encoder_epochs": 2, "epochs": 64, "floor": False}
 
 Ran = tuple[Run, Path]
 Newcomers = Callable[[Any], Path]
@@ -88,7 +93,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
 
 def copy_of(graph: lumos.Graph, device: int) -> dict[str, Any]:
     """A newcomer with the features and neighbours of a device."""
-    row = csr_array(graph.features)[[device]].tocoo()
+    row = sparse(graph.features)[[device]].tocoo()
     features = dict(zip(map(str, row.col.tolist()), row.data.tolist(), strict=True))
     own = graph.neighbours[graph.offsets[device] : graph.offsets[device + 1]]
     return {"id": f"copy {device}", "features": features, "neighbours": own.tolist()}
@@ -157,13 +162,13 @@ def test_export(capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path: Path) 
         "head.bias": (6,),
     }
     assert all(array.dtype == np.dtype("<f4") for array in arrays.values())
-    assert about["classes"] == list(trained.graph.classes)
+    assert about["classes"] == list(present(trained.graph).classes)
     assert about["features"] == 600
     assert about["lumos"] == lumos.__version__
     assert about["settings"]["backbone"] == "gcn"
     # The head is documented well enough to use it.
     logits = trained.embeddings @ arrays["head.weight"].T + arrays["head.bias"]
-    np.testing.assert_allclose(logits, trained.model.logits, atol=1e-5)
+    np.testing.assert_allclose(logits, present(trained.model.logits), atol=1e-5)
 
 
 def test_export_of_other_models(
@@ -240,7 +245,8 @@ def test_a_copy_is_taken_for_what_it_copies(
     capsys: pytest.CaptureFixture[str], clear: Ran, newcomers: Newcomers
 ) -> None:
     trained, folder = clear
-    copies = [copy_of(trained.graph, device) for device in range(60)]
+    graph = present(trained.graph)
+    copies = [copy_of(graph, device) for device in range(60)]
     rows = result_of(capsys, folder, "--newcomer", newcomers(copies))["rows"]
     known = result_of(capsys, folder)["rows"]
     same = np.mean([a["label"] == b["label"] for a, b in zip(rows, known, strict=True)])
@@ -301,9 +307,10 @@ def test_newcomers_of_a_strict_run(
 ) -> None:
     """A copy of a device that does not train believes what the device believes."""
     trained, folder = strict
-    roles = split_vertices(trained.graph.labels, PublicCoins(0))
+    graph = present(trained.graph)
+    roles = split_vertices(present(graph.labels), PublicCoins(0))
     tested = np.flatnonzero(roles == Role.TEST)[:5].tolist()
-    file = newcomers([copy_of(trained.graph, device) for device in tested])
+    file = newcomers([copy_of(graph, device) for device in tested])
     result = result_of(capsys, folder, "--newcomer", file)
     assert result["epsilon_spent_by_each_neighbour"] == 2
     known = {row["id"]: row for row in result_of(capsys, folder)["rows"]}
@@ -335,7 +342,7 @@ def test_strict_links(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
 def write_graph(folder: Path, labelled: int) -> Path:
     """Sixty named devices as CSV; the last ones have no row among the labels."""
     graph = lumos.load("demo:60")
-    words = csr_array(graph.features)[:, :20].toarray()
+    words = sparse(graph.features)[:, :20].toarray()
     path = folder / "graph.csv"
     path.write_text("a,b\n" + "".join(f"d{u},d{v}\n" for u, v in graph.edge_list()))
     header = "id," + ",".join(f"w{number}" for number in range(20))
@@ -363,8 +370,8 @@ def test_unlabelled_devices_in_tables(capsys: pytest.CaptureFixture[str], tmp_pa
 def test_unlabelled_devices_in_an_npz(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path, out = tmp_path / "graph.npz", tmp_path / "run"
     graph = lumos.load("demo:60")
-    labels = np.where(np.arange(60) < 45, graph.labels, -1)
-    words = csr_array(graph.features)[:, :20].toarray()
+    labels = np.where(np.arange(60) < 45, present(graph.labels), -1)
+    words = sparse(graph.features)[:, :20].toarray()
     np.savez(path, edges=graph.edge_list(), features=words, target=labels)
     assert run(["train", str(path), *QUICK, "--out", str(out)]) == 0
     capsys.readouterr()

@@ -431,7 +431,10 @@ def test_a_graph_that_lacks_something(
     words: str,
 ) -> None:
     ring = np.stack([np.arange(12), (np.arange(12) + 1) % 12], axis=1)
-    everything = {"features": np.eye(12, 5, dtype=np.float32), "target": np.arange(12) % 2}
+    everything: dict[str, Any] = {
+        "features": np.eye(12, 5, dtype=np.float32),
+        "target": np.arange(12) % 2,
+    }
     path = tmp_path / "ring.npz"
     np.savez(path, edges=ring, **{name: everything[name] for name in arrays})
     arguments = [*ALONE[1:], *more] if "--profile" not in more else more
