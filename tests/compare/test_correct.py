@@ -53,5 +53,5 @@ def test_one_session_serves_many_batches_of_different_kinds(talk, agrees):
 
 
 def test_a_batch_mixes_forms(talk, agrees):
-    batch = [(Spec(bits, "three_way"), 1, 0) for bits in (4, 32, 8, 13, 12, 20)]
+    batch = [(Spec(bits, Kind.THREE_WAY), 1, 0) for bits in (4, 32, 8, 13, 12, 20)]
     assert all(map(agrees, batch, *talk().run(batch)))

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from lumos.compare import Message, Spec, messages
+from lumos.compare import Kind, Message, Reveal, Spec, messages
 from lumos.errors import ProtocolError
 
 
@@ -37,13 +37,15 @@ def stops(talk, spec, position, bit, x, y):
 
 @pytest.mark.parametrize(
     "spec",
-    [Spec(1), Spec(4), Spec(4, "three_way"), Spec(4, "le", "sender"), Spec(8)],
+    [Spec(1), Spec(4), Spec(4, Kind.THREE_WAY), Spec(4, Kind.LE, Reveal.SENDER), Spec(8)],
     ids=str,
 )
 def test_every_bit_of_every_message_of_the_direct_form(spec, talk):
     top = (1 << spec.bits) - 1
     survived = [
-        place for place in every_bit(spec) if not stops(talk, spec, *place, top // 3, top // 2)
+        (place, bit)
+        for place, bit in every_bit(spec)
+        if not stops(talk, spec, place, bit, top // 3, top // 2)
     ]
     assert survived == []
 
@@ -51,10 +53,10 @@ def test_every_bit_of_every_message_of_the_direct_form(spec, talk):
 @pytest.mark.parametrize("bits", [12, 16, 32])
 @pytest.mark.parametrize("reveal", ["both", "sender", "receiver", "shares"])
 def test_bits_of_long_messages(bits, reveal, talk):
-    spec = Spec(bits, "lt", reveal)
+    spec = Spec(bits, Kind.LT, reveal)
     coins = random.Random(bits)
     everywhere = every_bit(spec)
     # All bits of the short messages, and a sample of the long ones.
     short = [place for place in everywhere if place[0] > 2]
     chosen = coins.sample(everywhere, 40) + coins.sample(short, min(16, len(short)))
-    assert all(stops(talk, spec, *place, 1234, 4000) for place in chosen)
+    assert all(stops(talk, spec, place, bit, 1234, 4000) for place, bit in chosen)

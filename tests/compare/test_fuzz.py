@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lumos.compare import Kind, Receiver, Reveal, Sender, SessionClosed, Spec, messages
+from lumos.compare.party import Party
 from lumos.errors import ProtocolError
 
 BOUNDED = settings(
@@ -47,6 +48,8 @@ def test_damage_at_any_turn(data, batch):
     sender, receiver = Sender(1, 2), Receiver(2, 1)
     sender.begin([(spec, 0) for spec in batch])
     receiver.begin([(spec, (1 << spec.bits) - 1) for spec in batch])
+    speaker: Party
+    listener: Party
     message, speaker, listener = sender.step(), sender, receiver
     for _ in range(turn):
         message = listener.step(message)

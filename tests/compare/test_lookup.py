@@ -1,11 +1,14 @@
 """The table under its pads, against the formula computed entry by entry."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from lumos.compare import Spec, lookup
+from lumos.compare import Kind, Reveal, Spec, lookup
 from lumos.compare.lookup import Query, ReceiverKeys, SenderKeys, pad_bytes, unmask
 from lumos.compare.spec import Lookup
+from lumos.crypto.group import ED25519
 
 SHAPES = [
     Lookup((1,), 1),
@@ -76,7 +79,7 @@ def test_the_other_pads_are_out_of_reach():
     keys = SenderKeys()
     keys.bind(b"s" * 32)
     receiver = ReceiverKeys(keys.A, b"s" * 32)
-    asked = Query(Lookup((4, 4), 2), Spec(8, "three_way"), idx=6)
+    asked = Query(Lookup((4, 4), 2), Spec(8, Kind.THREE_WAY), idx=6)
     for index in (0x00, 0x5C, 0xFF):
         points, held = receiver.choose(asked, index)
         for digit, c in enumerate(digits(index, (4, 4))):
@@ -86,7 +89,7 @@ def test_the_other_pads_are_out_of_reach():
 
 
 def test_a_pad_depends_on_everything_it_is_bound_to():
-    base = (
+    base: tuple[Any, ...] = (
         b"s" * 32,
         b"A" * 32,
         Query(Lookup((4,), 1), Spec(4), 7),
@@ -94,7 +97,7 @@ def test_a_pad_depends_on_everything_it_is_bound_to():
         b"B" * 32,
         [(3, b"W" * 32)],
     )
-    changes = {
+    changes: dict[int, Any] = {
         0: b"t" * 32,
         1: b"a" * 32,
         2: Query(Lookup((4,), 1), Spec(4), 8),
@@ -105,23 +108,20 @@ def test_a_pad_depends_on_everything_it_is_bound_to():
     for place, changed in changes.items():
         variants.append((*base[:place], changed, *base[place + 1 :]))
     variants.append((*base[:5], [(3, b"w" * 32)]))
-    for spec in (Spec(4, "le"), Spec(4, "lt", "shares"), Spec(3)):
+    for spec in (Spec(4, Kind.LE), Spec(4, Kind.LT, Reveal.SHARES), Spec(3)):
         variants.append((*base[:2], base[2]._replace(spec=spec), *base[3:]))
     pads = [lookup._pads(*variant)[0] for variant in variants]
     assert len(pads[0]) == 1
-    longer = [
-        lookup._pads(*variant[:2], variant[2]._replace(lookup=Lookup((4, 4, 4), 2)), *variant[3:])[
-            0
-        ]
-        for variant in variants
-    ]
+    wide = Lookup((4, 4, 4), 2)
+    wider = [(*one[:2], one[2]._replace(lookup=wide), *one[3:]) for one in variants]
+    longer = [lookup._pads(*variant)[0] for variant in wider]
     assert len(set(longer)) == len(variants)
 
 
 @pytest.mark.parametrize("many", [1, 12])
 def test_shifting_by_a_digit(many):
     # bG + cA, in the first digits of a session and after many.
-    group = lookup.ED25519
+    group = ED25519
     a, A, _ = group.key()
     receiver = ReceiverKeys(A, b"s" * 32)
     _, bG = group.pair()
@@ -137,7 +137,7 @@ def test_shifting_by_a_digit(many):
 def test_the_work_does_not_depend_on_the_digit():
     # As many group operations for every value of y: the count is public.
     class Counting:
-        identity = lookup.ED25519.identity
+        identity = ED25519.identity
 
         def __init__(self):
             self.calls = []
@@ -145,11 +145,11 @@ def test_the_work_does_not_depend_on_the_digit():
         def __getattr__(self, name):
             def counted(*arguments):
                 self.calls.append(name)
-                return getattr(lookup.ED25519, name)(*arguments)
+                return getattr(ED25519, name)(*arguments)
 
             return counted
 
-    A = lookup.ED25519.key()[1]
+    A = ED25519.key()[1]
     seen = set()
     for index in range(0, 256, 15):
         group = Counting()

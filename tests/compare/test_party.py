@@ -11,14 +11,17 @@ from lumos.compare import (
     BadPoint,
     BadValue,
     CheckFailed,
+    Kind,
     OutOfOrder,
     Receiver,
     Replay,
+    Reveal,
     Sender,
     SessionClosed,
     Spec,
 )
 from lumos.compare.checksum import crc8
+from lumos.compare.party import Party
 from lumos.errors import ProtocolError, UsageError, WrongLength
 
 SPEC = Spec(8)
@@ -122,11 +125,11 @@ def test_messages_out_of_order():
     fresh = Sender(3, 8)
     fresh.begin([(SPEC, 1)])
     refused(fresh, OutOfOrder, points)
-    fresh = Receiver(8, 3)
-    fresh.begin([(SPEC, 1)])
+    waiting = Receiver(8, 3)
+    waiting.begin([(SPEC, 1)])
     with pytest.raises(OutOfOrder):
-        fresh.step()
-    closed(fresh)
+        waiting.step()
+    closed(waiting)
 
 
 @pytest.mark.parametrize("change", [lambda m: m[:-1], lambda m: m + b"\0", lambda m: b""])
@@ -137,6 +140,8 @@ def test_wrong_lengths_at_every_turn(change, spec):
         sender, receiver = Sender(3, 8), Receiver(8, 3)
         sender.begin([(spec, SECRET)])
         receiver.begin([(spec, 90)])
+        speaker: Party
+        listener: Party
         message, speaker, listener = sender.step(), sender, receiver
         for _ in range(broken):
             message = listener.step(message)
@@ -198,9 +203,9 @@ def test_messages_are_bytes(message):
         Spec(9),
         Spec(12),
         Spec(16),
-        Spec(8, "le"),
-        Spec(8, "three_way"),
-        Spec(8, "lt", "receiver"),
+        Spec(8, Kind.LE),
+        Spec(8, Kind.THREE_WAY),
+        Spec(8, Kind.LT, Reveal.RECEIVER),
     ],
     ids=str,
 )
@@ -209,6 +214,8 @@ def test_parties_that_disagree_about_the_spec_stop(other):
     sender.begin([(SPEC, SECRET)])
     receiver.begin([(other, 0)])
     stopped = None
+    speaker: Party
+    listener: Party
     message, speaker, listener = sender.step(), sender, receiver
     while message is not None and stopped is None:
         try:
@@ -293,7 +300,9 @@ def test_a_fork_does_not_take_the_session_along():
 
 
 def test_two_sessions_of_a_pair_share_nothing():
-    openings = {Sender(3, 8)._nonce for _ in range(10)} | {Sender(3, 8)._keys.A for _ in range(10)}
+    openings = {Sender(3, 8)._nonce for _ in range(10)} | {
+        Sender(3, 8)._live().A for _ in range(10)
+    }
     assert len(openings) == 20
 
 
@@ -319,7 +328,7 @@ def test_padding_of_openings_must_be_zero():
 
 
 def test_an_outcome_cannot_be_both_less_and_equal():
-    sender, receiver, _, points = opened(Spec(4, "three_way"), 2, 9)
+    sender, receiver, _, points = opened(Spec(4, Kind.THREE_WAY), 2, 9)
     # Entry 9 of the second table: eq of a pair that is less.
     refused(receiver, BadValue, forged(receiver, sender.step(points), 2 + 1, 1))
 
@@ -332,7 +341,7 @@ def test_all_randomness_is_the_operating_systems(monkeypatch):
         return os.urandom(count)
 
     monkeypatch.setattr("lumos.crypto.entropy.secrets.token_bytes", counting)
-    sender, _, _, points = opened(Spec(16, "lt", "shares"))
+    sender, _, _, points = opened(Spec(16, Kind.LT, Reveal.SHARES))
     sender.step(points)
     # Two nonces and the key; per point a scalar; per triple R's index; S's masks and factors.
     assert asked[:3] == [16, 64, 16]

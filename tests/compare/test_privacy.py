@@ -30,10 +30,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from lumos.compare import Receiver, Sender, Spec, lookup, receiver, sender
+from lumos.compare import Kind, Receiver, Reveal, Sender, Spec, lookup, receiver, sender
 from lumos.compare.checksum import crc8, encode_answer
 from lumos.compare.comparison import Comparison
-from lumos.compare.shares import pack
+from lumos.compare.shares import TreeShares, pack
 from lumos.crypto import entropy
 from lumos.crypto.group import ED25519
 
@@ -137,7 +137,7 @@ def test_the_distinguisher_is_at_chance_on_noise():
 
 # -- what the receiver sees ---------------------------------------------------------------
 
-TABLE = Spec(6, "lt", "both")
+TABLE = Spec(6, Kind.LT, Reveal.BOTH)
 Y = 37
 X = (9, 30)  # both below Y: the same outcome
 ROW, COLUMN = Y >> 3, Y & 7
@@ -174,6 +174,7 @@ def receiver_views(labels, group, session=50):
         points = r.step(s.step())
         kept = [comparison.kept[0][1] for comparison in r._comparisons]
         tables = s.step(points)
+        assert tables is not None
         s.step(r.step(tables))
         assert s.results == r.results == [1] * (1 + len(own))
         seen += [tables[8 * place : 8 * place + 8] for place in range(1, 1 + len(own))]
@@ -263,8 +264,11 @@ def test_twin_pads_without_the_curve(monkeypatch, toy):
         r.begin([(TABLE, Y)])
         points = r.step(s.step())
         asked = r._comparisons[0].asked[0]
-        sid, A = r._keys._sid, r._keys._A
-        table = bits_of(s.step(points)[:-1]).reshape(8, 8).copy()
+        sid, A = r._live()._sid, r._live()._A
+        assert points is not None
+        tables = s.step(points)
+        assert tables is not None
+        table = bits_of(tables[:-1]).reshape(8, 8).copy()
         for digit in (0, 1):
             B = points[16 + 32 * digit : 48 + 32 * digit]
             pads = public(sid, A, asked, digit, B, [(value, b"") for value in range(8)])
@@ -276,7 +280,7 @@ def test_twin_pads_without_the_curve(monkeypatch, toy):
 
 # -- one index, one answer ----------------------------------------------------------------
 
-SMALL = Spec(4, "lt", "both")
+SMALL = Spec(4, Kind.LT, Reveal.BOTH)
 
 
 def two_tables(labels, group, second, session=50):
@@ -289,6 +293,7 @@ def two_tables(labels, group, second, session=50):
         r.begin([(SMALL, 9)] * len(own))
         points = r.step(s.step())
         before = s.step(points)
+        assert before is not None
         s.step(r.step(before))
         after = second(s, points, [(SMALL, (5, 2)[label]) for label in own])
         for place in range(0, 2 * len(own), 2):
@@ -354,7 +359,7 @@ def test_a_repeat_within_a_batch_is_the_same_table(toy):
 
 def share_views(labels, group, reveal="shares", session=50):
     """R's share and table where R may not learn: x = 2 or 12 against y = 9."""
-    spec = Spec(4, "three_way", reveal)
+    spec = Spec(4, Kind.THREE_WAY, reveal)
     views = []
     for start in range(0, len(labels), session):
         own = labels[start : start + session]
@@ -364,6 +369,7 @@ def share_views(labels, group, reveal="shares", session=50):
         points = r.step(s.step())
         comparisons = list(r._comparisons)
         tables = s.step(points)
+        assert tables is not None
         r.step(tables)
         for place, comparison in enumerate(comparisons):
             table = tables[4 * place : 4 * place + 4]
@@ -387,7 +393,7 @@ def test_twin_share_not_masked(monkeypatch, toy):
 
 # -- what the sender sees -----------------------------------------------------------------
 
-DIGIT = Spec(4, "lt", "both")
+DIGIT = Spec(4, Kind.LT, Reveal.BOTH)
 OWN_X = 5
 YS = (8, 15)  # both above OWN_X: the same outcome
 
@@ -475,18 +481,19 @@ def test_the_answer_is_all_that_follows(toy):
         s.begin([(DIGIT, OWN_X)])
         r.begin([(DIGIT, y)])
         tables = s.step(r.step(s.step()))
+        assert tables is not None
         answer = r.step(tables)
         assert answer == bytes([tables[-1] ^ 0x1F])
 
 
 # -- the tree, with the transfers taken as ideal ------------------------------------------
 
-TALL = Spec(16, "lt", "both")
+TALL = Spec(16, Kind.LT, Reveal.BOTH)
 
 
 def shares_of(r, entries, indices):
     leaves = len(r.plan.leaves)
-    return receiver.TreeShares(
+    return TreeShares(
         r.plan,
         sender=False,
         leaves=entries[:leaves],
@@ -621,15 +628,15 @@ def test_the_tree_shows_only_the_outcome(views, simulate):
 
 def test_twin_tree_share_not_masked(monkeypatch):
     # Leaves and triples without masks: R's entries are the digits' lt and eq.
-    monkeypatch.setattr(sender.entropy, "bits", lambda count: [0] * count)
+    monkeypatch.setattr(entropy, "bits", lambda count: [0] * count)
     labels = balanced(TWIN_SAMPLES)
     assert distinguish(*split(tree_receiver_views(labels), labels)).told_apart
 
 
 def test_twin_tree_opened_without_triples(monkeypatch):
     # R's factors are not random: what it opens are its shares, and S reads the digits.
-    monkeypatch.setattr(receiver.entropy, "draw", lambda count: bytes(count))
+    monkeypatch.setattr(entropy, "draw", lambda count: bytes(count))
     coins = np.random.default_rng(3)
-    monkeypatch.setattr(sender.entropy, "bits", lambda count: coins.integers(0, 2, count).tolist())
+    monkeypatch.setattr(entropy, "bits", lambda count: coins.integers(0, 2, count).tolist())
     labels = balanced(TWIN_SAMPLES)
     assert distinguish(*split(tree_sender_views(labels), labels)).told_apart

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from lumos.compare import Receiver, Sender, Spec
+from lumos.compare import Kind, Receiver, Sender, Spec
 
 SPECS = [(4, "three_way"), (8, "lt"), (8, "le"), (12, "lt"), (16, "three_way"), (32, "le")]
 
@@ -41,7 +41,7 @@ def test_a_session_between_two_processes():
     assert child.stdout is not None
     assert child.stderr is not None
     sender = Sender(me=3, peer=8)
-    held = [(Spec(bits, kind), x) for (bits, kind), x in zip(SPECS, xs, strict=True)]
+    held = [(Spec(bits, Kind(kind)), x) for (bits, kind), x in zip(SPECS, xs, strict=True)]
     results = []
     for batch in (held, held[:3]):
         sender.begin(batch)
@@ -62,4 +62,4 @@ def test_a_session_between_two_processes():
     assert child.wait(timeout=20) == 0
     assert results == [[0, 1, 0, 0, 1, 1], [0, 1, 0]]
     assert told.split("\n")[:2] == [str(results[0]), str(results[1])]
-    assert not isinstance(sender, Receiver)
+    assert not isinstance(sender, Receiver)  # type: ignore[unreachable]

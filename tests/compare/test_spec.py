@@ -15,16 +15,16 @@ def test_direct_form_as_documented():
     # opening 16+32 | nonce 16 + 2 points | 256 bits + check | outcome
     assert lengths(Spec(8)) == [48, 16 + 64, 32 + 1, 1]
     assert lengths(Spec(8), first=False) == [64, 33, 1]
-    assert lengths(Spec(8, "three_way")) == [48, 80, 64 + 1, 1]
-    assert lengths(Spec(4, "three_way")) == [48, 48, 4 + 1, 1]
+    assert lengths(Spec(8, Kind.THREE_WAY)) == [48, 80, 64 + 1, 1]
+    assert lengths(Spec(4, Kind.THREE_WAY)) == [48, 48, 4 + 1, 1]
     assert lengths(Spec(12)) == [48, 16 + 96, 512 + 1, 1]
     assert lengths(Spec(1)) == [48, 48, 1 + 1, 1]
 
 
 def test_only_a_sender_who_may_learn_gets_an_answer():
-    assert lengths(Spec(8, reveal="sender")) == [48, 80, 33, 1]
-    assert lengths(Spec(8, reveal="receiver")) == [48, 80, 33]
-    assert lengths(Spec(8, reveal="shares")) == [48, 80, 33]
+    assert lengths(Spec(8, reveal=Reveal.SENDER)) == [48, 80, 33, 1]
+    assert lengths(Spec(8, reveal=Reveal.RECEIVER)) == [48, 80, 33]
+    assert lengths(Spec(8, reveal=Reveal.SHARES)) == [48, 80, 33]
 
 
 @pytest.mark.parametrize("bits", range(1, 13))
@@ -47,7 +47,7 @@ def test_tree_form_as_documented():
 def test_speakers_alternate():
     for bits in (8, 13, 16, 17, 32):
         for reveal in Reveal:
-            listed = messages([Spec(bits, "lt", reveal)], first=True)
+            listed = messages([Spec(bits, Kind.LT, reveal)], first=True)
             assert [message.to_sender for message in listed] == [
                 place % 2 == 1 for place in range(len(listed))
             ]
@@ -87,4 +87,4 @@ def test_bits_out_of_range_are_refused(bits):
 
 def test_a_wrong_name_lists_the_right_ones():
     with pytest.raises(UsageError, match="lt, le, three_way, both, sender, receiver, shares"):
-        Spec(8, "ge")
+        Spec(8, "ge")  # type: ignore[arg-type]

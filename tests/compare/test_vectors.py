@@ -9,7 +9,7 @@ import itertools
 
 import pytest
 
-from lumos.compare import Spec
+from lumos.compare import Kind, Reveal, Spec
 from lumos.crypto import entropy
 
 LITERAL = {
@@ -24,16 +24,20 @@ LITERAL = {
 
 DIGESTS = [
     ([(Spec(8), 200, 201)], ([1], [1]), "6abffe5c523ed6f62fabe6cd783d5f61"),
-    ([(Spec(8, "three_way"), 77, 77)], ([0], [0]), "74efd2979e0a4ed294545a93f8f676c6"),
-    ([(Spec(12, "le", "sender"), 4000, 3999)], ([0], [None]), "759d2f006338edd4596376f84c3576e4"),
+    ([(Spec(8, Kind.THREE_WAY), 77, 77)], ([0], [0]), "74efd2979e0a4ed294545a93f8f676c6"),
+    (
+        [(Spec(12, Kind.LE, Reveal.SENDER), 4000, 3999)],
+        ([0], [None]),
+        "759d2f006338edd4596376f84c3576e4",
+    ),
     ([(Spec(16), 40000, 40001)], ([1], [1]), "a5f77d193aa67c8adf612e0998d5580e"),
     (
-        [(Spec(32, "three_way", "shares"), 2**31, 2**31 - 1)],
+        [(Spec(32, Kind.THREE_WAY, Reveal.SHARES), 2**31, 2**31 - 1)],
         ([2], [2]),
         "0b3d34fbfd78bbf45074b16b3b3eace8",
     ),
     (
-        [(Spec(4), 1, 2), (Spec(13, "le"), 8191, 8191)],
+        [(Spec(4), 1, 2), (Spec(13, Kind.LE), 8191, 8191)],
         ([1, 1], [1, 1]),
         "e0be13da3144e13756ea971ad0d07c16",
     ),

@@ -17,7 +17,8 @@ from lumos.compare.worker_processes import WorkerProcesses
 from lumos.compare.workers import InProcess, Steps, Workers
 from lumos.device import Shard, cut
 from lumos.errors import ProtocolError
-from lumos.exchange import Endpoint, Loopback, Program
+from lumos.exchange import Endpoint, Program
+from lumos.exchange.carriers.loopback import Loopback
 from lumos.graph import Graph
 from lumos.trees.balancers import no_part
 
