@@ -59,10 +59,10 @@ def test_recovery_is_unbiased_with_the_closed_variance(a: float, b: float, each:
 
 @given(st.floats(LEAST_EPSILON, 60), st.floats(0, 1))
 def test_coins_give_the_probability_and_never_more_than_its_ratio(each: float, x: float) -> None:
-    ones = [float(threshold(np.float64(v), each, 0, 1)) for v in (0.0, x, 1.0)]
+    ones = [float(threshold(np.array(v), each, 0, 1)) for v in (0.0, x, 1.0)]
     assert ones == sorted(ones)
     assert ones[0] >= 1
-    assert abs(ones[1] / COIN - float(probability_of_one(np.float64(x), each, 0, 1))) <= 2 / COIN
+    assert abs(ones[1] / COIN - float(probability_of_one(np.array(x), each, 0, 1))) <= 2 / COIN
     # Whole numbers below 2^32: the comparison with e^ε' is exact but for its last rounding.
     assert math.log(ones[2]) - math.log(ones[0]) <= each * (1 + 1e-15)
     zeros = [COIN - ones[2], COIN - ones[0]]

@@ -1,6 +1,7 @@
 """Releases of a shard: every element once, any shards, and what the receivers recover."""
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -153,7 +154,7 @@ def test_features_outside_the_public_bounds_are_refused() -> None:
         release(np.array([[1.5]], np.float32), np.array([1]), NOISY, coins([0]))
     positive = EncoderSettings(low=1.0, high=2.0)
     with pytest.raises(InputError, match="outside the public bounds"):
-        release(csr_array((1, 3), dtype=np.float32), np.array([1]), positive, coins([0]))
+        release(csr_array(np.zeros((1, 3), np.float32)), np.array([1]), positive, coins([0]))
 
 
 def test_receivers_must_fit_the_devices() -> None:
@@ -166,11 +167,15 @@ def test_receivers_must_fit_the_devices() -> None:
 def test_scaling_maps_public_bounds_and_clips() -> None:
     dense = np.array([[0, 5, 20], [10, -3, 2]], np.float32)
     expected = np.array([[0, 0.5, 1], [1, 0, 0.2]], np.float32)
-    np.testing.assert_allclose(scaled(dense, 0, 10), expected)
+    unit = scaled(dense, 0, 10)
+    assert isinstance(unit, np.ndarray)
+    np.testing.assert_allclose(unit, expected)
     sparse = scaled(csr_array(dense), 0, 10)
     assert isinstance(sparse, csr_array)
     np.testing.assert_allclose(sparse.toarray(), expected)
-    np.testing.assert_allclose(scaled(dense, [0, -5, 0], [10, 5, 20])[:, 1], [1, 0.2])
+    by_column = scaled(dense, [0, -5, 0], [10, 5, 20])
+    assert isinstance(by_column, np.ndarray)
+    np.testing.assert_allclose(by_column[:, 1], [1, 0.2])
     with pytest.raises(UsageError, match="0 mapped to 0"):
         scaled(csr_array(dense), -1, 1)
     with pytest.raises(UsageError, match="low must be below high"):
@@ -189,7 +194,8 @@ def test_blocks_of_any_size_multiply_like_the_dense_array(monkeypatch: pytest.Mo
             total = np.zeros((recovered.shape[0], 4), np.float32)
             for block in again.blocks:
                 total[block.rows] += block.sign * (block.matrix @ weight)
-                assert (block.transposed != block.matrix.T).nnz == 0
+                transposed: Any = block.transposed
+                assert (transposed != block.matrix.T).nnz == 0
             total *= recovered.scale[:, None]
             total += recovered.filler * weight.sum(axis=0)
             np.testing.assert_allclose(total, recovered.dense() @ weight, rtol=1e-3, atol=1e-4)

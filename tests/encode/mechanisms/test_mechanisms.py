@@ -42,7 +42,7 @@ def test_what_is_said_is_read(size: int, mechanism: str) -> None:
     if mechanism == "oue":
         coins[every, every] = 0
     messages = symbols.release(every, coins)
-    assert (messages.dtype, messages.shape) == (np.uint8, (size, symbols.width))
+    assert (messages.dtype, messages.shape) == (np.dtype(np.uint8), (size, symbols.width))
     assert np.array_equal(symbols.read(messages), np.eye(size))
 
 
