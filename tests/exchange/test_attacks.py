@@ -190,8 +190,8 @@ class TestBytesAsAWord:
 
     def test_an_array_that_answers_for_itself_is_refused(self, declare: Declare) -> None:
         class Liar(np.ndarray):
-            @property
-            def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+            @property  # type: ignore[misc]
+            def shape(self) -> tuple[int, ...]:
                 return (1,)
 
         topic = declare("test/word", door=Door.CONTROL, vocabulary=("yes", "no"))

@@ -73,7 +73,7 @@ def chatter(declare: Declare) -> tuple[Callable[..., Program[None]], Callable[..
                 body = np.ones(len(sender), np.int32)
                 yield release.send(sender, receiver, body, epsilon=np.full(len(sender), 0.25))
 
-    def coordinator(_: Endpoint) -> Program[None]:
+    def coordinator(endpoint: Endpoint) -> Program[None]:
         for _ in range(4):
             yield ragged.send(
                 np.array([COORDINATOR]),

@@ -136,7 +136,13 @@ def test_the_poison_reaches_all_state_of_a_suspended_program(sixty: Graph) -> No
     program = optimal(shard, IdealComparer(shard, endpoint))
     outbox = next(program)
     arrays = {id(array) for array in reachable(program, endpoint)}
-    state = [shard.devices, shard.neighbours, shard.offsets, shard.owner, shard.degree]
+    state: list[np.ndarray] = [
+        shard.devices,
+        shard.neighbours,
+        shard.offsets,
+        shard.owner,
+        shard.degree,
+    ]
     state += [shard.coins._secrets, endpoint.ledger.device_rounds]
     assert {id(array) for array in state} <= arrays
     assert outbox.topic.name == "compare/ideal"

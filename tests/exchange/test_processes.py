@@ -120,11 +120,12 @@ def forward(office: PostOffice, pipes: list[tuple[int, int]]) -> list[Report]:
     waiting: Frame | None = None  # what the coordinator has sent and not yet an answer to
     while True:
         frames = [next_frame(source) for source in sources[:-1]]
-        if all(isinstance(frame, Report) for frame in frames):
+        reports = [frame for frame in frames if isinstance(frame, Report)]
+        if len(reports) == len(frames):
             last = waiting or next_frame(sources[-1])
             if not isinstance(last, Report):
                 raise ProtocolError("the parties did not finish in the same round")
-            return [*frames, last]
+            return [*reports, last]
         posts = [frame for frame in frames if isinstance(frame, Post)]
         if len(posts) < len(frames):
             raise ProtocolError("a device finished early")
