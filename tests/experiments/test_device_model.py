@@ -64,7 +64,7 @@ def test_flops_of_a_tree_node_by_node(workload: int) -> None:
 @pytest.mark.parametrize("balancer", ["none", "greedy", "optimal"])
 def test_elements_device_by_device(balancer: str) -> None:
     graph = lumos.load("demo:60")
-    trees = balance(graph, TreeSettings(balancer=balancer, compare="ideal"))  # type: ignore[arg-type]
+    trees = balance(graph, TreeSettings(balancer=balancer, compare="ideal"))
     width = graph.feature_count
     dense = graph.features.toarray()  # type: ignore[union-attr]
     kept = [

@@ -14,7 +14,7 @@ ROUND = DeviceModel(latency=1.0, upload=100.0, download=1000.0, header=10, flops
 
 
 def trees_of(balancer: str, graph: lumos.Graph) -> Balanced:
-    return balance(graph, TreeSettings(balancer=balancer, compare="ideal"))  # type: ignore[arg-type]
+    return balance(graph, TreeSettings(balancer=balancer, compare="ideal"))
 
 
 @pytest.mark.parametrize("balancer", ["none", "greedy", "optimal"])

@@ -1,6 +1,7 @@
 """Processes: longest first, within memory, and one that fails leaves the others alone."""
 
 import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,6 @@ def test_the_limits_of_a_container_count(
     monkeypatch.setattr(scheduler, "CGROUP", tmp_path)
     monkeypatch.setattr(scheduler, "MEMINFO", tmp_path / "meminfo")
     (tmp_path / "meminfo").write_text(f"MemTotal: 9 kB\nMemAvailable: {1000 << 10} kB\n")
-    monkeypatch.setattr(scheduler.os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
     assert scheduler.available_cores() == cores
     assert scheduler.available_megabytes() == megabytes
