@@ -67,6 +67,7 @@ def oracle() -> Oracle:
         network: TreeNetwork, forest: Forest, own: Tensor, neighbour: Tensor
     ) -> tuple[Tensor, Tensor, list[Any]]:
         layers: list[Any] = []
+        layer: Any
         for layer in network.layers:
             weight, bias = layer.weight.detach(), layer.bias.detach()
             if network.settings.backbone == "gcn":

@@ -1,6 +1,7 @@
 """Settings, generic layers, initial weights and dropout."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,8 +25,9 @@ def coins(devices: int | np.ndarray) -> PrivateCoins:
 
 @pytest.mark.parametrize("name", ["layers", "hidden", "output", "heads"])
 def test_sizes_must_be_positive(name: str) -> None:
+    settings: dict[str, Any] = {name: 0}
     with pytest.raises(UsageError, match=f"{name} must be 1 or more, got 0"):
-        ModelSettings(**{name: 0})
+        ModelSettings(**settings)
 
 
 def test_settings_are_the_papers() -> None:
@@ -81,7 +83,7 @@ def test_initial_weights_come_from_public_coins() -> None:
     for network in (one, other):
         network.initialise(PublicCoins(7).generator("weights"))
     assert all(map(torch.equal, one.parameters(), other.parameters()))
-    first = one.layers[0]
+    first: Any = one.layers[0]
     assert float(first.weight.detach().abs().max()) <= (6 / 84) ** 0.5
     assert not first.bias.any()
 
@@ -162,7 +164,8 @@ def test_dropped_elements_are_zero_and_have_no_gradient(
     expected = plain * (1 - fallen.view_as(plain)) * 2
     assert_close(leaves.neighbour, expected)
     leaves.neighbour.sum().backward()
-    gradient = ((expected > 0) * 2.0) @ network.layers[0].weight.detach().T * 0.5
+    layer: Any = network.layers[0]
+    gradient = ((expected > 0) * 2.0) @ layer.weight.detach().T * 0.5
     assert_close(neighbour.grad, gradient)
 
 

@@ -42,6 +42,7 @@ def test_forward_and_backward_equal_autograd(kind: Pooling) -> None:
     back, vector_back = pool_backward(pooled, gradient)
     assert_close(back, leaves.grad)
     if kind == "attention":
+        assert vector_back is not None
         assert_close(vector_back.sum(dim=0), vector.grad)
     else:
         assert vector_back is None
