@@ -82,12 +82,12 @@ def reproduction(folder: Path) -> Path:
 
 def figures() -> Page:
     systems = ["centralized GCN", "Lumos, strict profile", "Lumos, paper profile", "LPGNN"]
-    values = [[94.6, 90.0, 90.4, None], [94.8, 89.9, 91.6, 93.0]]
-    spread = [[0.1, 0.5, None, None], [0.2, 0.4, 0.1, 0.2]]
-    paper = [[93.3, 77.4, None, None], [None, 78.1, None, 81.2]]
+    values: list[list[float | None]] = [[94.6, 90.0, 90.4, None], [94.8, 89.9, 91.6, 93.0]]
+    spread: list[list[float | None]] = [[0.1, 0.5, None, None], [0.2, 0.4, 0.1, 0.2]]
+    paper: list[list[float | None]] = [[93.3, 77.4, None, None], [None, 78.1, None, 81.2]]
     groups = ["facebook, GCN", "facebook, GAT"]
     sizes = np.arange(2000) ** 2 // 1000
-    series = {
+    series: dict[str, tuple[list[float | None], list[float | None] | None]] = {
         "strict": ([87.4, 88.2, 90.0, 91.7], [0.4, 0.4, 0.5, 0.5]),
         "control": ([86.9, None, 86.9, 86.8], None),
     }

@@ -43,8 +43,8 @@ def test_marks_and_reference_lines() -> None:
     )  # fmt: skip
     (line,) = [points(p["d"]) for p in elements(svg, "path") if p["fill"] == "none"]
     _, first, second = diamonds(svg)
-    assert first == (pytest.approx(line[0][0]), pytest.approx((line[0][1] + line[1][1]) / 2))
-    assert second == (pytest.approx(line[1][0]), pytest.approx(line[1][1]))
+    assert first == pytest.approx((line[0][0], (line[0][1] + line[1][1]) / 2))
+    assert second == pytest.approx(line[1])
     dashed = next(item for item in elements(svg, "line") if item.get("stroke-dasharray") == "4 3")
     assert float(dashed["x1"]) == pytest.approx((line[0][0] + line[1][0]) / 2, abs=0.1)
     with pytest.raises(UsageError, match="'a' has 1 values for 2 places"):

@@ -3,6 +3,7 @@
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.report.run_files import page, result_of
@@ -41,7 +42,7 @@ def test_a_name_stays_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_graph_in_memory_has_no_command(tmp_path: Path) -> None:
     graph = lumos.load("demo:60")
-    settings = {"profile": "paper", "compare": "ideal", "epochs": 1, "floor": False}
+    settings: dict[str, Any] = {"profile": "paper", "compare": "ideal", "epochs": 1, "floor": False}
     lumos.train(graph, out=tmp_path / "run", **settings)
     shown = page(tmp_path / "run")
     assert shown.all("pre") == []

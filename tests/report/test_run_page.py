@@ -82,7 +82,7 @@ def test_settings(run: Path) -> None:
     about = json.loads((run / "run.json").read_text("utf-8"))
     columns, given = table(run, "Settings that were given")
     assert columns == ["setting", "value", "meaning"]
-    rows = [(*row, True) for row in given]
+    rows: list[tuple[Any, ...]] = [(*row, True) for row in given]
     rows += [(*row, False) for row in table(run, "Settings left at their defaults")[1]]
     defaults = lumos.Config.of(**{n: about["settings"][n] for n in ("profile", "task")}).flat()
     usual = lumos.Config.of().flat()

@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.report.run_files import changed, page
@@ -28,7 +29,7 @@ def test_verdicts(
     runs: dict[str, Path], tmp_path: Path, run_score: float, own: float, control: float, words: str
 ) -> None:
     many = {"train": 10_000, "validation": 5000, "test": 5000}
-    scores = {
+    scores: dict[str, Any] = {
         "test_accuracy": run_score,
         "own_test_accuracy": own,
         "control_test_accuracy": control,
@@ -42,6 +43,10 @@ def test_verdicts(
 
 
 def test_equal_scores_are_called_level(runs: dict[str, Path], tmp_path: Path) -> None:
-    same = {"test_accuracy": 0.8, "own_test_accuracy": 0.80001, "control_test_accuracy": 0.75}
+    same: dict[str, Any] = {
+        "test_accuracy": 0.8,
+        "own_test_accuracy": 0.80001,
+        "control_test_accuracy": 0.75,
+    }
     text = page(changed(runs["paper"], tmp_path / "run", **same)).text()
     assert "This run is level with own features only and 5.00 points above the control." in text
