@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from tests.narrow import present
 
 from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.router import Router
@@ -106,4 +107,4 @@ def receivers_of(graph: Graph, keep: np.ndarray) -> np.ndarray:
 
 def losses(result: Run) -> list[float]:
     """The training loss of every epoch."""
-    return [record.loss for record in result.history]
+    return [present(record.loss) for record in result.history]
