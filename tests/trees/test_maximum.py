@@ -46,7 +46,7 @@ def structure(tournament: Tournament) -> dict[str, Any]:
     }
 
 
-def check_links(tournament: Tournament, workload: dict[int, int]) -> None:
+def check_links(tournament: Tournament, workload: dict[int, int] | list[int]) -> None:
     """Every answer on record is true now."""
     for child, parent in tournament._parent.items():
         if child in tournament._level_with[parent]:

@@ -14,7 +14,7 @@ from lumos.errors import UsageError
 from lumos.exchange import Program
 from lumos.graph import Graph, load
 from lumos.trees.balancers import BALANCERS, Balancer, Observe, no_part
-from lumos.trees.settings import TreeSettings
+from lumos.trees.settings import Compare, TreeSettings
 from lumos.typing import Flags
 
 
@@ -89,7 +89,7 @@ def test_in_the_library(shards: int) -> None:
 
 
 @pytest.mark.parametrize("compare", ["secure", "ideal"])
-def test_with_comparisons(compare: str) -> None:
+def test_with_comparisons(compare: Compare) -> None:
     graph = load("demo:30", features=False)
     settings = TreeSettings(balancer="lower-degree", compare=compare, workers=1)
     balanced = lumos.balance(graph, settings)
@@ -108,7 +108,7 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("compare", ["secure", "ideal"])
-def test_who_declares_no_comparisons_gets_none(compare: str) -> None:
+def test_who_declares_no_comparisons_gets_none(compare: Compare) -> None:
     with pytest.raises(UsageError, match="declares that it compares nothing"):
         lumos.balance(
             load("demo:30", features=False), TreeSettings(balancer="undeclared", compare=compare)

@@ -4,6 +4,7 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -286,7 +287,8 @@ def test_runs_have_the_distribution_of_a_run_with_other_coins() -> None:
     """Largest workload after 6 and 12 steps on one graph: ours beside the printed algorithms'."""
     graph = random_graph(14, 0.35, 21)
     neighbours = neighbours_of(graph)
-    ours, theirs = Counter(), Counter()
+    ours: Counter[Any] = Counter()
+    theirs: Counter[Any] = Counter()
     for seed in range(300):
         chain, _ = told(graph, 12, seed)
         ours[largest(chain.states[6]), largest(chain.states[12])] += 1

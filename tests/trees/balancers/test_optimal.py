@@ -73,8 +73,8 @@ def test_no_other_assignment_is_better_in_any_place(graph: Graph, seed: int) -> 
 def test_every_seed_ends_at_the_same_workloads(seed: int) -> None:
     """The lexicographic optimum is one vector: another seed gives other trees, not other loads."""
     graph = load("demo:300", features=False)
-    loads = [np.sort(balance(graph, OPTIMAL, seed=s).workload) for s in (seed, seed + 100)]
-    assert np.array_equal(*loads)
+    one, other = (np.sort(balance(graph, OPTIMAL, seed=s).workload) for s in (seed, seed + 100))
+    assert np.array_equal(one, other)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
