@@ -28,7 +28,7 @@ from lumos.aggregate.ideal import IDEAL_TOPICS
 from lumos.device import PrivateCoins, PublicCoins, Shard, simulated_secrets
 from lumos.exchange import CARRIERS, EVERY_DOOR, Endpoint, LedgerReport, Program
 
-BACKENDS = {
+BACKENDS: dict[str, tuple[Any, Any]] = {
     "secure": (SecureAggregator, SecureCoordinator),
     "ideal": (IdealAggregator, IdealCoordinator),
 }

@@ -60,11 +60,14 @@ def agreed_lengths() -> Iterator[list[int]]:
         agreed.append((yield from agree_on_length(shard, largest)))
         return agreed[-1]
 
-    mcmc.agree_on_length = optimal.agree_on_length = listening
+    modules: tuple[Any, ...] = (mcmc, optimal)
+    for module in modules:
+        module.agree_on_length = listening
     try:
         yield agreed
     finally:
-        mcmc.agree_on_length = optimal.agree_on_length = agree_on_length
+        for module in modules:
+            module.agree_on_length = agree_on_length
 
 
 def measure(graph: Graph, balancer: str, optimum: int) -> tuple[dict[str, Any], Balanced]:

@@ -13,6 +13,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import lumos
@@ -93,8 +94,7 @@ def main() -> None:
         for name in ("greedy", "optimal", "mcmc")
     }
     runs: dict[str, Callable[[], object]] = {
-        f"trees {name}": lambda settings=settings: lumos.balance(graph, settings)
-        for name, settings in trees.items()
+        f"trees {name}": partial(lumos.balance, graph, settings) for name, settings in trees.items()
     }
     runs["strict classify"] = lambda: lumos.train(graph)
     rows = [measure(name, run, options.repeats) for name, run in runs.items()]

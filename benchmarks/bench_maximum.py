@@ -28,6 +28,7 @@ from lumos.exchange import CARRIERS, EVERY_DOOR, Endpoint, Program
 from lumos.graph import Graph, load
 from lumos.graph.catalog import CATALOG
 from lumos.trees.balance import balance
+from lumos.trees.proposal import propose
 from lumos.trees.settings import TreeSettings
 from lumos.trees.workload_order import WorkloadOrder
 from lumos.typing import Ints
@@ -130,13 +131,13 @@ def follow(graph: Graph, iterations: int, sample: int) -> dict[str, Any]:
         tell(keep_workload=False)
         return propose(*arguments)
 
-    standing, propose = algorithms.WorkloadOrder, algorithms._propose
-    algorithms.WorkloadOrder, algorithms._propose = Followed, followed_propose
+    module: Any = algorithms
+    module.WorkloadOrder, module.propose = Followed, followed_propose
     try:
         settings = TreeSettings(balancer="mcmc", iterations=iterations, compare="ideal")
         balanced = balance(graph, settings, seed=1)
     finally:
-        algorithms.WorkloadOrder, algorithms._propose = standing, propose
+        module.WorkloadOrder, module.propose = WorkloadOrder, propose
     ours = balanced.ledger.comparisons - graph.edges  # without Algorithm 1
     seconds = balanced.seconds - spent
     timed = [printed.seconds(workload) for workload in printed.workloads[:sample]]

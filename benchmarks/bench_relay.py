@@ -96,7 +96,7 @@ def ratio(columns: list[Ints], truth: Flags, half: Flags) -> Doubles:
 
 def attack(kinds: list[list[Ints]], truth: Flags, half: Flags) -> float:
     """AUC of the likelihood ratio of all kinds, judged on the half that it was not learnt on."""
-    score = sum(ratio(columns, truth, half) for columns in kinds)
+    score = np.sum([ratio(columns, truth, half) for columns in kinds], axis=0)
     return auc(score[~half & truth], score[~half & ~truth])
 
 

@@ -33,6 +33,7 @@ from rich.table import Table
 
 import lumos
 from lumos.memory import peak_rss_mb
+from lumos.runs.events import EpochEvent
 from lumos.strict.schedule import TRUST_EPOCHS, Schedule
 from lumos.training.config import Config
 
@@ -66,11 +67,11 @@ def alone(profile: str, devices: int, epochs: int) -> dict[str, Any]:
     settings = settings_of(profile, epochs)
     marks: list[tuple[float, float]] = []
 
-    def told(arm: str, record: dict[str, Any]) -> None:
+    def mark(event: EpochEvent) -> None:
         marks.append((time.perf_counter(), time.process_time()))
 
     start = time.perf_counter()
-    lumos.train(graph, on_epoch=told, **settings)
+    lumos.train(graph, on_epoch=mark, **settings)
     seconds = time.perf_counter() - start
     names = kinds(settings, devices)
     spent: dict[str, list[tuple[float, float]]] = {}

@@ -90,12 +90,12 @@ def world(graph: lumos.Graph, epsilon: float) -> World:
         shards=1,
     )
     config = Config.of(profile="strict", task="link", epsilon=epsilon, relay=HOPS)
-    made = Federation(problem, config)
+    made: Federation[Any] = Federation(problem, config)
     made.run(lambda trainer: trainer.setup(), lambda program: program.setup())
-    before = made.trainers[0].schedule.before_release
+    trainer: Any = made.first_trainer
+    before = trainer.schedule.before_release
     made.run(lambda trainer: trainer.epochs(0, before), lambda program: program.epochs(0, before))
-    made.run(lambda trainer: trainer.release())
-    trainer = made.trainers[0]
+    made.run(lambda _: trainer.release())
     came = np.stack(trainer._received).astype(np.int64)
     sizes = trainer.schedule.strict.codebook, trainer.schedule.colours
     return World(made.shards[0], trainer.released.astype(np.int64), came, sizes)

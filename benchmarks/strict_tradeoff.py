@@ -60,7 +60,7 @@ CELLS: dict[str, dict[str, Any]] = {
 def cell(graph: lumos.Graph, task: str, settings: dict[str, Any], seed: int) -> dict[str, Any]:
     run = lumos.train(graph, profile="strict", task=task, control=True, seed=seed, **settings)
     score = {"classify": "test_accuracy", "link": "test_auc"}[task]
-    beside = {"own": run.own, "ids": run.ids, "control": run.control}
+    beside = {"own": run.own, "ids": run.by_ids, "control": run.control}
     return {
         "test": run.metrics[score],
         **{name: scores[score] for name, scores in beside.items() if scores is not None},
@@ -122,8 +122,11 @@ def plot(results: dict[str, dict[str, Any]], path: Path, title: str) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7, 4.2))
-    lines = (("test", "strict", "o-"), ("control", "control: symbols that say nothing", "s--"))
-    lines += (("own", "own features, same protection", "^:"),)
+    lines = (
+        ("test", "strict", "o-"),
+        ("control", "control: symbols that say nothing", "s--"),
+        ("own", "own features, same protection", "^:"),
+    )
     epsilons = [0.5, 1, 2, 4]
     for key, label, style in lines:
         of = [

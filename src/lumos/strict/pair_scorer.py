@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from lumos.model import ModelSettings
 from lumos.model.settings import ModelSettings
 from lumos.strict.schedule import CANDIDATES
 from lumos.strict.score_models import LinearScore, ScoredPairs, TreeScore
