@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lumos.compare.rounds import agree_on_length
+from lumos.compare.comparer import agree_on_length
 from lumos.device.shard import Shard
 from lumos.exchange import Program
 from lumos.graph import Graph, load
 from lumos.graph.catalog import CATALOG
 from lumos.trees.balance import Balanced, balance
 from lumos.trees.balancers import mcmc, optimal
-from lumos.trees.bound import least_largest_workload
 from lumos.trees.estimate import expected_comparisons
+from lumos.trees.optimum import least_largest_workload
 from lumos.trees.settings import TreeSettings
 from lumos.typing import Ints
 

@@ -32,8 +32,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 import lumos
 from lumos.device.shard import Shard
 from lumos.runs.federation import Federation
-from lumos.strict.answers import sample
-from lumos.strict.link import COLOUR, SYMBOL
+from lumos.strict.answer_samples import sample
+from lumos.strict.link_trainer import COLOUR, SYMBOL
 from lumos.strict.relay import PADS
 from lumos.training.config import Config
 from lumos.training.metrics import auc

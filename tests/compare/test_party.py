@@ -20,8 +20,8 @@ from lumos.compare import (
     SessionClosed,
     Spec,
 )
-from lumos.compare.checksum import crc8
 from lumos.compare.party import Party
+from lumos.compare.transcript_check import crc8
 from lumos.errors import ProtocolError, UsageError, WrongLength
 
 SPEC = Spec(8)

@@ -31,9 +31,9 @@ import numpy as np
 import pytest
 
 from lumos.compare import Kind, Receiver, Reveal, Sender, Spec, lookup, receiver, sender
-from lumos.compare.checksum import crc8, encode_answer
-from lumos.compare.comparison import Comparison
+from lumos.compare.comparison_state import Comparison
 from lumos.compare.shares import TreeShares, pack
+from lumos.compare.transcript_check import crc8, encode_answer
 from lumos.crypto import entropy
 from lumos.crypto.group import ED25519
 

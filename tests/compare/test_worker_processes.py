@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from lumos.compare.rounds import ComparedPairs, Signs
+from lumos.compare.comparer import ComparedPairs, Signs
 from lumos.compare.secure import SecureComparer
 from lumos.compare.worker_processes import WorkerProcesses
 from lumos.compare.workers import InProcess, Steps, Workers

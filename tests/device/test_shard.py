@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from lumos.compare.rounds import ComparedPairs
+from lumos.compare.comparer import ComparedPairs
 from lumos.device import PrivateCoins, Shard, cut
 from lumos.errors import LumosError, NotHosted, UsageError
 from lumos.graph import Graph, demo_graph

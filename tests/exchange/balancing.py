@@ -5,8 +5,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from lumos.compare.comparer import Comparer
 from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
-from lumos.compare.rounds import Comparer
 from lumos.compare.secure import SecureComparer
 from lumos.compare.workers import InProcess
 from lumos.device import PublicCoins, Shard, cut

@@ -31,7 +31,7 @@ from lumos.exchange import (
     Topic,
 )
 from lumos.exchange.carriers.loopback import Loopback
-from lumos.exchange.flows import Booking
+from lumos.exchange.traffic import Booking
 from lumos.graph import demo_graph
 
 Declare = Callable[..., Topic]

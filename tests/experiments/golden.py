@@ -6,7 +6,7 @@ To write the numbers again, from the root of the repository:
     python -m tests.experiments.golden
 
 New cells and new fields are added. Numbers that changed are written only if the version of their
-kind in `lumos.experiments.versions` was raised.
+kind in `lumos.experiments.result_versions` was raised.
 """
 
 import dataclasses
@@ -25,8 +25,8 @@ from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import dataset_of
 from lumos.experiments.figures import FIGURES, cells_of
 from lumos.experiments.figures.names import EVALUATED_PROFILES
+from lumos.experiments.result_versions import VERSIONS, result_kind
 from lumos.experiments.settings import load_settings
-from lumos.experiments.versions import VERSIONS, result_kind
 from lumos.experiments.worker import CellJob, compute
 from lumos.storage import write_text
 
@@ -104,7 +104,7 @@ def differences(golden: dict[str, Any], fresh: dict[str, Any]) -> list[str]:
 
 def check(kind: str, golden: Golden, fresh: dict[str, Any]) -> str:
     """What is wrong with the golden numbers of a kind, and what to do; empty where nothing is."""
-    version, table = VERSIONS[kind], "VERSIONS in src/lumos/experiments/versions.py"
+    version, table = VERSIONS[kind], "VERSIONS in src/lumos/experiments/result_versions.py"
     kept = golden.get(kind, {"version": None, "results": {}})
     if kept["version"] != version:
         return (

@@ -10,7 +10,7 @@ import pytest
 from lumos.errors import InputError, UsageError
 from lumos.experiments.cache import Key, ResultCache, keep, key_of, read_kept, record_of
 from lumos.experiments.cell import Cell
-from lumos.experiments.versions import VERSIONS
+from lumos.experiments.result_versions import VERSIONS
 
 CELL = Cell.of("trees", "demo", 0, balancer="greedy")
 KEY = Key("run1", 1)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lumos.experiments.structure import CDF_POINTS, cdf_points
+from lumos.experiments.tree_results import CDF_POINTS, cdf_points
 
 
 def test_a_distribution_in_few_points() -> None:

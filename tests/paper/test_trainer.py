@@ -20,7 +20,7 @@ from lumos.device.coins import PublicCoins
 from lumos.encode import Messages, read, recover
 from lumos.exchange import Program
 from lumos.model.settings import Pooling
-from lumos.paper.full_model import FullModel
+from lumos.paper.network_and_head import FullModel
 from lumos.paper.settings import settings_of
 from lumos.runs.loop import fit
 from lumos.training.config import Config

@@ -8,7 +8,7 @@ import pytest
 
 from lumos.aggregate.noise import epsilon_for, mu_for
 from lumos.errors import UsageError
-from lumos.strict.likelihood import ReceivedSymbols, Trust
+from lumos.strict.neighbour_evidence import ReceivedSymbols, Trust
 from lumos.strict.schedule import (
     BACKBONE,
     CANDIDATES,

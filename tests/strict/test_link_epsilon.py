@@ -22,8 +22,8 @@ from tests.strict.strictly import the_same_coins
 from lumos.device.coins import PrivateCoins, simulated_secrets
 from lumos.encode.mechanisms import COIN, make_mechanism
 from lumos.graph import Graph
-from lumos.strict import answers as module
-from lumos.strict.link import StrictLinker
+from lumos.strict import answer_samples as module
+from lumos.strict.link_trainer import StrictLinker
 
 pytestmark = pytest.mark.usefixtures("short")
 

@@ -17,7 +17,7 @@ from lumos.device.coins import PublicCoins
 from lumos.runs import train as job
 from lumos.runs.federation import Federation
 from lumos.runs.run import Run
-from lumos.strict.link import StrictLinker
+from lumos.strict.link_trainer import StrictLinker
 from lumos.strict.score_models import PAIRS, LabelledPairs, ScoredPairs
 from lumos.training.split import EdgeSplit, pairs_without_edge, split_edges
 from lumos.training.strangers import Strangers

@@ -23,7 +23,7 @@ from lumos.runs.events import EpochEvent
 from lumos.runs.load import load_run
 from lumos.runs.run import Run
 from lumos.storage import read_arrays
-from lumos.strict.answers import Answers, draw_answers
+from lumos.strict.answer_samples import Answers, draw_answers
 from lumos.strict.pair_scorer import LinkResult
 from lumos.strict.score_models import PAIRS
 from lumos.training.metrics import auc
@@ -170,7 +170,7 @@ def test_a_neighbours_answer_out_of_range_is_refused(
                 (answers.for_strangers if strangers else answers.for_neighbours)[:, 3] = 200
                 return answers
 
-            patch.setattr("lumos.strict.link.draw_answers", wrong)
+            patch.setattr("lumos.strict.link_trainer.draw_answers", wrong)
             with pytest.raises(ProtocolError, match="does not exist"):
                 linked(sixty)
 

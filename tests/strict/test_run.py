@@ -21,7 +21,7 @@ from lumos.exchange.topic import TOPICS
 from lumos.paper.topics import LEAF
 from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
-from lumos.strict.classify import StrictClassifier
+from lumos.strict.classify_trainer import StrictClassifier
 from lumos.strict.promises import NONE, WHO
 from lumos.strict.schedule import ENCODER
 from lumos.training.split import Role

@@ -11,7 +11,7 @@ from torch.nn.functional import softplus
 
 from lumos.model.settings import ModelSettings
 from lumos.strict import score_models as scorer
-from lumos.strict.encoder import LOSS_LIMIT, LOSS_SCALE
+from lumos.strict.own_classifier import LOSS_LIMIT, LOSS_SCALE
 from lumos.strict.pair_scorer import PairScorer
 from lumos.strict.score_models import ScoredPairs, TreeScore, logistic_slope
 

@@ -19,11 +19,11 @@ from lumos import Forest
 from lumos.encode.bounds import unit_rows
 from lumos.graph import Graph
 from lumos.model.settings import ModelSettings
-from lumos.paper.full_model import FullModel
-from lumos.strict.classify import choose
-from lumos.strict.encoder import LOSS_LIMIT, LOSS_SCALE, Encoder
+from lumos.paper.network_and_head import FullModel
+from lumos.strict.classify_trainer import choose
 from lumos.strict.feature_rows import FeatureRows
-from lumos.strict.likelihood import DAMPING, ReceivedSymbols, Trust, matrix_update, ratios
+from lumos.strict.neighbour_evidence import DAMPING, ReceivedSymbols, Trust, matrix_update, ratios
+from lumos.strict.own_classifier import LOSS_LIMIT, LOSS_SCALE, Encoder
 from lumos.strict.residual_head import HIDDEN, ResidualHead, ResidualInput
 
 CLASSES, DEVICES, WIDTH = 4, 25, 11

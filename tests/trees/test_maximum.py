@@ -14,9 +14,9 @@ from tests.trees.watching import watching
 
 from lumos.graph import Graph
 from lumos.trees.balance import balance
+from lumos.trees.neighbour_workloads import WorkloadOrder
 from lumos.trees.settings import TreeSettings
 from lumos.trees.tournament import Tournament
-from lumos.trees.workload_order import WorkloadOrder
 
 
 def play(tournament: Tournament, workload: dict[int, int]) -> int:

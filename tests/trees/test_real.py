@@ -11,7 +11,7 @@ from tests.trees.watching import same_ledgers
 from lumos.graph import Graph, load
 from lumos.graph.catalog import CATALOG
 from lumos.trees.balance import Balanced, balance
-from lumos.trees.bound import least_largest_workload
+from lumos.trees.optimum import least_largest_workload
 from lumos.trees.settings import TreeSettings
 
 SIBLING = Path(__file__).parents[3] / "shared" / "data"

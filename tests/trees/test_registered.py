@@ -8,7 +8,7 @@ import pytest
 
 import lumos
 from lumos.cli.main import run
-from lumos.compare.rounds import ComparedPairs, Comparer
+from lumos.compare.comparer import ComparedPairs, Comparer
 from lumos.device import PublicCoins, Shard
 from lumos.errors import UsageError
 from lumos.exchange import Program

@@ -36,8 +36,8 @@ from lumos.device.shard import COORDINATOR, Shard
 from lumos.errors import UsageError
 from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.exchange.flows import Booking
 from lumos.exchange.topic import Door, Topic
+from lumos.exchange.traffic import Booking
 from lumos.typing import Bytes, Doubles, Ints
 
 CLEAR = Topic(

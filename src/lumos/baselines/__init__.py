@@ -2,8 +2,8 @@
 
 `settings` says which and how. `systems` is the registry, with one file per system: what its server
 receives and what that discloses (`noisy_features`, `noisy_graph`, `label_noise` and
-`lumos.encode.multi_bit` are the mechanisms). `arcs`, `attention` and `server_network` are what it
-trains, `goals` what it trains for. `measure` does the whole job.
+`lumos.encode.multibit_features` are the mechanisms). `arcs`, `attention` and `server_network` are
+what it trains, `goals` what it trains for. `measure` does the whole job.
 """
 
 from typing import TYPE_CHECKING, Any

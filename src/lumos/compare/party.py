@@ -3,8 +3,7 @@
 import os
 from collections.abc import Sequence
 
-from lumos.compare.checksum import crc8
-from lumos.compare.comparison import Comparison, fitting
+from lumos.compare.comparison_state import Comparison, fitting
 from lumos.compare.errors import (
     BadValue,
     CheckFailed,
@@ -13,6 +12,7 @@ from lumos.compare.errors import (
     SessionClosed,
 )
 from lumos.compare.spec import Message, Spec, messages, opened_bits
+from lumos.compare.transcript_check import crc8
 from lumos.crypto.in_memory import InMemoryOnly
 from lumos.errors import UsageError, WrongLength
 

@@ -1,6 +1,6 @@
 """R: holds y, asks for one entry per table, and reads no other."""
 
-from lumos.compare.comparison import Comparison
+from lumos.compare.comparison_state import Comparison
 from lumos.compare.errors import SessionClosed
 from lumos.compare.lookup import ReceiverKeys, session_id, unmask
 from lumos.compare.party import Party

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from lumos.compare.rounds import ComparedPairs, Signs, spec_of
-from lumos.compare.sessions import Sessions
+from lumos.compare.comparer import ComparedPairs, Signs, spec_of
+from lumos.compare.open_sessions import Sessions
 from lumos.compare.spec import NONCE, Kind, Spec, messages
 from lumos.compare.workers import OnSteps, Steps, Workers
 from lumos.device.shard import Shard

@@ -1,6 +1,6 @@
 """S: holds x, opens the session, answers every digit of R with a table."""
 
-from lumos.compare.comparison import Comparison
+from lumos.compare.comparison_state import Comparison
 from lumos.compare.errors import SessionClosed
 from lumos.compare.lookup import SenderKeys, session_id
 from lumos.compare.party import Party

@@ -1,10 +1,10 @@
 """What a device releases: its features by the one-bit mechanism, or one symbol.
 
 The order of the modules is the order in which features travel: `bounds` scales them by public
-bounds, `one_bit` is the mechanism alone (pure functions of ε, d, ρ and the bounds), `bins` spreads
+bounds, `one_bit` is the mechanism alone (pure functions of ε, d, ρ and the bounds), `spread` deals
 elements over receivers, `release` does both for all devices of a shard, `wire` writes messages, and
-`recovered` holds the unbiased features at the receivers. `multi_bit` is LPGNN's mechanism, for the
-baselines. `mechanisms` is the registry of mechanisms for one symbol of k.
+`recovered` holds the unbiased features at the receivers. `multibit_features` is LPGNN's mechanism,
+for the baselines. `mechanisms` is the registry of mechanisms for one symbol of k.
 """
 
 from lumos.encode.bounds import scaled

@@ -8,7 +8,6 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 
 from lumos.device.coins import PrivateCoins
-from lumos.encode.bins import spread
 from lumos.encode.bounds import Features, within
 from lumos.encode.one_bit import (
     EncoderSettings,
@@ -17,6 +16,7 @@ from lumos.encode.one_bit import (
     message_epsilon,
     threshold,
 )
+from lumos.encode.spread import spread
 from lumos.errors import UsageError
 from lumos.typing import Doubles, Flags, Floats, Ints
 

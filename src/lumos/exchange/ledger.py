@@ -10,11 +10,11 @@ import numpy as np
 
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
-from lumos.exchange.answer_counts import AnswerCounts
 from lumos.exchange.batch import Batch
-from lumos.exchange.flows import Booking, Flows, FlowsByTopic
+from lumos.exchange.revealed_bits import AnswerCounts
 from lumos.exchange.spending import Spending
 from lumos.exchange.topic import Topic
+from lumos.exchange.traffic import Booking, Flows, FlowsByTopic
 from lumos.typing import Doubles, Ints
 
 _CLEAR = "clear_"  # in a checkpoint: flows that really passed on ideal topics

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from lumos.device.shard import COORDINATOR
-from lumos.exchange.answer_counts import ANSWER_BITS
-from lumos.exchange.flows import Booking, FlowsByTopic
 from lumos.exchange.ledger import Ledger
+from lumos.exchange.revealed_bits import ANSWER_BITS
 from lumos.exchange.topic import PUBLIC_ID, TOPICS, Door, Topic
+from lumos.exchange.traffic import Booking, FlowsByTopic
 from lumos.typing import Doubles, Ints
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from lumos.errors import InputError, UsageError
 from lumos.experiments.cell import Cell, json_settings, run_id
-from lumos.experiments.versions import version_of
+from lumos.experiments.result_versions import version_of
 from lumos.storage import write_json, write_text
 
 FORMAT = 2
@@ -24,7 +24,7 @@ class Key:
     run: str
     """`run_id` of the cell: kind, settings, seed and graph."""
     version: int
-    """Of this kind of result; see `lumos.experiments.versions`."""
+    """Of this kind of result; see `lumos.experiments.result_versions`."""
 
     def __str__(self) -> str:
         return f"{self.run}-v{self.version}"

@@ -10,8 +10,8 @@ from lumos.experiments.figures.row import Row
 from lumos.experiments.ledger_section import ledger_section
 from lumos.experiments.plan import RunPlan
 from lumos.experiments.reproduction import Reproduction
+from lumos.experiments.result_versions import result_kind
 from lumos.experiments.sentences import about_figure, caption, duration
-from lumos.experiments.versions import result_kind
 from lumos.report import Block, Code, Figure, Page, Section, Table, Text
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from lumos.errors import InputError, LumosError
 from lumos.experiments.cache import Key, write_record
 from lumos.experiments.cell import Cell
-from lumos.experiments.versions import result_kind, version_of
+from lumos.experiments.result_versions import result_kind, version_of
 
 PARENT_GONE = 3
 """Exit status."""
@@ -162,7 +162,7 @@ def _baseline(job: CellJob) -> dict[str, Any]:
 
 
 def _trees(job: CellJob) -> dict[str, Any]:
-    from lumos.experiments.structure import measure_trees
+    from lumos.experiments.tree_results import measure_trees
     from lumos.graph import load
     from lumos.memory import peak_rss_mb
 

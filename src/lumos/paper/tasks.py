@@ -17,8 +17,8 @@ from torch.nn.functional import log_softmax, logsigmoid
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
+from lumos.paper.row_messages import rows_of, send_rows
 from lumos.paper.topics import ASK, EMBEDDING, EMBEDDING_GRADIENT
-from lumos.paper.vectors import rows_of, send_rows
 from lumos.training.private_data import PrivateData
 from lumos.training.split import Role
 from lumos.training.strangers import Strangers

@@ -31,11 +31,11 @@ from lumos.model.pool import Pooled, pool, pool_backward
 from lumos.model.tree_tensors import Trees
 from lumos.paper.exposure import exposure
 from lumos.paper.feature_exchange import exchange_features, on_leaves, without_information
-from lumos.paper.full_model import FullModel
+from lumos.paper.network_and_head import FullModel
+from lumos.paper.row_messages import rows_of, send_rows
 from lumos.paper.settings import settings_of
 from lumos.paper.tasks import STATISTICS, Classify, Link, Step, Task
 from lumos.paper.topics import LEAF, LEAF_GRADIENT
-from lumos.paper.vectors import rows_of, send_rows
 from lumos.training.adam import Adam
 from lumos.training.config import Config
 from lumos.training.metrics import dot_products

@@ -13,7 +13,7 @@ import numpy as np
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
-from lumos.strict.answers import Answers, check_answers
+from lumos.strict.answer_samples import Answers, check_answers
 from lumos.strict.relay import send_to_neighbours
 from lumos.strict.score_models import PAIRS
 from lumos.strict.topics import ANSWER, ASK, NEIGHBOUR_ANSWER

@@ -9,7 +9,7 @@ from lumos.errors import UsageError
 from lumos.exchange.topic import Door
 from lumos.graph import Graph
 from lumos.graph.fingerprint import fingerprint
-from lumos.strict.coin_name import coin_name
+from lumos.strict.run_coins import coin_name
 from lumos.strict.schedule import Schedule
 from lumos.strict.settings import (
     NOT_USED,
@@ -27,7 +27,7 @@ from lumos.training.texts import ProfileTexts
 from lumos.typing import Arrays, Doubles, Ints
 
 if TYPE_CHECKING:
-    from lumos.strict.classify import ClassifyResult
+    from lumos.strict.classify_trainer import ClassifyResult
     from lumos.strict.pair_scorer import LinkResult
     from lumos.strict.release_book import ReleaseBook
     from lumos.training.config import Config
@@ -98,7 +98,7 @@ class StrictProfile:
 
     def programs(self, placement: Placement) -> "Programs[ClassifyResult] | Programs[LinkResult]":
         """The trainers of all shards, and the coordinator's program."""
-        from lumos.strict import classify, link
+        from lumos.strict import classify_trainer, link_trainer
         from lumos.strict.coordinator import StrictCoordinator
 
         problem, config = placement.problem, placement.config
@@ -114,16 +114,16 @@ class StrictProfile:
             placement.coordinator,
             graph.feature_count,
             lambda used: (
-                classify.widths(schedule, public, classes, used)
+                classify_trainer.widths(schedule, public, classes, used)
                 if labels
-                else link.widths(schedule, public, used)
+                else link_trainer.widths(schedule, public, used)
             ),
             placement.coins,
         )
         if labels:
             return Programs(
                 trainers=[
-                    classify.StrictClassifier(
+                    classify_trainer.StrictClassifier(
                         *place, schedule, classes, book=book, control=placement.control
                     )
                     for place in places
@@ -132,7 +132,7 @@ class StrictProfile:
             )
         return Programs(
             trainers=[
-                link.StrictLinker(*place, schedule, book=book, control=placement.control)
+                link_trainer.StrictLinker(*place, schedule, book=book, control=placement.control)
                 for place in places
             ],
             coordinator=coordinator,

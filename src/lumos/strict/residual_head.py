@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from lumos.aggregate.noise import clip_factors
 from lumos.model.settings import ModelSettings
-from lumos.strict.encoder import LOSS_LIMIT, LOSS_SCALE, softmax_slope
 from lumos.strict.leaf_table import LeafTable, pooled, table_gradient
+from lumos.strict.own_classifier import LOSS_LIMIT, LOSS_SCALE, softmax_slope
 from lumos.typing import Doubles, Ints
 
 HIDDEN = 16

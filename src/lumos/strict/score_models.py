@@ -21,8 +21,8 @@ from scipy.sparse import csr_array
 
 from lumos.aggregate.noise import clip_factors
 from lumos.model.settings import ModelSettings
-from lumos.strict.encoder import LOSS_LIMIT, LOSS_SCALE
 from lumos.strict.leaf_table import LeafTable, pooled, table_gradient
+from lumos.strict.own_classifier import LOSS_LIMIT, LOSS_SCALE
 from lumos.typing import Doubles, Flags, Ints
 
 PAIRS = 4

@@ -24,9 +24,9 @@ from lumos.encode.mechanisms import Mechanism
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.strict.codebook import Codebook
-from lumos.strict.encoder import LOSS_SCALE
 from lumos.strict.feature_rows import FeatureRows
 from lumos.strict.noisy_sums import NoisySums, Update
+from lumos.strict.own_classifier import LOSS_SCALE
 from lumos.strict.relay import send_to_neighbours
 from lumos.strict.release_book import ReleaseBook, kind_of
 from lumos.strict.schedule import BACKBONE, CODEBOOK, Schedule

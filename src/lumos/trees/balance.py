@@ -6,8 +6,8 @@ from typing import get_args
 
 import numpy as np
 
+from lumos.compare.comparer import Comparer, RefusingComparer
 from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
-from lumos.compare.rounds import Comparer, RefusingComparer
 from lumos.compare.secure import SecureComparer
 from lumos.compare.worker_processes import make_pool
 from lumos.compare.workers import Workers
@@ -20,7 +20,7 @@ from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph
 from lumos.graph.neighbour_lists import spans
 from lumos.trees.balancers import BALANCERS, Balancer
-from lumos.trees.bound import certificate, forced_workload, least_largest_workload
+from lumos.trees.optimum import certificate, forced_workload, least_largest_workload
 from lumos.trees.settings import TreeSettings
 from lumos.typing import Flags, Ints, Progress
 

@@ -7,7 +7,7 @@ first device is lighter by one, its last heavier by one, and nobody between has 
 
 import numpy as np
 
-from lumos.compare.rounds import ComparedPairs, Comparer
+from lumos.compare.comparer import ComparedPairs, Comparer
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Door, Topic
 from lumos.trees.edge_assignment import BOUND, EXACT, UNKNOWN, EdgeAssignment, draw_one_each

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from lumos.device.coins import PrivateCoins, system_secrets
-from lumos.encode import multi_bit
+from lumos.encode import multibit_features
 from lumos.encode.mechanisms import COIN, make_mechanism
 from lumos.encode.mechanisms.multibit import MultiBit
 from lumos.errors import ProtocolError
@@ -75,7 +75,7 @@ def test_it_is_the_mechanism_of_rows() -> None:
     symbols, devices = multibit(5, 6.0), 20_000
     features = np.tile(np.eye(5, dtype=np.float32)[2], (devices, 1))
     coins = PrivateCoins(system_secrets(np.arange(devices)))
-    rows = multi_bit.release(features, 6.0, coins).toarray()
+    rows = multibit_features.release(features, 6.0, coins).toarray()
     assert (np.abs(rows).sum(axis=1) == symbols.sampled).all()
     for column in range(5):
         sent = rows[:, column] != 0

@@ -14,8 +14,8 @@ from lumos.exchange.batch import Outbox
 from lumos.exchange.topic import Topic
 from lumos.graph import Graph, load
 from lumos.trees.balance import Balanced, balance
-from lumos.trees.bound import forced_workload, least_largest_workload
 from lumos.trees.edge_assignment import BOUND, EXACT, UNKNOWN, EdgeAssignment
+from lumos.trees.optimum import forced_workload, least_largest_workload
 from lumos.trees.settings import TreeSettings
 
 OPTIMAL = TreeSettings(balancer="optimal", compare="ideal")

@@ -18,7 +18,7 @@ from lumos.baselines.server_network import Smoothed
 from lumos.baselines.settings import BaselineSettings
 from lumos.baselines.systems.system import Received, ServerProblem, System
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
-from lumos.encode import multi_bit
+from lumos.encode import multibit_features
 from lumos.encode.bounds import Features, raw_rows, within
 from lumos.encode.sampling import sampled_features
 from lumos.training.private_data import features_of
@@ -116,11 +116,13 @@ def _multi_bit(
     epsilon, low, high = settings.epsilon, settings.low, settings.high
     drawn = width if settings.one_bit else sampled_features(epsilon, width)
     coins = PrivateCoins(simulated_secrets(public.seed, np.arange(devices), "/baseline"))
-    bits = multi_bit.release(features, epsilon, coins, low=low, high=high, sampled=drawn)
+    bits = multibit_features.release(features, epsilon, coins, low=low, high=high, sampled=drawn)
     # A rectified feature is ±scale or 0 from the midpoint, so its standard deviation is about
     # scale · √(m/d): thousands. Divided by that public number, training starts where it should.
     matrix = bits.astype(np.float32) * np.float32(math.sqrt(width / drawn))
-    spread = multi_bit.rectify_scale(epsilon, width, low, high, drawn) * math.sqrt(drawn / width)
+    spread = multibit_features.rectify_scale(epsilon, width, low, high, drawn) * math.sqrt(
+        drawn / width
+    )
     rows = Smoothed(
         matrix=matrix.toarray() if drawn == width else csr_array(matrix),
         plus=(low + high) / 2 / spread,

@@ -11,7 +11,7 @@ import numpy as np
 
 from lumos.encode.mechanisms.krr import RandomizedResponse
 from lumos.encode.mechanisms.mechanism import COIN, Mechanism
-from lumos.encode.mechanisms.numbers import number_width, one_hot, write_numbers
+from lumos.encode.number_bytes import number_width, one_hot, write_numbers
 from lumos.typing import Bytes, Doubles, Ints, Words
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from lumos.encode.mechanisms.mechanism import COIN, Mechanism, coins_of_other
-from lumos.encode.mechanisms.numbers import number_width, one_hot, write_numbers
+from lumos.encode.number_bytes import number_width, one_hot, write_numbers
 from lumos.typing import Bytes, Doubles, Ints, Words
 
 

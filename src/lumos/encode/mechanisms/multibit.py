@@ -1,6 +1,6 @@
 """LPGNN's multi-bit mechanism on the one-hot symbol: for comparison, it never keeps more bits.
 
-`lumos.encode.multi_bit` is the same mechanism for whole feature vectors.
+`lumos.encode.multibit_features` is the same mechanism for whole feature vectors.
 """
 
 import math

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from lumos.compare.rounds import Comparer
+from lumos.compare.comparer import Comparer
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lumos.compare.rounds import ComparedPairs, Comparer, Signs
+from lumos.compare.comparer import ComparedPairs, Comparer, Signs
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program

@@ -4,7 +4,7 @@ from bisect import bisect_left
 
 import numpy as np
 
-from lumos.compare.rounds import (
+from lumos.compare.comparer import (
     ComparedPairs,
     Comparer,
     agree_on_length,
@@ -20,10 +20,10 @@ from lumos.graph import Graph
 from lumos.trees.balancers import Observe
 from lumos.trees.balancers.greedy import greedy
 from lumos.trees.maximum import run_tournament
+from lumos.trees.neighbour_workloads import WorkloadOrder
 from lumos.trees.proposal import propose
 from lumos.trees.settings import TreeSettings
 from lumos.trees.tournament import Tournament
-from lumos.trees.workload_order import WorkloadOrder
 from lumos.typing import Flags, Ints
 
 PROPOSE = Topic(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lumos.compare.rounds import Comparer
+from lumos.compare.comparer import Comparer
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program

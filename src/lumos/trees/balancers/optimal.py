@@ -9,7 +9,7 @@ inside the set; the first carries f of them, each other at least f - 1. So the s
 
 import numpy as np
 
-from lumos.compare.rounds import Comparer, agree_on_length, count_objections
+from lumos.compare.comparer import Comparer, agree_on_length, count_objections
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program
@@ -18,7 +18,7 @@ from lumos.graph import Graph
 from lumos.trees.balancers import Observe
 from lumos.trees.balancers.greedy import greedy_once
 from lumos.trees.edge_assignment import EdgeAssignment
-from lumos.trees.moves import move
+from lumos.trees.handovers import move
 from lumos.trees.reversal import reverse_paths
 from lumos.trees.settings import TreeSettings
 from lumos.typing import Flags

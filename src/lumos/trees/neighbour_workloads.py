@@ -7,7 +7,7 @@ without asking again.
 
 import numpy as np
 
-from lumos.compare.rounds import ComparedPairs, Comparer, Signs
+from lumos.compare.comparer import ComparedPairs, Comparer, Signs
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Door, Topic

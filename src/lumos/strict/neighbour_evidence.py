@@ -14,7 +14,7 @@ All of this is computed on the device; only clipped updates leave it, inside sum
 import numpy as np
 
 from lumos.aggregate.noise import clip_factors
-from lumos.strict.encoder import LOSS_LIMIT, LOSS_SCALE, softmax_slope
+from lumos.strict.own_classifier import LOSS_LIMIT, LOSS_SCALE, softmax_slope
 from lumos.typing import Doubles, Flags, Ints
 
 DAMPING = (0.0, 0.25, 0.5)

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
-from lumos.compare.rounds import (
+from lumos.compare.comparer import (
     LENGTHS,
     ComparedPairs,
     Comparer,
@@ -20,6 +19,7 @@ from lumos.compare.rounds import (
     at_least,
     count_objections,
 )
+from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.compare.secure import SecureComparer
 from lumos.compare.workers import InProcess
 from lumos.device import Shard, cut

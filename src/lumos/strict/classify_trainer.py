@@ -2,8 +2,8 @@
 
 Training devices release their label, all others the class that their own encoder predicts; with
 `symbol='codebook'`, every device releases the nearest entry of a codebook. The log-likelihood of a
-class given neighbours' symbols is learnt by sums (`likelihood`), then a tree network on symbols
-(`residual_head`). Predictions are computed on the device.
+class given neighbours' symbols is learnt by sums (`neighbour_evidence`), then a tree network on
+symbols (`residual_head`). Predictions are computed on the device.
 """
 
 import math
@@ -20,9 +20,9 @@ from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.strict.coordinator import Widths, with_codebook
-from lumos.strict.encoder import Encoder
-from lumos.strict.likelihood import DAMPING, ReceivedSymbols, Trust, matrix_update, ratios
+from lumos.strict.neighbour_evidence import DAMPING, ReceivedSymbols, Trust, matrix_update, ratios
 from lumos.strict.noisy_sums import Update
+from lumos.strict.own_classifier import Encoder
 from lumos.strict.promises import caution, promises, reading
 from lumos.strict.relay import pads, relayed
 from lumos.strict.release_book import ReleaseBook

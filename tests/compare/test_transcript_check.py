@@ -3,7 +3,7 @@
 import pytest
 
 from lumos.compare import BadValue
-from lumos.compare.checksum import WORDS, crc8, decode_answer, encode_answer
+from lumos.compare.transcript_check import WORDS, crc8, decode_answer, encode_answer
 
 
 def test_answers_have_distance_five() -> None:

@@ -7,7 +7,7 @@ from tests.trees.naive import SHAPES, assignments, cuts, graphs, path, random_gr
 
 from lumos.graph import Graph
 from lumos.trees.balance import balance
-from lumos.trees.bound import certificate, forced_workload, least_largest_workload
+from lumos.trees.optimum import certificate, forced_workload, least_largest_workload
 from lumos.trees.settings import TreeSettings
 
 

@@ -4,9 +4,9 @@
    stays on the device; randomized, it is the device's symbol.
 2. With the symbol goes a *colour*, drawn uniformly by the device: it depends on no data, and many
    devices share it. Both travel `hops` hops (`relay`), drawn independently of each other.
-3. Devices answer whoever asks with a fixed number of draws (`answers`, `pair_exchange`). Scores are
-   learnt by sums from the similarity of two neighbourhoods (`similarity`, `score_models`), computed
-   by the asker.
+3. Devices answer whoever asks with a fixed number of draws (`answer_samples`, `pair_exchange`).
+   Scores are learnt by sums from the similarity of two neighbourhoods (`similarity`,
+   `score_models`), computed by the asker.
 4. Validation pairs choose, by one sum of histograms, whether neighbours count (`link_choice`).
 
 The control's symbols are drawn afresh for every receiver and hop: a random symbol that stays would
@@ -23,7 +23,7 @@ from lumos.encode.mechanisms import make_mechanism
 from lumos.errors import ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
-from lumos.strict.answers import draw_answers
+from lumos.strict.answer_samples import draw_answers
 from lumos.strict.coordinator import Widths, with_codebook
 from lumos.strict.link_choice import choose, histograms
 from lumos.strict.noisy_sums import Update

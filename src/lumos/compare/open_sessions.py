@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from lumos.compare.rounds import ComparedPairs
+from lumos.compare.comparer import ComparedPairs
 from lumos.device.shard import Shard
 from lumos.errors import BudgetExceeded
-from lumos.exchange.answer_counts import ANSWER_BITS
 from lumos.exchange.ledger import Ledger
+from lumos.exchange.revealed_bits import ANSWER_BITS
 from lumos.typing import Flags
 
 

@@ -2,11 +2,11 @@
 
 from operator import index
 
-from lumos.compare.checksum import decode_answer, encode_answer
 from lumos.compare.errors import BadValue
 from lumos.compare.lookup import Query
 from lumos.compare.shares import TreeShares, outcome, pack, unpack
 from lumos.compare.spec import Part, Reveal, Spec, opened_bits, parts, plan
+from lumos.compare.transcript_check import decode_answer, encode_answer
 from lumos.crypto.in_memory import InMemoryOnly
 
 

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from scipy.stats import chi2
 
 from lumos.device.coins import PrivateCoins, simulated_secrets
-from lumos.encode import multi_bit
+from lumos.encode import multibit_features
 from lumos.encode.one_bit import COIN, probability_of_one, threshold
 from lumos.encode.sampling import sampled_features
 from lumos.errors import InputError, UsageError
@@ -27,17 +27,19 @@ def coins(devices: int, seed: int = 0) -> PrivateCoins:
 def test_m_bits_leave_each_device_and_nothing_else(m: int, sparse: bool) -> None:
     features = (np.random.default_rng(1).random((300, 5)) < 0.4).astype(np.float32)
     given = csr_array(features) if sparse else features
-    said = multi_bit.release(given, 3.0, coins(300), sampled=m)
+    said = multibit_features.release(given, 3.0, coins(300), sampled=m)
     assert_array_equal(np.diff(said.indptr), m)
     assert set(np.unique(said.data)) == {-1, 1}
     assert said.has_canonical_format  # each feature at most once
-    other = multi_bit.release(csr_array(features), 3.0, coins(300), sampled=m)
+    other = multibit_features.release(csr_array(features), 3.0, coins(300), sampled=m)
     assert_array_equal(said.toarray(), other.toarray())  # the form of the features is no matter
 
 
 def test_every_set_of_features_is_equally_likely() -> None:
     devices, width, m = 20_000, 5, 3
-    said = multi_bit.release(np.zeros((devices, width), np.float32), 1.0, coins(devices), sampled=m)
+    said = multibit_features.release(
+        np.zeros((devices, width), np.float32), 1.0, coins(devices), sampled=m
+    )
     seen = Counter(map(tuple, said.indices.reshape(devices, m).tolist()))
     sets = list(combinations(range(width), m))
     assert set(seen) == set(sets)
@@ -47,8 +49,8 @@ def test_every_set_of_features_is_equally_likely() -> None:
 
 
 def test_which_features_are_drawn_does_not_depend_on_their_values() -> None:
-    low = multi_bit.release(np.zeros((500, 8), np.float32), 1.0, coins(500), sampled=2)
-    high = multi_bit.release(np.ones((500, 8), np.float32), 1.0, coins(500), sampled=2)
+    low = multibit_features.release(np.zeros((500, 8), np.float32), 1.0, coins(500), sampled=2)
+    high = multibit_features.release(np.ones((500, 8), np.float32), 1.0, coins(500), sampled=2)
     assert_array_equal(low.indices, high.indices)
 
 
@@ -78,30 +80,32 @@ def test_rectified_features_are_unbiased(epsilon: float, m: int, low: float, hig
     width = 6
     values = np.linspace(low, high, width)
     one = probability_of_one(values, epsilon / m, low, high)
-    scale = multi_bit.rectify_scale(epsilon, width, low, high, m)
+    scale = multibit_features.rectify_scale(epsilon, width, low, high, m)
     middle = (low + high) / 2
     chances = np.stack([m / width * one, m / width * (1 - one), np.full(width, 1 - m / width)])
     outcomes = np.array([scale + middle, -scale + middle, middle])[:, None]
     mean = (chances * outcomes).sum(axis=0)
     assert_allclose(mean, values, atol=1e-9)
     variance = (chances * (outcomes - mean) ** 2).sum(axis=0)
-    assert_allclose(multi_bit.rectified_variance(values, epsilon, low, high, m), variance)
+    assert_allclose(multibit_features.rectified_variance(values, epsilon, low, high, m), variance)
 
 
 def test_rectified_features_average_to_the_features() -> None:
     devices, epsilon = 60_000, 3.0
     row = np.array([0.0, 0.25, 0.5, 1.0, 1.0], np.float32)
-    said = multi_bit.release(np.tile(row, (devices, 1)), epsilon, coins(devices))
-    found = multi_bit.rectified(said, epsilon).mean(axis=0)
-    error = np.sqrt(multi_bit.rectified_variance(row.astype(float), epsilon, 0, 1) / devices)
+    said = multibit_features.release(np.tile(row, (devices, 1)), epsilon, coins(devices))
+    found = multibit_features.rectified(said, epsilon).mean(axis=0)
+    error = np.sqrt(
+        multibit_features.rectified_variance(row.astype(float), epsilon, 0, 1) / devices
+    )
     assert (np.abs(found - row) < 5 * error).all()
 
 
 def test_coins_decide_and_each_step_has_its_own() -> None:
     features = np.full((400, 7), 0.5, np.float32)
-    first = multi_bit.release(features, 2.0, coins(400))
-    again = multi_bit.release(features, 2.0, coins(400))
-    later = multi_bit.release(features, 2.0, coins(400), step=1)
+    first = multibit_features.release(features, 2.0, coins(400))
+    again = multibit_features.release(features, 2.0, coins(400))
+    later = multibit_features.release(features, 2.0, coins(400), step=1)
     assert_array_equal(first.toarray(), again.toarray())
     assert (first.toarray() != later.toarray()).any()
 
@@ -109,14 +113,14 @@ def test_coins_decide_and_each_step_has_its_own() -> None:
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
 def test_an_epsilon_that_is_none(epsilon: float) -> None:
     with pytest.raises(UsageError, match="epsilon"):
-        multi_bit.release(np.zeros((3, 3), np.float32), epsilon, coins(3))
+        multibit_features.release(np.zeros((3, 3), np.float32), epsilon, coins(3))
 
 
 def test_bad_input() -> None:
     with pytest.raises(InputError, match="outside the public bounds"):
-        multi_bit.release(np.full((3, 3), 2.0, np.float32), 1.0, coins(3))
+        multibit_features.release(np.full((3, 3), 2.0, np.float32), 1.0, coins(3))
     with pytest.raises(InputError, match="not finite"):
-        multi_bit.release(np.full((3, 3), np.nan, np.float32), 1.0, coins(3))
+        multibit_features.release(np.full((3, 3), np.nan, np.float32), 1.0, coins(3))
     for m in (0, 4):
         with pytest.raises(UsageError, match="sampled"):
-            multi_bit.release(np.zeros((3, 3), np.float32), 1.0, coins(3), sampled=m)
+            multibit_features.release(np.zeros((3, 3), np.float32), 1.0, coins(3), sampled=m)

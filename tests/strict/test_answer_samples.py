@@ -15,8 +15,8 @@ from scipy.stats import chisquare
 
 from lumos.device.shard import Shard, cut
 from lumos.graph import Graph
-from lumos.strict import answers
-from lumos.strict.answers import Sample, sample
+from lumos.strict import answer_samples as answers
+from lumos.strict.answer_samples import Sample, sample
 from lumos.strict.relay import PADS
 
 STARS = 6000
