@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.sparse import csr_array
+from tests.narrow import present
 from tests.runs.running import heard, receivers_of, run
 
 from lumos import Graph
@@ -30,7 +31,7 @@ def star(features: int, leaves: int = 12) -> Graph:
 
 def check_epsilon(result: Run, messages: Any, epsilon: float) -> np.ndarray:
     """Message by message, device by device, against the closed forms; returns ρ."""
-    graph, width = result.trees.graph, result.graph.feature_count
+    graph, width = present(result.trees.graph), present(result.graph).feature_count
     receivers = receivers_of(graph, result.trees.keep)
     per_receiver, together = np.zeros(graph.devices), np.zeros(graph.devices)
     elements = np.zeros(graph.devices, np.int64)

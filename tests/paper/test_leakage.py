@@ -17,6 +17,7 @@ from lumos.paper import tasks
 from lumos.runs import train as job
 from lumos.runs.run import Run
 from lumos.training.split import EdgeSplit, pairs_without_edge, split_edges
+from lumos.training.strangers import Strangers
 from lumos.trees.balance import Balanced, balance
 
 STATISTICS_OF_VALIDATION = 2  # the last numbers of the summed vector
@@ -165,9 +166,9 @@ class TestBrokenTwins:
         self, sixty: Graph, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         hidden: set[tuple[int, int]] = set()
-        draw = tasks.Strangers.draw
+        draw = Strangers.draw
 
-        def avoiding(self: tasks.Strangers, counts: Any, purpose: str, step: int) -> Any:
+        def avoiding(self: Strangers, counts: Any, purpose: str, step: int) -> Any:
             rows, peers = draw(self, counts, purpose, step)
             asker = self._shard.devices[rows].tolist()
             bad = [
@@ -176,7 +177,7 @@ class TestBrokenTwins:
             _, again = draw(self, counts, purpose, step + 1000)
             return rows, np.where(bad, again, peers)
 
-        monkeypatch.setattr(tasks.Strangers, "draw", avoiding)
+        monkeypatch.setattr(Strangers, "draw", avoiding)
         seen = []
         for world in worlds(sixty):
             hidden.clear()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
+from tests.narrow import sparse
 from tests.paper.whole import Whole
 from tests.runs.running import Message, Wire, listening
 from torch import Tensor
@@ -109,7 +110,7 @@ def check(graph: Graph, leaf: Any = None, **settings: Any) -> None:
         problem.keep,
         virtual_nodes=settings_of(config).virtual_nodes,
     )
-    own = torch.from_numpy(np.asarray(graph.features.toarray(), np.float64))
+    own = torch.from_numpy(np.asarray(sparse(graph.features).toarray(), np.float64))
     on_leaf = (
         own[torch.from_numpy(forest.neighbour)] if leaf is None else leaf(wire, forest, config)
     )

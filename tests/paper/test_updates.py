@@ -16,10 +16,11 @@ from lumos.aggregate.ideal import IDEAL_TOPICS
 from lumos.device.shard import Shard
 from lumos.exchange import CARRIERS, Endpoint, Program
 from lumos.exchange.carriers.loopback import Loopback
-from lumos.paper.trainer import EpochRecord, Weights
+from lumos.paper.trainer import Weights
 from lumos.training.settings import UPDATES
+from lumos.training.trainer import EpochRecord
 
-SECURE = {"aggregate": "secure", "epochs": 2, "dropout": 0.1, "epsilon": 50.0}
+SECURE: dict[str, Any] = {"aggregate": "secure", "epochs": 2, "dropout": 0.1, "epsilon": 50.0}
 
 
 @dataclass
