@@ -34,8 +34,11 @@ def run_with_wire(graph: Any, **settings: Any) -> tuple[Run, Wire]:
     return result, wire
 
 
-def started(graph: Graph, held_back: Any = (), seed: int = 0, **settings: Any) -> Federation:
-    """A federation after setup, of all edges of a graph, with validation pairs of one's own."""
+def started(graph: Graph, held_back: Any = (), seed: int = 0, **settings: Any) -> Any:
+    """A federation after setup, of all edges of a graph, with validation pairs of one's own.
+
+    Not typed, because tests look at private parts of its trainers.
+    """
     control, shards = settings.pop("control", False), settings.pop("shards", 1)
     problem = Problem(
         graph=graph,
@@ -46,7 +49,7 @@ def started(graph: Graph, held_back: Any = (), seed: int = 0, **settings: Any) -
         seed=seed,
         shards=shards,
     )
-    made = Federation(problem, Config.of(**{**SHORT, **settings}), control=control)
+    made: Federation[Any] = Federation(problem, Config.of(**{**SHORT, **settings}), control=control)
     made.run(lambda trainer: trainer.setup(), lambda program: program.setup())
     return made
 

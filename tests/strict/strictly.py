@@ -50,8 +50,8 @@ def federation(graph: Graph, roles: Any = None, seed: int = 0, **settings: Any) 
     return Federation(problem, Config.of(**{**QUICK, **settings}), control=control)
 
 
-def started(*args: Any, **settings: Any) -> Federation:
-    """The same after setup."""
+def started(*args: Any, **settings: Any) -> Any:
+    """The same after setup; not typed, because tests look at private parts of its trainers."""
     made = federation(*args, **settings)
     made.run(lambda trainer: trainer.setup(), lambda program: program.setup())
     return made

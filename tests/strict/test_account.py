@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from tests.narrow import present
 
 from lumos.aggregate.noise import epsilon_for, mu_for
 from lumos.errors import UsageError
@@ -53,9 +54,9 @@ def test_a_codebook_is_in_the_account() -> None:
     stages = [plan.stage(epoch) for epoch in range(plan.config.train.epochs)]
     parts = [ENCODER] * 100 + [CODEBOOK] * 9 + [TRUST] * 60 + [BACKBONE] * 60
     assert stages == parts  # as long a backbone as with answers
-    square = sum(1 / plan.noise(stage).sigma ** 2 for stage in [*stages, MATRIX])
+    square = sum(1 / present(plan.noise(stage)).sigma ** 2 for stage in [*stages, MATRIX])
     assert math.sqrt(square) == pytest.approx(mu_for(3.0, 1e-5))
-    assert plan.spent()[0] == pytest.approx(3.0)
+    assert present(plan.spent())[0] == pytest.approx(3.0)
     assert plan.spent_on_edge() == plan_of(update_epsilon=3.0).spent_on_edge()
 
 
@@ -114,7 +115,7 @@ def test_an_edge_between_validation_devices_is_in_the_account() -> None:
     assert noise is not None
     assert claimed is not None
     largest = max(
-        np.linalg.norm(votes(own, *before) - votes(own, *after))
+        float(np.linalg.norm(votes(own, *before) - votes(own, *after)))
         for own in (0, 1)
         for before in product((0, 1), repeat=2)
         for after in product((0, 1), repeat=2)

@@ -40,6 +40,12 @@ def drawn(
     return sample(shard, symbols, np.full(size, 1 / size), many, purpose, hop)
 
 
+def with_slots(drawn_sample: Sample) -> Sample:
+    """The sample with slots in place of values: whose symbol is told."""
+    slots: Any = drawn_sample.slots
+    return Sample(slots, slots)
+
+
 def places(shard: Shard, drawn_sample: Sample, leaves: int) -> np.ndarray:
     """[stars, many + 1] which neighbour of the centre an entry came from, or MADE_UP."""
     centres = np.arange(0, len(shard), leaves + 1)
@@ -83,7 +89,7 @@ def test_a_neighbour_is_told_the_same_draw_without_itself(leaves: int, many: int
     """As if it had not been in the pool: what is left of a draw without replacement is one."""
     shard = stars(leaves)
     drawn_sample = drawn(shard, many)
-    names = Sample(drawn_sample.slots, drawn_sample.slots).for_neighbours(shard.owner)
+    names = with_slots(drawn_sample).for_neighbours(shard.owner)
     own = np.arange(len(shard.owner))
     assert names.shape == (len(own), many)
     assert not (names == own[:, None]).any()
@@ -143,7 +149,7 @@ def test_every_degree_tells_as_many(many: int) -> None:
         assert_array_equal(drawn_sample.values[device][slots >= 0], symbols[real])
         assert (slots < 0).sum() >= (many + 1 - degree)  # the rest is made up
     # The only neighbour of a device gets only made-up symbols.
-    names = Sample(drawn_sample.slots, drawn_sample.slots).for_neighbours(shard.owner)
+    names = with_slots(drawn_sample).for_neighbours(shard.owner)
     assert (names[shard.degree[shard.owner] == 1] < 0).all()
     assert not (names == np.arange(len(names))[:, None]).any()
 
@@ -186,5 +192,5 @@ class TestBrokenTwins:
     def test_a_neighbour_who_gets_what_strangers_get(self) -> None:
         shard = stars(2)
         drawn_sample = drawn(shard, 1)
-        sent = Sample(drawn_sample.slots, drawn_sample.slots).for_strangers()[shard.owner]
+        sent = with_slots(drawn_sample).for_strangers()[shard.owner]
         assert (sent == np.arange(len(sent))[:, None]).any()

@@ -4,8 +4,11 @@ The encoder starts at zero, so in the first epoch every softmax is uniform: the 
 one training device alone holds is its feature times (1/k - 1 at its label). The sign tells all.
 """
 
+from typing import Any
+
 import numpy as np
 import pytest
+from tests.narrow import present, sparse
 from tests.strict.strictly import epochs, started, sums
 
 from lumos.device.coins import PublicCoins
@@ -18,15 +21,15 @@ SEEDS = 12
 
 def single_holders(graph: Graph, roles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Words that exactly one training device holds, and who that is."""
-    held = graph.features.toarray()[roles == Role.TRAIN] != 0
+    held = sparse(graph.features).toarray()[roles == Role.TRAIN] != 0
     words = np.flatnonzero(held.sum(axis=0) == 1)
     holder = np.flatnonzero(roles == Role.TRAIN)[held[:, words].argmax(axis=0)]
     return words, holder
 
 
-def first_sum(graph: Graph, seed: int, **settings: object) -> tuple[np.ndarray, np.ndarray, object]:
+def first_sum(graph: Graph, seed: int, **settings: Any) -> tuple[np.ndarray, np.ndarray, Any]:
     """What everybody sees after the first epoch, who trains, and a trainer."""
-    roles = split_vertices(graph.labels, PublicCoins(seed))
+    roles = split_vertices(present(graph.labels), PublicCoins(seed))
     made = started(graph, roles, seed=seed, **{"encoder_epochs": 100, "epochs": 220, **settings})
     with sums() as opened:
         epochs(made, 0, 1)
@@ -44,7 +47,7 @@ def test_exact_sums_give_labels_away(aggregate: str, two_hundred: Graph) -> None
     total, roles, _ = first_sum(two_hundred, 0, protect="none", aggregate=aggregate)
     words, holder = single_holders(two_hundred, roles)
     assert len(words) > 100
-    assert np.array_equal(guesses(total, words), two_hundred.labels[holder])
+    assert np.array_equal(guesses(total, words), present(two_hundred.labels)[holder])
     rows = total[:-1].reshape(-1, CLASSES)[words]
     assert ((rows < -1e-6).sum(axis=1) == 1).all()  # with certainty: one entry is below zero
 
@@ -64,7 +67,7 @@ def test_noise_leaves_the_attacker_at_chance(two_hundred: Graph) -> None:
     for seed in range(SEEDS):
         total, roles, _ = first_sum(two_hundred, seed)
         words, holder = single_holders(two_hundred, roles)
-        right += int((guesses(total, words) == two_hundred.labels[holder]).sum())
+        right += int((guesses(total, words) == present(two_hundred.labels)[holder]).sum())
         tried += len(words)
     assert tried > 1500
     spread = np.sqrt(1 / CLASSES * (1 - 1 / CLASSES) / tried)
@@ -85,7 +88,7 @@ def test_noise_leaves_the_best_test_at_chance(two_hundred: Graph) -> None:
         rest = total - rows.sum(axis=0)  # the noise alone
         for device in np.flatnonzero(roles == Role.TRAIN)[:40]:
             mine = rows[device, :-1].reshape(-1, CLASSES)
-            label = two_hundred.labels[device]
+            label = present(two_hundred.labels)[device]
             fits = []
             for guess in range(CLASSES):
                 order = np.arange(CLASSES)
@@ -102,7 +105,7 @@ def test_noise_leaves_the_best_test_at_chance(two_hundred: Graph) -> None:
 
 def test_features_of_few_holders_are_absent(two_hundred: Graph) -> None:
     total, roles, trainer = first_sum(two_hundred, 0, protect="holders", min_holders=5)
-    held = (two_hundred.features.toarray()[roles == Role.TRAIN] != 0).sum(axis=0)
+    held = (sparse(two_hundred.features).toarray()[roles == Role.TRAIN] != 0).sum(axis=0)
     assert np.array_equal(trainer.columns, np.flatnonzero(held >= 5))
     assert 0 < len(trainer.columns) < 300
     assert len(total) == (len(trainer.columns) + 1) * CLASSES + 1

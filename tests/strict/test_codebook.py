@@ -102,7 +102,7 @@ def test_shards_and_kinds_of_features_change_no_sum(epoch: int) -> None:
     several = [codebook(kind, some) for kind, some in zip(kinds, parts, strict=True)]
     one = codebook("dense")
     for step in range(epoch + 1):
-        total = sum(book.update(step, each=False) for book in several)
+        total = np.sum([book.update(step, each=False) for book in several], axis=0)
         assert_allclose(total, one.update(step, each=False), rtol=1e-5, atol=1e-5)
         for book in (*several, one):
             book.advance(step, total)

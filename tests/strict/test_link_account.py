@@ -34,7 +34,8 @@ def test_what_is_spent_is_what_all_sums_that_were_opened_tell(
     with sums() as opened:
         result = linked(sixty, aggregate=aggregate, **settings)
     assert len(opened) == 15 + 2
-    square, longest, hiss = 0.0, {}, []
+    square, hiss = 0.0, []
+    longest: dict[float, float] = {}
     for some in opened:
         assert some.noise is not None
         norms = np.linalg.norm(np.rint(some.vectors / STEP) * STEP, axis=1)

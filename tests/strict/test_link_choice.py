@@ -52,7 +52,8 @@ def test_the_error_is_as_large_as_it_is(shift: float, noise: float) -> None:
             place = np.clip(np.floor(scores + bins / 2).astype(int), 0, bins - 1)
             some = np.bincount(place, minlength=bins) + 0.0
             both.append(some + noise * rng.normal(size=bins))
-        area, error = auc_of_ranges(*both, noise)
+        edges, strangers = both
+        area, error = auc_of_ranges(edges, strangers, noise)
         areas.append(area)
         errors.append(error)
     # Scores of equal spread: Hanley and McNeil's formula is for exponential ones, near enough.

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.narrow import present
 from tests.runs.running import listening
 from tests.strict.linking import started
 from tests.strict.strictly import the_same_coins
@@ -129,7 +130,7 @@ class TestBrokenTwins:
             everyone = np.arange(len(self.shard))
             words = self.shard.coins.words(everyone, "symbol", 1, 1)
             self.released = self.released.copy()
-            self.released[:, :1] = self._symbols.release(self._codebook.nearest(), words)
+            self.released[:, :1] = self._symbols.release(present(self._codebook).nearest(), words)
             yield from original(self)
 
         monkeypatch.setattr(StrictLinker, "_prepare_inputs", again)
@@ -141,7 +142,7 @@ class TestBrokenTwins:
 
         def honest(self: StrictLinker) -> Any:
             self.released = self.released.copy()
-            self.released[:, 0] = self._codebook.nearest()
+            self.released[:, 0] = present(self._codebook).nearest()
             yield from original(self)
 
         monkeypatch.setattr(StrictLinker, "_prepare_inputs", honest)
@@ -152,7 +153,7 @@ class TestBrokenTwins:
 
         def telling(self: StrictLinker, rows: Any, purpose: str, step: int, size: int) -> Any:
             found = original(self, rows, purpose, step, size)
-            return (found + self._codebook.nearest()[rows]).astype(np.uint8) % size
+            return (found + present(self._codebook).nearest()[rows]).astype(np.uint8) % size
 
         monkeypatch.setattr(StrictLinker, "_drawn", telling)
         assert largest_ratio(1.0, 0, relay="none", answer=1, colours=2) == math.inf
@@ -162,8 +163,8 @@ class TestBrokenTwins:
         original = StrictLinker._prepare_inputs
 
         def choosy(self: StrictLinker) -> Any:
-            sample = module.sample
-            hop = int(self._codebook.nearest()[DEVICE])
+            sample: Any = module.sample
+            hop = int(present(self._codebook).nearest()[DEVICE])
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(
                     module, "sample", lambda *args: sample(*args[:-1], args[-1] + 7 * hop)

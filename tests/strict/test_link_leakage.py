@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from tests.narrow import present
 from tests.runs.running import Message, Wire, listening
 from tests.strict.linking import linked, losses
 
@@ -209,7 +210,7 @@ class TestBrokenTwins:
 
         def all_train(self: StrictLinker) -> Any:
             yield from original(self)
-            parts = [self._training, self._validation]
+            parts = [present(self._training), present(self._validation)]
             columns = [np.concatenate(some) for some in zip(*(p for p, _ in parts), strict=True)]
             edge = np.concatenate([flags for _, flags in parts])
             order = np.argsort(columns[0], kind="stable")

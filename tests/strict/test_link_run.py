@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from tests.narrow import sparse
 from tests.runs.running import Wire, listening
 from tests.strict.linking import linked, losses, run_with_wire, started, sums
 from tests.strict.strictly import the_same_coins
@@ -347,7 +348,7 @@ def test_the_control_says_nothing_of_features(sixty: Graph) -> None:
     """Symbols, relays and answers are the same, bit by bit, whoever has which features."""
     found = []
     for order in (np.arange(60), np.arange(60)[::-1]):
-        features = sixty.features[order]
+        features = sparse(sixty.features)[order]
         graph = Graph.from_edges(sixty.edge_list(), features=features, labels=sixty.labels)
         with the_same_coins():
             made = started(graph, control=True, protect="none", relay=2)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from tests.narrow import present
 from tests.runs.running import Wire, listening
 from tests.strict.strictly import epochs, losses, started, sums, the_same_coins
 from tests.strict.strictly import run_with_wire as long_run_with_wire
@@ -135,7 +136,7 @@ def test_the_symbol_is_what_the_mechanism_says(sixty: Graph) -> None:
     epochs(made, 0, 2)
     trainer = made.trainers[0]
     answer = trainer._own().argmax(axis=1)
-    true = np.where(roles == Role.TRAIN, sixty.labels, answer)
+    true = np.where(roles == Role.TRAIN, present(sixty.labels), answer)
     mechanism = make_mechanism(6, 1.0)
     coins = made.shards[0].coins.words(np.arange(60), "symbol", 0, mechanism.coins)
     expected = mechanism.release(true, coins)
@@ -148,7 +149,7 @@ def test_the_symbol_is_what_the_mechanism_says(sixty: Graph) -> None:
 def test_trainers_may_say_what_their_encoder_says(sixty: Graph) -> None:
     """Then nothing released depends on a label, given the weights."""
     found = []
-    for labels in (sixty.labels, sixty.labels[::-1]):
+    for labels in (present(sixty.labels), present(sixty.labels)[::-1]):
         graph = Graph.from_edges(
             sixty.edge_list(), features=sixty.features, labels=labels, classes=sixty.classes
         )
@@ -198,7 +199,7 @@ def test_shards_change_nothing(
             assert wire.of(topic) == wire_there.of(topic)
         assert ledger_differences(one.ledger, other.ledger) == []
         assert_allclose(losses(other), losses(one), atol=1e-5)
-        assert_allclose(other.model.logits, one.model.logits, atol=1e-5)
+        assert_allclose(present(other.model.logits), present(one.model.logits), atol=1e-5)
         assert one.metrics == other.metrics
         assert one.promises == other.promises
 
@@ -211,7 +212,7 @@ def test_masked_sums_without_noise_are_the_ideal_ones(sixty: Graph) -> None:
         ideal = strict(sixty, protect="none")
         masked = strict(sixty, protect="none", aggregate="secure", shards=2)
     assert_allclose(losses(masked), losses(ideal), atol=1e-4)
-    assert_allclose(masked.model.logits, ideal.model.logits, atol=1e-3)
+    assert_allclose(present(masked.model.logits), present(ideal.model.logits), atol=1e-3)
 
 
 @pytest.mark.parametrize("aggregate", ["secure", "ideal"])
@@ -266,7 +267,7 @@ STOPS = {"encoder_epochs": 4, "epochs": 12, "checkpoint_every": 2}
 def same(one: Run, other: Run, differences: Any) -> None:
     assert_allclose(losses(one), losses(other), rtol=0, atol=0)
     assert (one.metrics, one.own, one.control) == (other.metrics, other.own, other.control)
-    assert np.array_equal(one.model.logits, other.model.logits)
+    assert np.array_equal(present(one.model.logits), present(other.model.logits))
     assert one.model.weights.keys() == other.model.weights.keys()
     assert all(
         np.array_equal(one.model.weights[name], other.model.weights[name])
@@ -395,8 +396,9 @@ def small(
 )
 def test_graphs_and_settings_of_all_kinds_run(graph: Graph, settings: dict[str, Any]) -> None:
     result, wire = run_with_wire(graph, **settings)
-    assert result.model.logits.shape == (graph.devices, graph.class_count)
-    assert np.isfinite(result.model.logits).all()
+    logits = present(result.model.logits)
+    assert logits.shape == (graph.devices, graph.class_count)
+    assert np.isfinite(logits).all()
     assert np.isfinite(losses(result)).all()
     assert len(wire.all_of(SYMBOL)) == 2 * graph.edges * (1 + bool(settings.get("control")))
     spent = settings.get("epsilon", 2.0) if graph.edges else 0.0
@@ -416,7 +418,7 @@ def test_many_classes_and_a_small_epsilon_take_digits() -> None:
 
 def test_entries_of_a_codebook_are_released_by_everybody(sixty: Graph) -> None:
     """Whatever the labels: the nearest entry, from their own coins."""
-    for labels in (sixty.labels, sixty.labels[::-1]):
+    for labels in (present(sixty.labels), present(sixty.labels)[::-1]):
         graph = Graph.from_edges(
             sixty.edge_list(), features=sixty.features, labels=labels, classes=sixty.classes
         )
@@ -439,7 +441,7 @@ def test_masked_sums_of_a_codebook_are_the_ideal_ones(sixty: Graph) -> None:
         ideal = strict(sixty, protect="none", **CODED)
         masked = strict(sixty, protect="none", aggregate="secure", shards=3, **CODED)
     assert_allclose(masked.model.weights["codebook"], ideal.model.weights["codebook"], atol=1e-5)
-    assert_allclose(masked.model.logits, ideal.model.logits, atol=1e-4)
+    assert_allclose(present(masked.model.logits), present(ideal.model.logits), atol=1e-4)
 
 
 def test_features_that_nobody_shares_are_too_few_for_holders() -> None:

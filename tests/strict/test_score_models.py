@@ -86,7 +86,9 @@ def test_regressions_have_the_gradients_of_autograd(kinds: int) -> None:
             losses.append(loss_of(scores, edge, pairs.rows == device))
             start = end + 1
         assert start == linear.weights
-        (gradient,) = torch.autograd.grad(sum(losses), vector)  # blocks share no weight
+        (gradient,) = torch.autograd.grad(
+            torch.stack(losses).sum(), vector
+        )  # blocks share no weight
         assert_allclose(rows[device, :-1], gradient.numpy(), rtol=1e-9, atol=1e-12)
         assert rows[device, -1] == pytest.approx(scaled_loss(losses[-1]))
 
@@ -174,7 +176,7 @@ def test_the_norm_of_a_table_without_the_table() -> None:
 
 def test_no_pair_at_all() -> None:
     pairs, edge = pairs_of()
-    none = ScoredPairs(*(column[:0] for column in pairs))
+    none = ScoredPairs._make(column[:0] for column in pairs)
     linear, tree = PairScorer.linear(HOPS, KINDS), tree_of("gcn")
     for each in (True, False):
         weights = np.ones(linear.weights)
