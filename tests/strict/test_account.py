@@ -24,7 +24,7 @@ from lumos.training.config import Config
 
 
 def plan_of(**settings: object) -> Schedule:
-    return Schedule(Config.of(profile="strict", **settings), devices=1000, trainers=500)
+    return Schedule(Config.of(profile="strict", **settings), devices=1000, training_devices=500)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])

@@ -15,7 +15,7 @@ from lumos.training.config import Config
 
 def plan_of(devices: int = 1000, **settings: Any) -> Schedule:
     config = Config.of(profile="strict", task="link", **settings)
-    return Schedule(config, devices=devices, trainers=devices)
+    return Schedule(config, devices=devices, training_devices=devices)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])

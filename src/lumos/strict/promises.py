@@ -85,12 +85,11 @@ def caution(schedule: Schedule, width: int) -> str:
     A sum of vectors has a norm of at most trainers · C, its noise one of about σ · C · √width.
     """
     noise = schedule.noise(schedule.stages[0])
-    if noise is None or noise.sigma * math.sqrt(width) < schedule.trainers:
+    if noise is None or noise.sigma * math.sqrt(width) < schedule.training_devices:
         return ""
     return (
-        f"{schedule.trainers:,} training devices are too few for {width:,} weights under this "
-        "noise; "
-        "more devices, fewer features or a larger `update_epsilon` would help"
+        f"{schedule.training_devices:,} training devices are too few for {width:,} weights under "
+        "this noise; more devices, fewer features or a larger `update_epsilon` would help"
     )
 
 

@@ -16,10 +16,10 @@ from lumos.training.split import Role
 ENCODER, MATRIX, TRUST, BACKBONE, CHOICE = "encoder", "matrix", "trust", "backbone", "choice"
 CODEBOOK = "codebook"
 
-AFTER = {MATRIX: 0.03, TRUST: 0.10, BACKBONE: 0.17, CHOICE: 1.0}
-PARTS: dict[tuple[Task, str], dict[str, float]] = {
-    ("classify", "answer"): {ENCODER: 0.70, **AFTER},
-    ("classify", "codebook"): {ENCODER: 0.55, CODEBOOK: 0.15, **AFTER},
+AFTER_RELEASE = {MATRIX: 0.03, TRUST: 0.10, BACKBONE: 0.17, CHOICE: 1.0}
+BUDGET_SHARES: dict[tuple[Task, str], dict[str, float]] = {
+    ("classify", "answer"): {ENCODER: 0.70, **AFTER_RELEASE},
+    ("classify", "codebook"): {ENCODER: 0.55, CODEBOOK: 0.15, **AFTER_RELEASE},
     ("link", "codebook"): {CODEBOOK: 0.30, MATRIX: 0.03, TRUST: 0.30, BACKBONE: 0.22, CHOICE: 0.15},
 }
 """The stages by task and meaning of the symbol, and the share of each in the updates' budget μ². In
@@ -27,6 +27,8 @@ classify, validation devices spend theirs on the choice alone; in link, every de
 every stage."""
 TRUST_EPOCHS = 60
 MARGIN = 2.0**-10
+"""Relative room between the norm that vectors are clipped to and the norm that the noise assumes:
+rounding to the fixed point may add to a norm."""
 CANDIDATES = ("own", "evidence", "backbone")
 """Predictions by the own features, with the neighbours' log-likelihood, with the tree network:
 validation chooses one."""
@@ -43,12 +45,12 @@ class Schedule:
     Args:
         config: settings.
         devices: number of devices.
-        trainers: number of training devices (the split is public; in link, all).
+        training_devices: their number (the split is public; in link, all devices train).
     """
 
     config: Config
     devices: int
-    trainers: int
+    training_devices: int
 
     def __post_init__(self) -> None:
         if self.backbone_epochs < 1:
@@ -76,7 +78,7 @@ class Schedule:
     @property
     def parts(self) -> dict[str, float]:
         """The stages, and the share of each in the updates' budget."""
-        return PARTS[self.task, "codebook" if self.coded else "answer"]
+        return BUDGET_SHARES[self.task, "codebook" if self.coded else "answer"]
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -119,10 +121,10 @@ class Schedule:
         return self.config.train.epochs - self.before_release - TRUST_EPOCHS
 
     def stage(self, epoch: int) -> str:
-        """The stage of epoch number `epoch` (from 0)."""
+        """The stage of epoch number `epoch` (from 0); the single sums of others lie between."""
         if epoch < self.before_release:
-            coded = self.coded and self.codebook_epoch(epoch) >= 0
-            return CODEBOOK if coded else ENCODER
+            in_codebook = self.coded and self.codebook_epoch(epoch) >= 0
+            return CODEBOOK if in_codebook else ENCODER
         return TRUST if epoch < self.before_release + TRUST_EPOCHS else BACKBONE
 
     @property
@@ -140,8 +142,11 @@ class Schedule:
         """Largest norm of one device's vector in a stage, as the noise assumes it."""
         if stage in (MATRIX, CODEBOOK):
             return 1.0 + MARGIN
-        if stage == CHOICE:  # votes; or one range of scores for a pair of each kind, by candidate
-            return math.sqrt(2 * len(CANDIDATES) - (self.task == "classify"))
+        if stage == CHOICE and self.task == "classify":
+            # Ones and zeros: right or wrong by candidate, and changed or not for all but the first.
+            return math.sqrt(2 * len(CANDIDATES) - 1)
+        if stage == CHOICE:  # for each candidate, one range of an edge's score and one of another's
+            return math.sqrt(2 * len(CANDIDATES))
         return self.strict.clip if self.noisy else float("inf")
 
     def noise(self, stage: str) -> Noise | None:
@@ -165,8 +170,8 @@ class Schedule:
 
     def _steps(self, stage: str) -> int:
         """Number of sums of a stage."""
-        several = {**self._before, TRUST: TRUST_EPOCHS, BACKBONE: self.backbone_epochs}
-        return several.get(stage, 1)
+        sums = {**self._before, TRUST: TRUST_EPOCHS, BACKBONE: self.backbone_epochs}
+        return sums.get(stage, 1)
 
     def spent(self) -> tuple[float, float] | None:
         """(ε, δ) of all updates of one device: its data in the sums, or zeros in their place."""
@@ -194,13 +199,13 @@ class Schedule:
                 worst = max(worst, self._mu(both))
         return self._account(worst)
 
-    def _mu(self, moves: Mapping[str, float]) -> float:
+    def _mu(self, changes: Mapping[str, float]) -> float:
         """μ of all sums of some stages, given the change of each in clipping norms."""
         square = 0.0
-        for stage, move in moves.items():
+        for stage, change in changes.items():
             noise = self.noise(stage)
             if noise is not None:
-                square += self._steps(stage) * (move / noise.sigma) ** 2
+                square += self._steps(stage) * (change / noise.sigma) ** 2
         return math.sqrt(square)
 
     def _account(self, mu: float) -> tuple[float, float] | None:

@@ -45,7 +45,7 @@ def texts(config: Config) -> ProfileTexts:
 
 def _stages(config: Config) -> dict[str, int]:
     """By name, the epochs in which another part of the model begins to learn."""
-    schedule = Schedule(config, devices=0, trainers=0)  # stages are the same for any number
+    schedule = Schedule(config, devices=0, training_devices=0)  # stages are the same for any number
     stages = [schedule.stage(epoch) for epoch in range(config.train.epochs)]
     return {
         _STAGES.get(stage, stage): number + 1

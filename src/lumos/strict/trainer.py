@@ -245,7 +245,7 @@ class StrictTrainer(ABC):
             self.codebook.advance(self.schedule.codebook_epoch(number), total)
             return
         slope = self._gradient(total) if stage == BACKBONE else total[:-1]
-        self.optimisers[stage].step(slope / self.schedule.trainers)
+        self.optimisers[stage].step(slope / self.schedule.training_devices)
 
     def _codebook_arrays(self) -> Arrays:
         """The codebook; empty where there is none."""
@@ -253,7 +253,11 @@ class StrictTrainer(ABC):
 
     def _loss(self, stage: str, total: Doubles) -> float | None:
         """The mean loss, which is the last number of a sum."""
-        return None if stage == CODEBOOK else float(total[-1] / LOSS_SCALE / self.schedule.trainers)
+        return (
+            None
+            if stage == CODEBOOK
+            else float(total[-1] / LOSS_SCALE / self.schedule.training_devices)
+        )
 
     def _settle(self, first: Bytes) -> tuple[Bytes, Doubles]:
         """[hosted, bytes] releases and [hosted] their ε.
