@@ -19,8 +19,8 @@ from lumos.report import Figure, Page, Section, Table, Text, bars, cdf, dots, li
 
 WIDTHS = (1200, 390, 320)
 WANTED = (
-    "there is no Chromium to open the page in; install the Debian package chromium (make browser), "
-    "or put chromium or google-chrome on the path"
+    "there is no Chromium to open the page in; install the Debian package chromium "
+    "(make browser INSTALL=yes), or put chromium or google-chrome on the path"
 )
 
 SIZES = """(() => {
