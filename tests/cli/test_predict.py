@@ -432,7 +432,7 @@ def test_no_run_or_half_a_run(
     half = tmp_path / "half"
     shutil.copytree(noisy[1], half)
     (half / "result.json").unlink()
-    assert "the run is not finished; go on with lumos train … --resume" in refused(capsys, half)
+    assert "the run is not finished; continue with lumos train … --resume" in refused(capsys, half)
     shutil.copytree(noisy[1], tmp_path / "broken")
     (tmp_path / "broken" / "model.npz").write_bytes(b"nonsense")
     assert "model.npz: is damaged" in refused(capsys, tmp_path / "broken")

@@ -181,7 +181,7 @@ def test_an_interrupted_run_goes_on(
     _, errors = process.communicate()
     assert process.returncode == (1 if blow == signal.SIGINT else -9)
     if blow == signal.SIGINT:
-        assert "the same command goes on" in errors
+        assert "the same command continues" in errors
         assert "Traceback" not in errors
     until(lambda: not marked(mark))  # children notice that nobody waits for them
     before = cells_in(out)

@@ -167,7 +167,7 @@ def test_the_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "comparisons ideal",
         "updates ideal",
         "coins simulated",
-        "beyond the letter of the paper: weights are those of the best validation score",
+        "differs from the paper: weights are those of the best validation score",
         "accuracy (observer)",
         "What was exposed, and to whom:",
         "This run used the door `open`",
@@ -176,7 +176,7 @@ def test_the_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "MB peak",
     ):
         assert words in plain
-    for row in ("this run", "own features only, no neighbour", "control: releases that say"):
+    for row in ("this run", "own features only, no neighbour", "control: releases without"):
         assert re.search(rf"{row}.* \d+\.\d\d % +\d+\.\d\d %", out)
     assert re.search(r"train/leaf +open +[\d,]+ +[\d,]+", out)
 
@@ -304,7 +304,7 @@ def test_an_interrupted_run_goes_on(capsys: pytest.CaptureFixture[str], tmp_path
         process.kill()
     assert process.returncode == 1
     assert shown == ""
-    assert f"the same command with --resume goes on from {out}" in said
+    assert f"the same command with --resume continues in {out}" in said
     assert "Traceback" not in said
     assert not (out / "result.json").exists()
     with np.load(out / "checkpoint.npz") as found:
@@ -331,7 +331,7 @@ def test_interrupted_without_a_folder(
     assert run(["train", *ALONE]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "lumos: stopped by the keyboard\n"  # there is nothing to resume
+    assert err == "lumos: interrupted\n"  # there is nothing to resume
 
 
 def test_tensorboard(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

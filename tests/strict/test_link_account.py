@@ -73,4 +73,4 @@ def test_every_run_prints_the_table_with_its_own_figures(sixty: Graph) -> None:
     rows = {row["about"]: row for row in result.promises}
     assert {rows["features"][who] for who in WHO[:-1]} == {"(5, 1e-05)"}
     assert rows["features"]["the broker"].startswith(NONE)
-    assert "runs add up" in result.privacy.exposed
+    assert "several runs add up" in result.privacy.exposed

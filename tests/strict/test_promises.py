@@ -106,7 +106,7 @@ def test_the_reading_says_what_a_simulation_does_not_do(
     settings: dict[str, Any], simulated: str | None
 ) -> None:
     sentence = reading(Schedule(Config.of(profile="strict", **settings), 1000, 500))
-    assert "runs add up" in sentence
+    assert "several runs add up" in sentence
     assert ("simulation" in sentence) == (simulated is not None)
     assert simulated is None or simulated in sentence
 

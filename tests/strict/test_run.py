@@ -173,7 +173,7 @@ def test_every_run_tells_what_it_promises(whole: tuple[Run, Wire]) -> None:
     assert json.loads(json.dumps(result.summary()))["promises"] == result.promises
     assert result.privacy.exposed.startswith("Nothing left a device through the door `open`.")
     for words in (
-        "runs add up",
+        "several runs add up",
         "This was a simulation: sums were computed in the clear and coins come from the run seed.",
         "`aggregate='secure'` with `coins='system'`",
     ):

@@ -22,13 +22,13 @@ else:
         ServerSettings,
         backbone="gcn",
         epsilon="2",
-        label_epsilon="1 for lpgnn, that of --epsilon for naive",
+        label_epsilon="1 for lpgnn, --epsilon for naive",
         delta="1e-05",
         low="0",
         high="1",
         one_bit="no",
         steps="4",
-        label_steps="auto, and 0 where --label-epsilon is inf",
+        label_steps="auto; 0 where --label-epsilon is inf",
         edge_sample="0",
         epochs="300",
         patience="0",
@@ -93,7 +93,7 @@ def show(measured: "Measured") -> None:
     else:
         kind, scores = "ROC-AUC", [f"{score:.4f}" for score in measured.metrics.values()]
     table.add_row(f"{kind} (observer)", f"test {scores[0]}, validation {scores[1]}")
-    table.add_row("epochs", f"{summary['epochs']}, that of number {summary['best_epoch']} chosen")
+    table.add_row("epochs", f"{summary['epochs']}, weights of epoch {summary['best_epoch']}")
     table.add_row(
         "seconds",
         f"{summary['seconds']:.1f} in all, {summary['seconds_per_epoch']:.3f} per epoch; "

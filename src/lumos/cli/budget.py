@@ -1,4 +1,4 @@
-"""`lumos budget`: how much of the signal a release keeps, before anything is run."""
+"""`lumos budget`: how much signal a release keeps, computed before any run."""
 
 import math
 from typing import Any
@@ -91,7 +91,7 @@ def show(mechanism: Mechanism, result: dict[str, Any]) -> None:
     )
     table.add_row(
         "worth",
-        f"{result['degree']} neighbours under noise tell as much as "
-        f"{result['clean_neighbours']:.2f} without",
+        f"{result['degree']} neighbours under noise carry as much information as "
+        f"{result['clean_neighbours']:.2f} without noise",
     )
     console().print(table)

@@ -21,11 +21,11 @@ class Common:
     json: Annotated[bool, Parameter(negative="")] = False
     """Print one JSON object on standard output, and nothing else there."""
     seed: int = 0
-    """Run seed: public coins come from it, and in a simulation the device secrets too."""
+    """Run seed, of public coins, and in a simulation of the device secrets too."""
     shards: int = 1
-    """Run the same program in this many shards that share nothing but the exchange."""
+    """Number of shards, which share nothing but the exchange; the result is the same."""
     data_dir: Annotated[Path | None, Parameter(env_var="LUMOS_DATA")] = None
-    """Where the graphs lie (also LUMOS_DATA)."""
+    """Folder of the graphs (also LUMOS_DATA)."""
 
 
 def say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""`lumos data`: what graphs are here, how to get them, whether they are right."""
+"""`lumos data`: list graphs, download them, verify them."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -25,7 +25,7 @@ COMMON, REFUSE = Common(), ReadOptions()
 
 @app.command(name="list")
 def list_graphs(*, common: Common = COMMON) -> None:
-    """List the graphs that Lumos knows by name, and where they lie."""
+    """List the graphs that Lumos knows by name, and whether their files are here."""
     folder = data_directory(common.data_dir)
     rows: list[dict[str, Any]] = [
         {
@@ -84,7 +84,7 @@ def fetch_graph(
     name
         A graph of `lumos data list`; `demo` is embedded and needs no download.
     force
-        Download it even if it is here.
+        Download it even if it is here already.
     """
     if name.casefold().split(":")[0] == "demo":
         _report(
@@ -129,7 +129,7 @@ def _report(result: dict[str, Any], common: Common, line: str) -> None:
 
 @app.command(name="check")
 def check(graph: str, /, *, conversions: Conversions = REFUSE, common: Common = COMMON) -> None:
-    """Read a graph, say what is in it, and verify its checksums where they are known.
+    """Read a graph, print what is in it, and verify its checksums where they are known.
 
     Parameters
     ----------

@@ -16,13 +16,13 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 app.command("lumos.cli.data:app", name="data", help="List, fetch and check graphs.")
-app.command("lumos.cli.trees:trees", name="trees", help="Balance trees: who carries which edge.")
-app.command("lumos.cli.train:train", name="train", help="Train a model over the trees.")
-app.command("lumos.cli.baseline:baseline", name="baseline", help="Measure other systems.")
-app.command("lumos.cli.budget:budget", name="budget", help="What a release keeps of the signal.")
-app.command("lumos.cli.predict:predict", name="predict", help="Use a trained model.")
-app.command("lumos.cli.reproduce:reproduce", name="reproduce", help="The paper's evaluation.")
-app.command("lumos.cli.report:report", name="report", help="One HTML page of a run.")
+app.command("lumos.cli.trees:trees", name="trees", help="Decide who carries which edge.")
+app.command("lumos.cli.train:train", name="train", help="Train a model across devices.")
+app.command("lumos.cli.baseline:baseline", name="baseline", help="Train a system for comparison.")
+app.command("lumos.cli.budget:budget", name="budget", help="Signal that one release keeps.")
+app.command("lumos.cli.predict:predict", name="predict", help="Predict with a trained model.")
+app.command("lumos.cli.reproduce:reproduce", name="reproduce", help="Run the paper's evaluation.")
+app.command("lumos.cli.report:report", name="report", help="Write the HTML page of a run.")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -39,7 +39,7 @@ def run(arguments: list[str] | None = None) -> int:
     except LumosError as error:
         return _fail(str(error), error.exit_status)
     except KeyboardInterrupt:
-        return _fail("stopped by the keyboard", 1)
+        return _fail("interrupted", 1)
     except BrokenPipeError:
         # The reader went away (`lumos … | head`): nothing to report, and nowhere to report it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -36,13 +36,14 @@ def predict(
     run
         The folder that lumos train --out wrote.
     id
-        Only these devices, by their original ids; may be repeated. For links, each pair of them.
+        Only these devices, by their original ids; may be repeated. For links, all pairs of them.
     newcomer
-        A JSON file of devices that join now: [{"id": …, "features": …, "neighbours": […]}].
+        A JSON file of devices that join after training:
+        [{"id": …, "features": …, "neighbours": […]}].
     csv
-        Write all rows there.
+        File to write all rows to.
     export
-        Write the weights there (.npz, see docs/training.md).
+        File to write the weights to (.npz, see docs/training.md).
     """
     if id is not None and newcomer is not None:
         raise UsageError("--id is for devices of the run, --newcomer for others; choose one")

@@ -39,13 +39,13 @@ def reproduce(
 ) -> None:
     """Reproduce the paper's evaluation: tables, plots, JSON and one page, beside its numbers.
 
-    Every result is written as soon as it is there, so an interrupted command continues when it is
-    given again, and nothing runs twice.
+    Every result is written as soon as it is computed. An interrupted command continues when it is
+    run again, and nothing is computed twice.
 
     Parameters
     ----------
     figures
-        classification, link-prediction, epsilon, ablation, workload, cost; all where none is named.
+        classification, link-prediction, epsilon, ablation, workload, cost; all by default.
     graph
         facebook (default), lastfm, demo, …, or a path; may be given several times.
     profiles
@@ -61,15 +61,15 @@ def reproduce(
     out
         Folder for cells, tables.md, rows.json, workload.json, figures and report.html.
     keep
-        Also add all results to the compact collection there, to be committed.
+        Also add all results to this compact file, to be committed.
     kept
         Use kept results of exactly this result version, of any code (the output says so), or none.
     results
-        Where kept results lie: a file, or a folder of reproduce-*.json [default: docs/results].
+        Kept results: a file, or a folder of reproduce-*.json [default: docs/results].
     json
         Print one JSON object on standard output, and nothing else there.
     data_dir
-        Where the graphs lie (also LUMOS_DATA).
+        Folder of the graphs (also LUMOS_DATA).
     """
     from lumos.experiments import reproduce as experiment
     from lumos.experiments.cache import ResultCache, read_kept
@@ -108,7 +108,7 @@ def reproduce(
     try:
         outcome = experiment.reproduce(request, cache, jobs=jobs, keep_file=keep, on_message=say)
     except KeyboardInterrupt:
-        say(f"interrupted; finished cells are in {out / 'cells'}: the same command goes on")
+        say(f"interrupted; finished cells are in {out / 'cells'}: the same command continues")
         raise
     if json:
         print_json(outcome.summary(settings.form))

@@ -1,4 +1,4 @@
-"""`lumos train`: the whole job, from a graph to a model and an account of what it exposed."""
+"""`lumos train`: from a graph to a model, and a report of what the run exposed."""
 
 import textwrap
 from collections.abc import Iterator
@@ -59,16 +59,16 @@ def train(
     tensorboard: Annotated[bool, Parameter(negative="")] = False,
     common: Common = SHARED,
 ) -> None:
-    """Train a graph neural network over devices that never pool their data.
+    """Train a graph neural network across devices, without pooling their data.
 
     Parameters
     ----------
     graph
         demo, demo:60, facebook, twitch-ENGB, …, or a path.
     out
-        Write a run folder there: settings, metrics, checkpoints, model, embeddings.
+        Run folder to write: settings, metrics, checkpoints, model, embeddings, ledger.
     resume
-        Go on with the interrupted run in --out.
+        Continue the interrupted run in --out.
     tensorboard
         Also write the metrics for TensorBoard into --out (needs lumos[tensorboard]).
     """
@@ -94,7 +94,7 @@ def train(
             )
     except KeyboardInterrupt:
         if out is not None and (out / "run.json").exists():
-            say(f"interrupted; the same command with --resume goes on from {out}")
+            say(f"interrupted; the same command with --resume continues in {out}")
         raise
     if common.json:
         print_json(run.summary())
@@ -104,7 +104,7 @@ def train(
 
 @contextmanager
 def _writer(out: Path | None) -> "Iterator[OnEpoch | None]":
-    """Something that writes every epoch for TensorBoard, or None."""
+    """A callback that writes every epoch for TensorBoard, or None."""
     if out is None:
         yield None
         return
@@ -118,7 +118,7 @@ def _writer(out: Path | None) -> "Iterator[OnEpoch | None]":
 
     def write(event: "EpochEvent") -> None:
         nonlocal writer
-        if writer is None:  # not before the run has begun: it may be refused
+        if writer is None:  # only once the run has begun: it may be refused
             writer = SummaryWriter(str(out / "tensorboard"))
         for name in ("loss", "score", "seconds"):
             if (value := getattr(event, name)) is not None:
@@ -152,7 +152,7 @@ def show(run: "Run", out: Path | None) -> None:
     for note in run.about.notes:
         screen.print(f"note: {note}")
     for improvement in config.improvements():
-        screen.print(as_options(f"beyond the letter of the paper: {improvement}"))
+        screen.print(as_options(f"differs from the paper: {improvement}"))
     screen.print()
     _show_scores(run)
     each = run.cost.per_epoch
@@ -204,9 +204,9 @@ def _show_topics(run: "Run") -> None:
 def _show_promises(promises: list[dict[str, str]]) -> None:
     """What is promised about what, against whom: one block for each kind of thing."""
     screen = console()
-    screen.print("What is promised (docs/strict.md has the reasons):")
+    screen.print("What is promised (docs/strict.md explains each entry):")
     about: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for row in promises:  # what is promised alike is told once
+    for row in promises:  # rows with the same promises are printed once
         cells = tuple((who, promise) for who, promise in row.items() if who != "about")
         about.setdefault(cells, []).append(row["about"])
     for cells, names in about.items():
@@ -228,7 +228,7 @@ def _show_scores(run: "Run") -> None:
         ("this run", run.metrics),
         ("own features only, no neighbour", run.own),
         ("colours alone, no symbol", run.by_ids),
-        ("control: releases that say nothing, own noise", run.control),
+        ("control: releases without information", run.control),
     )
     for name, scores in rows:
         if scores is not None:
@@ -243,5 +243,5 @@ def _show_scores(run: "Run") -> None:
     if run.training.caution:
         console().print(as_options(f"note: {run.training.caution}"))
     if run.control is None:
-        console().print("(--control adds a run whose releases say nothing)")
+        console().print("(--control adds a run whose releases carry no information)")
     console().print()

@@ -32,7 +32,7 @@ def trees(
     plot: Path | None = None,
     common: Common = COMMON,
 ) -> None:
-    """Balance the trees of a federation: who carries which edge.
+    """Balance the trees of a federation: decide who carries which edge.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def trees(
     coins
         Device secrets from the run seed (a run can be repeated) or from the operating system.
     plot
-        Write a picture of the workloads there (.png, .svg or .pdf).
+        File for a picture of the workloads (.png, .svg or .pdf).
     """
     if plot is not None:
         check_plot(plot)
@@ -113,7 +113,7 @@ def _saved(balanced: Balanced) -> float:
 
 
 def announce(graph: Graph, settings: TreeSettings) -> None:
-    """Say how long the secret comparisons will take, and what the alternative is, if it is long."""
+    """Announce a long run of secret comparisons: its expected time, and the alternative."""
     seconds = expected_seconds(graph, settings)
     if seconds > _LONG:
         say(

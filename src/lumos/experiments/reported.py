@@ -173,8 +173,8 @@ WHY: dict[tuple[str, str], str] = {
     ),
     (RELATIVE_TO_HALF, "letter"): (
         "To the letter, recovered features carry noise whose size falls as 1/ε, and missing ones "
-        "stand at the midpoint. A larger ε gains less noise; where a control stands beside it, "
-        "whose releases say nothing under the same noise, that tells what is information."
+        "stand at the midpoint. A larger ε means less noise; where there is a control, whose "
+        "releases carry no information under the same noise, the gain over it is information."
     ),
     (RELATIVE_TO_HALF, STRICT): (
         "The symbol keeps more at a larger ε, but a device that hears nothing still has its own "

@@ -28,7 +28,7 @@ def introduction(request: Request, outcome: Reproduction) -> list[str]:
         )
     sentences.append(
         "ours: mean and standard deviation over seeds; control: the same run with releases that "
-        "say nothing; over control: what the run is above it, on the seeds that have one."
+        "carry no information; over control: the run's gain over it, on the seeds that have one."
     )
     if outcome.other_version:
         sentences.append(f"{outcome.other_version} cells are kept from another result version.")

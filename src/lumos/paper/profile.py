@@ -51,7 +51,7 @@ class PaperProfile:
         if paper.recovery == "shrunk" and paper.noisy:
             sentences.append(
                 "recovered features are centred and shrunk by their reliability "
-                "(`recovery='letter'`: as the paper has them)"
+                "(`recovery='letter'`: as in the paper)"
             )
         elif paper.recovery == "shrunk" and paper.bins:
             sentences.append(

@@ -26,8 +26,8 @@ class PaperSettings(EncoderSettings):
     """validation: keep the weights that scored best on validation devices or edges; last: the
     paper's, those of the last epoch."""
     patience: int = 0
-    """Stop after so many epochs without a better validation score; 0: never. The score is in every
-    epoch's sum, so all devices stop at the same epoch without another message."""
+    """Stop after this many epochs without a better validation score; 0: never. The score is in
+    every epoch's sum, so all devices stop at the same epoch without another message."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

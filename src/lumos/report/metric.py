@@ -10,7 +10,7 @@ ARM_NAMES = {
     MAIN: "this run",
     OWN: "own features only, no neighbour",
     IDS: "colours alone, no symbol",
-    CONTROL: "control: releases that say nothing",
+    CONTROL: "control: releases without information",
 }
 """The run itself and what was trained beside it, in the order of the page."""
 

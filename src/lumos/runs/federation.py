@@ -27,7 +27,7 @@ class Federation(Generic[Result]):
     Args:
         problem: graph, trees, split.
         config: settings.
-        control: releases that say nothing.
+        control: releases carry no information.
         step: number of the release, where it is a further one.
         carrier: what moves the messages, a name of `CARRIERS`.
     """

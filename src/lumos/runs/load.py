@@ -30,7 +30,7 @@ def load_run(path: Path | str) -> Run:
     about = decode(folder.path / "run.json", About)
     config = config_of(folder.path, about)
     if not folder.finished():
-        raise InputError(f"{path}: the run is not finished; go on with lumos train … --resume")
+        raise InputError(f"{path}: the run is not finished; continue with lumos train … --resume")
     result = decode(folder.path / "result.json", Result)
     trees, ledger = folder.trees(), folder.ledger()
     if trees is None:

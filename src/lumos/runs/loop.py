@@ -51,7 +51,7 @@ def fit(
         problem: graph, trees, split.
         config: settings.
         arm: its name in events: `run`, `own` or `control`.
-        control: releases that say nothing.
+        control: releases carry no information.
         carrier: what moves the messages, a name of `CARRIERS`.
         folder: where metrics and checkpoints go.
         resume: go on from the checkpoint, if there is one.

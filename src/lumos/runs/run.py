@@ -125,7 +125,7 @@ class Run:
 
     @property
     def control(self) -> Scores | None:
-        """Scores of a run whose releases say nothing."""
+        """Scores of a run whose releases carry no information."""
         return self.scores.get(CONTROL)
 
     @property

@@ -38,7 +38,7 @@ def _structure(schedule: Schedule) -> tuple[Cells, Cells]:
     """Degree and edges, for classify: against all but the broker."""
     edge = _edge(schedule)
     if schedule.hops > 1:
-        hint = f"{NONE}: a hint in every relayed symbol, measured for krr in docs/strict.md"
+        hint = f"{NONE}: relayed symbols disclose some of it, measured for krr in docs/strict.md"
         return (hint,) * 4, (hint,) * 4
     weights = f"{NONE} by the weights: it is in the updates of all neighbours; each edge {edge}"
     return (
@@ -54,10 +54,11 @@ def _structure(schedule: Schedule) -> tuple[Cells, Cells]:
 
 def _structure_of_links() -> tuple[Cells, Cells]:
     """The same for link: to predict edges is to infer them."""
-    hint = f"{NONE}: answers tell much of it, measured in docs/strict.md"
+    hint = f"{NONE}: answers disclose much of it, measured in docs/strict.md"
     sums = f"{NONE}: it is in the updates of all neighbours"
     guess = f"{NONE}: to predict an edge is to infer it, measured in docs/strict.md"
-    return (hint, hint, hint, sums), (guess, guess, guess, f"{NONE}: both ends' updates know of it")
+    updates = f"{NONE}: the updates of both ends depend on it"
+    return (hint, hint, hint, sums), (guess, guess, guess, updates)
 
 
 def reading(schedule: Schedule) -> str:
@@ -65,8 +66,8 @@ def reading(schedule: Schedule) -> str:
     config = schedule.config
     sentences = [
         "Nothing left a device through the door `open`.",
-        "(ε, δ): the symbol for any two inputs, updates for a device's data in the sums or nothing "
-        "in their place; of this run, runs add up.",
+        "(ε, δ): the symbol is protected for any two inputs, the updates for a device's data in "
+        "the sums against nothing in their place. This is per run: several runs add up.",
     ]
     if config.train.aggregate == "ideal" or config.train.coins == "simulated":
         sentences.append(
@@ -74,7 +75,7 @@ def reading(schedule: Schedule) -> str:
             + "sums were computed in the clear" * (config.train.aggregate == "ideal")
             + " and " * (config.train.aggregate == "ideal" and config.train.coins == "simulated")
             + "coins come from the run seed" * (config.train.coins == "simulated")
-            + ". The table is what `aggregate='secure'` with `coins='system'` keeps."
+            + ". The table holds for `aggregate='secure'` with `coins='system'`."
         )
     return " ".join(sentences)
 

@@ -32,32 +32,32 @@ class StrictSettings:
     collude."""
     mechanism: str = AUTO
     """How the one symbol is released: krr, randomized response; digits, the same on one digit of
-    its number; oue, unary encoding; multibit, for comparison; auto: krr or digits, what
+    its number; oue, unary encoding; multibit, for comparison; auto: krr or digits, whichever
     keeps more bits for the number of classes and ε."""
     symbol: SymbolOf = "answer"
-    """What a device's symbol stands for. answer: the class that its encoder names; codebook: the
-    nearest entry of a learnt codebook, for which there may be fewer entries than classes
-    (classify; in link it always is one)."""
+    """What a device's symbol stands for. answer: the class that its encoder predicts; codebook: the
+    nearest entry of a learnt codebook, which may have fewer entries than there are classes
+    (classify; link always uses a codebook)."""
     trainers_say: Says = "label"
-    """What training devices release: their label, or what their encoder says, as all others do."""
+    """What training devices release: their label, or their encoder's prediction, as others do."""
     book: Path | None = None
     """The devices' book of releases, kept across runs: reusing an earlier release costs no further
-    ε; a new one is charged. Without a book, a run knows of no other."""
+    ε; a new one is charged. Without a book, a run knows of no other run."""
     lifetime_epsilon: float = 4.0
-    """Most ε that a device may spend on releases in its life (with a book)."""
+    """Most ε that a device may spend on releases over all runs (with a book)."""
     relay: int | Literal["auto", "none"] = "auto"
-    """none: devices use what their neighbours released. 2, 3, 4: symbols travel so many hops, one
-    draw for each neighbour and hop; no further ε, but a hint at degrees and edges. auto: none for
-    classify, 4 for link."""
+    """none: devices use what their neighbours released. 2 to 8: symbols are forwarded over so many
+    hops, one draw for each neighbour and hop; no further ε, but it discloses something about
+    degrees and edges. auto: none for classify, 4 for link."""
     codebook: int = 8
     """Number of entries of the learnt codebook, one of which is a device's symbol (link, and
     classify with symbol codebook)."""
     colours: int | Literal["auto", "none"] = "auto"
-    """Number of colours: marks drawn at random that know nothing of anybody and that many devices
-    share, and by which pairs notice common neighbours. 2 to 256, or none; auto: so many that 64
-    devices share one, at most 256 (link)."""
+    """Number of colours: random marks that depend on no data and that many devices share. Pairs
+    detect common neighbours by them. 2 to 256, or none; auto: so many that 64 devices share one,
+    at most 256 (link)."""
     answer: int = 8
-    """How many draws of each hop a device tells whoever asks, whatever its degree (link)."""
+    """How many draws of each hop are in a device's answer, whatever its degree (link)."""
     protect: Protection = "noise"
     """How updates are protected. noise: clipped, with noise inside the sum, (ε, δ) accounted;
     holders: exact sums, features with few holders left out; projection: exact sums, features mixed
@@ -71,7 +71,7 @@ class StrictSettings:
     projection: int = 1024
     """Width of the public random projection (protect projection)."""
     encoder_epochs: int = 100
-    """Of the epochs, so many train the own encoder before anything is released."""
+    """How many of the epochs train the own encoder, before anything is released."""
     encoder_rate: float = 0.09
     """Learning rate of the own encoder."""
     clip: float = 0.3

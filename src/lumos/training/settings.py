@@ -31,18 +31,18 @@ class TrainSettings:
     epochs: int = 300
     """Passes over all devices."""
     learning_rate: float = 0.01
-    """Of Adam."""
+    """Learning rate of Adam."""
     weight_decay: float = 0.0
-    """L2 regularisation: so much of each weight is added to its gradient."""
+    """L2 regularisation: this fraction of each weight is added to its gradient."""
     aggregate: Aggregate = "ideal"
     """How updates are added: ideal computes the sum in the clear (simulation only, labelled so),
     secure by masked sums."""
     coins: CoinSource = "simulated"
     """Device secrets from the run seed (a run can be repeated) or from the operating system."""
     control: bool = False
-    """Also train with releases that know nothing of the features, to see what they are worth."""
+    """Also train with releases that carry no information, to measure what releases contribute."""
     floor: bool = True
-    """Also train on own features only, without any neighbour."""
+    """Also train on own features only, without neighbours."""
     checkpoint_every: int = 25
     """Epochs between checkpoints, where there is a run folder."""
 

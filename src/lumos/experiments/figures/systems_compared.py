@@ -98,7 +98,7 @@ def comparison_plots(evaluation: Evaluation, rows: Sequence[Row], task: str) -> 
         mark_name="control",
     )
     name = f"{FIGURE_NAMES[task]}-{evaluation.dataset.file}"
-    caption = f"Scores at ε = 2, {_seeds(scored)}. Control: releases that say nothing."
+    caption = f"Scores at ε = 2, {_seeds(scored)}. Control: releases without information."
     derived = [row for row in rows if row.measure != measure.name]
     return {name: Plot(svg, caption), **difference_plots(evaluation, name, derived)}
 
