@@ -68,7 +68,9 @@ def test_what_is_no_run(capsys: pytest.CaptureFixture[str], folder: Path, tmp_pa
 
 def test_an_unfinished_run(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     (folder / "result.json").unlink()
-    assert "the run is not finished; continue with lumos train … --resume" in refused(capsys, folder)
+    assert "the run is not finished; continue with lumos train … --resume" in refused(
+        capsys, folder
+    )
     assert not (folder / "report.html").exists()
 
 
