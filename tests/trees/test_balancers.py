@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.trees.naive import SHAPES, graphs, neighbours_of, random_graph, state_of
 
-from lumos.graph import Graph
+from lumos.errors import UsageError
+from lumos.graph import Graph, load
 from lumos.trees.balance import Balanced, balance
 from lumos.trees.balancers import BALANCERS
 from lumos.trees.settings import TreeSettings
@@ -65,3 +66,14 @@ def test_none_keeps_everything_and_asks_nothing() -> None:
     balanced = run(graph, "none")
     assert balanced.keep.all()
     assert balanced.ledger.messages == balanced.ledger.comparisons == 0
+
+
+def test_whatever_people_hold_is_balanced() -> None:
+    """A name, a NetworkX graph, a PyG Data: the same trees as the graph itself."""
+    graph = load("demo:60", features=False)
+    chosen = TreeSettings(balancer="greedy", compare="ideal")
+    expected = balance(graph, chosen).keep
+    for held in ("demo:60", graph.to_networkx(), graph.to_pyg()):
+        assert np.array_equal(balance(held, chosen).keep, expected)
+    with pytest.raises(UsageError, match="neither a lumos.Graph"):
+        balance(60, chosen)

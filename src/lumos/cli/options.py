@@ -16,34 +16,35 @@ from docstring_parser import parse_from_object
 def options_of(name: str, *groups: type[Any], **defaults: str) -> type[Any]:
     """A dataclass with every setting of `groups`, of the same type or None, and None by default.
 
-    A setting that several groups have is one option, with the help of the first.
+    A setting that several groups have is one option, with the help of each.
 
     Args:
         defaults: what the help says of defaults that depend on other options.
     """
-    fields: dict[str, tuple[Any, Parameter]] = {}
+    hints: dict[str, Any] = {}
+    texts: dict[str, list[str]] = {}
     for group in groups:
-        words = _descriptions(group)
-        hints = get_type_hints(group)
+        words, types = _descriptions(group), get_type_hints(group)
         for field in dataclasses.fields(group):
+            if hints.setdefault(field.name, types[field.name]) != types[field.name]:
+                raise TypeError(f"{field.name}: two groups have it, with different types")
             text = " ".join((words.get(field.name) or "").split())
             if field.name in defaults or _worth(field.default):
                 default = defaults.get(field.name) or _shown(field.default)
                 text = f"{text} \\[default: {default}]"
-            whole = int in (hints[field.name], *get_args(hints[field.name]))
-            about = Parameter(
-                help=text, show_default=False, converter=whole_or_word if whole else None
-            )
-            if field.name in fields and fields[field.name][0] != hints[field.name]:
-                raise TypeError(f"{field.name}: two groups have it, with different types")
-            fields.setdefault(field.name, (hints[field.name], about))
+            texts.setdefault(field.name, []).append(text)
     options = [
-        (option, _annotated(_or_none(hint), about), None)
-        for option, (hint, about) in fields.items()
+        (option, _annotated(_or_none(hint), _parameter(hint, " Or: ".join(texts[option]))), None)
+        for option, hint in hints.items()
     ]
     made = dataclasses.make_dataclass(name, options, frozen=True, kw_only=True)
     made.__module__ = __name__
     return made
+
+
+def _parameter(hint: Any, text: str) -> Parameter:
+    whole = int in (hint, *get_args(hint))
+    return Parameter(help=text, show_default=False, converter=whole_or_word if whole else None)
 
 
 def _descriptions(group: type[Any]) -> dict[str, str | None]:

@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph
 from lumos.graph.neighbour_lists import spans
+from lumos.graph.sources import as_graph
 from lumos.trees.balancers import BALANCERS, Balancer
 from lumos.trees.optimum import certificate, forced_workload, least_largest_workload
 from lumos.trees.settings import TreeSettings
@@ -63,7 +64,7 @@ class Balanced:
 
 
 def balance(
-    graph: Graph,
+    graph: Any,
     settings: TreeSettings | None = None,
     *,
     seed: int = 0,
@@ -75,7 +76,8 @@ def balance(
     """Run the tree constructor of a whole federation on this machine.
 
     Args:
-        graph: the graph; it is cut into shards, and no shard sees more than its devices.
+        graph: a `Graph`, a PyG `Data`, a NetworkX graph, or a name or path as `load` takes it. It
+            is cut into shards, and no shard sees more than its devices.
         settings: balancer and comparison.
         seed: run seed.
         shards: number of shards that share nothing but the exchange; the result is the same.
@@ -83,6 +85,7 @@ def balance(
         carrier: what moves the messages, a name of `CARRIERS`.
         progress: callback `(done, total, note)`, called periodically.
     """
+    graph = as_graph(graph)
     settings = settings or TreeSettings()
     one_of("coins", coins, get_args(CoinSource))
     balancer = BALANCERS[settings.balancer]
