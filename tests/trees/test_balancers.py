@@ -75,5 +75,5 @@ def test_whatever_people_hold_is_balanced() -> None:
     expected = balance(graph, chosen).keep
     for held in ("demo:60", graph.to_networkx(), graph.to_pyg()):
         assert np.array_equal(balance(held, chosen).keep, expected)
-    with pytest.raises(UsageError, match="neither a lumos.Graph"):
+    with pytest.raises(UsageError, match=r"neither a lumos\.Graph"):
         balance(60, chosen)
