@@ -19,8 +19,8 @@ from lumos.device import Shard, cut
 from lumos.errors import ProtocolError
 from lumos.exchange import Endpoint, Program
 from lumos.exchange.carriers.loopback import Loopback
+from lumos.exchange.endpoint import no_part
 from lumos.graph import Graph
-from lumos.trees.balancers import no_part
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from lumos.compare.comparer import ComparedPairs, Comparer
 from lumos.device import PublicCoins, Shard
 from lumos.errors import UsageError
 from lumos.exchange import Program
+from lumos.exchange.endpoint import no_part
 from lumos.graph import Graph, load
-from lumos.trees.balancers import BALANCERS, Balancer, Observe, no_part
+from lumos.trees.balancers import BALANCERS, Balancer, Observe
 from lumos.trees.settings import Compare, TreeSettings
 from lumos.typing import Flags
 

@@ -29,6 +29,11 @@ It cannot tell which carrier moves its messages, and no carrier looks inside it.
 EVERY_DOOR = frozenset(Door)
 
 
+def no_part() -> Program[None]:
+    """The program of a coordinator that neither sends nor receives anything."""
+    yield from ()
+
+
 class Connection(Protocol):
     """One party's connection to a carrier, for parties that live in processes of their own."""
 

@@ -41,7 +41,4 @@ class PaperSettings(EncoderSettings):
 
 def settings_of(config: "Config") -> PaperSettings:
     """The settings of this profile."""
-    settings = config.profile_settings
-    if not isinstance(settings, PaperSettings):
-        raise TypeError(f"these are settings of the profile {config.train.profile!r}")
-    return settings
+    return config.settings_as(PaperSettings)

@@ -9,7 +9,7 @@ from lumos.aggregate.ideal import IDEAL_TOPICS
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import cut
 from lumos.exchange.carrier import CARRIERS
-from lumos.exchange.endpoint import Endpoint, Program
+from lumos.exchange.endpoint import Endpoint, Program, no_part
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.training.config import Config
 from lumos.training.outcome import Outcome
@@ -87,7 +87,7 @@ class Federation(Generic[Result]):
         """Run one part of the programs; what each shard returned."""
         answers, _ = self.carrier.run(
             lambda shard, _: devices(self._trainer_of[id(shard)]),
-            lambda _: _no_part() if coordinator is None else coordinator(self.coordinator),
+            lambda _: no_part() if coordinator is None else coordinator(self.coordinator),
         )
         return answers
 
@@ -115,7 +115,3 @@ class Federation(Generic[Result]):
     def _order(self) -> Ints:
         """Puts rows of all shards, one after the other, in the order of the ids."""
         return np.argsort(np.concatenate([shard.devices for shard in self.shards]))
-
-
-def _no_part() -> Program[None]:
-    yield from ()

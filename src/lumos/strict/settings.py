@@ -130,7 +130,4 @@ def has_no_meaning(name: str, task: str, strict: StrictSettings) -> bool:
 
 def settings_of(config: "Config") -> StrictSettings:
     """The settings of this profile."""
-    settings = config.profile_settings
-    if not isinstance(settings, StrictSettings):
-        raise TypeError(f"these are settings of the profile {config.train.profile!r}")
-    return settings
+    return config.settings_as(StrictSettings)

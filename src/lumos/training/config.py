@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from lumos.aggregate.settings import AggregateSettings
 from lumos.errors import UsageError
@@ -13,6 +13,8 @@ from lumos.training.profile import Profile, ProfileSettings
 from lumos.training.profiles import PROFILES
 from lumos.training.settings import UPDATES, TrainSettings
 from lumos.trees.settings import TreeSettings
+
+Settings = TypeVar("Settings")
 
 COMMON: dict[str, type[Any]] = {
     "train": TrainSettings,
@@ -37,6 +39,16 @@ class Config:
     def profile(self) -> Profile[Any]:
         """The profile that `train.profile` names."""
         return PROFILES[self.train.profile]
+
+    def settings_as(self, kind: type[Settings]) -> Settings:
+        """`profile_settings`, as the profile's own dataclass.
+
+        Raises:
+            TypeError: they are of another profile.
+        """
+        if not isinstance(self.profile_settings, kind):
+            raise TypeError(f"these are settings of the profile {self.train.profile!r}")
+        return self.profile_settings
 
     @staticmethod
     def of(**settings: Any) -> "Config":

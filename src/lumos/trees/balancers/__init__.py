@@ -69,8 +69,3 @@ BALANCERS: Registry[Balancer] = Registry(
         "optimal": "lumos.trees.balancers.optimal:OPTIMAL",
     },
 )
-
-
-def no_part() -> Program[None]:
-    """The program of a coordinator that neither sends nor receives anything."""
-    yield from ()

@@ -5,9 +5,9 @@ import numpy as np
 from lumos.compare.comparer import Comparer
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
-from lumos.exchange.endpoint import Program
+from lumos.exchange.endpoint import Program, no_part
 from lumos.graph import Graph
-from lumos.trees.balancers import Observe, no_part
+from lumos.trees.balancers import Observe
 from lumos.trees.settings import TreeSettings
 from lumos.typing import Flags
 
