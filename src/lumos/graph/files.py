@@ -91,8 +91,10 @@ def readable(file: str) -> Iterator[None]:
     except Exception as error:
         # zipfile and zlib raise a dozen unrelated types for damaged archives.
         reason = " ".join(str(error).split()) or type(error).__name__
+        # A damaged archive may name a file with a line break in it; an error is one line.
+        name = "".join(letter if letter.isprintable() else "?" for letter in file)
         raise InputError(
-            f"{file}: it cannot be read ({reason}); fetch or write the file again"
+            f"{name}: it cannot be read ({reason}); fetch or write the file again"
         ) from None
 
 
