@@ -26,11 +26,17 @@ def write_text(path: Path, text: str) -> None:
     _replace(path, lambda place: place.write_text(text, "utf-8"))
 
 
-def write_arrays(path: Path, arrays: Mapping[str, npt.ArrayLike]) -> None:
-    """Write an npz."""
+def write_arrays(path: Path, arrays: Mapping[str, npt.ArrayLike], *, private: bool = False) -> None:
+    """Write an npz.
+
+    Args:
+        private: only its owner may read the file.
+    """
+    mode = 0o600 if private else 0o666
 
     def save(place: Path) -> None:
-        with place.open("wb") as file:
+        place.unlink(missing_ok=True)  # left by an interruption, it would keep its own mode
+        with open(place, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             named: dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()}
             np.savez(file, **named)
 

@@ -224,9 +224,9 @@ def test_a_book_that_was_opened_before_sees_what_was_paid_since(path: Path) -> N
 def test_books_that_settle_at_once_take_turns(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both want to say something first, and each something of its own: one of them is first."""
 
-    def slowly(*args: Any) -> None:
+    def slowly(*args: Any, **kwargs: Any) -> None:
         time.sleep(0.02)  # time enough to get between reading and writing
-        write_arrays(*args)
+        write_arrays(*args, **kwargs)
 
     monkeypatch.setattr("lumos.strict.release_book.write_arrays", slowly)
     books = [ReleaseBook(path, "graph", 5, 4.0, f"/{run}") for run in range(4)]

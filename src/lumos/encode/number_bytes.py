@@ -17,17 +17,27 @@ def write_numbers(numbers: Ints, width: int) -> Bytes:
     return np.stack(columns, axis=1).astype(np.uint8)
 
 
-def one_hot(messages: Bytes, limit: int) -> Doubles:
-    """[messages, limit] 1 in the column that each message names.
+def read_numbers(messages: Bytes, limit: int) -> Ints:
+    """[messages] the number that each message carries.
 
     Raises:
-        ProtocolError: a message names none.
+        ProtocolError: it is not below `limit`.
     """
     numbers = np.zeros(len(messages), np.int64)
     for place in range(messages.shape[1]):
         numbers |= messages[:, place].astype(np.int64) << (8 * place)
     if len(numbers) and numbers.max() >= limit:
         raise ProtocolError("a released symbol is out of range")
+    return numbers
+
+
+def one_hot(messages: Bytes, limit: int) -> Doubles:
+    """[messages, limit] 1 in the column that each message names.
+
+    Raises:
+        ProtocolError: a message names none.
+    """
+    numbers = read_numbers(messages, limit)
     rows = np.zeros((len(numbers), limit))
     rows[np.arange(len(numbers)), numbers] = 1
     return rows
