@@ -47,6 +47,7 @@ class Ledger:
         self._flows = Flows(size)
         self._clear = Flows(size)
         self._spending = Spending(size)
+        self._edge_spending = Spending(size)
         self._present: list[Ints] = []
 
     def sent(self, topic: Topic, rows: Ints, batch: Batch) -> None:
@@ -58,7 +59,8 @@ class Ledger:
             if self.shard is not None:
                 self._present.append(rows)
         if batch.epsilon is not None:
-            self._spending.add(rows, batch.receiver, batch.epsilon, common=topic.common)
+            spending = self._edge_spending if topic.about_edges else self._spending
+            spending.add(rows, batch.receiver, batch.epsilon, common=topic.common)
 
     def received(self, topic: Topic, rows: Ints, batch: Batch) -> None:
         """Count messages that arrived. `rows`: positions of the receivers."""
@@ -115,8 +117,15 @@ class Ledger:
         return self.answers.pair_bits(rows, slots, peers)
 
     def epsilon(self) -> tuple[Doubles, Doubles]:
-        """[hosted] largest ε that each device spent on one receiver, and on all together."""
+        """[hosted] largest ε that each device spent on one receiver, and on all together.
+
+        That of its own data; `edge_epsilon` counts messages about edges.
+        """
         return self._spending.totals()
+
+    def edge_epsilon(self) -> Doubles:
+        """[hosted] ε that each device spent on its edges, over all receivers together."""
+        return self._edge_spending.totals()[1]
 
     def flows(self) -> FlowsByTopic:
         """By topic name: messages and bytes, sent and received, per hosted device."""

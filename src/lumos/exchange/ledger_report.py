@@ -57,6 +57,8 @@ class LedgerReport:
     """Largest ε that one device spent on one receiver."""
     epsilon_collusion: float
     """Largest ε that one device spent on all its receivers together."""
+    edge_epsilon: float
+    """Largest ε that one device spent on its edges: by messages made of what it received."""
     topics: dict[str, TopicLine]
     """By topic."""
     messages_sent: Ints = field(repr=False)
@@ -79,6 +81,8 @@ class LedgerReport:
     """[devices] largest ε spent on one receiver."""
     device_epsilon_collusion: Doubles = field(repr=False)
     """[devices] ε spent on all receivers together."""
+    device_edge_epsilon: Doubles = field(repr=False)
+    """[devices] ε spent on its edges, over all receivers together."""
     clear_traffic: dict[str, dict[str, int]] = field(default_factory=dict, repr=False)
     """By ideal topic: `messages` and `bytes` that a simulation really passed in the clear.
 
@@ -151,20 +155,23 @@ def add_up(ledgers: Sequence[Ledger], total: int) -> LedgerReport:
 def _of_devices(ledgers: Sequence[Ledger], total: int) -> dict[str, Any]:
     """Rounds, revealed bits and ε of each device."""
     rounds = np.zeros(total, np.int64)
-    bits, epsilon, collusion = np.zeros(total), np.zeros(total), np.zeros(total)
+    bits, epsilon, collusion, edges = (np.zeros(total) for _ in range(4))
     for ledger in ledgers:
         if ledger.shard is not None:
             here = ledger.shard.devices
             rounds[here] = ledger.device_rounds
             bits[here] = ledger.answers.device_bits()
             epsilon[here], collusion[here] = ledger.epsilon()
+            edges[here] = ledger.edge_epsilon()
     return {
         "device_rounds": rounds,
         "device_comparison_bits": bits,
         "device_epsilon": epsilon,
         "device_epsilon_collusion": collusion,
+        "device_edge_epsilon": edges,
         "epsilon_per_receiver": float(epsilon.max(initial=0.0)),
         "epsilon_collusion": float(collusion.max(initial=0.0)),
+        "edge_epsilon": float(edges.max(initial=0.0)),
     }
 
 

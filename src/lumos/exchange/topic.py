@@ -53,6 +53,8 @@ class Topic:
         coordinator: whether the coordinator takes part in rounds of this topic.
         common: release topics only: a device tells all receivers the same, so that those who
             collude learn no more than each of them.
+        about_edges: release topics only: the message is a function of what the device received and
+            of nothing of its own, so its ε is about edges and degrees, and counted apart.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Topic:
     vocabulary: tuple[str, ...] = ()
     coordinator: bool = False
     common: bool = False
+    about_edges: bool = False
 
     def __post_init__(self) -> None:
         if self.name in TOPICS:
@@ -77,6 +80,8 @@ class Topic:
             raise ValueError(f"topic {self.name!r}: words are uint8, public ids int64")
         if self.common and self.door is not Door.RELEASE:
             raise ValueError(f"topic {self.name!r}: only a release is common to its receivers")
+        if self.about_edges and self.door is not Door.RELEASE:
+            raise ValueError(f"topic {self.name!r}: only a release has an ε")
         if self.shape is None and self.dtype is not np.uint8:
             raise ValueError(f"topic {self.name!r}: messages of any length are bytes")
         TOPICS[self.name] = self

@@ -91,6 +91,7 @@ class LedgerTotals(msgspec.Struct, frozen=True):
     comparison_bits: float
     epsilon_per_receiver: Number
     epsilon_collusion: Number
+    edge_epsilon: Number
     topics: dict[str, TopicTotals]
 
 

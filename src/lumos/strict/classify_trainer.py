@@ -1,34 +1,60 @@
-"""The strict trainer of `classify`.
+"""The strict trainer of `classify`: labels randomized once, symbols, opinions, and sums.
 
-Training devices release their label, all others the class that their own encoder predicts; with
-`symbol='codebook'`, every device releases the nearest entry of a codebook. The log-likelihood of a
-class given neighbours' symbols is learnt by sums (`neighbour_evidence`), then a tree network on
-symbols (`residual_head`). Predictions are computed on the device.
+1. Devices that train or validate draw their label (`noisy_labels`). It is not read again.
+2. Sums train an own encoder on features alone (`own_classifier`).
+3. Training devices release their randomized label. All others release nothing of their own.
+4. One sum learns what symbols mean (`neighbour_evidence`). Every device then tells its neighbours
+   an opinion made of what it received (`opinions`), one sum learns what it means, and so on.
+5. Validation devices, whose label never leaves them, fit the weights of everything (`trust`), and a
+   tree network if asked to (`residual_head`).
+6. They vote whether neighbours count at all, and choose the temperature of what was chosen.
+
+Predictions are computed on the device.
 """
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
-from lumos.encode.mechanisms import AUTO, Mechanism, make_mechanism
+from lumos.encode.number_bytes import one_hot
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
-from lumos.strict.coordinator import Widths, with_codebook
-from lumos.strict.neighbour_evidence import DAMPING, ReceivedSymbols, Trust, matrix_update, ratios
+from lumos.strict.classify_promises import caution, promises, reading
+from lumos.strict.classify_schedule import (
+    COUNTS,
+    ENCODER,
+    OPINIONS,
+    SCALE,
+    SCALES,
+    SYMBOLS,
+    TEMPERATURE,
+    TEMPERED,
+    TREES,
+    TRUST,
+    VOTE,
+    ClassifySchedule,
+)
+from lumos.strict.coordinator import Widths
+from lumos.strict.feature_rows import FeatureRows
+from lumos.strict.loss_choice import loss_vectors
+from lumos.strict.neighbour_evidence import MessageCounts
+from lumos.strict.neighbour_messages import Received, send_over
+from lumos.strict.noisy_labels import draw_labels
 from lumos.strict.noisy_sums import Update
-from lumos.strict.own_classifier import Encoder
-from lumos.strict.promises import caution, promises, reading
-from lumos.strict.relay import pads, relayed
+from lumos.strict.opinions import opinions
+from lumos.strict.own_classifier import LOSS_SCALE, Encoder
 from lumos.strict.release_book import ReleaseBook
 from lumos.strict.residual_head import ResidualHead, ResidualInput
-from lumos.strict.schedule import BACKBONE, CANDIDATES, CHOICE, ENCODER, MATRIX, TRUST, Schedule
-from lumos.strict.trainer import TRUST_RATE, StrictTrainer
+from lumos.strict.topics import OPINION, SYMBOL
+from lumos.strict.trainer import StrictTrainer
+from lumos.strict.trust import RATE, Trust
+from lumos.strict.vote import Vote, vote_vectors
 from lumos.training.adam import Adam
 from lumos.training.outcome import MAIN, OWN, Outcome
 from lumos.training.private_data import PrivateData
@@ -39,12 +65,14 @@ from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints
 class ClassifyResult(NamedTuple):
     """What the observer collects from one shard."""
 
-    logits: npt.NDArray[np.float32]
+    logits: Floats
     """[hosted, k] final."""
-    own: npt.NDArray[np.float32]
+    own: Floats
     """[hosted, k] of the own encoder."""
-    released: Bytes
-    """[hosted, bytes]"""
+    released: Ints
+    """[hosted] the symbol of each training device, -1 elsewhere."""
+    opinions: Bytes
+    """[hosted, opinions, bytes]"""
 
     @classmethod
     def joined(cls, parts: "Sequence[ClassifyResult]", order: Ints) -> "ClassifyResult":
@@ -57,7 +85,9 @@ class StrictClassifier(StrictTrainer):
     """The strict trainer of one shard, for labels.
 
     Args:
-        classes: k.
+        private: private data of the devices; their labels are drawn here, and not kept.
+        schedule: everything public about the run.
+        book: the releases of earlier runs.
         others: those of `StrictTrainer`.
     """
 
@@ -66,74 +96,234 @@ class StrictClassifier(StrictTrainer):
         shard: Shard,
         endpoint: Endpoint,
         private: PrivateData,
-        schedule: Schedule,
-        classes: int,
+        schedule: ClassifySchedule,
         *,
         book: ReleaseBook | None = None,
         control: bool = False,
     ) -> None:
-        symbols = symbols_of(schedule, classes)
-        train = private.roles == Role.TRAIN
-        super().__init__(
-            shard, endpoint, private, schedule, symbols, train=train, book=book, control=control
-        )
-        self.classes = classes
-        self._labels = private.labels
-        self._validate = private.roles == Role.VALIDATION
-        generator = shard.public.generator("weights")
-        self._residual = ResidualHead(schedule.config.model, classes, symbols.alphabet, generator)
-        self._received: list[ReceivedSymbols] = []
-        """For each hop."""
+        train, validate = (private.roles == role for role in (Role.TRAIN, Role.VALIDATION))
+        rows = FeatureRows(private.features, train, nonnegative=not schedule.signed)
+        super().__init__(shard, endpoint, rows, schedule, control=control)
+        self.schedule = schedule
+        self._training, self._validation = np.flatnonzero(train), np.flatnonzero(validate)
+        kept = None if control else book
+        self._labels = draw_labels(shard, private.labels, schedule, kept, train | validate)
+        self._symbols = np.where(train, self._labels.symbols, -1)
+        self._book = kept
+        self._sent: list[Bytes] = []
+        """For each opinion [hosted, bytes]."""
+        self._counts: list[MessageCounts] = []
+        """Of symbols, then of each opinion."""
+        self.matrices: list[Doubles] = []
+        """The same: their noisy sums."""
         self._trust: Trust | None = None
         self._residual_input: ResidualInput | None = None
-        self._log_ratios: Doubles | None = None
-        self._earlier: Bytes = np.empty((0, symbols.width), np.uint8)
-        self.matrix = np.zeros(schedule.hops * classes * symbols.alphabet)
-
-    @property
-    def first_width(self) -> int:
-        """Number of weights of the own encoder, or the size of the codebook where it is larger."""
-        coded = self.codebook.entries.size if self.schedule.coded else 0
-        return max(self._encoder.weights, int(coded))
+        self.scale, self.temperature = 1.0, 1.0
+        self.vote = Vote.nobody(len(schedule.candidates))
 
     def _begin(self) -> None:
-        self._encoder = Encoder(self._rows, self._labels, self.classes)
-        strict, train = self.schedule.strict, self.schedule.config.train
-        self.optimisers = {
-            ENCODER: Adam(np.zeros(self._encoder.weights), strict.encoder_rate),
-            TRUST: Adam(np.empty(0), TRUST_RATE),
-            BACKBONE: Adam(self._residual.vector(), train.learning_rate, train.weight_decay),
-        }
+        schedule = self.schedule
+        self._encoder = Encoder(self._rows, self._labels, schedule, self._sums.rounded)
+        classes = schedule.classes
+        start = Trust.start(2 + schedule.strict.opinions, classes)
+        self._trust_weights = Adam(start, RATE)
+        self._residual = residual_head(schedule, self.shard.public)
+        train = schedule.config.train
+        self._tree_weights = Adam(self._residual.vector(), train.learning_rate, train.weight_decay)
+
+    def _before(self, number: int) -> Program[None]:
+        """Symbols before their matrix, an opinion before each of its own."""
+        stage = self.schedule.stage(number)
+        if stage == SYMBOLS:
+            yield from self._release()
+        elif stage == OPINIONS:
+            yield from self._tell_opinion(1 + self.schedule.step(number))
+
+    def rejoin(self, epoch: int) -> Program[None]:
+        """After `restore`: repeat the messages before `epoch`. The same coins give the same."""
+        for number in range(epoch):
+            yield from self._before(number)
+
+    def _release(self) -> Program[None]:
+        """Training devices tell all neighbours their symbol, the same one."""
+        if self._control:
+            self._symbols = self._drawn_symbols()
+        senders = np.flatnonzero(self._symbols >= 0)
+        slots = self.shard.slots_of(senders)
+        bodies = self._labels.form.messages(np.maximum(self._symbols, 0))
+        received = yield from send_over(
+            SYMBOL, self.shard, slots, *self._along(slots, bodies, self._symbol_epsilon())
+        )
+        self._count_symbols(received)
+
+    def _symbol_epsilon(self) -> Doubles:
+        """[hosted] ε of the symbol, as its receivers see it; 0 where an earlier run has paid."""
+        return np.minimum(self._labels.paid, self.schedule.strict.epsilon)
+
+    def _along(self, slots: Ints, bodies: Bytes, epsilon: Doubles) -> tuple[Bytes, Doubles]:
+        """What goes over some slots, of what each hosted device sends."""
+        owner = self.shard.owner[slots]
+        return bodies[owner], epsilon[owner]
+
+    def _count_symbols(self, received: Received) -> None:
+        form = self._labels.form
+        support = one_hot(received.body, form.alphabet)
+        self._counts = [MessageCounts(support, received.receiver, len(self.shard))]
+
+    def _tell_opinion(self, number: int) -> Program[None]:
+        """Every device tells all its neighbours an opinion of what it received so far."""
+        shard, mechanism = self.shard, self.schedule.opinion_mechanism
+        evidence = self._evidence(number)
+        sent = opinions(shard, np.sum(evidence, axis=0), mechanism, number)
+        self._sent = [*self._sent[: number - 1], sent]
+        epsilon = self.schedule.strict.opinion_epsilon
+        if self._book is not None:
+            limit = self.schedule.strict.lifetime_opinion_epsilon
+            self._book.charge(
+                f"opinions {number}",
+                shard.devices,
+                epsilon,
+                limit / self.schedule.strict.opinions,
+                setting="lifetime_opinion_epsilon",
+            )
+        slots = np.arange(len(shard.owner))
+        received = yield from send_over(
+            OPINION, shard, slots, *self._along(slots, sent, np.full(len(shard), epsilon))
+        )
+        self._count_opinions(number, received)
+
+    def _count_opinions(self, number: int, received: Received) -> None:
+        support = self.schedule.opinion_mechanism.read(received.body)
+        counts = MessageCounts(support, received.receiver, len(self.shard))
+        self._counts = [*self._counts[:number], counts]
+
+    def _drawn_symbols(self) -> Ints:
+        """The control's symbols: they depend on no data."""
+        everyone = np.arange(len(self.shard))
+        chance = self.shard.coins.uniform(everyone, "control", 0)[:, 0]
+        drawn = np.floor(chance * self._labels.form.alphabet).astype(np.int64)
+        return np.where(self._symbols >= 0, drawn, -1)
+
+    def _evidence(self, kinds: int) -> list[Doubles]:
+        """Of the first `kinds` kinds of messages, [hosted, k] each."""
+        if len(self._counts) < kinds or len(self.matrices) < kinds:
+            raise ProtocolError("messages were used before they were received")
+        both = zip(self._counts[:kinds], self.matrices[:kinds], strict=True)
+        return [counts.evidence(matrix, self._labels.form) for counts, matrix in both]
+
+    def _own(self) -> Doubles:
+        return self.scale * self._encoder.logits()
+
+    def _update(self, stage: str, number: int) -> Update:
+        if stage == COUNTS:
+            return lambda each: self._encoder.counts(each=each)
+        if stage == ENCODER:
+            return lambda each: self._encoder.update(each=each)
+        return self._summed(self._vectors(stage, number))
+
+    def _summed(self, vectors: Doubles) -> Update:
+        """Each device's vector, or the sum of all, every one rounded by itself."""
+        return lambda each: vectors if each else self._sums.rounded(vectors).sum(axis=0)
+
+    def _vectors(self, stage: str, number: int) -> Doubles:
+        """[hosted, width] in a stage with few numbers."""
+        labels, judges = self._labels, self._validation
+        if stage == SCALE:
+            own = self._encoder.logits()
+            return loss_vectors(
+                own, SCALES, labels, judges, self.schedule.limit(SCALE, len(SCALES))
+            )
+        if stage == SYMBOLS:
+            both = np.concatenate([self._training, judges])
+            return self._counts[0].matrix_vectors(labels, both)
+        if stage == OPINIONS:
+            return self._counts[-1].matrix_vectors(labels, judges)
+        if stage == TRUST:
+            weights = self._trust_weights.weights
+            clip = self.schedule.limit(TRUST, len(weights) + 1)
+            return self._make_trust().update(weights, labels, judges, clip)
+        self._residual.load(self._tree_weights.weights)
+        clip = self.schedule.limit(TREES, self._residual.width)
+        return self._residual.update(self._make_residual_input(), labels, judges, clip)
+
+    def _advance(self, stage: str, number: int, total: Doubles) -> float | None:
+        if stage == COUNTS:
+            self._encoder.learn_counts(total)
+        elif stage == ENCODER:
+            self._encoder.learn(total, self.schedule.step(number))
+            return self._encoder.mean_loss(total)
+        elif stage == SCALE:
+            self.scale = SCALES[int(np.argmin(total))]
+        elif stage in (SYMBOLS, OPINIONS):
+            self.matrices = [*self.matrices, total]
+        else:
+            judges = max(1, self.schedule.validation)
+            adam = self._trust_weights if stage == TRUST else self._tree_weights
+            slope = total[:-1] if stage == TRUST else self._residual.gradient(total)
+            adam.step(slope / judges)
+            return float(total[-1] / LOSS_SCALE / judges)
+        return None
+
+    def _make_trust(self) -> Trust:
+        """The inputs of trust; fixed once all messages are received."""
+        if self._trust is None:
+            self._trust = Trust(self._own(), self._evidence(1 + self.schedule.strict.opinions))
+        return self._trust
+
+    def _make_residual_input(self) -> ResidualInput:
+        """The inputs of the residual head; fixed once trust is trained."""
+        if self._residual_input is None:
+            counts = np.concatenate([kind.counts for kind in self._counts], axis=1)
+            received = np.sum([kind.received for kind in self._counts], axis=0)
+            self._residual_input = ResidualInput(
+                base=self._make_trust().logits(self._trust_weights.weights),
+                predicted=self._own().argmax(axis=1),
+                frequencies=counts / np.maximum(received, 1)[:, None],
+                received=received,
+            )
+        return self._residual_input
+
+    def _candidates(self) -> list[Doubles]:
+        """Logits of the candidates, [hosted, k] each."""
+        logits = [self._own(), self._make_trust().logits(self._trust_weights.weights)]
+        if self.schedule.strict.tree_network:
+            self._residual.load(self._tree_weights.weights)
+            logits.append(self._residual.logits(self._make_residual_input()))
+        return logits
 
     def finish(self) -> Program[ClassifyResult]:
-        """Let validation devices choose a candidate; return the results for the observer."""
+        """Let validation devices choose a candidate and its temperature; return the results."""
         candidates = self._candidates()
-        right = np.stack([c.argmax(axis=1) == self._labels for c in candidates], axis=1)
-        changed = right[:, 1:] != right[:, :1]
-        votes = np.concatenate([right, changed], axis=1) * self._validate[:, None]
-        votes = votes.astype(np.float64)
-        total = yield from self._sums.sum(
-            lambda each: votes if each else votes.sum(axis=0),
-            self.schedule.noise(CHOICE),
-            self.schedule.config.train.epochs,
+        total = yield from self._last_sum(
+            VOTE, vote_vectors(candidates, self._labels, self._validation)
         )
-        noise = self.schedule.noise(CHOICE)
-        spread = 0.0 if noise is None else noise.total
-        self.choice = choose(total[: len(CANDIDATES)], total[len(CANDIDATES) :], spread)
-        final = candidates[self.choice].astype(np.float32)
-        return ClassifyResult(final, candidates[0].astype(np.float32), self.released)
+        self.vote = Vote.of(total, self.schedule)
+        self.choice = self.vote.choice
+        final = candidates[self.choice]
+        clip = self.schedule.limit(TEMPERATURE, len(TEMPERED))
+        total = yield from self._last_sum(
+            TEMPERATURE, loss_vectors(final, TEMPERED, self._labels, self._validation, clip)
+        )
+        noise = self.schedule.noise(TEMPERATURE)
+        better = total[0] - total.min() > (0.0 if noise is None else math.sqrt(2) * noise.total)
+        self.temperature = 1 / TEMPERED[int(np.argmin(total))] if better else 1.0
+        empty = np.empty((len(self.shard), 0, self.schedule.opinion_mechanism.width), np.uint8)
+        return ClassifyResult(
+            (final / self.temperature).astype(np.float32),
+            candidates[0].astype(np.float32),
+            self._symbols,
+            np.stack(self._sent, axis=1) if self._sent else empty,
+        )
 
-    def arrays(self) -> Arrays:
-        """The trained weights by name."""
-        return {
-            "encoder": self.optimisers[ENCODER].weights.reshape(-1, self.classes),
-            "encoder_columns": self.columns,
-            "evidence": self._ratios(),
-            "trust": self.optimisers[TRUST].weights,
-            "backbone": self.optimisers[BACKBONE].weights,
-            "choice": np.array(self.choice),
-            **self._codebook_arrays(),
-        }
+    def _last_sum(self, stage: str, vectors: Doubles) -> Program[Doubles]:
+        place = self.schedule.last_stages.index(stage)
+        return (
+            yield from self._sums.sum(
+                self._summed(vectors),
+                self.schedule.noise(stage),
+                self.schedule.config.train.epochs + place,
+            )
+        )
 
     def outcome(self, result: ClassifyResult, ledger: LedgerReport) -> Outcome:
         """The outcome, from the joined results of all shards."""
@@ -143,172 +333,128 @@ class StrictClassifier(StrictTrainer):
             judged={MAIN: result.logits, OWN: result.own},
             best_epoch=self.schedule.config.train.epochs,
             exposed=reading(self.schedule),
-            promises=promises(self.schedule, ledger),
-            choice=CANDIDATES[self.choice],
-            caution=caution(self.schedule, self.first_width),
-            kept={"released": result.released},
+            promises=promises(self.schedule),
+            choice=self.schedule.candidates[self.choice],
+            caution=caution(self.schedule, self._encoder.width, self.vote),
+            kept={"released": result.released, "opinions": result.opinions},
+            estimates=self.vote.estimates(),
         )
 
-    def load(self, arrays: Arrays, kept: Arrays) -> None:
-        """Take the weights of an earlier run; its devices repeat what they released then."""
-        self.columns = arrays["encoder_columns"]
-        self._prepare()
-        if self.schedule.coded:
-            self.codebook.load(arrays)
-        self.optimisers[ENCODER].weights = arrays["encoder"].ravel()
-        self.optimisers[TRUST].weights = arrays["trust"]
-        self.optimisers[BACKBONE].weights = arrays["backbone"]
-        self._log_ratios = arrays["evidence"]
-        self.choice = int(arrays["choice"])
-        self._earlier = kept["released"]
-
-    def welcome(self) -> Program[Floats]:
-        """[hosted, k] logits by the loaded weights, after one more release."""
-        yield from self.release()
-        self._make_trust()
-        return self._candidates()[self.choice].astype(np.float32)
-
-    def _candidates(self) -> list[Doubles]:
-        """Logits of the candidates: own encoder, with the log-likelihood, with the tree network."""
-        inputs = self._make_residual_input()
-        self._residual.load(self.optimisers[BACKBONE].weights)
-        return [self._own(), inputs.base, self._residual.logits(inputs)]
-
-    def _first_release(self) -> Bytes:
-        shard = self.shard
-        everyone = np.arange(len(shard))
-        symbols = self._entries() if self.schedule.coded else self._own().argmax(axis=1)
-        if self.schedule.strict.trainers_say == "label" and not self.schedule.coded:
-            symbols = np.where(self._train, self._labels, symbols)
-        if self._control:
-            chance = shard.coins.uniform(everyone, "control", 0)[:, 0]
-            symbols = np.floor(chance * self._symbols.size).astype(np.int64)
-        coins = shard.coins.words(everyone, "symbol", 0, self._symbols.coins)
-        released = self._symbols.release(symbols, coins)
-        old = shard.devices < len(self._earlier)
-        released[old] = self._earlier[shard.devices[old]]
-        return released
-
-    def _relayed(self, received: Bytes, hop: int) -> Bytes:
-        """One draw, made once per run, and never the receiver's own message.
-
-        `PADS` made-up symbols are in every pool, so a device of degree 1 sends only those.
-        """
-        made = pads(self.shard, self._symbols, hop)
-        return relayed(self.shard, received, made, hop)
-
-    def _receive(self, hop: int, messages: Bytes) -> None:
-        symbols = self._symbols.read(messages)
-        received = ReceivedSymbols(symbols, self.shard.owner, len(self.shard))
-        self._received = [*self._received[: hop - 1], received]
+    def state(self) -> Arrays:
+        """Everything that the next epochs depend on."""
+        state = {"columns": self.columns, **self._encoder.state(), **self._learnt()}
+        for name, adam in (("trust", self._trust_weights), ("trees", self._tree_weights)):
+            state |= {
+                f"{name}/weights": adam.weights,
+                f"{name}/mean": adam.mean,
+                f"{name}/square": adam.square,
+                f"{name}/steps": np.array(adam.steps),
+            }
+        return state
 
     def _learnt(self) -> Arrays:
-        return {"matrix": self.matrix}
+        """Scale and matrices, as far as they are learnt; an empty array where one is not."""
+        kinds = 1 + self.schedule.strict.opinions
+        known = dict(enumerate(self.matrices))
+        matrices = {f"matrix/{kind}": known.get(kind, np.empty(0)) for kind in range(kinds)}
+        return {"scale": np.array(self.scale), **matrices}
 
-    def _load_learnt(self, learnt: Arrays) -> None:
-        self.matrix = learnt["matrix"]
+    def _load(self, state: Arrays) -> None:
+        self._encoder.load(state)
+        self._load_learnt(state)
+        for name, adam in (("trust", self._trust_weights), ("trees", self._tree_weights)):
+            adam.weights, adam.mean = state[f"{name}/weights"], state[f"{name}/mean"]
+            adam.square, adam.steps = state[f"{name}/square"], int(state[f"{name}/steps"])
 
-    def _own(self) -> Doubles:
-        return self._encoder.logits(self.optimisers[ENCODER].weights)
+    def _load_learnt(self, state: Arrays) -> None:
+        self.scale = float(state["scale"])
+        kinds = range(1 + self.schedule.strict.opinions)
+        matrices = [state[f"matrix/{kind}"] for kind in kinds]
+        self.matrices = [matrix for matrix in matrices if matrix.size]
 
-    def _learn_symbols(self, number: int) -> Program[None]:
-        frequencies = np.stack([hop.frequencies() for hop in self._received_symbols()], axis=1)
-        self.matrix = yield from self._sums.sum(
-            lambda each: matrix_update(
-                frequencies, self._labels, self._train, self.classes, each=each
-            ),
-            self.schedule.noise(MATRIX),
-            -1 - number,
+    def arrays(self) -> Arrays:
+        """The trained weights by name."""
+        encoder = {name: part for name, part in self._encoder.state().items() if name != "velocity"}
+        trees = {"trees": self._tree_weights.weights} if self.schedule.strict.tree_network else {}
+        return {
+            **encoder,
+            "encoder_columns": self.columns,
+            **self._learnt(),
+            "trust": self._trust_weights.weights,
+            **trees,
+            "choice": np.array(self.choice),
+            "temperature": np.array(self.temperature),
+        }
+
+    def load(self, arrays: Arrays, kept: Arrays) -> None:
+        """Take the weights of an earlier run, and what its devices sent in it."""
+        self.columns = arrays["encoder_columns"]
+        self._prepare()
+        self._encoder.load(arrays)
+        self._load_learnt(arrays)
+        self._trust_weights.weights = arrays["trust"]
+        if self.schedule.strict.tree_network:
+            self._tree_weights.weights = arrays["trees"]
+        self.choice, self.temperature = int(arrays["choice"]), float(arrays["temperature"])
+        self._symbols = self._of_earlier(kept["released"], -1)
+        sent = kept["opinions"]
+        self._sent = [self._of_earlier(sent[:, number], 0) for number in range(sent.shape[1])]
+        self._old = len(kept["released"])
+
+    def _of_earlier(self, rows: npt.NDArray[Any], nothing: int) -> npt.NDArray[Any]:
+        """[hosted, …] what devices of the earlier run have, and `nothing` for newcomers."""
+        filled = np.full((len(self.shard), *rows.shape[1:]), nothing, rows.dtype)
+        old = self.shard.devices < len(rows)
+        filled[old] = rows[self.shard.devices[old]]
+        return filled
+
+    def welcome(self) -> Program[Floats]:
+        """[hosted, k] logits by the loaded weights. Newcomers release nothing.
+
+        Their neighbours send what they sent in the run: the same, so no new ε of their own data.
+        """
+        shard = self.shard
+        to_new = shard.neighbours >= self._old
+        from_old = shard.devices[shard.owner] < self._old
+        slots = np.flatnonzero(to_new & from_old)
+        speaking = slots[self._symbols[shard.owner[slots]] >= 0]
+        bodies = self._labels.form.messages(np.maximum(self._symbols, 0))
+        strict = self.schedule.strict
+        epsilon = np.full(len(shard), strict.epsilon)
+        received = yield from send_over(
+            SYMBOL, shard, speaking, *self._along(speaking, bodies, epsilon)
         )
-        trust = self._make_trust()
-        self.optimisers[TRUST] = Adam(trust.start(), TRUST_RATE)
-
-    def _prepare_inputs(self) -> Program[None]:
-        yield from ()
-        self._make_trust()
-
-    def _make_trust(self) -> Trust:
-        self._trust = Trust(self._own(), self._received_symbols(), self._ratios())
-        return self._trust
-
-    def _ratios(self) -> Doubles:
-        if self._log_ratios is not None:
-            return self._log_ratios
-        return ratios(self.matrix, self.classes, self._symbols.alphabet)
-
-    def _received_symbols(self) -> list[ReceivedSymbols]:
-        if not self._received:
-            raise ProtocolError("symbols were used before they were released")
-        return self._received
-
-    def _make_residual_input(self) -> ResidualInput:
-        """The inputs of the residual head; fixed once trust is trained."""
-        if self._trust is None:
-            raise ProtocolError("the log-likelihood was used before it was learnt")
-        received = self._received_symbols()[0]
-        return ResidualInput(
-            base=self._trust.logits(self.optimisers[TRUST].weights),
-            predicted=self._own().argmax(axis=1),
-            frequencies=received.frequencies(),
-            degree=received.degree,
-        )
-
-    def _update(self, stage: str) -> Update:
-        weights, clip = self.optimisers[stage].weights, self.schedule.limit(stage)
-        if stage == ENCODER:
-            encoder = self._encoder
-            return lambda each: encoder.update(weights, clip, each=each)
-        labels, train = self._labels, self._train
-        if stage == TRUST and self._trust is not None:
-            trust = self._trust
-            return lambda each: trust.update(weights, labels, train, clip, each=each)
-        if self._residual_input is None:
-            self._residual_input = self._make_residual_input()
-        inputs, residual = self._residual_input, self._residual
-        residual.load(weights)
-        return lambda each: residual.update(inputs, labels, train, clip, each=each)
-
-    def _gradient(self, total: Doubles) -> Doubles:
-        return self._residual.gradient(total)
+        self._count_symbols(received)
+        for number, sent in enumerate(self._sent, start=1):
+            epsilon = np.full(len(shard), strict.opinion_epsilon)
+            received = yield from send_over(
+                OPINION, shard, slots, *self._along(slots, sent, epsilon)
+            )
+            self._count_opinions(number, received)
+        logits = self._candidates()[self.choice] / self.temperature
+        return logits.astype(np.float32)
 
 
-def widths(schedule: Schedule, public: PublicCoins, classes: int, used: int) -> Widths:
-    """The widths of all sums, where `used` features are used."""
-    symbols = symbols_of(schedule, classes)
+def residual_head(schedule: ClassifySchedule, public: PublicCoins) -> ResidualHead:
+    """The tree network on symbols and opinions."""
+    values = schedule.label_form.alphabet
+    values += schedule.strict.opinions * schedule.opinion_mechanism.alphabet
     generator = public.generator("weights")
-    backbone = ResidualHead(schedule.config.model, classes, symbols.alphabet, generator)
-    given = {
-        ENCODER: (used + 1) * classes + 1,
-        MATRIX: schedule.hops * classes * symbols.alphabet,
-        TRUST: 1 + len(DAMPING) * schedule.hops + classes + 1,
-        BACKBONE: backbone.width,
-        CHOICE: 2 * len(CANDIDATES) - 1,
+    return ResidualHead(schedule.config.model, schedule.classes, values, generator)
+
+
+def widths(schedule: ClassifySchedule, public: PublicCoins, used: int) -> Widths:
+    """The widths of all sums, where `used` features are used."""
+    classes, form = schedule.classes, schedule.label_form
+    given: dict[str, Callable[[], int]] = {
+        COUNTS: lambda: used,
+        ENCODER: lambda: (used + 1) * classes + 1,
+        SCALE: lambda: len(SCALES),
+        SYMBOLS: lambda: form.alphabet**2,
+        OPINIONS: lambda: form.alphabet * schedule.opinion_mechanism.alphabet,
+        TRUST: lambda: 2 + schedule.strict.opinions + classes + 1,
+        TREES: lambda: residual_head(schedule, public).width,
+        VOTE: lambda: 2 * len(schedule.candidates) - 1,
+        TEMPERATURE: lambda: len(TEMPERED),
     }
-    return with_codebook(given, schedule, used, symbols.size)
-
-
-def symbols_of(schedule: Schedule, classes: int) -> Mechanism:
-    """The mechanism: of one of the classes, or of one of the entries of a codebook."""
-    mechanism, epsilon = schedule.strict.mechanism, schedule.strict.epsilon
-    if not schedule.coded:
-        return make_mechanism(classes, epsilon, mechanism)
-    # As in links, so that a release made in one task serves the other.
-    return make_mechanism(
-        schedule.strict.codebook, epsilon, "krr" if mechanism == AUTO else mechanism
-    )
-
-
-def choose(right: Doubles, changed: Doubles, noise: float = 0.0) -> int:
-    """The best candidate, if it beats the own encoder by more than one standard error.
-
-    Args:
-        right: [candidates] number of correct validation devices; the own encoder first.
-        changed: [candidates - 1] number of devices on which a candidate and the own encoder are not
-            both right or both wrong: its root is the standard error of the difference.
-        noise: standard deviation of the noise in each count.
-    """
-    best = int(np.argmax(right))
-    error = math.sqrt(max(1.0, changed[best - 1]) + 2 * noise**2)
-    if best and right[best] - right[0] > error:
-        return best
-    return 0
+    return lambda stage, step: given[stage]()

@@ -7,23 +7,10 @@ import numpy as np
 from lumos.aggregate import IdealCoordinator, SecureCoordinator
 from lumos.device.coins import PublicCoins
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.strict.codebook import widths as codebook_widths
-from lumos.strict.schedule import CHOICE, CODEBOOK, MATRIX, Schedule
+from lumos.strict.schedule import Schedule
 
 Widths = Callable[[str, int], int]
-"""Width of the sum of a stage, in an epoch."""
-
-
-def with_codebook(given: dict[str, int], schedule: Schedule, used: int, size: int) -> Widths:
-    """The widths of all sums: those given, and the codebook's, whose first sum is narrow."""
-    first, further = codebook_widths(used, size)
-
-    def width(stage: str, epoch: int) -> int:
-        if stage != CODEBOOK:
-            return given[stage]
-        return further if schedule.codebook_epoch(epoch) else first
-
-    return width
+"""Width of a sum of a stage, given its number among those of the stage."""
 
 
 class StrictCoordinator:
@@ -71,20 +58,22 @@ class StrictCoordinator:
         self._widths = self._widths_of(used)
 
     def epochs(self, first: int, last: int) -> Program[None]:
-        """One sum per epoch, and one for the matrix of symbols."""
+        """One sum per epoch, and those between."""
+        schedule = self._schedule
         for number in range(first, last):
-            if number == self._schedule.before_release:
-                yield from self._sum(MATRIX, -1 - number)
-            yield from self._sum(self._schedule.stage(number), number)
+            for stage in schedule.stages_before(number):
+                yield from self._sum(stage, 0, -1 - number)
+            yield from self._sum(schedule.stage(number), schedule.step(number), number)
 
     def finish(self) -> Program[None]:
-        """The sum of votes."""
-        yield from self._sum(CHOICE, self._schedule.config.train.epochs)
+        """The sums after the last epoch."""
+        for place, stage in enumerate(self._schedule.last_stages):
+            yield from self._sum(stage, 0, self._schedule.config.train.epochs + place)
 
-    def _sum(self, stage: str, step: int) -> Program[None]:
-        width, noise = self._widths(stage, step), self._schedule.noise(stage)
+    def _sum(self, stage: str, step: int, coins: int) -> Program[None]:
+        width, noise = self._widths(stage, step), self._schedule.noise(stage, step)
         if isinstance(self._sums, IdealCoordinator) and noise is not None:
-            generator = self._public.generator(self._noise, step)
+            generator = self._public.generator(self._noise, coins)
             if self._schedule.config.train.coins == "system":
                 generator = np.random.default_rng()  # from the operating system
             drawn = generator.standard_normal(width)

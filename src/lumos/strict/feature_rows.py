@@ -21,11 +21,18 @@ class FeatureRows:
     Args:
         features: [hosted, d].
         train: [hosted] whether the device's features enter sums.
+        nonnegative: negative numbers become 0.
     """
 
-    def __init__(self, features: Features, train: npt.NDArray[np.bool_]) -> None:
+    def __init__(
+        self, features: Features, train: npt.NDArray[np.bool_], *, nonnegative: bool = False
+    ) -> None:
         self.train = np.flatnonzero(train)
-        self._use(unit_rows(features))
+        rows: Any = features
+        if nonnegative:
+            sparse: bool = issparse(rows)
+            rows = rows.maximum(0) if sparse else np.maximum(rows, 0)
+        self._use(unit_rows(rows))
 
     def _use(self, rows: Any) -> None:
         self.all = rows
@@ -78,3 +85,16 @@ def dense(rows: Any) -> Doubles:
     """The same as a dense array."""
     as_array: Any = getattr(rows, "toarray", None)
     return np.asarray(rows if as_array is None else as_array(), np.float64)
+
+
+def row_products(rows: Any, table: Doubles) -> Doubles:
+    """[rows, k] rows times a table, every row by itself.
+
+    A product of whole matrices may round a row differently when there are more of them; results
+    must not depend on how devices are spread over shards.
+    """
+    sparse: bool = issparse(rows)
+    if sparse:
+        return np.asarray(rows @ table)
+    product: Doubles = np.matmul(np.asarray(rows, np.float64)[:, None, :], table)[:, 0]
+    return product

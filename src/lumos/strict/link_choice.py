@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lumos.strict.schedule import BINS, CANDIDATES
+from lumos.strict.link_schedule import BINS, CANDIDATES
 from lumos.typing import Doubles, Flags, Ints
 
 REACH = 12.0

@@ -24,18 +24,28 @@ from lumos.errors import ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.strict.answer_samples import draw_answers
-from lumos.strict.coordinator import Widths, with_codebook
+from lumos.strict.codebook import widths as codebook_widths
+from lumos.strict.coded_release import TRUST_RATE, CodedTrainer
+from lumos.strict.coordinator import Widths
+from lumos.strict.feature_rows import FeatureRows
 from lumos.strict.link_choice import choose, histograms
+from lumos.strict.link_promises import caution, promises, reading
+from lumos.strict.link_schedule import (
+    BACKBONE,
+    BINS,
+    CANDIDATES,
+    CHOICE,
+    MATRIX,
+    TRUST,
+    LinkSchedule,
+)
 from lumos.strict.noisy_sums import Update
 from lumos.strict.pair_exchange import exchange_answers
 from lumos.strict.pair_scorer import LinkResult, PairScorer
-from lumos.strict.promises import caution, promises, reading
 from lumos.strict.relay import PADS, pads, relayed
 from lumos.strict.release_book import ReleaseBook, kind_of
-from lumos.strict.schedule import BACKBONE, BINS, CANDIDATES, CHOICE, MATRIX, TRUST, Schedule
 from lumos.strict.score_models import LabelledPairs, TreeScore
 from lumos.strict.similarity import ReceivedByHop
-from lumos.strict.trainer import TRUST_RATE, StrictTrainer
 from lumos.training.adam import Adam
 from lumos.training.outcome import IDS, MAIN, OWN, Judged, Outcome
 from lumos.training.private_data import PrivateData
@@ -45,25 +55,23 @@ SYMBOL, COLOUR = 0, 1
 """The kinds of symbols, as columns of a message."""
 
 
-class StrictLinker(StrictTrainer):
-    """The strict trainer of one shard, for links; arguments are those of `StrictTrainer`."""
+class StrictLinker(CodedTrainer):
+    """The strict trainer of one shard, for links; arguments are those of `CodedTrainer`."""
 
     def __init__(
         self,
         shard: Shard,
         endpoint: Endpoint,
         private: PrivateData,
-        schedule: Schedule,
+        schedule: LinkSchedule,
         *,
         book: ReleaseBook | None = None,
         control: bool = False,
     ) -> None:
         size = schedule.strict.codebook
         symbols = make_mechanism(size, schedule.strict.epsilon, "krr")
-        everyone = np.ones(len(shard), np.bool_)
-        super().__init__(
-            shard, endpoint, private, schedule, symbols, train=everyone, book=book, control=control
-        )
+        rows = FeatureRows(private.features, np.ones(len(shard), np.bool_))
+        super().__init__(shard, endpoint, rows, schedule, symbols, book=book, control=control)
         self._held_back = private.held_back
         self._sizes = [size] + [schedule.colours] * (schedule.colours > 0)
         self._received: list[Bytes] = []
@@ -76,6 +84,7 @@ class StrictLinker(StrictTrainer):
         self._base: Doubles | None = None
 
     def _begin(self) -> None:
+        super()._begin()
         schedule, public = self.schedule, self.shard.public
         self._linear = PairScorer.linear(schedule.hops, len(self._sizes))
         self._tree = TreeScore(
@@ -149,7 +158,7 @@ class StrictLinker(StrictTrainer):
     def arrays(self) -> Arrays:
         """The trained weights by name."""
         return {
-            **self._codebook_arrays(),
+            **self.codebook.arrays(),
             "columns": self.columns,
             "trust": self.optimisers[TRUST].weights,
             "backbone": self.optimisers[BACKBONE].weights,
@@ -174,7 +183,7 @@ class StrictLinker(StrictTrainer):
         symbols, paid = super()._settle(first[:, :1])
         if self._book is None or self._control or len(self._sizes) == 1:
             return np.concatenate([symbols, first[:, 1:]], axis=1), paid
-        kind = kind_of(self.schedule.task, "colour", self._sizes[COLOUR], 0.0)
+        kind = kind_of("link", "colour", self._sizes[COLOUR], 0.0)
         colours, _ = self._book.settle(kind, self.shard.devices, 0.0, first[:, 1:])
         return np.concatenate([symbols, colours], axis=1), paid
 
@@ -287,7 +296,7 @@ class StrictLinker(StrictTrainer):
     def _load_learnt(self, learnt: Arrays) -> None:
         self.frequencies = learnt["usual"]
 
-    def _update(self, stage: str) -> Update:
+    def _stage_update(self, stage: str) -> Update:
         weights, clip = self.optimisers[stage].weights, self.schedule.limit(stage)
         pairs, edge = _exchanged(self._training)
         hosted = len(self.shard)
@@ -310,14 +319,19 @@ def _exchanged(pairs: LabelledPairs | None) -> LabelledPairs:
     return pairs
 
 
-def widths(schedule: Schedule, public: PublicCoins, used: int) -> Widths:
+def widths(schedule: LinkSchedule, public: PublicCoins, used: int) -> Widths:
     """The widths of all sums, where `used` features are used."""
     kinds = 1 + (schedule.colours > 0)
     size = schedule.strict.codebook
+    first, further = codebook_widths(used, size)
     given = {
         MATRIX: schedule.hops * size,
         TRUST: PairScorer.linear(schedule.hops, kinds).weights + 1,
         BACKBONE: TreeScore(schedule.config.model, size, public.generator("weights")).width,
         CHOICE: len(CANDIDATES) * 2 * BINS,
     }
-    return with_codebook(given, schedule, used, size)
+
+    def width(stage: str, step: int) -> int:
+        return given.get(stage, further if step else first)
+
+    return width

@@ -28,6 +28,10 @@ class NoisySums:
         kind = SecureAggregator if config.train.aggregate == "secure" else IdealAggregator
         self._sums = kind(shard, endpoint, config.updates)
 
+    def rounded(self, values: Doubles) -> Doubles:
+        """Numbers of one device's vector as a sum encodes them; sums of such numbers are exact."""
+        return self._sums.fixed.rounded(values)
+
     def setup(self) -> Program[None]:
         """Agree on keys."""
         yield from self._sums.setup()

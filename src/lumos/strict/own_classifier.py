@@ -1,82 +1,207 @@
 """The own encoder: a linear softmax on a device's own features. Its output stays on the device.
 
-Linear, because the norm of the noise in a sum grows with the number of weights.
+Linear, because the norm of the noise in a sum grows with the number of weights. Few sums and large
+steps: the noise of all sums together is the same for any number of them, and large steps with
+clipped gradients get through in a dozen.
+
+**Counts.** One sum of rows estimates how often each feature occurs; features are then weighted by
+max(count, 3·noise)^-0.375, so that rare ones count more, but not those that are lost in noise.
+**Bias.** A column of 0.05: a column of 1 beside a row of norm 1 would spend half of the squared
+sensitivity on k numbers.
+**Rate.** The length of all steps together is RATE · r · μ · n / change: then the noise that ends up
+in a weight is about the same for any number of devices n and any budget μ, so one setting serves
+all graphs. `LONGEST` bounds it for large federations and for exact sums.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
 from lumos.aggregate.noise import clip_factors
-from lumos.strict.feature_rows import FeatureRows, dense
-from lumos.typing import Doubles, Ints
+from lumos.encode.bounds import unit_rows
+from lumos.strict.classify_schedule import COUNTS, ENCODER, ClassifySchedule
+from lumos.strict.feature_rows import FeatureRows, dense, row_products, within
+from lumos.strict.noisy_labels import NoisyLabels
+from lumos.typing import Arrays, Doubles, Ints
 
 LOSS_SCALE = 0.02
 """The loss is in the same sum as the gradient, scaled down so that it adds little to the norm."""
 LOSS_LIMIT = 5.0
+BIAS = 0.05
+RARE, DAMPING = 3.0, 0.375
+RATE, MOMENTUM = 2.8, 0.5
+LONGEST = 40_000.0
+_ROWS = 256
+
+Rounding = Callable[[Doubles], Doubles]
+"""Numbers as a sum will encode them."""
 
 
 class Encoder:
-    """Gradients of the hosted devices' encoders.
+    """The hosted devices' part in training the encoder.
 
     Args:
-        rows: the devices' features.
-        labels: [hosted].
-        classes: k.
+        rows: the devices' features, of norm 1.
+        labels: the devices' randomized labels.
+        schedule: everything public.
+        rounded: how a sum rounds one device's numbers.
     """
 
-    def __init__(self, rows: FeatureRows, labels: Ints, classes: int) -> None:
-        self._rows = rows
-        self._labels = labels[rows.train]
-        self.classes = classes
-        training: Any = rows.training
-        squares = training.power(2) if issparse(rows.training) else training**2
-        self._norms = np.sqrt(np.asarray(squares.sum(axis=1), np.float64).ravel() + 1)
+    def __init__(
+        self,
+        rows: FeatureRows,
+        labels: NoisyLabels,
+        schedule: ClassifySchedule,
+        rounded: Rounding,
+    ) -> None:
+        self._base = rows
+        self._labels = labels
+        self._schedule = schedule
+        self._rounded = rounded
+        self.classes = schedule.classes
+        self.feature_weights = np.ones(rows.width)
+        """[d]"""
+        self.weights = np.zeros((rows.width + 1, self.classes))
+        """[d + 1, k] the bias last."""
+        self.velocity = np.zeros_like(self.weights)
+        self._use_weights()
 
     @property
-    def weights(self) -> int:
-        """Number of weights: a column for each feature and the bias, for each class."""
-        return (self._rows.width + 1) * self.classes
+    def width(self) -> int:
+        """Numbers in one device's update: table, bias, loss."""
+        return self.weights.size + 1
 
-    def logits(self, weights: Doubles) -> Doubles:
+    @property
+    def _table(self) -> int:
+        return self.weights.size - self.classes
+
+    def _use_weights(self) -> None:
+        """Weight the features, and scale every row to norm 1 again."""
+        rows: Any = self._base.all
+        weights, sparse = self.feature_weights, bool(issparse(rows))
+        if sparse:
+            weighted = rows.copy()
+            weighted.data = weighted.data * weights[weighted.indices]
+        else:
+            weighted = rows * weights
+        self._rows: Any = unit_rows(weighted)
+        self._training: Any = self._rows[self._base.train]
+        exact = self._training.astype(np.float64)
+        squares = exact.power(2) if sparse else exact**2
+        self._squares = np.asarray(squares.sum(axis=1)).ravel() + BIAS**2
+
+    def logits(self) -> Doubles:
         """[hosted, k]"""
-        return self._apply(self._rows.all, weights)
+        return self._apply(self._rows)
 
-    def update(self, weights: Doubles, clip: float, *, each: bool) -> Doubles:
+    def counts(self, *, each: bool) -> Doubles:
+        """Sizes of the training devices' features: [hosted, d] each, or their sum."""
+        limit = self._schedule.limit(COUNTS, self._base.width)
+        rows: Any = abs(within(self._base.training, limit))
+        if each:
+            vectors = np.zeros((self._base.all.shape[0], self._base.width))
+            vectors[self._base.train] = dense(rows)
+            return vectors
+        sparse: bool = issparse(rows)
+        if sparse:
+            sizes = self._rounded(rows.data.astype(np.float64))
+            return _totals(rows.indices, sizes, self._base.width)
+        total: Doubles = self._rounded(rows.astype(np.float64)).sum(axis=0)
+        return total
+
+    def learn_counts(self, total: Doubles) -> None:
+        """Weight the features by a sum of counts."""
+        noise = self._schedule.noise(COUNTS)
+        least = max(1e-6, RARE * noise.total) if noise is not None else 1.0
+        self.feature_weights = np.maximum(total, least) ** -DAMPING
+        self._use_weights()
+
+    def update(self, *, each: bool) -> Doubles:
         """Clipped gradient and loss of the training devices: [hosted, …] each, or their sum.
 
         Norms are those of the whole vector, in closed form: a gradient is an outer product.
         """
-        slope, loss = softmax_slope(self._apply(self._rows.training, weights), self._labels)
-        scaled_loss = LOSS_SCALE * np.minimum(loss, LOSS_LIMIT)
-        norms = np.sqrt((np.linalg.norm(slope, axis=1) * self._norms) ** 2 + scaled_loss**2)
-        factor = clip_factors(norms, clip)
+        train = self._base.train
+        slope, loss = self._labels.slopes(self._apply(self._training), train)
+        scaled_loss = LOSS_SCALE * self._schedule.strength * np.minimum(loss, LOSS_LIMIT)
+        norms = np.sqrt((slope**2).sum(axis=1) * self._squares + scaled_loss**2)
+        factor = clip_factors(norms, self._schedule.limit(ENCODER, self.width))
         slope *= factor[:, None]
         scaled_loss *= factor
-        if not each:
-            table = np.asarray(self._rows.training.T @ slope)
-            return np.concatenate([table.ravel(), slope.sum(axis=0), [scaled_loss.sum()]])
-        vectors = np.zeros((self._rows.all.shape[0], self.weights + 1))
-        outer = np.einsum("nd,nk->ndk", dense(self._rows.training), slope)
-        vectors[self._rows.train] = np.concatenate(
-            [outer.reshape(len(slope), -1), slope, scaled_loss[:, None]], axis=1
-        )
-        return vectors
+        if each:
+            vectors = np.zeros((self._base.all.shape[0], self.width))
+            outer = dense(self._training)[:, :, None] * slope[:, None, :]
+            vectors[train, : -1 - self.classes] = outer.reshape(len(train), self._table)
+            vectors[train, -1 - self.classes : -1] = BIAS * slope
+            vectors[train, -1] = scaled_loss
+            return vectors
+        narrow = np.concatenate([BIAS * slope, scaled_loss[:, None]], axis=1)
+        return np.concatenate([self._outer_sum(slope).ravel(), self._rounded(narrow).sum(axis=0)])
 
-    def _apply(self, rows: Any, weights: Doubles) -> Doubles:
-        table = weights.reshape(-1, self.classes)
-        product: Doubles = np.asarray(rows @ table[:-1]) + table[-1]
-        return product
+    def learn(self, total: Doubles, step: int) -> None:
+        """One step along a sum of gradients."""
+        schedule = self._schedule
+        self.velocity *= MOMENTUM
+        self.velocity += total[:-1].reshape(self.weights.shape) / max(1, schedule.training)
+        share = schedule.falling(step) / schedule.total_falling
+        self.weights -= self._length() * share * (1 - MOMENTUM) * self.velocity
+
+    def mean_loss(self, total: Doubles) -> float:
+        """The mean loss in a sum of updates."""
+        scale = LOSS_SCALE * self._schedule.strength * max(1, self._schedule.training)
+        return float(total[-1] / scale)
+
+    def state(self) -> Arrays:
+        """Everything that the next steps depend on."""
+        return {
+            "feature_weights": self.feature_weights,
+            "encoder": self.weights,
+            "velocity": self.velocity,
+        }
+
+    def load(self, state: Arrays) -> None:
+        """Go on from a state, or use the weights of an earlier run."""
+        self.feature_weights = state["feature_weights"].copy()
+        self.weights = state["encoder"].copy()
+        self.velocity = state.get("velocity", np.zeros_like(self.weights)).copy()
+        self._use_weights()
+
+    def _length(self) -> float:
+        """How far all steps together may lead, in gradients of a mean loss."""
+        schedule = self._schedule
+        if not schedule.noisy:
+            return LONGEST * schedule.strength
+        free = RATE * schedule.whole_mu * schedule.training / schedule.features_change
+        return min(free, LONGEST) * schedule.strength
+
+    def _outer_sum(self, slope: Doubles) -> Doubles:
+        """[d, k] the sum of all rounded outer products of row and slope; exact in any order."""
+        rows, width = self._training, self._base.width
+        sparse: bool = issparse(rows)
+        if sparse:
+            owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+            data = rows.data.astype(np.float64)
+            columns = [
+                _totals(rows.indices, self._rounded(data * slope[owner, label]), width)
+                for label in range(self.classes)
+            ]
+            return np.stack(columns, axis=1)
+        total = np.zeros((width, self.classes))
+        for start in range(0, len(rows), _ROWS):
+            part = rows[start : start + _ROWS].astype(np.float64)
+            outer = part[:, :, None] * slope[start : start + _ROWS, None, :]
+            total += self._rounded(outer).sum(axis=0)
+        return total
+
+    def _apply(self, rows: Any) -> Doubles:
+        """[rows, k]"""
+        shifted: Doubles = row_products(rows, self.weights[:-1]) + BIAS * self.weights[-1]
+        return shifted
 
 
-def softmax_slope(logits: Doubles, labels: Ints) -> tuple[Doubles, Doubles]:
-    """Softmax minus one-hot [rows, k], and the cross-entropy [rows]."""
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    exponentials = np.exp(shifted)
-    total = exponentials.sum(axis=1, keepdims=True)
-    here = np.arange(len(labels))
-    loss: Doubles = np.log(total[:, 0]) - shifted[here, labels]
-    slope: Doubles = exponentials / total
-    slope[here, labels] -= 1
-    return slope, loss
+def _totals(places: Ints, values: Doubles, width: int) -> Doubles:
+    """[width] the sum of the values at each place."""
+    totals: Doubles = np.bincount(places, values, width).astype(np.float64)
+    return totals

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from lumos.model.settings import ModelSettings
-from lumos.strict.schedule import CANDIDATES
+from lumos.strict.link_schedule import CANDIDATES
 from lumos.strict.score_models import LinearScore, ScoredPairs, TreeScore
 from lumos.strict.similarity import ReceivedByHop, similarity
 from lumos.training.outcome import IDS

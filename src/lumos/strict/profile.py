@@ -1,17 +1,23 @@
 """The strict profile: one randomized symbol per device, and sums. The door `open` is shut."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from lumos.errors import UsageError
 from lumos.exchange.topic import Door
 from lumos.graph import Graph
-from lumos.graph.fingerprint import fingerprint
+from lumos.strict.classify_schedule import ClassifySchedule
+from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.run_coins import coin_name
 from lumos.strict.schedule import Schedule
 from lumos.strict.settings import (
+    LINK_EPSILON,
     NOT_USED,
     StrictSettings,
     default_epochs,
@@ -49,6 +55,7 @@ class StrictProfile:
             "balancer": "none",
             "epochs": default_epochs(task, given),
             "activate_last": task != "link",
+            **({"epsilon": LINK_EPSILON} if task == "link" else {}),
         }
 
     def ignores(self, name: str, config: "Config") -> str:
@@ -56,7 +63,7 @@ class StrictProfile:
         if name in NOT_USED:
             return f"`profile='{self.name}'`"
         task = config.train.task
-        if has_no_meaning(name, task, settings_of(config)):
+        if has_no_meaning(name, task):
             return f"`profile='{self.name}'` and `task='{task}'`"
         return ""
 
@@ -78,9 +85,9 @@ class StrictProfile:
             )
         if not strict.epsilon < float("inf"):
             raise UsageError(f"`profile='{self.name}'` needs a finite `epsilon`")
-        schedule = Schedule(config, graph.devices, 0)  # enough epochs …
-        for stage in schedule.stages:
-            schedule.noise(stage)  # … and noise that the fixed point can carry
+        schedule = self._schedule(graph, config)  # enough epochs …
+        for epoch in range(config.train.epochs):  # … and noise that the fixed point can carry
+            schedule.noise(schedule.stage(epoch), schedule.step(epoch))
         if config.trees.balancer != "none":
             raise UsageError(
                 f"`profile='{self.name}'` needs no `balancer`: nobody carries an edge there, and "
@@ -99,43 +106,57 @@ class StrictProfile:
     def programs(self, placement: Placement) -> "Programs[ClassifyResult] | Programs[LinkResult]":
         """The trainers of all shards, and the coordinator's program."""
         from lumos.strict import classify_trainer, link_trainer
-        from lumos.strict.coordinator import StrictCoordinator
+        from lumos.strict.coordinator import StrictCoordinator, Widths
 
-        problem, config = placement.problem, placement.config
-        graph, classes, public = problem.graph, problem.classes, placement.public
-        labels = config.train.task == "classify"
-        training = int((problem.roles == Role.TRAIN).sum()) if labels else graph.devices
-        schedule = Schedule(config, graph.devices, training)
+        problem, config, public = placement.problem, placement.config, placement.public
         book = self._book(placement)
         places = list(zip(placement.shards, placement.endpoints, placement.private, strict=True))
-        coordinator = StrictCoordinator(
-            schedule,
-            public,
-            placement.coordinator,
-            graph.feature_count,
-            lambda used: (
-                classify_trainer.widths(schedule, public, classes, used)
-                if labels
-                else link_trainer.widths(schedule, public, used)
-            ),
-            placement.coins,
-        )
-        if labels:
+
+        def coordinator(schedule: Schedule, widths: Callable[[int], Widths]) -> StrictCoordinator:
+            features = problem.graph.feature_count
+            return StrictCoordinator(
+                schedule, public, placement.coordinator, features, widths, placement.coins
+            )
+
+        if config.train.task == "classify":
+            labels = self._classify_schedule(problem, config)
             return Programs(
                 trainers=[
                     classify_trainer.StrictClassifier(
-                        *place, schedule, classes, book=book, control=placement.control
+                        *place, labels, book=book, control=placement.control
                     )
                     for place in places
                 ],
-                coordinator=coordinator,
+                coordinator=coordinator(labels, partial(classify_trainer.widths, labels, public)),
             )
+        links = LinkSchedule(config=config, devices=problem.graph.devices)
         return Programs(
             trainers=[
-                link_trainer.StrictLinker(*place, schedule, book=book, control=placement.control)
+                link_trainer.StrictLinker(*place, links, book=book, control=placement.control)
                 for place in places
             ],
-            coordinator=coordinator,
+            coordinator=coordinator(links, partial(link_trainer.widths, links, public)),
+        )
+
+    def _schedule(self, graph: Graph, config: "Config") -> Schedule:
+        """The schedule, as far as it is known before the split."""
+        if config.train.task == "link":
+            return LinkSchedule(config=config, devices=graph.devices)
+        return ClassifySchedule(
+            config=config,
+            devices=graph.devices,
+            classes=max(2, graph.class_count),
+            signed=_signed(graph, settings_of(config)),
+        )
+
+    def _classify_schedule(self, problem: Problem, config: "Config") -> ClassifySchedule:
+        return ClassifySchedule(
+            config=config,
+            devices=problem.graph.devices,
+            training=int((problem.roles == Role.TRAIN).sum()),
+            validation=int((problem.roles == Role.VALIDATION).sum()),
+            classes=problem.classes,
+            signed=_signed(problem.graph, settings_of(config)),
         )
 
     def _book(self, placement: Placement) -> "ReleaseBook | None":
@@ -149,7 +170,7 @@ class StrictProfile:
         fresh = os.urandom(8).hex() if placement.config.train.coins == "system" else ""
         return ReleaseBook(
             strict.book,
-            problem.owner or fingerprint(problem.graph),
+            _owner(problem.graph),
             problem.graph.devices,
             strict.lifetime_epsilon,
             f"{problem.seed}{placement.coins}{fresh}",
@@ -168,13 +189,21 @@ class StrictProfile:
 
     def for_newcomers(self, config: "Config") -> "Config":
         """Without the book: devices of the run repeat what they released in it."""
-        strict = settings_of(config)
-        if strict.relay not in ("auto", "none"):
-            raise UsageError(
-                "newcomers are for runs without a relay: relayed symbols were drawn before they "
-                "joined"
-            )
-        return replace(config, profile_settings=replace(strict, book=None))
+        return replace(config, profile_settings=replace(settings_of(config), book=None))
+
+
+def _signed(graph: Graph, strict: StrictSettings) -> bool:
+    """Whether features may be negative. With `auto`, a public fact about the graph."""
+    if strict.signs != "auto":
+        return strict.signs == "signed"
+    values: Any = getattr(graph.features, "data", graph.features)
+    return values is not None and bool(np.asarray(values).min(initial=0) < 0)
+
+
+def _owner(graph: Graph) -> str:
+    """Identifies the devices that share a book: by their ids, whatever their data are."""
+    ids = np.asarray(graph.ids).astype(np.str_)
+    return blake2b("\n".join(ids.tolist()).encode(), digest_size=16).hexdigest()
 
 
 PROFILE = StrictProfile()

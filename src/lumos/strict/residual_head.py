@@ -1,30 +1,32 @@
-"""The residual head: a tree network on symbols and a small head, added to the logits so far.
+"""The residual head: a tree network on symbols and opinions, added to the logits so far.
 
-**Leaves** come from a table (`leaf_table`): one for each own symbol and each that a neighbour may
-release. On its own side of the branch a device uses the class that its own encoder predicts, which
-never leaves.
+**Leaves** come from a table (`leaf_table`): one for each own class and each value that a message
+may name. A device's tree has a branch for every message that it received. On its own side of the
+branch it uses the class that its own encoder predicts, which never leaves.
 
-**The head** reads the logits so far (own encoder and log-likelihood) and the pooled embedding,
-scaled by the number of neighbours. Its output is added to those logits, and starts at 0.
+**The head** reads the logits so far (own encoder and evidence) and the pooled embedding, scaled by
+the number of messages. Its output is added to those logits, and starts at 0.
 
-**Gradients** are clipped device by device in closed form: the gradient with respect to the table of
-leaves is an outer product too.
+**Gradients** are those of the table of leaves; every device propagates their sum back through the
+tree network, which is post-processing.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.aggregate.noise import clip_factors
 from lumos.model.settings import ModelSettings
-from lumos.strict.leaf_table import LeafTable, pooled, table_gradient
-from lumos.strict.own_classifier import LOSS_LIMIT, LOSS_SCALE, softmax_slope
+from lumos.strict.feature_rows import row_products
+from lumos.strict.leaf_table import LeafTable, pooled
+from lumos.strict.noisy_labels import NoisyLabels
+from lumos.strict.own_classifier import LOSS_LIMIT, LOSS_SCALE
 from lumos.typing import Doubles, Ints
 
 HIDDEN = 16
 PRIOR = 3.0
-"""Number of neighbours at which the pooled embedding counts half."""
+"""Number of messages at which the pooled embedding counts half."""
 
 
 class ResidualInput(NamedTuple):
@@ -35,9 +37,15 @@ class ResidualInput(NamedTuple):
     predicted: Ints
     """[hosted] class by the own encoder: the device's side of every branch."""
     frequencies: Doubles
-    """[hosted, alphabet] of its neighbours' symbols."""
-    degree: Doubles
-    """[hosted] number of neighbours."""
+    """[hosted, alphabet] of the values that messages of all kinds name."""
+    received: Doubles
+    """[hosted] number of messages."""
+
+    def of(self, rows: Ints) -> "ResidualInput":
+        """The inputs of some devices."""
+        return ResidualInput(
+            self.base[rows], self.predicted[rows], self.frequencies[rows], self.received[rows]
+        )
 
 
 class ResidualHead:
@@ -46,7 +54,7 @@ class ResidualHead:
     Args:
         settings: backbone and widths; two layers.
         classes: k.
-        alphabet: number of symbols that a neighbour may release.
+        alphabet: number of values that messages of all kinds may name.
         generator: public coins for the start.
     """
 
@@ -91,75 +99,49 @@ class ResidualHead:
         """[hosted, k] the logits so far plus the residual."""
         hidden, _, _ = self._forward(inputs)
         _, _, out, bias = self._parts()
-        logits: Doubles = inputs.base + hidden @ out + bias
+        logits: Doubles = inputs.base + row_products(hidden, out) + bias
         return logits
 
     def update(
-        self,
-        inputs: ResidualInput,
-        labels: Ints,
-        train: npt.NDArray[np.bool_],
-        clip: float,
-        *,
-        each: bool,
+        self, inputs: ResidualInput, labels: NoisyLabels, rows: Ints, clip: float
     ) -> Doubles:
-        """Clipped updates of the training devices: [hosted, width] each, or their sum [width]."""
-        training = np.flatnonzero(train)
-        selected = ResidualInput(
-            base=inputs.base[training],
-            predicted=inputs.predicted[training],
-            frequencies=inputs.frequencies[training],
-            degree=inputs.degree[training],
-        )
+        """[hosted, width] clipped updates of `rows`; zeros elsewhere."""
+        selected, many = inputs.of(rows), len(rows)
         hidden, head_inputs, scales = self._forward(selected)
         first, _, out, bias = self._parts()
-        slope, loss = softmax_slope(selected.base + hidden @ out + bias, labels[training])
-        scaled_loss = LOSS_SCALE * np.minimum(loss, LOSS_LIMIT)
-        below = (slope @ out.T) * (hidden > 0)
-        back = (below @ first.T)[:, self.classes : -1]
+        slope, loss = labels.slopes(selected.base + row_products(hidden, out) + bias, rows)
+        below = row_products(slope, out.T) * (hidden > 0)
+        back = row_products(below, first.T)[:, self.classes : -1]
         to_leaf = back[:, : self._width] * scales[0] + back[:, self._width :] * scales[1]
-        squares = (
-            _square(slope) * (_square(hidden) + 1)
-            + _square(below) * (_square(head_inputs) + 1)
-            + _square(to_leaf) * _square(selected.frequencies)
-            + scaled_loss**2
-        )
-        factor = clip_factors(np.sqrt(squares), clip)[:, None]
-        slope, below, to_leaf = slope * factor, below * factor, to_leaf * factor
-        scaled_loss = scaled_loss * factor[:, 0]
-        if not each:
-            table = table_gradient(self.classes, selected.predicted, selected.frequencies, to_leaf)
-            parts = [table, head_inputs.T @ below, below.sum(axis=0), hidden.T @ slope]
-            parts += [slope.sum(axis=0), scaled_loss.sum()]
-            return np.concatenate([np.ravel(part) for part in parts])
-        tables = np.zeros((len(training), *self._leaves.shape))
-        tables[np.arange(len(training)), selected.predicted] = np.einsum(
-            "nk,nw->nkw", selected.frequencies, to_leaf
-        )
-        rows = [
+        tables = np.zeros((many, *self._leaves.shape))
+        tables[np.arange(many), selected.predicted] = _outer(selected.frequencies, to_leaf)
+        parts = [
             tables,
-            np.einsum("ni,nh->nih", head_inputs, below),
+            _outer(head_inputs, below),
             below,
-            np.einsum("nh,nk->nhk", hidden, slope),
+            _outer(hidden, slope),
             slope,
-            scaled_loss,
+            LOSS_SCALE * np.minimum(loss, LOSS_LIMIT),
         ]
-        vectors = np.zeros((len(train), self.width))
-        vectors[training] = np.concatenate([row.reshape(len(training), -1) for row in rows], axis=1)
+        flat = [part.reshape(many, math.prod(part.shape[1:])) for part in parts]
+        updates = np.concatenate(flat, axis=1)
+        updates *= clip_factors(np.sqrt((updates**2).sum(axis=1)), clip)[:, None]
+        vectors = np.zeros((len(inputs.base), self.width))
+        vectors[rows] = updates
         return vectors
 
     def _forward(self, inputs: ResidualInput) -> tuple[Doubles, Doubles, tuple[Doubles, Doubles]]:
         """Hidden layer, inputs of the head, and the two scales of the pooled embedding."""
         mean = pooled(self._leaves.table(), inputs.predicted, inputs.frequencies)
-        degree = inputs.degree[:, None]
-        scales = degree / (degree + PRIOR), degree / np.sqrt(degree + 1) / 3
+        received = inputs.received[:, None]
+        scales = received / (received + PRIOR), received / np.sqrt(received + 1) / 3
         probabilities = np.exp(inputs.base - inputs.base.max(axis=1, keepdims=True))
         probabilities /= probabilities.sum(axis=1, keepdims=True)
         head_inputs = np.concatenate(
-            [probabilities, mean * scales[0], mean * scales[1], np.log1p(degree) / 5], axis=1
+            [probabilities, mean * scales[0], mean * scales[1], np.log1p(received) / 5], axis=1
         )
         first, bias = self._parts()[:2]
-        return np.maximum(0, head_inputs @ first + bias), head_inputs, scales
+        return np.maximum(0, row_products(head_inputs, first) + bias), head_inputs, scales
 
     def _parts(self) -> list[Doubles]:
         """The head's weights: first layer, its bias, second layer, its bias."""
@@ -170,6 +152,7 @@ class ResidualHead:
         ]
 
 
-def _square(rows: Doubles) -> Doubles:
-    squares: Doubles = (rows**2).sum(axis=1)
-    return squares
+def _outer(rows: Doubles, slopes: Doubles) -> Doubles:
+    """[rows, i, j] the outer product of each row and slope."""
+    outer: Doubles = rows[:, :, None] * slopes[:, None, :]
+    return outer

@@ -2,15 +2,20 @@
 
 import dataclasses
 
-from lumos.strict.schedule import BACKBONE, TRUST, Schedule
+from lumos.strict.classify_schedule import CANDIDATES, ClassifySchedule
+from lumos.strict.link_schedule import LinkSchedule
+from lumos.strict.schedule import Schedule
 from lumos.strict.settings import NOT_USED, settings_of
 from lumos.training.config import Config
 from lumos.training.texts import LOSS, ProfileTexts, TreeTexts
 from lumos.trees.settings import TreeSettings
 
-_STAGES = {TRUST: "evidence", BACKBONE: "tree network"}
+_STAGES = {"backbone": "tree network", "trees": "tree network"}
+_OWN, _NEIGHBOURS, _TREES_TOO = CANDIDATES
 _CHOICES = {
-    "own": "what own features say, so neighbours did not count",
+    _OWN: "what own features say, so neighbours did not count",
+    _NEIGHBOURS: "own features together with what neighbours sent",
+    _TREES_TOO: "own features together with a tree network on what neighbours sent",
     "evidence": "own features together with the evidence of the neighbours' symbols",
     "backbone": "own features together with the tree network",
 }
@@ -45,7 +50,8 @@ def texts(config: Config) -> ProfileTexts:
 
 def _stages(config: Config) -> dict[str, int]:
     """By name, the epochs in which another part of the model begins to learn."""
-    schedule = Schedule(config, devices=0, training_devices=0)  # stages are the same for any number
+    kind = LinkSchedule if config.train.task == "link" else ClassifySchedule
+    schedule: Schedule = kind(config=config, devices=0)  # stages are the same for any number
     stages = [schedule.stage(epoch) for epoch in range(config.train.epochs)]
     return {
         _STAGES.get(stage, stage): number + 1

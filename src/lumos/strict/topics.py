@@ -9,6 +9,15 @@ SYMBOL = Topic(
     common=True,
     learns="every neighbour gets the same randomized symbol: ε, however many of them collude",
 )
+OPINION = Topic(
+    name="strict/opinion",
+    door=Door.RELEASE,
+    shape=None,
+    common=True,
+    about_edges=True,
+    learns="every neighbour gets the same randomized class, made of what the sender received and "
+    "of nothing of its own: ε of each of its edges, however many of them collude",
+)
 RELAY = Topic(
     name="strict/relay",
     door=Door.RELEASE,

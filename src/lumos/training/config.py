@@ -100,7 +100,7 @@ class Config:
 
 def _as_typed(value: Any, hint: Any) -> Any:
     """2 and 2.0 are one setting; so are a path and its text."""
-    if hint is float and isinstance(value, int):
+    if float in (hint, *get_args(hint)) and isinstance(value, int):
         return float(value)
     if Path in get_args(hint) and isinstance(value, str):
         return Path(value)

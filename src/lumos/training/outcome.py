@@ -34,5 +34,7 @@ class Outcome:
     """Which of several candidates validation devices chose; empty where there is no choice."""
     caution: str = ""
     """What a reader of the scores should know."""
+    estimates: dict[str, float] = field(default_factory=dict)
+    """Scores that the run itself measured, without any true label; none in most profiles."""
     kept: Arrays = field(default_factory=dict, repr=False)
     """What a prediction needs beside the weights and embeddings."""

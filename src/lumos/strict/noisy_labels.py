@@ -1,0 +1,98 @@
+"""The labels of a run: randomized once, before anything else happens, and never read again.
+
+Guarantee: everything that leaves a device, in this run and in all others with the same book, is a
+function of its label only through the draws in `lumos.encode.label_draws`. So against everybody
+(neighbours, strangers, the coordinator, all of them together) a label has pure ε, for any two
+values, however many sums and runs: that of the label that sums use. With `label_epsilon=inf` sums
+use the true label, and only their noise protects it.
+
+Losses are corrected for the known noise (forward correction, Patrini et al. 2017): the likelihood
+of ỹ is that of R applied to the predicted probabilities.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from lumos.device.shard import Shard
+from lumos.encode.label_draws import LabelDraws
+from lumos.encode.label_form import LabelForm
+from lumos.strict.classify_schedule import ClassifySchedule
+from lumos.strict.release_book import ReleaseBook
+from lumos.typing import Doubles, Flags, Ints
+
+NO_LABEL = -1
+
+
+class NoisyLabels(NamedTuple):
+    """Randomized labels of the hosted devices. No true label can be reached from here."""
+
+    form: LabelForm
+    values: Ints
+    """[hosted] the value that sums use; `NO_LABEL` where a device has none."""
+    symbols: Ints
+    """[hosted] the value that a training device releases; `NO_LABEL` where there is none."""
+    paid: Doubles
+    """[hosted] ε that the draws cost in this run."""
+    likelihood: Doubles
+    """[k, alphabet] probability of the value's digit, given class and place."""
+
+    def slopes(self, logits: Doubles, rows: Ints) -> tuple[Doubles, Doubles]:
+        """[rows, k] gradient by the logits, and [rows] loss: -log P(ỹ), corrected for the noise."""
+        return forward_slopes(logits, self.likelihood[:, self.values[rows]].T)
+
+    def agrees(self, classes: Ints, rows: Ints) -> Flags:
+        """[rows] whether a class is that of the value, or has its digit."""
+        return self.form.agrees(classes, self.values[rows])
+
+
+def forward_slopes(logits: Doubles, likelihood: Doubles) -> tuple[Doubles, Doubles]:
+    """Gradient [rows, k] and value [rows] of -log Σ_c softmax(z)_c · likelihood_c.
+
+    Args:
+        logits: [rows, k].
+        likelihood: [rows, k] of what was observed, given each class.
+    """
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    chances = np.exp(shifted)
+    chances /= chances.sum(axis=1, keepdims=True)
+    joint = chances * likelihood
+    total = np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)
+    slopes: Doubles = chances - joint / total
+    loss: Doubles = -np.log(total[:, 0])
+    return slopes, loss
+
+
+def draw_labels(
+    shard: Shard,
+    labels: Ints,
+    schedule: ClassifySchedule,
+    book: ReleaseBook | None,
+    participants: Flags,
+) -> NoisyLabels:
+    """Draw, or take from the book, the labels of all devices that train or validate.
+
+    The only function of this profile that sees a true label.
+
+    Args:
+        labels: [hosted].
+        participants: [hosted] whether the device trains or validates.
+    """
+    form, strict = schedule.label_form, schedule.strict
+    rows = np.flatnonzero(participants)
+    exact = math.isinf(strict.sums_epsilon)
+    levels = (strict.epsilon,) if exact else (strict.epsilon, strict.sums_epsilon)
+    paid = np.zeros(len(shard))
+    if book is None:
+        drawn = LabelDraws.first(form, labels[rows], shard.coins, rows).at(*levels)
+        paid[rows] = max(levels)
+    else:
+        drawn, paid[rows] = book.labels(
+            form, shard.devices[rows], labels[rows], levels, coins=shard.coins, rows=rows
+        )
+    symbols, values = np.full((2, len(shard)), NO_LABEL, np.int64)
+    symbols[rows] = drawn[0]
+    # At ε = ∞ the value is the true digit, at the place that was drawn with the symbol.
+    values[rows] = form.at(labels[rows], drawn[0] // form.base) if exact else drawn[-1]
+    return NoisyLabels(form, values, symbols, paid, form.table(strict.sums_epsilon) * form.places)
