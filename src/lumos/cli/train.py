@@ -161,16 +161,22 @@ def show(run: "Run", out: Path | None) -> None:
     chosen = f", weights of epoch {best}" if best < summary["epochs"] else ""
     table.add_row("epochs", f"{summary['epochs']}{chosen}")
     table.add_row(
+        "per device",
+        f"{ledger.messages_sent.mean():,.0f} messages and {ledger.bytes_sent.mean():,.0f} bytes "
+        f"sent in all, {ledger.rounds:,} rounds",
+    )
+    table.add_row(
         "per device and epoch",
         f"{each.messages_sent_mean:,.1f} messages and {each.bytes_sent_mean:,.0f} bytes "
         f"sent, at most {each.messages_sent_largest:,.0f} and "
         f"{each.bytes_sent_largest:,.0f}; {each.rounds:,.0f} rounds",
     )
     if noisy:
+        edges = f"; {ledger.edge_epsilon:g} on its edges" * (ledger.edge_epsilon > 0)
         table.add_row(
-            "ε spent",
+            "ε of messages",
             f"{ledger.epsilon_per_receiver:g} per receiver, {ledger.epsilon_collusion:,g} if all "
-            "receivers of a device collude (largest)",
+            f"receivers of a device collude (largest){edges}",
         )
     table.add_row(
         "seconds",
@@ -238,6 +244,19 @@ def _show_scores(run: "Run") -> None:
                 *(f"{100 * f:.2f} %" if what == "accuracy" else f"{f:.4f}" for f in figures),
             )
     console().print(table)
+    if what == "accuracy":
+        console().print(
+            f"test macro-F1 {100 * run.metrics['test_macro_f1']:.2f} %, calibration error "
+            f"{100 * run.metrics['test_calibration_error']:.2f} points"
+        )
+    if estimates := run.training.estimates:
+        console().print(
+            "without true labels, from the noisy vote: accuracy "
+            f"{100 * estimates['voted_accuracy']:.1f} ± "
+            f"{100 * estimates['voted_accuracy_error']:.1f} %, own features "
+            f"{100 * estimates['own_voted_accuracy']:.1f} ± "
+            f"{100 * estimates['own_voted_accuracy_error']:.1f} %"
+        )
     if run.training.choice:
         console().print(f"validation devices chose: {run.training.choice}")
     if run.training.caution:

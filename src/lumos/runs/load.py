@@ -52,6 +52,7 @@ def load_run(path: Path | str) -> Run:
             best_epoch=result.best_epoch,
             choice=result.choice,
             caution=result.caution,
+            estimates=result.estimates,
         ),
         cost=Cost(
             seconds=result.seconds,
@@ -75,15 +76,16 @@ def load_run(path: Path | str) -> Run:
 def _scores(path: Path, config: Config) -> dict[str, Scores]:
     """Scores stand in result.json by names such as own_test_accuracy."""
     numbers = read_json(path)
-    what = "auc" if config.train.task == "link" else "accuracy"
+    kinds = {"link": ("auc",), "classify": ("accuracy", "macro_f1", "calibration_error")}
+    wanted = [f"{part}_{kind}" for part in ("test", "val") for kind in kinds[config.train.task]]
     scores: dict[str, Scores] = {}
     for arm in (MAIN, OWN, IDS, CONTROL):
         prefix = "" if arm == MAIN else f"{arm}_"
-        names = {f"{part}_{what}": f"{prefix}{part}_{what}" for part in ("test", "val")}
+        names = {name: f"{prefix}{name}" for name in wanted}
         if all(isinstance(numbers.get(name), float | int) for name in names.values()):
             scores[arm] = {short: float(numbers[name]) for short, name in names.items()}
     if MAIN not in scores:
-        raise InputError(f"{path}: has no test_{what}; train again")
+        raise InputError(f"{path}: has no {wanted[0]}; train again")
     return scores
 
 

@@ -26,7 +26,8 @@ from lumos.training.outcome import CONTROL, IDS, MAIN, OWN
 from lumos.typing import Arrays, Doubles, Floats, Ints
 
 Scores = dict[str, float]
-"""`test_accuracy` and `val_accuracy`, or `test_auc` and `val_auc`."""
+"""`test_accuracy` and `val_accuracy`, with `…_macro_f1` and `…_calibration_error`; or `test_auc`
+and `val_auc`. They are the observer's, from true labels and edges: no promise covers them."""
 
 REPORTS: Registry[Any] = Registry("report", {"html": "lumos.report.run_page:write_page"})
 """Pages of a run by format: a function `(run, path) -> Path`."""
@@ -56,6 +57,10 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
     """Which of several candidates validation devices chose; empty where there is no choice."""
     caution: str
     """What a reader of the scores should know; may be empty."""
+    estimates: dict[str, float]
+    """Scores that the run measured by itself, without any true label: `voted_accuracy` from the
+    validation devices' noisy vote, its standard error `voted_accuracy_error`, and both for own
+    features; empty in profiles that measure none."""
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -315,6 +320,7 @@ class Run:
             promises=self.privacy.promises,
             choice=self.training.choice,
             caution=self.training.caution,
+            estimates=self.training.estimates,
             notes=about.notes,
         )
         return {**scores, **msgspec.to_builtins(result)}

@@ -132,6 +132,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     promises: list[dict[str, str]]
     choice: str
     caution: str
+    estimates: dict[str, float]
     notes: list[str]
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ from lumos.runs.run import Cost, Privacy, Run, Scores, TrainedModel, Training
 from lumos.runs.schema import About, PerEpoch, Split
 from lumos.runs.tree_summary import TreeSummary
 from lumos.training.config import Config
-from lumos.training.metrics import accuracy, auc, dot_products
+from lumos.training.metrics import auc, class_scores, dot_products
 from lumos.training.outcome import CONTROL, MAIN, OWN, Judged
 from lumos.training.private_data import features_of
 from lumos.training.profile import Problem
@@ -232,6 +232,7 @@ def _finished(
             best_epoch=outcome.best_epoch,
             choice=outcome.choice,
             caution=outcome.caution,
+            estimates=outcome.estimates,
         ),
         cost=Cost(
             seconds=round(time.perf_counter() - start, 3),
@@ -264,10 +265,11 @@ def _scores(graph: Graph, problem: Problem, split: EdgeSplit | None, part: Judge
     if callable(part):
         raise TypeError("pairs are scored where edges are split")
     labels = np.asarray(graph.labels)
-    return {
-        "test_accuracy": accuracy(part, labels, problem.roles, Role.TEST),
-        "val_accuracy": accuracy(part, labels, problem.roles, Role.VALIDATION),
+    parts = {"test": Role.TEST, "val": Role.VALIDATION}
+    by_part = {
+        name: class_scores(part, labels, problem.roles, role) for name, role in parts.items()
     }
+    return {f"{name}_{score}": value for name, of in by_part.items() for score, value in of.items()}
 
 
 def _sizes(problem: Problem, split: EdgeSplit | None) -> Split:
