@@ -159,11 +159,18 @@ class ClassifySchedule(Schedule):
         return CANDIDATES if self.strict.tree_network else CANDIDATES[:2]
 
     @cached_property
-    def label_form(self) -> LabelForm:
-        """How a label is written: the same at all levels of noise."""
+    def symbol_form(self) -> LabelForm:
+        """How a label is written where it is randomized: the same at all levels of noise."""
         mechanism = self.strict.mechanism
         name = mechanism if mechanism in ("krr", "digits") else AUTO
         return LabelForm.of(make_mechanism(self.classes, self.strict.epsilon, name))
+
+    @property
+    def label_form(self) -> LabelForm:
+        """How sums write a label: as symbols do; a true label is written as it is."""
+        if math.isinf(self.strict.sums_epsilon):
+            return LabelForm(self.classes, 1, self.classes)
+        return self.symbol_form
 
     @cached_property
     def opinion_mechanism(self) -> Mechanism:

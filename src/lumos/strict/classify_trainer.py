@@ -150,7 +150,7 @@ class StrictClassifier(StrictTrainer):
             self._symbols = self._drawn_symbols()
         senders = np.flatnonzero(self._symbols >= 0)
         slots = self.shard.slots_of(senders)
-        bodies = self._labels.form.messages(np.maximum(self._symbols, 0))
+        bodies = self.schedule.symbol_form.messages(np.maximum(self._symbols, 0))
         received = yield from send_over(
             SYMBOL, self.shard, slots, *self._along(slots, bodies, self._symbol_epsilon())
         )
@@ -166,8 +166,7 @@ class StrictClassifier(StrictTrainer):
         return bodies[owner], epsilon[owner]
 
     def _count_symbols(self, received: Received) -> None:
-        form = self._labels.form
-        support = one_hot(received.body, form.alphabet)
+        support = one_hot(received.body, self.schedule.symbol_form.alphabet)
         self._counts = [MessageCounts(support, received.receiver, len(self.shard))]
 
     def _tell_opinion(self, number: int) -> Program[None]:
@@ -201,7 +200,7 @@ class StrictClassifier(StrictTrainer):
         """The control's symbols: they depend on no data."""
         everyone = np.arange(len(self.shard))
         chance = self.shard.coins.uniform(everyone, "control", 0)[:, 0]
-        drawn = np.floor(chance * self._labels.form.alphabet).astype(np.int64)
+        drawn = np.floor(chance * self.schedule.symbol_form.alphabet).astype(np.int64)
         return np.where(self._symbols >= 0, drawn, -1)
 
     def _evidence(self, kinds: int) -> list[Doubles]:
@@ -418,7 +417,7 @@ class StrictClassifier(StrictTrainer):
         from_old = shard.devices[shard.owner] < self._old
         slots = np.flatnonzero(to_new & from_old)
         speaking = slots[self._symbols[shard.owner[slots]] >= 0]
-        bodies = self._labels.form.messages(np.maximum(self._symbols, 0))
+        bodies = self.schedule.symbol_form.messages(np.maximum(self._symbols, 0))
         strict = self.schedule.strict
         epsilon = np.full(len(shard), strict.epsilon)
         received = yield from send_over(
@@ -437,7 +436,7 @@ class StrictClassifier(StrictTrainer):
 
 def residual_head(schedule: ClassifySchedule, public: PublicCoins) -> ResidualHead:
     """The tree network on symbols and opinions."""
-    values = schedule.label_form.alphabet
+    values = schedule.symbol_form.alphabet
     values += schedule.strict.opinions * schedule.opinion_mechanism.alphabet
     generator = public.generator("weights")
     return ResidualHead(schedule.config.model, schedule.classes, values, generator)
@@ -450,7 +449,7 @@ def widths(schedule: ClassifySchedule, public: PublicCoins, used: int) -> Widths
         COUNTS: lambda: used,
         ENCODER: lambda: (used + 1) * classes + 1,
         SCALE: lambda: len(SCALES),
-        SYMBOLS: lambda: form.alphabet**2,
+        SYMBOLS: lambda: form.alphabet * schedule.symbol_form.alphabet,
         OPINIONS: lambda: form.alphabet * schedule.opinion_mechanism.alphabet,
         TRUST: lambda: 2 + schedule.strict.opinions + classes + 1,
         TREES: lambda: residual_head(schedule, public).width,

@@ -29,6 +29,7 @@ class NoisyLabels(NamedTuple):
     """Randomized labels of the hosted devices. No true label can be reached from here."""
 
     form: LabelForm
+    """How values are written."""
     values: Ints
     """[hosted] the value that sums use; `NO_LABEL` where a device has none."""
     symbols: Ints
@@ -79,7 +80,7 @@ def draw_labels(
         labels: [hosted].
         participants: [hosted] whether the device trains or validates.
     """
-    form, strict = schedule.label_form, schedule.strict
+    form, strict = schedule.symbol_form, schedule.strict
     rows = np.flatnonzero(participants)
     exact = math.isinf(strict.sums_epsilon)
     levels = (strict.epsilon,) if exact else (strict.epsilon, strict.sums_epsilon)
@@ -93,6 +94,7 @@ def draw_labels(
         )
     symbols, values = np.full((2, len(shard)), NO_LABEL, np.int64)
     symbols[rows] = drawn[0]
-    # At ε = ∞ the value is the true digit, at the place that was drawn with the symbol.
-    values[rows] = form.at(labels[rows], drawn[0] // form.base) if exact else drawn[-1]
-    return NoisyLabels(form, values, symbols, paid, form.table(strict.sums_epsilon) * form.places)
+    values[rows] = labels[rows] if exact else drawn[-1]
+    of_sums = schedule.label_form
+    likelihood = of_sums.table(strict.sums_epsilon) * of_sums.places
+    return NoisyLabels(of_sums, values, symbols, paid, likelihood)
