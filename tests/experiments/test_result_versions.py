@@ -27,9 +27,12 @@ def test_every_kind_has_golden_cells(kind: str) -> None:
 
 def test_profiles_have_versions_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(VERSIONS, f"train/{PAPER}", 7)
-    monkeypatch.setitem(VERSIONS, f"train/{STRICT}", 8)
+    monkeypatch.setitem(VERSIONS, f"train/{STRICT} classify", 8)
+    monkeypatch.setitem(VERSIONS, f"train/{STRICT} link", 9)
     assert version_of(Cell.of("train", "demo", profile=PAPER)) == 7
     assert version_of(Cell.of("train", "demo", profile=STRICT)) == 8
+    assert version_of(Cell.of("train", "demo")) == 8
+    assert version_of(Cell.of("train", "demo", profile=STRICT, task="link")) == 9
     assert result_kind(Cell.of("trees", "demo")) == "trees"
 
 

@@ -138,10 +138,12 @@ def show(run: "Run", out: Path | None) -> None:
     summary = run.summary()
     noisy = config.profile_settings.epsilon < float("inf")
     epsilon = f"ε = {summary['epsilon']:g}" if noisy else "no noise (ε = inf)"
+    used = not config.profile.ignores("backbone", config)
     screen.print(
         f"{run.about.graph}: {run.about.devices:,} devices, {run.about.edges:,} edges · "
-        f"{config.train.task} · profile {config.train.profile} · {config.model.backbone} · "
-        f"{epsilon}"
+        f"{config.train.task} · profile {config.train.profile} · "
+        + f"{config.model.backbone} · " * used
+        + epsilon
     )
     balanced = config.trees.balancer != "none"
     trees = f"trees {config.trees.balancer}, comparisons {run.trees.compare} · " * balanced

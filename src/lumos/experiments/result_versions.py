@@ -10,10 +10,12 @@ changed and the version did not. After raising a version, write the new numbers 
 
 from lumos.experiments.cell import Cell
 from lumos.training.profiles import PAPER, STRICT
+from lumos.training.settings import TrainSettings
 
 VERSIONS: dict[str, int] = {
     f"train/{PAPER}": 1,
-    f"train/{STRICT}": 1,
+    f"train/{STRICT} classify": 2,
+    f"train/{STRICT} link": 1,
     "baseline": 1,
     "trees": 1,
     "cost": 1,
@@ -22,8 +24,16 @@ VERSIONS: dict[str, int] = {
 
 
 def result_kind(cell: Cell) -> str:
-    """The kind of a cell; training runs of different profiles are different kinds."""
-    return f"train/{cell['profile'] or STRICT}" if cell.kind == "train" else cell.kind
+    """The kind of a cell.
+
+    Training runs of different profiles are different kinds, and so are the tasks of the strict one,
+    which have trainers of their own.
+    """
+    if cell.kind != "train":
+        return cell.kind
+    profile = cell["profile"] or STRICT
+    task = f" {cell['task'] or TrainSettings.task}" if profile == STRICT else ""
+    return f"train/{profile}{task}"
 
 
 def version_of(cell: Cell) -> int:

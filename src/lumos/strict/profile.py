@@ -19,6 +19,7 @@ from lumos.strict.schedule import Schedule
 from lumos.strict.settings import (
     LINK_EPSILON,
     NOT_USED,
+    OF_TREES,
     StrictSettings,
     default_epochs,
     has_no_meaning,
@@ -65,6 +66,8 @@ class StrictProfile:
         task = config.train.task
         if has_no_meaning(name, task):
             return f"`profile='{self.name}'` and `task='{task}'`"
+        if task == "classify" and name in OF_TREES and not settings_of(config).tree_network:
+            return f"`profile='{self.name}'` and `tree_network=False`"
         return ""
 
     def improvements(self, config: "Config") -> list[str]:

@@ -33,20 +33,29 @@ _WITHOUT_EFFECT: dict[str, Any] = {
 }
 """In the name with these values, whatever the settings say: the name is hashed, and the settings
 in it when results were first kept stay in it, so that they can be repeated to the last digit."""
-_LATER = {"symbol": "answer"}
-"""Settings added later: in the name only where they differ from these values. A new setting goes
-here, so that the coins of earlier runs stay as they are."""
+_LINK_NAME: dict[str, Any] = {"trainers_say": "label", "encoder_epochs": 100, "encoder_rate": 0.09}
+"""The same, for `link`: settings of classify that its runs had when their results were kept."""
+_NOT_IN_LINK_NAME = frozenset(
+    {
+        "label_epsilon",
+        "opinions",
+        "opinion_epsilon",
+        "lifetime_opinion_epsilon",
+        "tree_network",
+        "signs",
+    }
+)
+"""Settings that runs of `link` did not have then. A setting that is added later goes here, and one
+of classify into a set like this one, so that the coins of earlier runs stay as they are."""
 
 
 def coin_name(problem: Problem, config: "Config", *, control: bool) -> str:
     """A name for the coins of a run, or of its control."""
     settings = {**config.flat(), **_WITHOUT_EFFECT}
-    counted = {
-        name: value
-        for name, value in settings.items()
-        if name not in _LATER or value != _LATER[name]
-    }
-    parts = [fingerprint(problem.graph), repr(sorted(counted.items()))]
+    if config.train.task == "link":
+        settings |= _LINK_NAME
+        settings = {name: settings[name] for name in settings.keys() - _NOT_IN_LINK_NAME}
+    parts = [fingerprint(problem.graph), repr(sorted(settings.items()))]
     if config.updates != UPDATES:
         parts.append(repr(config.updates))
     labels = problem.graph.labels

@@ -1,12 +1,13 @@
 """Settings of the strict profile: what is released, and how updates are protected."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from lumos.encode.mechanisms import AUTO, check_name
 from lumos.errors import UsageError, one_of
+from lumos.model.settings import ModelSettings
 
 if TYPE_CHECKING:
     from lumos.training.config import Config
@@ -23,6 +24,11 @@ Signs = Literal["auto", "nonnegative", "signed"]
 
 NOT_USED = frozenset({"pool", "activate_last"})
 """Settings of the model that the networks of this profile do not have."""
+
+OF_TREES = frozenset(
+    {setting.name for setting in fields(ModelSettings)} | {"learning_rate", "weight_decay"}
+)
+"""Settings of the tree network, which classify has by choice."""
 
 _CLASSIFY_ONLY = frozenset(
     {
