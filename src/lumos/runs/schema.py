@@ -11,7 +11,7 @@ from lumos.errors import InputError, LumosError
 from lumos.exchange.topic import Door
 from lumos.training.config import Config
 
-FORMAT = 2
+FORMAT = 3
 """Version of the run folder."""
 Number = float | str
 """A number, or "inf", which JSON cannot carry as one."""
