@@ -1,4 +1,4 @@
-"""A short strict run, for tests that only need its course."""
+"""Short strict runs, for tests that only need their course."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,12 @@ import pytest
 
 @pytest.fixture(scope="module")
 def short() -> Iterator[dict[str, int]]:
-    """Trust is trained for 4 epochs instead of 60, for runs of which only the course matters."""
+    """Trust is trained for 4 epochs before trees, for runs of which only the course matters.
+
+    The settings are those of `classify`: 1 epoch of counts, 2 of the encoder, 1 of its scale, 3 of
+    matrices (with two opinions), 1 of trust.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lumos.strict.schedule.TRUST_EPOCHS", 4)
+        for schedule in ("classify_schedule", "link_schedule"):
+            patch.setattr(f"lumos.strict.{schedule}.TRUST_EPOCHS", 4)
         yield {"encoder_epochs": 2, "epochs": 8}

@@ -17,8 +17,9 @@ from lumos.training.config import Config
 from lumos.training.profile import Problem
 from lumos.training.split import Role
 
-QUICK = {"profile": "strict", "encoder_epochs": 2, "epochs": 64}
-"""Settings of a run of a fraction of a second: 2 epochs of the encoder, 60 of trust, 2 of trees."""
+QUICK = {"profile": "strict", "encoder_epochs": 2, "epochs": 10}
+"""Settings of a run of a fraction of a second: 1 epoch of counts, 2 of the encoder, 1 of its scale,
+3 of matrices (with two opinions), 3 of trust."""
 
 
 def strict(graph: Any, **settings: Any) -> Run:

@@ -10,8 +10,9 @@ from tests.strict.linking import linked, sums
 
 from lumos.aggregate.noise import epsilon_for
 from lumos.graph import Graph
-from lumos.strict.promises import NONE, WHO
-from lumos.strict.schedule import Schedule
+from lumos.strict.link_promises import WHO
+from lumos.strict.link_schedule import LinkSchedule
+from lumos.strict.wording import NONE
 
 pytestmark = pytest.mark.usefixtures("short")
 
@@ -43,7 +44,7 @@ def test_what_is_spent_is_what_all_sums_that_were_opened_tell(
         longest[some.noise.clip] = max(longest.get(some.noise.clip, 0), norms.max())
         square += 1 / some.noise.sigma**2
         hiss.append((some.total - some.vectors.sum(axis=0)) / some.noise.total)
-    plan = Schedule(result.config, 60, 60)
+    plan = LinkSchedule(config=result.config, devices=60)
     spent = plan.spent()
     assert spent is not None
     assert epsilon_for(math.sqrt(square), 1e-5) == pytest.approx(spent[0], rel=1e-6)
@@ -57,7 +58,7 @@ def test_what_is_spent_is_what_all_sums_that_were_opened_tell(
 
 
 def test_the_twin_that_does_not_clip_is_seen(sixty: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Schedule, "limit", lambda self, stage: float("inf"))
+    monkeypatch.setattr(LinkSchedule, "limit", lambda self, stage: float("inf"))
     with sums() as opened:
         linked(sixty, relay="none", clip=0.05)
     above = [

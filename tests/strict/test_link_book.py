@@ -6,18 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from tests.narrow import present
 from tests.runs.running import Wire
 from tests.strict.linking import run_with_wire
 from tests.strict.strictly import run_with_wire as classified
 
 from lumos import Graph
+from lumos.device.coins import PublicCoins
 from lumos.errors import BudgetExceeded
 from lumos.storage import read_arrays
+from lumos.training.split import Role, split_vertices
 
 pytestmark = pytest.mark.usefixtures("short")
 
 SYMBOL, ANSWER = "strict/symbol", "strict/answer"
-CLASSIFY = {"encoder_epochs": 2, "epochs": 8}
 
 
 def symbols(wire: Wire) -> dict[int, bytes]:
@@ -56,29 +58,13 @@ def test_reusing_a_release_costs_nothing(
             assert bytes([message.body[0], message.body[half]]) == own[message.sender]
 
 
-def test_an_entry_is_the_same_in_both_tasks_and_paid_once(sixty: Graph, book: Path) -> None:
-    """classify with a codebook takes over the links' codebook, and says the same entries."""
-    linked, wire = run_with_wire(sixty, book=book, relay="none")
-    before = spent(book)
-    coded = {"symbol": "codebook", "encoder_epochs": 2, "epochs": 17}
-    result, later = classified(sixty, book=book, **coded)
-    assert result.ledger.epsilon_collusion == 0.0
-    assert_array_equal(spent(book), before)
-    assert {who: body[:1] for who, body in symbols(wire).items()} == symbols(later)
-    assert_array_equal(result.model.weights["codebook"], linked.model.weights["codebook"])
-    _, own = classified(sixty, book=book, **CLASSIFY)  # an answer is another thing, and pays
-    assert (spent(book) == before + 2.0).all()
-    assert symbols(own) != symbols(later)
-
-
 def test_entries_of_other_features_are_another_kind(sixty: Graph, book: Path) -> None:
-    """With `holders`, which features are used depends on the split; so many are not the same."""
-    coded = {"symbol": "codebook", "encoder_epochs": 2, "epochs": 17, "protect": "holders"}
-    coded |= {"min_holders": 2, "lifetime_epsilon": 100.0, "book": book}
+    """With `holders`, which features are used depends on the data; so many are not the same."""
+    settings = {"protect": "holders", "relay": "none", "lifetime_epsilon": 100.0, "book": book}
     kinds = set()
-    for seed in range(4):
-        result, _ = classified(sixty, seed=seed, **coded)
-        kinds.add(result.model.weights["encoder_columns"].tobytes())
+    for min_holders in (2, 4, 2, 8):
+        result, _ = run_with_wire(sixty, min_holders=min_holders, **settings)
+        kinds.add(result.model.weights["codebook"].shape)
         assert (spent(book) == 2.0 * len(kinds)).all()
     assert len(kinds) > 1
 
@@ -140,10 +126,13 @@ def test_another_seed_says_the_same_and_pays_nothing(sixty: Graph, book: Path) -
 
 
 def test_classify_after_link_pays_again(sixty: Graph, book: Path) -> None:
+    """The symbol of a feature row and that of a label are two releases."""
     run_with_wire(sixty, book=book, relay="none")
-    result, _ = classified(sixty, book=book, **CLASSIFY)
+    result, _ = classified(sixty, book=book, epsilon=2.0)
     assert result.ledger.epsilon_collusion == 2.0
-    assert (spent(book) == 4.0).all()
+    roles = split_vertices(present(sixty.labels), PublicCoins(0))
+    draws = (roles == Role.TRAIN) | (roles == Role.VALIDATION)
+    assert_array_equal(spent(book), np.where(draws, 4.0, 2.0))
     with pytest.raises(BudgetExceeded, match="lifetime"):
         run_with_wire(sixty, book=book, relay="none", codebook=4)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from lumos.strict.link_choice import REACH, auc_of_ranges, choose, ranges
-from lumos.strict.schedule import BINS
+from lumos.strict.link_schedule import BINS
 from lumos.training.metrics import auc
 
 

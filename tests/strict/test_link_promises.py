@@ -8,14 +8,23 @@ import pytest
 
 from lumos.aggregate.noise import mu_for
 from lumos.errors import UsageError
-from lumos.strict.promises import NONE, WHO, promises
-from lumos.strict.schedule import BACKBONE, CHOICE, CODEBOOK, MATRIX, TRUST, Schedule
+from lumos.strict.link_promises import WHO, promises
+from lumos.strict.link_schedule import (
+    BACKBONE,
+    CHOICE,
+    CODEBOOK,
+    MATRIX,
+    SHARES,
+    TRUST,
+    LinkSchedule,
+)
+from lumos.strict.wording import NONE
 from lumos.training.config import Config
 
 
-def plan_of(devices: int = 1000, **settings: Any) -> Schedule:
+def plan_of(devices: int = 1000, **settings: Any) -> LinkSchedule:
     config = Config.of(profile="strict", task="link", **settings)
-    return Schedule(config, devices=devices, training_devices=devices)
+    return LinkSchedule(config=config, devices=devices)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
@@ -30,7 +39,7 @@ def test_the_parts_are_the_whole(epsilon: float, epochs: int) -> None:
         assert noise is not None
         square += 1 / noise.sigma**2
     assert math.sqrt(square) == pytest.approx(mu_for(epsilon, 1e-5))
-    assert sum(plan.parts.values()) == pytest.approx(1)
+    assert sum(SHARES.values()) == pytest.approx(1)
 
 
 def table(epsilon: float = 2.0, **settings: Any) -> dict[str, dict[str, str]]:
@@ -72,7 +81,7 @@ def test_features_have_the_symbol_and_the_updates(epsilon: float, update_epsilon
 def test_exact_sums_promise_nothing(protect: str) -> None:
     plan = plan_of(protect=protect)
     assert plan.spent() is None
-    assert all(plan.noise(stage) is None for stage in plan.stages)
+    assert all(plan.noise(stage) is None for stage in SHARES)
     rows = table(protect=protect)
     for about in ("features", "losses"):
         for who in WHO[:-1]:
