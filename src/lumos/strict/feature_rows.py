@@ -58,12 +58,16 @@ class FeatureRows:
 
     def keep(self, columns: Ints) -> None:
         """Restrict to these features."""
-        self._use(unit_rows(self.all[:, columns]))
+        rows: Any = self.all[:, columns]
+        # Norms must not depend on how many rows there are, and so on how they lie in memory.
+        self._use(unit_rows(rows if issparse(rows) else np.ascontiguousarray(rows)))
 
     def project(self, width: int, coins: PublicCoins) -> None:
         """Mix the features by a public random matrix of ±1."""
         signs = coins.generator("projection").integers(0, 2, (self.width, width))
-        mixed = self.all @ (2.0 * signs - 1).astype(np.float32)
+        table = (2.0 * signs - 1).astype(np.float32)
+        sparse: bool = issparse(self.all)
+        mixed = self.all @ table if sparse else row_products(self.all, table)
         self._use(unit_rows(np.asarray(mixed, np.float32)))
 
 
