@@ -14,7 +14,7 @@ Predictions are computed on the device.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,15 @@ from lumos.training.outcome import MAIN, OWN, Outcome
 from lumos.training.private_data import PrivateData
 from lumos.training.split import Role
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints
+
+
+class OpinionCharge(TypedDict):
+    """Arguments of `ReleaseBook.charge`."""
+
+    name: str
+    epsilon: float
+    lifetime: float
+    setting: str
 
 
 class ClassifyResult(NamedTuple):
@@ -175,16 +184,10 @@ class StrictClassifier(StrictTrainer):
         evidence = self._evidence(number)
         sent = opinions(shard, np.sum(evidence, axis=0), mechanism, number)
         self._sent = [*self._sent[: number - 1], sent]
+        if self._book is not None and number == 1:
+            senders = shard.devices[shard.degree > 0]
+            self._book.charge(**opinion_charge(self.schedule), devices=senders)
         epsilon = self.schedule.strict.opinion_epsilon
-        if self._book is not None:
-            limit = self.schedule.strict.lifetime_opinion_epsilon
-            self._book.charge(
-                f"opinions {number}",
-                shard.devices,
-                epsilon,
-                limit / self.schedule.strict.opinions,
-                setting="lifetime_opinion_epsilon",
-            )
         slots = np.arange(len(shard.owner))
         received = yield from send_over(
             OPINION, shard, slots, *self._along(slots, sent, np.full(len(shard), epsilon))
@@ -432,6 +435,17 @@ class StrictClassifier(StrictTrainer):
             self._count_opinions(number, received)
         logits = self._candidates()[self.choice] / self.temperature
         return logits.astype(np.float32)
+
+
+def opinion_charge(schedule: ClassifySchedule) -> OpinionCharge:
+    """What a device that sends opinions is charged for all of them, in every run."""
+    strict = schedule.strict
+    return {
+        "name": "opinions",
+        "epsilon": strict.opinions * strict.opinion_epsilon,
+        "lifetime": strict.lifetime_opinion_epsilon,
+        "setting": "lifetime_opinion_epsilon",
+    }
 
 
 def residual_head(schedule: ClassifySchedule, public: PublicCoins) -> ResidualHead:

@@ -123,6 +123,9 @@ class StrictProfile:
 
         if config.train.task == "classify":
             labels = self._classify_schedule(problem, config)
+            if book is not None and labels.strict.opinions and not placement.control:
+                senders = np.flatnonzero(problem.graph.degrees > 0)
+                book.check_charge(**classify_trainer.opinion_charge(labels), devices=senders)
             return Programs(
                 trainers=[
                     classify_trainer.StrictClassifier(

@@ -176,23 +176,37 @@ class ReleaseBook:
         Raises:
             BudgetExceeded: a device would exceed the limit; nothing is written.
         """
-        if not epsilon >= 0:
-            raise UsageError(f"`epsilon` must be 0 or more, got {epsilon}")
         with self._locked():
             book = self._read()
-            account = RunCharges.read(book, name, self._devices)
-            new = account.uncharged(devices, self._run, epsilon)
-            over = account.spent[new] + epsilon > lifetime * TOLERANCE
-            if over.any():
-                raise BudgetExceeded(
-                    f"{name} of ε = {epsilon:g} would exceed their lifetime limit "
-                    f"ε = {lifetime:g} ({int(over.sum()):,} of {self._devices:,} devices, "
-                    f"{self._path}); lower their ε, or raise `{setting}`"
-                )
+            account, new = self._affordable(book, name, devices, epsilon, lifetime, setting)
             if len(new):
                 account.add(new, self._run, epsilon)
                 self._write(book | account.arrays())
             return account.spent[devices]
+
+    def check_charge(
+        self, name: str, devices: Ints, epsilon: float, lifetime: float, *, setting: str
+    ) -> None:
+        """Raise what `charge` would raise, and charge nothing: before a run begins."""
+        with self._locked():
+            self._affordable(self._read(), name, devices, epsilon, lifetime, setting)
+
+    def _affordable(
+        self, book: Arrays, name: str, devices: Ints, epsilon: float, lifetime: float, setting: str
+    ) -> tuple[RunCharges, Ints]:
+        """The account of a name, and those of the devices that are to be charged."""
+        if not epsilon >= 0:
+            raise UsageError(f"`epsilon` must be 0 or more, got {epsilon}")
+        account = RunCharges.read(book, name, self._devices)
+        new = account.uncharged(devices, self._run, epsilon)
+        over = account.spent[new] + epsilon > lifetime * TOLERANCE
+        if over.any():
+            raise BudgetExceeded(
+                f"{name} of ε = {epsilon:g} would exceed their lifetime limit "
+                f"ε = {lifetime:g} ({int(over.sum()):,} of {self._devices:,} devices, "
+                f"{self._path}); lower their ε, or raise `{setting}`"
+            )
+        return account, new
 
     def public(self, kind: str, arrays: Arrays) -> Arrays:
         """The public arrays that kept symbols of a kind refer to: the first that were kept."""
