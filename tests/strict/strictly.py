@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.narrow import present
 from tests.runs.running import Wire, listening
 
 from lumos.graph import Graph
@@ -103,3 +104,40 @@ def the_same_coins() -> Iterator[None]:
 def losses(result: Run) -> np.ndarray:
     """The training loss of every epoch that has one: a codebook has none."""
     return np.array([record.loss for record in result.history if record.loss is not None])
+
+
+def identical(one: Run, other: Run) -> None:
+    """Two runs are the same bit by bit: what was learnt, sent, chosen and predicted."""
+    pairs = ((one.model.weights, other.model.weights), (one.model.kept, other.model.kept))
+    for arrays, others in pairs:
+        assert arrays.keys() == others.keys()
+        for name, values in arrays.items():
+            assert values.tobytes() == others[name].tobytes(), name
+    assert present(one.model.logits).tobytes() == present(other.model.logits).tobytes()
+    assert losses(one).tobytes() == losses(other).tobytes()
+    assert one.scores == other.scores
+    assert one.training == other.training
+    assert one.promises == other.promises
+
+
+def small(
+    devices: int = 40,
+    classes: int = 4,
+    *,
+    edges: int = 80,
+    unknown: float = 0.0,
+    signed: bool = False,
+    seed: int = 0,
+) -> Graph:
+    """A graph with a dozen dense features that tell the class; the last five have no neighbour."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(devices) % classes
+    features = rng.normal(size=(devices, 12)) if signed else rng.random((devices, 12))
+    features[np.arange(devices), labels % 12] += 2
+    return Graph.from_edges(
+        rng.integers(0, devices - 5, (edges, 2)),
+        devices=devices,
+        features=features.astype(np.float32),
+        labels=np.where(rng.random(devices) < unknown, -1, labels),
+        classes=[str(name) for name in range(classes)],
+    )

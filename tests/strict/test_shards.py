@@ -1,0 +1,63 @@
+"""However devices are divided into shards, a run is the same bit by bit."""
+
+from typing import Any
+
+import pytest
+from tests.narrow import present
+from tests.runs.running import Wire
+from tests.strict.strictly import identical, run_with_wire, small, sums, the_same_coins
+
+from lumos.runs.run import Run
+
+pytestmark = pytest.mark.usefixtures("short")
+
+DEVICES = 30
+SETTINGS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "without opinions": {"opinions": 0, "epochs": 7},
+    "three opinions": {"opinions": 3, "opinion_epsilon": 2.0},
+    "label epsilon": {"epsilon": 2.0, "label_epsilon": 4.0},
+    "true labels": {"label_epsilon": float("inf")},
+    "trees": {"tree_network": True, "epochs": 13},
+    "attention": {"tree_network": True, "epochs": 13, "backbone": "gat", "opinions": 1},
+    "digits": {"mechanism": "digits", "graph": small(DEVICES, 14)},
+    "unary opinions": {"mechanism": "oue"},
+    "signed": {"graph": small(DEVICES, signed=True)},
+    "words": {"graph": "demo:30"},
+    "exact": {"protect": "none"},
+    "holders": {"protect": "holders", "min_holders": 2},
+    "projection": {"protect": "projection", "projection": 5},
+}
+
+
+def watched(**settings: Any) -> tuple[Run, Wire, list[tuple[int, bytes]]]:
+    """A run, its messages between devices, and the bytes of every sum."""
+    graph = settings.pop("graph", None) or small(DEVICES)
+    with sums() as opened:
+        run, wire = run_with_wire(graph, **settings)
+    return run, wire, [(step, total.tobytes()) for step, total in opened]
+
+
+@pytest.mark.parametrize("aggregate", ["ideal", "secure"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_shards_change_nothing(name: str, aggregate: str, ledger_differences: Any) -> None:
+    settings = {**SETTINGS[name], "aggregate": aggregate}
+    one, wire, totals = watched(**settings)
+    assert len(totals) >= one.config.train.epochs + 2
+    for shards in (2, 7, DEVICES):
+        other, wire_there, totals_there = watched(shards=shards, **settings)
+        identical(one, other)
+        assert totals == totals_there
+        for topic in ("strict/symbol", "strict/opinion"):
+            assert wire.of(topic) == wire_there.of(topic)
+        assert ledger_differences(one.ledger, other.ledger) == []
+
+
+@pytest.mark.parametrize("name", ["default", "digits", "signed", "words", "trees"])
+def test_masked_sums_without_noise_are_the_ideal_ones(name: str) -> None:
+    settings = {**SETTINGS[name], "protect": "none"}
+    with the_same_coins():  # only the way of adding up differs
+        ideal, _, totals = watched(**settings)
+        masked, _, masked_totals = watched(aggregate="secure", shards=2, **settings)
+    assert totals == masked_totals
+    assert present(ideal.model.logits).tobytes() == present(masked.model.logits).tobytes()
