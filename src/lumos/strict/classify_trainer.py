@@ -44,7 +44,7 @@ from lumos.strict.coordinator import Widths
 from lumos.strict.feature_rows import FeatureRows
 from lumos.strict.loss_choice import loss_vectors
 from lumos.strict.neighbour_evidence import MessageCounts
-from lumos.strict.neighbour_messages import Received, send_over
+from lumos.strict.neighbour_messages import ReceivedMessages, send_over
 from lumos.strict.noisy_labels import draw_labels
 from lumos.strict.noisy_sums import Update
 from lumos.strict.opinions import opinions
@@ -174,7 +174,7 @@ class StrictClassifier(StrictTrainer):
         owner = self.shard.owner[slots]
         return bodies[owner], epsilon[owner]
 
-    def _count_symbols(self, received: Received) -> None:
+    def _count_symbols(self, received: ReceivedMessages) -> None:
         support = one_hot(received.body, self.schedule.symbol_form.alphabet)
         self._counts = [MessageCounts(support, received.receiver, len(self.shard))]
 
@@ -194,7 +194,7 @@ class StrictClassifier(StrictTrainer):
         )
         self._count_opinions(number, received)
 
-    def _count_opinions(self, number: int, received: Received) -> None:
+    def _count_opinions(self, number: int, received: ReceivedMessages) -> None:
         support = self.schedule.opinion_mechanism.read(received.body)
         counts = MessageCounts(support, received.receiver, len(self.shard))
         self._counts = [*self._counts[:number], counts]

@@ -11,7 +11,7 @@ from lumos.exchange.topic import Topic
 from lumos.typing import Bytes, Doubles, Ints
 
 
-class Received(NamedTuple):
+class ReceivedMessages(NamedTuple):
     """Messages from neighbours."""
 
     receiver: Ints
@@ -22,7 +22,7 @@ class Received(NamedTuple):
 
 def send_over(
     topic: Topic, shard: Shard, slots: Ints, bodies: Bytes, epsilon: Doubles
-) -> Program[Received]:
+) -> Program[ReceivedMessages]:
     """Send one message over each of some slots; return what the hosted devices received.
 
     Args:
@@ -50,4 +50,4 @@ def send_over(
     if len(places) and (lengths is None or (lengths != width).any()):
         raise ProtocolError(f"topic {topic.name!r}: a message has the wrong length")
     body = inbox.body[:, :width] if len(places) else np.empty((0, width), np.uint8)
-    return Received(receiver, body)
+    return ReceivedMessages(receiver, body)
