@@ -135,7 +135,8 @@ class Canvas:
 
 def text_width(words: str, size: float = TEXT) -> float:
     """Estimated width of words; generous, because no font can be measured here."""
-    return 0.57 * size * len(words)
+    minus_signs = words.count("−")  # half as wide again as a digit
+    return 0.57 * size * (len(words) + 0.5 * minus_signs)
 
 
 def _px(number: float) -> str:
