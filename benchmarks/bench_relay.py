@@ -1,20 +1,20 @@
-"""What a relay tells of degrees and edges: the best possible attacker, who knows the mechanism.
+"""What the relay of links tells of degrees and edges: the best attacker who knows the mechanism.
 
-    python benchmarks/bench_relay.py [--graph facebook] [--task classify] [--epsilon 2] [--hops 4]
+    python benchmarks/bench_relay.py [--graph facebook] [--epsilon 2] [--hops 4]
 
-The attacker is a neighbour u of a device v. It sees v's released symbol and one relayed symbol for
-each hop, and knows how such messages are distributed in the whole population, for every degree: a
-likelihood ratio over all combinations of symbols, which no attacker can beat. It is learnt on one
-half of all (u, v) and judged on the other. Degrees: is v's degree at most 1, at most 5, below the
-median? Edges: is w, whose released symbol the attacker knows, a neighbour of v, or a random device?
-AUC 0.5 is chance. The rows `none` are the same attackers without a relay: what v's symbol, which is
-a guess at its class, tells by itself.
+The symbol is the nearest of 8 entries of a codebook, and a colour travels beside it. The attacker
+is a neighbour u of a device v. It sees v's released symbol and one relayed symbol for each hop, and
+knows how such messages are distributed in the whole population, for every degree: a likelihood
+ratio over all combinations of symbols, which no attacker can beat. It is learnt on one half of all
+(u, v) and judged on the other. Degrees: is v's degree at most 1, at most 5, below the median?
+Edges: is w, whose released symbol the attacker knows, a neighbour of v, or a random device? AUC 0.5
+is chance. The rows `none` are the same attackers without a relay: what v's symbol, which depends on
+its features, tells by itself.
 
-With `--task link` the symbol is the nearest of 8 entries of a codebook, and a colour travels beside
-it. Names of colours mean nothing, so all that they can tell is which of them are equal: those that
-came from v, the attacker's own, and w's. Symbols and colours are drawn apart from each other, and
-the attacker adds up the two log-likelihood ratios. What links tell beyond their relay, in answers,
-is measured in `strict_link_leak.py`.
+Names of colours mean nothing, so all that they can tell is which of them are equal: those that came
+from v, the attacker's own, and w's. Symbols and colours are drawn apart from each other, and the
+attacker adds up the two log-likelihood ratios. What links tell beyond their relay, in answers, is
+measured in `strict_link_leak.py`.
 """
 
 import argparse
@@ -118,22 +118,16 @@ def colours_heard(shard: Shard, size: int, hops: int) -> tuple[Ints, Ints]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--graph", default="facebook")
-    parser.add_argument("--task", choices=["classify", "link"], default="classify")
     parser.add_argument("--epsilon", type=float, default=2.0)
     parser.add_argument("--hops", type=int, default=4)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     graph = lumos.load(options.graph)
-    links = options.task == "link"
-    if not links and (graph.labels is None or graph.labels.min() < 0):
-        raise SystemExit("every device needs a label here")
     shard = cut(graph, 1, 0)[0]
-    defaults = StrictSettings()
-    size = defaults.codebook if links else graph.class_count
+    size = StrictSettings().codebook
     symbols = make_mechanism(size, options.epsilon, "krr")
-    true = entries(graph, size) if links else np.asarray(graph.labels)
     coins = shard.coins.words(np.arange(len(shard)), "symbol", 0, symbols.coins)
-    said = symbols.release(true, coins)
+    said = symbols.release(entries(graph, size), coins)
     came = heard(shard, said, lambda hop: pads(shard, symbols, hop), options.hops, "relay")
     colour, colours = colours_heard(shard, 256, options.hops)
     generator = np.random.default_rng(0)
@@ -148,11 +142,9 @@ def main() -> None:
     usable = other != shard.devices[shard.owner]
     rows = []
     for hops in range(1, options.hops + 1):
-        kinds, with_other = [[*came[:hops]]], [[own[other], *came[:hops]]]
-        if links:
-            marks = [colour[shard.owner], *colours[:hops]]
-            kinds.append([equal(marks)])
-            with_other.append([equal([*marks, colour[other]])])
+        marks = [colour[shard.owner], *colours[:hops]]
+        kinds = [[*came[:hops]], [equal(marks)]]
+        with_other = [[own[other], *came[:hops]], [equal([*marks, colour[other]])]]
         known = [[column[usable] for column in columns] for columns in with_other]
         rows.append(
             {
@@ -166,9 +158,7 @@ def main() -> None:
     if options.json:
         print(json.dumps(rows))
         return
-    table = Table(
-        title=f"{options.graph}, {options.task}, ε = {options.epsilon:g}: AUC of the best attacker"
-    )
+    table = Table(title=f"{options.graph}, link, ε = {options.epsilon:g}: AUC of the best attacker")
     for name in rows[0]:
         table.add_column(name, justify="right")
     for row in rows:

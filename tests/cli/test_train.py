@@ -197,9 +197,16 @@ def test_strict_prints_its_promises(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "profile strict" in out
     assert "What is promised" in out
-    for words in ("features, label, losses", "degree and workload", "edges"):
-        assert re.search(rf"^ {words}$", out, re.MULTILINE)  # what is promised alike is told once
-    for words in ("one neighbour", "colluding neighbours", "a stranger", "the coordinator"):
+    zeros = "membership: vectors in the sums or zeros, messages unchanged"
+    for words in (
+        "label: this one or another",
+        "features: these or others",
+        f"features: in the sums or zeros, {zeros}",  # what is promised alike is told once
+        "one edge: there or not",
+        "degree",
+    ):
+        assert re.search(rf"^ {words}$", out, re.MULTILINE)
+    for words in ("training devices", "validation devices", "other devices"):
         assert words in out
     assert "Nothing left a device through the door `open`." in out
     assert not re.search(r" open +[\d,]+ +[\d,]+$", out, re.MULTILINE)
@@ -209,15 +216,19 @@ def test_strict_promises_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     result = result_of(capsys, *STRICT)
     assert set(result) >= CONTRACT | {"test_accuracy", "val_accuracy", "own_test_accuracy"}
     assert [row["about"] for row in result["promises"]] == [
-        "features",
-        "label",
-        "degree and workload",
-        "edges",
-        "losses",
+        "label: this one or another",
+        "features: these or others",
+        "whole record: this or another",
+        "features: in the sums or zeros",
+        "membership: vectors in the sums or zeros, messages unchanged",
+        "membership: there or not there at all",
+        "one edge: there or not",
+        "one edge: this or another",
+        "degree",
     ]
     doors = {line["door"] for line in result["ledger"]["topics"].values()}
     assert doors == {"aggregate", "control", "release"}
-    assert result["ledger"]["epsilon_per_receiver"] == result["ledger"]["epsilon_collusion"] == 2.0
+    assert result["ledger"]["epsilon_per_receiver"] == result["ledger"]["epsilon_collusion"] == 3.0
 
 
 def test_strict_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
@@ -492,6 +503,7 @@ def test_help_lists_every_setting_once() -> None:
     assert len(names) == len(set(names))
     assert set(names) == settings | others
     defaults = {options.split()[0]: words for options, words in listed}
-    assert "[default: 2]" in defaults["--epsilon"]
+    assert "[default: 2] Or: ε of the one symbol" in defaults["--epsilon"]
+    assert defaults["--epsilon"].endswith("[default: 3]")
     assert "[choices: classify, link]" in defaults["--task"]
-    assert "300 for paper; 220 for strict (109 for link)]" in defaults["--epochs"]
+    assert "300 for paper; 61 for strict (109 for link)]" in defaults["--epochs"]
