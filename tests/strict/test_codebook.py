@@ -157,7 +157,7 @@ def test_two_entries_and_many() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_features_too_small_for_single_precision_add_no_more_than_others(kind: str) -> None:
-    """Their squares are 0 there, so `unit_rows` leaves them longer than 1."""
+    """Their squares are 0 there."""
     tiny = np.full((3, 1000), 2.6e-23, np.float32)
     tiny[:, 0] = 3.8e-23
     rows = FeatureRows(csr_array(tiny) if kind == "sparse" else tiny, np.ones(3, np.bool_))

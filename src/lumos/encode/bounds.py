@@ -12,6 +12,9 @@ from lumos.typing import Doubles, Floats
 Sparse: TypeAlias = "csr_array[np.float32, tuple[int, int]]"
 Features: TypeAlias = "Floats | Sparse"
 
+LEAST_SQUARED = 1e-15
+"""Numbers between this and its inverse have squares that single precision can add up."""
+
 
 def scaled(
     features: Features,
@@ -70,11 +73,30 @@ def _finite(features: Features) -> None:
 def unit_rows(features: Any) -> Any:
     """Every row divided by its Euclidean norm, as float32; rows of zeros stay."""
     if issparse(features):
-        matrix: Any = features
+        matrix: Any = _squarable(features)
         squares = np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel()
         return (diags_array(_inverse(np.sqrt(squares))) @ matrix).tocsr().astype(np.float32)
-    full = np.asarray(features, np.float32)
+    full = _squarable(np.asarray(features, np.float32))
     return full * _inverse(np.linalg.norm(full, axis=1))[:, None].astype(np.float32)
+
+
+def _squarable(features: Any) -> Any:
+    """Rows scaled to a largest number of 1 if their squares may not fit single precision.
+
+    All other rows keep every bit: what a device computes depends on no other device.
+    """
+    sparse = issparse(features)
+    sizes: Any = abs(features)
+    largest = sizes.max(axis=1).toarray().ravel() if sparse else sizes.max(axis=1, initial=0)
+    extreme = (largest > 0) & ((largest < LEAST_SQUARED) | (largest > 1 / LEAST_SQUARED))
+    if not extreme.any():
+        return features
+    factors = np.divide(1.0, largest, out=np.ones(len(largest)), where=extreme, dtype=np.float64)
+    if not sparse:
+        return (features * factors[:, None]).astype(features.dtype)
+    rows: Any = csr_array(features)
+    data = (rows.data * np.repeat(factors, np.diff(rows.indptr))).astype(rows.dtype)
+    return csr_array((data, rows.indices, rows.indptr), shape=rows.shape)
 
 
 def raw_rows(features: Features, *, unit: bool = False) -> Features:

@@ -74,7 +74,7 @@ class FeatureRows:
 def within(rows: Any, limit: float) -> Any:
     """Rows scaled down where they are longer than `limit`, by norms in double precision.
 
-    `unit_rows` squares in single precision, so rows of features below 1e-19 may be longer than 1.
+    `unit_rows` works in single precision, so its rows may be longer than 1 by some 1e-7.
     """
     sparse: bool = issparse(rows)
     exact: Any = rows.astype(np.float64)
