@@ -182,7 +182,7 @@ def test_export_of_other_models(
         parts = {"encoder", "feature_weights", "scale", "trust", "choice", "temperature", "about"}
         assert parts | {"matrix/0", "matrix/1", "matrix/2"} <= set(file.files)
         assert file["encoder"].shape == (601, 6)
-        assert file["evidence"].shape[1:] == (6, 6)
+        assert file["matrix/0"].shape == (6 * 6,)
         assert json.loads(str(file["about"]))["settings"]["profile"] == "strict"
 
 

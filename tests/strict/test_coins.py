@@ -22,10 +22,12 @@ from tests.strict.strictly import (
     the_same_coins,
 )
 
-from lumos.encode.mechanisms import make_mechanism
+from lumos.encode.label_form import LabelForm
 from lumos.graph import Graph
 from lumos.runs.train import train
-from lumos.strict.schedule import ENCODER
+from lumos.strict.classify_schedule import ENCODER
+from lumos.strict.run_coins import coin_name
+from lumos.training.config import Config
 
 pytestmark = pytest.mark.usefixtures("short")
 
@@ -55,15 +57,17 @@ OTHERS: list[dict[str, Any]] = [
     {"touched": "feature"},
     {"touched": "label"},
     {"touched": "edge"},
-    {"encoder_rate": 0.08},
+    {"label_epsilon": 0.7},
+    {"opinions": 1},
+    {"opinion_epsilon": 3.9},
+    {"signs": "signed"},
     {"clip": 0.31},
     {"mechanism": "krr"},
-    {"relay": 2},
-    {"trainers_say": "prediction"},
+    {"tree_network": True, "epochs": 12},
     {"seed": 1},
 ]
 """What two runs differ in."""
-NAMES = [" ".join(map(str, *other.items())) for other in OTHERS]
+NAMES = [str(other) for other in OTHERS]
 
 
 def made(make: Any = started, **settings: Any) -> Any:
@@ -72,24 +76,23 @@ def made(make: Any = started, **settings: Any) -> Any:
 
 
 def noise_of(aggregate: str, **settings: Any) -> np.ndarray:
-    """The noise in the first sum, in standard deviations."""
+    """The noise in the first sum of the encoder, in standard deviations."""
     run = made(aggregate=aggregate, **settings)
+    epochs(run, 0, 1)
     trainer = run.trainers[0]
-    zero = np.zeros(21 * CLASSES)
-    exact = trainer._encoder.update(zero, trainer.schedule.limit(ENCODER), each=False)
+    exact = trainer._encoder.update(each=False)
     with sums() as opened:
-        epochs(run, 0, 1)
-    return (opened[0][1] - exact) / trainer.schedule.noise(ENCODER).total
+        epochs(run, 1, 2)
+    noise: np.ndarray = (opened[0][1] - exact) / trainer.schedule.noise(ENCODER, 0).total
+    return noise
 
 
 def offsets_of(**settings: Any) -> np.ndarray:
-    """[devices] how far the released symbol is from the true one, and -1 for the silent."""
+    """[devices] how far the released symbol is from the true label, and -1 for the silent."""
+    true = present(graph_of(touched=settings.get("touched", "")).labels)
     run = made(**settings)
-    trainer = run.trainers[0]
-    answer = trainer._own().argmax(axis=1)
-    true = answer if trainer.schedule.strict.trainers_say == "prediction" else trainer._labels
     with listening() as wire:
-        run.run(lambda trainer: trainer.release())
+        run.run(lambda trainer: trainer._release())
     found = np.full(DEVICES, -1)
     for message in wire.all_of("strict/symbol"):
         found[message.sender] = (message.body[0] - true[message.sender]) % CLASSES
@@ -140,6 +143,23 @@ def test_what_does_not_change_a_run_does_not_change_its_coins(
         assert np.array_equal(weights, two.model.weights[name]), name
 
 
+@pytest.mark.parametrize(
+    ("settings", "digest"),
+    [
+        ({}, "b52b070fdbff5761d2876ba1f3e5260b"),
+        ({"epsilon": 1.0, "relay": 2, "codebook": 4}, "622bc1023a73a4e3df0403ef91b53959"),
+    ],
+)
+def test_links_keep_the_coins_that_they_had(
+    settings: dict[str, Any], digest: str, sixty: Graph
+) -> None:
+    """Settings of classify come and go; results of links can still be repeated."""
+    config = Config.of(task="link", **settings)
+    problem = federation(sixty).problem
+    assert coin_name(problem, config, control=False) == f"/{digest}"
+    assert coin_name(problem, config, control=True) == f"/control/{digest}"
+
+
 @pytest.mark.parametrize("aggregate", ["ideal", "secure"])
 @pytest.mark.parametrize(
     "other", [{"update_epsilon": 8.5}, {"epsilon": 0.6}, {"touched": "feature"}], ids=str
@@ -166,14 +186,18 @@ def test_symbols_are_not_shifted_alike_in_runs_that_differ(
     """How far the released label is from the true one is independent between two runs."""
     same, chance = agreement(offsets, offsets_of(**other))
     epsilon = other.get("epsilon", 0.5)
-    one, two = (make_mechanism(CLASSES, e, "krr") for e in (0.5, epsilon))
-    expected = (one.truth * two.truth + (CLASSES - 1) * one.other * two.other) / 2.0**64
+    table = LabelForm(CLASSES, 1, CLASSES).table
+    expected = (table(0.5)[0] * table(epsilon)[0]).sum()
     assert same == pytest.approx(expected, abs=5 * 0.5 / np.sqrt(DEVICES))
     assert chance > 1e-4
-    with the_same_coins():  # the test has teeth
+    with the_same_coins():
         same, chance = agreement(offsets_of(), offsets_of(**other))
-    assert same > 0.85
-    assert chance < 1e-100
+    if "epsilon" in other:  # every level of noise has coins of its own, whatever the secrets
+        assert same == pytest.approx(expected, abs=5 * 0.5 / np.sqrt(DEVICES))
+        assert chance > 1e-4
+    else:  # the test has teeth
+        assert same == 1
+        assert chance < 1e-100
 
 
 def test_the_control_shares_nothing_with_the_run() -> None:
@@ -192,7 +216,7 @@ def test_shards_do_not_change_a_secret(shards: int) -> None:
 def test_an_exact_repeat_is_the_same_bit_by_bit(
     aggregate: str, sixty: Graph, ledger_differences: Any
 ) -> None:
-    settings = {**SHORT, "aggregate": aggregate, "relay": 2}
+    settings = {**SHORT, "aggregate": aggregate}
     opened, wires, results = [], [], []
     for _ in range(2):
         with sums() as found:
@@ -204,7 +228,7 @@ def test_an_exact_repeat_is_the_same_bit_by_bit(
     for (step, one), (again, two) in zip(*opened, strict=True):
         assert step == again
         assert one.tobytes() == two.tobytes()
-    for topic in ("strict/symbol", "strict/relay"):
+    for topic in ("strict/symbol", "strict/opinion"):
         assert wires[0].of(topic) == wires[1].of(topic)
     one, two = results
     assert losses(one).tobytes() == losses(two).tobytes()

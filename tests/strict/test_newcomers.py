@@ -1,0 +1,173 @@
+"""Newcomers to a strict run: they send nothing, and predict as devices of the run would."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import gammaln, softmax
+from tests.narrow import present
+from tests.runs.running import listening
+from tests.strict.strictly import small, strict
+
+from lumos import Graph
+from lumos.device.coins import PublicCoins
+from lumos.runs.newcomers import Newcomer, predict_newcomers
+from lumos.runs.run import Run
+from lumos.strict.vote import Vote
+from lumos.training.split import Role, split_vertices
+
+pytestmark = pytest.mark.usefixtures("short")
+
+DEVICES = 60
+SYMBOL, OPINION = "strict/symbol", "strict/opinion"
+SETTINGS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "without opinions": {"opinions": 0, "epochs": 7},
+    "three opinions": {"opinions": 3},
+    "unary opinions": {"mechanism": "oue"},
+    "exact": {"protect": "none", "label_epsilon": float("inf")},
+    "trees": {"tree_network": True, "epochs": 13},
+    "digits": {"mechanism": "digits", "classes": 14},
+    "projection": {"protect": "projection", "projection": 5},
+    "holders": {"protect": "holders", "min_holders": 2},
+    "words": {"graph": "demo:60"},
+}
+
+
+def run_of(name: str, choice: int | None = None) -> tuple[Run, Graph]:
+    """A run; where a choice is given, validation devices chose so."""
+    settings = dict(SETTINGS[name])
+    graph: Any = settings.pop("graph", None) or small(DEVICES, settings.pop("classes", 4))
+    count = Vote.of
+
+    def forced(*args: Any) -> Vote:
+        return count(*args)._replace(choice=choice)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if choice is not None:
+            patch.setattr(Vote, "of", forced)
+        run = strict(graph, **settings)
+    return run, present(run.graph)
+
+
+def neighbours_of(graph: Graph, device: int) -> np.ndarray:
+    own: np.ndarray = graph.neighbours[graph.offsets[device] : graph.offsets[device + 1]]
+    return own
+
+
+def row_of(graph: Graph, device: int) -> np.ndarray:
+    rows: Any = graph.features
+    row = rows[[device]]
+    return np.asarray(row.toarray() if hasattr(row, "toarray") else row, np.float32).ravel()
+
+
+def copy_of(graph: Graph, device: int) -> Newcomer:
+    """A newcomer with the features and neighbours of a device."""
+    names = tuple(str(other) for other in neighbours_of(graph, device))
+    return Newcomer(id=f"copy {device}", features=row_of(graph, device), neighbours=names)
+
+
+@pytest.mark.parametrize("choice", [None, 0, 1])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_copy_predicts_what_the_device_predicts(name: str, choice: int | None) -> None:
+    """Whatever the role of the device, whatever was chosen: a copy receives what it received."""
+    run, graph = run_of(name, 2 if name == "trees" and choice else choice)
+    found, _ = predict_newcomers(run, [copy_of(graph, d) for d in range(DEVICES)], graph=graph)
+    assert_allclose(found, run.predict_proba(), rtol=1e-6, atol=1e-9)
+
+
+def by_hand(run: Run, graph: Graph, row: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """[k] probabilities of a device with these features and neighbours, from public numbers and
+    what those neighbours sent in the run."""
+    weights, kept, classes = run.model.weights, run.model.kept, graph.class_count
+    row = row.astype(np.float64)
+    row = row / max(np.linalg.norm(row), 1e-300) * weights["feature_weights"]
+    row = row / max(np.linalg.norm(row), 1e-300)
+    own = float(weights["scale"]) * (row @ weights["encoder"][:-1] + 0.05 * weights["encoder"][-1])
+    logits = own
+    if int(weights["choice"]) == 1:
+        symbols = kept["released"][others]
+        kinds = [symbols[symbols >= 0], *kept["opinions"][others, :, 0].T]
+        trust = weights["trust"]
+        logits = trust[0] * (own - own.mean()) + trust[1 + len(kinds) :]
+        for kind, values in enumerate(kinds):
+            counts = np.bincount(values, minlength=classes)
+            total = np.maximum(weights[f"matrix/{kind}"].reshape(classes, classes), 1)
+            prior = 8 * total / total.sum(axis=1, keepdims=True)
+            evidence = (gammaln(counts + prior) - gammaln(prior)).sum(axis=1)
+            logits = logits + trust[1 + kind] * (evidence - evidence.mean())
+    found: np.ndarray = softmax(logits / float(weights["temperature"]))
+    return found
+
+
+@pytest.mark.parametrize("choice", [0, 1])
+@pytest.mark.parametrize("name", ["default", "without opinions", "three opinions", "words"])
+def test_a_newcomer_predicts_what_the_formula_says(name: str, choice: int) -> None:
+    run, graph = run_of(name, choice)
+    rng = np.random.default_rng(3)
+    chosen = [rng.choice(DEVICES, size, replace=False) for size in (0, 1, 2, 5, 20)]
+    rows = [row_of(graph, device) for device in (4, 8, 15, 16, 23)]
+    given = [
+        Newcomer(id=f"new {n}", features=row, neighbours=tuple(map(str, others)))
+        for n, (row, others) in enumerate(zip(rows, chosen, strict=True))
+    ]
+    found, _ = predict_newcomers(run, given, graph=graph)
+    for probabilities, row, others in zip(found, rows, chosen, strict=True):
+        assert_allclose(probabilities, by_hand(run, graph, row, others), rtol=2e-4, atol=1e-6)
+    assert not np.allclose(found[0], found[1])
+
+
+@pytest.mark.parametrize("name", ["default", "without opinions", "digits", "unary opinions"])
+def test_newcomers_send_nothing_and_get_what_was_sent_in_the_run(name: str) -> None:
+    run, graph = run_of(name)
+    opinions = SETTINGS[name].get("opinions", 2)
+    trains = split_vertices(present(graph.labels), PublicCoins(0)) == Role.TRAIN
+    new = [copy_of(graph, device) for device in range(5)]
+    new.append(Newcomer(id="alone", features=row_of(graph, 9), neighbours=()))
+    with listening() as wire:
+        _, ledger = predict_newcomers(run, new, graph=graph)
+    assert wire.topics() == {SYMBOL} | ({OPINION} if opinions else set())
+    assert_array_equal(ledger.messages_sent[DEVICES:], 0)
+    assert_array_equal(ledger.bytes_sent[DEVICES:], 0)
+    assert_array_equal(ledger.device_epsilon[DEVICES:], 0)
+    assert ledger.messages_received[DEVICES + 5] == 0
+    released, sent = run.model.kept["released"], run.model.kept["opinions"]
+    assert sent.shape[:2] == (DEVICES, opinions)
+    expected = {
+        (int(sender), DEVICES + place)
+        for place in range(5)
+        for sender in neighbours_of(graph, place)
+    }
+    (symbols,) = wire.of(SYMBOL)
+    assert {(m.sender, m.receiver) for m in symbols} == {p for p in expected if trains[p[0]]}
+    assert all(m.body == bytes([released[m.sender]]) for m in symbols)
+    for number, messages in enumerate(wire.of(OPINION)):
+        assert {(m.sender, m.receiver) for m in messages} == expected
+        assert all(m.body == sent[m.sender, number].tobytes() for m in messages)
+
+
+def test_asking_again_tells_nothing_new() -> None:
+    """Other newcomers with other neighbours get the same symbol and the same opinions."""
+    run, graph = run_of("default")
+    bodies: dict[tuple[str, int, int], set[bytes]] = {}
+    for devices in ([0, 1, 2], [5], [7, 8]):
+        with listening() as wire:
+            predict_newcomers(run, [copy_of(graph, device) for device in devices], graph=graph)
+        for topic in (SYMBOL, OPINION):
+            for number, messages in enumerate(wire.of(topic)):
+                for message in messages:
+                    key = topic, number, message.sender
+                    bodies.setdefault(key, set()).add(message.body)
+    assert all(len(different) == 1 for different in bodies.values())
+
+
+def test_an_isolated_newcomer_is_like_an_isolated_device() -> None:
+    run, graph = run_of("default", 1)
+    alone = DEVICES - 1
+    assert len(neighbours_of(graph, alone)) == 0
+    found, _ = predict_newcomers(run, [copy_of(graph, alone)], graph=graph)
+    assert_allclose(found[0], run.predict_proba()[alone], rtol=1e-6)
+    assert_allclose(
+        found[0], by_hand(run, graph, row_of(graph, alone), np.empty(0, int)), rtol=1e-4
+    )

@@ -1,0 +1,73 @@
+"""Strict runs that are interrupted, in every stage, go on as if nothing had happened."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.strict.strictly import identical, run_with_wire, small, strict
+
+from lumos.runs.events import EpochEvent
+from lumos.runs.run import Run
+
+pytestmark = pytest.mark.usefixtures("short")
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "default": {"epochs": 9},
+    "trees": {"tree_network": True, "opinions": 1, "epochs": 12},
+    "labels": {"opinions": 0, "epsilon": 2.0, "label_epsilon": 4.0, "epochs": 6},
+    "holders": {"protect": "holders", "min_holders": 2, "opinions": 1, "shards": 3, "epochs": 7},
+    "masked": {"aggregate": "secure", "shards": 2, "opinions": 3, "epochs": 9},
+    "digits": {"mechanism": "digits", "control": True, "epochs": 8},
+}
+STAGES = {
+    "default": [1, 2, 3, 4, 5, 6, 7, 8, 9],
+    "trees": [6, 7, 9, 10, 11, 12],
+    "labels": [3, 4, 5, 6],
+    "holders": [1, 3, 5, 6],
+    "masked": [4, 6, 9],
+    "digits": [4, 6, 8],
+}
+"""Epochs after which a run is interrupted: around every change of stage."""
+
+
+class Pulled(KeyboardInterrupt):
+    """Somebody pulled the plug."""
+
+
+def graph_of(name: str) -> Any:
+    return small(30, 14) if name == "digits" else small(30)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(short: Any) -> dict[str, Run]:
+    every = {"checkpoint_every": 1}
+    return {name: strict(graph_of(name), **SETTINGS[name], **every) for name in SETTINGS}
+
+
+@pytest.mark.parametrize(
+    ("name", "epoch"), [(name, epoch) for name, some in STAGES.items() for epoch in some]
+)
+def test_an_interrupted_run_goes_on_exactly(
+    name: str,
+    epoch: int,
+    uninterrupted: dict[str, Run],
+    tmp_path: Path,
+    ledger_differences: Any,
+) -> None:
+    settings = {**SETTINGS[name], "checkpoint_every": 1, "out": tmp_path / "run"}
+
+    def interrupt(event: EpochEvent) -> None:
+        if event.epoch == epoch:
+            raise Pulled
+
+    graph = graph_of(name)
+    with pytest.raises(Pulled):
+        strict(graph, on_epoch=interrupt, **settings)
+    resumed, wire = run_with_wire(graph, resume=True, **settings)
+    whole = uninterrupted[name]
+    identical(whole, resumed)
+    assert ledger_differences(whole.ledger, resumed.ledger) == []
+    assert whole.ledger.edge_epsilon == resumed.ledger.edge_epsilon
+    assert whole.cost.per_epoch == resumed.cost.per_epoch
+    arms = 1 + ("control" in settings)
+    assert len(wire.of("strict/symbol")) <= arms  # messages of before are repeated, none twice
