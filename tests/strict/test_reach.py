@@ -1,0 +1,300 @@
+"""How far one device's vector moves: searched for on real vectors, and never beyond `Reach`."""
+
+import math
+from itertools import combinations, combinations_with_replacement, product
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.strict.classifying import (
+    DIGITS,
+    encoder_of,
+    labels_of,
+    rounding,
+    schedule_of,
+    square,
+    squares,
+)
+
+from lumos.strict.classify_schedule import (
+    COUNTS,
+    ENCODER,
+    LOSS_NORM,
+    OPINIONS,
+    SCALE,
+    SCALES,
+    SYMBOLS,
+    TEMPERATURE,
+    TEMPERED,
+    TREES,
+    TRUST,
+    VOTE,
+    ClassifySchedule,
+)
+from lumos.strict.loss_choice import loss_vectors
+from lumos.strict.neighbour_evidence import MessageCounts
+from lumos.strict.own_classifier import Encoder
+from lumos.strict.trust import Trust
+from lumos.strict.vote import vote_vectors
+
+FORMS: dict[str, dict[str, Any]] = {
+    "krr": {},
+    "two classes": {"classes": 2, "epsilon": 1.0},
+    "true labels": {"label_epsilon": math.inf},
+    "digits": DIGITS,
+}
+WIDTH = 6
+
+
+def coins(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def farthest(schedule: ClassifySchedule, vectors: np.ndarray) -> float:
+    """The largest distance of two vectors, as a sum rounds them."""
+    rounded = rounding(schedule)(vectors)
+    inner = rounded @ rounded.T
+    apart = np.diag(inner)[:, None] + np.diag(inner) - 2 * inner
+    first, second = np.unravel_index(apart.argmax(), apart.shape)
+    return math.sqrt(squares(schedule, rounded[first] - rounded[second])[0])
+
+
+def encoder_at(rows: np.ndarray, schedule: ClassifySchedule, value: int) -> Encoder:
+    """Devices that have one randomized label, and these features."""
+    return encoder_of(rows.astype(np.float32), np.full(len(rows), value), schedule)
+
+
+# The own encoder: other features, and the same randomized label.
+
+
+def random_rows(rng: np.random.Generator, many: int, *, signed: bool) -> np.ndarray:
+    """Rows with many features or few, of several sizes, some of a single one, one of zeros."""
+    rows = rng.exponential(size=(many, WIDTH)) * (rng.random((many, WIDTH)) < rng.random())
+    rows[:WIDTH] = np.eye(WIDTH)
+    rows[WIDTH] = 0
+    return rows * rng.choice([-1, 1], rows.shape) if signed else rows
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_clipped_gradients_of_one_label_by_random_search(form: str, signed: bool) -> None:
+    schedule = schedule_of(signed=signed, **FORMS[form])
+    reach = schedule.reach(ENCODER)
+    clip = 0.3 * schedule.strength
+    assert reach.norm == clip
+    assert reach.features == (2 if signed else math.sqrt(2)) * clip
+    rng, largest = coins(1), 0.0
+    for value in range(min(4, schedule.label_form.alphabet)):
+        for size in (0.0, 0.3, 3.0, 30.0):
+            encoder = encoder_at(random_rows(rng, 60, signed=signed), schedule, value)
+            encoder.learn_counts(rng.uniform(0, 50, WIDTH))
+            encoder.weights = size * rng.normal(size=encoder.weights.shape)
+            largest = max(largest, farthest(schedule, encoder.update(each=True)))
+    assert largest <= reach.features
+    assert largest > (1.9 if signed else 1.35) * clip  # so the factors are no smaller
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("form", ["krr", "digits"])
+def test_clipped_gradients_of_one_label_by_adversarial_search(form: str, signed: bool) -> None:
+    """Two rows, the weights and the label are changed for as long as it drives them apart."""
+    schedule = schedule_of(signed=signed, **FORMS[form])
+    limit, rng, best = schedule.reach(ENCODER).features, coins(2), 0.0
+
+    def apart(rows: np.ndarray, weights: np.ndarray, value: int) -> float:
+        encoder = encoder_at(rows if signed else np.abs(rows), schedule, value)
+        encoder.weights = weights
+        one, other = rounding(schedule)(encoder.update(each=True))
+        return math.sqrt(squares(schedule, one - other)[0])
+
+    for start in range(4):
+        rows = rng.normal(size=(2, WIDTH))
+        weights = (0.0, 0.1, 1.0, 10.0)[start] * rng.normal(size=(WIDTH + 1, schedule.classes))
+        value = int(rng.integers(schedule.label_form.alphabet))
+        distance = apart(rows, weights, value)
+        for _ in range(150):
+            moved = rows + rng.normal(size=rows.shape) * rng.choice([0.02, 0.5])
+            turned = weights + rng.normal(size=weights.shape) * rng.choice([0.0, 0.1, 1.0])
+            further = apart(moved, turned, value)
+            if further > distance:
+                rows, weights, distance = moved, turned, further
+        assert distance <= limit
+        best = max(best, distance)
+    assert best > (1.7 if signed else 1.35) * schedule.strength * 0.3
+
+
+def test_slopes_of_one_label_lie_in_one_cone() -> None:
+    """Why √2: the class of ỹ, or those with its digit, fall, and all others rise."""
+    for settings in FORMS.values():
+        schedule = schedule_of(**settings)
+        form = schedule.label_form
+        for value in range(form.alphabet):
+            labels = labels_of(schedule, np.full(50, value))
+            logits = coins(value).normal(0, 5, (50, schedule.classes))
+            slopes = labels.slopes(logits, np.arange(50))[0]
+            agree = form.agrees(np.arange(schedule.classes), np.array(value))
+            assert (slopes[:, agree] <= 1e-15).all()
+            assert (slopes[:, ~agree] >= -1e-15).all()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_another_label_may_turn_a_gradient_around(form: str) -> None:
+    """With true labels in the sums, √2 is not enough: 2."""
+    schedule = schedule_of(**FORMS[form])
+    reach, largest = schedule.reach(ENCODER), 0.0
+    for one, other in combinations(range(min(5, schedule.label_form.alphabet)), 2):
+        rows = np.eye(WIDTH)[[0, 0]].astype(np.float32)
+        encoder = encoder_of(rows, [one, other], schedule)
+        for weights in (0.0, 1.0):
+            encoder.weights = weights * coins(1).normal(size=encoder.weights.shape)
+            largest = max(largest, farthest(schedule, encoder.update(each=True)))
+    assert largest <= reach.label == 2 * reach.norm
+    if schedule.classes == 2:
+        assert largest > 1.95 * reach.norm
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_counts(signed: bool) -> None:
+    """Sizes of features are never negative, so √2 also where features are."""
+    schedule = schedule_of(signed=signed)
+    encoder = encoder_at(random_rows(coins(3), 80, signed=signed), schedule, 0)
+    vectors = encoder.counts(each=True)
+    reach = schedule.reach(COUNTS)
+    assert (vectors >= 0).all()
+    assert max(squares(schedule, vectors)) <= square(reach.norm) == 1
+    assert 1.414 < farthest(schedule, vectors) <= reach.features == math.sqrt(2)
+
+
+# Matrices: one message more or less.
+
+
+def counted(messages: list[tuple[int, ...]], alphabet: int) -> MessageCounts:
+    """Counts of one device that received these messages; each names some values, or none."""
+    support = np.zeros((len(messages), alphabet))
+    for number, named in enumerate(messages):
+        support[number, list(named)] = 1
+    return MessageCounts(support, np.zeros(len(messages), np.int64), 1)
+
+
+@pytest.mark.parametrize("stage", [SYMBOLS, OPINIONS])
+@pytest.mark.parametrize("several", [False, True])
+def test_one_message_moves_a_matrix_by_a_quarter(stage: str, several: bool) -> None:
+    """By brute force: all neighbourhoods of up to four messages, and any one more."""
+    alphabet, most = 3, 3 if several else 4
+    sizes = range(alphabet + 1) if several else (1,)  # how many values a message may name
+    messages = [named for size in sizes for named in combinations(range(alphabet), size)]
+    schedule = schedule_of(classes=3)
+    labels = labels_of(schedule, [1])
+    reach, one = schedule.reach(stage), np.zeros(1, np.int64)
+    largest = longest = 0.0
+    for many in range(most + 1):
+        for received in combinations_with_replacement(messages, many):
+            before = counted(list(received), alphabet).matrix_vectors(labels, one)
+            longest = max(longest, float(np.linalg.norm(before)))
+            for message in messages:
+                after = counted([*received, message], alphabet).matrix_vectors(labels, one)
+                largest = max(largest, float(np.linalg.norm(after - before)))
+    assert largest == reach.edge == 1 / 4
+    assert longest < reach.norm == 1
+    assert reach.features == 0  # counts are of messages, rows of the randomized label
+
+
+def test_a_neighbourhood_of_any_size_moves_no_further() -> None:
+    labels = labels_of(schedule_of(), [0])
+    one = np.zeros(1, np.int64)
+    for many in (0, 1, 2, 5, 100, 10_000):
+        before = counted([(1,)] * many, 4)
+        for message in ((0,), (1,), (0, 1), ()):
+            after = counted([*[(1,)] * many, message], 4)
+            vectors = (counts.matrix_vectors(labels, one) for counts in (before, after))
+            assert np.linalg.norm(np.subtract(*vectors)) <= 1 / 4
+        assert np.linalg.norm(before.matrix_vectors(labels, one)) < 1
+
+
+def test_another_label_moves_a_matrix_by_less_than_root_two() -> None:
+    schedule = schedule_of()
+    many = counted([(2,)] * 1000, 4)
+    one, other = (
+        many.matrix_vectors(labels_of(schedule, [value]), np.zeros(1, np.int64)) for value in (0, 3)
+    )
+    assert 1.4 < np.linalg.norm(one - other) < schedule.reach(SYMBOLS).label == math.sqrt(2)
+
+
+# The vote.
+
+
+def votes(candidates: int, settings: dict[str, Any]) -> dict[tuple[bool, ...], np.ndarray]:
+    """By which candidates agree with the randomized label: what a device adds. All outcomes."""
+    schedule = schedule_of(**settings)
+    form = schedule.label_form
+    value = form.base - 1  # in digits, the last one at the first place
+    agrees = form.agrees(np.arange(schedule.classes), np.array(value))
+    right, wrong = int(np.flatnonzero(agrees)[0]), int(np.flatnonzero(~agrees)[0])
+    labels, found = labels_of(schedule, [value]), {}
+    for outcome in product((False, True), repeat=candidates):
+        logits = [np.eye(schedule.classes)[[right if agreed else wrong]] for agreed in outcome]
+        found[outcome] = vote_vectors(logits, labels, np.zeros(1, np.int64))[0]
+    return found
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("trees", [False, True])
+def test_votes_by_brute_force(form: str, trees: bool) -> None:
+    """All outcomes for two and three candidates: the account is exact, not only a bound."""
+    schedule = schedule_of(tree_network=trees, **FORMS[form])
+    outcomes = votes(len(schedule.candidates), FORMS[form])
+    assert len(outcomes) == (8 if trees else 4)
+
+    def largest(*, same_own: bool) -> float:
+        return max(
+            float(np.linalg.norm(outcomes[one] - outcomes[other]))
+            for one, other in product(outcomes, repeat=2)
+            if one[0] == other[0] or not same_own
+        )
+
+    reach = schedule.reach(VOTE)
+    assert max(np.linalg.norm(vector) for vector in outcomes.values()) == reach.norm
+    assert largest(same_own=False) == reach.features == reach.label
+    assert largest(same_own=True) == reach.edge  # own features do not change with an edge
+    for agreed, vector in outcomes.items():
+        net = vector[1::2] - vector[2::2]
+        assert (vector[0] + net).tolist() == [float(other) for other in agreed[1:]]
+
+
+# Losses and trust.
+
+
+@pytest.mark.parametrize(("stage", "scales"), [(SCALE, SCALES), (TEMPERATURE, TEMPERED)])
+@pytest.mark.parametrize("form", FORMS)
+def test_losses(form: str, stage: str, scales: tuple[float, ...]) -> None:
+    schedule = schedule_of(**FORMS[form])
+    reach, rng = schedule.reach(stage), coins(4)
+    limit = schedule.limit(stage, len(scales))
+    labels = labels_of(schedule, np.zeros(90, np.int64))
+    sizes = np.repeat([0.0, 0.1, 1.0, 5.0, 50.0, 1e6], 15)
+    logits = sizes[:, None] * rng.normal(size=(90, schedule.classes))
+    vectors = loss_vectors(logits, scales, labels, np.arange(90), limit)
+    assert max(squares(schedule, vectors)) <= square(reach.norm) == square(LOSS_NORM)
+    # Losses of a label randomized at ε lie within ε of each other, whatever the logits.
+    wide = min(1.35 * reach.norm, 0.999 * schedule.strict.sums_epsilon * math.sqrt(len(scales)))
+    assert wide < farthest(schedule, vectors) <= reach.features == 2 * reach.norm
+    assert reach.label == reach.features
+    assert reach.edge == (0 if stage == SCALE else reach.features)
+    assert not vectors[:15].any()  # nothing known: no loss more or less than without knowledge
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_trust(form: str) -> None:
+    """Evidence is signed: other evidence may turn a gradient around."""
+    schedule = schedule_of(**FORMS[form])
+    reach, rng = schedule.reach(TRUST), coins(5)
+    weights = np.concatenate([[1.0, 1.0, 0.7], np.zeros(schedule.classes)])
+    limit = schedule.limit(TRUST, len(weights) + 1)
+    labels = labels_of(schedule, np.zeros(200, np.int64))
+    sizes = rng.choice([0.0, 0.3, 3.0, 30.0], (3, 200, 1))
+    own, *evidence = sizes * rng.normal(size=(3, 200, schedule.classes))
+    vectors = Trust(own, evidence).update(weights, labels, np.arange(200), limit)
+    assert max(squares(schedule, vectors)) <= square(reach.norm) == square(0.3)
+    assert 1.5 * reach.norm < farthest(schedule, vectors) <= 2 * reach.norm
+    assert {reach.features, reach.label, reach.edge} == {2 * reach.norm}
+    assert schedule.reach(TREES) == reach
