@@ -1,0 +1,415 @@
+"""The schedule and its account: stages, noise, and (ε, δ) composed again from first principles."""
+
+import math
+from itertools import groupby
+from typing import Any
+
+import pytest
+from tests.narrow import present
+from tests.strict.classifying import schedule_of
+from tests.strict.composition import epsilon_of
+
+from lumos.aggregate.noise import delta_of, mu_for
+from lumos.errors import UsageError
+from lumos.strict.classify_schedule import (
+    CANDIDATES,
+    COUNTS,
+    ENCODER,
+    LOSS_NORM,
+    OPINIONS,
+    SCALE,
+    SHARES,
+    SYMBOLS,
+    TEMPERATURE,
+    TREES,
+    TRUST,
+    VOTE,
+    ClassifySchedule,
+)
+from lumos.strict.settings import StrictSettings, default_epochs
+from lumos.training.config import Config
+from lumos.training.split import Role
+
+FACEBOOK = {"devices": 22_470, "training": 11_235, "validation": 5_617}
+DELTA = 1e-5
+LAST = (VOTE, TEMPERATURE)
+IN_SUMS = {
+    Role.TRAIN: {COUNTS, ENCODER, SYMBOLS},
+    Role.VALIDATION: {SCALE, SYMBOLS, OPINIONS, TRUST, TREES, VOTE, TEMPERATURE},
+    Role.TEST: set(),
+}
+"""Who adds a vector in which stage (docs/strict.md)."""
+
+
+def all_sums(schedule: ClassifySchedule) -> list[tuple[str, int]]:
+    """Stage and number of every sum of a run, in order."""
+    epochs = range(schedule.config.train.epochs)
+    return [(schedule.stage(epoch), schedule.step(epoch)) for epoch in epochs] + [
+        (stage, 0) for stage in schedule.last_stages
+    ]
+
+
+def honest_noise(schedule: ClassifySchedule, stage: str, step: int) -> float:
+    """Standard deviation of the shares of the devices that neither collude nor drop out."""
+    noise = present(schedule.noise(stage, step))
+    devices = schedule.devices
+    absent = math.ceil(0.10 * devices) + math.ceil(0.05 * devices)
+    return noise.share * math.sqrt(devices - absent)
+
+
+def moves(schedule: ClassifySchedule, stage: str) -> dict[str, float]:
+    """How far a vector moves, written out for the default clip of 0.3."""
+    cone = 2.0 if schedule.signed else math.sqrt(2)
+    short = 0.3 * schedule.strength
+    others = 2.0 if schedule.strict.tree_network else 1.0
+    far = {"norm": 0.3, "features": 0.6, "label": 0.6, "edge": 0.6}
+    matrix = {"norm": 1.0, "features": 0.0, "label": math.sqrt(2), "edge": 0.25}
+    losses = {"norm": LOSS_NORM, "features": 2 * LOSS_NORM, "label": 2 * LOSS_NORM}
+    every = math.sqrt(1 + 2 * others)
+    return {
+        COUNTS: {"norm": 1.0, "features": math.sqrt(2), "label": math.sqrt(2), "edge": 0.0},
+        ENCODER: {"norm": short, "features": cone * short, "label": 2 * short, "edge": 0.0},
+        SCALE: {**losses, "edge": 0.0},
+        SYMBOLS: matrix,
+        OPINIONS: matrix,
+        TRUST: far,
+        TREES: far,
+        VOTE: {
+            "norm": math.sqrt(1 + others),
+            "features": every,
+            "label": every,
+            "edge": math.sqrt(others),
+        },
+        TEMPERATURE: {**losses, "edge": 2 * LOSS_NORM},
+    }[stage]
+
+
+def composed(schedule: ClassifySchedule, role: Role, question: str, ends: int = 1) -> float:
+    """ε of all sums of a device of some role, from noise and moves alone."""
+    mus = [
+        ends * moves(schedule, stage)[question] / honest_noise(schedule, stage, step)
+        for stage, step in all_sums(schedule)
+        if stage in IN_SUMS[role]
+    ]
+    return epsilon_of(mus, DELTA)
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "signed": {"signed": True},
+    "tree network": {"tree_network": True},
+    "no opinions": {"opinions": 0},
+    "three opinions": {"opinions": 3, "opinion_epsilon": 2.0},
+    "true labels": {"label_epsilon": math.inf},
+    "small budget": {"update_epsilon": 1.0},
+    "few sums": {"encoder_epochs": 1, "epochs": 7},
+    "few devices": {"devices": 40, "training": 20, "validation": 10},
+    "digits": {"classes": 40},
+}
+
+
+# Stages.
+
+
+@pytest.mark.parametrize("opinions", [0, 1, 2, 3])
+@pytest.mark.parametrize("encoder", [1, 16])
+@pytest.mark.parametrize("trees", [False, True])
+def test_stages_cover_all_epochs_in_order(opinions: int, encoder: int, trees: bool) -> None:
+    given = {"opinions": opinions, "encoder_epochs": encoder, "tree_network": trees}
+    expected = {COUNTS: 1, ENCODER: encoder, SCALE: 1, SYMBOLS: 1}
+    expected |= {OPINIONS: opinions} if opinions else {}
+    expected |= {TRUST: 40, TREES: 60} if trees else {TRUST: 40}
+    schedule = schedule_of(**given)
+    epochs = schedule.config.train.epochs
+    assert epochs == sum(expected.values()) == default_epochs("classify", given)
+    stages = [schedule.stage(epoch) for epoch in range(epochs)]
+    assert {stage: len(list(run)) for stage, run in groupby(stages)} == expected
+    assert list(dict.fromkeys(stages)) == list(expected)
+    for stage in expected:
+        steps = [schedule.step(epoch) for epoch in range(epochs) if stages[epoch] == stage]
+        assert steps == list(range(expected[stage]))
+    assert stages[schedule.first_message] == SYMBOLS
+    assert stages[schedule.first_trust] == TRUST
+    assert all(not schedule.stages_before(epoch) for epoch in range(epochs))
+    assert schedule.last_stages == LAST
+    with pytest.raises(ValueError, match="there is no such epoch"):
+        schedule.stage(epochs)
+
+
+def test_epochs_that_are_left_belong_to_the_last_stage() -> None:
+    assert schedule_of(epochs=100).sums[TRUST] == 79
+    trees = schedule_of(epochs=100, tree_network=True).sums
+    assert (trees[TRUST], trees[TREES]) == (40, 39)
+
+
+@pytest.mark.parametrize(
+    ("settings", "least", "reason"),
+    [
+        ({}, 21, "1 for counts, 16 for the own encoder, 4 for scale and matrices; got 21"),
+        ({"opinions": 0, "encoder_epochs": 3}, 6, "3 for the own encoder, 2 for scale"),
+        ({"tree_network": True}, 61, "4 for scale and matrices, 40 for trust; got 61"),
+    ],
+)
+def test_too_few_epochs_are_refused_with_the_reason(
+    settings: dict[str, Any], least: int, reason: str
+) -> None:
+    with pytest.raises(UsageError, match=f"`epochs` must be above {least} .*{reason}"):
+        schedule_of(epochs=least, **settings)
+    assert schedule_of(epochs=least + 1, **settings).rest_epochs == 1
+
+
+def test_candidates() -> None:
+    assert schedule_of().candidates == ("own", "neighbours")
+    assert schedule_of(tree_network=True).candidates == CANDIDATES
+
+
+# The noise of each sum.
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_reach_is_what_a_vector_can_move(name: str) -> None:
+    schedule = schedule_of(**SETTINGS[name])
+    for stage, _ in all_sums(schedule):
+        assert schedule.reach(stage)._asdict() == pytest.approx(moves(schedule, stage))
+        assert schedule.clip(stage) == schedule.reach(stage).norm
+        assert 0 < schedule.limit(stage, 100) < schedule.clip(stage)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_stage_has_its_share_of_the_budget(name: str) -> None:
+    """For other features up to the release, for one end of an edge after it."""
+    schedule = schedule_of(**SETTINGS[name])
+    whole = mu_for(schedule.strict.update_epsilon, DELTA)
+    spent = dict.fromkeys(SHARES, 0.0)
+    for stage, step in all_sums(schedule):
+        question = "features" if stage in (COUNTS, ENCODER, SCALE) else "edge"
+        move = moves(schedule, stage)[question]
+        spent[stage] += (move / honest_noise(schedule, stage, step)) ** 2
+    for stage, share in SHARES.items():
+        many = schedule.sums.get(stage, int(stage in LAST))
+        expected = share * (many if stage == OPINIONS else min(1, many))
+        assert spent[stage] == pytest.approx(expected * whole**2, rel=1e-9)
+    assert SHARES[COUNTS] + SHARES[ENCODER] == 1
+
+
+@pytest.mark.parametrize("epochs", [1, 5, 16])
+def test_the_encoder_spends_less_in_each_of_its_sums(epochs: int) -> None:
+    """μ² of sum t is in proportion to 1 - t/T, and so is the size of its step."""
+    schedule = schedule_of(encoder_epochs=epochs)
+    first = present(schedule.noise(ENCODER, 0)).sigma
+    for step in range(epochs):
+        weight = 1 - step / epochs
+        assert schedule.falling(step) == weight
+        assert present(schedule.noise(ENCODER, step)).sigma == pytest.approx(first / weight**0.5)
+    assert schedule.total_falling == pytest.approx(sum(1 - step / epochs for step in range(epochs)))
+
+
+def test_a_share_of_noise_spans_a_thousand_steps_of_the_fixed_point() -> None:
+    for settings in SETTINGS.values():
+        schedule = schedule_of(**settings)
+        for stage, step in all_sums(schedule):
+            noise = present(schedule.noise(stage, step))
+            assert noise.share * 2.0**schedule.config.updates.fraction_bits >= 1000
+            assert noise.devices == schedule.devices
+    with pytest.raises(UsageError, match="noise would fall between"):
+        schedule_of(fraction_bits=10).noise(ENCODER)
+
+
+@pytest.mark.parametrize("protect", ["holders", "projection", "none"])
+def test_exact_sums_have_no_noise_and_no_account(protect: str) -> None:
+    schedule = schedule_of(protect=protect)
+    assert all(schedule.noise(stage, step) is None for stage, step in all_sums(schedule))
+    assert schedule.account(1.0) is None
+    assert schedule.mu(Role.TRAIN, "norm") == 0
+    for stage in (COUNTS, SYMBOLS, OPINIONS, VOTE):
+        assert schedule.clip(stage) == schedule_of().clip(stage)  # bounded without any clipping
+    for stage in (ENCODER, SCALE, TRUST, TREES, TEMPERATURE):
+        assert schedule.clip(stage) == math.inf
+
+
+# The account.
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("question", ["norm", "features", "label", "edge"])
+def test_the_account_is_that_of_composed_privacy_losses(name: str, question: str) -> None:
+    schedule = schedule_of(**SETTINGS[name])
+    for role in Role.TRAIN, Role.VALIDATION, Role.TEST:
+        spent = present(schedule.account(schedule.mu(role, question)))
+        assert spent[0] == pytest.approx(composed(schedule, role, question), rel=2e-3, abs=1e-6)
+        assert spent[1] == DELTA
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_an_edge_moves_the_vectors_of_two_devices(name: str) -> None:
+    schedule = schedule_of(**SETTINGS[name])
+    ends = (Role.TRAIN, Role.VALIDATION)
+    largest = max(composed(schedule, role, "edge", ends=2) for role in ends)
+    spent = present(schedule.account(schedule.edge_mu()))[0]
+    assert spent == pytest.approx(largest, rel=2e-3)
+    # Ends of two roles: their moves add up in the one sum that both are in.
+    mus = [
+        sum(moves(schedule, stage)["edge"] * (stage in IN_SUMS[role]) for role in ends)
+        / honest_noise(schedule, stage, step)
+        for stage, step in all_sums(schedule)
+    ]
+    assert epsilon_of(mus, DELTA) <= spent * (1 + 1e-3)
+
+
+def test_composition_is_the_closed_form() -> None:
+    """The oracle itself, against the formula for one Gaussian mechanism."""
+    for mus in ([1.5], [0.3, 0.4, 1.2], [0.05] * 900):
+        mu = math.sqrt(sum(part**2 for part in mus))
+        assert delta_of(epsilon_of(mus, DELTA), mu) == pytest.approx(DELTA, rel=5e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("encoder", [1, 16])
+def test_other_features_of_a_training_device_spend_the_whole_budget(
+    epsilon: float, signed: bool, encoder: int
+) -> None:
+    schedule = schedule_of(signed=signed, update_epsilon=epsilon, encoder_epochs=encoder)
+    mu = schedule.mu(Role.TRAIN, "features")
+    assert mu == pytest.approx(mu_for(epsilon, DELTA), rel=1e-12)
+    assert f"{present(schedule.account(mu))[0]:.3f}" == f"{epsilon:.3f}"
+
+
+def test_what_the_defaults_promise() -> None:
+    schedule = schedule_of(**FACEBOOK)
+    figures = {
+        (role, question): present(schedule.account(schedule.mu(role, question)))[0]
+        for role in (Role.TRAIN, Role.VALIDATION, Role.TEST)
+        for question in ("norm", "features", "label", "edge")
+    }
+    assert figures[Role.TRAIN, "features"] == pytest.approx(8, abs=5e-4)
+    assert figures[Role.VALIDATION, "features"] < 3.1
+    assert figures[Role.TRAIN, "norm"] < 7
+    assert figures[Role.VALIDATION, "norm"] < 7.7
+    assert {figures[Role.TEST, question] for question in schedule.reach(VOTE)._fields} == {0.0}
+    # An edge: two opinions of both ends at ε_m = 4, and the sums of both ends.
+    assert schedule.edge_messages == 2 * 2 * 4
+    edge = schedule.edge_messages + present(schedule.account(schedule.edge_mu()))[0]
+    assert edge <= 20.9  # that of the profile before opinions
+
+
+def test_signed_features_cost_the_same_promise_more_noise() -> None:
+    signed, plain = (present(schedule_of(signed=signs).noise(ENCODER)) for signs in (True, False))
+    assert signed.sigma == pytest.approx(math.sqrt(2) * plain.sigma)
+
+
+def test_true_labels_in_the_sums_have_the_full_change() -> None:
+    """Another label and other features turn a gradient around: 2 instead of √2."""
+    schedule = schedule_of(label_epsilon=math.inf)
+    assert schedule.strength == 1
+    counts, encoder = SHARES[COUNTS], SHARES[ENCODER]
+    square = schedule.whole_mu**2 * (counts + 2 * encoder)
+    matrix = math.sqrt(2) / honest_noise(schedule, SYMBOLS, 0)
+    assert schedule.mu(Role.TRAIN, "label") == pytest.approx(math.sqrt(square + matrix**2))
+
+
+# Labels and opinions.
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "krr", "digits", "oue", "multibit"])
+@pytest.mark.parametrize("classes", [4, 30])
+def test_labels_are_single_values_whatever_opinions_are(mechanism: str, classes: int) -> None:
+    schedule = schedule_of(classes=classes, mechanism=mechanism)
+    expected = {"krr": 1, "digits": 2}.get(mechanism, 1 if classes == 4 else 2)
+    if mechanism != "digits" or classes == 30:
+        assert schedule.label_form.places == expected
+    assert schedule.label_form.size == classes
+    if mechanism != "auto":
+        assert schedule.opinion_mechanism.name == mechanism
+    assert schedule.opinion_mechanism.epsilon == 4.0
+    assert schedule.strength == pytest.approx(schedule.label_form.strength(3.0))
+
+
+def test_the_form_of_a_label_does_not_depend_on_the_level_of_the_sums() -> None:
+    forms = {
+        schedule_of(classes=30, label_epsilon=level).label_form
+        for level in (None, 3.0, 5.0, math.inf)
+    }
+    assert len(forms) == 1
+
+
+# Settings.
+
+
+@pytest.mark.parametrize(
+    ("settings", "option"),
+    [
+        ({"epsilon": 0.0}, "`epsilon`"),
+        ({"epsilon": float("nan")}, "`epsilon`"),
+        ({"epsilon": 3.0, "label_epsilon": 2.9}, "`label_epsilon` must be `epsilon` .3. or more"),
+        ({"label_epsilon": float("nan")}, "`label_epsilon`"),
+        ({"opinions": -1}, "`opinions` must be 0 to 3, got -1"),
+        ({"opinions": 4}, "`opinions` must be 0 to 3, got 4"),
+        ({"opinion_epsilon": 0.0}, "`opinion_epsilon`"),
+        ({"opinion_epsilon": math.inf}, "`opinion_epsilon`"),
+        ({"opinion_epsilon": float("nan")}, "`opinion_epsilon`"),
+        ({"signs": "some"}, "`signs`"),
+        ({"update_epsilon": 0.0}, "`update_epsilon`"),
+        ({"update_epsilon": float("nan")}, "`update_epsilon`"),
+        ({"update_epsilon": float("inf")}, "`update_epsilon`"),
+        ({"update_delta": 0.0}, "`update_delta`"),
+        ({"update_delta": 1.0}, "`update_delta`"),
+        ({"clip": 0.0}, "`clip`"),
+        ({"clip": 1e-5}, "`clip` must be 0.05 or more"),
+        ({"clip": float("inf")}, "`clip`"),
+        ({"min_holders": 0}, "`min_holders`"),
+        ({"projection": 0}, "`projection`"),
+        ({"encoder_epochs": 0}, "`encoder_epochs`"),
+        ({"relay": 1}, "`relay`"),
+        ({"relay": 9}, "`relay`"),
+        ({"relay": "some"}, "`relay`"),
+        ({"lifetime_epsilon": 0.0}, "`lifetime_epsilon`"),
+        ({"lifetime_opinion_epsilon": 0.0}, "`lifetime_opinion_epsilon`"),
+        ({"lifetime_opinion_epsilon": float("nan")}, "`lifetime_opinion_epsilon`"),
+        ({"protect": "hope"}, "protect"),
+        ({"mechanism": "rappor"}, "mechanism"),
+    ],
+)
+def test_settings_that_promise_nothing_are_refused(
+    settings: dict[str, object], option: str
+) -> None:
+    with pytest.raises(UsageError, match=option):
+        Config.of(profile="strict", **settings)
+
+
+@pytest.mark.parametrize("gone", ["symbol", "trainers_say", "encoder_rate"])
+def test_settings_of_the_profile_before_do_not_exist(gone: str) -> None:
+    with pytest.raises(UsageError, match=f"'{gone}'|`{gone}`"):
+        Config.of(profile="strict", **{gone: 1})
+
+
+@pytest.mark.parametrize(
+    ("task", "others"),
+    [
+        ("classify", {"relay": 4, "codebook": 8, "colours": 4, "answer": 8}),
+        (
+            "link",
+            {
+                "label_epsilon": 4.0,
+                "opinions": 1,
+                "opinion_epsilon": 1.0,
+                "lifetime_opinion_epsilon": 9.0,
+                "tree_network": True,
+                "signs": "signed",
+                "encoder_epochs": 3,
+            },
+        ),
+    ],
+)
+def test_settings_of_the_other_task_are_refused(task: str, others: dict[str, Any]) -> None:
+    for name, value in others.items():
+        with pytest.raises(UsageError, match=f"`{name}` has no meaning with .*task='{task}'"):
+            Config.asked(task=task, **{name: value})
+
+
+def test_defaults_of_the_two_tasks() -> None:
+    both = [Config.of(task=task) for task in ("classify", "link")]
+    assert [config.train.epochs for config in both] == [61, 109]
+    assert [config.settings_as(StrictSettings).epsilon for config in both] == [3.0, 2.0]
+    assert StrictSettings().sums_epsilon == 3.0
+    assert StrictSettings(label_epsilon=4.0).sums_epsilon == 4.0
