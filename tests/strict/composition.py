@@ -4,16 +4,36 @@ With noise of standard deviation s, a change by Δ has μ = Δ/s, and its privac
 mean μ²/2 and variance μ². Losses of all sums add up, and δ(ε) = E[max(0, 1 - e^(ε - loss))].
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtr
+from tests.narrow import present
+
+from lumos.strict.classify_schedule import (
+    COUNTS,
+    ENCODER,
+    LOSS_NORM,
+    OPINIONS,
+    SCALE,
+    SYMBOLS,
+    TEMPERATURE,
+    TREES,
+    TRUST,
+    VOTE,
+    ClassifySchedule,
+)
+
+DELTA = 1e-5
+"""δ of the defaults."""
 
 STEP, POINTS = 1e-3, 1 << 16
 """Losses are rounded to multiples of a step, from -32 to 32."""
 LOSSES = STEP * (np.arange(POINTS) - POINTS // 2)
+POSITIVE = LOSSES[POINTS // 2 :]
 
 
 def epsilon_of(mus: Iterable[float], delta: float) -> float:
@@ -21,12 +41,12 @@ def epsilon_of(mus: Iterable[float], delta: float) -> float:
     transform = np.ones(POINTS // 2 + 1, np.complex128)
     for mu, times in Counter(round(mu, 15) for mu in mus if mu > 0).items():
         transform *= _transform(mu) ** times
-    chances = np.fft.fftshift(np.fft.irfft(transform, POINTS))
+    chances = np.fft.irfft(transform, POINTS)[: POINTS // 2]  # of losses from 0 on
     # δ falls as ε grows: bisection between 0 and the largest loss.
     if _delta(chances, 0.0) <= delta:
         return 0.0
-    low, high = 0.0, float(LOSSES[-1])
-    for _ in range(60):
+    low, high = 0.0, float(POSITIVE[-1])
+    for _ in range(30):
         middle = (low + high) / 2
         low, high = (middle, high) if _delta(chances, middle) > delta else (low, middle)
     return high
@@ -40,5 +60,51 @@ def _transform(mu: float) -> np.ndarray:
 
 
 def _delta(chances: np.ndarray, epsilon: float) -> float:
-    gain = -np.expm1(np.minimum(0.0, epsilon - LOSSES))
-    return float((chances * gain).sum())
+    first = int(np.searchsorted(POSITIVE, epsilon))
+    return float(-(chances[first:] * np.expm1(epsilon - POSITIVE[first:])).sum())
+
+
+# The sums of a run.
+
+
+def all_sums(schedule: ClassifySchedule) -> list[tuple[str, int]]:
+    """Stage and number of every sum of a run, in order."""
+    epochs = range(schedule.config.train.epochs)
+    return [(schedule.stage(epoch), schedule.step(epoch)) for epoch in epochs] + [
+        (stage, 0) for stage in schedule.last_stages
+    ]
+
+
+def honest_noise(schedule: ClassifySchedule, stage: str, step: int) -> float:
+    """Standard deviation of the shares of the devices that neither collude nor drop out."""
+    noise = present(schedule.noise(stage, step))
+    devices = schedule.devices
+    absent = math.ceil(0.10 * devices) + math.ceil(0.05 * devices)
+    return noise.share * math.sqrt(devices - absent)
+
+
+def moves(schedule: ClassifySchedule, stage: str) -> dict[str, float]:
+    """How far a vector moves, written out for the default clip of 0.3."""
+    cone = 2.0 if schedule.signed else math.sqrt(2)
+    short = 0.3 * schedule.strength
+    others = 2.0 if schedule.strict.tree_network else 1.0
+    far = {"norm": 0.3, "features": 0.6, "label": 0.6, "edge": 0.6}
+    matrix = {"norm": 1.0, "features": 0.0, "label": math.sqrt(2), "edge": 0.25}
+    losses = {"norm": LOSS_NORM, "features": 2 * LOSS_NORM, "label": 2 * LOSS_NORM}
+    every = math.sqrt(1 + 2 * others)
+    return {
+        COUNTS: {"norm": 1.0, "features": math.sqrt(2), "label": math.sqrt(2), "edge": 0.0},
+        ENCODER: {"norm": short, "features": cone * short, "label": 2 * short, "edge": 0.0},
+        SCALE: {**losses, "edge": 0.0},
+        SYMBOLS: matrix,
+        OPINIONS: matrix,
+        TRUST: far,
+        TREES: far,
+        VOTE: {
+            "norm": math.sqrt(1 + others),
+            "features": every,
+            "label": every,
+            "edge": math.sqrt(others),
+        },
+        TEMPERATURE: {**losses, "edge": 2 * LOSS_NORM},
+    }[stage]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.narrow import present
 from tests.strict.classifying import schedule_of
-from tests.strict.composition import epsilon_of
+from tests.strict.composition import DELTA, all_sums, epsilon_of, honest_noise, moves
 
 from lumos.aggregate.noise import delta_of, mu_for
 from lumos.errors import UsageError
@@ -15,7 +15,6 @@ from lumos.strict.classify_schedule import (
     CANDIDATES,
     COUNTS,
     ENCODER,
-    LOSS_NORM,
     OPINIONS,
     SCALE,
     SHARES,
@@ -31,7 +30,6 @@ from lumos.training.config import Config
 from lumos.training.split import Role
 
 FACEBOOK = {"devices": 22_470, "training": 11_235, "validation": 5_617}
-DELTA = 1e-5
 LAST = (VOTE, TEMPERATURE)
 IN_SUMS = {
     Role.TRAIN: {COUNTS, ENCODER, SYMBOLS},
@@ -39,49 +37,6 @@ IN_SUMS = {
     Role.TEST: set(),
 }
 """Who adds a vector in which stage (docs/strict.md)."""
-
-
-def all_sums(schedule: ClassifySchedule) -> list[tuple[str, int]]:
-    """Stage and number of every sum of a run, in order."""
-    epochs = range(schedule.config.train.epochs)
-    return [(schedule.stage(epoch), schedule.step(epoch)) for epoch in epochs] + [
-        (stage, 0) for stage in schedule.last_stages
-    ]
-
-
-def honest_noise(schedule: ClassifySchedule, stage: str, step: int) -> float:
-    """Standard deviation of the shares of the devices that neither collude nor drop out."""
-    noise = present(schedule.noise(stage, step))
-    devices = schedule.devices
-    absent = math.ceil(0.10 * devices) + math.ceil(0.05 * devices)
-    return noise.share * math.sqrt(devices - absent)
-
-
-def moves(schedule: ClassifySchedule, stage: str) -> dict[str, float]:
-    """How far a vector moves, written out for the default clip of 0.3."""
-    cone = 2.0 if schedule.signed else math.sqrt(2)
-    short = 0.3 * schedule.strength
-    others = 2.0 if schedule.strict.tree_network else 1.0
-    far = {"norm": 0.3, "features": 0.6, "label": 0.6, "edge": 0.6}
-    matrix = {"norm": 1.0, "features": 0.0, "label": math.sqrt(2), "edge": 0.25}
-    losses = {"norm": LOSS_NORM, "features": 2 * LOSS_NORM, "label": 2 * LOSS_NORM}
-    every = math.sqrt(1 + 2 * others)
-    return {
-        COUNTS: {"norm": 1.0, "features": math.sqrt(2), "label": math.sqrt(2), "edge": 0.0},
-        ENCODER: {"norm": short, "features": cone * short, "label": 2 * short, "edge": 0.0},
-        SCALE: {**losses, "edge": 0.0},
-        SYMBOLS: matrix,
-        OPINIONS: matrix,
-        TRUST: far,
-        TREES: far,
-        VOTE: {
-            "norm": math.sqrt(1 + others),
-            "features": every,
-            "label": every,
-            "edge": math.sqrt(others),
-        },
-        TEMPERATURE: {**losses, "edge": 2 * LOSS_NORM},
-    }[stage]
 
 
 def composed(schedule: ClassifySchedule, role: Role, question: str, ends: int = 1) -> float:

@@ -1,0 +1,311 @@
+"""The table of promises: every cell derived again, none smaller than what is true."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.narrow import present
+from tests.strict.classifying import schedule_of
+from tests.strict.composition import DELTA, all_sums, epsilon_of, honest_noise, moves
+
+from lumos.strict.classify_promises import ROLES, WEAK, WIDE, caution, promises, reading
+from lumos.strict.classify_schedule import (
+    COUNTS,
+    ENCODER,
+    OPINIONS,
+    SCALE,
+    SYMBOLS,
+    TEMPERATURE,
+    TREES,
+    TRUST,
+    VOTE,
+    ClassifySchedule,
+)
+from lumos.strict.vote import Vote
+from lumos.strict.wording import NONE
+
+TRAINING, VALIDATION, OTHER = "training devices", "validation devices", "other devices"
+LABEL = "label: this one or another"
+FEATURES = "features: these or others"
+RECORD = "whole record: this or another"
+PRESENCE = "features: in the sums or zeros"
+MEMBER = "membership: vectors in the sums or zeros, messages unchanged"
+ABSENT = "membership: there or not there at all"
+EDGE = "one edge: there or not"
+OTHER_EDGE = "one edge: this or another"
+DEGREE = "degree"
+QUESTIONS = (LABEL, FEATURES, RECORD, PRESENCE, MEMBER, ABSENT, EDGE, OTHER_EDGE, DEGREE)
+IN_SUMS = {
+    TRAINING: (COUNTS, ENCODER, SYMBOLS),
+    VALIDATION: (SCALE, SYMBOLS, OPINIONS, TRUST, TREES, VOTE, TEMPERATURE),
+    OTHER: (),
+}
+NOISY: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "on a large graph": {"devices": 22_470, "training": 11_235, "validation": 5_617},
+    "signed": {"signed": True},
+    "other levels": {"epsilon": 1.234, "label_epsilon": 3.4567, "update_epsilon": 3.333},
+    "true labels": {"label_epsilon": math.inf, "epsilon": 2.0},
+    "no opinions": {"opinions": 0},
+    "three opinions": {"opinions": 3, "opinion_epsilon": 1.7},
+    "tree network": {"tree_network": True},
+    "digits": {"classes": 40, "epsilon": 2.0},
+}
+EXACT = ("none", "holders", "projection")
+
+
+def table(schedule: ClassifySchedule) -> dict[str, dict[str, str]]:
+    return {row["about"]: row for row in promises(schedule)}
+
+
+def numbers(cell: str) -> tuple[float, float]:
+    """(ε, δ) of a cell; δ = 0 where it is pure."""
+    if cell.endswith(", pure"):
+        return float(cell.removeprefix("ε = ").removesuffix(", pure")), 0.0
+    epsilon, delta = cell.removeprefix("(").removesuffix(")").split(", ")
+    return float(epsilon), float(delta)
+
+
+def sums(schedule: ClassifySchedule, role: str, question: str, ends: int = 1) -> float:
+    """ε of all sums that a device of some role is in, from moves and noise alone."""
+    return epsilon_of(
+        (
+            ends * moves(schedule, stage)[question] / honest_noise(schedule, stage, step)
+            for stage, step in all_sums(schedule)
+            if stage in IN_SUMS[role]
+        ),
+        DELTA,
+    )
+
+
+def truth(schedule: ClassifySchedule, role: str) -> dict[str, tuple[float, float]]:
+    """(ε, δ) of each question that has an answer in numbers."""
+    strict = schedule.strict
+    label = strict.epsilon if strict.label_epsilon is None else strict.label_epsilon
+    one_device = strict.opinions * strict.opinion_epsilon
+    answers = {
+        EDGE: (2 * one_device + sums(schedule, role, "edge", ends=2), DELTA),
+        OTHER_EDGE: (3 * one_device + sums(schedule, role, "edge", ends=4), DELTA),
+    }
+    if role == OTHER:
+        return {question: (epsilon, 0.0) for question, (epsilon, _) in answers.items()}
+    present_or_not = (sums(schedule, role, "norm"), DELTA)
+    features = sums(schedule, role, "features")
+    answers |= {
+        FEATURES: (features, DELTA),
+        PRESENCE: present_or_not,
+        MEMBER: present_or_not,
+    }
+    if math.isinf(label):  # the symbol, and sums that see the label itself
+        symbol = strict.epsilon if role == TRAINING else 0.0
+        both = (symbol + sums(schedule, role, "label"), DELTA)
+        return answers | {LABEL: both, RECORD: both}
+    return answers | {LABEL: (label, 0.0), RECORD: (label + features, DELTA)}
+
+
+@pytest.mark.parametrize("role", [TRAINING, VALIDATION, OTHER])
+@pytest.mark.parametrize("name", NOISY)
+def test_every_cell_is_true_and_rounded_up(name: str, role: str) -> None:
+    schedule = schedule_of(**NOISY[name])
+    rows = table(schedule)
+    assert tuple(rows) == QUESTIONS
+    for question, (epsilon, delta) in truth(schedule, role).items():
+        printed, printed_delta = numbers(rows[question][role])
+        assert printed_delta == delta, question
+        assert printed >= epsilon * (1 - 1e-3), question  # the oracle's own error
+        assert printed <= epsilon * 1.012, question
+    in_words = set(QUESTIONS) - truth(schedule, role).keys()
+    for question in in_words:
+        cell = rows[question][role]
+        assert cell.startswith(NONE) or role == OTHER, question
+        assert not any(character.isdigit() for character in cell), question
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_no_cell_is_below_the_account(name: str) -> None:
+    """The same without the oracle's error: the closed form of the account."""
+    schedule = schedule_of(**NOISY[name])
+    rows = table(schedule)
+    for role, of_role in ROLES.items():
+        for question, asked, ends in (
+            (FEATURES, "features", 1),
+            (PRESENCE, "norm", 1),
+            (MEMBER, "norm", 1),
+            (EDGE, "edge", 2),
+            (OTHER_EDGE, "edge", 4),
+        ):
+            if role == OTHER and question in (FEATURES, PRESENCE, MEMBER):
+                continue
+            strict = schedule.strict
+            messages = {EDGE: 2, OTHER_EDGE: 3}.get(question, 0)
+            epsilon = messages * strict.opinions * strict.opinion_epsilon
+            epsilon += present(schedule.account(ends * schedule.mu(of_role, asked)))[0]
+            assert numbers(rows[question][role])[0] >= epsilon * (1 - 1e-9), question
+
+
+def test_roles_are_apart() -> None:
+    rows = table(schedule_of())
+    assert rows[FEATURES][TRAINING] == "(8, 1e-05)"
+    assert numbers(rows[FEATURES][VALIDATION])[0] < 8
+    assert rows[FEATURES][OTHER] == "they never leave the device"
+    assert rows[RECORD][OTHER] == "it never leaves the device"
+    assert rows[LABEL][OTHER] == "not used"
+    assert rows[PRESENCE][OTHER] == rows[MEMBER][OTHER] == "no vector in any sum"
+    assert numbers(rows[EDGE][OTHER]) == (16, 0)
+
+
+def test_who_is_not_there_at_all_has_no_promise() -> None:
+    rows = table(schedule_of())
+    assert {rows[ABSENT][role] for role in ROLES} == {NONE}
+    assert all(rows[DEGREE][role].startswith(NONE) for role in ROLES)
+
+
+def test_a_label_has_the_larger_of_its_two_levels() -> None:
+    """The symbol is made from the label that sums use: the maximum, not the sum."""
+    for epsilon, label_epsilon, expected in ((3.0, None, 3.0), (2.0, 4.0, 4.0), (2.0, 2.0, 2.0)):
+        rows = table(schedule_of(epsilon=epsilon, label_epsilon=label_epsilon))
+        for role in (TRAINING, VALIDATION):
+            assert numbers(rows[LABEL][role]) == (expected, 0)
+            features = numbers(rows[FEATURES][role])[0]
+            assert numbers(rows[RECORD][role])[0] == pytest.approx(expected + features, rel=0.011)
+
+
+def test_true_labels_in_the_sums_are_said_to_be_so() -> None:
+    pure, exact = schedule_of(), schedule_of(label_epsilon=math.inf)
+    assert "true labels" in reading(exact)
+    assert "true labels" not in reading(pure)
+    rows = table(exact)
+    for role in (TRAINING, VALIDATION):
+        epsilon, delta = numbers(rows[LABEL][role])
+        assert epsilon > 8
+        assert delta == DELTA
+        assert rows[RECORD][role] == rows[LABEL][role]
+
+
+@pytest.mark.parametrize("protect", EXACT)
+@pytest.mark.parametrize("label_epsilon", [None, math.inf])
+def test_exact_sums_leave_no_promise(protect: str, label_epsilon: float | None) -> None:
+    schedule = schedule_of(protect=protect, label_epsilon=label_epsilon)
+    rows = table(schedule)
+    for role in (TRAINING, VALIDATION):
+        for question in QUESTIONS:
+            cell = rows[question][role]
+            if question == LABEL and label_epsilon is None:
+                assert cell == "ε = 3, pure"  # sums see the randomized label only
+            else:
+                assert cell.startswith(NONE), (question, cell)
+                assert "(" not in cell
+        assert "ε = 16 by messages" in rows[EDGE][role]
+        assert "ε = 24 by messages" in rows[OTHER_EDGE][role]
+    # With true labels in exact sums, only the symbol of a training device has an ε.
+    if label_epsilon is not None:
+        assert rows[LABEL][TRAINING].endswith("; ε = 3 by messages")
+        assert "ε" not in rows[LABEL][VALIDATION]
+    assert rows[EDGE][OTHER] == "ε = 16, pure"  # it is in no sum
+
+
+def test_without_opinions_an_edge_is_in_sums_only() -> None:
+    rows = table(schedule_of(opinions=0))
+    assert rows[EDGE][OTHER] == "ε = 0, pure"
+    exact = table(schedule_of(opinions=0, protect="none"))
+    assert "by messages" not in exact[EDGE][TRAINING]
+
+
+# How to read it.
+
+
+@pytest.mark.parametrize(
+    ("settings", "simulated"),
+    [
+        ({}, "sums were computed in the clear and coins come from the run seed."),
+        ({"aggregate": "secure"}, "simulation: coins come from the run seed."),
+        ({"coins": "system"}, "simulation: sums were computed in the clear."),
+        ({"aggregate": "secure", "coins": "system"}, None),
+    ],
+)
+def test_the_reading_says_what_a_simulation_does_not_do(
+    settings: dict[str, Any], simulated: str | None
+) -> None:
+    sentence = reading(schedule_of(**settings))
+    assert "several runs add up" in sentence
+    assert ("simulation" in sentence) == (simulated is not None)
+    assert simulated is None or simulated in sentence
+
+
+def test_with_a_book_the_label_is_for_life_and_all_else_per_run() -> None:
+    sentence = reading(schedule_of(book=Path("book.npz")))
+    assert "all runs with this book; all else is per run" in sentence
+
+
+# Cautions.
+
+
+def measured(error: float) -> Vote:
+    return Vote(0, (0.7, error), (0.7, error))
+
+
+def test_no_caution_where_there_is_enough_of_everything() -> None:
+    plenty = schedule_of(devices=200_000, training=100_000, validation=50_000)
+    assert caution(plenty, 1000, measured(0.01)) == ""
+    assert caution(plenty, 1000, Vote.nobody(2)) == ""  # before the vote
+
+
+def test_a_caution_where_noise_drowns_the_encoder() -> None:
+    """Where its norm is above that of all updates together."""
+    for training, protect in ((30, "noise"), (100_000, "noise"), (30, "none")):
+        schedule = schedule_of(devices=2 * training, training=training, protect=protect)
+        drowned = training == 30 and protect == "noise"
+        sentence = caution(schedule, 3606, measured(0.01))
+        assert ("30 training devices are too few for 3,606 weights" in sentence) == drowned
+        assert bool(sentence) == drowned
+    schedule = schedule_of()
+    noise = honest_noise(schedule, ENCODER, 0) / schedule.reach(ENCODER).norm
+    border = (schedule.training / noise) ** 2  # σ · √width = n
+    assert not caution(schedule, math.floor(border) - 1, measured(0.01))
+    assert caution(schedule, math.ceil(border) + 1, measured(0.01))
+
+
+@pytest.mark.parametrize(
+    ("settings", "weak"),
+    [
+        ({"epsilon": 3.0}, False),
+        ({"epsilon": 2.0}, False),
+        ({"epsilon": 1.0}, True),
+        ({"epsilon": 1.0, "label_epsilon": 3.0}, False),
+        ({"epsilon": 1.0, "label_epsilon": math.inf}, False),
+        ({"epsilon": 1.0, "classes": 2}, False),
+        ({"epsilon": 3.0, "classes": 100, "mechanism": "krr"}, True),
+    ],
+)
+def test_a_caution_where_labels_are_mostly_noise(settings: dict[str, Any], weak: bool) -> None:
+    schedule = schedule_of(devices=200_000, training=100_000, **settings)
+    classes = settings.get("classes", 4)
+    level = settings.get("label_epsilon", settings["epsilon"])
+    odds = math.exp(-level)
+    truthful, other = 1 / (1 + (classes - 1) * odds), odds / (1 + (classes - 1) * odds)
+    assert (truthful - other < WEAK) == weak
+    assert ("mostly noise" in caution(schedule, 100, measured(0.01))) == weak
+
+
+def test_a_caution_where_few_devices_validate() -> None:
+    schedule = schedule_of(devices=200_000, training=100_000, validation=20)
+    assert WIDE == 0.05
+    assert caution(schedule, 100, measured(0.05)) == ""
+    sentence = caution(schedule, 100, measured(0.12))
+    assert sentence.startswith("20 validation devices are few")
+    assert "a standard error of 12 points" in sentence
+    # A vote of so few has such an error.
+    vote = Vote.of(noisy_total(schedule), schedule)
+    assert vote.accuracy[1] > WIDE
+
+
+def noisy_total(schedule: ClassifySchedule) -> np.ndarray:
+    """A vote in which half agree with their own features, and nothing else changes."""
+    return np.array([schedule.validation / 2, 0.0, 0.0])
+
+
+def test_cautions_add_up() -> None:
+    schedule = schedule_of(devices=60, training=30, validation=5, epsilon=0.5)
+    assert caution(schedule, 3606, measured(0.3)).count("; ") >= 2
