@@ -13,7 +13,7 @@ from lumos.strict.noisy_labels import NO_LABEL, NoisyLabels
 from lumos.strict.own_classifier import Encoder, Rounding
 from lumos.training.config import Config
 
-DIGITS = {"classes": 30, "mechanism": "digits"}
+DIGITS: dict[str, Any] = {"classes": 30, "mechanism": "digits"}
 """Labels of two digits, for `schedule_of`."""
 
 

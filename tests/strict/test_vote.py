@@ -1,0 +1,215 @@
+"""The vote: what it chooses, and what it tells of accuracy without any true label."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+from tests.narrow import present
+from tests.strict.classifying import DIGITS, labels_of, schedule_of
+
+from lumos.strict.classify_schedule import VOTE, ClassifySchedule
+from lumos.strict.vote import Vote, vote_vectors
+
+counted = st.integers(0, 200)
+
+
+def coins(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def total_of(*numbers: float) -> np.ndarray:
+    return np.array(numbers, np.float64)
+
+
+# Vectors.
+
+
+@pytest.mark.parametrize("settings", [{}, {"label_epsilon": math.inf}, DIGITS])
+@pytest.mark.parametrize("candidates", [2, 3])
+def test_gains_and_losses_are_counted_device_by_device(
+    settings: dict[str, Any], candidates: int
+) -> None:
+    schedule = schedule_of(**settings)
+    rng, form = coins(1), schedule.label_form
+    values = rng.integers(0, form.alphabet, 60)
+    logits = [rng.normal(size=(60, schedule.classes)) for _ in range(candidates)]
+    rows = np.arange(0, 60, 2)
+    vectors = vote_vectors(logits, labels_of(schedule, values), rows)
+    assert vectors.shape == (60, 2 * candidates - 1)
+    table = form.table(schedule.strict.sums_epsilon)
+    least = table.min()  # of a class that a value does not name
+    for device in range(60):
+        column = table[:, values[device]]
+        right = [column[int(of[device].argmax())] > least for of in logits]
+        expected = [float(right[0])]
+        for other in right[1:]:
+            expected += [float(other > right[0]), float(other < right[0])]
+        assert vectors[device].tolist() == (expected if device in rows else [0.0] * len(expected))
+
+
+# The choice.
+
+
+@given(counted, st.lists(st.tuples(counted, counted), min_size=1, max_size=2), st.booleans())
+def test_nothing_is_chosen_that_does_not_win_by_a_standard_error(
+    own: int, others: list[tuple[int, int]], noisy: bool
+) -> None:
+    trees = len(others) == 2
+    schedule = schedule_of(tree_network=trees, protect="noise" if noisy else "none")
+    total = total_of(own, *(number for pair in others for number in pair))
+    vote = Vote.of(total, schedule)
+    spread = present(schedule.noise(VOTE)).total if noisy else 0.0
+    wins = [gain - loss for gain, loss in others]
+    needed = [math.sqrt(max(1, gain + loss) + 2 * spread**2) for gain, loss in others]
+    best = int(np.argmax(wins))
+    assert vote.choice == (best + 1 if wins[best] > needed[best] else 0)
+
+
+def test_a_clear_winner_is_chosen() -> None:
+    exact = schedule_of(protect="none", tree_network=True)
+    assert Vote.of(total_of(50, 20, 10, 12, 10), exact).choice == 1
+    assert Vote.of(total_of(50, 12, 10, 20, 10), exact).choice == 2
+    assert Vote.of(total_of(50, 12, 8, 12, 8), exact).choice == 0
+    assert Vote.of(total_of(50, 0, 10, 0, 20), exact).choice == 0
+    assert Vote.of(total_of(50, 1, 0, 0, 0), exact).choice == 0  # one vote is no evidence
+    assert Vote.of(total_of(50, 3, -7, -7, -7), exact).choice == 1  # noise below zero
+
+
+def test_a_tie_between_equals_is_rarely_lost_to_noise() -> None:
+    """Where neighbours gain nothing they win in a sixth of all votes: one standard error."""
+    schedule = schedule_of(validation=1000)
+    spread = present(schedule.noise(VOTE)).total
+    rng, chosen = coins(2), 0
+    for _ in range(2000):
+        gains, losses = rng.binomial(1000, 0.1, 2)
+        noise = rng.normal(0, spread, 3)
+        chosen += bool(Vote.of(total_of(600, gains, losses) + noise, schedule).choice)
+    assert chosen / 2000 == pytest.approx(0.159, abs=0.03)
+
+
+def test_before_the_vote_nothing_is_known() -> None:
+    vote = Vote.nobody(2)
+    assert vote.choice == 0
+    assert all(math.isnan(number) for number in vote.estimates().values())
+
+
+# Accuracy without true labels.
+
+
+def randomized(schedule: ClassifySchedule, classes: np.ndarray, seed: int) -> np.ndarray:
+    """Values by the probabilities of the table."""
+    table = schedule.label_form.table(schedule.strict.sums_epsilon)
+    chances = table[classes].cumsum(axis=1)
+    drawn: np.ndarray = (coins(seed).random((len(classes), 1)) > chances).sum(axis=1)
+    return np.minimum(drawn, schedule.label_form.alphabet - 1)
+
+
+def predictions(
+    schedule: ClassifySchedule, classes: np.ndarray, right: float, seed: int
+) -> np.ndarray:
+    """Logits of predictions of which so many are right; wrong ones are any other class."""
+    rng = coins(seed)
+    wrong = (classes + rng.integers(1, schedule.classes, len(classes))) % schedule.classes
+    chosen = np.where(rng.random(len(classes)) < right, classes, wrong)
+    return np.eye(schedule.classes)[chosen]
+
+
+@pytest.mark.parametrize("settings", [{}, {"epsilon": 0.5}, {"classes": 2, "epsilon": 1.0}])
+@pytest.mark.parametrize("accuracy", [0.0, 0.25, 0.8, 1.0])
+def test_krr_is_unmixed_exactly(settings: dict[str, Any], accuracy: float) -> None:
+    """The mean of the estimate over the label's coins, in closed form, is the accuracy."""
+    schedule = schedule_of(protect="none", validation=400, mechanism="krr", **settings)
+    right = round(accuracy * 400)
+    table = schedule.label_form.table(schedule.strict.sums_epsilon)
+    agreed = right * table[0, 0] + (400 - right) * table[0, 1]
+    vote = Vote.of(total_of(agreed, 0, 0), schedule)
+    assert vote.own[0] == pytest.approx(right / 400, abs=1e-12)
+    assert vote.accuracy == vote.own
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"epsilon": 1.0}, {"label_epsilon": math.inf}, {"protect": "none"}, DIGITS],
+)
+def test_estimates_are_unbiased_and_their_errors_right(settings: dict[str, Any]) -> None:
+    """Many runs with devices of their own: mean and spread of the estimates."""
+    schedule = schedule_of(validation=500, **settings)
+    noise = schedule.noise(VOTE)
+    spread = 0.0 if noise is None else noise.total
+    rng, runs, rows = coins(3), 300, np.arange(500)
+    own, chosen, errors = [], [], []
+    for run in range(runs):
+        classes = rng.integers(0, schedule.classes, 500)
+        labels = labels_of(schedule, randomized(schedule, classes, 10 * run))
+        logits = [
+            predictions(schedule, classes, right, 10 * run + number + 1)
+            for number, right in enumerate((0.5, 0.9))
+        ]
+        total = vote_vectors(logits, labels, rows).sum(axis=0) + rng.normal(0, spread, 3)
+        vote = Vote.of(total, schedule)
+        own.append(vote.own[0])
+        errors.append((vote.own[1], vote.accuracy[1]))
+        if vote.choice:
+            chosen.append(vote.accuracy[0])
+    wide, narrow = np.mean(errors, axis=0)
+    assert np.std(own) == pytest.approx(wide, rel=0.15)
+    assert np.mean(own) == pytest.approx(0.5, abs=4 * wide / math.sqrt(runs) + bias(schedule, 0.5))
+    if len(chosen) == runs:
+        assert np.std(chosen) == pytest.approx(narrow, rel=0.15)
+        assert np.mean(chosen) == pytest.approx(
+            0.9, abs=4 * narrow / math.sqrt(runs) + bias(schedule, 0.9)
+        )
+    else:
+        assert schedule.strength < 0.5  # only weak labels leave the better one unseen
+
+
+def bias(schedule: ClassifySchedule, accuracy: float) -> float:
+    """Of digits: wrong classes have the right digit not quite as often as by chance."""
+    form = schedule.label_form
+    if form.places == 1:
+        return 0.0
+    classes = np.arange(form.size)
+    shared = 0.0
+    for place in range(form.places):
+        digits = classes // form.base**place % form.base
+        same = np.equal(digits[:, None], digits).mean() * form.size - 1
+        shared += same / (form.size - 1) / form.places
+    by_chance = 1 / form.base
+    return abs((1 - accuracy) * (shared - by_chance) / (1 - by_chance))
+
+
+def test_digits_agree_by_chance_about_as_often_as_assumed() -> None:
+    assert bias(schedule_of(**DIGITS), 0.5) < 0.04
+
+
+def test_results_name_the_estimates() -> None:
+    vote = Vote(1, (0.9, 0.01), (0.8, 0.02))
+    assert vote.estimates() == {
+        "voted_accuracy": 0.9,
+        "voted_accuracy_error": 0.01,
+        "own_voted_accuracy": 0.8,
+        "own_voted_accuracy_error": 0.02,
+    }
+
+
+def test_a_vote_of_nobody_is_finite() -> None:
+    vote = Vote.of(np.zeros(3), schedule_of(validation=0))
+    assert vote.choice == 0
+    assert all(math.isfinite(number) for number in vote.own)
+
+
+def test_vectors_add_up_over_any_shards() -> None:
+    schedule = schedule_of()
+    rng = coins(5)
+    values = rng.integers(0, 4, 50)
+    logits = [rng.normal(size=(50, 4)) for _ in range(2)]
+    rows = np.flatnonzero(rng.random(50) < 0.5)
+    whole = vote_vectors(logits, labels_of(schedule, values), rows)
+    for part in np.array_split(np.arange(50), 7):
+        here = np.flatnonzero(np.isin(part, rows))
+        vectors = vote_vectors([of[part] for of in logits], labels_of(schedule, values[part]), here)
+        assert_array_equal(vectors, whole[part])
