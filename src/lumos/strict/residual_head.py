@@ -19,7 +19,7 @@ import numpy as np
 from lumos.aggregate.noise import clip_factors
 from lumos.model.settings import ModelSettings
 from lumos.strict.feature_rows import row_products
-from lumos.strict.leaf_table import LeafTable, pooled
+from lumos.strict.leaf_table import LeafTable
 from lumos.strict.noisy_labels import NoisyLabels
 from lumos.strict.own_classifier import LOSS_LIMIT, LOSS_SCALE
 from lumos.typing import Doubles, Ints
@@ -132,7 +132,9 @@ class ResidualHead:
 
     def _forward(self, inputs: ResidualInput) -> tuple[Doubles, Doubles, tuple[Doubles, Doubles]]:
         """Hidden layer, inputs of the head, and the two scales of the pooled embedding."""
-        mean = pooled(self._leaves.table(), inputs.predicted, inputs.frequencies)
+        leaves = self._leaves.table()[inputs.predicted]
+        # Every device by itself: a product of many rows may round each of them differently.
+        mean = np.matmul(inputs.frequencies[:, None, :], leaves)[:, 0]
         received = inputs.received[:, None]
         scales = received / (received + PRIOR), received / np.sqrt(received + 1) / 3
         probabilities = np.exp(inputs.base - inputs.base.max(axis=1, keepdims=True))
