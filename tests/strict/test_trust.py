@@ -1,0 +1,153 @@
+"""Trust: gradients against autograd and finite differences; planted weights are recovered."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from tests.strict.classifying import DIGITS, labels_of, rounding, schedule_of
+
+from lumos.strict.classify_schedule import ClassifySchedule
+from lumos.strict.own_classifier import LOSS_LIMIT, LOSS_SCALE
+from lumos.strict.trust import RATE, START, Trust
+from lumos.training.adam import Adam
+
+FORMS: list[dict[str, Any]] = [{}, {"label_epsilon": math.inf}, DIGITS]
+DEVICES = 40
+
+
+def coins(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def inputs(schedule: ClassifySchedule, kinds: int, devices: int = DEVICES) -> list[np.ndarray]:
+    """Own logits, and evidence of each kind of message, less its mean."""
+    rng = coins(1)
+    own, *evidence = rng.normal(0, 1.5, (1 + kinds, devices, schedule.classes))
+    return [own, *(part - part.mean(axis=1, keepdims=True) for part in evidence)]
+
+
+def trust_of(schedule: ClassifySchedule, kinds: int) -> tuple[Trust, list[np.ndarray], np.ndarray]:
+    own, *evidence = inputs(schedule, kinds)
+    start = Trust.start(1 + kinds, schedule.classes)
+    return Trust(own, evidence), [own, *evidence], start + 0.5 * coins(2).normal(size=len(start))
+
+
+@pytest.mark.parametrize("settings", FORMS)
+@pytest.mark.parametrize("kinds", [1, 3, 4])
+def test_gradients_are_autograds(settings: dict[str, Any], kinds: int) -> None:
+    schedule = schedule_of(**settings)
+    trust, parts, weights = trust_of(schedule, kinds)
+    values = coins(3).integers(0, schedule.label_form.alphabet, DEVICES)
+    rows = np.arange(0, DEVICES, 3)
+    vectors = trust.update(weights, labels_of(schedule, values), rows, math.inf)
+    likelihood = torch.from_numpy(
+        schedule.label_form.table(schedule.strict.sums_epsilon) * schedule.label_form.places
+    )
+    w = torch.tensor(weights, requires_grad=True)
+    for device in range(DEVICES):
+        logits = w[1 + kinds :]
+        for number, part in enumerate(parts):
+            row = part[device] - part[device].mean()
+            logits = logits + w[number] * torch.from_numpy(row)
+        assert_allclose(trust.logits(weights)[device], logits.detach().numpy(), rtol=1e-10)
+        if device not in rows:
+            assert not vectors[device].any()
+            continue
+        loss = -torch.log(torch.softmax(logits, dim=0) @ likelihood[:, values[device]])
+        (gradient,) = torch.autograd.grad(loss, w)
+        assert_allclose(vectors[device, :-1], gradient.numpy(), rtol=1e-8, atol=1e-12)
+        scaled = LOSS_SCALE * min(float(loss.detach()), LOSS_LIMIT)
+        assert vectors[device, -1] == pytest.approx(scaled)
+
+
+@pytest.mark.parametrize("settings", FORMS)
+def test_gradients_are_finite_differences(settings: dict[str, Any]) -> None:
+    schedule = schedule_of(**settings)
+    trust, _, weights = trust_of(schedule, 2)
+    values = coins(3).integers(0, schedule.label_form.alphabet, DEVICES)
+    labels, rows = labels_of(schedule, values), np.arange(DEVICES)
+    table = schedule.label_form.table(schedule.strict.sums_epsilon)
+
+    def loss(at: np.ndarray) -> np.ndarray:
+        chances = np.exp(trust.logits(at))
+        chances /= chances.sum(axis=1, keepdims=True)
+        observed: np.ndarray = -np.log((chances * table[:, values].T).sum(axis=1))
+        return observed
+
+    gradients = trust.update(weights, labels, rows, math.inf)[:, :-1]
+    for direction in coins(4).normal(size=(5, len(weights))):
+        step = 1e-5 * direction
+        slope = (loss(weights + step) - loss(weights - step)) / 2e-5
+        assert_allclose(gradients @ direction, slope, rtol=1e-5, atol=1e-7)
+
+
+def test_updates_are_clipped() -> None:
+    schedule = schedule_of()
+    trust, _, weights = trust_of(schedule, 3)
+    labels = labels_of(schedule, coins(3).integers(0, 4, DEVICES))
+    rows = np.arange(DEVICES)
+    free = trust.update(weights, labels, rows, math.inf)
+    clipped = trust.update(weights, labels, rows, 0.3)
+    factors = np.minimum(1, 0.3 / np.linalg.norm(free, axis=1))
+    assert (factors < 1).any()
+    assert (factors == 1).any()
+    assert_allclose(clipped, free * factors[:, None], rtol=1e-12)
+
+
+def test_any_division_into_shards_gives_the_same_bits() -> None:
+    schedule = schedule_of()
+    own, *evidence = inputs(schedule, 3)
+    weights = Trust.start(4, 4)
+    values = coins(3).integers(0, 4, DEVICES)
+    whole = Trust(own, evidence).update(weights, labels_of(schedule, values), np.arange(40), 0.3)
+    for parts in (1, 7, DEVICES):
+        sums = []
+        for some in np.array_split(np.arange(DEVICES), parts):
+            part = Trust(own[some], [each[some] for each in evidence])
+            labels = labels_of(schedule, values[some])
+            vectors = part.update(weights, labels, np.arange(len(some)), 0.3)
+            assert_array_equal(vectors, whole[some])
+            sums.append(rounding(schedule)(vectors).sum(axis=0))
+        assert_array_equal(np.sum(sums, axis=0), rounding(schedule)(whole).sum(axis=0))
+
+
+@pytest.mark.parametrize("settings", FORMS)
+def test_planted_weights_are_recovered_without_noise(settings: dict[str, Any]) -> None:
+    """Labels drawn by known weights, then randomized: the corrected loss finds the weights."""
+    schedule = schedule_of(**settings)
+    rng, devices, form = coins(5), 8_000, schedule.label_form
+    own, *evidence = inputs(schedule, 2, devices)
+    bias = np.linspace(-0.5, 0.5, schedule.classes)
+    planted = np.concatenate([[0.6, 1.3, 0.0], bias])
+    trust = Trust(own, evidence)
+    chances = np.exp(trust.logits(planted))
+    chances /= chances.sum(axis=1, keepdims=True)
+    table = form.table(schedule.strict.sums_epsilon)
+    mixed = (chances @ table).cumsum(axis=1)
+    values = np.minimum((rng.random((devices, 1)) > mixed).sum(axis=1), form.alphabet - 1)
+    labels, rows = labels_of(schedule, values), np.arange(devices)
+    adam = Adam(Trust.start(3, schedule.classes), RATE)
+    for _ in range(60):
+        adam.step(trust.update(adam.weights, labels, rows, math.inf).sum(axis=0)[:-1] / devices)
+    found = adam.weights.copy()
+    found[3:] -= found[3:].mean()  # a bias that all classes have means nothing
+    assert_allclose(found[:3], planted[:3], atol=0.15)
+    assert np.corrcoef(found[3:], bias)[0, 1] > 0.9
+
+
+def test_the_start_has_a_weight_for_each_input_and_a_bias_for_each_class() -> None:
+    for kinds in range(1, 5):
+        start = Trust.start(1 + kinds, 6)
+        assert start.tolist() == [*START[: 1 + kinds], *[0.0] * 6]
+        assert_allclose(start[0], 1)
+
+
+def test_nobody_validates() -> None:
+    schedule = schedule_of()
+    trust, _, weights = trust_of(schedule, 1)
+    labels = labels_of(schedule, np.full(DEVICES, -1))
+    vectors = trust.update(weights, labels, np.empty(0, np.int64), 0.3)
+    assert_array_equal(vectors, np.zeros((DEVICES, len(weights) + 1)))
