@@ -154,6 +154,114 @@ def test_epsilon_per_receiver_and_under_collusion(declare: Declare, shards: int)
     assert (ledger.epsilon_per_receiver, ledger.epsilon_collusion) == (2.0, 2.0)
 
 
+KINDS = {
+    "own, the same for all": {"common": True},
+    "own, for each receiver": {},
+    "edges, the same for all": {"common": True, "about_edges": True},
+    "edges, for each receiver": {"about_edges": True},
+}
+"""Kinds of releases, and what a topic says of them."""
+
+
+def releases(
+    topics: dict[str, Topic], first: int = 0, last: int = 9
+) -> Callable[[Shard, Endpoint], Program[None]]:
+    """Rounds in which each device tells all its neighbours something of one kind, or nothing."""
+
+    def device(shard: Shard, _: Endpoint) -> Program[None]:
+        everyone = np.arange(len(shard))
+        for number in range(first, last):
+            name = list(KINDS)[number % len(KINDS)]
+            speaks = shard.coins.uniform(everyone, "speaks", number)[:, 0] < 0.7
+            slots = np.flatnonzero(speaks[shard.owner])
+            yield topics[name].send(
+                shard.ids_of(shard.owner[slots]),
+                shard.neighbours[slots],
+                np.zeros(len(slots), np.uint8),
+                epsilon=np.full(len(slots), epsilon_of(number)),
+            )
+
+    return device
+
+
+def epsilon_of(number: int) -> float:
+    """ε of a release in one round; sums of them are exact."""
+    return 2.0**-number
+
+
+@pytest.mark.parametrize("shards", [1, 2, 5, DEVICES])
+def test_releases_about_edges_are_counted_apart(declare: Declare, shards: int) -> None:
+    """In closed form: the same for all receivers counts once, one for each counts for each."""
+    graph = demo_graph(DEVICES, features=False)
+    topics = {
+        name: declare(f"test/{number}", door=Door.RELEASE, **settings)
+        for number, (name, settings) in enumerate(KINDS.items())
+    }
+    carrier = Loopback(cut(graph, shards, seed=1))
+    carrier.run(releases(topics), no_part)
+    whole = cut(graph, 1, seed=1)[0]
+    spent = {name: np.zeros(DEVICES) for name in KINDS}
+    for number in range(9):
+        speaks = whole.coins.uniform(np.arange(DEVICES), "speaks", number)[:, 0] < 0.7
+        spent[list(KINDS)[number % len(KINDS)]] += epsilon_of(number) * speaks * (graph.degrees > 0)
+    own = [spent[name] for name in list(KINDS)[:2]]
+    edges = [spent[name] for name in list(KINDS)[2:]]
+    ledger = carrier.ledger()
+    assert ledger.device_edge_epsilon.tolist() == (edges[0] + edges[1] * graph.degrees).tolist()
+    assert ledger.edge_epsilon == ledger.device_edge_epsilon.max() > 0
+    assert ledger.device_epsilon.tolist() == (own[0] + own[1]).tolist()
+    assert ledger.device_epsilon_collusion.tolist() == (own[0] + own[1] * graph.degrees).tolist()
+    assert ledger.epsilon_collusion == ledger.device_epsilon_collusion.max()
+    totals = ledger.totals()
+    assert totals["edge_epsilon"] == ledger.edge_epsilon
+    assert "device_edge_epsilon" not in totals
+    for endpoint in carrier.endpoints:
+        shard = endpoint.ledger.shard
+        assert shard is not None
+        expected = ledger.device_edge_epsilon[shard.devices]
+        assert endpoint.ledger.edge_epsilon().tolist() == expected.tolist()
+
+
+def test_without_releases_about_edges_their_epsilon_is_zero(declare: Declare) -> None:
+    carrier = Loopback(cut(demo_graph(DEVICES, features=False), 2, seed=1))
+    carrier.run(*chatter(declare))
+    ledger = carrier.ledger()
+    assert ledger.edge_epsilon == 0
+    assert not ledger.device_edge_epsilon.any()
+    assert ledger.epsilon_collusion > 0
+
+
+@pytest.mark.parametrize("stop", [0, 1, 4, 9])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_resumed_ledger_is_that_of_one_run(
+    declare: Declare,
+    shards: int,
+    stop: int,
+    ledger_differences: Callable[[LedgerReport, LedgerReport], list[str]],
+) -> None:
+    """Flows come from the checkpoint, ε from the repeated releases; neither is counted twice."""
+    graph = demo_graph(DEVICES, features=False)
+    topics = {
+        name: declare(f"test/{number}", door=Door.RELEASE, **settings)
+        for number, (name, settings) in enumerate(KINDS.items())
+    }
+    one = Loopback(cut(graph, shards, seed=1))
+    one.run(releases(topics, 0, stop), no_part)
+    parties = (*one.endpoints, one.coordinator)
+    checkpoint = [
+        {key: counts.copy() for key, counts in endpoint.ledger.state().items()}
+        for endpoint in parties
+    ]
+    one.run(releases(topics, stop), no_part)
+    resumed = Loopback(cut(graph, shards, seed=1))
+    resumed.run(releases(topics, 0, stop), no_part)
+    for endpoint, state in zip((*resumed.endpoints, resumed.coordinator), checkpoint, strict=True):
+        endpoint.ledger.restore(state)
+    resumed.run(releases(topics, stop), no_part)
+    assert ledger_differences(one.ledger(), resumed.ledger()) == []
+    assert resumed.ledger().edge_epsilon > 0
+
+
 def test_a_device_takes_part_in_rounds_in_which_it_sends_or_receives(declare: Declare) -> None:
     topic = declare("test/rounds")
 

@@ -9,6 +9,7 @@ from lumos.aggregate import ideal as aggregate
 from lumos.compare import ideal as compare
 from lumos.errors import ProtocolError
 from lumos.exchange import PUBLIC_ID, TOPICS, Door, Topic
+from lumos.strict.topics import OPINION
 
 Declare = Callable[..., Topic]
 
@@ -33,12 +34,23 @@ def test_control_and_only_control_has_a_vocabulary(declare: Declare, door: Door)
         {"shape": None, "dtype": np.int64},
         {"door": Door.CONTROL, "vocabulary": ("yes", "no"), "dtype": np.int64},
         {"door": Door.CONTROL, "vocabulary": PUBLIC_ID, "dtype": np.uint8},
+        {"door": Door.AGGREGATE, "common": True},
+        {"door": Door.OPEN, "about_edges": True},
+        {"door": Door.AGGREGATE, "about_edges": True},
+        {"door": Door.CONTROL, "vocabulary": ("yes", "no"), "about_edges": True},
     ],
 )
 def test_a_refused_topic_does_not_exist(declare: Declare, wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="test/refused"):
         declare("test/refused", **wrong)
     assert "test/refused" not in TOPICS
+
+
+def test_only_opinions_are_about_edges() -> None:
+    """A topic of a device's own data that were counted apart would lack in its ε."""
+    assert [topic for topic in TOPICS.values() if topic.about_edges] == [OPINION]
+    assert OPINION.door is Door.RELEASE
+    assert OPINION.common
 
 
 def test_size_of_a_message(declare: Declare) -> None:

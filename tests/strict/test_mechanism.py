@@ -1,4 +1,4 @@
-"""A mechanism of another package, named in a run."""
+"""A mechanism of another package, named in a run: opinions use it, labels do not."""
 
 import json
 
@@ -10,26 +10,38 @@ from lumos.cli.main import run
 from lumos.errors import UsageError
 from lumos.graph import Graph
 from lumos.strict.settings import StrictSettings
-from lumos.strict.topics import SYMBOL
+from lumos.strict.topics import OPINION, SYMBOL
 
 
-def test_devices_release_by_it(sixty: Graph) -> None:
+def test_devices_tell_opinions_by_it(sixty: Graph) -> None:
     with registered():
-        _, wire = run_with_wire(sixty, mechanism="loud", epsilon=1.0)
-    messages = wire.all_of(SYMBOL.name)
-    assert len(messages) == 2 * sixty.edges
+        _, wire = run_with_wire(sixty, mechanism="loud", opinion_epsilon=1.0, epochs=10)
+    messages = wire.all_of(OPINION.name)
+    assert len(messages) == 2 * 2 * sixty.edges  # two opinions, over both directions
     assert {len(message.body) for message in messages} == {3}
     assert {message.body[1:] for message in messages} == {b"\0\0"}
     assert len({message.body[0] for message in messages}) > 1
+    # A label needs one value for each message: it has krr or digits, whatever opinions have.
+    symbols = wire.all_of(SYMBOL.name)
+    assert symbols
+    assert {len(message.body) for message in symbols} == {1}
+
+
+@pytest.mark.parametrize("name", ["oue", "multibit"])
+def test_opinions_may_name_several_classes(sixty: Graph, name: str) -> None:
+    result, wire = run_with_wire(sixty, mechanism=name, epochs=10)
+    assert len(wire.all_of(OPINION.name)) == 4 * sixty.edges
+    assert {len(message.body) for message in wire.all_of(SYMBOL.name)} == {1}
+    assert result.promises
 
 
 def test_it_can_be_named_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    short = ["--encoder-epochs", "2", "--epochs", "64", "--json"]
+    short = ["--encoder-epochs", "2", "--epochs", "10", "--json"]
     with registered():
         assert run(["train", "demo:60", "--mechanism", "loud", *short]) == 0
     result = json.loads(capsys.readouterr().out)
-    symbol = result["ledger"]["topics"][SYMBOL.name]
-    assert symbol["bytes"] == 3 * symbol["messages"]
+    opinion = result["ledger"]["topics"][OPINION.name]
+    assert opinion["bytes"] == 3 * opinion["messages"]
 
 
 def test_a_name_that_is_not_registered_lists_the_others() -> None:

@@ -4,23 +4,31 @@ from typing import Any
 
 import pytest
 
-from lumos.strict.schedule import CANDIDATES
+from lumos.strict.classify_schedule import CANDIDATES
+from lumos.strict.link_schedule import CANDIDATES as LINK_CANDIDATES
 from lumos.strict.texts import texts
 from lumos.training.config import Config
 from lumos.training.texts import LOSS
+
+BEFORE = {"encoder": 2, "scale": 18, "symbols": 19}
 
 
 @pytest.mark.parametrize(
     ("settings", "stages"),
     [
-        ({}, {"evidence": 101, "tree network": 161}),
-        ({"symbol": "codebook"}, {"codebook": 101, "evidence": 110, "tree network": 170}),
-        ({"task": "link"}, {"evidence": 10, "tree network": 70}),
-        ({"encoder_epochs": 3, "epochs": 66}, {"evidence": 4, "tree network": 64}),
+        ({}, {**BEFORE, "opinions": 20, "trust": 22}),
+        ({"opinions": 0}, {**BEFORE, "trust": 20}),
+        ({"opinions": 3}, {**BEFORE, "opinions": 20, "trust": 23}),
+        ({"tree_network": True}, {**BEFORE, "opinions": 20, "trust": 22, "tree network": 62}),
+        (
+            {"encoder_epochs": 3, "epochs": 10},
+            {"encoder": 2, "scale": 5, "symbols": 6, "opinions": 7, "trust": 9},
+        ),
+        ({"task": "link"}, {"trust": 10, "tree network": 70}),
     ],
 )
 def test_stages_begin_as_scheduled(settings: dict[str, Any], stages: dict[str, int]) -> None:
-    """100 epochs of the encoder or as many as are asked for, 9 of a codebook, 60 of trust."""
+    """1 epoch of counts, 16 of the encoder, 1 of scale, 1 of symbols, 1 of each opinion."""
     assert texts(Config.of(**settings)).stages == stages
 
 
@@ -30,7 +38,7 @@ def test_only_noisy_sums_have_a_noisy_loss() -> None:
 
 
 def test_every_candidate_is_described() -> None:
-    assert set(texts(Config.of()).choices) == set(CANDIDATES)
+    assert {*CANDIDATES, *LINK_CANDIDATES} == set(texts(Config.of()).choices)
 
 
 def test_unused_settings_exist() -> None:
