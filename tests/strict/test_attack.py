@@ -1,114 +1,313 @@
-"""Reading labels from single-holder rows of a sum: works on exact sums, not on ours.
+"""Attacks on the whole of a run: all sums, symbols and opinions, against the table of promises.
 
-The encoder starts at zero, so in the first epoch every softmax is uniform: the row of a word that
-one training device alone holds is its feature times (1/k - 1 at its label). The sign tells all.
+**Label.** The informed attacker knows everything but one device's label: all other data, the
+device's own features and edges. It sees every sum and every message, and computes the exact
+likelihood of each label. **Features, edges.** The vectors that other data would have added to the
+same sums have an exact distance, and with it an exact μ. No cell of the table may be exceeded, and
+some must nearly be reached, or the attack would prove nothing.
 """
 
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 from tests.narrow import present, sparse
-from tests.strict.strictly import epochs, started, sums
+from tests.strict.replay import (
+    CLASSES,
+    WORDS,
+    Transcript,
+    changed,
+    little_graph,
+    log_likelihood,
+    moved,
+    mu_of,
+    truth_probability,
+    whole_run,
+)
+from tests.strict.strictly import started
 
 from lumos.device.coins import PublicCoins
 from lumos.graph import Graph
+from lumos.strict.classify_promises import promises
 from lumos.training.split import Role, split_vertices
 
-CLASSES = 6
-SEEDS = 12
+SEEDS = 2
+MARGIN = 3.5
+"""Standard errors."""
 
 
-def single_holders(graph: Graph, roles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Words that exactly one training device holds, and who that is."""
-    held = sparse(graph.features).toarray()[roles == Role.TRAIN] != 0
-    words = np.flatnonzero(held.sum(axis=0) == 1)
-    holder = np.flatnonzero(roles == Role.TRAIN)[held[:, words].argmax(axis=0)]
-    return words, holder
+class Guesses(NamedTuple):
+    """What the informed attacker says of every device's label, each device by itself."""
+
+    run: Transcript
+    truth: np.ndarray
+    posterior: np.ndarray
+    """[devices, k] logarithms, less the largest."""
+
+    def right(self, role: Role) -> np.ndarray:
+        """[devices of the role] whether the guess is right."""
+        return (self.posterior.argmax(axis=1) == self.truth)[self.run.roles == role]
+
+    def symbol_right(self) -> np.ndarray:
+        """[training devices] the same of who guesses the symbol."""
+        return (self.run.symbols == self.truth)[self.run.roles == Role.TRAIN]
 
 
-def first_sum(graph: Graph, seed: int, **settings: Any) -> tuple[np.ndarray, np.ndarray, Any]:
-    """What everybody sees after the first epoch, who trains, and a trainer."""
-    roles = split_vertices(present(graph.labels), PublicCoins(seed))
-    made = started(graph, roles, seed=seed, **{"encoder_epochs": 100, "epochs": 220, **settings})
-    with sums() as opened:
-        epochs(made, 0, 1)
-    assert len(opened) == 1
-    return opened[0][1], roles, made.trainers[0]
+def informed(seed: int, **settings: Any) -> Guesses:
+    """All sums and symbols of a run, and all labels equally likely before."""
+    graph = little_graph(seed, devices=400)
+    settings = {"epochs": 31, **settings}
+    run = whole_run(graph, seed, **settings)
+    strict, form = run.of.strict, run.of.label_form
+    drawn = run.drawn
+    likelihood = np.stack(  # [devices, values]
+        [
+            log_likelihood(
+                run,
+                whole_run(
+                    graph,
+                    given=run,
+                    labels=drawn._replace(values=np.where(drawn.values < 0, -1, value)),
+                    **settings,
+                ),
+            )
+            for value in range(form.alphabet)
+        ],
+        axis=1,
+    )
+    likelihood -= likelihood.max(axis=1, keepdims=True)
+    kept = form.strength(strict.epsilon) / form.strength(strict.sums_epsilon)
+    chain = kept * np.eye(CLASSES) + (1 - kept) / CLASSES  # [value of the sums, symbol]
+    table = form.table(strict.sums_epsilon)  # [label, value of the sums]
+    by_symbol = np.ones((len(run.roles), CLASSES))
+    senders = np.flatnonzero(run.symbols >= 0)
+    by_symbol[senders] = chain[:, run.symbols[senders]].T
+    with np.errstate(divide="ignore"):
+        posterior = np.log((np.exp(likelihood) * by_symbol) @ table.T)
+    posterior -= posterior.max(axis=1, keepdims=True)
+    return Guesses(run, present(graph.labels), posterior)
 
 
-def guesses(total: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """The attacker's: the class whose entry is the lowest in the row of the word."""
-    return total[:-1].reshape(-1, CLASSES)[words].argmin(axis=1)
+def test_informed_attacker_has_no_more_than_the_randomized_label() -> None:
+    all_guesses = [informed(seed, epsilon=3.0) for seed in range(SEEDS)]
+    bound = truth_probability(3.0, CLASSES)
+    for role in (Role.TRAIN, Role.VALIDATION):
+        right = np.concatenate([guesses.right(role) for guesses in all_guesses])
+        assert right.mean() < bound + MARGIN * np.sqrt(bound * (1 - bound) / len(right))
+    for guesses in all_guesses:
+        # No two labels are further apart than ε, whatever was seen.
+        assert guesses.posterior.min() >= -3.0 - 1e-9
+        # Whoever has the symbol learns nothing from the sums.
+        here = guesses.run.roles == Role.TRAIN
+        symbols = guesses.run.symbols[here]
+        alone = np.log(guesses.run.of.label_form.table(3.0)[:, symbols].T)
+        assert np.allclose(
+            guesses.posterior[here], alone - alone.max(axis=1, keepdims=True), atol=1e-9
+        )
+        assert np.array_equal(guesses.right(Role.TRAIN), guesses.symbol_right())
+
+
+@pytest.mark.parametrize("label_epsilon", [4.0, float("inf")])
+def test_sums_tell_more_than_the_symbol_where_they_use_a_better_label(label_epsilon: float) -> None:
+    """The same devices: right by all sums, and by the symbol alone. Little noise, to see it."""
+    settings = {"epsilon": 2.0, "label_epsilon": label_epsilon, "update_epsilon": 24.0}
+    all_guesses = [informed(seed, **settings) for seed in range(SEEDS)]
+    right = np.concatenate([guesses.right(Role.TRAIN) for guesses in all_guesses])
+    by_symbol = np.concatenate([guesses.symbol_right() for guesses in all_guesses])
+    gained, lost = (right & ~by_symbol).sum(), (by_symbol & ~right).sum()
+    assert gained - lost > MARGIN * np.sqrt(gained + lost)  # the attack has teeth
+    if label_epsilon == 4.0:
+        bound = truth_probability(label_epsilon, CLASSES)
+        assert right.mean() < bound + MARGIN * np.sqrt(bound * (1 - bound) / len(right))
+        assert min(guesses.posterior.min() for guesses in all_guesses) >= -label_epsilon - 1e-9
+
+
+def test_informed_attacker_reads_true_labels_from_exact_sums() -> None:
+    """Nothing but noise and randomized labels stops the attack."""
+    guesses = informed(0, epsilon=2.0, label_epsilon=float("inf"), protect="none")
+    assert guesses.right(Role.TRAIN).all()
+    assert guesses.right(Role.VALIDATION).all()
+
+
+@pytest.mark.parametrize("settings", [{}, {"label_epsilon": 5.0}, {"mechanism": "digits"}])
+def test_true_labels_are_not_read_after_the_draw(settings: dict[str, Any]) -> None:
+    """Other labels behind the same draws: every vector, sum, symbol and opinion is the same."""
+    graph = little_graph(3)
+    run = whole_run(graph, 3, **settings)
+    poisoned = changed(graph, labels=(present(graph.labels) + 1) % CLASSES)
+    again = whole_run(poisoned, 3, roles=run.roles, labels=run.drawn, **settings)
+    assert run.is_same(again)
+    assert not run.is_same(whole_run(poisoned, 3, roles=run.roles, **settings))
+
+
+def other_rows(features: np.ndarray, generator: np.random.Generator) -> dict[str, np.ndarray]:
+    """Rows that a device might have had instead."""
+    devices = len(features)
+    single = np.eye(WORDS)[generator.integers(0, WORDS, devices)]
+    return {
+        "of another device": features[generator.permutation(devices)],
+        "all other words": 1 - features,
+        "one word": single,
+        "no words": np.zeros_like(features),
+        "the opposite": -features,
+        "tiny": 1e-22 * single,
+    }
+
+
+@pytest.mark.parametrize("signs", ["nonnegative", "signed"])
+def test_other_features_stay_within_the_account(signs: str) -> None:
+    """All devices, several seeds and rows: the exact μ of the whole run, adaptively."""
+    largest = dict.fromkeys((Role.TRAIN, Role.VALIDATION), 0.0)
+    for seed in range(2):
+        graph = little_graph(seed, signed=signs == "signed")
+        run = whole_run(graph, seed, signs=signs)
+        rows = other_rows(np.asarray(graph.features), np.random.default_rng(seed))
+        for features in rows.values():
+            other = changed(graph, features=features.astype(np.float32))
+            mu = moved(run, whole_run(other, given=run, signs=signs))
+            assert not mu[run.roles == Role.TEST].any()
+            for role in largest:
+                here = run.roles == role
+                share = (mu[here] / mu_of(run, "features")[here]).max()
+                largest[role] = max(largest[role], share)
+    assert max(largest.values()) <= 1
+    assert largest[Role.TRAIN] > (0.99 if signs == "nonnegative" else 0.95)
+    assert largest[Role.VALIDATION] > 0.5
+
+
+def test_opened_sums_tell_features_apart_as_well_as_noise_allows() -> None:
+    """A canary audit on real sums: this row or that one, by all sums together.
+
+    The best attacker is right with probability Φ(μ/2), for the noise that was really added.
+    """
+    right, expected, bound = [], [], []
+    for seed in range(4):
+        graph = little_graph(10 + seed)
+        run = whole_run(graph, seed)
+        features = np.roll(np.asarray(graph.features), 1, axis=1)
+        other = whole_run(changed(graph, features=features), given=run)
+        here = run.roles == Role.TRAIN
+        right.append((log_likelihood(run, run) > log_likelihood(run, other))[here])
+        noise = present(run.noises[0])
+        mu = moved(run, other)[here]
+        expected.append(ndtr(mu * (noise.sigma * noise.clip / noise.total) / 2))
+        bound.append(ndtr(mu_of(run, "features")[here] / 2))
+    found = np.concatenate(right)
+    error = np.sqrt(0.25 / len(found))
+    # Devices share the noise of a run, so their successes are not independent: twice the margin.
+    assert abs(found.mean() - np.concatenate(expected).mean()) < 2 * MARGIN * error
+    assert (np.concatenate(expected) <= np.concatenate(bound)).all()
 
 
 @pytest.mark.parametrize("aggregate", ["ideal", "secure"])
-def test_exact_sums_give_labels_away(aggregate: str, two_hundred: Graph) -> None:
-    total, roles, _ = first_sum(two_hundred, 0, protect="none", aggregate=aggregate)
-    words, holder = single_holders(two_hundred, roles)
-    assert len(words) > 100
-    assert np.array_equal(guesses(total, words), present(two_hundred.labels)[holder])
-    rows = total[:-1].reshape(-1, CLASSES)[words]
-    assert ((rows < -1e-6).sum(axis=1) == 1).all()  # with certainty: one entry is below zero
+def test_every_sum_has_noise_of_its_own(aggregate: str) -> None:
+    graph = little_graph(5, devices=30)
+    run = whole_run(graph, 5, aggregate=aggregate, encoder_epochs=3, epochs=12)
+    noises = [
+        (run.totals[step] - run.vectors[step].sum(axis=0)) / present(run.noises[step]).total
+        for step in run.totals
+    ]
+    assert len(noises) == 14
+    whole = np.concatenate(noises)
+    assert abs(whole.std() - 1) < MARGIN / np.sqrt(2 * len(whole))
+    for one, two in pairwise(noises):
+        width = min(len(one), len(two))
+        assert not np.allclose(one[:width], two[:width], atol=1e-3)
+        if width > 100:
+            assert abs(np.corrcoef(one[:width], two[:width])[0, 1]) < MARGIN / np.sqrt(width)
 
 
-def test_projected_sums_do_not_show_it_in_a_sign(two_hundred: Graph) -> None:
-    total, _, _ = first_sum(two_hundred, 0, protect="projection", projection=64)
-    assert len(total) == 65 * CLASSES + 1
+@pytest.mark.parametrize(
+    "settings", [{}, {"opinions": 0, "epochs": 59}, {"tree_network": True, "epochs": 64}]
+)
+def test_vectors_in_the_sums_or_zeros_stay_within_the_account(settings: dict[str, Any]) -> None:
+    run = whole_run(little_graph(6), 6, **settings)
+    nothing = Transcript(run.roles, 6, vectors={step: 0 * v for step, v in run.vectors.items()})
+    assert (moved(run, nothing) <= mu_of(run, "norm")).all()
+    for step, noise in run.noises.items():
+        norms = np.linalg.norm(run.vectors[step], axis=1)
+        assert norms.max() <= present(noise).clip  # as the sum encodes them, after rounding
 
 
-def test_noise_leaves_the_attacker_at_chance(two_hundred: Graph) -> None:
-    """More than 1,500 words over 12 seeds: an attacker with 24 % instead of 16.7 % would show.
-
-    The standard error at chance is below 1 %, the limit is at seven of them; an advantage that is
-    allowed by the budget of this one sum (μ = 0.13) is below 3 %.
-    """
-    right = tried = 0
-    for seed in range(SEEDS):
-        total, roles, _ = first_sum(two_hundred, seed)
-        words, holder = single_holders(two_hundred, roles)
-        right += int((guesses(total, words) == present(two_hundred.labels)[holder]).sum())
-        tried += len(words)
-    assert tried > 1500
-    spread = np.sqrt(1 / CLASSES * (1 - 1 / CLASSES) / tried)
-    assert right / tried < 1 / CLASSES + 0.03 + 4 * spread
-    assert 1 / CLASSES + 0.03 + 4 * spread < 0.24
+def matching(graph: Graph) -> list[np.ndarray]:
+    """Edges that share no device."""
+    used: set[int] = set()
+    chosen = []
+    for one, two in graph.edge_list():
+        if not used & {int(one), int(two)}:
+            used |= {int(one), int(two)}
+            chosen.append(np.array([one, two]))
+    return chosen
 
 
-def test_noise_leaves_the_best_test_at_chance(two_hundred: Graph) -> None:
-    """The attacker who knows everything but one label, and weighs all entries as best as can be.
+def edge_shares(graph: Graph, roles: np.ndarray | None, seed: int, **settings: Any) -> Any:
+    """μ of each edge of a matching by the account's, by the roles of its ends; and the run."""
+    run = whole_run(graph, seed, roles=roles, **settings)
+    chosen = matching(graph)
+    gone = {tuple(edge) for edge in chosen}
+    rest = np.array([edge for edge in graph.edge_list() if tuple(edge) not in gone])
+    without = changed(graph, edges=rest.reshape(-1, 2))
+    mu = moved(run, whole_run(without, given=run, **settings), chosen)
+    ends = np.array([run.roles[edge] for edge in chosen])
+    account = mu_of(run, "edge")
+    shares = mu / np.maximum([account[edge].sum() for edge in chosen], 1e-300)
+    return shares, ends, run
 
-    He subtracts what all others gave, and asks which of the labels fits the rest best.
-    """
-    right = tried = 0
-    for seed in range(SEEDS):
-        total, roles, trainer = first_sum(two_hundred, seed)
-        limit = trainer.schedule.limit("encoder")
-        rows = trainer._encoder.update(np.zeros(601 * CLASSES), limit, each=True)
-        rest = total - rows.sum(axis=0)  # the noise alone
-        for device in np.flatnonzero(roles == Role.TRAIN)[:40]:
-            mine = rows[device, :-1].reshape(-1, CLASSES)
-            label = present(two_hundred.labels)[device]
-            fits = []
-            for guess in range(CLASSES):
-                order = np.arange(CLASSES)
-                order[[label, guess]] = guess, label
-                moved = mine[:, order]
-                fits.append(((rest[:-1].reshape(-1, CLASSES) + mine - moved) ** 2).sum())
-            right += int(np.argmin(fits)) == label
-            tried += 1
-    rate = right / tried
-    assert tried == 480
-    # Chance is 0.167 and its standard error 0.017; one sum of many may give away a little.
-    assert rate < 0.26
+
+@pytest.mark.parametrize("settings", [{}, {"tree_network": True, "epochs": 64}])
+def test_an_edge_stays_within_the_account_of_its_ends(settings: dict[str, Any]) -> None:
+    largest: dict[tuple[int, int], float] = {}
+    for seed in range(3):
+        shares, ends, run = edge_shares(little_graph(20 + seed), None, seed, **settings)
+        for share, (one, two) in zip(shares, np.sort(ends, axis=1), strict=True):
+            largest[one, two] = max(largest.get((one, two), 0.0), share)
+        assert run.of.edge_mu() >= 2 * mu_of(run, "edge").max() - 1e-12
+    assert largest[Role.VALIDATION, Role.VALIDATION] > 0.1
+    assert max(largest.values()) <= 1
+
+
+def test_the_account_of_an_edge_of_training_devices_is_reached() -> None:
+    """Pairs that know only each other: both add a quarter to the same number of one sum."""
+    devices = 80
+    graph = Graph.from_edges(
+        np.arange(devices).reshape(-1, 2),
+        devices=devices,
+        features=np.eye(8, dtype=np.float32)[np.arange(devices) % 8],
+        labels=np.repeat([0, 1], devices // 2),
+    )
+    roles = np.where(np.arange(devices) % 40 < 32, Role.TRAIN, Role.VALIDATION)
+    shares, ends, _ = edge_shares(graph, roles, 0)
+    pairs = (ends == Role.TRAIN).all(axis=1)
+    assert 0.999 < shares[pairs].max() <= 1
+    assert shares.max() <= 1
+
+
+def test_cells_are_the_account_of_the_audit() -> None:
+    """What the table prints is what the tests above compare with."""
+    run = whole_run(little_graph(7), 7)
+    cells = {row["about"]: row for row in promises(run.of)}
+    for role, column in (
+        (Role.TRAIN, "training devices"),
+        (Role.VALIDATION, "validation devices"),
+    ):
+        for about, question, times, messages in (
+            ("features: these or others", "features", 1, 0.0),
+            ("membership: vectors in the sums or zeros, messages unchanged", "norm", 1, 0.0),
+            ("one edge: there or not", "edge", 2, 16.0),
+        ):
+            mu = times * run.of.mu(role, question)
+            epsilon, delta = present(run.of.account(mu))
+            printed = cells[about][column].strip("()").split(", ")
+            assert epsilon + messages <= float(printed[0]) + 1e-9
+            assert float(printed[0]) < 1.01 * (epsilon + messages)
+            assert float(printed[1]) == delta
 
 
 def test_features_of_few_holders_are_absent(two_hundred: Graph) -> None:
-    total, roles, trainer = first_sum(two_hundred, 0, protect="holders", min_holders=5)
+    roles = split_vertices(present(two_hundred.labels), PublicCoins(0))
+    made = started(two_hundred, roles, protect="holders", min_holders=5)
     held = (sparse(two_hundred.features).toarray()[roles == Role.TRAIN] != 0).sum(axis=0)
-    assert np.array_equal(trainer.columns, np.flatnonzero(held >= 5))
-    assert 0 < len(trainer.columns) < 300
-    assert len(total) == (len(trainer.columns) + 1) * CLASSES + 1
-    words, _ = single_holders(two_hundred, roles)
-    assert len(words) > 100
-    assert not np.isin(words, trainer.columns).any()
+    assert np.array_equal(made.trainers[0].columns, np.flatnonzero(held >= 5))
+    assert 0 < len(made.trainers[0].columns) < 300
