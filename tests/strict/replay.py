@@ -44,6 +44,8 @@ class Transcript:
     noises: dict[int, Noise | None] = field(default_factory=dict)
     opinions: dict[int, np.ndarray] = field(default_factory=dict)
     """By number: [devices, bytes]."""
+    evidence: dict[int, np.ndarray] = field(default_factory=dict)
+    """By number of the opinion: [devices, k] what it was made of; it stays on the device."""
     symbols: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
@@ -148,6 +150,7 @@ def _recording(
         return transcript.labels
 
     def tell(shard: Any, evidence: Any, mechanism: Any, number: int) -> Any:
+        transcript.evidence[number] = evidence
         sent = opinions(shard, evidence, mechanism, number)
         transcript.opinions[number] = sent if given is None else given.opinions[number]
         return transcript.opinions[number]

@@ -1,0 +1,295 @@
+"""What opinions promise about edges, by exact likelihood ratios on small graphs; and their echo.
+
+All symbols and opinions of a small federation are enumerated, with their probabilities by the real
+evidence, the real choice of a class and the real mechanism. Public matrices are fixed: the noise of
+the sums that learn them is accounted for elsewhere. Everything is taken as seen by one observer,
+which is more than any set of neighbours sees.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations, product
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from tests.narrow import present
+from tests.strict.replay import changed, little_graph, whole_run
+from tests.strict.strictly import epochs, started
+
+from lumos.device.coins import PublicCoins
+from lumos.device.shard import cut
+from lumos.encode.label_form import LabelForm
+from lumos.encode.mechanisms import COIN, make_mechanism
+from lumos.graph import Graph
+from lumos.strict.neighbour_evidence import MessageCounts
+from lumos.strict.opinions import _most_likely, opinions
+from lumos.training.split import Role, split_vertices
+
+EPSILON = 2.0
+CHANCES = (np.arange(6) + 0.5) / 6
+"""Splits ties of up to three classes evenly."""
+Edges = frozenset[tuple[int, int]]
+
+
+class Town(NamedTuple):
+    """A small federation: everything public about it."""
+
+    devices: int
+    classes: int
+    matrices: np.ndarray
+    """[kinds, k · k] of symbols, then of each opinion but the last, which nobody uses here."""
+    training: tuple[int, ...]
+    """Who sends a symbol."""
+
+    @property
+    def opinions(self) -> int:
+        return len(self.matrices)
+
+    def evidence(self, words: np.ndarray, arcs: np.ndarray, kind: int) -> np.ndarray:
+        """[outcomes, devices, k] of messages words [outcomes, devices] over (sender, receiver)."""
+        outcomes = np.arange(len(words))
+        named = np.eye(self.classes)[words[:, arcs[:, 0]]].reshape(-1, self.classes)
+        receiver = (outcomes[:, None] * self.devices + arcs[:, 1]).ravel()
+        counts = MessageCounts(named, receiver, len(words) * self.devices)
+        form = LabelForm(self.classes, 1, self.classes)
+        return counts.evidence(self.matrices[kind], form).reshape(
+            len(words), self.devices, self.classes
+        )
+
+    def everything(self, senders: int) -> np.ndarray:
+        """[outcomes, senders] all messages of so many senders."""
+        return np.array(list(product(range(self.classes), repeat=senders))).reshape(-1, senders)
+
+    def log_probability(self, edges: Edges) -> np.ndarray:
+        """[symbols, opinions 1, opinions 2, …] of every outcome, given all symbols.
+
+        Symbols do not depend on edges, so their own probabilities are left out.
+        """
+        arcs = np.array([arc for one, two in edges for arc in ((one, two), (two, one))])
+        arcs = arcs.reshape(-1, 2).astype(np.int64)
+        from_training = arcs[np.isin(arcs[:, 0], self.training)]
+        given = self.everything(len(self.training))
+        symbols = np.zeros((len(given), self.devices), np.int64)
+        symbols[:, self.training] = given
+        evidence = self.evidence(symbols, from_training, 0)
+        every = self.everything(self.devices)
+        logarithm = np.zeros(len(symbols))
+        for number in range(1, self.opinions + 1):
+            found = np.log(opinion_chances(evidence))  # [outcomes, devices, k]
+            step = sum(
+                found[:, None, device, :][:, 0][:, every[:, device]]
+                for device in range(self.devices)
+            )
+            logarithm = (logarithm[:, None] + step).ravel()
+            if number < self.opinions:
+                before = len(evidence)
+                evidence = np.repeat(evidence, len(every), axis=0)
+                evidence = evidence + self.evidence(np.tile(every, (before, 1)), arcs, number)
+        return logarithm
+
+    def graphs(self) -> Iterator[tuple[Edges, Edges]]:
+        """All pairs of graphs that differ in one edge: with it, without it."""
+        pairs = list(combinations(range(self.devices), 2))
+        for number in range(1 << len(pairs)):
+            edges = frozenset(pair for place, pair in enumerate(pairs) if number >> place & 1)
+            for edge in edges:
+                yield edges, edges - {edge}
+
+
+def opinion_chances(evidence: np.ndarray) -> np.ndarray:
+    """[…, k] probability of each opinion: the real choice of a class, then the real mechanism."""
+    classes = evidence.shape[-1]
+    rows = evidence.reshape(-1, classes)
+    chosen = np.mean(
+        [np.eye(classes)[_most_likely(rows, np.full(len(rows), chance))] for chance in CHANCES],
+        axis=0,
+    )
+    mechanism = make_mechanism(classes, EPSILON, "krr")
+    mixed = mechanism.other + (mechanism.truth - mechanism.other) * chosen
+    return (mixed / COIN).reshape(evidence.shape)
+
+
+def largest_ratio(town: Town) -> float:
+    """The largest |log ratio| of any outcome, for any two graphs that differ in one edge."""
+    known: dict[Edges, np.ndarray] = {}
+
+    def logarithms(edges: Edges) -> np.ndarray:
+        if edges not in known:
+            known[edges] = town.log_probability(edges)
+        return known[edges]
+
+    return max(float(np.abs(logarithms(one) - logarithms(two)).max()) for one, two in town.graphs())
+
+
+def lopsided(classes: int, kinds: int) -> np.ndarray:
+    """Matrices whose values say more or less: one message outweighs another."""
+    rows = np.full((classes, classes), 4.0) + np.diag(np.linspace(6.0, 30.0, classes))
+    return np.stack([rows.ravel()] * kinds)
+
+
+TOWNS = {
+    "three devices, three classes, two opinions": Town(3, 3, lopsided(3, 2), (0, 1, 2)),
+    "four devices, two opinions": Town(4, 2, lopsided(2, 2), (0, 1, 2, 3)),
+    "four devices, two of them train, two opinions": Town(4, 2, lopsided(2, 2), (0, 1)),
+    "five devices, one opinion": Town(5, 2, lopsided(2, 1), (0, 1, 2)),
+    "three devices, three opinions": Town(3, 2, lopsided(2, 3), (0, 1, 2)),
+}
+
+
+@pytest.mark.parametrize("name", TOWNS)
+def test_one_edge_has_the_promised_ratio(name: str) -> None:
+    town = TOWNS[name]
+    assert largest_ratio(town) <= 2 * town.opinions * EPSILON + 1e-9
+
+
+def test_the_promise_about_an_edge_is_reached() -> None:
+    """Both ends change their mind, in both opinions: nothing less than 2 · opinions · ε holds."""
+    for town in (TOWNS["four devices, two opinions"], Town(4, 2, lopsided(2, 1), (0, 1, 2, 3))):
+        assert largest_ratio(town) > 0.99 * 2 * town.opinions * EPSILON
+
+
+def test_probabilities_add_up() -> None:
+    """The enumeration is complete: given all symbols, opinions have probability 1 in all."""
+    town = TOWNS["four devices, two of them train, two opinions"]
+    chances = np.exp(town.log_probability(frozenset({(0, 1), (1, 2), (1, 3)})))
+    assert np.allclose(chances.reshape(4, -1).sum(axis=1), 1)
+
+
+def receiver_ratio(leaves: int) -> float:
+    """The broken twin: an opinion for each receiver, without what that one sent, ε each.
+
+    Device 0 has one neighbour that sent a symbol, the other end of the edge, and so many that sent
+    none. The largest |log ratio| of what these receive, with the edge and without it.
+    """
+    town = Town(leaves + 2, 2, lopsided(2, 1), (1,))
+    symbols = np.zeros((1, town.devices), np.int64)
+    edge, nothing = np.array([[1, 0]]), np.empty((0, 2), np.int64)
+    ratio = 0.0
+    for _ in range(leaves):  # none of them has sent anything that could be left out
+        one, two = (
+            np.log(opinion_chances(town.evidence(symbols, arcs, 0))[0, 0])
+            for arcs in (edge, nothing)
+        )
+        ratio += float(np.abs(one - two).max())
+    return ratio
+
+
+def test_an_opinion_for_one_receiver_breaks_the_promise() -> None:
+    """Every receiver has one more message about the same edge: no bound but the degree."""
+    assert receiver_ratio(1) <= EPSILON
+    assert receiver_ratio(4) > 2 * EPSILON  # all that both ends together may tell
+    assert receiver_ratio(40) > 20 * EPSILON
+
+
+def test_real_opinions_have_the_enumerated_probabilities() -> None:
+    """The real function with real coins; ties, clear cases and silence."""
+    cases = np.array([[0.0, 0.0, 0.0], [1.0, 1.0, -2.0], [3.0, -1.0, -2.0]])
+    devices = 30_000
+    graph = Graph.from_edges(np.array([[0, 1]]), devices=devices)
+    shard = cut(graph, 1, 0)[0]
+    mechanism = make_mechanism(3, EPSILON, "krr")
+    evidence = np.tile(cases, (devices // len(cases), 1))
+    for number in (1, 2):
+        sent = opinions(shard, evidence, mechanism, number)[:, 0]
+        for place, expected in enumerate(opinion_chances(cases)):
+            shares = np.bincount(sent[place :: len(cases)], minlength=3) * len(cases) / devices
+            error = np.sqrt(expected * (1 - expected) * len(cases) / devices)
+            assert (np.abs(shares - expected) < 4 * error).all()
+    first, second = (opinions(shard, evidence, mechanism, number) for number in (1, 2))
+    same = (first == second)[::3].mean()  # independent coins: equal by chance alone
+    assert abs(same - 1 / 3) < 4 * np.sqrt(2 / 9 * 3 / devices)
+
+
+def test_opinions_are_made_of_received_messages_only() -> None:
+    """Given what was sent, other features and randomized labels at home move no evidence."""
+    graph = little_graph(1)
+    run = whole_run(graph, 1)
+    drawn = run.drawn
+    values = np.where(drawn.values < 0, -1, (drawn.values + 1) % 4)
+    others = changed(graph, features=1 - np.asarray(graph.features))
+    again = whole_run(others, given=run, labels=drawn._replace(values=values))
+    for number, evidence in run.evidence.items():
+        assert np.array_equal(evidence, again.evidence[number])
+
+
+def test_one_edge_moves_the_evidence_of_its_two_ends_only() -> None:
+    graph = little_graph(2)
+    run = whole_run(graph, 2)
+    edges = graph.edge_list()
+    for gone in (0, len(edges) // 2):
+        without = changed(graph, edges=np.delete(edges, gone, axis=0))
+        again = whole_run(without, given=run)
+        for number, evidence in run.evidence.items():
+            moved = np.flatnonzero((evidence != again.evidence[number]).any(axis=1))
+            assert set(moved) <= set(edges[gone])
+        assert len(moved) == 2  # the last opinion is made of symbols and of the first one
+
+
+def by_chance(seed: int) -> Graph:
+    """Edges that know nothing of classes, and words that do."""
+    generator = np.random.default_rng(seed)
+    devices = 1600
+    labels = generator.integers(0, 4, devices)
+    edges = generator.integers(0, devices, (3 * devices, 2))
+    likely = np.arange(40) % 4 == labels[:, None]
+    features = generator.random((devices, 40)) < np.where(likely, 0.25, 0.1)
+    return Graph.from_edges(
+        edges[edges[:, 0] != edges[:, 1]],
+        devices=devices,
+        features=features.astype(np.float32),
+        labels=labels,
+    )
+
+
+class Ended(NamedTuple):
+    trainer: Any
+    roles: np.ndarray
+    own: float
+    """Accuracy of the own encoder on test devices."""
+    neighbours: float
+    """The same with neighbours."""
+
+    def dependence(self, role: Role) -> float:
+        """How far rows of opinion 1's matrix differ, over the devices of a role."""
+        rows = np.flatnonzero(self.roles == role)
+        vectors = self.trainer._counts[1].matrix_vectors(self.trainer._labels, rows)
+        matrix = vectors.sum(axis=0).reshape(4, 4)
+        return float((matrix / matrix.sum(axis=1, keepdims=True)).std(axis=0).mean())
+
+
+def ended(seed: int, *, echo: bool = False) -> Ended:
+    """A run on a graph without homophily; with `echo`, training devices judge themselves."""
+    graph = by_chance(seed)
+    roles = split_vertices(present(graph.labels), PublicCoins(seed))
+    made = started(graph, roles, seed, encoder_epochs=16, epochs=61, protect="none")
+    trainer = made.trainers[0]
+    if echo:
+        trainer._validation = trainer._training
+    epochs(made, 0, 61)
+    made.run(lambda trainer: trainer.finish(), lambda program: program.finish())
+    test = roles == Role.TEST
+    right = [
+        float((logits.argmax(axis=1) == graph.labels)[test].mean())
+        for logits in trainer._candidates()
+    ]
+    return Ended(trainer, roles, *right)
+
+
+def test_matrix_of_opinions_is_flat_where_edges_say_nothing() -> None:
+    """Over validation devices; over training devices, whose symbols come back, it is not."""
+    for seed in range(2):
+        run = ended(seed)
+        assert run.dependence(Role.VALIDATION) < 0.035
+        assert run.dependence(Role.TRAIN) > 0.1
+
+
+def test_training_devices_would_overstate_neighbours() -> None:
+    """The vote of the broken twin is for neighbours; the truth is against them."""
+    honest, twin = ended(0), ended(0, echo=True)
+    judges = twin.trainer.schedule.validation
+    strength = twin.trainer.schedule.strength
+    assert twin.trainer.choice == 1
+    gain = (twin.trainer.vote.accuracy[0] - twin.trainer.vote.own[0]) * strength * judges
+    assert gain / len(twin.trainer._training) > 0.1
+    assert twin.neighbours < twin.own - 0.1
+    assert honest.neighbours > honest.own - 0.05
