@@ -64,6 +64,7 @@ here=$(dirname "$0")
 python "$here/bench_layers.py"
 python "$here/bench_training.py"
 python "$here/bench_relay.py"
+(cd "$here/.." && python -m benchmarks.strict_leak)
 python "$here/strict_tradeoff.py" --seeds 5 --out "$out" --plot "$out/strict-tradeoff.svg"
 python "$here/strict_tradeoff.py" --graph lastfm --words --seeds 5 --cells "ε = 2" --out "$out"
 for graph in twitch-ENGB demo; do

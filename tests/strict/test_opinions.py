@@ -76,10 +76,7 @@ class Town(NamedTuple):
         logarithm = np.zeros(len(symbols))
         for number in range(1, self.opinions + 1):
             found = np.log(opinion_chances(evidence))  # [outcomes, devices, k]
-            step = sum(
-                found[:, None, device, :][:, 0][:, every[:, device]]
-                for device in range(self.devices)
-            )
+            step = sum(found[:, device][:, every[:, device]] for device in range(self.devices))
             logarithm = (logarithm[:, None] + step).ravel()
             if number < self.opinions:
                 before = len(evidence)
@@ -165,9 +162,9 @@ def receiver_ratio(leaves: int) -> float:
     symbols = np.zeros((1, town.devices), np.int64)
     edge, nothing = np.array([[1, 0]]), np.empty((0, 2), np.int64)
     ratio = 0.0
-    for _ in range(leaves):  # none of them has sent anything that could be left out
+    for receiver in range(2, leaves + 2):
         one, two = (
-            np.log(opinion_chances(town.evidence(symbols, arcs, 0))[0, 0])
+            np.log(opinion_chances(town.evidence(symbols, arcs[arcs[:, 0] != receiver], 0))[0, 0])
             for arcs in (edge, nothing)
         )
         ratio += float(np.abs(one - two).max())
