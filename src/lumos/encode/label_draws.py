@@ -19,7 +19,8 @@ differ, the second one *is* the label (a test shows it).
 Guarantee: whoever sees all draws of a label, at all levels, in all runs, and chose the levels one
 after another from what was seen before, learns no more than from ỹ(ε_max). For any two labels the
 probabilities of everything seen differ by a factor of at most e^ε_max: pure ε_max. A changed label,
-another number of classes or another form is drawn independently, and its ε is added.
+another number of classes or another form is drawn independently, and its ε is added. *When* a label
+changed is not protected: two different draws at one level prove it.
 Adversary: everybody but the device itself, with any knowledge beside the device's secret coins,
 which are the only assumption (see `lumos.device.coins`).
 

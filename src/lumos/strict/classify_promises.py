@@ -19,6 +19,7 @@ after the release. The opinions of others, and all that follows, are functions o
 import math
 
 from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
+from lumos.strict.settings import StrictSettings
 from lumos.strict.vote import Vote
 from lumos.strict.wording import NONE, shortcuts, up
 from lumos.training.split import Role
@@ -126,12 +127,24 @@ def reading(schedule: ClassifySchedule) -> str:
             "Sums used true labels: only the noise of the sums protects them, and the symbol's ε "
             "is not the whole promise."
         )
-    sentences.append(
-        "The label's ε holds for all runs with this book; all else is per run, and runs add up."
-        if strict.book is not None
-        else "This is per run: several runs add up. With `book`, a label is drawn once for life."
-    )
+    sentences.append(_over_runs(strict))
     return " ".join([*sentences, *shortcuts(schedule)])
+
+
+def _over_runs(strict: StrictSettings) -> str:
+    """What holds for several runs together."""
+    if strict.book is None:
+        return "This is per run: several runs add up. With `book`, a label is drawn once for life."
+    if math.isinf(strict.sums_epsilon):
+        return (
+            "The symbol's ε holds for all runs with this book, the largest of all; all else, the "
+            "label in the sums included, is per run, and runs add up."
+        )
+    return (
+        "A label has the largest ε of all runs with this book, for all of them together; a changed "
+        "label is drawn anew, its ε is added, and that it changed may be seen. All else is per "
+        "run, and runs add up."
+    )
 
 
 def caution(schedule: ClassifySchedule, width: int, vote: Vote) -> str:
