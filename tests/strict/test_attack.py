@@ -8,6 +8,7 @@ some must nearly be reached, or the attack would prove nothing.
 """
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from tests.strict.replay import (
     truth_probability,
     whole_run,
 )
-from tests.strict.strictly import started
+from tests.strict.strictly import started, strict
 
 from lumos.device.coins import PublicCoins
 from lumos.graph import Graph
@@ -140,6 +141,31 @@ def test_true_labels_are_not_read_after_the_draw(settings: dict[str, Any]) -> No
     again = whole_run(poisoned, 3, roles=run.roles, labels=run.drawn, **settings)
     assert run.is_same(again)
     assert not run.is_same(whole_run(poisoned, 3, roles=run.roles, **settings))
+
+
+def test_labels_of_other_classes_are_drawn_anew(tmp_path: Path) -> None:
+    """The same numbers, other meanings: equal symbols would say that the numbers are equal."""
+    graph = little_graph(4)
+    book = {"book": tmp_path / "book.npz", "lifetime_epsilon": 9.0}
+
+    def released(names: str, **settings: Any) -> np.ndarray:
+        named = Graph.from_edges(
+            graph.edge_list(),
+            devices=graph.devices,
+            features=graph.features,
+            labels=graph.labels,
+            classes=list(names),
+        )
+        return strict(named, **book, **settings).model.kept["released"]
+
+    first, again, others = released("abcd"), released("abcd", clip=0.4), released("efgh")
+    sent = first >= 0
+    assert np.array_equal(first, again)
+    kept = truth_probability(3.0, CLASSES)
+    expected = kept**2 + (1 - kept) ** 2 / (CLASSES - 1)  # of two independent draws
+    error = np.sqrt(expected * (1 - expected) / sent.sum())
+    assert abs((first == others)[sent].mean() - expected) < MARGIN * error
+    assert expected + MARGIN * error < 1
 
 
 def other_rows(features: np.ndarray, generator: np.random.Generator) -> dict[str, np.ndarray]:

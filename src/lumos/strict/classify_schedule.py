@@ -84,6 +84,8 @@ class ClassifySchedule(Schedule):
     """Number of validation devices."""
     classes: int = 2
     """k."""
+    class_names: tuple[str, ...] | None = None
+    """[k] of these classes, if they have names: a book keeps labels of other classes apart."""
     signed: bool = True
     """Whether features may be negative."""
 

@@ -90,7 +90,13 @@ def draw_labels(
         paid[rows] = max(levels)
     else:
         drawn, paid[rows] = book.labels(
-            form, shard.devices[rows], labels[rows], levels, coins=shard.coins, rows=rows
+            form,
+            shard.devices[rows],
+            labels[rows],
+            levels,
+            coins=shard.coins,
+            rows=rows,
+            classes=schedule.class_names,
         )
     symbols, values = np.full((2, len(shard)), NO_LABEL, np.int64)
     symbols[rows] = drawn[0]

@@ -162,6 +162,7 @@ class StrictProfile:
             training=int((problem.roles == Role.TRAIN).sum()),
             validation=int((problem.roles == Role.VALIDATION).sum()),
             classes=problem.classes,
+            class_names=problem.graph.classes,
             signed=_signed(problem.graph, settings_of(config)),
         )
 
