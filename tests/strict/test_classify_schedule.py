@@ -29,7 +29,7 @@ from lumos.strict.settings import StrictSettings, default_epochs
 from lumos.training.config import Config
 from lumos.training.split import Role
 
-FACEBOOK = {"devices": 22_470, "training": 11_235, "validation": 5_617}
+FACEBOOK: dict[str, Any] = {"devices": 22_470, "training": 11_235, "validation": 5_617}
 LAST = (VOTE, TEMPERATURE)
 IN_SUMS = {
     Role.TRAIN: {COUNTS, ENCODER, SYMBOLS},
@@ -70,7 +70,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("encoder", [1, 16])
 @pytest.mark.parametrize("trees", [False, True])
 def test_stages_cover_all_epochs_in_order(opinions: int, encoder: int, trees: bool) -> None:
-    given = {"opinions": opinions, "encoder_epochs": encoder, "tree_network": trees}
+    given: dict[str, Any] = {"opinions": opinions, "encoder_epochs": encoder, "tree_network": trees}
     expected = {COUNTS: 1, ENCODER: encoder, SCALE: 1, SYMBOLS: 1}
     expected |= {OPINIONS: opinions} if opinions else {}
     expected |= {TRUST: 40, TREES: 60} if trees else {TRUST: 40}
@@ -280,12 +280,15 @@ def test_labels_are_single_values_whatever_opinions_are(mechanism: str, classes:
     assert schedule.strength == pytest.approx(schedule.label_form.strength(3.0))
 
 
-def test_the_form_of_a_label_does_not_depend_on_the_level_of_the_sums() -> None:
-    forms = {
-        schedule_of(classes=30, label_epsilon=level).label_form
-        for level in (None, 3.0, 5.0, math.inf)
-    }
-    assert len(forms) == 1
+@pytest.mark.parametrize("classes", [4, 30])
+def test_the_form_of_a_label_does_not_depend_on_the_level_of_the_sums(classes: int) -> None:
+    """Draws at two levels can be compared only in one form; a true label is written as it is."""
+    levels = (None, 3.0, 5.0, math.inf)
+    made = [schedule_of(classes=classes, mechanism="digits", label_epsilon=at) for at in levels]
+    assert len({schedule.symbol_form for schedule in made}) == 1
+    assert {schedule.label_form for schedule in made[:3]} == {made[0].symbol_form}
+    exact = made[3].label_form
+    assert (exact.places, exact.alphabet) == (1, classes)
 
 
 # Settings.

@@ -60,7 +60,7 @@ def test_counts_are_those_of_each_receiver() -> None:
 def test_a_message_that_names_several_values_counts_as_a_share_of_each() -> None:
     support = np.array([[1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]], np.float64)
     counts = MessageCounts(support, np.array([0, 0, 0, 2]), 3)
-    assert_allclose(counts.counts, [[1.5, 0.5, 0, 0], [0] * 4, [0.25] * 4])
+    assert_allclose(counts.counts, np.array([[1.5, 0.5, 0, 0], [0] * 4, [0.25] * 4]))
     assert counts.received.tolist() == [3, 0, 1]  # a message that names nothing was received too
 
 
