@@ -30,13 +30,12 @@ TRAINING, VALIDATION, OTHER = "training devices", "validation devices", "other d
 LABEL = "label: this one or another"
 FEATURES = "features: these or others"
 RECORD = "whole record: this or another"
-PRESENCE = "features: in the sums or zeros"
-MEMBER = "membership: vectors in the sums or zeros, messages unchanged"
+PRESENCE = "label, features, membership: vectors in the sums or zeros, messages unchanged"
 ABSENT = "membership: there or not there at all"
 EDGE = "one edge: there or not"
 OTHER_EDGE = "one edge: this or another"
 DEGREE = "degree"
-QUESTIONS = (LABEL, FEATURES, RECORD, PRESENCE, MEMBER, ABSENT, EDGE, OTHER_EDGE, DEGREE)
+QUESTIONS = (LABEL, FEATURES, RECORD, PRESENCE, ABSENT, EDGE, OTHER_EDGE, DEGREE)
 IN_SUMS = {
     TRAINING: (COUNTS, ENCODER, SYMBOLS),
     VALIDATION: (SCALE, SYMBOLS, OPINIONS, TRUST, TREES, VOTE, TEMPERATURE),
@@ -91,12 +90,10 @@ def truth(schedule: ClassifySchedule, role: str) -> dict[str, tuple[float, float
     }
     if role == OTHER:
         return {question: (epsilon, 0.0) for question, (epsilon, _) in answers.items()}
-    present_or_not = (sums(schedule, role, "norm"), DELTA)
     features = sums(schedule, role, "features")
     answers |= {
         FEATURES: (features, DELTA),
-        PRESENCE: present_or_not,
-        MEMBER: present_or_not,
+        PRESENCE: (sums(schedule, role, "norm"), DELTA),
     }
     if math.isinf(label):  # the symbol, and sums that see the label itself
         symbol = strict.epsilon if role == TRAINING else 0.0
@@ -132,11 +129,10 @@ def test_no_cell_is_below_the_account(name: str) -> None:
         for question, asked, ends in (
             (FEATURES, "features", 1),
             (PRESENCE, "norm", 1),
-            (MEMBER, "norm", 1),
             (EDGE, "edge", 2),
             (OTHER_EDGE, "edge", 4),
         ):
-            if role == OTHER and question in (FEATURES, PRESENCE, MEMBER):
+            if role == OTHER and question in (FEATURES, PRESENCE):
                 continue
             strict = schedule.strict
             messages = {EDGE: 2, OTHER_EDGE: 3}.get(question, 0)
@@ -152,7 +148,7 @@ def test_roles_are_apart() -> None:
     assert rows[FEATURES][OTHER] == "they never leave the device"
     assert rows[RECORD][OTHER] == "it never leaves the device"
     assert rows[LABEL][OTHER] == "not used"
-    assert rows[PRESENCE][OTHER] == rows[MEMBER][OTHER] == "no vector in any sum"
+    assert rows[PRESENCE][OTHER] == "no vector in any sum"
     assert numbers(rows[EDGE][OTHER]) == (16, 0)
 
 
@@ -234,9 +230,14 @@ def test_the_reading_says_what_a_simulation_does_not_do(
     assert simulated is None or simulated in sentence
 
 
-def test_with_a_book_the_label_is_for_life_and_all_else_per_run() -> None:
-    sentence = reading(schedule_of(book=Path("book.npz")))
-    assert "all runs with this book; all else is per run" in sentence
+@pytest.mark.parametrize("label_epsilon", [None, 4.0, math.inf])
+def test_with_a_book_only_what_was_drawn_once_is_for_life(label_epsilon: float | None) -> None:
+    """The symbol always; the label in the sums only where it is a draw."""
+    sentence = reading(schedule_of(book=Path("book.npz"), label_epsilon=label_epsilon))
+    exact = label_epsilon == math.inf
+    assert ("A label has the largest ε of all runs with this book" in sentence) != exact
+    assert ("the label in the sums included, is per run" in sentence) == exact
+    assert "runs add up" in sentence
 
 
 # Cautions.
