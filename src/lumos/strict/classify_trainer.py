@@ -181,8 +181,10 @@ class StrictClassifier(StrictTrainer):
     def _tell_opinion(self, number: int) -> Program[None]:
         """Every device tells all its neighbours an opinion of what it received so far."""
         shard, mechanism = self.shard, self.schedule.opinion_mechanism
-        evidence = self._evidence(number)
-        sent = opinions(shard, np.sum(evidence, axis=0), mechanism, number)
+        evidence = np.sum(self._evidence(number), axis=0)
+        if self._control:  # of nothing, so every class is as likely
+            evidence = np.zeros_like(evidence)
+        sent = opinions(shard, evidence, mechanism, number)
         self._sent = [*self._sent[: number - 1], sent]
         if self._book is not None and number == 1:
             senders = shard.devices[shard.degree > 0]
