@@ -44,7 +44,7 @@ def promises(schedule: ClassifySchedule) -> list[dict[str, str]]:
         "label, features, membership: vectors in the sums or zeros, messages unchanged": _presence,
         "membership: there or not there at all": lambda *_: NONE,
         "one edge: there or not": _edge,
-        "one edge: this or another": _other_edge,
+        "one edge: this or another at one end": _other_edge,
         "degree": lambda *_: f"{NONE}: as many edges at once",
     }
     return [

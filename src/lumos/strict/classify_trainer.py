@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
+from lumos.encode.mechanisms import COIN
 from lumos.encode.number_bytes import one_hot
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
@@ -175,7 +176,11 @@ class StrictClassifier(StrictTrainer):
         return bodies[owner], epsilon[owner]
 
     def _count_symbols(self, received: ReceivedMessages) -> None:
-        support = one_hot(received.body, self.schedule.symbol_form.alphabet)
+        form = self.schedule.symbol_form
+        body = received.body
+        if self._control:
+            body = form.messages(self._drawn_each(received, 0, form.alphabet))
+        support = one_hot(body, form.alphabet)
         self._counts = [MessageCounts(support, received.receiver, len(self.shard))]
 
     def _tell_opinion(self, number: int) -> Program[None]:
@@ -197,16 +202,39 @@ class StrictClassifier(StrictTrainer):
         self._count_opinions(number, received)
 
     def _count_opinions(self, number: int, received: ReceivedMessages) -> None:
-        support = self.schedule.opinion_mechanism.read(received.body)
+        mechanism = self.schedule.opinion_mechanism
+        body = received.body
+        if self._control:
+            body = self._drawn_opinions(received, number)
+        support = mechanism.read(body)
         counts = MessageCounts(support, received.receiver, len(self.shard))
         self._counts = [*self._counts[:number], counts]
 
     def _drawn_symbols(self) -> Ints:
         """The control's symbols: they depend on no data."""
         everyone = np.arange(len(self.shard))
-        chance = self.shard.coins.uniform(everyone, "control", 0)[:, 0]
+        chance = self.shard.coins.uniform(everyone, "control symbol", 0)[:, 0]
         drawn = np.floor(chance * self.schedule.symbol_form.alphabet).astype(np.int64)
         return np.where(self._symbols >= 0, drawn, -1)
+
+    def _drawn_each(self, received: ReceivedMessages, step: int, size: int) -> Ints:
+        """[messages] the control's values: uniform, and drawn by each receiver for itself.
+
+        A random value that a sender told all its neighbours would be a mark of the sender, and so
+        of a community.
+        """
+        many = np.bincount(received.receiver, minlength=len(self.shard))
+        chance = self.shard.coins.uniform_each(many, "control", step)
+        return np.floor(chance * size).astype(np.int64)
+
+    def _drawn_opinions(self, received: ReceivedMessages, number: int) -> Bytes:
+        """[messages, bytes] the control's opinions: randomized classes that depend on no data."""
+        mechanism, steps = self.schedule.opinion_mechanism, 100 * number
+        classes = self._drawn_each(received, steps, mechanism.size)
+        words = [
+            self._drawn_each(received, steps + 1 + word, COIN) for word in range(mechanism.coins)
+        ]
+        return mechanism.release(classes, np.stack(words, axis=1).astype(np.uint32))
 
     def _evidence(self, kinds: int) -> list[Doubles]:
         """Of the first `kinds` kinds of messages, [hosted, k] each."""

@@ -67,7 +67,7 @@ class FeatureRows:
         signs = coins.generator("projection").integers(0, 2, (self.width, width))
         table = (2.0 * signs - 1).astype(np.float32)
         sparse: bool = issparse(self.all)
-        mixed = self.all @ table if sparse else row_products(self.all, table)
+        mixed = self.all @ table if sparse else row_products(self.all, table.astype(np.float64))
         self._use(unit_rows(np.asarray(mixed, np.float32)))
 
 

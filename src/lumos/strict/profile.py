@@ -12,7 +12,7 @@ import numpy as np
 from lumos.errors import UsageError
 from lumos.exchange.topic import Door
 from lumos.graph import Graph
-from lumos.strict.classify_schedule import ClassifySchedule
+from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
 from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.run_coins import coin_name
 from lumos.strict.schedule import Schedule
@@ -91,6 +91,8 @@ class StrictProfile:
         schedule = self._schedule(graph, config)  # enough epochs …
         for epoch in range(config.train.epochs):  # … and noise that the fixed point can carry
             schedule.noise(schedule.stage(epoch), schedule.step(epoch))
+        if isinstance(schedule, ClassifySchedule):
+            schedule.limit(ENCODER, (graph.feature_count + 1) * schedule.classes + 1)
         if config.trees.balancer != "none":
             raise UsageError(
                 f"`profile='{self.name}'` needs no `balancer`: nobody carries an edge there, and "
