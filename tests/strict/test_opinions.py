@@ -8,19 +8,22 @@ which is more than any set of neighbours sees.
 
 from collections.abc import Iterator
 from itertools import combinations, product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from tests.narrow import present
 from tests.strict.replay import changed, little_graph, whole_run
-from tests.strict.strictly import epochs, started
+from tests.strict.strictly import epochs, started, strict, sums
 
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import cut
 from lumos.encode.label_form import LabelForm
 from lumos.encode.mechanisms import COIN, make_mechanism
+from lumos.errors import BudgetExceeded
 from lumos.graph import Graph
+from lumos.storage import read_arrays
 from lumos.strict.neighbour_evidence import MessageCounts
 from lumos.strict.opinions import _most_likely, opinions
 from lumos.training.split import Role, split_vertices
@@ -220,6 +223,23 @@ def test_one_edge_moves_the_evidence_of_its_two_ends_only() -> None:
             moved = np.flatnonzero((evidence != again.evidence[number]).any(axis=1))
             assert set(moved) <= set(edges[gone])
         assert len(moved) == 2  # the last opinion is made of symbols and of the first one
+
+
+def test_lifetime_limit_is_that_of_all_opinions(sixty: Graph, tmp_path: Path) -> None:
+    """However many opinions each run has; a run that is refused opens no sum."""
+
+    def run(opinions: int) -> None:
+        settings = {"book": tmp_path / "book.npz", "lifetime_opinion_epsilon": 20.0}
+        strict(sixty, opinions=opinions, **settings)
+
+    run(3)  # 12
+    run(1)  # 16
+    with sums() as opened, pytest.raises(BudgetExceeded, match="lifetime_opinion_epsilon"):
+        run(2)
+    assert not opened
+    run(0)
+    run(1)  # the same run as before: it is not charged again
+    assert read_arrays(tmp_path / "book.npz")["charged/opinions/spent"].max() == 16
 
 
 def by_chance(seed: int) -> Graph:
