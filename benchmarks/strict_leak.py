@@ -210,9 +210,9 @@ def main() -> None:
             for seed in range(options.seeds)
         ]
         found = leak(pairs, run_messages(runs[0].model.kept, graph.class_count, pairs))
-        name = f"ε {options.epsilon:g}, {opinions} opinions" + f" at {opinion_epsilon:g}" * (
-            opinions > 0
-        )
+        name = f"ε {options.epsilon:g}, opinions {opinions}"
+        if opinions:
+            name += f" at {opinion_epsilon:g}"
         test = float(np.mean([run.metrics["test_accuracy"] for run in runs]))
         rows.append({"messages": name, **found, "test": test})
     guesses = [informed(graph, epsilon) for epsilon in (2.0, 3.0, 4.0)]
