@@ -13,43 +13,53 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import beta
+from tests.narrow import present
 from tests.runs.running import Wire, listening
 from tests.strict.strictly import started, the_same_coins
 
-from lumos.device.coins import PrivateCoins, simulated_secrets
-from lumos.encode.mechanisms import COIN, make_mechanism
+from lumos.device.coins import PrivateCoins, simulated_secrets, system_secrets
+from lumos.encode.label_draws import LabelDraws
+from lumos.encode.label_form import LabelForm
 from lumos.graph import Graph
-from lumos.training.split import Role
 
 STARS, LEAVES, CLASSES = 6000, 2, 3
 SIZE = LEAVES + 1
+FORM = LabelForm(CLASSES, 1, CLASSES)
 RISK = 1e-7
 """Chance that a sound mechanism fails one test."""
 
 
-def stars(symbol: int) -> Graph:
-    """Star i has devices 3i (the centre) … 3i + 2. The feature of a centre is its answer."""
+def stars(label: int) -> Graph:
+    """Star i has devices 3i (the centre, with this label) … 3i + 2."""
     centres = np.arange(0, STARS * SIZE, SIZE)
     edges = np.concatenate([np.stack([centres, centres + leaf], 1) for leaf in (1, 2)])
-    features = np.zeros((STARS * SIZE, CLASSES), np.float32)
-    features[:, 0] = 1
-    features[centres] = np.eye(CLASSES)[symbol]
-    return Graph.from_edges(
-        edges, devices=STARS * SIZE, features=features, labels=np.arange(STARS * SIZE) % CLASSES
-    )
+    labels = np.arange(STARS * SIZE) % CLASSES
+    labels[centres] = label
+    features = np.ones((STARS * SIZE, 1), np.float32)
+    return Graph.from_edges(edges, devices=STARS * SIZE, features=features, labels=labels)
 
 
-def transcripts(symbol: int, *, releases: int = 1, seed: int = 0, **settings: Any) -> list[Any]:
-    """[stars] everything sent to the neighbours of each centre."""
-    graph = stars(symbol)
-    made = started(graph, np.full(graph.devices, Role.TEST), seed=seed, **settings)
-    # Weights that are fixed: the feature that is 1 is the answer.
-    weights = np.concatenate([np.eye(CLASSES), np.zeros((1, CLASSES))])
+def transcripts(
+    label: int, *, releases: int = 1, anew: bool = False, seed: int = 0, **settings: Any
+) -> list[Any]:
+    """[stars] everything sent to the neighbours of each centre: its symbol, then an opinion.
+
+    Args:
+        anew: the broken twin draws the label again for every release.
+    """
+    graph = stars(label)
+    made = started(graph, seed=seed, **{"opinions": 1, **settings})
+    (trainer,) = made.trainers
+    form, everyone = trainer._labels.form, np.arange(graph.devices)
     with listening() as wire:
-        for trainer in made.trainers:
-            trainer.optimisers["encoder"].weights = weights.ravel()
         for _ in range(releases):
-            made.run(lambda trainer: trainer.release())
+            if anew:
+                coins = PrivateCoins(system_secrets(everyone))
+                draws = LabelDraws.first(form, present(graph.labels), coins, everyone)
+                trainer._symbols = draws.at(settings["epsilon"])[0]
+            made.run(lambda trainer: trainer._release())
+        trainer.matrices = [10 + 90 * np.eye(form.alphabet).ravel()]
+        made.run(lambda trainer: trainer._tell_opinion(1))
     return by_star(wire)
 
 
@@ -87,10 +97,10 @@ def least_ratio(one: list[Any], other: list[Any], epsilon: float) -> float:
     "settings",
     [
         {"epsilon": 1.0},
+        {"epsilon": 1.0, "opinion_epsilon": 8.0},
         {"epsilon": 1.0, "mechanism": "oue"},
         {"epsilon": 1.0, "mechanism": "digits"},
-        {"epsilon": 1.0, "relay": 3},
-        {"epsilon": 0.3, "mechanism": "oue", "relay": 2},
+        {"epsilon": 0.3, "label_epsilon": 1.0},
     ],
 )
 def test_all_that_neighbours_receive_stays_within_epsilon(settings: dict[str, Any]) -> None:
@@ -106,35 +116,27 @@ def test_the_test_has_teeth() -> None:
     assert math.exp(0.5) < least_ratio(one, other, 0.5) <= math.exp(1.0)
 
 
-def test_a_second_release_from_fresh_coins_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The twin releases twice and pays once: every message alone is fine, both are not."""
-    original, number = PrivateCoins.words, [0]
-
-    def fresh(self: PrivateCoins, rows: Any, purpose: str, step: int, count: int) -> Any:
-        if purpose == "symbol":
-            number[0] += 1
-            step = number[0]
-        return original(self, rows, purpose, step, count)
-
-    monkeypatch.setattr(PrivateCoins, "words", fresh)
-    one, other = (transcripts(s, releases=2, coins="system", epsilon=1.0) for s in (0, 1))
+def test_a_label_that_is_drawn_again_is_caught() -> None:
+    """The twin draws twice and pays once: every message alone is fine, both are not."""
+    one, other = (
+        transcripts(s, releases=2, anew=True, coins="system", epsilon=1.0) for s in (0, 1)
+    )
     assert least_ratio(one, other, 1.0) > math.exp(1.0)
 
 
-def test_a_second_release_from_the_same_coins_says_nothing_new() -> None:
+def test_a_second_release_says_nothing_new() -> None:
     one, other = (transcripts(s, releases=2, coins="system", epsilon=1.0) for s in (0, 1))
     assert least_ratio(one, other, 1.0) <= math.exp(1.0)
-    symbols = {len({row[3] for row in star}) for star in one}
+    symbols = {len({row[3] for row in star if row[1] == "strict/symbol"}) for star in one}
     assert symbols == {1}
 
 
 def inverted(found: list[Any], seed: int, epsilon: float) -> np.ndarray:
-    """What a receiver who knows the run seed takes the symbols of the centres to be."""
-    mechanism = make_mechanism(CLASSES, epsilon, "krr")
+    """What a receiver who knows the run seed takes the labels of the centres to be."""
     everyone = np.arange(STARS * SIZE)
     coins = PrivateCoins(simulated_secrets(seed, everyone))
-    words = coins.words(everyone, "symbol", 0, 1)[::SIZE]
-    shift = mechanism.read(mechanism.release(np.zeros(STARS, np.int64), words)).argmax(axis=1)
+    draws = LabelDraws.first(FORM, np.zeros_like(everyone), coins, everyone)
+    shift = draws.at(epsilon)[0][::SIZE]
     released = np.array([star[0][3][0] for star in found], np.int64)
     return (released - shift) % CLASSES
 
@@ -148,8 +150,7 @@ def test_coins_from_the_run_seed_are_caught(symbol: int) -> None:
     ours = transcripts(symbol, coins="system", seed=5, epsilon=1.0)
     share = (inverted(ours, 5, 1.0) == symbol).mean()
     # He is right where two independent releases happen to shift alike.
-    mechanism = make_mechanism(CLASSES, 1.0)
-    truth, other = mechanism.truth / COIN, mechanism.other / COIN
+    truth, other = FORM.table(1.0)[0, :2]
     chance = truth**2 + (CLASSES - 1) * other**2
     assert share == pytest.approx(chance, abs=6 * 0.5 / math.sqrt(STARS))
     assert chance < truth  # worse than to believe the symbol

@@ -11,17 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from tests.narrow import present
 from tests.runs.running import Wire, listening
-from tests.strict.strictly import run_with_wire, strict
+from tests.strict.strictly import run_with_wire, small, strict
 
 from lumos import Graph, LumosError, load
-from lumos.device.coins import PrivateCoins, simulated_secrets
+from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
 from lumos.encode.label_draws import LabelDraws
 from lumos.encode.label_form import LabelForm
 from lumos.errors import BudgetExceeded, UsageError
 from lumos.runs.events import EpochEvent
 from lumos.storage import read_arrays, write_arrays
 from lumos.strict.release_book import ReleaseBook
+from lumos.training.split import Role, split_vertices
 
 SYMBOL = "strict/symbol"
 
@@ -38,34 +40,66 @@ def book(tmp_path: Path, short: dict[str, int]) -> dict[str, Any]:
 # In runs.
 
 
+def drawing(graph: Graph, seed: int = 0) -> np.ndarray:
+    """[devices] who draws its label: those that train or validate."""
+    roles = split_vertices(present(graph.labels), PublicCoins(seed))
+    return (roles == Role.TRAIN) | (roles == Role.VALIDATION)
+
+
+def opinions_spent(book: dict[str, Any]) -> np.ndarray:
+    return read_arrays(book["book"])["charged/opinions/spent"]
+
+
 @pytest.mark.parametrize(
     "settings",
     [
         {"coins": "system"},
         {"protect": "none"},
         {"update_epsilon": 4.0},
-        {"shards": 3, "relay": 2},
-        {"seed": 5},
+        {"shards": 3, "opinions": 1},
+        {"label_epsilon": float("inf")},
+        {"tree_network": True, "epochs": 12},
     ],
+    ids=str,
 )
-def test_reusing_a_release_costs_nothing(
+def test_a_label_is_released_again_for_nothing_and_opinions_are_new(
     settings: dict[str, Any], sixty: Graph, book: dict[str, Any]
 ) -> None:
     first, wire = run_with_wire(sixty, **book)
-    assert first.ledger.epsilon_collusion == 2.0
-    before = book["book"].read_bytes()
-    again, later = run_with_wire(sixty, **book, **settings)
+    assert first.ledger.epsilon_collusion == 3.0
+    before = read_arrays(book["book"])
+    assert_array_equal(before["spent"], np.where(drawing(sixty), 3.0, 0.0))
+    again, later = run_with_wire(sixty, **{**book, **settings})
     assert symbols(later) == symbols(wire)
-    assert book["book"].read_bytes() == before  # nothing was paid
     assert again.ledger.epsilon_per_receiver == again.ledger.epsilon_collusion == 0.0
+    after = read_arrays(book["book"])
+    for name in before:  # nothing was paid for labels, and none was drawn
+        if name == "spent" or name.startswith("labels/"):
+            assert_array_equal(after[name], before[name], err_msg=name)
+    talks = np.diff(sixty.offsets) > 0
+    more = 4.0 * settings.get("opinions", 2)
+    assert_array_equal(before["charged/opinions/spent"], np.where(talks, 8.0, 0.0))
+    assert_array_equal(opinions_spent(book), np.where(talks, 8.0 + more, 0.0))
+    assert again.ledger.edge_epsilon == more
 
 
-def test_another_seed_says_the_same_and_pays_nothing(sixty: Graph, book: dict[str, Any]) -> None:
-    _, wire = run_with_wire(sixty, **book)
-    before = book["book"].read_bytes()
-    _, later = run_with_wire(sixty, seed=5, **book)
-    assert symbols(later) == symbols(wire)
-    assert book["book"].read_bytes() == before
+def test_another_seed_draws_for_new_devices_only(sixty: Graph, book: dict[str, Any]) -> None:
+    """Who validated and now trains releases the draw it has."""
+    seeds = range(4)
+    found: dict[int, set[bytes]] = {}
+    drew = np.zeros(60, np.bool_)
+    for seed in seeds:
+        run, wire = run_with_wire(sixty, seed=seed, **book)
+        new = drawing(sixty, seed) & ~drew
+        released = run.model.kept["released"] >= 0
+        talks = np.diff(sixty.offsets) > 0
+        assert_array_equal(run.ledger.device_epsilon, np.where(new & released & talks, 3.0, 0.0))
+        drew |= drawing(sixty, seed)
+        for device, body in symbols(wire).items():
+            found.setdefault(device, set()).add(body)
+        assert_array_equal(read_arrays(book["book"])["spent"], np.where(drew, 3.0, 0.0))
+    assert all(len(bodies) == 1 for bodies in found.values())
+    assert drew.all()
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -77,32 +111,101 @@ def test_the_run_that_paid_reports_it_again(
     before = book["book"].read_bytes()
     again, later = run_with_wire(sixty, shards=shards, **book)
     assert symbols(later) == symbols(wire)
+    assert later.of("strict/opinion") == wire.of("strict/opinion")
     assert book["book"].read_bytes() == before
-    assert again.ledger.epsilon_per_receiver == again.ledger.epsilon_collusion == 2.0
+    assert again.ledger.epsilon_per_receiver == again.ledger.epsilon_collusion == 3.0
     assert_array_equal(again.ledger.device_epsilon, first.ledger.device_epsilon)
+    assert_array_equal(again.ledger.device_edge_epsilon, first.ledger.device_edge_epsilon)
     assert again.promises == first.promises
 
 
-def test_anything_new_pays_until_the_life_is_spent(sixty: Graph, book: dict[str, Any]) -> None:
-    first, wire = run_with_wire(sixty, epsilon=2.0, **book)
-    second, other = run_with_wire(sixty, epsilon=1.5, **book)
-    assert second.ledger.epsilon_collusion == 1.5
-    before = book["book"].read_bytes()
-    with pytest.raises(BudgetExceeded, match=r"ε = 1 would .* ε = 4 \(60 of 60 devices"):
-        run_with_wire(sixty, epsilon=1.0, **book)
-    with pytest.raises(BudgetExceeded):
-        run_with_wire(sixty, epsilon=2.0, mechanism="oue", **book)
-    assert book["book"].read_bytes() == before
-    _, later = run_with_wire(sixty, epsilon=2.0, **book)
+def test_a_larger_label_epsilon_keeps_the_symbol_a_degradation(book: dict[str, Any]) -> None:
+    """The symbol of before is sent again; what sums use is drawn so that it is made of it."""
+    graph = small(2000, edges=3000)
+    first, wire = run_with_wire(graph, epsilon=1.0, **book)
+    second, later = run_with_wire(graph, epsilon=1.0, label_epsilon=3.0, **book)
     assert symbols(later) == symbols(wire)
-    assert first.ledger.epsilon_collusion == 2.0
-    assert len(symbols(other)) == len(symbols(wire))
+    assert first.ledger.epsilon_collusion == 1.0
+    assert second.ledger.epsilon_collusion == 1.0  # a symbol tells its receivers 1 at most
+    draws = drawing(graph)
+    assert_array_equal(read_arrays(book["book"])["spent"], np.where(draws, 3.0, 0.0))
+    third, largest = run_with_wire(graph, epsilon=3.0, **book)
+    assert third.ledger.epsilon_collusion == 0.0
+    small_draws, large_draws = symbols(wire), symbols(largest)
+    same = np.mean([small_draws[device] == large_draws[device] for device in small_draws])
+    form = LabelForm(4, 1, 4)
+    kept = form.strength(1.0) / form.strength(3.0)
+    expected = kept + (1 - kept) / 4
+    spread = np.sqrt(expected * (1 - expected) / len(small_draws))
+    assert same == pytest.approx(expected, abs=5 * spread)
+    apart = (form.table(1.0)[0] * form.table(3.0)[0]).sum()  # of independent draws
+    assert abs(same - apart) > 5 * spread
 
 
-def test_a_refused_release_sends_nothing(sixty: Graph, book: dict[str, Any]) -> None:
-    with listening() as wire, pytest.raises(BudgetExceeded):
-        strict(sixty, epsilon=2.0, lifetime_epsilon=1.0, **book)
-    assert SYMBOL not in wire.topics()
+def test_devices_whose_label_has_changed_pay_again(book: dict[str, Any]) -> None:
+    graph = small(60)
+    labels = present(graph.labels).copy()
+    changed = np.arange(60) % 3 == 0
+    labels[changed] = (labels[changed] + 1) % 4
+    other = Graph.from_edges(
+        graph.edge_list(), devices=60, features=graph.features, labels=labels, classes=graph.classes
+    )
+    _, wire = run_with_wire(graph, lifetime_epsilon=6.0, **book)
+    result, later = run_with_wire(other, lifetime_epsilon=6.0, **book)
+    one, two = symbols(wire), symbols(later)
+    assert one.keys() == two.keys()
+    assert all(one[device] == two[device] for device in one if not changed[device])
+    draws = drawing(graph)
+    spent = read_arrays(book["book"])["spent"]
+    assert_array_equal(spent, np.where(draws, np.where(changed, 6.0, 3.0), 0.0))
+    sends = [device in one for device in range(60)]
+    assert_array_equal(result.ledger.device_epsilon, np.where(sends & changed, 3.0, 0.0))
+
+
+def test_anything_new_pays_until_the_life_is_spent(sixty: Graph, book: dict[str, Any]) -> None:
+    run_with_wire(sixty, epsilon=2.0, **book)
+    smaller, _ = run_with_wire(sixty, epsilon=1.5, **book)
+    assert smaller.ledger.epsilon_collusion == 0.0  # made of the draw at 2
+    before = book["book"].read_bytes()
+    with (
+        listening() as wire,
+        pytest.raises(BudgetExceeded, match=r"at ε = 5 would .* ε = 4 \(45 of 60 devices"),
+    ):
+        strict(sixty, epsilon=5.0, **book)
+    with pytest.raises(BudgetExceeded):
+        strict(sixty, epsilon=2.0, label_epsilon=4.5, **book)
+    assert wire.topics() == set()  # nothing was sent
+    assert book["book"].read_bytes() == before  # nor written, not even for opinions
+    larger, _ = run_with_wire(sixty, epsilon=4.0, **book)
+    assert larger.ledger.epsilon_collusion == 2.0
+    with pytest.raises(BudgetExceeded):  # another form is another release
+        strict(sixty, epsilon=1.0, mechanism="digits", **book)
+
+
+def test_opinions_are_charged_in_every_run_up_to_their_limit(
+    sixty: Graph, book: dict[str, Any]
+) -> None:
+    limit = {**book, "epochs": 9, "lifetime_opinion_epsilon": 20.0}
+    for seed in (0, 1):  # 8 each
+        run_with_wire(sixty, seed=seed, **limit)
+    before = book["book"].read_bytes()
+    for more in ({"opinions": 2}, {"opinions": 3}, {"opinions": 1, "opinion_epsilon": 5.0}):
+        with listening() as wire, pytest.raises(BudgetExceeded) as refused:
+            strict(sixty, seed=2, **limit, **more)
+        assert "would exceed their lifetime limit ε = 20" in str(refused.value)
+        assert "raise `lifetime_opinion_epsilon`" in str(refused.value)
+        assert "\n" not in str(refused.value)
+        assert wire.topics() == set()
+        assert book["book"].read_bytes() == before  # labels of new devices were not drawn either
+    run_with_wire(sixty, seed=2, opinions=1, **limit)  # 4 are left
+    assert opinions_spent(book).max() == 20.0
+    run_with_wire(sixty, seed=3, opinions=0, **limit)
+    run_with_wire(sixty, seed=1, **limit)  # an earlier run that is repeated was charged
+    assert opinions_spent(book).max() == 20.0
+
+
+def test_opinions_have_no_limit_without_a_book(sixty: Graph, short: dict[str, int]) -> None:
+    strict(sixty, opinion_epsilon=50.0, **short)
 
 
 def test_the_book_of_another_graph_is_refused(sixty: Graph, book: dict[str, Any]) -> None:
@@ -114,7 +217,8 @@ def test_the_book_of_another_graph_is_refused(sixty: Graph, book: dict[str, Any]
 def test_the_control_is_not_entered(sixty: Graph, book: dict[str, Any]) -> None:
     _, wire = run_with_wire(sixty, control=True, **book)
     control, main = ({m.sender: m.body for m in messages} for messages in wire.of(SYMBOL))
-    _, again = run_with_wire(sixty, seed=3, **book)
+    assert opinions_spent(book).max() == 8.0  # those of the run
+    _, again = run_with_wire(sixty, update_epsilon=7.0, **book)
     assert symbols(again) == main != control
 
 
@@ -122,29 +226,43 @@ class Pulled(KeyboardInterrupt):
     """Somebody pulled the plug."""
 
 
-def pulled_when_paid(patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The money is gone, and not one symbol is out."""
-    settle = ReleaseBook.settle
+def pulled_when_drawn(patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Labels are drawn and paid, and nothing is out."""
+    labels = ReleaseBook.labels
 
-    def pulled(self: ReleaseBook, *args: Any) -> Any:
-        settle(self, *args)
+    def pulled(self: ReleaseBook, *args: Any, **kwargs: Any) -> Any:
+        labels(self, *args, **kwargs)
         raise Pulled
 
-    patch.setattr(ReleaseBook, "settle", pulled)
+    patch.setattr(ReleaseBook, "labels", pulled)
+    return {}
+
+
+def pulled_when_charged(patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Opinions are charged, and not one is out."""
+    charge = ReleaseBook.charge
+
+    def pulled(self: ReleaseBook, *args: Any, **kwargs: Any) -> Any:
+        charge(self, *args, **kwargs)
+        raise Pulled
+
+    patch.setattr(ReleaseBook, "charge", pulled)
     return {}
 
 
 def pulled_before_the_checkpoint(_: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Symbols are out, and the next checkpoint is not written."""
+    """Symbols and an opinion are out, and the next checkpoint is not written."""
 
     def interrupt(event: EpochEvent) -> None:
-        if event.epoch == 5:
+        if event.epoch == 7:
             raise Pulled
 
     return {"on_epoch": interrupt}
 
 
-@pytest.mark.parametrize("pull", [pulled_when_paid, pulled_before_the_checkpoint])
+@pytest.mark.parametrize(
+    "pull", [pulled_when_drawn, pulled_when_charged, pulled_before_the_checkpoint]
+)
 @pytest.mark.parametrize("shards", [1, 3])
 def test_a_run_that_was_interrupted_after_it_paid_reports_what_it_paid(
     pull: Callable[[pytest.MonkeyPatch], dict[str, Any]],
@@ -154,20 +272,18 @@ def test_a_run_that_was_interrupted_after_it_paid_reports_what_it_paid(
     tmp_path: Path,
     ledger_differences: Any,
 ) -> None:
-    stops = {"encoder_epochs": 4, "epochs": 12, "checkpoint_every": 2, "shards": shards}
+    stops = {"encoder_epochs": 2, "epochs": 9, "checkpoint_every": 2, "shards": shards}
     apart = strict(sixty, **{**book, **stops, "book": tmp_path / "apart.npz"})
     settings = {**book, **stops, "out": tmp_path / "run"}
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Pulled):
         strict(sixty, **settings, **pull(patch))
-    assert (read_arrays(tmp_path / "run" / "checkpoint.npz")["epoch"]) == 4
-    paid = read_arrays(book["book"])
-    assert paid["spent"].max() == 2.0
-    resumed = strict(sixty, resume=True, **settings)
-    assert resumed.ledger.epsilon_per_receiver == resumed.ledger.epsilon_collusion == 2.0
+    resumed = strict(sixty, resume=(tmp_path / "run" / "checkpoint.npz").exists(), **settings)
+    assert resumed.ledger.epsilon_per_receiver == resumed.ledger.epsilon_collusion == 3.0
     assert ledger_differences(resumed.ledger, apart.ledger) == []
     assert resumed.promises == apart.promises
-    spent = read_arrays(book["book"])["spent"]
-    assert_array_equal(spent, np.full(60, 2.0))  # once
+    once = np.where(drawing(sixty), 3.0, 0.0)
+    assert_array_equal(read_arrays(book["book"])["spent"], once)
+    assert opinions_spent(book).max() == 8.0
 
 
 # The book itself.
@@ -469,22 +585,6 @@ def test_levels_that_cannot_be_drawn_are_refused(epsilons: tuple[float, ...], pa
     assert not path.exists()
 
 
-def test_a_book_of_many_devices_is_quick(path: Path) -> None:
-    devices = np.arange(22_470)
-    coins = PrivateCoins(simulated_secrets(0, devices))
-    labels = devices % 4
-
-    def ask(run: str, *epsilons: float) -> float:
-        book = ReleaseBook(path, "graph", len(devices), 8.0, run)
-        began = time.perf_counter()
-        book.labels(KRR, devices, labels, epsilons, coins=coins, rows=devices)
-        return time.perf_counter() - began
-
-    assert ask("/one", 2.0, 3.0) < 2  # a tenth of a second on an idle machine
-    assert ask("/two", 2.5, 4.0) < 2
-    assert ask("/three", 2.5, 4.0) < 2
-
-
 # What is new in every run.
 
 
@@ -510,6 +610,10 @@ def test_a_charge_above_its_limit_is_refused(path: Path) -> None:
         match=r"opinions of ε = 8 would .* ε = 10 \(2 of 5 devices.*raise `lifetime_opinions`",
     ):
         book.charge("opinions", ALL, 8.0, 10.0, setting="lifetime_opinions")
+    assert path.read_bytes() == before
+    with pytest.raises(BudgetExceeded, match=r"\(2 of 5 devices"):
+        book.check_charge("opinions", ALL, 8.0, 10.0, setting="lifetime_opinions")
+    book.check_charge("opinions", ALL, 8.0, 16.0, setting="lifetime_opinions")
     assert path.read_bytes() == before
     with pytest.raises(UsageError, match="must be 0 or more"):
         book.charge("opinions", ALL, -1.0, 10.0)
