@@ -42,11 +42,11 @@ def run_of(name: str, choice: int | None = None) -> tuple[Run, Graph]:
     count = Vote.of
 
     def forced(*args: Any) -> Vote:
-        return count(*args)._replace(choice=choice)
+        counted = count(*args)
+        return counted if choice is None else counted._replace(choice=choice)
 
     with pytest.MonkeyPatch.context() as patch:
-        if choice is not None:
-            patch.setattr(Vote, "of", forced)
+        patch.setattr(Vote, "of", forced)
         run = strict(graph, **settings)
     return run, present(run.graph)
 

@@ -263,6 +263,8 @@ def _show_scores(run: "Run") -> None:
         console().print(f"validation devices chose: {run.training.choice}")
     if run.training.caution:
         console().print(as_options(f"note: {run.training.caution}"))
+    if run.promises:
+        console().print("(scores are the observer's, from true data: no promise covers them)")
     if run.control is None:
         console().print("(--control adds a run whose releases carry no information)")
     console().print()
