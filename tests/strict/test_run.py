@@ -41,6 +41,7 @@ pytestmark = pytest.mark.usefixtures("short")
 
 SYMBOL, OPINION = "strict/symbol", "strict/opinion"
 DIGITS = {"mechanism": "digits"}
+TREES = {"tree_network": True, "epochs": 12}
 
 
 def pairs_of(graph: Graph) -> set[tuple[int, int]]:
@@ -357,8 +358,9 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
         ({"signs": "both"}, r"`signs`"),
         ({"mechanism": "none"}, r"`mechanism`"),
         ({"virtual_nodes": False}, r"`virtual_nodes` has no meaning with `profile='strict'`"),
-        ({"layers": 3}, r"number of neighbours in their normalisation"),
-        ({"layers": 1}, r"needs `layers=2`"),
+        ({"layers": 2}, r"`layers` has no meaning .* `tree_network=False`"),
+        ({"layers": 3, **TREES}, r"number of neighbours in their normalisation"),
+        ({"layers": 1, **TREES}, r"needs `layers=2`"),
         ({"epochs": 7}, r"`epochs` must be above 7 .*2 for the own encoder, 4 for .*; got 7"),
         ({"epochs": 6, "opinions": 1}, r"`epochs` must be above 6"),
         ({"epochs": 11, "tree_network": True}, r"`epochs` must be above 11 .* 4 for trust; got 11"),

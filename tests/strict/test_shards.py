@@ -11,7 +11,7 @@ from lumos.runs.run import Run
 
 pytestmark = pytest.mark.usefixtures("short")
 
-DEVICES = 24
+DEVICES = 14
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
     "without opinions": {"opinions": 0, "epochs": 7},
@@ -23,7 +23,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "digits": {"mechanism": "digits", "graph": small(DEVICES, 14)},
     "unary opinions": {"mechanism": "oue"},
     "signed": {"graph": small(DEVICES, signed=True)},
-    "words": {"graph": "demo:24"},
+    "words": {"graph": "demo:14"},
     "exact": {"protect": "none"},
     "holders": {"protect": "holders", "min_holders": 2},
     "projection": {"protect": "projection", "projection": 5},
