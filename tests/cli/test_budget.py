@@ -1,5 +1,6 @@
 """`lumos budget` as people type it."""
 
+import inspect
 import json
 import math
 from typing import Any
@@ -7,8 +8,14 @@ from typing import Any
 import pytest
 from tests.encode.mechanisms.stranger import registered
 
+from lumos.cli.budget import budget
 from lumos.cli.main import run
 from lumos.encode.mechanisms import COIN, MECHANISMS, make_mechanism
+from lumos.training.expectation import Population
+from lumos.training.profiles import FORECASTERS, PROFILES, STRICT
+
+FEW = ("--devices", "100")
+"""A forecast in a fraction of a second."""
 
 
 def result_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
@@ -19,18 +26,15 @@ def result_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, 
     return result
 
 
-@pytest.mark.parametrize("name", MECHANISMS.names())
-def test_the_figures_are_those_of_the_mechanism(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ("--epsilon", "2", "--classes", "18", "--degree", "4", "--mechanism", name)
-    result, made = result_of(capsys, *arguments), make_mechanism(18, 2.0, name)
-    assert result == {
-        "epsilon": 2.0,
+def numbers_of(name: str, epsilon: float) -> dict[str, Any]:
+    """What 4 neighbours keep of 18 symbols."""
+    made = make_mechanism(18, epsilon, name)
+    return {
+        "epsilon": epsilon,
         "classes": 18,
         "degree": 4,
         "mechanism": name,
-        **({"places": 2, "base": 5} if name == "digits" else {}),
+        **made.parameters(),
         "bytes": made.width,
         "says_the_truth": made.truth / COIN,
         "says_a_certain_other": made.other / COIN,
@@ -38,6 +42,19 @@ def test_the_figures_are_those_of_the_mechanism(
         "share_error": math.sqrt(made.variance() / 4),
         "clean_neighbours": 4 * made.information() / math.log2(18),
     }
+
+
+@pytest.mark.parametrize("name", MECHANISMS.names())
+def test_the_figures_are_those_of_the_mechanism(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("--epsilon", "2", "--classes", "18", "--degree", "4", "--mechanism", name, *FEW)
+    result, made = result_of(capsys, *arguments), make_mechanism(18, 2.0, name)
+    if name == "digits":
+        assert (result["places"], result["base"]) == (2, 5)
+    forecast = result.pop("forecast")
+    assert forecast["clustered"].keys() == {"own", "neighbours", "together", "error", "gain"}
+    assert result == {**numbers_of(name, 2.0), "opinion": numbers_of(name, 4.0)}
     assert run(["budget", *arguments]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert f"mechanism {name}" in out
@@ -45,25 +62,62 @@ def test_the_figures_are_those_of_the_mechanism(
 
 
 def test_auto_says_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert result_of(capsys, "--epsilon", "2", "--classes", "18")["mechanism"] == "digits"
-    assert result_of(capsys, "--epsilon", "2", "--classes", "4")["mechanism"] == "krr"
+    assert result_of(capsys, "--epsilon", "2", "--classes", "18", *FEW)["mechanism"] == "digits"
+    assert result_of(capsys, "--epsilon", "2", "--classes", "4", *FEW)["mechanism"] == "krr"
 
 
 def test_a_registered_mechanism_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:
     with registered():
-        loud = result_of(capsys, "--mechanism", "loud")
-    assert (loud.pop("mechanism"), loud.pop("bytes")) == ("loud", 3)
-    krr = result_of(capsys, "--mechanism", "krr")
-    assert (krr.pop("mechanism"), krr.pop("bytes")) == ("krr", 1)
+        loud = result_of(capsys, "--mechanism", "loud", *FEW)
+    krr = result_of(capsys, "--mechanism", "krr", *FEW)
+    for named, expected in ((loud, ("loud", 3)), (krr, ("krr", 1))):
+        for numbers in (named, named["opinion"]):
+            assert (numbers.pop("mechanism"), numbers.pop("bytes")) == expected
     assert loud == krr
     assert run(["budget", "--mechanism", "loud"]) == 2
     assert "auto, krr, digits, oue, multibit" in capsys.readouterr().err
+
+
+def test_defaults_are_those_of_the_profile() -> None:
+    settings = PROFILES[STRICT].settings()
+    for name in ("epsilon", "mechanism", "opinions", "opinion_epsilon", "update_epsilon"):
+        assert inspect.signature(budget).parameters[name].default == getattr(settings, name)
+
+
+def test_the_forecast_is_that_of_the_profile(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--homophily", "0.7", "--own-accuracy", "0.5", "--opinions", "1", *FEW)
+    result = result_of(capsys, *arguments)["forecast"]
+    population = Population(devices=100, classes=4, degree=10, homophily=0.7, own_accuracy=0.5)
+    expected = FORECASTERS[STRICT](population, opinions=1)
+    assert expected is not None
+    for name in ("clustered", "independent"):
+        each = getattr(expected, name)
+        assert result[name] == {**each._asdict(), "gain": each.gain}
+    assert run(["budget", *arguments]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"Assumed: {expected.assumptions}." in out
+    assert f"{100 * expected.clustered.gain:+.1f} ± {100 * expected.clustered.error:.1f}" in out
+
+
+def test_no_opinions_and_no_forecast(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--opinions", "0", "--classes", "100", "--mechanism", "krr")
+    result = result_of(capsys, *arguments)
+    assert (result["opinion"], result["forecast"]) == (None, None)
+    assert run(["budget", *arguments]) == 0
+    out = capsys.readouterr().out
+    assert "opinion" not in out
+    assert "no forecast: with so many classes" in out
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (["--degree", "0"], "degree"),
+        (["--homophily", "2"], "--homophily must be from 0 to 1"),
+        (["--own-accuracy", "0.1"], "--own-accuracy must be from"),
+        (["--devices", "4"], "--devices must be 8 or more"),
+        (["--opinions", "4"], "--opinions must be 0 to 3"),
+        (["--opinion-epsilon", "inf"], "finite"),
         (["--epsilon", "0"], "epsilon"),
         (["--epsilon", "inf"], "finite"),
         (["--classes", "1"], "at least 2 symbols"),

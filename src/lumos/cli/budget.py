@@ -1,4 +1,4 @@
-"""`lumos budget`: how much signal a release keeps, computed before any run."""
+"""`lumos budget`: how much signal messages keep and what they should gain, before any run."""
 
 import math
 from typing import Any
@@ -8,40 +8,123 @@ from rich.table import Table
 from lumos.cli.common import Common, console, print_json
 from lumos.encode.mechanisms import COIN, Mechanism, make_mechanism
 from lumos.errors import UsageError
+from lumos.training.expectation import Expected, Forecast, Population
+from lumos.training.profiles import FORECASTERS, STRICT
 
 COMMON = Common()
 
 
 def budget(
     *,
-    epsilon: float = 2.0,
+    epsilon: float = 3.0,
     classes: int = 4,
     degree: int = 10,
     mechanism: str = "auto",
+    opinions: int = 2,
+    opinion_epsilon: float = 4.0,
+    update_epsilon: float = 8.0,
+    devices: int = 10_000,
+    homophily: float = 0.8,
+    own_accuracy: float = 0.7,
     common: Common = COMMON,
 ) -> None:
-    """Print how much of the signal one released symbol per device keeps.
+    """Print how much of the signal messages keep, and what neighbours should add to accuracy.
+
+    The forecast is a simulation of strict classification, without any data: the same every time.
 
     Parameters
     ----------
     epsilon
-        ε of the one release of a device.
+        ε of the one symbol that a device releases: its label.
     classes
         k, the number of symbols.
     degree
-        Neighbours whose symbols a device receives.
+        Neighbours whose symbols a device receives; their mean in the forecast.
     mechanism
         auto, krr (randomized response), digits (the same on one digit of the symbol's number), oue
         (unary encoding), multibit (LPGNN's), or a registered one.
+    opinions
+        How many opinions a device tells its neighbours, 0 to 3.
+    opinion_epsilon
+        ε of one opinion.
+    update_epsilon
+        ε of all updates together; with the number of devices, it decides the noise of sums.
+    devices
+        Number of devices; half of them train, a quarter validates.
+    homophily
+        Assumed: share of edges between devices of one class, of classes of equal size.
+    own_accuracy
+        Assumed: share of devices that their own features alone predict rightly.
     """
     if degree < 1:
         raise UsageError(f"`degree` must be 1 or more, got {degree}")
-    release = make_mechanism(classes, epsilon, mechanism)
-    result = kept(release, degree)
+    symbol = make_mechanism(classes, epsilon, mechanism)
+    opinion = make_mechanism(classes, opinion_epsilon, mechanism)
+    population = Population(
+        devices=devices,
+        classes=classes,
+        degree=degree,
+        homophily=homophily,
+        own_accuracy=own_accuracy,
+    )
+    forecast = FORECASTERS[STRICT](
+        population,
+        epsilon=epsilon,
+        mechanism=mechanism,
+        opinions=opinions,
+        opinion_epsilon=opinion_epsilon,
+        update_epsilon=update_epsilon,
+    )
+    result = kept(symbol, degree)
+    of_opinion = kept(opinion, degree) if opinions else None
     if common.json:
-        print_json(result)
-    else:
-        show(release, result)
+        print_json({**result, "opinion": of_opinion, "forecast": forecast and as_json(forecast)})
+        return
+    console().print("the symbol: a randomized label, the same to each neighbour")
+    console().print(messages_table(symbol, result))
+    if of_opinion is not None:
+        console().print(f"\nan opinion: {opinions} of them, the same to each neighbour")
+        console().print(messages_table(opinion, of_opinion))
+    console().print()
+    console().print(forecast_table(forecast) if forecast else NO_FORECAST)
+
+
+NO_FORECAST = "no forecast: with so many classes a simulation would take minutes"
+
+
+def as_json(forecast: Forecast) -> dict[str, Any]:
+    """The forecast as plain numbers."""
+    by_name = {"clustered": forecast.clustered, "independent": forecast.independent}
+    return {
+        **{name: {**each._asdict(), "gain": each.gain} for name, each in by_name.items()},
+        "assumptions": forecast.assumptions,
+    }
+
+
+def forecast_table(forecast: Forecast) -> Table:
+    """The forecast for people: a column for each of the two assumptions about errors."""
+    table = Table(box=None, pad_edge=False, header_style="")
+    for name in ("forecast, accuracy in %", "errors clustered", "independent"):
+        table.add_column(name, justify="left" if name.startswith("forecast") else "right")
+    both = forecast.clustered, forecast.independent
+    rows = {
+        "own features, as assumed": [f"{100 * each.own:.1f}" for each in both],
+        "neighbours' messages alone": [f"{100 * each.neighbours:.1f}" for each in both],
+        "both together": [f"{100 * each.together:.1f}" for each in both],
+        "gain in points": [_gain(each) for each in both],
+    }
+    for name, cells in rows.items():
+        table.add_row(name, *cells)
+    table.caption = (
+        f"Assumed: {forecast.assumptions}. Clustered, as in real graphs: neighbours err about the "
+        "same devices as own features; independent, as in generated graphs."
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def _gain(expected: Expected) -> str:
+    return f"{100 * expected.gain:+.1f} ± {100 * expected.error:.1f}"
 
 
 def kept(mechanism: Mechanism, degree: int) -> dict[str, Any]:
@@ -65,8 +148,8 @@ def kept(mechanism: Mechanism, degree: int) -> dict[str, Any]:
     }
 
 
-def show(mechanism: Mechanism, result: dict[str, Any]) -> None:
-    """The result for people."""
+def messages_table(mechanism: Mechanism, result: dict[str, Any]) -> Table:
+    """What a release keeps, for people."""
     true, other = mechanism.values
     parameters = ", ".join(f"{name} {value}" for name, value in mechanism.parameters().items())
     many = "1 byte" if mechanism.width == 1 else f"{mechanism.width:,} bytes"
@@ -94,4 +177,4 @@ def show(mechanism: Mechanism, result: dict[str, Any]) -> None:
         f"{result['degree']} neighbours under noise carry as much information as "
         f"{result['clean_neighbours']:.2f} without noise",
     )
-    console().print(table)
+    return table

@@ -19,7 +19,9 @@ app.command("lumos.cli.data:app", name="data", help="List, fetch and check graph
 app.command("lumos.cli.trees:trees", name="trees", help="Decide who carries which edge.")
 app.command("lumos.cli.train:train", name="train", help="Train a model across devices.")
 app.command("lumos.cli.baseline:baseline", name="baseline", help="Train a system for comparison.")
-app.command("lumos.cli.budget:budget", name="budget", help="Signal that one release keeps.")
+app.command(
+    "lumos.cli.budget:budget", name="budget", help="Signal that messages keep, and a forecast."
+)
 app.command("lumos.cli.predict:predict", name="predict", help="Predict with a trained model.")
 app.command("lumos.cli.reproduce:reproduce", name="reproduce", help="Run the paper's evaluation.")
 app.command("lumos.cli.report:report", name="report", help="Write the HTML page of a run.")

@@ -49,9 +49,10 @@ def _options() -> frozenset[str]:
     from lumos.cli.common import Common
     from lumos.graph import ReadOptions
     from lumos.training.config import COMMON
+    from lumos.training.expectation import Population
     from lumos.training.profiles import PROFILES
 
-    groups: list[type[Any]] = [*COMMON.values(), BaselineSettings, Common, ReadOptions]
+    groups: list[type[Any]] = [*COMMON.values(), BaselineSettings, Common, ReadOptions, Population]
     groups += [PROFILES[name].settings for name in PROFILES]
     fields = (field.name for group in groups for field in dataclasses.fields(group))
     return frozenset([*fields, *_COMMANDS])

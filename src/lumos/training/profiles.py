@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from lumos.registry import Registry
 
 if TYPE_CHECKING:
+    from lumos.training.expectation import Forecaster
     from lumos.training.profile import Profile
 
 PAPER, STRICT = "paper", "strict"
@@ -16,3 +17,8 @@ PROFILES: "Registry[Profile[Any]]" = Registry(
         STRICT: "lumos.strict.profile:PROFILE",
     },
 )
+
+FORECASTERS: "Registry[Forecaster]" = Registry(
+    "forecaster", {STRICT: "lumos.strict.forecast:forecast"}
+)
+"""By profile: what `lumos budget` predicts the gain by."""
