@@ -49,3 +49,42 @@ def test_marks_and_reference_lines() -> None:
     assert float(dashed["x1"]) == pytest.approx((line[0][0] + line[1][0]) / 2, abs=0.1)
     with pytest.raises(UsageError, match="'a' has 1 values for 2 places"):
         lines([0, 1], {"a": ([1.0], None)})
+
+
+def test_levels_are_horizontal_and_their_names_keep_apart() -> None:
+    levels = {"low": 2.0, "near": 2.1, "nearer": 2.2, "high": 9.0}
+    svg = lines([1, float("inf")], {"a": ([0.0, 10.0], None)}, levels=levels, at_points=True)
+    (line,) = (points(path["d"]) for path in elements(svg, "path"))
+    unit = (line[0][1] - line[1][1]) / 10
+    dashed = [item for item in elements(svg, "line") if item.get("stroke-dasharray") == "4 3"]
+    heights = sorted((line[0][1] - float(item["y1"])) / unit for item in dashed)
+    assert heights == pytest.approx(sorted(levels.values()), abs=0.01)
+    assert all(item["y1"] == item["y2"] for item in dashed)
+    ends = {float(item["x2"]) for item in dashed}
+    assert len(ends) == 1
+    assert line[-1][0] < ends.pop()
+    named = [item for item in elements(svg, "text") if float(item["x"]) > line[-1][0] + 20]
+    places = [float(item["y"]) for item in named]
+    assert len(places) == 4
+    assert places == sorted(places)  # the highest level first
+    assert min(b - a for a, b in pairwise(places)) >= 15.9
+    assert "∞" in texts(svg)
+
+
+def test_lines_are_cut_off_below_the_axis() -> None:
+    svg = lines([1, 2, 3], {"a": ([0.0, 20.0, 30.0], None)}, at_points=True, least=10.0)
+    (line,) = (points(path["d"]) for path in elements(svg, "path"))
+    (first, second, third) = line
+    bottom = max(float(item["y1"]) for item in elements(svg, "line") if item["y1"] == item["y2"])
+    assert first[1] == pytest.approx(bottom, abs=0.1)
+    # half of the way from 0 to 20 is above 10
+    step = third[0] - second[0]
+    assert second[0] - first[0] == pytest.approx(step / 2, abs=0.2)
+    assert len(elements(svg, "rect") + elements(svg, "circle")) == 3  # the legend's and two points
+
+
+def test_notes_stand_below_everything() -> None:
+    plain, noted = (
+        lines([1, 2], {"a": ([0.0, 1.0], None)}, notes=notes) for notes in ((), ("one", "two"))
+    )
+    assert texts(noted) == [*texts(plain), "one", "two"]

@@ -13,6 +13,8 @@ HEIGHT = 210.0
 RIGHT = WIDTH - 14
 """Where its axes end."""
 
+LEVEL_LINE, LEVEL_GAP = 16.0, 16.0
+"""Between names of levels, and from the end of a level to its name."""
 MARK_NAME = "the paper"
 """What diamonds are called by default."""
 
@@ -56,12 +58,12 @@ def legend(canvas: Canvas, names: Iterable[str], y: float, style: Style, mark: s
     return middle + 18
 
 
-def y_axis(canvas: Canvas, scale: Scale, unit: str = "") -> float:
-    """Tick labels at the left and grid lines; returns the x where those begin."""
+def y_axis(canvas: Canvas, scale: Scale, unit: str = "", end: float = RIGHT) -> float:
+    """Tick labels at the left and grid lines up to `end`; returns the x where those begin."""
     labels = {tick: format_tick(tick) + (unit and f" {unit}") for tick in scale.ticks()}
     left = 10 + max(text_width(label, 13) for label in labels.values())
     for tick, label in labels.items():
-        canvas.line(left, scale(tick), RIGHT, scale(tick), GRID)
+        canvas.line(left, scale(tick), end, scale(tick), GRID)
         canvas.text(left - 6, scale(tick) + 4.5, label, anchor="end", size=13, fill=MUTED)
     return left
 
@@ -90,3 +92,55 @@ def draw_reference_lines(
         at_the_edge = x + 6 + text_width(name, 13) > WIDTH
         anchor, shift = ("end", -5) if at_the_edge else ("start", 5)
         canvas.text(x + shift, y, name, anchor=anchor, size=13, fill=INK, halo=True)
+
+
+def draw_levels(
+    canvas: Canvas, scale: Scale, levels: Mapping[str, float], left: float, right: float
+) -> None:
+    """Dashed horizontal lines, each with its name at the right; names keep apart from each other.
+
+    Args:
+        scale: of the y axis.
+    """
+    ordered = sorted(levels.items(), key=lambda level: scale(level[1]))  # the highest first
+    middles = _apart([scale(number) for _, number in ordered], LEVEL_LINE)
+    for (name, number), middle in zip(ordered, middles, strict=True):
+        y = scale(number)
+        canvas.line(left, y, right, y, MUTED, dash="4 3")
+        canvas.line(right, y, right + LEVEL_GAP - 3, middle, MUTED)
+        canvas.text(right + LEVEL_GAP, middle + 4.5, name, size=13)
+
+
+def levels_width(names: Iterable[str]) -> float:
+    """What names of levels need to the right of a drawing."""
+    return max((LEVEL_GAP + text_width(name, 13) for name in names), default=0.0)
+
+
+def _apart(places: list[float], least: float) -> list[float]:
+    """The places, in ascending order, moved so that neighbours are at least so far apart.
+
+    Those that are too close become a group around their own mean.
+    """
+    groups: list[list[float]] = []
+    for place in places:
+        groups.append([place])
+        while len(groups) > 1 and _begin(groups[-1], least) < _end(groups[-2], least) + least:
+            last = groups.pop()
+            groups[-1] += last
+    return [_begin(group, least) + n * least for group in groups for n in range(len(group))]
+
+
+def _begin(group: list[float], least: float) -> float:
+    return sum(group) / len(group) - least * (len(group) - 1) / 2
+
+
+def _end(group: list[float], least: float) -> float:
+    return _begin(group, least) + least * (len(group) - 1)
+
+
+def draw_notes(canvas: Canvas, notes: Iterable[str], y: float) -> float:
+    """Small lines of text below a drawing; returns the y where it ends."""
+    for note in notes:
+        y += 16
+        canvas.text(0, y, note, size=12, fill=MUTED)
+    return y + 6

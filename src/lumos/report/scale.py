@@ -66,6 +66,8 @@ def fit_scale(
 
 def format_tick(number: float) -> str:
     """A number as people write it at an axis."""
+    if math.isinf(number):
+        return "∞" if number > 0 else "−∞"
     text = f"{number:,.4f}".rstrip("0").rstrip(".") if abs(number) < 1e9 else f"{number:.0e}"
     return text.replace("-", "−") if text != "-0" else "0"
 
