@@ -65,10 +65,11 @@ python "$here/bench_layers.py"
 python "$here/bench_training.py"
 python "$here/bench_relay.py"
 (cd "$here/.." && python -m benchmarks.strict_leak)
-python "$here/strict_tradeoff.py" --seeds 5 --out "$out" --plot "$out/strict-tradeoff.svg"
-python "$here/strict_tradeoff.py" --graph lastfm --words --seeds 5 --cells "ε = 2" --out "$out"
-for graph in twitch-ENGB demo; do
-    python "$here/strict_tradeoff.py" --graph "$graph" --seeds 5 --cells "ε = 2" --out "$out"
+python "$here/strict_tradeoff.py" --out "$out" --plot "$out/strict-tradeoff.svg"
+for graph in "--graph demo" "--graph twitch-ENGB" "--graph lastfm --words" "--communities 100" \
+    "--family heterophilous" "--family gaussian" "--family small" "--family few-labels"; do
+    # shellcheck disable=SC2086
+    python "$here/strict_tradeoff.py" $graph --cells "pure 2" "pure 3" "pure 4" --out "$out"
 done
 python "$here/strict_tradeoff.py" --task link --seeds 3 --cells "ε = 2" --out "$out"
 python "$here/strict_tradeoff.py" --task link --seeds 1 --out "$out"

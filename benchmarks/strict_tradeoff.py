@@ -1,18 +1,26 @@
-"""What the strict profile gives for which privacy: one table and one plot, over several seeds.
+"""What the strict profile gives for which privacy: one table and one picture, over several seeds.
 
     python benchmarks/strict_tradeoff.py [--graph facebook] [--task classify] [--seeds 5]
-    python benchmarks/strict_tradeoff.py --graph lastfm --words
-    python benchmarks/strict_tradeoff.py --communities 100
+    python benchmarks/strict_tradeoff.py --graph lastfm --words --cells label
+    python benchmarks/strict_tradeoff.py --communities 100 --cells "pure 3"
+    python benchmarks/strict_tradeoff.py --family heterophilous --cells "pure 3"
+    python benchmarks/strict_tradeoff.py --cells label updates baselines --plot tradeoff.svg
 
 Every cell is `lumos.train` with the strict profile and its control (symbols that say nothing) on
 the same split; own features under the same protection stand beside it, and for links colours alone.
-Finished cells are kept in OUT/strict-GRAPH.json (strict-link-GRAPH.json), so an interrupted run
-goes on. `--plot FILE` draws accuracy against ε.
+Finished cells are kept in OUT/strict-GRAPH.json (strict-link-GRAPH.json) with their settings, so an
+interrupted run goes on; remove the file when the trainer has changed.
+
+`--plot FILE` draws accuracy against the ε of the label, one line for each ε of the updates, beside
+own features, LPGNN, a centralized GCN, and the paper's profile as `lumos reproduce classification`
+kept it (`--kept`).
 """
 
 import argparse
 import dataclasses
 import json
+import math
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +30,27 @@ from rich.table import Table
 from scipy.sparse import csr_array
 
 import lumos
-from lumos.graph.demo import words_for
+from lumos.baselines.measure import baseline
+from lumos.experiments.cache import read_kept
+from lumos.experiments.cell import json_settings
+from lumos.graph.demo import demo_graph, words_for
+from lumos.report import lines
 
-LINKS: dict[str, dict[str, Any]] = {
+Settings = dict[str, Any]
+Results = dict[str, dict[str, dict[str, Any]]]
+"""By row and seed."""
+Line = tuple[list[float | None], list[float | None] | None]
+"""Means and standard deviations."""
+
+EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0)
+UPDATES = (8.0, 4.0, 2.0)
+"""ε of the updates that have a line; the first is the default."""
+DEFAULT = 3.0
+LPGNN_FEATURES = 8.0
+"""ε of LPGNN's features: that of our updates."""
+INF = math.inf
+
+LINKS: dict[str, Settings] = {
     "ε = 2": {"epsilon": 2.0},
     "ε = 0.5": {"epsilon": 0.5},
     "ε = 1": {"epsilon": 1.0},
@@ -36,37 +62,99 @@ LINKS: dict[str, dict[str, Any]] = {
     "ε = 2, no relay": {"epsilon": 2.0, "relay": "none"},
     "ε = 2, unprotected sums": {"epsilon": 2.0, "protect": "none"},
 }
-CELLS: dict[str, dict[str, Any]] = {
-    "ε = 0.5": {"epsilon": 0.5},
-    "ε = 1": {"epsilon": 1.0},
-    "ε = 2": {"epsilon": 2.0},
-    "ε = 4": {"epsilon": 4.0},
-    "ε = 2, gat": {"epsilon": 2.0, "backbone": "gat"},
-    "ε = 2, relay 4": {"epsilon": 2.0, "relay": 4},
-    "ε = 2, trainers say what their encoder says": {"epsilon": 2.0, "trainers_say": "prediction"},
-    "ε = 2, randomized response": {"epsilon": 2.0, "mechanism": "krr"},
-    "ε = 2, digits": {"epsilon": 2.0, "mechanism": "digits"},
-    "ε = 2, unary encoding": {"epsilon": 2.0, "mechanism": "oue"},
-    "ε = 2, multi-bit": {"epsilon": 2.0, "mechanism": "multibit"},
-    "ε = 2, codebook of 8": {"epsilon": 2.0, "symbol": "codebook"},
-    "ε = 2, updates ε 4": {"epsilon": 2.0, "update_epsilon": 4.0},
-    "ε = 2, updates ε 2": {"epsilon": 2.0, "update_epsilon": 2.0},
-    "ε = 2, holders": {"epsilon": 2.0, "protect": "holders"},
-    "ε = 2, projection": {"epsilon": 2.0, "protect": "projection"},
-    "ε = 2, unprotected sums": {"epsilon": 2.0, "protect": "none"},
+
+
+def label_row(epsilon: float, updates: float = UPDATES[0]) -> str:
+    """The row of a pure label ε; ∞: true labels in the sums, and the default symbol."""
+    name = f"pure {epsilon:g}" if epsilon < INF else f"true labels in sums, symbol {DEFAULT:g}"
+    return name if updates == UPDATES[0] else f"{name}, updates {updates:g}"
+
+
+def lpgnn_row(epsilon: float) -> str:
+    return f"LPGNN, label {epsilon:g}, features {LPGNN_FEATURES:g}"
+
+
+CLASSIFY: dict[str, dict[str, Settings]] = {
+    "label": {
+        **{label_row(e): {"epsilon": e} for e in EPSILONS},
+        **{
+            f"true labels in sums, symbol {e:g}": {"epsilon": e, "label_epsilon": INF}
+            for e in EPSILONS
+        },
+        "pure 3, symbol 2": {"epsilon": 2.0, "label_epsilon": 3.0},
+        "pure 4, symbol 2": {"epsilon": 2.0, "label_epsilon": 4.0},
+    },
+    "updates": {
+        **{
+            label_row(e, updates): {"epsilon": e, "update_epsilon": updates}
+            for updates in UPDATES[1:]
+            for e in EPSILONS
+        },
+        **{
+            label_row(INF, updates): {
+                "epsilon": DEFAULT,
+                "label_epsilon": INF,
+                "update_epsilon": updates,
+            }
+            for updates in UPDATES[1:]
+        },
+        **{label_row(e, 12.3): {"epsilon": e, "update_epsilon": 12.3} for e in EPSILONS if e >= 2},
+    },
+    "opinions": {
+        **{f"pure 3, opinions {many}": {"opinions": many} for many in (0, 1, 3)},
+        **{f"pure 3, opinions at ε {e:g}": {"opinion_epsilon": e} for e in (2.0, 3.0)},
+    },
+    "network": {
+        f"pure 3, tree network {name.upper()}": {"tree_network": True, "backbone": name}
+        for name in ("gcn", "gat")
+    },
+    "mechanism": {f"pure 3, {name}": {"mechanism": name} for name in ("krr", "digits")},
+    "protection": {
+        **{
+            f"pure 3, protect {name}": {"protect": name}
+            for name in ("none", "holders", "projection")
+        },
+        "pure 3, signed features": {"signs": "signed"},
+    },
+    "baselines": {
+        "own features, unprotected": {"system": "own"},
+        "centralized GCN": {"system": "centralized", "backbone": "gcn"},
+        **{
+            lpgnn_row(e): {
+                "system": "lpgnn",
+                "backbone": "gcn",
+                "epsilon": LPGNN_FEATURES,
+                "label_epsilon": e,
+            }
+            for e in (*EPSILONS, INF)
+        },
+    },
 }
+"""By group, which `--cells` may name, and row."""
+MEASURES = {
+    "test_macro_f1": "macro_f1",
+    "voted_accuracy": "voted",
+    "voted_accuracy_error": "voted_error",
+}
+"""By name in a run's metrics: the name in a cell."""
 
 
-def cell(graph: lumos.Graph, task: str, settings: dict[str, Any], seed: int) -> dict[str, Any]:
+def cell(graph: lumos.Graph, task: str, settings: Settings, seed: int) -> dict[str, Any]:
+    """One run, as numbers."""
+    if "system" in settings:
+        measured = baseline(graph, **settings, task=task, patience=100, seed=seed)
+        return {"test": measured.metrics["test_accuracy"], "settings": json_settings(settings)}
     run = lumos.train(graph, profile="strict", task=task, control=True, seed=seed, **settings)
     score = {"classify": "test_accuracy", "link": "test_auc"}[task]
     beside = {"own": run.own, "ids": run.by_ids, "control": run.control}
     return {
         "test": run.metrics[score],
         **{name: scores[score] for name, scores in beside.items() if scores is not None},
+        **{name: run.metrics[key] for key, name in MEASURES.items() if key in run.metrics},
         "choice": run.training.choice,
         "seconds_per_epoch": round(run.cost.seconds_per_epoch, 4),
         "bytes_per_epoch": run.cost.per_epoch.bytes_sent_mean,
+        "settings": json_settings(settings),
     }
 
 
@@ -87,82 +175,206 @@ def communities(graph: lumos.Graph, many: int) -> np.ndarray:
     return np.where(labels < 0, coins.integers(0, many, devices), labels)
 
 
-def show(results: dict[str, dict[str, Any]], title: str, task: str) -> None:
+def heterophilous() -> lumos.Graph:
+    """4,000 devices of 4 classes with words; 7 of 10 edges lead to the next class."""
+    coins, devices, classes, degree = np.random.default_rng(0), 4000, 4, 10
+    labels = coins.integers(0, classes, devices)
+    members = [np.flatnonzero(labels == c) for c in range(classes)]
+    first = coins.integers(0, devices, devices * degree // 2)
+    to_next = coins.random(len(first)) < 0.7
+    wanted = np.where(
+        to_next, (labels[first] + 1) % classes, coins.integers(0, classes, len(first))
+    )
+    second = np.array([coins.choice(members[c]) for c in wanted])
+    apart = first != second
+    return lumos.Graph.from_edges(
+        np.stack([first, second], axis=1)[apart],
+        devices=devices,
+        features=words_for(labels, coins),
+        labels=labels,
+        name="heterophilous",
+    )
+
+
+def gaussian() -> lumos.Graph:
+    """The demo graph with 64 dense features of both signs, off centre: a mean for each class."""
+    graph, coins = demo_graph(), np.random.default_rng(0)
+    labels = np.asarray(graph.labels)
+    means = 0.25 * coins.standard_normal((labels.max() + 1, 64))
+    features = 0.5 + means[labels] + coins.standard_normal((graph.devices, 64))
+    return dataclasses.replace(graph, features=features.astype(np.float32), name="gaussian")
+
+
+def few_labels() -> lumos.Graph:
+    """Facebook, where 2 % of the devices have a label."""
+    graph, coins = lumos.load("facebook"), np.random.default_rng(0)
+    labels = np.asarray(graph.labels).copy()
+    hidden = coins.permutation(graph.devices)[graph.devices // 50 :]
+    labels[hidden] = -1
+    return dataclasses.replace(graph, labels=labels, name="few-labels")
+
+
+FAMILIES: dict[str, Callable[[], lumos.Graph]] = {
+    "heterophilous": heterophilous,
+    "gaussian": gaussian,
+    "small": lambda: demo_graph(300),
+    "few-labels": few_labels,
+}
+
+
+def make_graph(options: argparse.Namespace) -> tuple[lumos.Graph, str, str]:
+    """The graph, its name in files and in titles."""
+    if options.family:
+        return FAMILIES[options.family](), options.family, options.family
+    graph, name, title = lumos.load(options.graph), options.graph, options.graph
+    if options.communities:
+        classes = tuple(map(str, range(options.communities)))
+        labels = communities(graph, options.communities)
+        graph = dataclasses.replace(graph, labels=labels, classes=classes)
+        name += f"-{options.communities}"
+        title += f", {options.communities} communities"
+    if options.words or options.communities:
+        words = words_for(np.asarray(graph.labels), np.random.default_rng(0))
+        graph = dataclasses.replace(graph, features=words)
+        title += ", generated words"
+    return graph, name, title
+
+
+def chosen_rows(task: str, asked: list[str] | None) -> dict[str, Settings]:
+    """The rows that were asked for by their own name or that of their group; all by default."""
+    groups = {"link": LINKS} if task == "link" else CLASSIFY
+    rows = {row: settings for group in groups.values() for row, settings in group.items()}
+    if asked is None:
+        return rows
+    chosen: dict[str, Settings] = {}
+    for name in asked:
+        if name not in groups and name not in rows:
+            raise SystemExit(f"no cells {name!r}; there are {', '.join((*groups, *rows))}")
+        chosen |= groups.get(name) or {name: rows[name]}
+    return chosen
+
+
+def values(results: Results, row: str, name: str = "test", scale: float = 100.0) -> np.ndarray:
+    """[seeds] one number of a row; NaN where a cell does not have it."""
+    return scale * np.array([found.get(name, np.nan) for found in results.get(row, {}).values()])
+
+
+def show(results: Results, rows: Iterable[str], title: str, task: str) -> None:
+    """Print the table."""
     scale, digits = {"classify": (100, 2), "link": (1, 4)}[task]
-    names = ("own", "control") if task == "classify" else ("own", "ids", "control")
+    names = (
+        ("macro_f1", "voted", "own", "control") if task == "classify" else ("own", "ids", "control")
+    )
+    titles = {"macro_f1": "macro-F1", "voted": "by vote"}
     table = Table(title=title)
     table.add_column("")
-    for name in ("test", *names, "above own", "above control", "seeds"):
+    beside = [titles.get(name, name) for name in names]
+    for name in ("test", *beside, "above own", "above control", "seeds"):
         table.add_column(name, justify="right")
-    for row_name, by_seed in results.items():
-        rows = list(by_seed.values())
-        of = {
-            name: scale * np.array([row.get(name, np.nan) for row in rows])
-            for name in ("test", *names)
-        }
-        spread = of["test"].std(ddof=1) if len(rows) > 1 else 0
+
+    def mean(numbers: np.ndarray, sign: str = "") -> str:
+        return "" if np.isnan(numbers).any() else f"{numbers.mean():{sign}.{digits}f}"
+
+    for row in (row for row in rows if results.get(row)):
+        of = {name: values(results, row, name, scale) for name in ("test", *names)}
+        spread = of["test"].std(ddof=1) if len(of["test"]) > 1 else 0
         table.add_row(
-            row_name,
+            row,
             f"{of['test'].mean():.{digits}f} ± {spread:.{digits}f}",
-            *(
-                "" if np.isnan(of[name]).any() else f"{of[name].mean():.{digits}f}"
-                for name in names
-            ),
-            f"{(of['test'] - of['own']).mean():+.{digits}f}",
-            f"{(of['test'] - of['control']).mean():+.{digits}f}",
-            str(len(rows)),
+            *(mean(of[name]) for name in names),
+            mean(of["test"] - of["own"], "+"),
+            mean(of["test"] - of["control"], "+"),
+            str(len(of["test"])),
         )
-    Console(width=120).print(table)
+    Console(width=140).print(table)
 
 
-def plot(results: dict[str, dict[str, Any]], path: Path, title: str) -> None:
-    import matplotlib
+BLINK = (
+    "Not drawn: Blink (CCS 2023), as published: 76.2 / 76.2 / 76.5 / 89.7 at link ε",
+    "1 / 2 / 4 / 8, Facebook with 128 features, features and labels in the clear.",
+)
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7, 4.2))
-    lines = (
-        ("test", "strict", "o-"),
-        ("control", "control: symbols that say nothing", "s--"),
-        ("own", "own features, same protection", "^:"),
+def paper_profile(path: Path) -> dict[str, float]:
+    """Accuracy of the paper's profile at ε = 2, by backbone: the kept runs of `lumos reproduce`."""
+    plain = {"profile": "paper", "task": "classify", "epsilon": 2, "balancer": "mcmc"}
+    scores: dict[str, list[float]] = {}
+    for record in read_kept(path):
+        settings = record["settings"]
+        changed = {"recovery", "virtual_nodes"} & settings.keys()
+        if record["kind"] == "train" and plain.items() <= settings.items() and not changed:
+            score = record["result"]["test_accuracy"]
+            scores.setdefault(settings["backbone"], []).append(score)
+    return {backbone: 100 * float(np.mean(of)) for backbone, of in scores.items()}
+
+
+def plot(results: Results, paper: dict[str, float], title: str) -> str:
+    """SVG: accuracy against the label's ε, a line for each ε of the updates."""
+    x = (*EPSILONS, INF)
+
+    def line(rows: Iterable[str], name: str = "test") -> Line:
+        found = [values(results, row, name) for row in rows]
+        means = [float(of.mean()) if len(of) else None for of in found]
+        return means, [float(of.std(ddof=1)) if len(of) > 1 else None for of in found]
+
+    default = [label_row(e) for e in x]
+    series: dict[str, Line] = {
+        f"strict, updates ε {updates:g}": line([label_row(e, updates) for e in x])
+        for updates in UPDATES
+    }
+    series[f"LPGNN, features ε {LPGNN_FEATURES:g}"] = line([lpgnn_row(e) for e in x])
+    series[f"own features, updates ε {UPDATES[0]:g}"] = line(default, "own")[0], None
+    series["control"] = line(default, "control")[0], None
+    found = {
+        "centralized GCN": values(results, "centralized GCN"),
+        "own, unprotected": values(results, "own features, unprotected"),
+    }
+    levels = {name: float(of.mean()) for name, of in found.items() if len(of)}
+    levels |= {f"paper, {name.upper()}": score for name, score in paper.items()}
+    notes = [
+        f"∞: true labels in the sums, symbol ε {DEFAULT:g}. LPGNN's server knows every edge.",
+        "Updates: (ε, 1e-5) for these features or any others. Bands: standard deviation.",
+    ]
+    series = {name: of for name, of in series.items() if any(v is not None for v in of[0])}
+    first = [of[0][0] for of in series.values()]
+    least = min((v for of in series.values() for v in of[0][1:] if v is not None), default=0) - 1
+    if any(value is not None and value < least for value in first):
+        cut = " / ".join("–" if value is None else f"{value:.1f}" for value in first)
+        notes.append(f"At ε = {x[0]:g}, below the axis where it is cut: {cut}.")
+    if paper:
+        notes += ["Paper: its profile as `lumos reproduce classification` has it, ε = 2.", *BLINK]
+    return lines(
+        x,
+        series,
+        unit="%",
+        title=f"Strict classification, {title}",
+        x_title="ε of a label (pure)",
+        y_title="test accuracy",
+        at_points=True,
+        levels={f"{name} {score:.1f}": score for name, score in levels.items()},
+        notes=notes,
+        height=400,
+        least=least,
     )
-    epsilons = [0.5, 1, 2, 4]
-    for key, label, style in lines:
-        of = [
-            100 * np.array([row[key] for row in results[f"ε = {e:g}"].values()]) for e in epsilons
-        ]
-        axes.errorbar(
-            epsilons,
-            [values.mean() for values in of],
-            [values.std(ddof=1) if len(values) > 1 else 0 for values in of],
-            fmt=style,
-            capsize=3,
-            label=label,
-        )
-    for name, marker in (("ε = 2, relay 4", "D"), ("ε = 2, updates ε 2", "v")):
-        values = 100 * np.array([row["test"] for row in results.get(name, {}).values()])
-        if len(values):
-            axes.plot([2], [values.mean()], marker, color="black", label=name, markersize=5)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
-    axes.set_xlabel("ε of the one release")
-    axes.set_ylabel("test accuracy, %")
-    axes.set_title(title)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, loc="upper left", fontsize=9)
-    figure.tight_layout()
-    figure.savefig(path)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--graph", default="facebook")
+    parser.add_argument("--family", choices=FAMILIES, help="a graph made here, in place of --graph")
     parser.add_argument("--task", choices=["classify", "link"], default="classify")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
-    parser.add_argument("--plot", type=Path)
-    parser.add_argument("--cells", nargs="*", help="only these rows")
+    parser.add_argument("--plot", type=Path, help="SVG of accuracy against the label's ε")
+    parser.add_argument(
+        "--kept",
+        type=Path,
+        default=Path("docs/results/reproduce-facebook.json"),
+        help="results that `lumos reproduce` kept: the paper's profile in the picture of facebook",
+    )
+    parser.add_argument(
+        "--cells", nargs="*", help=f"only these rows or groups ({', '.join(CLASSIFY)})"
+    )
     parser.add_argument(
         "--words", action="store_true", help="generate features from labels, as the demo graph's"
     )
@@ -171,31 +383,25 @@ def main() -> None:
     )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    cells = LINKS if options.task == "link" else CELLS
-    name = options.graph + f"-{options.communities}" * bool(options.communities)
-    path = options.out / f"strict-{'link-' * (options.task == 'link')}{name}.json"
-    results = json.loads(path.read_text()) if path.exists() else {}
-    graph = lumos.load(options.graph)
-    if options.communities:
-        found = communities(graph, options.communities)
-        names = tuple(map(str, range(options.communities)))
-        graph = dataclasses.replace(graph, labels=found, classes=names)
-    if options.words or options.communities:
-        words = words_for(np.asarray(graph.labels), np.random.default_rng(0))
-        graph = dataclasses.replace(graph, features=words)
+    task, rows = options.task, chosen_rows(options.task, options.cells)
+    graph, name, title = make_graph(options)
+    path = options.out / f"strict-{'link-' * (task == 'link')}{name}.json"
+    known = chosen_rows(task, None)
+    results: Results = json.loads(path.read_text()) if path.exists() else {}
+    results = {row: results[row] for row in known if row in results}
     for seed in range(options.seeds):
-        for row in options.cells or cells:
+        for row, settings in rows.items():
             by_seed = results.setdefault(row, {})
-            if str(seed) not in by_seed:
-                by_seed[str(seed)] = cell(graph, options.task, cells[row], seed)
+            same = json_settings(settings)
+            if by_seed.get(str(seed), {"settings": None}).get("settings", same) != same:
+                by_seed[str(seed)] = cell(graph, task, settings, seed)
                 path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    notes = f", {options.communities} communities" * bool(options.communities)
-    notes += ", generated words" * bool(options.words or options.communities)
-    title = f"{options.graph}{notes}, strict profile"
-    what = "test accuracy in %" if options.task == "classify" else "ROC-AUC"
-    show(results, f"{title}, {what} (mean ± standard deviation)", options.task)
+    what = "test accuracy in %" if task == "classify" else "ROC-AUC"
+    heading = f"{title}, strict profile, {what} (mean ± standard deviation)"
+    show(results, known, heading, task)
     if options.plot is not None:
-        plot(results, options.plot, title)
+        paper = paper_profile(options.kept) if name == "facebook" else {}
+        options.plot.write_text(plot(results, paper, title))
 
 
 if __name__ == "__main__":
