@@ -1,6 +1,7 @@
 """Plan and rows: every number of the paper has a row, none is missing silently, sums are right."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ import numpy as np
 import pytest
 
 from lumos.experiments import reported
-from lumos.experiments.cell import Cell
+from lumos.experiments.cell import Cell, run_id
 from lumos.experiments.dataset import Dataset, dataset_of
 from lumos.experiments.figures import FIGURES, cells_of
 from lumos.experiments.figures.ablation import STRICT_ABLATION
 from lumos.experiments.figures.cost import MESSAGES_ALL_SAVED, TIME_SAVED_AT_ONCE
+from lumos.experiments.figures.epsilon import PROMISES
 from lumos.experiments.figures.evaluation import (
     LEFT_OUT,
     LETTER_NOTE,
@@ -21,9 +23,15 @@ from lumos.experiments.figures.evaluation import (
     NO_INFORMATION,
     Evaluation,
 )
-from lumos.experiments.figures.names import EVALUATED_PROFILES, LETTER, SYSTEM_NAMES
+from lumos.experiments.figures.names import (
+    EVALUATED_PROFILES,
+    LETTER,
+    SYSTEM_NAMES,
+    TRUE_LABELS,
+)
 from lumos.experiments.figures.row import Row
 from lumos.experiments.settings import load_settings
+from lumos.training.config import Config
 from lumos.training.profiles import PAPER, STRICT
 
 REPORTED: dict[str, list[tuple[Any, ...]]] = {
@@ -339,6 +347,50 @@ def test_gains_over_epsilon(make_evaluation: Evaluations) -> None:
             )
             assert row.ours == pytest.approx(gain)
             assert row.control == (pytest.approx(0.0) if controlled else None)
+
+
+def test_pure_labels_and_true_labels_stand_side_by_side(make_evaluation: Evaluations) -> None:
+    def answer(cell: Cell) -> dict[str, Any]:
+        name = "test_accuracy" if cell["task"] == "classify" else "test_auc"
+        true = cell["label_epsilon"] == math.inf
+        score = 0.9 if true else 0.5 + cell["epsilon"] / 10
+        return {name: score, f"control_{name}": score - 0.25}
+
+    evaluation = make_evaluation(answer)
+    rows = FIGURES["epsilon"].rows(evaluation)
+    for task, names in (("classify", [STRICT, TRUE_LABELS]), ("link", [STRICT])):
+        strict = [row for row in rows if row.task == task and "strict" in row.system]
+        assert list(dict.fromkeys(row.system for row in strict)) == [SYSTEM_NAMES[n] for n in names]
+    for epsilon in evaluation.settings.epsilons:
+        of: dict[str, Any] = {"task": "classify", "epsilon": epsilon, "measure": "accuracy, %"}
+        pure = only(rows, system=SYSTEM_NAMES[STRICT], **of)
+        true = only(rows, system=SYSTEM_NAMES[TRUE_LABELS], **of)
+        assert (pure.ours, true.ours) == pytest.approx((50 + 10 * epsilon, 90))
+        assert true.over_control == pytest.approx(25)
+        assert PROMISES[STRICT] in pure.notes
+        assert PROMISES[TRUE_LABELS] in true.notes
+    plot = FIGURES["epsilon"].plots(evaluation, rows)["epsilon-facebook-classify"]
+    assert f"{SYSTEM_NAMES[TRUE_LABELS]}: 90 % at 0.5, 90 % at 4." in plot.svg
+    only_paper = dataclasses.replace(evaluation, profiles=(PAPER,))
+    assert not any("strict" in row.system for row in FIGURES["epsilon"].rows(only_paper))
+
+
+def test_cells_of_true_labels_are_runs_of_their_own(make_dataset: Callable[..., Dataset]) -> None:
+    """One more cell for each ε, whose settings the profile accepts; everything else is shared."""
+    settings = load_settings("full")
+    cells = cells_of([*FIGURES], make_dataset(), settings, EVALUATED_PROFILES)
+    true = [cell for cell in cells if cell.kind == "train" and cell["label_epsilon"] is not None]
+    assert [cell["epsilon"] for cell in true] == list(settings.epsilons)
+    assert {(cell["profile"], cell["task"], cell["backbone"]) for cell in true} == {
+        (STRICT, "classify", "gcn")
+    }
+    for cell in true:
+        given = dict(cell.settings)
+        assert Config.asked(**given).flat()["label_epsilon"] == math.inf
+        pure = Cell.of("train", "facebook", cell.seed, **(given | {"label_epsilon": None}))
+        assert run_id(cell, "0123") != run_id(pure, "0123")
+        assert "label ε inf" in cell.describe()
+    assert len({cell.describe() for cell in cells}) == len(cells)
 
 
 def test_ablations_by_hand(make_evaluation: Evaluations) -> None:

@@ -36,6 +36,8 @@ class Cell:
         parts = [str(what), *(str(self[name]) for name in ("task", "backbone") if self[name])]
         if self["epsilon"] is not None:
             parts.append(f"ε {_text(self['epsilon'])}")
+        if self.kind == "train" and self["label_epsilon"] is not None:
+            parts.append(f"label ε {_text(self['label_epsilon'])}")
         if self["recovery"]:
             parts.append(f"recovery {self['recovery']}")
         if self["virtual_nodes"] is False:

@@ -9,7 +9,7 @@ from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import Dataset
 from lumos.experiments.figures import FIGURES, cells_of
 from lumos.experiments.figures.evaluation import NOT_RUN, CellOutcome, Evaluation
-from lumos.experiments.figures.names import SYSTEM_NAMES
+from lumos.experiments.figures.names import SYSTEM_NAMES, TRUE_LABELS
 from lumos.experiments.figures.row import Row
 from lumos.experiments.request import Request
 from lumos.experiments.scheduler import JobEnd, PlannedJob
@@ -103,9 +103,8 @@ class RunPlan:
     def _marked(self, row: Row) -> Row:
         """Scores of too few epochs carry a note, and no explanation."""
         # The strict profile always has its own epochs.
-        unchanged = row.system == SYSTEM_NAMES[STRICT] and not row.measure.startswith(
-            AGAINST_OTHERS
-        )
+        own_epochs = (SYSTEM_NAMES[STRICT], SYSTEM_NAMES[TRUE_LABELS])
+        unchanged = row.system in own_epochs and not row.measure.startswith(AGAINST_OTHERS)
         if self.request.settings.comparable or row.figure in ("workload", "cost") or unchanged:
             return row
         return dataclasses.replace(row, notes=(QUICK, *row.notes), why="")

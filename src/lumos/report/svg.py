@@ -15,7 +15,8 @@ INK, MUTED, GRID = "#1a1a1a", "#555555", "#d9d9d9"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d00", "#444444")
 """Okabe and Ito's palette, in the order of contrast on white, its orange darkened and its sky blue
 left out. Colour never stands alone: dashes, shapes or words say the same."""
-DASHES = ("", "7 4", "2 3", "9 3 2 3", "12 4", "4 2")
+DASHES = ("", "7 4", "2 3", "9 3 2 3", "12 4", "4 2", "1 4")
+"""One more than colours: no two of many series have both in common."""
 
 
 class Canvas:

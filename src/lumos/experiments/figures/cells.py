@@ -1,12 +1,18 @@
 """The cells of the evaluation: which run, with which settings, stands behind a figure."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import Dataset
 from lumos.experiments.device_model import DeviceModel
-from lumos.experiments.figures.names import EVALUATED_BALANCERS, LETTER
+from lumos.experiments.figures.names import (
+    EVALUATED_BALANCERS,
+    LETTER,
+    TRUE_LABELS,
+    VARIANT_PROFILES,
+)
 from lumos.experiments.settings import EvaluationSettings
 from lumos.training.profiles import PAPER
 
@@ -30,8 +36,8 @@ class Cells:
         return self.settings.iterations(self.dataset.paper_name)
 
     def train(self, variant: str, task: str, backbone: str, epsilon: float, seed: int) -> Cell:
-        """A run of Lumos; `variant` is a profile, or `LETTER`."""
-        profile = PAPER if variant == LETTER else variant
+        """A run of Lumos; `variant` is a profile, or one of `VARIANT_PROFILES`."""
+        profile = VARIANT_PROFILES.get(variant, variant)
         control = self.settings.control(profile, task, backbone, epsilon, seed)
         return self._train(variant, task, backbone, epsilon, seed, control=control)
 
@@ -43,7 +49,7 @@ class Cells:
     def _train(
         self, variant: str, task: str, backbone: str, epsilon: float, seed: int, **changed: Any
     ) -> Cell:
-        profile = PAPER if variant == LETTER else variant
+        profile = VARIANT_PROFILES.get(variant, variant)
         settings: dict[str, Any] = {
             "profile": profile,
             "task": task,
@@ -56,6 +62,7 @@ class Cells:
         if profile == PAPER:
             settings |= {"compare": "ideal", "floor": False, "balancer": "mcmc"}
             settings |= {"recovery": "letter"} if variant == LETTER else {}
+        settings |= {"label_epsilon": math.inf} if variant == TRUE_LABELS else {}
         settings |= changed
         if settings.get("balancer") == "mcmc":
             settings["iterations"] = self.iterations

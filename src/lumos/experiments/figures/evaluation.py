@@ -83,7 +83,7 @@ class Evaluation:
     def train(
         self, variant: str, task: str, backbone: str, epsilon: float, seeds: Sequence[int]
     ) -> Scores:
-        """Scores of Lumos; `variant` is a profile, or `LETTER`."""
+        """Scores of Lumos; `variant` is a profile, or one of `VARIANT_PROFILES`."""
         cells = self.cells
         return self.scores(
             [cells.train(variant, task, backbone, epsilon, seed) for seed in seeds], task

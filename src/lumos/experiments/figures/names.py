@@ -9,10 +9,15 @@ EVALUATED_BALANCERS = ("none", "greedy", "mcmc", "optimal")
 EVALUATED_PROFILES = (PAPER, STRICT)
 LETTER = "letter"
 """The paper's profile with its recovery of features to the letter."""
+TRUE_LABELS = "true labels"
+"""The strict profile with true labels in its sums."""
+VARIANT_PROFILES = {LETTER: PAPER, TRUE_LABELS: STRICT}
+"""The profile of each variant that is none itself."""
 SYSTEM_NAMES = {
     PAPER: "Lumos paper",
     LETTER: "Lumos paper, recovery to the letter",
     STRICT: "Lumos strict",
+    TRUE_LABELS: "Lumos strict, true labels in sums",
     "centralized": "centralized",
     "lpgnn": "LPGNN",
     "naive": "naive FedGNN",
