@@ -43,7 +43,6 @@ else:
         balancer=_by_profile("balancer"),
         epochs=_by_profile("epochs"),
         activate_last="for classify, not for link",
-        epsilon=_by_profile("epsilon"),
     )
 
 SHARED, NOTHING, REFUSE = Common(), Options(), ReadOptions()

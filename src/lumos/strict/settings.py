@@ -50,7 +50,7 @@ class StrictSettings:
 
     epsilon: float = 3.0
     """ε of the one symbol that a device releases, the same for all receivers. classify: of the
-    label of a training device; link: of the features' entry in a codebook."""
+    label of a training device; link: of the features' entry in a codebook, 2 by default."""
     label_epsilon: float | None = None
     """ε of the label that sums use, epsilon or more: the label is randomized once, and the released
     symbol is made from it. By default the same as epsilon. inf: true labels, protected by the noise
