@@ -14,7 +14,7 @@ from lumos.experiments.figures.names import (
     VARIANT_PROFILES,
 )
 from lumos.experiments.settings import EvaluationSettings
-from lumos.training.profiles import PAPER
+from lumos.training.profiles import PAPER, STRICT
 
 ABLATIONS: dict[str, dict[str, Any]] = {
     "stars": {"virtual_nodes": False},
@@ -62,6 +62,8 @@ class Cells:
         if profile == PAPER:
             settings |= {"compare": "ideal", "floor": False, "balancer": "mcmc"}
             settings |= {"recovery": "letter"} if variant == LETTER else {}
+        if profile == STRICT and task == "classify":  # where a backbone is part of it by choice
+            settings["tree_network"] = True
         settings |= {"label_epsilon": math.inf} if variant == TRUE_LABELS else {}
         settings |= changed
         if settings.get("balancer") == "mcmc":
