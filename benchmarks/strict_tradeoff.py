@@ -136,21 +136,22 @@ MEASURES = {
     "voted_accuracy": "voted",
     "voted_accuracy_error": "voted_error",
 }
-"""By name in a run's metrics: the name in a cell."""
+"""By name in a run's metrics and estimates: the name in a cell."""
 
 
 def cell(graph: lumos.Graph, task: str, settings: Settings, seed: int) -> dict[str, Any]:
     """One run, as numbers."""
     if "system" in settings:
-        measured = baseline(graph, **settings, task=task, patience=100, seed=seed)
-        return {"test": measured.metrics["test_accuracy"], "settings": json_settings(settings)}
+        scores = baseline(graph, **settings, task=task, patience=100, seed=seed).metrics
+        return {"test": scores["test_accuracy"], "settings": json_settings(settings)}
     run = lumos.train(graph, profile="strict", task=task, control=True, seed=seed, **settings)
     score = {"classify": "test_accuracy", "link": "test_auc"}[task]
     beside = {"own": run.own, "ids": run.by_ids, "control": run.control}
+    measured = {**run.metrics, **run.training.estimates}
     return {
         "test": run.metrics[score],
         **{name: scores[score] for name, scores in beside.items() if scores is not None},
-        **{name: run.metrics[key] for key, name in MEASURES.items() if key in run.metrics},
+        **{name: measured[key] for key, name in MEASURES.items() if key in measured},
         "choice": run.training.choice,
         "seconds_per_epoch": round(run.cost.seconds_per_epoch, 4),
         "bytes_per_epoch": run.cost.per_epoch.bytes_sent_mean,
