@@ -153,9 +153,9 @@ WHY: dict[tuple[str, str], str] = {
         "sends embeddings of them in the open."
     ),
     (AGAINST_LPGNN, STRICT): (
-        "Both randomize a label once: here at ε = 2, in LPGNN at ε_y = 1. LPGNN also releases noisy "
-        "features of everybody (ε_x = 2) to a server that knows all edges; in the strict profile "
-        "features are in noisy sums only, and nobody knows the edges."
+        "Both randomize a label once: here at ε = 2, in LPGNN at ε_y = 1. LPGNN also releases "
+        "noisy features of everybody (ε_x = 2) to a server that knows all edges; in the strict "
+        "profile features are in noisy sums only, and nobody knows the edges."
     ),
     (AGAINST_NAIVE, PAPER): (
         "The size of the gain is that of the baseline's failure: naive FedGNN drowns in tens of "

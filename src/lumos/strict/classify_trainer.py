@@ -251,11 +251,15 @@ class StrictClassifier(StrictTrainer):
             return lambda each: self._encoder.counts(each=each)
         if stage == ENCODER:
             return lambda each: self._encoder.update(each=each)
-        return self._summed(self._vectors(stage, number))
+        return self._summed(stage, self._vectors(stage, number))
 
-    def _summed(self, vectors: Doubles) -> Update:
+    def _summed(self, stage: str, vectors: Doubles) -> Update:
         """Each device's vector, or the sum of all, every one rounded by itself."""
-        return lambda each: vectors if each else self._sums.rounded(vectors).sum(axis=0)
+        rows = self._validation
+        if stage == SYMBOLS:
+            rows = np.concatenate([self._training, self._validation])
+        # All others are zeros, and stay untouched: a tree network's vectors are wide.
+        return lambda each: vectors if each else self._sums.rounded(vectors[rows]).sum(axis=0)
 
     def _vectors(self, stage: str, number: int) -> Doubles:
         """[hosted, width] in a stage with few numbers."""
@@ -351,7 +355,7 @@ class StrictClassifier(StrictTrainer):
         place = self.schedule.last_stages.index(stage)
         return (
             yield from self._sums.sum(
-                self._summed(vectors),
+                self._summed(stage, vectors),
                 self.schedule.noise(stage),
                 self.schedule.config.train.epochs + place,
             )
