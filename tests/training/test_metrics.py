@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 from lumos.paper.trainer import Weights
 from lumos.training.adam import Adam
-from lumos.training.metrics import accuracy, auc, link_auc
+from lumos.training.metrics import accuracy, auc, calibration_error, link_auc, macro_f1
 from lumos.training.split import Role
 
 
@@ -92,3 +92,41 @@ def test_without_a_score_or_selection_the_last_weights_stand(select: bool) -> No
         weights.learn(np.array([1.0, 1.0, 1.0, scored, scored]), epoch, select=select)
     assert weights.best is weights.adam.weights
     assert weights.best_epoch == 2
+
+
+def test_macro_f1_counts_every_class_alike() -> None:
+    labels = np.array([0, 0, 0, 0, 1, 2])
+    predicted = np.array([0, 0, 0, 1, 1, 0])
+    # Class 0: 3 hits of 4 predicted and 4 true; class 1: 1 of 2 and 1; class 2: none.
+    assert macro_f1(predicted, labels) == pytest.approx((6 / 8 + 2 / 3 + 0) / 3)
+    assert macro_f1(labels, labels) == 1.0
+    assert macro_f1(np.array([3]), np.array([1])) == 0.0  # one class predicted only, one true only
+
+
+def test_macro_f1_against_precision_and_recall() -> None:
+    coins = np.random.default_rng(0)
+    labels, predicted = coins.integers(0, 5, (2, 400))
+    scores = []
+    for c in range(5):
+        hits = ((labels == c) & (predicted == c)).sum()
+        precision, recall = hits / (predicted == c).sum(), hits / (labels == c).sum()
+        scores.append(2 * precision * recall / (precision + recall))
+    assert macro_f1(predicted, labels) == pytest.approx(np.mean(scores))
+
+
+def test_calibration_error_of_known_probabilities() -> None:
+    """Two devices in three are right where all say 90 %: the error is 0.9 - 2/3."""
+    logits = np.log(np.array([[0.9, 0.1]] * 3, np.float32))
+    assert calibration_error(logits, np.array([0, 0, 1])) == pytest.approx(0.9 - 2 / 3, abs=1e-6)
+    sure = np.array([[50.0, 0.0]] * 4, np.float32)
+    assert calibration_error(sure, np.zeros(4, np.int64)) == pytest.approx(0.0, abs=1e-9)
+    assert calibration_error(sure, np.ones(4, np.int64)) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_calibrated_logits_have_a_small_error() -> None:
+    coins = np.random.default_rng(1)
+    logits = 2 * coins.standard_normal((20_000, 4)).astype(np.float32)
+    chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    labels = (chances.cumsum(axis=1) > coins.random((20_000, 1))).argmax(axis=1)
+    assert calibration_error(logits, labels) < 0.02
+    assert calibration_error(4 * logits, labels) > 0.1
