@@ -250,7 +250,7 @@ def measured(error: float) -> Vote:
 def test_no_caution_where_there_is_enough_of_everything() -> None:
     plenty = schedule_of(devices=200_000, training=100_000, validation=50_000)
     assert caution(plenty, 1000, measured(0.01)) == ""
-    assert caution(plenty, 1000, Vote.nobody(2)) == ""  # before the vote
+    assert caution(plenty, 1000, Vote.nobody()) == ""  # before the vote
 
 
 def test_a_caution_where_noise_drowns_the_encoder() -> None:

@@ -83,7 +83,6 @@ def test_stages_cover_all_epochs_in_order(opinions: int, encoder: int, trees: bo
     for stage in expected:
         steps = [schedule.step(epoch) for epoch in range(epochs) if stages[epoch] == stage]
         assert steps == list(range(expected[stage]))
-    assert stages[schedule.first_message] == SYMBOLS
     assert stages[schedule.first_trust] == TRUST
     assert all(not schedule.stages_before(epoch) for epoch in range(epochs))
     assert schedule.last_stages == LAST
@@ -200,7 +199,8 @@ def test_an_edge_moves_the_vectors_of_two_devices(name: str) -> None:
     schedule = schedule_of(**SETTINGS[name])
     ends = (Role.TRAIN, Role.VALIDATION)
     largest = max(composed(schedule, role, "edge", ends=2) for role in ends)
-    spent = present(schedule.account(schedule.edge_mu()))[0]
+    mu = 2 * max(schedule.mu(role, "edge") for role in ends)
+    spent = present(schedule.account(mu))[0]
     assert spent == pytest.approx(largest, rel=2e-3)
     # Ends of two roles: their moves add up in the one sum that both are in.
     mus = [
@@ -244,7 +244,8 @@ def test_what_the_defaults_promise() -> None:
     assert {figures[Role.TEST, question] for question in schedule.reach(VOTE)._fields} == {0.0}
     # An edge: two opinions of both ends at ε_m = 4, and the sums of both ends.
     assert schedule.edge_messages == 2 * 2 * 4
-    edge = schedule.edge_messages + present(schedule.account(schedule.edge_mu()))[0]
+    mu = 2 * max(schedule.mu(role, "edge") for role in (Role.TRAIN, Role.VALIDATION))
+    edge = schedule.edge_messages + present(schedule.account(mu))[0]
     assert edge <= 20.9  # that of the profile before opinions
 
 

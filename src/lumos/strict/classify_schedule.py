@@ -126,11 +126,6 @@ class ClassifySchedule(Schedule):
         """Epochs before trust."""
         return 1 + self.strict.encoder_epochs + 2 + self.strict.opinions
 
-    @property
-    def first_message(self) -> int:
-        """The epoch before which symbols are released."""
-        return 2 + self.strict.encoder_epochs
-
     def stage(self, epoch: int) -> str:
         """The stage of epoch number `epoch`, from 0."""
         return self._place(epoch)[0]
@@ -279,11 +274,6 @@ class ClassifySchedule(Schedule):
                 if noise is not None:
                     square += (change / (noise.sigma * noise.clip)) ** 2
         return math.sqrt(square)
-
-    def edge_mu(self) -> float:
-        """μ of all sums for one edge: both of its ends move, at worst both of one role."""
-        ends = (Role.TRAIN, Role.VALIDATION)
-        return 2 * max(self.mu(role, "edge") for role in ends)
 
     @property
     def edge_messages(self) -> float:

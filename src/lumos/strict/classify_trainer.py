@@ -129,7 +129,7 @@ class StrictClassifier(StrictTrainer):
         self._trust: Trust | None = None
         self._residual_input: ResidualInput | None = None
         self.scale, self.temperature = 1.0, 1.0
-        self.vote = Vote.nobody(len(schedule.candidates))
+        self.vote = Vote.nobody()
 
     def _begin(self) -> None:
         schedule = self.schedule
@@ -378,15 +378,13 @@ class StrictClassifier(StrictTrainer):
 
     def state(self) -> Arrays:
         """Everything that the next epochs depend on."""
-        state = {"columns": self.columns, **self._encoder.state(), **self._learnt()}
-        for name, adam in (("trust", self._trust_weights), ("trees", self._tree_weights)):
-            state |= {
-                f"{name}/weights": adam.weights,
-                f"{name}/mean": adam.mean,
-                f"{name}/square": adam.square,
-                f"{name}/steps": np.array(adam.steps),
-            }
-        return state
+        return {
+            "columns": self.columns,
+            **self._encoder.state(),
+            **self._learnt(),
+            **self._trust_weights.state(TRUST),
+            **self._tree_weights.state(TREES),
+        }
 
     def _learnt(self) -> Arrays:
         """Scale and matrices, as far as they are learnt; an empty array where one is not."""
@@ -398,9 +396,8 @@ class StrictClassifier(StrictTrainer):
     def _load(self, state: Arrays) -> None:
         self._encoder.load(state)
         self._load_learnt(state)
-        for name, adam in (("trust", self._trust_weights), ("trees", self._tree_weights)):
-            adam.weights, adam.mean = state[f"{name}/weights"], state[f"{name}/mean"]
-            adam.square, adam.steps = state[f"{name}/square"], int(state[f"{name}/steps"])
+        self._trust_weights.restore(state, TRUST)
+        self._tree_weights.restore(state, TREES)
 
     def _load_learnt(self, state: Arrays) -> None:
         self.scale = float(state["scale"])

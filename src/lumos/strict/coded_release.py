@@ -98,20 +98,14 @@ class CodedTrainer(StrictTrainer):
         """Everything that the next epochs depend on."""
         state: Arrays = {"columns": self.columns, **self.codebook.arrays(), **self._learnt()}
         for stage, adam in self.optimisers.items():
-            state |= {
-                f"{stage}/weights": adam.weights,
-                f"{stage}/mean": adam.mean,
-                f"{stage}/square": adam.square,
-                f"{stage}/steps": np.array(adam.steps),
-            }
+            state |= adam.state(stage)
         return state
 
     def _load(self, state: Arrays) -> None:
         self.codebook.load(state)
         self._load_learnt({name: state[name] for name in self._learnt()})
         for stage, adam in self.optimisers.items():
-            adam.weights, adam.mean = state[f"{stage}/weights"], state[f"{stage}/mean"]
-            adam.square, adam.steps = state[f"{stage}/square"], int(state[f"{stage}/steps"])
+            adam.restore(state, stage)
 
     @abstractmethod
     def _first_release(self) -> Bytes:

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from lumos.graph.fingerprint import fingerprint
+from lumos.strict.settings import CLASSIFY_ONLY
 from lumos.training.profile import Problem
 from lumos.training.settings import UPDATES
 
@@ -35,18 +36,9 @@ _WITHOUT_EFFECT: dict[str, Any] = {
 in it when results were first kept stay in it, so that they can be repeated to the last digit."""
 _LINK_NAME: dict[str, Any] = {"trainers_say": "label", "encoder_epochs": 100, "encoder_rate": 0.09}
 """The same, for `link`: settings of classify that its runs had when their results were kept."""
-_NOT_IN_LINK_NAME = frozenset(
-    {
-        "label_epsilon",
-        "opinions",
-        "opinion_epsilon",
-        "lifetime_opinion_epsilon",
-        "tree_network",
-        "signs",
-    }
-)
-"""Settings that runs of `link` did not have then. A setting that is added later goes here, and one
-of classify into a set like this one, so that the coins of earlier runs stay as they are."""
+_NOT_IN_LINK_NAME = CLASSIFY_ONLY - _LINK_NAME.keys()
+"""Settings of classify, which runs of `link` do not have. A setting of links that is added later
+belongs here too, so that the coins of earlier runs stay as they are."""
 
 
 def coin_name(problem: Problem, config: "Config", *, control: bool) -> str:

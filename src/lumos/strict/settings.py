@@ -30,7 +30,7 @@ OF_TREES = frozenset(
 )
 """Settings of the tree network, which classify has by choice."""
 
-_CLASSIFY_ONLY = frozenset(
+CLASSIFY_ONLY = frozenset(
     {
         "label_epsilon",
         "opinions",
@@ -41,7 +41,7 @@ _CLASSIFY_ONLY = frozenset(
         "encoder_epochs",
     }
 )
-_LINK_ONLY = frozenset({"relay", "codebook", "colours", "answer"})
+LINK_ONLY = frozenset({"relay", "codebook", "colours", "answer"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +172,7 @@ def default_epochs(task: str, given: Mapping[str, Any]) -> int:
 
 def has_no_meaning(name: str, task: str) -> bool:
     """Whether a setting of the strict profile is for another task."""
-    return name in (_CLASSIFY_ONLY if task == "link" else _LINK_ONLY)
+    return name in (CLASSIFY_ONLY if task == "link" else LINK_ONLY)
 
 
 def settings_of(config: "Config") -> StrictSettings:

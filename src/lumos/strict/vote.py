@@ -45,7 +45,7 @@ class Vote(NamedTuple):
     """The same of the own encoder."""
 
     @staticmethod
-    def nobody(candidates: int) -> "Vote":
+    def nobody() -> "Vote":
         """Before the vote."""
         nothing = (math.nan, math.nan)
         return Vote(0, nothing, nothing)

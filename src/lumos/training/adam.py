@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lumos.typing import Doubles
+from lumos.typing import Arrays, Doubles
 
 
 @dataclass(eq=False)
@@ -26,6 +26,20 @@ class Adam:
         if not len(self.mean):
             self.mean = np.zeros_like(self.weights)
             self.square = np.zeros_like(self.weights)
+
+    def state(self, name: str) -> Arrays:
+        """Weights, moments and number of steps, under names that begin with `name`."""
+        return {
+            f"{name}/weights": self.weights,
+            f"{name}/mean": self.mean,
+            f"{name}/square": self.square,
+            f"{name}/steps": np.array(self.steps),
+        }
+
+    def restore(self, state: Arrays, name: str) -> None:
+        """Go on from what `state` returned."""
+        self.weights, self.mean = state[f"{name}/weights"], state[f"{name}/mean"]
+        self.square, self.steps = state[f"{name}/square"], int(state[f"{name}/steps"])
 
     def step(self, gradient: Doubles) -> None:
         """One step down the gradient."""
