@@ -26,8 +26,9 @@ def subtitle(run: Run) -> str:
         if math.isinf(epsilon)
         else f"ε\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{epsilon:g}"
     )
-    profile, backbone = f"profile {config.train.profile}", config.model.backbone
-    return " · ".join([task, profile, backbone, noise, f"seed {run.about.seed}"])
+    network = [config.model.backbone] * _has_network(run)
+    profile = f"profile {config.train.profile}"
+    return " · ".join([task, profile, *network, noise, f"seed {run.about.seed}"])
 
 
 def summary(run: Run) -> list[str | Facts]:
@@ -39,6 +40,8 @@ def setup(run: Run) -> str:
     """What was trained, by whom, for what."""
     backbone = run.config.model.backbone
     network = _NETWORKS.get(backbone, f"a graph neural network ({backbone})")
+    if not _has_network(run):
+        network = "a classifier"
     if predicts_links(run):
         goal, holds = "to predict which of them are linked", "features"
     else:
@@ -49,6 +52,11 @@ def setup(run: Run) -> str:
         f"is one vertex of a graph with {run.about.edges:,} edges: it holds its own {holds} and "
         "the list of its neighbours. Whatever else it learns came in the messages counted below."
     )
+
+
+def _has_network(run: Run) -> bool:
+    """Whether the run trained a graph neural network: some profiles do so by choice."""
+    return not run.config.profile.ignores("backbone", run.config)
 
 
 def score_sentence(run: Run) -> str:
