@@ -47,11 +47,11 @@ COLOURS = {"paper": "#b0654a", "strict": "#22577a"}
 def settings_of(profile: str, epochs: int) -> dict[str, Any]:
     """Settings of a short run: `epochs` of every kind that can be cut short."""
     if profile == "paper":
-        cut = {"epochs": epochs, "balancer": "greedy", "compare": "ideal"}
+        cut = {"epochs": epochs, "balancer": "greedy", "compare": "ideal", "backbone": "gcn"}
     else:
         single = 5  # counts, scale, a matrix of symbols and two of opinions
         cut = {"epochs": single + 2 * epochs, "encoder_epochs": epochs}
-    return {"profile": profile, "backbone": "gcn", "floor": False, **cut}
+    return {"profile": profile, "floor": False, **cut}
 
 
 def kinds(settings: dict[str, Any], devices: int) -> list[str]:

@@ -106,5 +106,5 @@ def moves(schedule: ClassifySchedule, stage: str) -> dict[str, float]:
             "label": every,
             "edge": math.sqrt(others),
         },
-        TEMPERATURE: {**losses, "edge": 2 * LOSS_NORM},
+        TEMPERATURE: dict.fromkeys(("norm", "features", "label", "edge"), math.sqrt(5)),
     }[stage]

@@ -175,9 +175,9 @@ def test_exact_sums_have_no_noise_and_no_account(protect: str) -> None:
     assert all(schedule.noise(stage, step) is None for stage, step in all_sums(schedule))
     assert schedule.account(1.0) is None
     assert schedule.mu(Role.TRAIN, "norm") == 0
-    for stage in (COUNTS, SYMBOLS, OPINIONS, VOTE):
+    for stage in (COUNTS, SYMBOLS, OPINIONS, VOTE, TEMPERATURE):
         assert schedule.clip(stage) == schedule_of().clip(stage)  # bounded without any clipping
-    for stage in (ENCODER, SCALE, TRUST, TREES, TEMPERATURE):
+    for stage in (ENCODER, SCALE, TRUST, TREES):
         assert schedule.clip(stage) == math.inf
 
 

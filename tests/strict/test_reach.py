@@ -34,6 +34,7 @@ from lumos.strict.classify_schedule import (
 from lumos.strict.loss_choice import loss_vectors
 from lumos.strict.neighbour_evidence import MessageCounts
 from lumos.strict.own_classifier import Encoder
+from lumos.strict.temperature import confidence_vectors
 from lumos.strict.trust import Trust
 from lumos.strict.vote import vote_vectors
 
@@ -264,23 +265,37 @@ def test_votes_by_brute_force(form: str, trees: bool) -> None:
 # Losses and trust.
 
 
-@pytest.mark.parametrize(("stage", "scales"), [(SCALE, SCALES), (TEMPERATURE, TEMPERED)])
 @pytest.mark.parametrize("form", FORMS)
-def test_losses(form: str, stage: str, scales: tuple[float, ...]) -> None:
+def test_losses(form: str) -> None:
     schedule = schedule_of(**FORMS[form])
-    reach, rng = schedule.reach(stage), coins(4)
-    limit = schedule.limit(stage, len(scales))
+    reach, rng = schedule.reach(SCALE), coins(4)
+    limit = schedule.limit(SCALE, len(SCALES))
     labels = labels_of(schedule, np.zeros(90, np.int64))
     sizes = np.repeat([0.0, 0.1, 1.0, 5.0, 50.0, 1e6], 15)
     logits = sizes[:, None] * rng.normal(size=(90, schedule.classes))
-    vectors = loss_vectors(logits, scales, labels, np.arange(90), limit)
+    vectors = loss_vectors(logits, SCALES, labels, np.arange(90), limit)
     assert max(squares(schedule, vectors)) <= square(reach.norm) == square(LOSS_NORM)
     # Losses of a label randomized at ε lie within ε of each other, whatever the logits.
-    wide = min(1.35 * reach.norm, 0.999 * schedule.strict.sums_epsilon * math.sqrt(len(scales)))
+    wide = min(1.35 * reach.norm, 0.999 * schedule.strict.sums_epsilon * math.sqrt(len(SCALES)))
     assert wide < farthest(schedule, vectors) <= reach.features == 2 * reach.norm
     assert reach.label == reach.features
-    assert reach.edge == (0 if stage == SCALE else reach.features)
+    assert reach.edge == 0
     assert not vectors[:15].any()  # nothing known: no loss more or less than without knowledge
+
+
+def test_confidences() -> None:
+    """Probabilities of the most likely class, whatever the logits: none leaves [1/k, 1]."""
+    schedule, rng = schedule_of(), coins(4)
+    reach = schedule.reach(TEMPERATURE)
+    sizes = np.repeat([0.0, 0.1, 1.0, 5.0, 50.0, 1e6], 15)
+    logits = sizes[:, None] * rng.normal(size=(90, schedule.classes))
+    vectors = confidence_vectors(logits, TEMPERED, np.arange(90))
+    assert vectors.min() >= 1 / schedule.classes - 1e-12
+    assert vectors.max() <= 1
+    assert max(squares(schedule, vectors)) <= square(reach.norm)
+    spread = (1 - 1 / schedule.classes) * reach.norm
+    assert 0.999 * spread < farthest(schedule, vectors) <= reach.features
+    assert reach.norm == reach.features == reach.label == reach.edge
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -10,7 +10,7 @@ Every epoch is one sum.
     trust        validation devices   gradients of a few weights that combine all of it
     trees        validation devices   gradients of a tree network (`tree_network`)
     vote         validation devices   which candidate is right how often (after the last epoch)
-    temperature  validation devices   losses of the chosen candidate at several temperatures
+    temperature  validation devices   how sure the chosen candidate is at several temperatures
 
 What training devices know of each other comes back to them in opinions, so everything that follows
 opinions is learnt by validation devices, whose label is never released (`docs/strict.md`, Echo).
@@ -53,10 +53,10 @@ FEWER = 3.0
 1/(1 + FEWER)."""
 SCALES = tuple(2.0**-power for power in range(-1, 9))
 """By which the own encoder's logits may be multiplied."""
-TEMPERED = (1.0, 2.0, 2**0.5, 2**-0.5, 0.5)
+TEMPERED = (1.0, 2**0.5, 2**-0.5, 0.5, 0.3)
 """By which the final logits may be multiplied; 1 unless another is clearly better."""
 LOSS_NORM = 3.0
-"""Largest norm of the losses at all scales, or at all temperatures, of one device."""
+"""Largest norm of the losses of one device at all scales."""
 CANDIDATES = ("own", "neighbours", "trees")
 """Predictions by own features, with what neighbours sent, with the tree network."""
 
@@ -193,6 +193,7 @@ class ClassifySchedule(Schedule):
         first = clip * self.strength
         matrix = Reach(1.0, 0.0, math.sqrt(2), 1 / (1 + FEWER))
         others = len(self.candidates) - 1
+        sure = math.sqrt(len(TEMPERED))  # numbers from 0 to 1
         return {
             COUNTS: Reach(1.0, math.sqrt(2), math.sqrt(2), 0.0),
             ENCODER: Reach(first, self.features_change * first, 2 * first, 0.0),
@@ -207,12 +208,12 @@ class ClassifySchedule(Schedule):
                 math.sqrt(1 + 2 * others),
                 math.sqrt(others),
             ),
-            TEMPERATURE: Reach(LOSS_NORM, 2 * LOSS_NORM, 2 * LOSS_NORM, 2 * LOSS_NORM),
+            TEMPERATURE: Reach(sure, sure, sure, sure),
         }[stage]
 
     def clip(self, stage: str) -> float:
         """Largest norm of one device's vector in a stage, as the noise assumes it."""
-        bounded_anyway = stage in (COUNTS, SYMBOLS, OPINIONS, VOTE)
+        bounded_anyway = stage in (COUNTS, SYMBOLS, OPINIONS, VOTE, TEMPERATURE)
         return self.reach(stage).norm if self.noisy or bounded_anyway else float("inf")
 
     def limit(self, stage: str, width: int) -> float:

@@ -12,7 +12,6 @@
 Predictions are computed on the device.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypedDict
 
@@ -52,6 +51,7 @@ from lumos.strict.opinions import opinions
 from lumos.strict.own_classifier import LOSS_SCALE, Encoder
 from lumos.strict.release_book import ReleaseBook
 from lumos.strict.residual_head import ResidualHead, ResidualInput
+from lumos.strict.temperature import choose_scale, confidence_vectors
 from lumos.strict.topics import OPINION, SYMBOL
 from lumos.strict.trainer import StrictTrainer
 from lumos.strict.trust import RATE, Trust
@@ -336,13 +336,13 @@ class StrictClassifier(StrictTrainer):
         self.vote = Vote.of(total, self.schedule)
         self.choice = self.vote.choice
         final = candidates[self.choice]
-        clip = self.schedule.limit(TEMPERATURE, len(TEMPERED))
         total = yield from self._last_sum(
-            TEMPERATURE, loss_vectors(final, TEMPERED, self._labels, self._validation, clip)
+            TEMPERATURE, confidence_vectors(final, TEMPERED, self._validation)
         )
         noise = self.schedule.noise(TEMPERATURE)
-        better = total[0] - total.min() > (0.0 if noise is None else math.sqrt(2) * noise.total)
-        self.temperature = 1 / TEMPERED[int(np.argmin(total))] if better else 1.0
+        spread = 0.0 if noise is None else noise.total
+        judges = self.schedule.validation
+        self.temperature = 1 / choose_scale(total, TEMPERED, self.vote, judges, spread)
         empty = np.empty((len(self.shard), 0, self.schedule.opinion_mechanism.width), np.uint8)
         return ClassifyResult(
             (final / self.temperature).astype(np.float32),
