@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
-from lumos.encode.mechanisms import COIN
 from lumos.encode.number_bytes import one_hot
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
@@ -40,11 +39,12 @@ from lumos.strict.classify_schedule import (
     VOTE,
     ClassifySchedule,
 )
+from lumos.strict.control_messages import drawn_opinions, drawn_symbols, drawn_values
 from lumos.strict.coordinator import Widths
 from lumos.strict.feature_rows import FeatureRows
 from lumos.strict.loss_choice import loss_vectors
 from lumos.strict.neighbour_evidence import MessageCounts
-from lumos.strict.neighbour_messages import ReceivedMessages, send_over
+from lumos.strict.neighbour_messages import send_over
 from lumos.strict.noisy_labels import draw_labels
 from lumos.strict.noisy_sums import Update
 from lumos.strict.opinions import opinions
@@ -101,6 +101,8 @@ class StrictClassifier(StrictTrainer):
         others: those of `StrictTrainer`.
     """
 
+    schedule: ClassifySchedule
+
     def __init__(
         self,
         shard: Shard,
@@ -114,7 +116,6 @@ class StrictClassifier(StrictTrainer):
         train, validate = (private.roles == role for role in (Role.TRAIN, Role.VALIDATION))
         rows = FeatureRows(private.features, train, nonnegative=not schedule.signed)
         super().__init__(shard, endpoint, rows, schedule, control=control)
-        self.schedule = schedule
         self._training, self._validation = np.flatnonzero(train), np.flatnonzero(validate)
         kept = None if control else book
         self._labels = draw_labels(shard, private.labels, schedule, kept, train | validate)
@@ -126,20 +127,31 @@ class StrictClassifier(StrictTrainer):
         """Of symbols, then of each opinion."""
         self.matrices: list[Doubles] = []
         """The same: their noisy sums."""
+        self._known_evidence: list[Doubles] = []
+        """The same: what they say, as far as it was needed."""
         self._trust: Trust | None = None
+        self.optimisers: dict[str, Adam] = {}
+        self._head: ResidualHead | None = None
         self._residual_input: ResidualInput | None = None
         self.scale, self.temperature = 1.0, 1.0
         self.vote = Vote.nobody()
 
     def _begin(self) -> None:
-        schedule = self.schedule
+        schedule, train = self.schedule, self.schedule.config.train
         self._encoder = Encoder(self._rows, self._labels, schedule, self._sums.rounded)
-        classes = schedule.classes
-        start = Trust.start(2 + schedule.strict.opinions, classes)
-        self._trust_weights = Adam(start, RATE)
-        self._residual = residual_head(schedule, self.shard.public)
-        train = schedule.config.train
-        self._tree_weights = Adam(self._residual.vector(), train.learning_rate, train.weight_decay)
+        start = Trust.start(2 + schedule.strict.opinions, schedule.classes)
+        self.optimisers = {TRUST: Adam(start, RATE)}
+        if schedule.strict.tree_network:
+            self._head = residual_head(schedule, self.shard.public)
+            start = self._head.vector()
+            self.optimisers[TREES] = Adam(start, train.learning_rate, train.weight_decay)
+
+    def _trained_head(self) -> ResidualHead:
+        """The tree network with its present weights."""
+        if self._head is None:
+            raise ProtocolError("a tree network was used where there is none")
+        self._head.load(self.optimisers[TREES].weights)
+        return self._head
 
     def _before(self, number: int) -> Program[None]:
         """Symbols before their matrix, an opinion before each of its own."""
@@ -157,31 +169,28 @@ class StrictClassifier(StrictTrainer):
     def _release(self) -> Program[None]:
         """Training devices tell all neighbours their symbol, the same one."""
         if self._control:
-            self._symbols = self._drawn_symbols()
-        senders = np.flatnonzero(self._symbols >= 0)
-        slots = self.shard.slots_of(senders)
-        bodies = self.schedule.symbol_form.messages(np.maximum(self._symbols, 0))
-        received = yield from send_over(
-            SYMBOL, self.shard, slots, *self._along(slots, bodies, self._symbol_epsilon())
-        )
-        self._count_symbols(received)
+            drawn = drawn_symbols(self.shard, self.schedule.symbol_form.alphabet)
+            self._symbols = np.where(self._symbols >= 0, drawn, -1)
+        # Its ε as receivers see it; 0 where an earlier run has paid.
+        epsilon = np.minimum(self._labels.paid, self.schedule.strict.epsilon)
+        yield from self._exchange_symbols(np.arange(len(self.shard.owner)), epsilon)
 
-    def _symbol_epsilon(self) -> Doubles:
-        """[hosted] ε of the symbol, as its receivers see it; 0 where an earlier run has paid."""
-        return np.minimum(self._labels.paid, self.schedule.strict.epsilon)
+    def _exchange_symbols(self, slots: Ints, epsilon: Doubles) -> Program[None]:
+        """Send symbols over those of the slots whose owner has one; count what is received.
 
-    def _along(self, slots: Ints, bodies: Bytes, epsilon: Doubles) -> tuple[Bytes, Doubles]:
-        """What goes over some slots, of what each hosted device sends."""
-        owner = self.shard.owner[slots]
-        return bodies[owner], epsilon[owner]
-
-    def _count_symbols(self, received: ReceivedMessages) -> None:
-        form = self.schedule.symbol_form
+        Args:
+            epsilon: [hosted] of each device's symbol.
+        """
+        shard, form = self.shard, self.schedule.symbol_form
+        slots = slots[self._symbols[shard.owner[slots]] >= 0]
+        owner = shard.owner[slots]
+        bodies = form.messages(self._symbols[owner])
+        received = yield from send_over(SYMBOL, shard, slots, bodies, epsilon[owner])
         body = received.body
         if self._control:
-            body = form.messages(self._drawn_each(received, 0, form.alphabet))
+            body = form.messages(drawn_values(shard, received, form.alphabet))
         support = one_hot(body, form.alphabet)
-        self._counts = [MessageCounts(support, received.receiver, len(self.shard))]
+        self._counts = [MessageCounts(support, received.receiver, len(shard))]
 
     def _tell_opinion(self, number: int) -> Program[None]:
         """Every device tells all its neighbours an opinion of what it received so far."""
@@ -194,54 +203,28 @@ class StrictClassifier(StrictTrainer):
         if self._book is not None and number == 1:
             senders = shard.devices[shard.degree > 0]
             self._book.charge(**opinion_charge(self.schedule), devices=senders)
-        epsilon = self.schedule.strict.opinion_epsilon
-        slots = np.arange(len(shard.owner))
-        received = yield from send_over(
-            OPINION, shard, slots, *self._along(slots, sent, np.full(len(shard), epsilon))
-        )
-        self._count_opinions(number, received)
+        yield from self._exchange_opinions(number, np.arange(len(shard.owner)))
 
-    def _count_opinions(self, number: int, received: ReceivedMessages) -> None:
-        mechanism = self.schedule.opinion_mechanism
+    def _exchange_opinions(self, number: int, slots: Ints) -> Program[None]:
+        """Send the opinions of one number over some slots; count what is received."""
+        shard, mechanism = self.shard, self.schedule.opinion_mechanism
+        bodies = self._sent[number - 1][shard.owner[slots]]
+        epsilon = np.full(len(slots), self.schedule.strict.opinion_epsilon)
+        received = yield from send_over(OPINION, shard, slots, bodies, epsilon)
         body = received.body
         if self._control:
-            body = self._drawn_opinions(received, number)
-        support = mechanism.read(body)
-        counts = MessageCounts(support, received.receiver, len(self.shard))
+            body = drawn_opinions(shard, received, mechanism, number)
+        counts = MessageCounts(mechanism.read(body), received.receiver, len(shard))
         self._counts = [*self._counts[:number], counts]
 
-    def _drawn_symbols(self) -> Ints:
-        """The control's symbols: they depend on no data."""
-        everyone = np.arange(len(self.shard))
-        chance = self.shard.coins.uniform(everyone, "control symbol", 0)[:, 0]
-        drawn = np.floor(chance * self.schedule.symbol_form.alphabet).astype(np.int64)
-        return np.where(self._symbols >= 0, drawn, -1)
-
-    def _drawn_each(self, received: ReceivedMessages, step: int, size: int) -> Ints:
-        """[messages] the control's values: uniform, and drawn by each receiver for itself.
-
-        A random value that a sender told all its neighbours would be a mark of the sender, and so
-        of a community.
-        """
-        many = np.bincount(received.receiver, minlength=len(self.shard))
-        chance = self.shard.coins.uniform_each(many, "control", step)
-        return np.floor(chance * size).astype(np.int64)
-
-    def _drawn_opinions(self, received: ReceivedMessages, number: int) -> Bytes:
-        """[messages, bytes] the control's opinions: randomized classes that depend on no data."""
-        mechanism, steps = self.schedule.opinion_mechanism, 100 * number
-        classes = self._drawn_each(received, steps, mechanism.size)
-        words = [
-            self._drawn_each(received, steps + 1 + word, COIN) for word in range(mechanism.coins)
-        ]
-        return mechanism.release(classes, np.stack(words, axis=1).astype(np.uint32))
-
     def _evidence(self, kinds: int) -> list[Doubles]:
-        """Of the first `kinds` kinds of messages, [hosted, k] each."""
+        """Of the first `kinds` kinds of messages, [hosted, k] each; computed once."""
         if len(self._counts) < kinds or len(self.matrices) < kinds:
             raise ProtocolError("messages were used before they were received")
-        both = zip(self._counts[:kinds], self.matrices[:kinds], strict=True)
-        return [counts.evidence(matrix, self._labels.form) for counts, matrix in both]
+        for kind in range(len(self._known_evidence), kinds):
+            evidence = self._counts[kind].evidence(self.matrices[kind], self._labels.form)
+            self._known_evidence.append(evidence)
+        return self._known_evidence[:kinds]
 
     def _own(self) -> Doubles:
         return self.scale * self._encoder.logits()
@@ -251,36 +234,35 @@ class StrictClassifier(StrictTrainer):
             return lambda each: self._encoder.counts(each=each)
         if stage == ENCODER:
             return lambda each: self._encoder.update(each=each)
-        return self._summed(stage, self._vectors(stage, number))
+        return self._summed(stage, self._vectors(stage))
+
+    def _participants(self, stage: str) -> Ints:
+        """Positions of the devices whose vectors are not zero, in a stage with few numbers."""
+        if stage == SYMBOLS:
+            return np.concatenate([self._training, self._validation])
+        return self._validation
 
     def _summed(self, stage: str, vectors: Doubles) -> Update:
         """Each device's vector, or the sum of all, every one rounded by itself."""
-        rows = self._validation
-        if stage == SYMBOLS:
-            rows = np.concatenate([self._training, self._validation])
+        rows = self._participants(stage)
         # All others are zeros, and stay untouched: a tree network's vectors are wide.
         return lambda each: vectors if each else self._sums.rounded(vectors[rows]).sum(axis=0)
 
-    def _vectors(self, stage: str, number: int) -> Doubles:
+    def _vectors(self, stage: str) -> Doubles:
         """[hosted, width] in a stage with few numbers."""
-        labels, judges = self._labels, self._validation
+        labels, rows, schedule = self._labels, self._participants(stage), self.schedule
         if stage == SCALE:
-            own = self._encoder.logits()
-            return loss_vectors(
-                own, SCALES, labels, judges, self.schedule.limit(SCALE, len(SCALES))
-            )
-        if stage == SYMBOLS:
-            both = np.concatenate([self._training, judges])
-            return self._counts[0].matrix_vectors(labels, both)
-        if stage == OPINIONS:
-            return self._counts[-1].matrix_vectors(labels, judges)
+            clip = schedule.limit(SCALE, len(SCALES))
+            return loss_vectors(self._encoder.logits(), SCALES, labels, rows, clip)
+        if stage in (SYMBOLS, OPINIONS):
+            return self._counts[-1].matrix_vectors(labels, rows)
+        weights = self.optimisers[stage].weights
         if stage == TRUST:
-            weights = self._trust_weights.weights
-            clip = self.schedule.limit(TRUST, len(weights) + 1)
-            return self._make_trust().update(weights, labels, judges, clip)
-        self._residual.load(self._tree_weights.weights)
-        clip = self.schedule.limit(TREES, self._residual.width)
-        return self._residual.update(self._make_residual_input(), labels, judges, clip)
+            clip = schedule.limit(TRUST, len(weights) + 1)
+            return self._make_trust().update(weights, labels, rows, clip)
+        head = self._trained_head()
+        clip = schedule.limit(TREES, head.width)
+        return head.update(self._make_residual_input(), labels, rows, clip)
 
     def _advance(self, stage: str, number: int, total: Doubles) -> float | None:
         if stage == COUNTS:
@@ -294,9 +276,8 @@ class StrictClassifier(StrictTrainer):
             self.matrices = [*self.matrices, total]
         else:
             judges = max(1, self.schedule.validation)
-            adam = self._trust_weights if stage == TRUST else self._tree_weights
-            slope = total[:-1] if stage == TRUST else self._residual.gradient(total)
-            adam.step(slope / judges)
+            slope = total[:-1] if stage == TRUST else self._trained_head().gradient(total)
+            self.optimisers[stage].step(slope / judges)
             return float(total[-1] / LOSS_SCALE / judges)
         return None
 
@@ -312,7 +293,7 @@ class StrictClassifier(StrictTrainer):
             counts = np.concatenate([kind.counts for kind in self._counts], axis=1)
             received = np.sum([kind.received for kind in self._counts], axis=0)
             self._residual_input = ResidualInput(
-                base=self._make_trust().logits(self._trust_weights.weights),
+                base=self._make_trust().logits(self.optimisers[TRUST].weights),
                 predicted=self._own().argmax(axis=1),
                 frequencies=counts / np.maximum(received, 1)[:, None],
                 received=received,
@@ -321,10 +302,9 @@ class StrictClassifier(StrictTrainer):
 
     def _candidates(self) -> list[Doubles]:
         """Logits of the candidates, [hosted, k] each."""
-        logits = [self._own(), self._make_trust().logits(self._trust_weights.weights)]
+        logits = [self._own(), self._make_trust().logits(self.optimisers[TRUST].weights)]
         if self.schedule.strict.tree_network:
-            self._residual.load(self._tree_weights.weights)
-            logits.append(self._residual.logits(self._make_residual_input()))
+            logits.append(self._trained_head().logits(self._make_residual_input()))
         return logits
 
     def finish(self) -> Program[ClassifyResult]:
@@ -378,13 +358,10 @@ class StrictClassifier(StrictTrainer):
 
     def state(self) -> Arrays:
         """Everything that the next epochs depend on."""
-        return {
-            "columns": self.columns,
-            **self._encoder.state(),
-            **self._learnt(),
-            **self._trust_weights.state(TRUST),
-            **self._tree_weights.state(TREES),
-        }
+        state = {"columns": self.columns, **self._encoder.state(), **self._learnt()}
+        for stage, adam in self.optimisers.items():
+            state |= adam.state(stage)
+        return state
 
     def _learnt(self) -> Arrays:
         """Scale and matrices, as far as they are learnt; an empty array where one is not."""
@@ -393,11 +370,12 @@ class StrictClassifier(StrictTrainer):
         matrices = {f"matrix/{kind}": known.get(kind, np.empty(0)) for kind in range(kinds)}
         return {"scale": np.array(self.scale), **matrices}
 
-    def _load(self, state: Arrays) -> None:
+    def restore(self, state: Arrays) -> None:
+        """Go on from a state."""
         self._encoder.load(state)
         self._load_learnt(state)
-        self._trust_weights.restore(state, TRUST)
-        self._tree_weights.restore(state, TREES)
+        for stage, adam in self.optimisers.items():
+            adam.restore(state, stage)
 
     def _load_learnt(self, state: Arrays) -> None:
         self.scale = float(state["scale"])
@@ -408,13 +386,11 @@ class StrictClassifier(StrictTrainer):
     def arrays(self) -> Arrays:
         """The trained weights by name."""
         encoder = {name: part for name, part in self._encoder.state().items() if name != "velocity"}
-        trees = {"trees": self._tree_weights.weights} if self.schedule.strict.tree_network else {}
         return {
             **encoder,
             "encoder_columns": self.columns,
             **self._learnt(),
-            "trust": self._trust_weights.weights,
-            **trees,
+            **{stage: adam.weights for stage, adam in self.optimisers.items()},
             "choice": np.array(self.choice),
             "temperature": np.array(self.temperature),
         }
@@ -425,9 +401,8 @@ class StrictClassifier(StrictTrainer):
         self._prepare()
         self._encoder.load(arrays)
         self._load_learnt(arrays)
-        self._trust_weights.weights = arrays["trust"]
-        if self.schedule.strict.tree_network:
-            self._tree_weights.weights = arrays["trees"]
+        for stage, adam in self.optimisers.items():
+            adam.weights = arrays[stage]
         self.choice, self.temperature = int(arrays["choice"]), float(arrays["temperature"])
         self._symbols = self._of_earlier(kept["released"], -1)
         sent = kept["opinions"]
@@ -450,20 +425,10 @@ class StrictClassifier(StrictTrainer):
         to_new = shard.neighbours >= self._old
         from_old = shard.devices[shard.owner] < self._old
         slots = np.flatnonzero(to_new & from_old)
-        speaking = slots[self._symbols[shard.owner[slots]] >= 0]
-        bodies = self.schedule.symbol_form.messages(np.maximum(self._symbols, 0))
-        strict = self.schedule.strict
-        epsilon = np.full(len(shard), strict.epsilon)
-        received = yield from send_over(
-            SYMBOL, shard, speaking, *self._along(speaking, bodies, epsilon)
-        )
-        self._count_symbols(received)
-        for number, sent in enumerate(self._sent, start=1):
-            epsilon = np.full(len(shard), strict.opinion_epsilon)
-            received = yield from send_over(
-                OPINION, shard, slots, *self._along(slots, sent, epsilon)
-            )
-            self._count_opinions(number, received)
+        epsilon = np.full(len(shard), self.schedule.strict.epsilon)
+        yield from self._exchange_symbols(slots, epsilon)
+        for number in range(1, 1 + len(self._sent)):
+            yield from self._exchange_opinions(number, slots)
         logits = self._candidates()[self.choice] / self.temperature
         return logits.astype(np.float32)
 

@@ -33,6 +33,8 @@ class CodedTrainer(StrictTrainer):
         others: those of `StrictTrainer`.
     """
 
+    schedule: LinkSchedule
+
     def __init__(
         self,
         shard: Shard,
@@ -45,7 +47,6 @@ class CodedTrainer(StrictTrainer):
         control: bool = False,
     ) -> None:
         super().__init__(shard, endpoint, rows, schedule, control=control)
-        self.schedule = schedule
         self._symbols = symbols
         self._book = book
         self.released: Bytes = np.empty((len(shard), 0), np.uint8)
@@ -101,7 +102,8 @@ class CodedTrainer(StrictTrainer):
             state |= adam.state(stage)
         return state
 
-    def _load(self, state: Arrays) -> None:
+    def restore(self, state: Arrays) -> None:
+        """Go on from a state."""
         self.codebook.load(state)
         self._load_learnt({name: state[name] for name in self._learnt()})
         for stage, adam in self.optimisers.items():

@@ -39,7 +39,7 @@ class StrictTrainer(ABC):
         control: bool = False,
     ) -> None:
         self.shard = shard
-        self._schedule = schedule
+        self.schedule = schedule
         self._control = control
         self._rows = rows
         self._sums = NoisySums(shard, endpoint, schedule.config)
@@ -50,7 +50,7 @@ class StrictTrainer(ABC):
     def setup(self) -> Program[None]:
         """Agree on keys, and on the features that may be used."""
         yield from self._sums.setup()
-        strict, rows = self._schedule.strict, self._rows
+        strict, rows = self.schedule.strict, self._rows
         if strict.protect == "holders":
             counts = yield from self._sums.sum(
                 lambda each: rows.holders() if each else rows.holder_counts(), None, 0
@@ -65,7 +65,7 @@ class StrictTrainer(ABC):
 
     def _prepare(self) -> None:
         """Build the models, once the used features are known."""
-        strict = self._schedule.strict
+        strict = self.schedule.strict
         if strict.protect == "holders":
             self._rows.keep(self.columns)
         elif strict.protect == "projection":
@@ -74,7 +74,7 @@ class StrictTrainer(ABC):
 
     def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
         """Epochs `first` + 1 … `last`, and what devices send one another before them."""
-        schedule = self._schedule
+        schedule = self.schedule
         for number in range(first, last):
             yield from self._before(number)
             stage = schedule.stage(number)
@@ -87,11 +87,11 @@ class StrictTrainer(ABC):
 
     def last_epoch(self) -> int:
         """Fixed: the number of epochs is part of the noise."""
-        return self._schedule.config.train.epochs
+        return self.schedule.config.train.epochs
 
+    @abstractmethod
     def restore(self, state: Arrays) -> None:
         """Go on from a state."""
-        self._load(state)
 
     @abstractmethod
     def rejoin(self, epoch: int) -> Program[None]:
@@ -116,7 +116,3 @@ class StrictTrainer(ABC):
     @abstractmethod
     def _advance(self, stage: str, number: int, total: Doubles) -> float | None:
         """Use the sum of epoch `number`; the mean loss in it, if there is one."""
-
-    @abstractmethod
-    def _load(self, state: Arrays) -> None:
-        """Set what `state` returned."""

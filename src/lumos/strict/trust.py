@@ -38,18 +38,24 @@ class Trust:
 
     def logits(self, weights: Doubles) -> Doubles:
         """[hosted, k] all inputs, combined."""
-        combined = np.zeros(self._inputs.shape[1:]) + weights[len(self._inputs) :]
-        for weight, values in zip(weights, self._inputs, strict=False):
-            combined += weight * values
-        return combined
+        return _combined(weights, self._inputs)
 
     def update(self, weights: Doubles, labels: NoisyLabels, rows: Ints, clip: float) -> Doubles:
         """[hosted, weights + 1] clipped gradients and losses of `rows`; zeros elsewhere."""
-        slope, loss = labels.slopes(self.logits(weights)[rows], rows)
-        by_input = [(values[rows] * slope).sum(axis=1) for values in self._inputs]
+        inputs = self._inputs[:, rows]
+        slope, loss = labels.slopes(_combined(weights, inputs), rows)
+        by_input = [(values * slope).sum(axis=1) for values in inputs]
         scaled_loss = LOSS_SCALE * np.minimum(loss, LOSS_LIMIT)
         updates = np.concatenate([np.stack(by_input, axis=1), slope, scaled_loss[:, None]], axis=1)
         updates *= clip_factors(np.sqrt((updates**2).sum(axis=1)), clip)[:, None]
         vectors = np.zeros((self._inputs.shape[1], updates.shape[1]))
         vectors[rows] = updates
         return vectors
+
+
+def _combined(weights: Doubles, inputs: Doubles) -> Doubles:
+    """[rows, k] inputs [inputs, rows, k] times their weights, and the bias of each class."""
+    combined = np.zeros(inputs.shape[1:]) + weights[len(inputs) :]
+    for weight, values in zip(weights, inputs, strict=False):
+        combined += weight * values
+    return combined
