@@ -12,13 +12,12 @@
 Predictions are computed on the device.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypedDict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
 from lumos.encode.number_bytes import one_hot
 from lumos.errors import ProtocolError
@@ -39,15 +38,15 @@ from lumos.strict.classify_schedule import (
     VOTE,
     ClassifySchedule,
 )
+from lumos.strict.classify_widths import residual_head
 from lumos.strict.control_messages import drawn_opinions, drawn_symbols, drawn_values
-from lumos.strict.coordinator import Widths
 from lumos.strict.feature_rows import FeatureRows
 from lumos.strict.loss_choice import loss_vectors
 from lumos.strict.neighbour_evidence import MessageCounts
 from lumos.strict.neighbour_messages import send_over
 from lumos.strict.noisy_labels import draw_labels
 from lumos.strict.noisy_sums import Update
-from lumos.strict.opinions import opinions
+from lumos.strict.opinions import opinion_charge, opinions
 from lumos.strict.own_classifier import LOSS_SCALE, Encoder
 from lumos.strict.release_book import ReleaseBook
 from lumos.strict.residual_head import ResidualHead, ResidualInput
@@ -61,15 +60,6 @@ from lumos.training.outcome import MAIN, OWN, Outcome
 from lumos.training.private_data import PrivateData
 from lumos.training.split import Role
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints
-
-
-class OpinionCharge(TypedDict):
-    """Arguments of `ReleaseBook.charge`."""
-
-    name: str
-    epsilon: float
-    lifetime: float
-    setting: str
 
 
 class ClassifyResult(NamedTuple):
@@ -431,39 +421,3 @@ class StrictClassifier(StrictTrainer):
             yield from self._exchange_opinions(number, slots)
         logits = self._candidates()[self.choice] / self.temperature
         return logits.astype(np.float32)
-
-
-def opinion_charge(schedule: ClassifySchedule) -> OpinionCharge:
-    """What a device that sends opinions is charged for all of them, in every run."""
-    strict = schedule.strict
-    return {
-        "name": "opinions",
-        "epsilon": strict.opinions * strict.opinion_epsilon,
-        "lifetime": strict.lifetime_opinion_epsilon,
-        "setting": "lifetime_opinion_epsilon",
-    }
-
-
-def residual_head(schedule: ClassifySchedule, public: PublicCoins) -> ResidualHead:
-    """The tree network on symbols and opinions."""
-    values = schedule.symbol_form.alphabet
-    values += schedule.strict.opinions * schedule.opinion_mechanism.alphabet
-    generator = public.generator("weights")
-    return ResidualHead(schedule.config.model, schedule.classes, values, generator)
-
-
-def widths(schedule: ClassifySchedule, public: PublicCoins, used: int) -> Widths:
-    """The widths of all sums, where `used` features are used."""
-    classes, form = schedule.classes, schedule.label_form
-    given: dict[str, Callable[[], int]] = {
-        COUNTS: lambda: used,
-        ENCODER: lambda: (used + 1) * classes + 1,
-        SCALE: lambda: len(SCALES),
-        SYMBOLS: lambda: form.alphabet * schedule.symbol_form.alphabet,
-        OPINIONS: lambda: form.alphabet * schedule.opinion_mechanism.alphabet,
-        TRUST: lambda: 2 + schedule.strict.opinions + classes + 1,
-        TREES: lambda: residual_head(schedule, public).width,
-        VOTE: lambda: 2 * len(schedule.candidates) - 1,
-        TEMPERATURE: lambda: len(TEMPERED),
-    }
-    return lambda stage, step: given[stage]()

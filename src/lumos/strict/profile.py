@@ -110,8 +110,9 @@ class StrictProfile:
 
     def programs(self, placement: Placement) -> "Programs[ClassifyResult] | Programs[LinkResult]":
         """The trainers of all shards, and the coordinator's program."""
-        from lumos.strict import classify_trainer, link_trainer
+        from lumos.strict import classify_trainer, classify_widths, link_trainer
         from lumos.strict.coordinator import StrictCoordinator, Widths
+        from lumos.strict.opinions import opinion_charge
 
         problem, config, public = placement.problem, placement.config, placement.public
         book = self._book(placement)
@@ -127,7 +128,7 @@ class StrictProfile:
             labels = self._classify_schedule(problem, config)
             if book is not None and labels.strict.opinions and not placement.control:
                 senders = np.flatnonzero(problem.graph.degrees > 0)
-                book.check_charge(**classify_trainer.opinion_charge(labels), devices=senders)
+                book.check_charge(**opinion_charge(labels), devices=senders)
             return Programs(
                 trainers=[
                     classify_trainer.StrictClassifier(
@@ -135,7 +136,7 @@ class StrictProfile:
                     )
                     for place in places
                 ],
-                coordinator=coordinator(labels, partial(classify_trainer.widths, labels, public)),
+                coordinator=coordinator(labels, partial(classify_widths.widths, labels, public)),
             )
         links = LinkSchedule(config=config, devices=problem.graph.devices)
         return Programs(
