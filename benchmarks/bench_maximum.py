@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 import lumos.trees.balancers.mcmc as algorithms
-from lumos.compare.comparer import ComparedPairs
 from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.device.shard import Shard, cut
 from lumos.exchange import CARRIERS, EVERY_DOOR, Endpoint, Program
 from lumos.graph import Graph, load
 from lumos.graph.catalog import CATALOG
+from lumos.session.pairs import ComparedPairs
 from lumos.trees.balance import balance
 from lumos.trees.neighbour_workloads import WorkloadOrder
 from lumos.trees.proposal import propose

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.session_doubles import Stream, Toy
 
+from lumos.crypto import entropy
 from lumos.exchange import LedgerReport
 from lumos.graph import Graph, load
 
@@ -45,6 +47,24 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip("the real graphs are not here; set LUMOS_DATA to the folder that holds them")
     return folder
+
+
+@pytest.fixture
+def toy() -> Toy:
+    """A group for statistics: right distributions, no hardness."""
+    return Toy()
+
+
+@pytest.fixture
+def seeded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entropy that depends only on the test's name, so that its statistics never flicker."""
+    monkeypatch.setattr(entropy, "draw", Stream(request.node.name))
+
+
+@pytest.fixture
+def stream() -> type[Stream]:
+    """Repeatable streams of bytes."""
+    return Stream
 
 
 @pytest.fixture

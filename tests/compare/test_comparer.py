@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from lumos.compare.comparer import (
     LENGTHS,
-    ComparedPairs,
     Comparer,
     agree_on_length,
     at_least,
@@ -21,12 +20,13 @@ from lumos.compare.comparer import (
 )
 from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.compare.secure import SecureComparer
-from lumos.compare.workers import InProcess
 from lumos.device import Shard, cut
 from lumos.errors import BudgetExceeded, ProtocolError
 from lumos.exchange import Endpoint, LedgerReport, Program
 from lumos.exchange.carriers.loopback import Loopback
 from lumos.graph import Graph, demo_graph
+from lumos.session.pairs import ComparedPairs
+from lumos.session.workers import InProcess
 
 Differences = Callable[[LedgerReport, LedgerReport], list[str]]
 Together = list[tuple[int, int]]

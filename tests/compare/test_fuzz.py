@@ -5,8 +5,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lumos.compare import Kind, Receiver, Reveal, Sender, SessionClosed, Spec, messages
-from lumos.compare.party import Party
 from lumos.errors import ProtocolError
+from lumos.session.party import Party
 
 BOUNDED = settings(
     max_examples=150,

@@ -20,9 +20,9 @@ from lumos.compare import (
     SessionClosed,
     Spec,
 )
-from lumos.compare.party import Party
-from lumos.compare.transcript_check import crc8
 from lumos.errors import ProtocolError, UsageError, WrongLength
+from lumos.session.party import Party
+from lumos.session.transcript_check import crc8
 
 SPEC = Spec(8)
 SECRET = 201
@@ -55,7 +55,7 @@ def closed(party):
     assert not party.finished
     assert "closed" in repr(party)
     assert party._keys is None
-    assert party._comparisons == []
+    assert party._tasks == []
 
 
 def test_a_repeated_message_gets_the_same_bytes():
@@ -274,8 +274,8 @@ def test_sessions_are_never_written_down(spec):
     sender, receiver, _, points = opened(spec)
     tables = sender.step(points)
     receiver.step(tables)
-    objects = [sender, receiver, sender._keys, receiver._keys, *sender._comparisons]
-    objects += [c.tree for c in sender._comparisons if c.tree]
+    objects = [sender, receiver, sender._keys, receiver._keys, *sender._tasks]
+    objects += [c.tree for c in sender._tasks if c.tree]
     for secret in objects:
         for write in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(TypeError, match="never written down"):

@@ -7,132 +7,26 @@ Views are rows of bits, [samples, features]. The features are chosen by someone 
 mechanism: raw bits of messages, but also tables with the pads this party holds taken off, XORs
 of two tables, corners of rectangles in a table, and points compared with multiples of A.
 
-*Bitwise z-scores.* For each feature the difference of its frequency between the two sets, in
-standard errors. With m features and a limit of 5 a sound protocol fails with probability below
-m · 6e-7, under 3e-4 for the at most 400 features used here.
-
-*A trained distinguisher.* Logistic regression with a ridge, trained on one half and asked about
-the other and the other way round, so that every sample is asked about once. Its advantage (right
-answers minus one half) has standard error 0.5/√n at chance; 4 of them are allowed. It finds what
-is spread over many features; the z-scores find what sits in one.
-
-*Power.* n = 25,000 samples show an advantage of 0.02. A single feature that guesses right with
-probability 0.52 stands 6.3 standard errors from chance: its z-score passes 5 in 91 % of runs. A
-trained distinguisher whose advantage is 0.02 passes its limit of 0.0127 in 99 % of runs. The
-first test below plants such a feature among 280 and counts.
+The statistics and their power are those of `tests/distinguisher.py`.
 
 The entropy of these tests is seeded by the test's name, so their result never flickers.
 """
 
 import itertools
-from typing import NamedTuple
 
 import numpy as np
 import pytest
+from tests.distinguisher import SAMPLES, TWIN_SAMPLES, balanced, bits_of, distinguish, split
 
-from lumos.compare import Kind, Receiver, Reveal, Sender, Spec, lookup, receiver, sender
+from lumos.compare import Kind, Receiver, Reveal, Sender, Spec, receiver, sender
 from lumos.compare.comparison_state import Comparison
 from lumos.compare.shares import TreeShares, pack
-from lumos.compare.transcript_check import crc8, encode_answer
 from lumos.crypto import entropy
 from lumos.crypto.group import ED25519
-
-SAMPLES = 25_000
-TWIN_SAMPLES = 600
-Z_LIMIT = 5.0
-ADVANTAGE_ERRORS = 4.0
+from lumos.session import lookup
+from lumos.session.transcript_check import crc8, encode_answer
 
 pytestmark = pytest.mark.usefixtures("seeded")
-
-
-class Verdict(NamedTuple):
-    """What the two tests found."""
-
-    largest_z: float
-    advantage: float
-    limit: float
-
-    @property
-    def told_apart(self):
-        return self.largest_z > Z_LIMIT or self.advantage > self.limit
-
-
-def z_scores(left, right):
-    """Two-sample z per feature; a feature that never varies has z = 0."""
-    n, m = len(left), len(right)
-    p, q = left.mean(axis=0), right.mean(axis=0)
-    pooled = (n * p + m * q) / (n + m)
-    variance = pooled * (1 - pooled) * (1 / n + 1 / m)
-    found = np.zeros(left.shape[1])
-    varies = variance > 0
-    found[varies] = (p - q)[varies] / np.sqrt(variance[varies])
-    return found
-
-
-def fit(features, labels):
-    """Ridge logistic regression by Newton's method."""
-    weights = np.zeros(features.shape[1])
-    for _ in range(3):
-        chance = 1 / (1 + np.exp(-np.clip(features @ weights, -30, 30)))
-        slope = chance * (1 - chance) + 1e-9
-        gradient = features.T @ (labels - chance) - 10 * weights
-        curvature = features.T @ (features * slope[:, None])
-        curvature[np.diag_indices_from(curvature)] += 10
-        weights = weights + np.linalg.solve(curvature, gradient)
-    return weights
-
-
-def distinguish(left, right):
-    """Both tests on two sets of views of equal size."""
-    assert len(left) == len(right)
-    largest = float(np.abs(z_scores(left, right)).max())
-    features = np.vstack([left, right]).astype(np.float64) * 2 - 1
-    features = np.hstack([features, np.ones((len(features), 1))])
-    labels = np.repeat([0.0, 1.0], len(left))
-    order = np.random.default_rng(0).permutation(len(labels))
-    features, labels = features[order], labels[order]
-    half = len(labels) // 2
-    right_answers = 0
-    for train, ask in ((slice(half), slice(half, None)), (slice(half, None), slice(half))):
-        weights = fit(features[train], labels[train])
-        right_answers += int(((features[ask] @ weights > 0) == labels[ask]).sum())
-    advantage = right_answers / len(labels) - 0.5
-    return Verdict(largest, advantage, ADVANTAGE_ERRORS * 0.5 / len(labels) ** 0.5)
-
-
-def bits_of(data):
-    return np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
-
-
-def split(views, labels):
-    labels = np.asarray(labels)
-    return views[labels == 0], views[labels == 1]
-
-
-def balanced(count):
-    return np.random.default_rng(1).permutation(np.arange(count) % 2)
-
-
-# -- the tests themselves can see ---------------------------------------------------------
-
-
-def test_the_distinguisher_sees_an_advantage_of_two_hundredths():
-    # 279 features of noise and one that gives the label away with probability 0.52.
-    coins = np.random.default_rng(7)
-    found = 0
-    for _ in range(10):
-        labels = balanced(SAMPLES)
-        views = coins.integers(0, 2, (SAMPLES, 280), dtype=np.uint8)
-        views[:, 100] = labels ^ (coins.random(SAMPLES) > 0.52)
-        found += distinguish(*split(views, labels)).told_apart
-    assert found >= 7
-
-
-def test_the_distinguisher_is_at_chance_on_noise():
-    coins = np.random.default_rng(8)
-    for _ in range(10):
-        views = coins.integers(0, 2, (4000, 60), dtype=np.uint8)
-        assert not distinguish(views[:2000], views[2000:]).told_apart
 
 
 # -- what the receiver sees ---------------------------------------------------------------
@@ -172,7 +66,7 @@ def receiver_views(labels, group, session=50):
         s.begin([(TABLE, X[0]), *((TABLE, X[label]) for label in own)])
         r.begin([(TABLE, Y)] * (1 + len(own)))
         points = r.step(s.step())
-        kept = [comparison.kept[0][1] for comparison in r._comparisons]
+        kept = [comparison.kept[0][1] for comparison in r._tasks]
         tables = s.step(points)
         assert tables is not None
         s.step(r.step(tables))
@@ -192,7 +86,7 @@ def simulated_receiver_views(count, group, session=50):
         r.begin([(TABLE, Y)] * (1 + size))
         opening = entropy.draw(16) + group.pair()[1]
         r.step(opening)
-        kept = [comparison.kept[0][1] for comparison in r._comparisons]
+        kept = [comparison.kept[0][1] for comparison in r._tasks]
         tables = b""
         for pads in kept:
             # Uniform bits, but for the entry that R opens: it holds the outcome.
@@ -263,7 +157,7 @@ def test_twin_pads_without_the_curve(monkeypatch, toy):
         s.begin([(TABLE, X[label])])
         r.begin([(TABLE, Y)])
         points = r.step(s.step())
-        asked = r._comparisons[0].asked[0]
+        asked = r._tasks[0].asked[0]
         sid, A = r._live()._sid, r._live()._A
         assert points is not None
         tables = s.step(points)
@@ -367,7 +261,7 @@ def share_views(labels, group, reveal="shares", session=50):
         s.begin([(spec, (2, 12)[label]) for label in own])
         r.begin([(spec, 9)] * len(own))
         points = r.step(s.step())
-        comparisons = list(r._comparisons)
+        comparisons = list(r._tasks)
         tables = s.step(points)
         assert tables is not None
         r.step(tables)

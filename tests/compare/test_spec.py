@@ -3,8 +3,9 @@
 import pytest
 
 from lumos.compare import Kind, Message, Reveal, Spec, messages
-from lumos.compare.spec import digit_widths, plan
+from lumos.compare.spec import plan
 from lumos.errors import UsageError
+from lumos.session.lookup import digit_widths
 
 
 def lengths(*specs, first=True):

@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from lumos.compare.comparer import ComparedPairs
 from lumos.device import PrivateCoins, Shard, cut
 from lumos.errors import LumosError, NotHosted, UsageError
 from lumos.graph import Graph, demo_graph
+from lumos.session.pairs import ComparedPairs
 
 SPLITS = [1, 2, 7, 40]
 

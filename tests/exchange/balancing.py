@@ -8,10 +8,10 @@ import numpy as np
 from lumos.compare.comparer import Comparer
 from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.compare.secure import SecureComparer
-from lumos.compare.workers import InProcess
 from lumos.device import PublicCoins, Shard, cut
 from lumos.exchange import EVERY_DOOR, Door, Endpoint, LedgerReport, Program, Topic
 from lumos.graph import Graph
+from lumos.session.workers import InProcess
 from lumos.trees.balancers.greedy import greedy
 from lumos.trees.balancers.mcmc import mcmc, mcmc_coordinator
 from lumos.trees.balancers.optimal import optimal, optimal_coordinator

@@ -158,11 +158,14 @@ def identifiers(tree: ast.AST) -> set[str]:
     return names
 
 
+ALGORITHMS = ("trees", "session", "compare", "score")
+
+
 def test_no_algorithm_reads_the_number_of_shards() -> None:
     """`balance` cuts the graph and is no algorithm; everything else sees one shard, its own."""
     forbidden = {"shards", "pieces", "hosts", "parties", "cut", "Loopback", "Router", "_dense"}
     read = {}
-    for folder in ("trees", "compare"):
+    for folder in ALGORITHMS:
         for path in sorted((SOURCES / folder).rglob("*.py")):
             if path.name in ("balance.py", "worker_processes.py"):
                 continue
@@ -176,7 +179,9 @@ def test_modules_keep_no_arrays_of_their_own() -> None:
     """What a module keeps is shared by all shards of a process: constants only."""
     kept = []
     for name, module in sorted(sys.modules.items()):
-        if name.startswith(("lumos.trees", "lumos.compare", "lumos.exchange")):
+        if name.startswith(
+            ("lumos.trees", "lumos.session", "lumos.compare", "lumos.score", "lumos.exchange")
+        ):
             kept += [
                 f"{name}.{key}"
                 for key, value in vars(module).items()

@@ -8,12 +8,13 @@ import pytest
 
 import lumos
 from lumos.cli.main import run
-from lumos.compare.comparer import ComparedPairs, Comparer
+from lumos.compare.comparer import Comparer
 from lumos.device import PublicCoins, Shard
 from lumos.errors import UsageError
 from lumos.exchange import Program
 from lumos.exchange.endpoint import no_part
 from lumos.graph import Graph, load
+from lumos.session.pairs import ComparedPairs
 from lumos.trees.balancers import BALANCERS, Balancer, Observe
 from lumos.trees.settings import Compare, TreeSettings
 from lumos.typing import Flags

@@ -41,17 +41,12 @@ authenticity is the carrier's.
 bytes under that number close the session, as does every error. A session is never written down.
 """
 
-from lumos.compare.errors import (
-    BadValue,
-    CheckFailed,
-    OutOfOrder,
-    Replay,
-    SessionClosed,
-)
 from lumos.compare.receiver import Receiver
 from lumos.compare.sender import Sender
-from lumos.compare.spec import Kind, Message, Reveal, Spec, messages
+from lumos.compare.spec import Kind, Reveal, Spec, messages
 from lumos.crypto.group import BadPoint
+from lumos.session.errors import BadValue, CheckFailed, OutOfOrder, Replay, SessionClosed
+from lumos.session.message_list import Message
 
 __all__ = [
     "BadPoint",

@@ -4,7 +4,6 @@ Both ends of a pair take part, each on behalf of its own device, in the same rou
 the smaller id is the sender S of the protocol, the other one the receiver R.
 """
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
@@ -16,6 +15,7 @@ from lumos.device.shard import Shard
 from lumos.errors import UsageError
 from lumos.exchange.endpoint import Program
 from lumos.exchange.masked_flag import anyone, count_for_everyone
+from lumos.session.pairs import ComparedPairs
 from lumos.typing import Flags, Ints
 
 Signs = npt.NDArray[np.int8]
@@ -25,42 +25,6 @@ spec_of = cache(Spec)
 
 LENGTHS = (4, 8, 12, 16, 20, 24, 28, 32)
 """Bit lengths ℓ that devices agree on; the first to which nobody objects is used."""
-
-
-@dataclass(slots=True, eq=False, repr=False)  # who compares with whom is private
-class ComparedPairs:
-    """Comparisons from the view of hosted devices, sorted by (device, peer), no pair twice.
-
-    Args:
-        rows: [pairs] position of the hosted device.
-        peers: [pairs] id of the peer.
-        slots: [pairs] slot of the peer, or -1 where the peer is no neighbour.
-        first: [pairs] True where the hosted device is S, the end with the smaller id.
-        near: True when all peers are neighbours.
-    """
-
-    rows: Ints
-    peers: Ints
-    slots: Ints
-    first: Flags
-    near: bool
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @staticmethod
-    def of_slots(shard: Shard, slots: Ints) -> "ComparedPairs":
-        """Comparisons with neighbours; `slots` must be increasing."""
-        rows = shard.owner[slots]
-        peers = shard.neighbours[slots]
-        return ComparedPairs(rows, peers, slots, shard.devices[rows] < peers, True)
-
-    @staticmethod
-    def of_ids(shard: Shard, devices: Ints, peers: Ints) -> "ComparedPairs":
-        """Comparisons with anybody, for example between candidates; sorted by (device, peer)."""
-        rows = shard.local(devices)
-        slots = shard.slots_or_none(rows, peers)
-        return ComparedPairs(rows, peers, slots, devices < peers, not np.count_nonzero(slots < 0))
 
 
 class Comparer(Protocol):

@@ -9,15 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lumos.compare.comparer import ComparedPairs, Signs
+from lumos.compare.comparer import Signs
 from lumos.compare.open_sessions import Sessions
-from lumos.compare.spec import NONCE, Kind, Spec, messages
+from lumos.compare.spec import Kind, Spec, messages
 from lumos.crypto.group import POINT
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.topic import Door, Topic
 from lumos.exchange.traffic import Booking
+from lumos.session.message_list import NONCE
+from lumos.session.pairs import ComparedPairs
 from lumos.typing import Flags, Ints
 
 CLEAR = Topic(

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from lumos.compare.comparer import ComparedPairs
 from lumos.device.shard import Shard
 from lumos.errors import BudgetExceeded
 from lumos.exchange.ledger import Ledger
 from lumos.exchange.revealed_bits import ANSWER_BITS
+from lumos.session.pairs import ComparedPairs, count_answers
 from lumos.typing import Flags
 
 
@@ -64,9 +64,4 @@ class Sessions:
                     f"budget is {self._budget:g}. Raise `comparison_budget` or use a balancer that "
                     "asks less"
                 )
-        if pairs.near:
-            ledger.answered(pairs.rows, pairs.slots, ways)
-            return
-        near = pairs.slots >= 0
-        ledger.answered(pairs.rows[near], pairs.slots[near], ways)
-        ledger.answered_strangers(pairs.rows[~near], pairs.peers[~near], ways)
+        count_answers(ledger, pairs, ways)

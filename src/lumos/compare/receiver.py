@@ -1,57 +1,37 @@
 """R: holds y, asks for one entry per table, and reads no other."""
 
-from lumos.compare.comparison_state import Comparison
-from lumos.compare.errors import SessionClosed
-from lumos.compare.lookup import ReceiverKeys, session_id, unmask
-from lumos.compare.party import Party
+from lumos.compare.comparison_state import RULES, Comparison, cut_parts
 from lumos.compare.shares import TreeShares, digits_of
-from lumos.compare.spec import NONCE
+from lumos.compare.spec import Spec
 from lumos.crypto import entropy
 from lumos.crypto.group import ED25519, Group
+from lumos.session.lookup import unmask
+from lumos.session.lookup_parties import LookupReceiver
 
 
-class Receiver(Party):
+class Receiver(LookupReceiver[Spec, int, Comparison]):
     """The party whose value stands on the right: [x < y], [x ≤ y], sign(x − y)."""
 
-    _is_sender = False
-
     def __init__(self, me: int, peer: int, *, group: Group = ED25519) -> None:
-        super().__init__(me, peer)
-        self._group = group
-        self._nonce = entropy.draw(NONCE)
-        self._keys: ReceiverKeys | None = None
+        super().__init__(me, peer, RULES, group)
 
-    def close(self) -> None:
-        """Forget every secret; the session answers nothing any more."""
-        super().close()
-        self._keys = None
-
-    def _live(self) -> ReceiverKeys:
-        if self._keys is None:
-            raise SessionClosed("the session is closed; open a new one")
-        return self._keys
-
-    def _compose(self, position: int) -> bytes:
+    def _compose_tasks(self, position: int) -> bytes:
         if position > 0:
             check = self._check
-            return b"".join(own.compose(own.part(position), check) for own in self._comparisons)
-        points = [self._nonce] if self._opening else []
-        for comparison in self._comparisons:
+            return b"".join(own.compose(own.part(position), check) for own in self._tasks)
+        points = []
+        for comparison in self._tasks:
             for asked, index in zip(comparison.asked, _indices(comparison), strict=True):
                 sent, pads = self._live().choose(asked, index)
                 points.append(sent)
                 comparison.kept.append((index, pads))
         return b"".join(points)
 
-    def _receive_tables(self, comparison: Comparison, tables: bytes) -> None:
-        _read(comparison, tables)
-
-    def _take(self, position: int, message: bytes, check: int) -> None:
-        if position < 0:
-            sid = session_id(self._sender_id, self._receiver_id, message, self._nonce)
-            self._keys = ReceiverKeys(message[NONCE:], sid, self._group)
-        else:
-            self._receive_parts(position, message, check)
+    def _take_tasks(self, position: int, message: bytes, check: int) -> None:
+        for comparison, part, tables, rest in cut_parts(self._tasks, position, message):
+            if tables:
+                _read(comparison, tables)
+            comparison.receive(part, rest, check)
 
 
 def _indices(comparison: Comparison) -> list[int]:

@@ -2,16 +2,18 @@
 
 import numpy as np
 
-from lumos.compare.comparer import ComparedPairs, Signs, spec_of
+from lumos.compare.comparer import Signs, spec_of
+from lumos.compare.comparison_protocol import PROTOCOL
 from lumos.compare.open_sessions import Sessions
-from lumos.compare.spec import NONCE, Kind, Spec, messages
-from lumos.compare.workers import OnSteps, Steps, Workers
+from lumos.compare.spec import Kind, Spec, messages
 from lumos.device.shard import Shard
-from lumos.errors import ProtocolError
-from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.topic import Door, Topic
-from lumos.typing import Bytes, Flags, Ints
+from lumos.session.message_list import NONCE
+from lumos.session.pairs import ComparedPairs
+from lumos.session.party_batch import PartyBatch
+from lumos.session.workers import OnSteps, Workers
+from lumos.typing import Flags, Ints
 
 SECRET = Topic(
     name="compare",
@@ -55,8 +57,8 @@ class SecureComparer:
     def _compare(self, pairs: ComparedPairs, values: Ints, spec: Spec) -> Program[Ints]:
         fresh = self._sessions.open(pairs, spec.bits, spec.ways)
         senders, receivers = np.flatnonzero(pairs.first), np.flatnonzero(~pairs.first)
-        batch = _PartyBatch(self._shard, self._workers, self._on_steps, pairs)
-        batch.begin(spec, np.minimum(values, 2**spec.bits - 1))
+        batch = PartyBatch(SECRET, "compare", self._shard, self._workers, self._on_steps, pairs)
+        batch.begin(*PROTOCOL.encode(spec, np.minimum(values, 2**spec.bits - 1)))
 
         # S sends first where it opens the session; in an open one R does.
         opening, *_ = messages([spec], first=True)
@@ -78,48 +80,3 @@ class SecureComparer:
             answering = senders if message.to_sender else receivers
         batch.step(answering, 0, inbox)
         return batch.results()
-
-
-class _PartyBatch:
-    """One batch of comparisons of a shard: all its parties, message by message."""
-
-    def __init__(
-        self, shard: Shard, workers: Workers, on_steps: OnSteps | None, pairs: ComparedPairs
-    ) -> None:
-        self._workers = workers
-        self._on_steps = on_steps
-        self._ends = np.stack([shard.devices[pairs.rows], pairs.peers], axis=1)
-
-    def begin(self, spec: Spec, values: Ints) -> None:
-        """All parties take their values."""
-        if len(values):
-            steps = Steps(ends=self._ends.tobytes(), bits=spec.bits, kind=spec.kind.value)
-            steps.values = values.astype(np.int64).tobytes()
-            self._workers.run(steps)
-
-    def step(self, rows: Ints, width: int, inbox: Inbox | None = None) -> Bytes:
-        """Step the parties at `rows` with the messages for them: [rows, width] their replies."""
-        ends = self._ends[rows]
-        steps = Steps(ends=ends.tobytes(), width=width)
-        if inbox is not None:
-            lengths = inbox.batch.lengths
-            received = np.stack([inbox.receiver, inbox.sender], axis=1)
-            if lengths is None or not np.array_equal(received, ends):
-                raise ProtocolError("a peer did not send the message that is due; run again")
-            steps.incoming, steps.lengths = inbox.body.tobytes(), lengths.tobytes()
-        if not len(rows):
-            return np.empty((0, width), np.uint8)
-        return self._workers.run(steps, self._on_steps)
-
-    def send(self, rows: Ints, body: Bytes, lengths: Ints | int) -> Outbox:
-        """The messages of the parties at `rows`, as an outbox."""
-        ends = self._ends[rows]
-        lengths = np.broadcast_to(np.asarray(lengths, np.int64), len(rows))
-        return SECRET.send(ends[:, 0], ends[:, 1], body, lengths=lengths)
-
-    def results(self) -> Ints:
-        """[pairs] what each party learned."""
-        if not len(self._ends):
-            return np.empty(0, np.int64)
-        learned = self._workers.run(Steps(ends=self._ends.tobytes(), results=True))
-        return learned.view(np.int64).ravel()

@@ -1,64 +1,46 @@
 """S: holds x, opens the session, answers every digit of R with a table."""
 
-from lumos.compare.comparison_state import Comparison
-from lumos.compare.errors import SessionClosed
-from lumos.compare.lookup import SenderKeys, session_id
-from lumos.compare.party import Party
+from lumos.compare.comparison_state import RULES, Comparison, cut_parts
 from lumos.compare.shares import TreeShares, digits_of, number_of, product, relation
-from lumos.compare.spec import NONCE, Kind
+from lumos.compare.spec import Kind, Spec
 from lumos.crypto import entropy
 from lumos.crypto.group import ED25519, Group
+from lumos.session.lookup_parties import LookupSender
 from lumos.typing import Bytes
 
 
-class Sender(Party):
+class Sender(LookupSender[Spec, int, Comparison]):
     """The party whose value stands on the left: [x < y], [x ≤ y], sign(x − y)."""
 
-    _is_sender = True
-
     def __init__(self, me: int, peer: int, *, group: Group = ED25519) -> None:
-        super().__init__(me, peer)
-        self._nonce = entropy.draw(NONCE)
-        self._keys: SenderKeys | None = SenderKeys(group)
+        super().__init__(me, peer, RULES, group)
         self._points = b""
 
     def close(self) -> None:
         """Forget every secret; the session answers nothing any more."""
         super().close()
-        self._keys = None
         self._points = b""
 
-    def _live(self) -> SenderKeys:
-        if self._keys is None:
-            raise SessionClosed("the session is closed; open a new one")
-        return self._keys
-
-    def _compose(self, position: int) -> bytes:
-        if position < 0:
-            return self._nonce + self._live().A
+    def _compose_tasks(self, position: int) -> bytes:
         check = self._check
-        tables = self._tables() if position == 1 else [b""] * len(self._comparisons)
-        rest = [own.compose(own.part(position), check) for own in self._comparisons]
+        tables = self._tables() if position == 1 else [b""] * len(self._tasks)
+        rest = [own.compose(own.part(position), check) for own in self._tasks]
         return b"".join(table + after for table, after in zip(tables, rest, strict=True))
 
-    def _take(self, position: int, message: bytes, check: int) -> None:
-        if position > 0:
-            self._receive_parts(position, message, check)
+    def _take_tasks(self, position: int, message: bytes, check: int) -> None:
+        if position == 0:
+            self._points = message
             return
-        if self._opening:
-            keys, nonce = self._live(), message[:NONCE]
-            opening = self._nonce + keys.A
-            keys.bind(session_id(self._sender_id, self._receiver_id, opening, nonce))
-            message = message[NONCE:]
-        self._points = message
+        for comparison, part, _, rest in cut_parts(self._tasks, position, message):
+            comparison.receive(part, rest, check)
 
     def _tables(self) -> list[bytes]:
         plain: list[Bytes] = []
-        for comparison in self._comparisons:
+        for comparison in self._tasks:
             plain += _direct(comparison) if not comparison.plan.levels else _tree(comparison)
-        asked = [one for comparison in self._comparisons for one in comparison.asked]
+        asked = [one for comparison in self._tasks for one in comparison.asked]
         masked = iter(self._live().tables(asked, self._points, plain))
-        return [b"".join(next(masked) for _ in own.asked) for own in self._comparisons]
+        return [b"".join(next(masked) for _ in own.asked) for own in self._tasks]
 
 
 def _direct(comparison: Comparison) -> list[Bytes]:

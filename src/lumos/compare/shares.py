@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from lumos.compare.errors import BadValue
-from lumos.compare.spec import Kind, Lookup, MessagePlan, Spec, digit_widths
+from lumos.compare.spec import Kind, MessagePlan, Spec
 from lumos.crypto.in_memory import InMemoryOnly
+from lumos.session.errors import BadValue
+from lumos.session.lookup import Lookup, digit_widths
 from lumos.typing import Bytes
 
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from lumos.crypto.group import POINT
 from lumos.errors import UsageError
+from lumos.session.lookup import Lookup, digit_widths
+from lumos.session.message_list import CHECK, NONCE, Message
 
 MAX_BITS = 32
 DIRECT_BITS = 12
-NONCE = 16
-CHECK = 1
 
 
 class Kind(StrEnum):
@@ -79,28 +79,6 @@ class Spec:
         return self.reveal in (Reveal.BOTH, Reveal.RECEIVER)
 
 
-class Lookup(NamedTuple):
-    """A table read obliviously: R's index in digits (high to low), bits per entry."""
-
-    widths: tuple[int, ...]
-    outputs: int
-
-    @property
-    def entries(self) -> int:
-        """How many values the index has."""
-        return 1 << sum(self.widths)
-
-    @property
-    def stride(self) -> int:
-        """Bytes of the table of one output bit."""
-        return (self.entries + 7) // 8
-
-    @property
-    def table_bytes(self) -> int:
-        """Bytes of the whole table."""
-        return self.outputs * self.stride
-
-
 class Merge(NamedTuple):
     """One AND gate pair of the tree: lt = lt_hi ⊕ (eq_hi ∧ lt_lo), eq = eq_hi ∧ eq_lo."""
 
@@ -136,13 +114,6 @@ class MessagePlan(NamedTuple):
         return sum(len(lookup.widths) for lookup in self.lookups)
 
 
-class Message(NamedTuple):
-    """One message of the public list."""
-
-    to_sender: bool
-    length: int
-
-
 class Part(NamedTuple):
     """One comparison's part of one message of a batch.
 
@@ -154,13 +125,6 @@ class Part(NamedTuple):
     tables: int = 0
     opened: tuple[int, ...] = ()
     answer: bool = False
-
-
-def digit_widths(bits: int) -> tuple[int, ...]:
-    """⌈bits/4⌉ digits of almost equal width, the wider ones first."""
-    count = -(-bits // 4)
-    wide = bits % count
-    return (bits // count + 1,) * wide + (bits // count,) * (count - wide)
 
 
 @cache

@@ -9,8 +9,6 @@ import numpy as np
 from lumos.compare.comparer import Comparer, RefusingComparer
 from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.compare.secure import SecureComparer
-from lumos.compare.worker_processes import make_pool
-from lumos.compare.workers import Workers
 from lumos.device.coins import CoinSource, PublicCoins
 from lumos.device.shard import Shard, cut
 from lumos.errors import one_of
@@ -20,6 +18,8 @@ from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph
 from lumos.graph.neighbour_lists import spans
 from lumos.graph.sources import as_graph
+from lumos.session.worker_processes import make_pool
+from lumos.session.workers import Workers
 from lumos.trees.balancers import BALANCERS, Balancer
 from lumos.trees.optimum import certificate, forced_workload, least_largest_workload
 from lumos.trees.settings import TreeSettings

@@ -5,8 +5,8 @@ import time
 from lumos.compare.receiver import Receiver
 from lumos.compare.sender import Sender
 from lumos.compare.spec import Spec
-from lumos.compare.workers import cores
 from lumos.graph import Graph
+from lumos.session.workers import cores
 from lumos.trees.balancers import BALANCERS
 from lumos.trees.settings import TreeSettings
 

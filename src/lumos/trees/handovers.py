@@ -7,9 +7,10 @@ its turn comes, so the sum of squared workloads falls with every move, and the m
 
 import numpy as np
 
-from lumos.compare.comparer import ComparedPairs, Comparer, at_least
+from lumos.compare.comparer import Comparer, at_least
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Door, Topic
+from lumos.session.pairs import ComparedPairs
 from lumos.trees.edge_assignment import BOUND, EdgeAssignment, draw_one_each
 from lumos.trees.sorted_sets import first_of_each
 

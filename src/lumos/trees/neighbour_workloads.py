@@ -7,10 +7,11 @@ without asking again.
 
 import numpy as np
 
-from lumos.compare.comparer import ComparedPairs, Comparer, Signs
+from lumos.compare.comparer import Comparer, Signs
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Door, Topic
+from lumos.session.pairs import ComparedPairs
 from lumos.trees.maximum import CANDIDATE, MATCH, RESULT
 from lumos.trees.sorted_sets import union
 from lumos.typing import Ints

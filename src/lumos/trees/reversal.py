@@ -7,9 +7,10 @@ first device is lighter by one, its last heavier by one, and nobody between has 
 
 import numpy as np
 
-from lumos.compare.comparer import ComparedPairs, Comparer
+from lumos.compare.comparer import Comparer
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Door, Topic
+from lumos.session.pairs import ComparedPairs
 from lumos.trees.edge_assignment import BOUND, EXACT, UNKNOWN, EdgeAssignment, draw_one_each
 from lumos.trees.sorted_sets import first_of_each
 from lumos.typing import Ints

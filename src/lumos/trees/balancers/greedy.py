@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from lumos.compare.comparer import ComparedPairs, Comparer, Signs
+from lumos.compare.comparer import Comparer, Signs
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program, no_part
 from lumos.graph import Graph
+from lumos.session.pairs import ComparedPairs
 from lumos.trees.balancers import Observe
 from lumos.trees.settings import TreeSettings
 from lumos.typing import Flags

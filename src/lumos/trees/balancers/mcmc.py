@@ -5,7 +5,6 @@ from bisect import bisect_left
 import numpy as np
 
 from lumos.compare.comparer import (
-    ComparedPairs,
     Comparer,
     agree_on_length,
     at_least,
@@ -17,6 +16,7 @@ from lumos.exchange.batch import Inbox
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import PUBLIC_ID, Door, Topic
 from lumos.graph import Graph
+from lumos.session.pairs import ComparedPairs
 from lumos.trees.balancers import Observe
 from lumos.trees.balancers.greedy import greedy
 from lumos.trees.maximum import run_tournament

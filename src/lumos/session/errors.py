@@ -1,4 +1,4 @@
-"""What can go wrong in a comparison.
+"""What can go wrong in a session.
 
 ProtocolError               a message broke the rules; the session is closed, nothing is revealed
 ├── WrongLength             a message is longer or shorter than the public list says; it is shared

@@ -11,16 +11,19 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from lumos.compare.comparer import ComparedPairs, Signs
+from lumos.compare.comparer import Signs
+from lumos.compare.comparison_protocol import PROTOCOL
 from lumos.compare.secure import SecureComparer
-from lumos.compare.worker_processes import WorkerProcesses
-from lumos.compare.workers import InProcess, Steps, Workers
+from lumos.compare.spec import Spec
 from lumos.device import Shard, cut
 from lumos.errors import ProtocolError
 from lumos.exchange import Endpoint, Program
 from lumos.exchange.carriers.loopback import Loopback
 from lumos.exchange.endpoint import no_part
 from lumos.graph import Graph
+from lumos.session.pairs import ComparedPairs
+from lumos.session.worker_processes import WorkerProcesses
+from lumos.session.workers import InProcess, Steps, Workers
 
 
 @pytest.fixture
@@ -101,7 +104,7 @@ def test_a_worker_that_dies_ends_the_run(
                 except StopIteration as stop:
                     return stop.value
 
-    with pytest.raises(ProtocolError, match="a worker process of the comparison ended"):
+    with pytest.raises(ProtocolError, match="a worker process ended"):
         run(shard, program)
 
 
@@ -112,15 +115,15 @@ def test_a_worker_that_dies_while_it_works(workers: WorkerProcesses, must_end: N
     os.kill(process.pid, signal.SIGSTOP)
     killer = threading.Timer(0.5, lambda: os.kill(process.pid, signal.SIGKILL))
     killer.start()
-    with pytest.raises(ProtocolError, match="a worker process of the comparison ended"):
+    with pytest.raises(ProtocolError, match="a worker process ended"):
         run(shard, compare_all(workers))
     killer.join()
 
 
 def test_an_error_in_a_worker_is_one_clear_error(workers: WorkerProcesses, must_end: None) -> None:
     ends = np.array([[0, 1], [1, 0]]).tobytes()
-    value = np.array([4711, 4711]).tobytes()
-    wrong = Steps(ends=ends, bits=4, kind="lt", values=value)
+    spec, values = PROTOCOL.encode(Spec(4), np.array([4711, 4711]))
+    wrong = Steps(protocol="compare", ends=ends, spec=spec, values=values)
     assert "4711" not in repr(wrong)
     with pytest.raises(
         ProtocolError, match=r"^BadValue: a value does not fit the 4 bits"
@@ -132,8 +135,8 @@ def test_an_error_in_a_worker_is_one_clear_error(workers: WorkerProcesses, must_
 
 
 def test_an_unforeseen_error_shows_its_type_only(workers: WorkerProcesses, must_end: None) -> None:
-    unknown = Steps(ends=np.array([[4711, 4712]]).tobytes(), width=8)
-    with pytest.raises(ProtocolError, match=r"^a worker process .* met KeyError$"):
+    unknown = Steps(protocol="compare", ends=np.array([[4711, 4712]]).tobytes(), width=8)
+    with pytest.raises(ProtocolError, match=r"^a worker process met KeyError$"):
         workers.run(unknown)
 
 
@@ -141,13 +144,13 @@ def test_an_interrupt_is_left_to_the_parent(workers: WorkerProcesses, must_end: 
     run(path(3), compare_all(workers))  # they are up and serving
     for worker in workers._workers:
         os.kill(worker.process.pid, signal.SIGINT)
-    both = Steps(ends=np.array([[0, 1], [1, 0]]).tobytes(), results=True)
+    both = Steps(protocol="compare", ends=np.array([[0, 1], [1, 0]]).tobytes(), results=True)
     assert workers.run(both).view(np.int64).ravel().tolist() == [-1, -1]
 
 
 _PARENT = """
 import sys, time
-from lumos.compare.worker_processes import WorkerProcesses
+from lumos.session.worker_processes import WorkerProcesses
 
 pool = WorkerProcesses(2)
 print(*(worker.process.pid for worker in pool._workers), flush=True)

@@ -5,15 +5,14 @@ real device does; `WorkerProcesses` (in `worker_processes`) spreads them over th
 """
 
 import os
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 
-from lumos.compare.receiver import Receiver
-from lumos.compare.sender import Sender
-from lumos.compare.spec import Kind, Spec
+from lumos.registry import Registry
+from lumos.session.party import Party
 from lumos.typing import Bytes
 
 OnSteps = Callable[[int], None]
@@ -22,32 +21,56 @@ OnSteps = Callable[[int], None]
 _CHUNK = 256  # steps between two calls of `on_steps`
 
 
-class Steps(msgspec.Struct):
+class SessionProtocol(Protocol):
+    """How a worker opens the parties of one protocol and reads their inputs."""
+
+    def open(self, me: int, peer: int) -> Party[Any, Any, Any]:
+        """A party of a new session; the end with the smaller id is the sender."""
+        ...
+
+    def items(self, spec: bytes, values: bytes, count: int) -> Iterable[tuple[Any, Any]]:
+        """(spec, own value) of each of `count` parties."""
+        ...
+
+
+PROTOCOLS: Registry[SessionProtocol] = Registry(
+    "session_protocol",
+    {
+        "compare": "lumos.compare.comparison_protocol:PROTOCOL",
+        "score": "lumos.score.score_protocol:PROTOCOL",
+    },
+)
+"""The protocols that workers serve, imported when they are first asked for."""
+
+
+class Steps(msgspec.Struct, kw_only=True):
     """One request to many parties: begin a batch, take a step, or give the results.
 
     Args:
+        protocol: name of an entry of `PROTOCOLS`.
         ends: [parties, 2] own id and peer's id, as int64; the smaller id is the sender.
-        bits: of the values.
-        kind: `lt` or `three_way`, revealed to both.
-        values: [parties] own values, as int64: begin a batch with them.
+        spec: what is computed, as the protocol encodes it.
+        values: [parties, …] own inputs, as the protocol encodes them: begin a batch with them.
         width: bytes of the longest reply: take a step. Shorter replies, and missing ones, are
             padded with zeros.
         incoming: [parties, …] received messages, padded to one width; None where there are none.
         lengths: [parties] bytes of each received message, as int64.
         results: return what each party learned, as int64.
+        close: with `results`: the sessions end.
     """
 
     def __repr__(self) -> str:
         return f"Steps(parties={len(self.ends) // 16})"  # values are private
 
+    protocol: str
     ends: bytes
-    bits: int = 0
-    kind: str = ""
+    spec: bytes = b""
     values: bytes | None = None
     width: int = 0
     incoming: bytes | None = None
     lengths: bytes | None = None
     results: bool = False
+    close: bool = False
 
 
 class Workers(Protocol):
@@ -66,28 +89,30 @@ class InProcess:
     """All parties in this process."""
 
     def __init__(self) -> None:
-        self._parties: dict[tuple[int, int], Sender | Receiver] = {}
+        self._parties: dict[tuple[str, int, int], Party[Any, Any, Any]] = {}
 
     def run(self, steps: Steps, on_steps: OnSteps | None = None) -> Bytes:
         """Serve one party after the other."""
-        ends = np.frombuffer(steps.ends, np.int64).reshape(-1, 2).tolist()
+        numbers = np.frombuffer(steps.ends, np.int64).reshape(-1, 2).tolist()
+        ends = [(steps.protocol, me, peer) for me, peer in numbers]
         if steps.results:
-            learned = [self._parties[me, peer].results[0] for me, peer in ends]
-            return np.array(learned, np.int64).view(np.uint8).reshape(len(ends), 8)
+            return self._results(ends, close=steps.close)
         if steps.values is not None:
-            spec = Spec(steps.bits, Kind(steps.kind))
-            values = np.frombuffer(steps.values, np.int64).tolist()
-            for (me, peer), value in zip(ends, values, strict=True):
-                self._party(me, peer).begin([(spec, value)])
+            protocol = PROTOCOLS[steps.protocol]
+            items = protocol.items(steps.spec, steps.values, len(ends))
+            for end, item in zip(ends, items, strict=True):
+                if end not in self._parties:
+                    self._parties[end] = protocol.open(*end[1:])
+                self._parties[end].begin([item])
             return np.empty((len(ends), 0), np.uint8)
         received, width = steps.incoming or b"", steps.width
         stride = len(received) // len(ends)
         lengths = None if steps.lengths is None else np.frombuffer(steps.lengths, np.int64).tolist()
         replies = bytearray(len(ends) * width)
-        for row, (me, peer) in enumerate(ends):
+        for row, end in enumerate(ends):
             start = row * stride
             incoming = None if lengths is None else received[start : start + lengths[row]]
-            reply = self._parties[me, peer].step(incoming)
+            reply = self._parties[end].step(incoming)
             if reply is not None:
                 replies[row * width : row * width + len(reply)] = reply
             if on_steps is not None and row % _CHUNK == _CHUNK - 1:
@@ -102,12 +127,12 @@ class InProcess:
             party.close()
         self._parties.clear()
 
-    def _party(self, me: int, peer: int) -> Sender | Receiver:
-        party = self._parties.get((me, peer))
-        if party is None:
-            party = Sender(me, peer) if me < peer else Receiver(me, peer)
-            self._parties[me, peer] = party
-        return party
+    def _results(self, ends: list[tuple[str, int, int]], *, close: bool) -> Bytes:
+        learned = np.array([self._parties[end].results[0] for end in ends], np.int64)
+        if close:
+            for end in ends:
+                self._parties.pop(end).close()
+        return learned.view(np.uint8).reshape(len(ends), 8)
 
 
 def cores() -> int:

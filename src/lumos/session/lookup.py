@@ -3,8 +3,8 @@
 One digit c of R's index is one 1-of-2^w oblivious transfer (Chou and Orlandi 2015):
 
     S, once:     A = aG, T = aA
-    R, a digit:  B = bG + cA                 keeps  H(sid, A, idx, spec, B, c, bA)
-    S, a digit:  W_v = aB − vT for every v   pads   P_v = H(sid, A, idx, spec, B, v, W_v)
+    R, a digit:  B = bG + cA                 keeps  H(sid, A, idx, code, B, c, bA)
+    S, a digit:  W_v = aB − vT for every v   pads   P_v = H(sid, A, idx, code, B, v, W_v)
 
 W_c = bA, and for v ≠ c it is bA + (c − v)T, which R cannot compute without a. For an index of
 several digits j = (j_1 … j_q) the table is masked once per digit (CrypTFlow2's leaf step, over
@@ -21,24 +21,55 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lumos.compare.errors import BadValue
-from lumos.compare.spec import Lookup, Spec
 from lumos.crypto.group import ED25519, POINT, Group
 from lumos.crypto.in_memory import InMemoryOnly
+from lumos.session.errors import BadValue
 from lumos.typing import Bytes
 
 # From this many digits in a session on, 16 multiples of A cost fewer additions than 4 + 4.
 MANY_DIGITS = 10
 
+MAX_PAD = 64
+"""Bytes of the largest BLAKE2b digest."""
+
 VALUES = [bytes([value]) for value in range(16)]
 
 
+class Lookup(NamedTuple):
+    """A table read obliviously: R's index in digits (high to low), bits per entry."""
+
+    widths: tuple[int, ...]
+    outputs: int
+
+    @property
+    def entries(self) -> int:
+        """How many values the index has."""
+        return 1 << sum(self.widths)
+
+    @property
+    def stride(self) -> int:
+        """Bytes of the table of one output bit."""
+        return (self.entries + 7) // 8
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the whole table."""
+        return self.outputs * self.stride
+
+
 class Query(NamedTuple):
-    """A table of a comparison, with the index of its first digit."""
+    """A table of a session: its shape, the code of what it is for, its first digit's index."""
 
     lookup: Lookup
-    spec: Spec
+    code: bytes
     idx: int
+
+
+def digit_widths(bits: int) -> tuple[int, ...]:
+    """⌈bits/4⌉ digits of almost equal width, the wider ones first."""
+    count = -(-bits // 4)
+    wide = bits % count
+    return (bits // count + 1,) * wide + (bits // count,) * (count - wide)
 
 
 def session_id(sender: int, receiver: int, opening: bytes, nonce: bytes) -> bytes:
@@ -57,7 +88,7 @@ def _pads(
 ) -> list[bytes]:
     idx = (asked.idx + digit).to_bytes(8, "little")
     size = pad_bytes(asked.lookup, digit)
-    start = blake2b(sid + A + idx + asked.spec.code + B, digest_size=size, person=b"lumos.pad.1")
+    start = blake2b(sid + A + idx + asked.code + B, digest_size=size, person=b"lumos.pad.1")
     pads = []
     for value, W in points:
         state = start.copy()

@@ -1,39 +1,88 @@
 """A party of a session, sender or receiver: turns, message numbers, check, closing on any error."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
-from lumos.compare.comparison_state import Comparison, fitting
-from lumos.compare.errors import (
-    BadValue,
-    CheckFailed,
-    OutOfOrder,
-    Replay,
-    SessionClosed,
-)
-from lumos.compare.spec import Message, Spec, messages, opened_bits
-from lumos.compare.transcript_check import crc8
 from lumos.crypto.in_memory import InMemoryOnly
 from lumos.errors import UsageError, WrongLength
+from lumos.session.errors import BadValue, CheckFailed, OutOfOrder, Replay, SessionClosed
+from lumos.session.message_list import Message
+from lumos.session.transcript_check import crc8
 
-VERSION = b"lumos.compare.1"
+
+class Task(Protocol):
+    """One comparison or score of a batch, as one party sees it."""
+
+    @property
+    def digits(self) -> int:
+        """Points that R sends: as many indices are used up."""
+        ...
+
+    def is_checked(self, position: int) -> bool:
+        """Whether its part of this message asks for a check behind the message."""
+        ...
+
+    def result(self) -> int | None:
+        """What this party learned, or None if it may not learn."""
+        ...
 
 
-class Party(InMemoryOnly):
+class Named(Protocol):
+    """A spec: public, and named by a code in every pad and in the check."""
+
+    @property
+    def code(self) -> bytes:
+        """Bytes that no other spec of the protocol has."""
+        ...
+
+
+AnySpec = TypeVar("AnySpec", bound=Named, contravariant=True)
+SpecT = TypeVar("SpecT", bound=Named)
+ValueT = TypeVar("ValueT")
+TaskT = TypeVar("TaskT", bound=Task)
+
+
+class ListMessages(Protocol[AnySpec]):
+    """The public list of messages of a batch; ``first`` if it opens the session."""
+
+    def __call__(self, specs: Sequence[AnySpec], *, first: bool) -> tuple[Message, ...]:
+        """Who sends how many bytes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rules(Generic[SpecT, ValueT, TaskT]):
+    """A protocol on sessions.
+
+    Args:
+        version: its name, the first bytes of every check.
+        messages: the public list of a batch's messages.
+        task: `(spec, own value, idx)`: one item of a batch; raises `BadValue`.
+    """
+
+    version: bytes
+    messages: ListMessages[SpecT]
+    task: Callable[[SpecT, ValueT, int], TaskT]
+
+
+class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
     """One end of a session with one peer, as a stepper over bytes."""
 
     _is_sender: bool
 
-    def __init__(self, me: int, peer: int) -> None:
+    def __init__(self, me: int, peer: int, rules: Rules[SpecT, ValueT, TaskT]) -> None:
         limit = 1 << 63
         if not (-limit <= me < limit and -limit <= peer < limit):
             raise UsageError("ids of devices are integers of 64 bits")
         self._me = me
         self._peer = peer
+        self._rules = rules
         self._sender_id, self._receiver_id = (me, peer) if self._is_sender else (peer, me)
         self._process = os.getpid()
         self._open = True
-        self._comparisons: list[Comparison] = []
+        self._tasks: list[TaskT] = []
         self._results: list[int | None] = []
         self._script: tuple[Message, ...] = ()
         self._opening = 1
@@ -42,9 +91,9 @@ class Party(InMemoryOnly):
         self._idx = 0
         self._answered: dict[int, tuple[bytes, bytes | None]] = {}
         # Parties that disagree about who they are find out at the first check.
-        self._check = crc8(0, VERSION + f"{self._sender_id} {self._receiver_id}".encode())
+        self._check = crc8(0, rules.version + f"{self._sender_id} {self._receiver_id}".encode())
 
-    def begin(self, items: Sequence[tuple[Spec, int]]) -> None:
+    def begin(self, items: Sequence[tuple[SpecT, ValueT]]) -> None:
         """Start a batch of (spec, own value), in an order that both parties know."""
         self._guard()
         try:
@@ -82,11 +131,7 @@ class Party(InMemoryOnly):
 
     @property
     def results(self) -> list[int | None]:
-        """Per comparison: the outcome, this party's share, or None if it may not learn.
-
-        The outcome is 1 or 0 for ``lt`` and ``le``, the sign of x − y for ``three_way``; a
-        share is lt + 2·eq, to be XORed with the other party's.
-        """
+        """Per item of the batch: what this party learned, or None if it may not learn."""
         self._guard()
         if not self.finished:
             raise OutOfOrder("the batch has not ended")
@@ -100,7 +145,7 @@ class Party(InMemoryOnly):
     def close(self) -> None:
         """Forget every secret; the session answers nothing any more."""
         self._open = False
-        self._comparisons = []
+        self._tasks = []
         self._results = []
         self._answered = {}
 
@@ -115,21 +160,21 @@ class Party(InMemoryOnly):
         if not self._open:
             raise SessionClosed("the session is closed; open a new one")
 
-    def _begin(self, items: Sequence[tuple[Spec, int]]) -> None:
+    def _begin(self, items: Sequence[tuple[SpecT, ValueT]]) -> None:
         if self._turn < len(self._script):
             raise OutOfOrder("the batch before this one has not ended")
         if not items:
-            raise UsageError("a batch has at least one comparison")
-        self._comparisons = []
+            raise UsageError("a batch has at least one item")
+        self._tasks = []
         encoded = b""
         for spec, value in items:
-            comparison = Comparison(spec, fitting(value, spec.bits), self._idx)
-            self._idx += comparison.plan.digits
-            self._comparisons.append(comparison)
+            task = self._rules.task(spec, value, self._idx)
+            self._idx += task.digits
+            self._tasks.append(task)
             encoded += spec.code
         self._check = crc8(self._check, encoded)
         first = self._number == 0
-        self._script = messages([spec for spec, _ in items], first=first)
+        self._script = self._rules.messages([spec for spec, _ in items], first=first)
         self._opening = int(first)
         self._turn = 0
         self._answered = {}
@@ -168,16 +213,15 @@ class Party(InMemoryOnly):
         if self._turn < len(self._script):
             return False
         # What is left of the batch is its results.
-        self._results = [comparison.result() for comparison in self._comparisons]
-        self._comparisons = []
+        self._results = [task.result() for task in self._tasks]
+        self._tasks = []
         return True
 
     def _position(self) -> int:
         return self._turn - self._opening
 
     def _checked(self, position: int) -> bool:
-        own = (comparison.part(position) for comparison in self._comparisons)
-        return position > 0 and any(part.tables or part.opened for part in own)
+        return position > 0 and any(task.is_checked(position) for task in self._tasks)
 
     def _send(self) -> bytes:
         position = self._position()
@@ -201,22 +245,10 @@ class Party(InMemoryOnly):
             self._check = crc8(before, message)
         self._take(position, message, before)
 
-    def _receive_parts(self, position: int, message: bytes, check: int) -> None:
-        offset = 0
-        for comparison in self._comparisons:
-            part = comparison.part(position)
-            if part.tables:
-                self._receive_tables(comparison, message[offset : offset + part.tables])
-            offset += part.tables
-            size = (sum(opened_bits(comparison.spec, part)) + 7) // 8 + part.answer
-            comparison.receive(part, message[offset : offset + size], check)
-            offset += size
-
-    def _receive_tables(self, comparison: Comparison, tables: bytes) -> None:
-        raise NotImplementedError
-
     def _compose(self, position: int) -> bytes:
+        """Our message at this position; the opening is at -1."""
         raise NotImplementedError
 
     def _take(self, position: int, message: bytes, check: int) -> None:
+        """Take the peer's message, without its check. `check`: that before the message."""
         raise NotImplementedError

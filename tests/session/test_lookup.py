@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lumos.compare import Kind, Reveal, Spec, lookup
-from lumos.compare.lookup import Query, ReceiverKeys, SenderKeys, pad_bytes, unmask
-from lumos.compare.spec import Lookup
 from lumos.crypto.group import ED25519
+from lumos.session import lookup
+from lumos.session.lookup import Lookup, Query, ReceiverKeys, SenderKeys, pad_bytes, unmask
 
 SHAPES = [
     Lookup((1,), 1),
@@ -79,7 +78,7 @@ def test_the_other_pads_are_out_of_reach():
     keys = SenderKeys()
     keys.bind(b"s" * 32)
     receiver = ReceiverKeys(keys.A, b"s" * 32)
-    asked = Query(Lookup((4, 4), 2), Spec(8, Kind.THREE_WAY), idx=6)
+    asked = Query(Lookup((4, 4), 2), b"\x08\x20", idx=6)
     for index in (0x00, 0x5C, 0xFF):
         points, held = receiver.choose(asked, index)
         for digit, c in enumerate(digits(index, (4, 4))):
@@ -92,7 +91,7 @@ def test_a_pad_depends_on_everything_it_is_bound_to():
     base: tuple[Any, ...] = (
         b"s" * 32,
         b"A" * 32,
-        Query(Lookup((4,), 1), Spec(4), 7),
+        Query(Lookup((4,), 1), b"\x04\x00", 7),
         0,
         b"B" * 32,
         [(3, b"W" * 32)],
@@ -100,7 +99,7 @@ def test_a_pad_depends_on_everything_it_is_bound_to():
     changes: dict[int, Any] = {
         0: b"t" * 32,
         1: b"a" * 32,
-        2: Query(Lookup((4,), 1), Spec(4), 8),
+        2: Query(Lookup((4,), 1), b"\x04\x00", 8),
         4: b"b" * 32,
         5: [(2, b"W" * 32)],
     }
@@ -108,8 +107,8 @@ def test_a_pad_depends_on_everything_it_is_bound_to():
     for place, changed in changes.items():
         variants.append((*base[:place], changed, *base[place + 1 :]))
     variants.append((*base[:5], [(3, b"w" * 32)]))
-    for spec in (Spec(4, Kind.LE), Spec(4, Kind.LT, Reveal.SHARES), Spec(3)):
-        variants.append((*base[:2], base[2]._replace(spec=spec), *base[3:]))
+    for code in (b"\x04\x10", b"\x04\x03", b"\x03\x00", b"sixteen bytes of."):
+        variants.append((*base[:2], base[2]._replace(code=code), *base[3:]))
     pads = [lookup._pads(*variant)[0] for variant in variants]
     assert len(pads[0]) == 1
     wide = Lookup((4, 4, 4), 2)
@@ -155,6 +154,6 @@ def test_the_work_does_not_depend_on_the_digit():
         group = Counting()
         receiver = ReceiverKeys(A, b"s" * 32, group)
         for _ in range(6):
-            receiver.choose(Query(Lookup((4, 4), 1), Spec(8), 0), index)
+            receiver.choose(Query(Lookup((4, 4), 1), b"\x08\x00", 0), index)
         seen.add(tuple(group.calls))
     assert len(seen) == 1

@@ -14,13 +14,13 @@ from multiprocessing.connection import Connection, Pipe, wait
 import msgspec
 import numpy as np
 
-from lumos.compare.workers import InProcess, OnSteps, Steps, Workers, cores
 from lumos.errors import LumosError, ProtocolError
+from lumos.session.workers import InProcess, OnSteps, Steps, Workers, cores
 from lumos.typing import Bytes, Ints
 
 # -P: nothing is imported from the current folder, least of all a module named `secrets`.
-_COMMAND = ("-P", "-c", "from lumos.compare.worker_processes import serve; serve()")
-_ENDED = "a worker process of the comparison ended; start the run again"
+_COMMAND = ("-P", "-c", "from lumos.session.worker_processes import serve; serve()")
+_ENDED = "a worker process ended; start the run again"
 
 
 class _Reply(msgspec.Struct):
@@ -69,7 +69,7 @@ class WorkerProcesses:
     def run(self, steps: Steps, on_steps: OnSteps | None = None) -> Bytes:
         """Send each worker the requests to its parties, and gather the replies."""
         if not self._workers:
-            raise ProtocolError("the worker processes of the comparison have ended")
+            raise ProtocolError("the worker processes have ended")
         try:
             return self._run(steps, on_steps)
         except BaseException:
@@ -119,18 +119,20 @@ def make_pool(count: int | None = None) -> Workers:
 def _part(steps: Steps, rows: Ints) -> Steps:
     """The request to the parties at `rows`."""
 
-    def cut(array: bytes | None, dtype: type[np.generic], columns: int) -> bytes | None:
+    count = len(steps.ends) // 16
+
+    def cut(array: bytes | None) -> bytes | None:
         if array is None:
             return None
-        return np.frombuffer(array, dtype).reshape(-1, columns)[rows].tobytes()
+        width = len(array) // count
+        return np.frombuffer(array, np.uint8).reshape(count, width)[rows].tobytes()
 
-    count = len(steps.ends) // 16
     return msgspec.structs.replace(
         steps,
-        ends=cut(steps.ends, np.int64, 2),
-        values=cut(steps.values, np.int64, 1),
-        incoming=cut(steps.incoming, np.uint8, len(steps.incoming or b"") // count),
-        lengths=cut(steps.lengths, np.int64, 1),
+        ends=cut(steps.ends),
+        values=cut(steps.values),
+        incoming=cut(steps.incoming),
+        lengths=cut(steps.lengths),
     )
 
 
@@ -153,7 +155,7 @@ def serve() -> None:
             except OSError:
                 raise
             except Exception as error:  # its text could carry a value: only its type leaves
-                send(_Reply(error=f"a worker process of the comparison met {type(error).__name__}"))
+                send(_Reply(error=f"a worker process met {type(error).__name__}"))
             else:
                 send(_Reply(replies=replies.tobytes()))
     except (EOFError, OSError):
