@@ -24,7 +24,7 @@ class Ledger:
     """The ledger of one shard, or of the coordinator.
 
     Counts, per hosted device: messages and bytes by topic, rounds in which it took part, answers
-    of secret comparisons that it revealed, and ε spent on each receiver.
+    of secret comparisons and scores that it revealed, and ε spent on each receiver.
 
     Args:
         shard: the hosted devices; None for the coordinator.
@@ -44,6 +44,8 @@ class Ledger:
         """Rounds that the federation has completed."""
         self.lengths: set[int] = set()
         """Public bit lengths ℓ of the comparisons that were carried out."""
+        self.scores = 0
+        """Link scores that hosted devices took part in; one between two of them counts twice."""
         self._flows = Flows(size)
         self._clear = Flows(size)
         self._spending = Spending(size)
@@ -99,12 +101,12 @@ class Ledger:
         self.device_rounds[rows] = self.device_rounds[rows] + rounds
 
     def answered(self, rows: Ints, slots: Ints, ways: int) -> None:
-        """Count answers of secret comparisons between neighbours.
+        """Count answers of secret comparisons or scores between neighbours.
 
         Args:
             rows: [answers] position of the hosted device.
             slots: [answers] slot of the peer.
-            ways: 2 or 3 possible answers.
+            ways: number of possible answers, 2 to 8.
         """
         self.answers.add(rows, slots, ways)
 

@@ -43,16 +43,18 @@ class LedgerReport:
     """Rounds of the federation: how often everybody synchronised."""
     comparisons: int
     """Secret comparisons carried out."""
+    scores: int = 0
+    """Link scores carried out."""
     comparison_bits: float
-    """What their answers could tell: 1 bit for two possible answers, log2 3 for three."""
+    """What answers of comparisons and scores could tell: log2 of the possible ones each."""
     comparison_lengths: tuple[int, ...]
     """Public bit lengths ℓ of the compared values."""
     control_bits: float
     """log2 of the vocabulary per control message, at least 1. Silence is not counted."""
     bits_per_pair_mean: float
-    """Mean comparison bits of the pairs that compared at all."""
+    """Mean bits of the answers of a pair, over the pairs that compared or scored at all."""
     bits_per_pair_largest: float
-    """Largest comparison bits of one pair."""
+    """Largest bits of the answers of one pair."""
     epsilon_per_receiver: float
     """Largest ε that one device spent on one receiver."""
     epsilon_collusion: float
@@ -72,11 +74,11 @@ class LedgerReport:
     device_rounds: Ints = field(repr=False)
     """[devices] rounds in which each device sent or received something."""
     device_comparison_bits: Doubles = field(repr=False)
-    """[devices] comparison bits that each device revealed, over all its peers."""
+    """[devices] bits of answers that each device revealed, over all its peers."""
     pairs: Ints = field(repr=False)
-    """[pairs, 2] the pairs that compared, the smaller id first, in increasing order."""
+    """[pairs, 2] the pairs that compared or scored, the smaller id first, in increasing order."""
     pair_bits: Doubles = field(repr=False)
-    """[pairs] comparison bits that the two revealed to each other."""
+    """[pairs] bits of answers that the two revealed to each other."""
     device_epsilon: Doubles = field(repr=False)
     """[devices] largest ε spent on one receiver."""
     device_epsilon_collusion: Doubles = field(repr=False)
@@ -90,7 +92,7 @@ class LedgerReport:
     """
 
     def revealed_by(self, device: int) -> dict[int, float]:
-        """To whom a device has revealed comparison bits, and how many."""
+        """To whom a device has revealed bits of answers, and how many."""
         mine = (self.pairs == device).any(axis=1)
         others = self.pairs[mine].sum(axis=1) - device
         return dict(zip(others.tolist(), self.pair_bits[mine].tolist(), strict=True))
@@ -176,7 +178,7 @@ def _of_devices(ledgers: Sequence[Ledger], total: int) -> dict[str, Any]:
 
 
 def _of_pairs(ledgers: Sequence[Ledger]) -> dict[str, Any]:
-    """What comparisons revealed. Both ends counted each answer, the smaller id each pair."""
+    """What answers revealed. Both ends counted each answer, the smaller id each pair."""
     answers = dict.fromkeys(ANSWER_BITS, 0)
     lengths: set[int] = set()
     pairs: list[Ints] = []
@@ -189,10 +191,12 @@ def _of_pairs(ledgers: Sequence[Ledger]) -> dict[str, Any]:
         pairs.append(of_ledger)
         pair_bits.append(bits_of_ledger)
     ends, bits = np.concatenate(pairs), np.concatenate(pair_bits)
+    scores = sum(ledger.scores for ledger in ledgers) // 2
     order = np.lexsort((ends[:, 1], ends[:, 0]))
     ends, bits = ends[order], bits[order]
     return {
-        "comparisons": sum(answers.values()) // 2,
+        "comparisons": sum(answers.values()) // 2 - scores,
+        "scores": scores,
         "comparison_bits": sum(ANSWER_BITS[ways] * count for ways, count in answers.items()) / 2,
         "comparison_lengths": tuple(sorted(lengths)),
         "bits_per_pair_mean": float(bits.mean()) if len(bits) else 0.0,

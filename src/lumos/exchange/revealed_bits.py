@@ -1,4 +1,4 @@
-"""Answers of secret comparisons: how much each device and each pair has revealed."""
+"""Answers of comparisons and scores: how much each device and each pair has revealed."""
 
 import math
 from collections import Counter
@@ -9,7 +9,7 @@ from lumos.device.shard import Shard
 from lumos.exchange.tally import Tally
 from lumos.typing import Doubles, Ints
 
-ANSWER_BITS = {2: 1.0, 3: math.log2(3)}
+ANSWER_BITS = {ways: math.log2(ways) for ways in range(2, 9)}
 """What one answer can reveal, by the number of possible answers."""
 
 
@@ -22,27 +22,36 @@ class AnswerCounts:
 
     def __init__(self, shard: Shard | None) -> None:
         self._shard = shard
-        hosted, slots = (0, 0) if shard is None else (len(shard), len(shard.neighbours))
-        self._of_device = {ways: Tally(hosted) for ways in ANSWER_BITS}
-        self._of_slot = {ways: Tally(slots) for ways in ANSWER_BITS}
-        self._of_strangers: dict[int, Counter[tuple[int, int]]] = {
-            ways: Counter() for ways in ANSWER_BITS
-        }
+        self._hosted, self._slots = (0, 0) if shard is None else (len(shard), len(shard.neighbours))
+        # By the number of possible answers, made when the first such answer is counted.
+        self._of_device: dict[int, Tally] = {}
+        self._of_slot: dict[int, Tally] = {}
+        self._of_strangers: dict[int, Counter[tuple[int, int]]] = {}
 
     def add(self, rows: Ints, slots: Ints, ways: int) -> None:
-        """Count answers between neighbours. `rows`, `slots`: [answers]; `ways`: 2 or 3."""
+        """Count answers between neighbours. `rows`, `slots`: [answers]; `ways`: 2 to 8."""
+        self._begin(ways)
         self._of_device[ways].add(rows)
         self._of_slot[ways].add(slots)
 
     def add_strangers(self, rows: Ints, peers: Ints, ways: int) -> None:
         """Count answers between devices that are no neighbours. `peers`: [answers] ids."""
+        self._begin(ways)
         self._of_device[ways].add(rows)
         self._of_strangers[ways].update(zip(rows.tolist(), peers.tolist(), strict=True))
+
+    def _begin(self, ways: int) -> None:
+        if ways not in self._of_device:
+            if ways not in ANSWER_BITS:
+                raise ValueError(f"an answer is one of 2 to {max(ANSWER_BITS)}, not of {ways}")
+            self._of_device[ways] = Tally(self._hosted)
+            self._of_slot[ways] = Tally(self._slots)
+            self._of_strangers[ways] = Counter()
 
     def pair_bits(self, rows: Ints, slots: Ints, peers: Ints) -> Doubles:
         """[pairs] bits that each pair has revealed so far; slot -1 for a stranger."""
         bits = np.zeros(len(rows))
-        for ways, tally in self._of_slot.items():
+        for ways, tally in sorted(self._of_slot.items()):
             if tally.size:
                 bits += ANSWER_BITS[ways] * tally.counts()[slots]
         for index in np.flatnonzero(slots < 0).tolist():
@@ -55,8 +64,8 @@ class AnswerCounts:
 
     def device_bits(self) -> Doubles:
         """[hosted] bits that each device has revealed, over all its peers."""
-        bits = np.zeros(0 if self._shard is None else len(self._shard))
-        for ways, tally in self._of_device.items():
+        bits = np.zeros(self._hosted)
+        for ways, tally in sorted(self._of_device.items()):
             bits += tally.counts() * ANSWER_BITS[ways]
         return bits
 
@@ -65,20 +74,22 @@ class AnswerCounts:
         shard = self._shard
         if shard is None:
             return np.empty((0, 2), np.int64), np.empty(0)
-        slot_bits = np.zeros(len(shard.neighbours))
-        for ways, tally in self._of_slot.items():
+        slot_bits = np.zeros(self._slots)
+        for ways, tally in sorted(self._of_slot.items()):
             slot_bits += ANSWER_BITS[ways] * tally.counts()
         device = shard.devices[shard.owner]
         # Each pair once, at the end with the smaller id.
         once = np.flatnonzero((device < shard.neighbours) & (slot_bits > 0))
-        pairs = [np.stack([device[once], shard.neighbours[once]], axis=1)]
-        bits = [slot_bits[once]]
-        for row, peer in set().union(*self._of_strangers.values()):
-            if shard.devices[row] < peer:
-                pairs.append(np.array([[shard.devices[row], peer]]))
-                bits.append(np.array([self._stranger_bits((row, peer))]))
-        return np.concatenate(pairs), np.concatenate(bits)
+        near = np.stack([device[once], shard.neighbours[once]], axis=1)
+        of_shard = shard.devices.tolist()
+        met: set[tuple[int, int]] = set().union(*self._of_strangers.values())
+        strangers = [(row, peer) for row, peer in met if of_shard[row] < peer]
+        far = np.array([(of_shard[row], peer) for row, peer in strangers], np.int64)
+        far_bits = np.array([self._stranger_bits(pair) for pair in strangers])
+        return np.concatenate([near, far.reshape(-1, 2)]), np.concatenate(
+            [slot_bits[once], far_bits]
+        )
 
     def _stranger_bits(self, pair: tuple[int, int]) -> float:
-        counts = self._of_strangers
-        return sum(ANSWER_BITS[ways] * count[pair] for ways, count in counts.items())
+        counts = sorted(self._of_strangers.items())
+        return sum(ANSWER_BITS[ways] * count[pair] for ways, count in counts)

@@ -24,7 +24,7 @@ class Door(StrEnum):
     """The ways out of a device."""
 
     COMPARE = "compare"
-    """Messages of the two-party comparison: each side learns the declared outcome."""
+    """Messages of a two-party comparison or score: each side learns the declared outcome."""
     RELEASE = "release"
     """Output of a local-differential-privacy mechanism: ε is counted."""
     AGGREGATE = "aggregate"
