@@ -235,7 +235,6 @@ def _show_scores(run: "Run") -> None:
     rows = (
         ("this run", run.metrics),
         ("own features only, no neighbour", run.own),
-        ("colours alone, no symbol", run.by_ids),
         ("control: releases without information", run.control),
     )
     for name, scores in rows:

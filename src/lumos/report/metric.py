@@ -4,12 +4,11 @@ import math
 from typing import Literal
 
 from lumos.runs.run import Run
-from lumos.training.outcome import CONTROL, IDS, MAIN, OWN
+from lumos.training.outcome import CONTROL, MAIN, OWN
 
 ARM_NAMES = {
     MAIN: "this run",
     OWN: "own features only, no neighbour",
-    IDS: "colours alone, no symbol",
     CONTROL: "control: releases without information",
 }
 """The run itself and what was trained beside it, in the order of the page."""

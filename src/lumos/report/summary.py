@@ -6,7 +6,7 @@ from lumos.exchange.topic import Door
 from lumos.report.metric import arms, deviation, format_score, predicts_links, score_of
 from lumos.report.page import Fact, Facts
 from lumos.runs.run import Run
-from lumos.training.outcome import CONTROL, IDS, MAIN, OWN
+from lumos.training.outcome import CONTROL, MAIN, OWN
 
 _NETWORKS = {"gcn": "a graph convolutional network (GCN)", "gat": "a graph attention network (GAT)"}
 
@@ -80,10 +80,6 @@ def score_facts(run: Run) -> Facts:
     names = {
         MAIN: ("This run", f"{metric}, neighbours' messages included"),
         OWN: ("Own features only", "the same training without any neighbour"),
-        IDS: (
-            "Colours alone",
-            "neighbours in common alone, by random marks that many devices share",
-        ),
         CONTROL: ("Control", "the same run, but neighbours' releases carry no information"),
     }
     return Facts(

@@ -5,12 +5,13 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from lumos.aggregate.ideal import IDEAL_TOPICS
+from lumos.aggregate.ideal import IDEAL_TOPICS as IDEAL_SUMS
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import cut
 from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program, no_part
 from lumos.exchange.ledger_report import LedgerReport
+from lumos.score.ideal import IDEAL_TOPICS as IDEAL_SCORES
 from lumos.training.config import Config
 from lumos.training.outcome import Outcome
 from lumos.training.private_data import split_private_data
@@ -46,7 +47,7 @@ class Federation(Generic[Result]):
         self.config = config
         coins = profile.coins(problem, config, control=control)
         self.shards = cut(problem.graph, problem.shards, problem.seed, config.train.coins, coins)
-        ideal = IDEAL_TOPICS if config.train.aggregate == "ideal" else frozenset()
+        ideal = IDEAL_SUMS | IDEAL_SCORES if config.train.aggregate == "ideal" else frozenset()
         self.carrier = CARRIERS[carrier](self.shards, profile.doors, ideal)
         programs: Programs[Result] = profile.programs(
             Placement(

@@ -15,7 +15,7 @@ from lumos.runs.schema import About, Result, config_of, decode, plain
 from lumos.runs.tree_summary import TreeSummary
 from lumos.storage import read_arrays, read_json
 from lumos.training.config import Config
-from lumos.training.outcome import CONTROL, IDS, MAIN, OWN
+from lumos.training.outcome import CONTROL, MAIN, OWN
 
 
 def load_run(path: Path | str) -> Run:
@@ -79,7 +79,7 @@ def _scores(path: Path, config: Config) -> dict[str, Scores]:
     kinds = {"link": ("auc",), "classify": ("accuracy", "macro_f1", "calibration_error")}
     wanted = [f"{part}_{kind}" for part in ("test", "val") for kind in kinds[config.train.task]]
     scores: dict[str, Scores] = {}
-    for arm in (MAIN, OWN, IDS, CONTROL):
+    for arm in (MAIN, OWN, CONTROL):
         prefix = "" if arm == MAIN else f"{arm}_"
         names = {name: f"{prefix}{name}" for name in wanted}
         if all(isinstance(numbers.get(name), float | int) for name in names.values()):

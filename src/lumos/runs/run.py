@@ -22,7 +22,7 @@ from lumos.runs.schema import About, PerEpoch, Result, Split, plain
 from lumos.runs.tree_summary import TreeSummary
 from lumos.storage import write_arrays, write_json
 from lumos.training.config import Config
-from lumos.training.outcome import CONTROL, IDS, MAIN, OWN
+from lumos.training.outcome import CONTROL, MAIN, OWN
 from lumos.typing import Arrays, Doubles, Floats, Ints
 
 Scores = dict[str, float]
@@ -98,7 +98,7 @@ class Run:
     """What was asked for: graph, seed, shards, settings, versions."""
     config: Config
     scores: dict[str, Scores]
-    """By arm: `run`, and as far as they were trained `own`, `control`, `ids`."""
+    """By arm: `run`, and as far as they were trained `own` and `control`."""
     histories: dict[str, list[EpochEvent]] = field(repr=False)
     """By arm, one event per epoch."""
     training: Training
@@ -132,11 +132,6 @@ class Run:
     def control(self) -> Scores | None:
         """Scores of a run whose releases carry no information."""
         return self.scores.get(CONTROL)
-
-    @property
-    def by_ids(self) -> Scores | None:
-        """Scores by public marks alone, without any release (links)."""
-        return self.scores.get(IDS)
 
     @property
     def history(self) -> list[EpochEvent]:
@@ -284,7 +279,7 @@ class Run:
         """Everything that `lumos train --json` prints."""
         scores = {
             name if arm == MAIN else f"{arm}_{name}": value
-            for arm in (MAIN, OWN, IDS, CONTROL)
+            for arm in (MAIN, OWN, CONTROL)
             for name, value in self.scores.get(arm, {}).items()
         }
         about, config = self.about, self.config

@@ -25,12 +25,12 @@ from lumos.runs.schema import About, PerEpoch, Split
 from lumos.runs.tree_summary import TreeSummary
 from lumos.training.config import Config
 from lumos.training.metrics import auc, class_scores, dot_products
-from lumos.training.outcome import CONTROL, MAIN, OWN, Judged
+from lumos.training.outcome import CONTROL, MAIN, OWN, Judged, PairScores
 from lumos.training.private_data import features_of
 from lumos.training.profile import Problem
 from lumos.training.split import EdgeSplit, Role, split_edges, split_vertices
 from lumos.trees.balance import Balanced, balance
-from lumos.typing import Progress
+from lumos.typing import Ints, Progress
 
 
 def train(
@@ -259,8 +259,8 @@ def _scores(graph: Graph, problem: Problem, split: EdgeSplit | None, part: Judge
     if split is not None:
         score = part if callable(part) else partial(dot_products, part)
         return {
-            "test_auc": auc(score(split.test), score(split.test_strangers)),
-            "val_auc": auc(score(split.validation), score(split.validation_strangers)),
+            "test_auc": _auc(score, split.test, split.test_strangers),
+            "val_auc": _auc(score, split.validation, split.validation_strangers),
         }
     if callable(part):
         raise TypeError("pairs are scored where edges are split")
@@ -270,6 +270,12 @@ def _scores(graph: Graph, problem: Problem, split: EdgeSplit | None, part: Judge
         name: class_scores(part, labels, problem.roles, role) for name, role in parts.items()
     }
     return {f"{name}_{score}": value for name, of in by_part.items() for score, value in of.items()}
+
+
+def _auc(score: PairScores, edges: Ints, strangers: Ints) -> float:
+    """AUC of pairs that are scored together: a budget of answers must not know which are edges."""
+    scores = score(np.concatenate([edges, strangers]))
+    return auc(scores[..., : len(edges)].ravel(), scores[..., len(edges) :].ravel())
 
 
 def _sizes(problem: Problem, split: EdgeSplit | None) -> Split:

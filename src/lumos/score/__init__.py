@@ -40,9 +40,22 @@ at random makes the answer a randomized response towards R. S knows the shift, a
 *Answer.* One word of a code of 8 bits XOR the check: distance 5 up to four levels, else 4.
 """
 
+from lumos.score.ideal import IDEAL_TOPICS, IdealScorer
 from lumos.score.level_spec import LevelSpec, messages
 from lumos.score.score_receiver import ScoreReceiver
 from lumos.score.score_sender import ScoreSender
 from lumos.score.score_state import Shifted
+from lumos.score.scorer import Scorer
+from lumos.score.secure import SecureScorer
 
-__all__ = ["LevelSpec", "ScoreReceiver", "ScoreSender", "Shifted", "messages"]
+__all__ = [
+    "IDEAL_TOPICS",
+    "IdealScorer",
+    "LevelSpec",
+    "ScoreReceiver",
+    "ScoreSender",
+    "Scorer",
+    "SecureScorer",
+    "Shifted",
+    "messages",
+]

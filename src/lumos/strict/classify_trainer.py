@@ -192,7 +192,7 @@ class StrictClassifier(StrictTrainer):
         self._sent = [*self._sent[: number - 1], sent]
         if self._book is not None and number == 1:
             senders = shard.devices[shard.degree > 0]
-            self._book.charge(**opinion_charge(self.schedule), devices=senders)
+            self._book.charge(**opinion_charge(self.schedule.strict), devices=senders)
         yield from self._exchange_opinions(number, np.arange(len(shard.owner)))
 
     def _exchange_opinions(self, number: int, slots: Ints) -> Program[None]:

@@ -1,81 +1,114 @@
 """The table of promises of `link`: what is guaranteed about what, against whom.
 
-A device's symbol is in its neighbours' updates, and so, behind noise, in the weights. So whoever
-sees the weights learns about a device's features and label from its own updates, (ε_u, δ), and from
-its symbol, ε: together (ε + ε_u, δ). The task `link` uses no label; it promises nothing about
-degrees and edges, because predicting edges is its purpose.
+Features leave a device in two ways only: in sums, behind noise, (ε, δ); and in answers, each of
+which tells the other end one of a few levels. Answers are exact unless `answer_epsilon` says
+otherwise, so about them there is a count of bits and no ε. Labels are not used. To predict an edge
+is to infer it: about edges and degrees there is no promise, only figures of attacks (docs/strict.md).
 """
 
 import math
 
 from lumos.exchange.ledger_report import LedgerReport
-from lumos.strict.link_schedule import CODEBOOK, LinkSchedule
+from lumos.strict.link_levels import ALONE, WAYS, Reading
+from lumos.strict.link_schedule import PRODUCTS, LinkSchedule
+from lumos.strict.settings import ANSWERS_OF_CALIBRATION
 from lumos.strict.wording import NONE, shortcuts, up
 
-Cells = tuple[str, str, str, str]
-WHO = ("one neighbour", "colluding neighbours", "a stranger", "the coordinator", "the broker")
+SUMS, ANSWERS, MESSAGES = "by sums", "by answers", "by messages to neighbours"
 
 
 def promises(schedule: LinkSchedule, ledger: LedgerReport) -> list[dict[str, str]]:
-    """One row for each kind of private data, one column for each kind of adversary."""
-    alone = _with_updates(schedule, ledger.epsilon_per_receiver)
-    together = _with_updates(schedule, ledger.epsilon_collusion)
-    sealed = f"{NONE}, unless the carrier seals bodies"
-    private = (alone, together, alone, alone, sealed)
-    degree, edges = _structure()
-    label = ("not used",) * len(WHO)
+    """One row for each question, one column for each way out of a device."""
+    strict = schedule.strict
+    answers = _answers(schedule)
+    edge = strict.opinions * strict.opinion_epsilon
     rows = {
-        "features": private,
-        "label": label,
-        "degree and workload": (*degree, f"{NONE}: it sees how many symbols a device sends"),
-        "edges": (*edges, f"{NONE}: it sees who sends symbols to whom"),
-        "losses": private,
+        "features: these or others": (_sums(schedule, "features"), answers, "not used"),
+        "features: in the sums or zeros, the matching unchanged": (
+            _sums(schedule, "norm"),
+            answers,
+            "not used",
+        ),
+        "label": ("not used",) * 3,
+        "one edge": (
+            f"{NONE}: it may change who is matched with whom",
+            f"{NONE}: answers are about edges",
+            f"ε = {up(edge)} at each end by opinions; {NONE} by proposals",
+        ),
+        "degree": (NONE, f"{NONE}: a hint", f"{NONE}: proposals are a hint"),
+        "membership: there or not there at all": (NONE, NONE, NONE),
     }
-    return [{"about": about, **dict(zip(WHO, cells, strict=True))} for about, cells in rows.items()]
+    columns = (SUMS, ANSWERS, MESSAGES)
+    return [{"about": about, **dict(zip(columns, row, strict=True))} for about, row in rows.items()]
 
 
-def _structure() -> tuple[Cells, Cells]:
-    """Degree and edges, against all but the broker: to predict edges is to infer them."""
-    hint = f"{NONE}: answers disclose much of it, measured in docs/strict.md"
-    sums = f"{NONE}: it is in the updates of all neighbours"
-    guess = f"{NONE}: to predict an edge is to infer it, measured in docs/strict.md"
-    updates = f"{NONE}: the updates of both ends depend on it"
-    return (hint, hint, hint, sums), (guess, guess, guess, updates)
+def _sums(schedule: LinkSchedule, question: str) -> str:
+    spent = schedule.account(schedule.mu(question))
+    if spent is None:
+        exact = {
+            "none": "exact sums show single holders",
+            "holders": "exact sums, words of few holders left out",
+        }[schedule.strict.protect]
+        return f"{NONE}: {exact}"
+    return f"({up(spent[0])}, {spent[1]:g})"
+
+
+def _answers(schedule: LinkSchedule) -> str:
+    """What answers tell about features, for all askers together."""
+    strict = schedule.strict
+    calibration = ANSWERS_OF_CALIBRATION * 3
+    if math.isfinite(strict.answer_epsilon):
+        each = f"ε = {up(strict.answer_epsilon)} for each answer"
+        if strict.answers:
+            return f"{each}, {up(strict.answers * strict.answer_epsilon)} for all of them"
+        return f"{each}, any number of them"
+    if not strict.answers:
+        return f"{NONE}: {strict.answer_bits} bits for each asker, any number of them"
+    rest = (strict.answers - ANSWERS_OF_CALIBRATION) * strict.answer_bits
+    return (
+        f"{NONE} beyond their number: {calibration + rest} bits at most in {strict.answers} answers"
+    )
 
 
 def reading(schedule: LinkSchedule) -> str:
     """How to read the table, and where a simulation falls short of it."""
-    return " ".join(
-        [
-            "Nothing left a device through the door `open`.",
-            "(ε, δ): the symbol is protected for any two inputs, the updates for a device's data "
-            "in the sums against nothing in their place. This is per run: several runs add up.",
-            *shortcuts(schedule),
-        ]
-    )
+    strict = schedule.strict
+    life = "in its life" if strict.book is not None else "in this run"
+    sentences = [
+        "Nothing left a device through the door `open`, and nothing of its features was released.",
+        "Figures hold against neighbours, strangers and the coordinator together; the broker sees "
+        "who sends to whom, and bodies unless the carrier seals them.",
+        f"A device gives at most {strict.answers} answers {life}."
+        if strict.answers
+        else "There was no limit to answers: this is for measuring only.",
+        "Both ends follow the protocol (semi-honest): one that lies about its vector learns the "
+        "level of another product, and devices that pool answers learn what all of them tell; "
+        "nothing keeps one person from enrolling several devices.",
+        "Sums are per run: several runs add up.",
+    ]
+    if strict.score_degrees:
+        sentences.append(
+            "Degrees are inside the score: one answer tells much of the other's degree."
+        )
+    return " ".join([*sentences, *shortcuts(schedule)])
 
 
-def caution(schedule: LinkSchedule, width: int) -> str:
-    """A warning where noise drowns the sums before the release; empty where it does not.
-
-    A sum of vectors has a norm of at most trainers · C, its noise one of about σ · C · √width.
-    """
-    noise = schedule.noise(CODEBOOK)
-    if noise is None or noise.sigma * math.sqrt(width) < schedule.devices:
-        return ""
-    return (
-        f"{schedule.devices:,} devices are too few for {width:,} weights under "
-        "this noise; more devices, fewer features or a larger `update_epsilon` would help"
-    )
-
-
-def _with_updates(schedule: LinkSchedule, epsilon: float) -> str:
-    spent = schedule.spent()
-    if spent is not None:
-        return f"({up(epsilon + spent[0])}, {spent[1]})"
-    exact = {
-        "none": "exact sums show single holders",
-        "holders": "exact sums, features of few holders left out",
-        "projection": "exact sums of mixed features",
-    }[schedule.strict.protect]
-    return f"ε = {up(epsilon)} by the symbol; {NONE} by the weights: {exact}"
+def caution(schedule: LinkSchedule, read: Reading, words: int) -> str:
+    """Why neither words nor surroundings were used, and where noise drowns the encoder."""
+    sentences = []
+    noise = schedule.noise(PRODUCTS, schedule.product_sums - 1)
+    width = words * schedule.strict.embedding
+    if noise is not None and noise.total * math.sqrt(width) > noise.clip * schedule.devices / 2:
+        # A sum of n/2 products has a norm of at most n/2 · C, its noise one of σ · C · √width.
+        sentences.append(
+            f"{schedule.devices:,} devices are too few for {words:,} words under this noise; more "
+            "devices, `word_buckets` or a larger `update_epsilon` would help words"
+        )
+    if read.way == ALONE:
+        best = max(WAYS, key=lambda way: read.separation[way])
+        sentences.append(
+            f"pairs are scored by the asker's own degree: levels of {best} tell held-back edges "
+            f"from strangers with an AUC of {read.separation[best]:.2f} ± {read.error[best]:.2f}, "
+            "which may be chance; answers are asked and not used"
+        )
+    return "; ".join(sentences)

@@ -1,129 +1,153 @@
-"""The schedule of `link`: its stages, their sums, and the noise of each."""
+"""The schedule of `link`: its stages, the noise of each, and how far a vector can move in it.
+
+Every epoch is one sum.
+
+    counts      how often each word occurs
+    products    words of a device and the embedding of its partner, along a matching of edges
+    whitening   how embeddings are spread
+    colours     how often each colour, and each opinion on colours, was sent
+    levels      which levels pairs of a kind have (after the last epoch)
+"""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 from lumos.aggregate.noise import Noise
+from lumos.encode.mechanisms import Mechanism, make_mechanism
 from lumos.errors import UsageError
-from lumos.strict.codebook import EPOCHS as CODEBOOK_EPOCHS
 from lumos.strict.schedule import Schedule
 
-CODEBOOK, MATRIX, TRUST = "codebook", "matrix", "trust"
-BACKBONE, CHOICE = "backbone", "choice"
-SHARES = {CODEBOOK: 0.30, MATRIX: 0.03, TRUST: 0.30, BACKBONE: 0.22, CHOICE: 0.15}
-"""The stages, and the share of each in the updates' budget μ²: every device takes part in all."""
-TRUST_EPOCHS = 60
-MARGIN = 2.0**-10
-"""Relative room between the norm that vectors are clipped to and the norm that the noise assumes:
-rounding to the fixed point may add to a norm."""
-CANDIDATES = ("own", "evidence", "backbone")
-"""Predictions by the own features, with the neighbours' log-likelihood, with the tree network:
-validation chooses one."""
-BINS = 64
-"""Number of ranges in the histograms of validation scores."""
-SHARED = 64
-"""Devices per colour, where the number of colours is not given."""
+COUNTS, PRODUCTS, WHITENING, COLOURS, LEVELS = (
+    "counts",
+    "products",
+    "whitening",
+    "colours",
+    "levels",
+)
+
+SHARES = {COUNTS: 0.03, PRODUCTS: 0.85, WHITENING: 0.02, LEVELS: 0.10}
+"""The share of each stage in the budget μ², for other features in place of a device's own. Colours
+depend on no features; their noise is that of `COLOUR_SHARE`."""
+COLOUR_SHARE = 0.02
+"""μ² of all sums of colours together, in those of the budget, for one device's vector or none."""
+GROWTH = 2.0
+"""How many times the μ² of a sum of products the next one has: the last embeddings matter most."""
+COUNTED = 32
+"""Words of a device that count in full in the sum of counts; with more, each counts less."""
+Z_STEPS = 128
+"""Embeddings enter products as multiples of 1/128."""
+CROWD = 16
+"""Neighbours up to which a device's colour weighs more the more of them hear it."""
+MARGIN = 1e-6
+"""What rounding to the fixed point may add to a norm, at most."""
+
+
+class Reach(NamedTuple):
+    """How far one device can move one sum of a stage, as a Euclidean norm."""
+
+    norm: float
+    """From anything it may be to zero, its partner's vectors and the matching unchanged."""
+    features: float
+    """When the device has other features."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinkSchedule(Schedule):
     """Everything public about a run of `link`."""
 
+    signed: bool = True
+    """Whether features may be negative."""
+
     def __post_init__(self) -> None:
-        if self.backbone_epochs < 1:
+        if self.product_sums < 1:
             raise UsageError(
-                f"`epochs` must be above {CODEBOOK_EPOCHS + TRUST_EPOCHS} in the strict profile: "
-                f"{CODEBOOK_EPOCHS} for the codebook, {TRUST_EPOCHS} for trust; got "
+                f"`epochs` must be above {self.config.train.epochs - self.product_sums} with these "
+                "settings: 1 for counts, 1 for whitening, "
+                f"{1 + self.strict.opinions} for colours and opinions; got "
                 f"{self.config.train.epochs}"
             )
 
     @property
-    def hops(self) -> int:
-        """Number of hops that symbols travel."""
-        if self.strict.relay == "auto":
-            return 4
-        return 1 if self.strict.relay == "none" else int(self.strict.relay)
+    def product_sums(self) -> int:
+        """Epochs left for sums of products."""
+        return self.config.train.epochs - 3 - self.strict.opinions
 
-    @property
-    def colours(self) -> int:
-        """Number of colours; 0 for none."""
-        if self.strict.colours == "none":
-            return 0
-        if self.strict.colours == "auto":
-            return max(2, min(256, self.devices // SHARED))
-        return self.strict.colours
-
-    @property
-    def before_release(self) -> int:
-        """Epochs before the release."""
-        return CODEBOOK_EPOCHS
-
-    @property
-    def backbone_epochs(self) -> int:
-        """Epochs left for the tree network."""
-        return self.config.train.epochs - self.before_release - TRUST_EPOCHS
+    @cached_property
+    def sums(self) -> dict[str, int]:
+        """The stages that are epochs, and the number of sums of each, in order."""
+        return {
+            COUNTS: 1,
+            PRODUCTS: self.product_sums,
+            WHITENING: 1,
+            COLOURS: 1 + self.strict.opinions,
+        }
 
     def stage(self, epoch: int) -> str:
-        """The stage of epoch number `epoch` (from 0); the single sums of others lie between."""
-        if epoch < self.before_release:
-            return CODEBOOK
-        return TRUST if epoch < self.before_release + TRUST_EPOCHS else BACKBONE
+        """The stage of epoch number `epoch`, from 0."""
+        return self._place(epoch)[0]
 
     def step(self, epoch: int) -> int:
         """Number of an epoch among those of its stage."""
-        before = {
-            CODEBOOK: 0,
-            TRUST: self.before_release,
-            BACKBONE: self.before_release + TRUST_EPOCHS,
-        }
-        return epoch - before[self.stage(epoch)]
+        return self._place(epoch)[1]
+
+    def _place(self, epoch: int) -> tuple[str, int]:
+        for stage, many in self.sums.items():
+            if epoch < many:
+                return stage, epoch
+            epoch -= many
+        raise ValueError("there is no such epoch")
 
     def stages_before(self, epoch: int) -> tuple[str, ...]:
-        """The matrix, right after the release."""
-        return (MATRIX,) if epoch == self.before_release else ()
+        """None: every sum is an epoch."""
+        return ()
 
     @property
     def last_stages(self) -> tuple[str, ...]:
-        """The choice."""
-        return (CHOICE,)
+        """The histograms of levels."""
+        return (LEVELS,)
 
-    def limit(self, stage: str) -> float:
-        """The norm that vectors are clipped to: `clip` less the largest rounding error."""
-        if stage == CODEBOOK:  # rows of norm 1, and no shorter for their rounding
-            return 1 + MARGIN / 2
-        return self.clip(stage) * (1 - MARGIN)
+    @cached_property
+    def opinion_mechanism(self) -> Mechanism:
+        """How an opinion is randomized: one byte, so that it can be counted at once."""
+        return make_mechanism(self.strict.colours, self.strict.opinion_epsilon, "krr")
 
-    def clip(self, stage: str) -> float:
-        """Largest norm of one device's vector in a stage, as the noise assumes it."""
-        if stage in (MATRIX, CODEBOOK):
-            return 1.0 + MARGIN
-        if stage == CHOICE:  # for each candidate, one range of an edge's score and one of another's
-            return math.sqrt(2 * len(CANDIDATES))
-        return self.strict.clip if self.noisy else float("inf")
+    def reach(self, stage: str) -> Reach:
+        """How far one device can move a sum of a stage; docs/strict.md proves each number."""
+        # A pair's product is b_u ⊗ z_v + b_v ⊗ z_u: words are 0 or 1, at most `words` of them, and
+        # embeddings have norm 1. Other words move b by √2 of its norm, and z by 2.
+        words = math.sqrt(self.strict.words)
+        root = math.sqrt(2)
+        return {
+            COUNTS: Reach(1.0, root),
+            PRODUCTS: Reach(2 * words, (root + 2) * words),
+            WHITENING: Reach(1.0, root),
+            COLOURS: Reach(1.0, 0.0),
+            LEVELS: Reach(root, 2.0),  # one level of an edge, and one of a stranger
+        }[stage]
 
     def noise(self, stage: str, step: int = 0) -> Noise | None:
-        """The noise of every sum of a stage."""
+        """The noise of a sum of a stage."""
         if not self.noisy:
             return None
-        part = self.whole_mu * math.sqrt(SHARES[stage])
-        norm = self.clip(stage)
-        return self.gaussian(part, norm, norm, self._sums(stage))
+        norm, features = (number * (1 + MARGIN) for number in self.reach(stage))
+        if stage == COLOURS:
+            mu = self.whole_mu * math.sqrt(COLOUR_SHARE / self.sums[COLOURS])
+            return self.gaussian(mu, norm, norm)
+        share = SHARES[stage]
+        if stage == PRODUCTS:
+            parts = [GROWTH**number for number in range(self.product_sums)]
+            share *= parts[step] / sum(parts)
+        return self.gaussian(self.whole_mu * math.sqrt(share), features, norm)
 
-    def _sums(self, stage: str) -> int:
-        """Number of sums of a stage."""
-        sums = {CODEBOOK: CODEBOOK_EPOCHS, TRUST: TRUST_EPOCHS, BACKBONE: self.backbone_epochs}
-        return sums.get(stage, 1)
-
-    def spent(self) -> tuple[float, float] | None:
-        """(ε, δ) of all updates of one device: its data in the sums, or zeros in their place."""
-        return self.account(self._mu(dict.fromkeys(SHARES, 1.0)))
-
-    def _mu(self, changes: Mapping[str, float]) -> float:
-        """μ of all sums of some stages, given the change of each in clipping norms."""
+    def mu(self, question: str) -> float:
+        """μ of all sums of a run together, for a question of `Reach`."""
         square = 0.0
-        for stage, change in changes.items():
-            noise = self.noise(stage)
-            if noise is not None:
-                square += self._sums(stage) * (change / noise.sigma) ** 2
+        for stage, many in {**self.sums, LEVELS: 1}.items():
+            for step in range(many):
+                noise = self.noise(stage, step)
+                if noise is not None:
+                    change: float = getattr(self.reach(stage), question)
+                    square += (change * (1 + MARGIN) / (noise.sigma * noise.clip)) ** 2
         return math.sqrt(square)

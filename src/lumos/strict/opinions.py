@@ -1,8 +1,8 @@
 """Opinions: what a device tells its neighbours of what it received.
 
-An opinion is the class that a device's evidence so far points to, randomized. It is a function of
-received messages and public matrices only, so it costs no ε of any feature or label; it tells
-something about the sender's edges and degree, and is randomized for that.
+An opinion is the class, or the colour, that a device's evidence so far points to, randomized. It is
+a function of received messages and public matrices only, so it costs no ε of any feature or label;
+it tells something about the sender's edges and degree, and is randomized for that.
 
 Guarantee: one opinion is the same for all receivers, so one edge changes at most the opinions of
 its two ends: ε_m each, for any two neighbourhoods, however many receivers collude. All that follows
@@ -19,7 +19,7 @@ import numpy as np
 
 from lumos.device.shard import Shard
 from lumos.encode.mechanisms import Mechanism
-from lumos.strict.classify_schedule import ClassifySchedule
+from lumos.strict.settings import StrictSettings
 from lumos.typing import Bytes, Doubles, Ints
 
 PURPOSE = "opinion"
@@ -42,12 +42,12 @@ def opinions(shard: Shard, evidence: Doubles, mechanism: Mechanism, number: int)
         number: 1 for the first opinion; names the coins.
     """
     everyone = np.arange(len(shard))
-    chosen = _most_likely(evidence, shard.coins.uniform(everyone, f"{PURPOSE}/tie", number)[:, 0])
+    chosen = most_likely(evidence, shard.coins.uniform(everyone, f"{PURPOSE}/tie", number)[:, 0])
     coins = shard.coins.words(everyone, PURPOSE, number, mechanism.coins)
     return mechanism.release(chosen, coins)
 
 
-def _most_likely(evidence: Doubles, chance: Doubles) -> Ints:
+def most_likely(evidence: Doubles, chance: Doubles) -> Ints:
     """[hosted] the class with the most evidence; one of the best by `chance` in (0, 1) at ties."""
     best = evidence == evidence.max(axis=1, keepdims=True)
     place = np.floor(chance * best.sum(axis=1)).astype(np.int64)
@@ -55,9 +55,8 @@ def _most_likely(evidence: Doubles, chance: Doubles) -> Ints:
     return which
 
 
-def opinion_charge(schedule: ClassifySchedule) -> OpinionCharge:
+def opinion_charge(strict: StrictSettings) -> OpinionCharge:
     """What a device that sends opinions is charged for all of them, in every run."""
-    strict = schedule.strict
     return {
         "name": "opinions",
         "epsilon": strict.opinions * strict.opinion_epsilon,

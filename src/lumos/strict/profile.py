@@ -17,7 +17,7 @@ from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.run_coins import coin_name
 from lumos.strict.schedule import Schedule
 from lumos.strict.settings import (
-    LINK_EPSILON,
+    LINK_OPINIONS,
     NOT_USED,
     OF_TREES,
     StrictSettings,
@@ -35,7 +35,7 @@ from lumos.typing import Arrays, Doubles, Ints
 
 if TYPE_CHECKING:
     from lumos.strict.classify_trainer import ClassifyResult
-    from lumos.strict.pair_scorer import LinkResult
+    from lumos.strict.link_result import LinkResult
     from lumos.strict.release_book import ReleaseBook
     from lumos.training.config import Config
     from lumos.training.outcome import PairScores
@@ -56,7 +56,7 @@ class StrictProfile:
             "balancer": "none",
             "epochs": default_epochs(task, given),
             "activate_last": task != "link",
-            **({"epsilon": LINK_EPSILON} if task == "link" else {}),
+            **({"opinions": LINK_OPINIONS} if task == "link" else {}),
         }
 
     def ignores(self, name: str, config: "Config") -> str:
@@ -66,7 +66,10 @@ class StrictProfile:
         task = config.train.task
         if has_no_meaning(name, task):
             return f"`profile='{self.name}'` and `task='{task}'`"
-        if task == "classify" and name in OF_TREES and not settings_of(config).tree_network:
+        if name in OF_TREES and task == "link":
+            # A network on trees needs neighbours' vectors at home, and nobody releases one.
+            return f"`profile='{self.name}'` and `task='link'`, which have no tree network"
+        if name in OF_TREES and not settings_of(config).tree_network:
             return f"`profile='{self.name}'` and `tree_network=False`"
         return ""
 
@@ -81,10 +84,10 @@ class StrictProfile:
     def check(self, graph: Graph, config: "Config") -> None:
         """Refuse settings that would break a promise, or that noise cannot carry."""
         strict = settings_of(config)
-        if config.train.task == "link" and strict.mechanism not in ("auto", "krr"):
+        if config.train.task == "link" and strict.protect == "projection":
             raise UsageError(
-                f"`mechanism='{strict.mechanism}'` is for classify: answers about links carry "
-                "single symbols (krr)"
+                "`protect='projection'` is for classify: links choose single words, and a "
+                "projection mixes them; use noise, holders or none"
             )
         if not strict.epsilon < float("inf"):
             raise UsageError(f"`profile='{self.name}'` needs a finite `epsilon`")
@@ -128,7 +131,7 @@ class StrictProfile:
             labels = self._classify_schedule(problem, config)
             if book is not None and labels.strict.opinions and not placement.control:
                 senders = np.flatnonzero(problem.graph.degrees > 0)
-                book.check_charge(**opinion_charge(labels), devices=senders)
+                book.check_charge(**opinion_charge(labels.strict), devices=senders)
             return Programs(
                 trainers=[
                     classify_trainer.StrictClassifier(
@@ -138,25 +141,33 @@ class StrictProfile:
                 ],
                 coordinator=coordinator(labels, partial(classify_widths.widths, labels, public)),
             )
-        links = LinkSchedule(config=config, devices=problem.graph.devices)
+        links = self._link_schedule(problem.graph, config)
+        if book is not None and not placement.control:
+            senders = np.flatnonzero(problem.graph.degrees > 0)
+            book.check_charge(**opinion_charge(links.strict), devices=senders)
+            book.check_calibration(links.strict)
         return Programs(
             trainers=[
                 link_trainer.StrictLinker(*place, links, book=book, control=placement.control)
                 for place in places
             ],
-            coordinator=coordinator(links, partial(link_trainer.widths, links, public)),
+            coordinator=coordinator(links, partial(link_trainer.widths, links)),
         )
 
     def _schedule(self, graph: Graph, config: "Config") -> Schedule:
         """The schedule, as far as it is known before the split."""
         if config.train.task == "link":
-            return LinkSchedule(config=config, devices=graph.devices)
+            return self._link_schedule(graph, config)
         return ClassifySchedule(
             config=config,
             devices=graph.devices,
             classes=max(2, graph.class_count),
             signed=_signed(graph, settings_of(config)),
         )
+
+    def _link_schedule(self, graph: Graph, config: "Config") -> LinkSchedule:
+        signed = _signed(graph, settings_of(config))
+        return LinkSchedule(config=config, devices=graph.devices, signed=signed)
 
     def _classify_schedule(self, problem: Problem, config: "Config") -> ClassifySchedule:
         return ClassifySchedule(
@@ -188,14 +199,9 @@ class StrictProfile:
 
     def pair_scores(self, config: "Config", weights: Arrays, kept: Arrays) -> "PairScores":
         """As the first end scores the pair, by what it knows and what the second end answers."""
-        from lumos.strict.pair_scorer import LinkResult
+        from lumos.strict.link_result import LinkResult
 
-        result = LinkResult.of(config.model, weights, kept)
-
-        def scores(pairs: Ints) -> Doubles:
-            return result.scores(pairs[:, 0], pairs[:, 1])[result.choice]
-
-        return scores
+        return LinkResult.of(settings_of(config), 0, weights, kept).judged
 
     def for_newcomers(self, config: "Config") -> "Config":
         """Without the book: devices of the run repeat what they released in it."""

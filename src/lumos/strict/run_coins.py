@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from lumos.graph.fingerprint import fingerprint
-from lumos.strict.settings import CLASSIFY_ONLY
+from lumos.strict.settings import CLASSIFY_ONLY, LINK_ONLY
 from lumos.training.profile import Problem
 from lumos.training.settings import UPDATES
 
@@ -34,19 +34,18 @@ _WITHOUT_EFFECT: dict[str, Any] = {
 }
 """In the name with these values, whatever the settings say: the name is hashed, and the settings
 in it when results were first kept stay in it, so that they can be repeated to the last digit."""
-_LINK_NAME: dict[str, Any] = {"trainers_say": "label", "encoder_epochs": 100, "encoder_rate": 0.09}
-"""The same, for `link`: settings of classify that its runs had when their results were kept."""
-_NOT_IN_LINK_NAME = CLASSIFY_ONLY - _LINK_NAME.keys()
-"""Settings of classify, which runs of `link` do not have. A setting of links that is added later
-belongs here too, so that the coins of earlier runs stay as they are."""
+_CLASSIFY_NAME: dict[str, Any] = {"relay": "auto", "codebook": 8, "colours": "auto", "answer": 8}
+"""The same, for `classify`: settings of links that there were when its results were kept."""
 
 
 def coin_name(problem: Problem, config: "Config", *, control: bool) -> str:
     """A name for the coins of a run, or of its control."""
     settings = {**config.flat(), **_WITHOUT_EFFECT}
     if config.train.task == "link":
-        settings |= _LINK_NAME
-        settings = {name: settings[name] for name in settings.keys() - _NOT_IN_LINK_NAME}
+        settings = {name: settings[name] for name in settings.keys() - CLASSIFY_ONLY}
+    else:
+        own = {name: settings[name] for name in settings.keys() - LINK_ONLY}
+        settings = own | _CLASSIFY_NAME
     parts = [fingerprint(problem.graph), repr(sorted(settings.items()))]
     if config.updates != UPDATES:
         parts.append(repr(config.updates))

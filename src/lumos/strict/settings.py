@@ -16,8 +16,10 @@ LARGEST_EPSILON = 1000.0
 LEAST_CLIP = 0.05
 """So that rounding a million weights to the fixed point stays within the margin of clipping."""
 ENCODER_EPOCHS, TRUST_EPOCHS, TREE_EPOCHS = 16, 40, 60
-LINK_EPSILON = 2.0
-"""ε of the symbol of `link`, where none is given."""
+LINK_SUMS, LINK_OPINIONS = 4, 3
+"""Sums of products that train the encoder of `link`, and opinions that its devices tell."""
+ANSWERS_OF_CALIBRATION = 2
+"""Answers that a device gives in training: about one edge that is held back, and one stranger."""
 
 Protection = Literal["noise", "holders", "projection", "none"]
 Signs = Literal["auto", "nonnegative", "signed"]
@@ -32,16 +34,28 @@ OF_TREES = frozenset(
 
 CLASSIFY_ONLY = frozenset(
     {
+        "epsilon",
         "label_epsilon",
-        "opinions",
-        "opinion_epsilon",
-        "lifetime_opinion_epsilon",
+        "mechanism",
+        "lifetime_epsilon",
         "tree_network",
-        "signs",
         "encoder_epochs",
+        "clip",
+        "projection",
     }
 )
-LINK_ONLY = frozenset({"relay", "codebook", "colours", "answer"})
+LINK_ONLY = frozenset(
+    {
+        "embedding",
+        "words",
+        "word_buckets",
+        "colours",
+        "answer_bits",
+        "answers",
+        "answer_epsilon",
+        "score_degrees",
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +63,8 @@ class StrictSettings:
     """The strict profile (docs/strict.md)."""
 
     epsilon: float = 3.0
-    """ε of the one symbol that a device releases, the same for all receivers. classify: of the
-    label of a training device; link: of the features' entry in a codebook, 2 by default."""
+    """ε of the one symbol that a training device releases, its randomized label, the same for all
+    receivers (classify)."""
     label_epsilon: float | None = None
     """ε of the label that sums use, epsilon or more: the label is randomized once, and the released
     symbol is made from it. By default the same as epsilon. inf: true labels, protected by the noise
@@ -58,13 +72,14 @@ class StrictSettings:
     mechanism: str = AUTO
     """How a symbol or an opinion is randomized: krr, randomized response; digits, the same on one
     digit of its number; auto: whichever keeps more bits for the number of classes and ε. Others
-    (oue, multibit) are for opinions only."""
+    (oue, multibit) are for opinions only (classify)."""
     opinions: int = 2
-    """How many opinions a device tells its neighbours: the class that what it received points to,
-    randomized, the same for all of them; 0 to 3 (classify)."""
+    """How many opinions a device tells its neighbours, the same to all of them, randomized; 0 to 3.
+    classify: the class that what it received points to; link: the colour that it received most,
+    3 by default."""
     opinion_epsilon: float = 4.0
     """ε of one opinion. It is about edges and degrees: an opinion is made of what a device
-    received, not of its own features or label (classify)."""
+    received, not of its own features or label."""
     tree_network: bool = False
     """Also train a tree network (`backbone`) on symbols and opinions, as one more candidate for the
     validation devices' vote (classify)."""
@@ -74,40 +89,49 @@ class StrictSettings:
     lifetime_epsilon: float = 4.0
     """Most ε that a device may spend on releases over all runs (with a book)."""
     lifetime_opinion_epsilon: float = 64.0
-    """Most ε that a device may spend on opinions over all runs (with a book; classify)."""
-    relay: int | Literal["auto", "none"] = "auto"
-    """none: devices use what their neighbours released. 2 to 8: symbols are forwarded over so many
-    hops, one draw for each neighbour and hop; no further ε, but it discloses something about
-    degrees and edges. auto: 4 (link)."""
-    codebook: int = 8
-    """Number of entries of the learnt codebook, one of which is a device's symbol (link)."""
-    colours: int | Literal["auto", "none"] = "auto"
-    """Number of colours: random marks that depend on no data and that many devices share. Pairs
-    detect common neighbours by them. 2 to 256, or none; auto: so many that 64 devices share one,
-    at most 256 (link)."""
-    answer: int = 8
-    """How many draws of each hop are in a device's answer, whatever its degree (link)."""
+    """Most ε that a device may spend on opinions over all runs (with a book)."""
+    embedding: int = 24
+    """Numbers in the embedding of a device's words, 2 to 64 (link)."""
+    words: int = 8
+    """How many of its rarest words a device uses in the sums of products (link)."""
+    word_buckets: int = 0
+    """Words are hashed into so many buckets first, which makes products cheaper; 0: they are not
+    (link)."""
+    colours: int = 16
+    """Number of colours, 2 to 32: a device draws one at random, and opinions spread them, so that
+    devices of one neighbourhood hear the same ones. They depend on no features (link)."""
+    answer_bits: int = 2
+    """Bits of one answer: two devices learn one of 2, 4 or 8 levels of their score (link)."""
+    answers: int = 16
+    """Most answers that a device gives in its life (over all runs with a book, otherwise in this
+    one): two for calibration, half of the rest to questions of its own, half to those of others.
+    0: no limit, for measuring only (link)."""
+    answer_epsilon: float = float("inf")
+    """ε of randomized response on every answer; inf: answers are exact (link)."""
+    score_degrees: bool = False
+    """Add the degrees of both ends inside the score: better scores where popularity decides, and a
+    single answer then tells much of a device's degree (link)."""
     signs: Signs = "auto"
     """Whether features may be negative. nonnegative: every device sets negative values to 0, and
-    the same promise needs less noise; auto: nonnegative if no feature of the graph is negative,
-    which is then public (classify)."""
+    the same promise needs less noise (classify), or there are half as many words (link); auto:
+    nonnegative if no feature of the graph is negative, which is then public."""
     protect: Protection = "noise"
     """How updates are protected. noise: clipped, with noise inside the sum, (ε, δ) accounted;
     holders: exact sums, features with few holders left out; projection: exact sums, features mixed
     by a public random matrix; none: exact sums (for comparison only)."""
     update_epsilon: float = 8.0
-    """ε of all updates together (protect noise). classify: for these features or any others in
-    their place; link: for a device's data in the sums or nothing in their place."""
+    """ε of all updates together, for these features or any others in their place (protect
+    noise)."""
     update_delta: float = 1e-5
     """δ of all updates together (protect noise)."""
     min_holders: int = 5
     """Fewest training devices that must share a feature (protect holders)."""
     projection: int = 1024
-    """Width of the public random projection (protect projection)."""
+    """Width of the public random projection (protect projection; classify)."""
     encoder_epochs: int = ENCODER_EPOCHS
     """How many sums train the own encoder, before anything is released (classify)."""
     clip: float = 0.3
-    """Largest norm of one device's update (protect noise)."""
+    """Largest norm of one device's update (protect noise; classify)."""
 
     def __post_init__(self) -> None:
         if not self.epsilon > 0:
@@ -126,14 +150,22 @@ class StrictSettings:
             raise UsageError(
                 f"`opinion_epsilon` must be above 0 and finite, got {self.opinion_epsilon}"
             )
-        if self.relay not in ("auto", "none", *range(2, 9)):
-            raise UsageError(f"`relay` must be auto, none or 2 to 8, got {self.relay}")
-        if self.colours not in ("auto", "none", *range(2, 257)):
-            raise UsageError(f"`colours` must be auto, none or 2 to 256, got {self.colours}")
-        if not 2 <= self.codebook <= 256:
-            raise UsageError(f"`codebook` must be 2 to 256, got {self.codebook}")
-        if not 1 <= self.answer <= 64:
-            raise UsageError(f"`answer` must be 1 to 64, got {self.answer}")
+        for name, least, most in (("embedding", 2, 64), ("words", 1, 64), ("colours", 2, 32)):
+            if not least <= getattr(self, name) <= most:
+                raise UsageError(
+                    f"`{name}` must be {least} to {most}, got {getattr(self, name)}"
+                )
+        if self.word_buckets < 0:
+            raise UsageError(f"`word_buckets` must be 0 or more, got {self.word_buckets}")
+        if self.answer_bits not in (1, 2, 3):
+            raise UsageError(f"`answer_bits` must be 1, 2 or 3, got {self.answer_bits}")
+        if self.answers != 0 and self.answers <= ANSWERS_OF_CALIBRATION:
+            raise UsageError(
+                f"`answers` must be above {ANSWERS_OF_CALIBRATION}, those of calibration, or 0 for "
+                f"no limit; got {self.answers}"
+            )
+        if not self.answer_epsilon > 0:
+            raise UsageError(f"`answer_epsilon` must be above 0, got {self.answer_epsilon}")
         for name in ("lifetime_epsilon", "lifetime_opinion_epsilon"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"`{name}` must be above 0, got {getattr(self, name)}")
@@ -160,10 +192,11 @@ def default_epochs(task: str, given: Mapping[str, Any]) -> int:
     """Epochs where none are given, with these strict settings: every sum is one.
 
     classify: one of counts, 16 of the own encoder, one of its scale, one of each matrix, 40 of
-    trust, and 60 of a tree network. link: 9 of the codebook, 60 of trust, 40 of the backbone.
+    trust, and 60 of a tree network. link: one of counts, 4 of products, one of whitening, and one
+    of colours and of each opinion.
     """
     if task == "link":
-        return 109
+        return 1 + LINK_SUMS + 2 + int(given.get("opinions", LINK_OPINIONS))
     opinions = given.get("opinions", StrictSettings.opinions)
     encoder = given.get("encoder_epochs", ENCODER_EPOCHS)
     trees = TREE_EPOCHS if given.get("tree_network", StrictSettings.tree_network) else 0

@@ -3,6 +3,7 @@
 import dataclasses
 
 from lumos.strict.classify_schedule import CANDIDATES, ClassifySchedule
+from lumos.strict.link_levels import ALONE, BOTH, SURROUNDINGS, WORDS
 from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.schedule import Schedule
 from lumos.strict.settings import NOT_USED, settings_of
@@ -10,14 +11,16 @@ from lumos.training.config import Config
 from lumos.training.texts import LOSS, ProfileTexts, TreeTexts
 from lumos.trees.settings import TreeSettings
 
-_STAGES = {"backbone": "tree network", "trees": "tree network"}
+_STAGES = {"trees": "tree network"}
 _OWN, _NEIGHBOURS, _TREES_TOO = CANDIDATES
 _CHOICES = {
     _OWN: "what own features say, so neighbours did not count",
     _NEIGHBOURS: "own features together with what neighbours sent",
     _TREES_TOO: "own features together with a tree network on what neighbours sent",
-    "evidence": "own features together with the evidence of the neighbours' symbols",
-    "backbone": "own features together with the tree network",
+    WORDS: "the level of two devices' words, and the asker's degree",
+    SURROUNDINGS: "the level of two devices' surroundings, and the asker's degree",
+    BOTH: "the level of two devices' words and surroundings, and the asker's degree",
+    ALONE: "the asker's degree alone, so answers did not count",
 }
 _TREES = TreeTexts(
     workload=(

@@ -18,32 +18,35 @@ OPINION = Topic(
     learns="every neighbour gets the same randomized class, made of what the sender received and "
     "of nothing of its own: ε of each of its edges, however many of them collude",
 )
-RELAY = Topic(
-    name="strict/relay",
-    door=Door.RELEASE,
-    shape=None,
-    learns="a neighbour gets one symbol that the sender heard from another neighbour, or made up: "
-    "no further ε, but a hint at degrees and edges",
-)
-NEIGHBOUR_ANSWER = Topic(
-    name="strict/neighbour-answer",
-    door=Door.RELEASE,
-    shape=None,
-    learns="a neighbour gets a few symbols and colours that the sender heard from others, as many "
-    "whatever its degree: no further ε, but a hint at degrees and edges",
-)
-ASK = Topic(
-    name="strict/ask",
-    door=Door.CONTROL,
-    vocabulary=("tell me of you",),
-    learns="a device learns who asks: someone who drew it at random, or an end of an edge that is "
-    "held back for validation",
-)
-ANSWER = Topic(
-    name="strict/answer",
+COLOUR = Topic(
+    name="strict/colour",
     door=Door.RELEASE,
     shape=None,
     common=True,
-    learns="whoever asks gets the sender's symbol and colour and a few that it heard, the same for "
-    "all: ε, however many collude; a hint at degrees and edges",
+    learns="every neighbour gets the same colour, drawn at random: it depends on no data",
+)
+PROPOSAL = Topic(
+    name="strict/proposal",
+    door=Door.CONTROL,
+    vocabulary=("be my partner",),
+    learns="a neighbour learns that the sender has no partner yet and chose it among its "
+    "neighbours: a hint at the sender's degree",
+)
+REPLY = Topic(
+    name="strict/reply",
+    door=Door.CONTROL,
+    vocabulary=("no", "yes"),
+    learns="a device learns whether a neighbour is its partner: a hint at who proposed to it",
+)
+QUESTION = Topic(
+    name="strict/question",
+    door=Door.CONTROL,
+    vocabulary=("may we compare",),
+    learns="a device learns who wants to know the level of their score",
+)
+CONSENT = Topic(
+    name="strict/consent",
+    door=Door.CONTROL,
+    vocabulary=("no", "yes"),
+    learns="the asker learns whether the other has answers left: a hint at how many have asked it",
 )

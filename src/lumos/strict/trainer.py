@@ -78,12 +78,15 @@ class StrictTrainer(ABC):
         for number in range(first, last):
             yield from self._before(number)
             stage = schedule.stage(number)
-            total = yield from self._sums.sum(
-                self._update(stage, number), schedule.noise(stage, schedule.step(number)), number
-            )
+            total = yield from self._sum(stage, number)
             loss = self._advance(stage, number, total)
             if on_epoch is not None:
                 on_epoch(EpochRecord(number + 1, loss, None))
+
+    def _sum(self, stage: str, number: int) -> Program[Doubles]:
+        """The sum of epoch `number`."""
+        noise = self.schedule.noise(stage, self.schedule.step(number))
+        return (yield from self._sums.sum(self._update(stage, number), noise, number))
 
     def last_epoch(self) -> int:
         """Fixed: the number of epochs is part of the noise."""

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 from lumos.typing import Arrays, Doubles, Floats, Ints
 
-MAIN, OWN, CONTROL, IDS = "run", "own", "control", "ids"
-"""The arms: the run itself, own features only, releases that carry no information, and public marks
-without any release (links of profiles that have such marks)."""
+MAIN, OWN, CONTROL = "run", "own", "control"
+"""The arms: the run itself, what a device knows alone, releases that carry no information."""
 
 PairScores = Callable[[Ints], Doubles]
-"""[pairs, 2] → scores of being an edge."""
+"""[pairs, 2] → [pairs] scores of being an edge, or [2, pairs]: as the first ends have them, and as
+the second ends do."""
 Judged = Floats | PairScores
 """What is scored: [devices, classes] logits, or a function that scores pairs."""
 

@@ -1,0 +1,148 @@
+"""Answers about pairs: who may ask, the levels that both ends learn, and the asker's score.
+
+Used by the observer to judge a run, and by `lumos predict`. The program of a shard:
+
+1. Askers ask the other end, within their budgets (`answer_budget`).
+2. Pairs that agreed learn the level of their score (`lumos.score`), a few thousand at a time.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.device.shard import Shard
+from lumos.exchange.endpoint import Program
+from lumos.score import LevelSpec, Scorer
+from lumos.session.pairs import ComparedPairs
+from lumos.strict.answer_budget import AnswerBudget, consents
+from lumos.strict.settings import StrictSettings
+from lumos.typing import Doubles, Ints
+
+UNANSWERED = -1
+AT_ONCE = 4096
+"""Pairs whose sessions are open at the same time."""
+
+OnPairs = Callable[[int], None]
+"""Callback `(pairs)`: how many pairs were answered since the last call."""
+
+
+class Asked(NamedTuple):
+    """Questions from the view of one shard."""
+
+    rows: Ints
+    """[questions] positions of hosted askers, not decreasing."""
+    peers: Ints
+    """[questions] ids, increasing for each asker."""
+
+
+def shifts_for(
+    shard: Shard, pairs: ComparedPairs, levels: int, epsilon: float, step: int
+) -> Ints | None:
+    """[pairs] what senders add to the level modulo `levels`: randomized response.
+
+    Guarantee: one answer is ε-LDP for the vectors of both ends, against the other end. The shift of
+    a pair is drawn once: a pair that is asked again is answered from memory.
+    """
+    if np.isinf(epsilon):
+        return None
+    counts = np.bincount(pairs.rows, minlength=len(shard))
+    chance = shard.coins.uniform_each(counts, "answer", step)
+    keep = np.exp(epsilon) / (np.exp(epsilon) + levels - 1)
+    other = np.floor((chance - keep) / (1 - keep) * (levels - 1)).astype(np.int64)
+    return np.where(chance < keep, 0, 1 + np.clip(other, 0, levels - 2))
+
+
+def levels_of_pairs(
+    shard: Shard,
+    scorer: Scorer,
+    devices: Ints,
+    peers: Ints,
+    vectors: npt.NDArray[np.int8],
+    spec: LevelSpec,
+    epsilon: float,
+    step: int,
+) -> Program[Ints]:
+    """[pairs] levels, for pairs from the view of hosted devices in any order, none twice.
+
+    Args:
+        step: names the coins of randomized response; another for every call.
+    """
+    order = np.lexsort((peers, devices))
+    pairs = ComparedPairs.of_ids(shard, devices[order], peers[order])
+    shifts = shifts_for(shard, pairs, spec.levels, epsilon, step)
+    learnt = yield from scorer.levels(pairs, vectors, spec, shifts)
+    levels = np.empty(len(order), np.int64)
+    levels[order] = learnt
+    return levels
+
+
+@dataclass(kw_only=True, eq=False)
+class Answerer:
+    """The devices of one shard that ask and answer.
+
+    Args:
+        vectors: [hosted, width] as `spec` takes them.
+        budget: of the hosted devices; it is counted in here.
+    """
+
+    shard: Shard
+    scorer: Scorer
+    vectors: npt.NDArray[np.int8] = field(repr=False)
+    spec: LevelSpec
+    strict: StrictSettings
+    budget: AnswerBudget = field(repr=False)
+
+    def ask(self, asked: Asked, step: int, batches: int, on_pairs: OnPairs | None = None) -> Program[Ints]:
+        """[questions] the levels; `UNANSWERED` where a budget was used up.
+
+        Args:
+            step: names the coins; another for every call.
+            batches: how many batches of pairs all shards go through: a public number.
+        """
+        shard = self.shard
+        left = self.budget.left(self.strict)
+        answered, answering, askers = yield from consents(shard, *asked, left, step)
+        mine = np.flatnonzero(answered)
+        rows = np.concatenate([asked.rows[mine], answering])
+        peers = np.concatenate([asked.peers[mine], askers])
+        devices = shard.ids_of(rows)
+        # Both ends of a pair find it in the same batch.
+        low, high = np.minimum(devices, peers), np.maximum(devices, peers)
+        batch = (low + high) % batches
+        levels = np.full(len(asked.rows), UNANSWERED)
+        learnt = np.empty(len(rows), np.int64)
+        for number in range(batches):
+            here = np.flatnonzero(batch == number)
+            learnt[here] = yield from levels_of_pairs(
+                shard,
+                self.scorer,
+                devices[here],
+                peers[here],
+                self.vectors,
+                self.spec,
+                self.strict.answer_epsilon,
+                step * batches + number,
+            )
+            if on_pairs is not None:
+                on_pairs(len(here))
+        levels[mine] = learnt[: len(mine)]
+        np.add.at(self.budget.asked, asked.rows[mine], 1)
+        np.add.at(self.budget.answered, answering, 1)
+        return levels
+
+
+def scores(levels: Ints, evidence: Doubles, degree: Ints, devices: int) -> Doubles:
+    """[pairs] logits of being an edge, as the asker has them.
+
+    Args:
+        levels: [pairs] of the score, or `UNANSWERED`.
+        evidence: [levels] of an edge.
+        degree: [pairs] of the asker.
+        devices: in the federation.
+    """
+    known = np.where(levels == UNANSWERED, 0.0, evidence[np.maximum(levels, 0)])
+    logits: Doubles = known + np.log((degree + 1) / devices)
+    return logits

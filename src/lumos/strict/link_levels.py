@@ -1,0 +1,203 @@
+"""From two devices' vectors to a level of their score, and what a level says.
+
+A device has up to three vectors: of its words, of its surroundings, of both. Each is written as
+small odd integers, so that two devices can compute the level of their product together
+(`lumos.score`). Levels of held-back edges and of strangers are added up in noisy histograms: they
+choose the vector that tells edges from strangers best, the thresholds, and how much evidence each
+level is. Where no vector does, the asker's own degree alone scores a pair.
+"""
+
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.device.shard import Shard
+from lumos.score import LevelSpec
+from lumos.strict.link_encoder import unit
+from lumos.typing import Arrays, Doubles, Ints
+
+Small = npt.NDArray[np.int8]
+
+WORDS, SURROUNDINGS, BOTH = "words", "surroundings", "both"
+WAYS = (WORDS, SURROUNDINGS, BOTH)
+"""How two devices may know one another; calibration chooses one, or none."""
+ALONE = "degree"
+"""What is chosen where none of them helps: the asker's own degree."""
+BITS = 3
+"""Of one number of a vector."""
+CLIP = 3.0
+"""Largest number of a vector, in those of a vector of norm 1 with equal numbers."""
+WEIGHT_OF_SURROUNDINGS = 0.7
+"""Norm of the surroundings beside words of norm 1, in the vector of both."""
+DEGREE_NUMBERS = 4
+WEIGHT_OF_DEGREES = 0.45
+LARGEST_DEGREE_BITS = 8
+"""With `score_degrees`: so many equal numbers beside a vector of norm 1, each this much times the
+binary logarithm of the degree, in those of a degree of 2^8."""
+COSINES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65)
+"""Thresholds of calibration, of which a run keeps 1, 3 or 7."""
+SURE = 2.0
+"""Standard errors by which a way must separate edges from strangers to be used."""
+ROOM = 1.5
+"""Square of the largest norm that vectors of integers may have, in that of a vector of norm 1."""
+
+
+def combined(words: Doubles, surroundings: Doubles) -> dict[str, Doubles]:
+    """By way, [hosted, width] vectors of norm 1."""
+    both = np.concatenate([words, WEIGHT_OF_SURROUNDINGS * surroundings], axis=1)
+    return {WORDS: words, SURROUNDINGS: surroundings, BOTH: unit(both)}
+
+
+def with_degrees(vectors: Doubles, degree: Ints) -> Doubles:
+    """Vectors with log degrees beside them, so that their product adds up to the score.
+
+    What it tells: an answer then depends on the other's degree more than on anything else; a single
+    asker tells large degrees from small ones (docs/strict.md has the figures).
+    """
+    size = np.minimum(np.log2(degree + 1) / LARGEST_DEGREE_BITS, 1.0)
+    beside = np.repeat(WEIGHT_OF_DEGREES * size[:, None], DEGREE_NUMBERS, axis=1)
+    whole = np.concatenate([vectors, beside], axis=1)
+    scaled: Doubles = whole / np.sqrt(1 + DEGREE_NUMBERS * WEIGHT_OF_DEGREES**2)
+    return scaled
+
+
+def spec_for(width: int, cosines: tuple[float, ...] = COSINES) -> LevelSpec:
+    """The public form of scores of vectors of some width, with thresholds at these cosines."""
+    square = _steps(width) ** 2
+    ring = 2
+    while 2 ** (ring - 1) - 1 < ROOM * square:
+        ring += 1
+    thresholds = tuple(round(cosine * square) for cosine in cosines)
+    return LevelSpec(width=width, bits=BITS + 1, ring_bits=ring, thresholds=thresholds)
+
+
+def _steps(width: int) -> float:
+    """Norm of a vector of norm 1, in half steps of its integers."""
+    return float(np.sqrt(width) * 2**BITS / CLIP)
+
+
+def integers(vectors: Doubles, shard: Shard) -> Small:
+    """[hosted, width] vectors as odd integers from -(2^b - 1) to 2^b - 1, as `LevelSpec` takes them.
+
+    A vector of zeros says nothing, so its integers are ±1 at random.
+    """
+    hosted, width = vectors.shape
+    spec = spec_for(width)
+    most = 2**BITS - 1
+    silent = np.flatnonzero(~vectors.any(axis=1))
+    scaled = vectors * _steps(width)
+    if len(silent):
+        signs = shard.coins.uniform(silent, "silent vectors", 0, width) < 0.5
+        scaled[silent] = np.where(signs, -1.0, 1.0)
+    odd = _odd(scaled, most)
+    while (long := (odd * odd).sum(axis=1) > spec.largest_norm).any():
+        scaled[long] *= 0.98
+        odd = _odd(scaled, most)
+    return odd.astype(np.int8)
+
+
+def _odd(scaled: Doubles, most: int) -> Ints:
+    """The nearest odd integers within ±most."""
+    return np.clip(2 * np.floor(scaled / 2).astype(np.int64) + 1, -most, most)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reading:
+    """What calibration learnt: all of it public."""
+
+    way: str
+    """One of `WAYS`, or `ALONE`."""
+    kept: tuple[int, ...]
+    """Which of the thresholds of calibration are used."""
+    evidence: Doubles = field(repr=False)
+    """[levels] log-likelihood ratio of an edge against a stranger."""
+    separation: dict[str, float] = field(default_factory=dict)
+    """By way, the AUC of its levels, as the noisy histograms say."""
+    error: dict[str, float] = field(default_factory=dict)
+    """By way, its standard error."""
+
+    @property
+    def cosines(self) -> tuple[float, ...]:
+        """The thresholds that are used."""
+        return tuple(COSINES[place] for place in self.kept)
+
+    def arrays(self) -> Arrays:
+        """As a run folder keeps it."""
+        return {
+            "levels/way": np.array(self.way),
+            "levels/kept": np.array(self.kept, np.int64),
+            "levels/evidence": self.evidence,
+            "levels/separation": np.array([self.separation[way] for way in WAYS]),
+            "levels/error": np.array([self.error[way] for way in WAYS]),
+        }
+
+    @staticmethod
+    def of(arrays: Arrays) -> "Reading":
+        """From what `arrays` gave."""
+        by_way = {
+            name: dict(zip(WAYS, arrays[f"levels/{name}"].tolist(), strict=True))
+            for name in ("separation", "error")
+        }
+        return Reading(
+            way=str(arrays["levels/way"]),
+            kept=tuple(arrays["levels/kept"].tolist()),
+            evidence=arrays["levels/evidence"],
+            separation=by_way["separation"],
+            error=by_way["error"],
+        )
+
+
+def read_levels(total: Doubles, spread: float, bits: int) -> Reading:
+    """Choose way and thresholds by noisy histograms.
+
+    Args:
+        total: [ways, 2, levels of calibration] of edges, then of strangers.
+        spread: standard deviation of the noise in each number.
+        bits: of an answer.
+    """
+    best: dict[str, tuple[float, tuple[int, ...], Doubles]] = {}
+    error = {}
+    for way, counts in zip(WAYS, total, strict=True):
+        # Less than the noise is as good as none; every level keeps a little.
+        edges, strangers = np.maximum(counts, max(1.0, spread))
+        ends = [
+            _separation(edges, strangers, kept)
+            for kept in combinations(range(len(COSINES)), 2**bits - 1)
+        ]
+        best[way] = max(ends, key=lambda end: end[0])
+        error[way] = _error(counts, spread)
+    way = max(WAYS, key=lambda name: best[name][0])
+    separation, kept, evidence = best[way]
+    if separation < 0.5 + SURE * error[way]:
+        way, evidence = ALONE, np.zeros_like(evidence)
+    return Reading(
+        way=way,
+        kept=kept,
+        evidence=evidence,
+        separation={name: end[0] for name, end in best.items()},
+        error=error,
+    )
+
+
+def _separation(
+    edges: Doubles, strangers: Doubles, kept: tuple[int, ...]
+) -> tuple[float, tuple[int, ...], Doubles]:
+    """AUC, thresholds and evidence, where only some thresholds are kept."""
+    starts = [0, *(place + 1 for place in kept)]
+    of_edges, of_strangers = (np.add.reduceat(counts, starts) for counts in (edges, strangers))
+    of_edges, of_strangers = of_edges / of_edges.sum(), of_strangers / of_strangers.sum()
+    below = np.cumsum(of_strangers) - of_strangers
+    separation = float((of_edges * (below + of_strangers / 2)).sum())
+    evidence: Doubles = np.log(of_edges) - np.log(of_strangers)
+    return separation, kept, evidence
+
+
+def _error(counts: Doubles, spread: float) -> float:
+    """Standard error of an AUC from two noisy histograms, for equal distributions."""
+    square = 0.0
+    for of_kind in counts:
+        many = max(float(of_kind.sum()), 1.0)
+        square += (many + len(of_kind) * spread**2) / (12 * many**2)
+    return float(np.sqrt(square))
