@@ -21,7 +21,7 @@ from lumos.typing import Arrays, Doubles
 
 Small = npt.NDArray[np.int8]
 
-LEAST_COUNT = 20.0
+LEAST_COUNT = 40.0
 """Words are taken to have so many holders at least."""
 FLATTEN = 0.25
 """Directions are scaled by their variance to the power of -1/4: half way to equal ones."""
@@ -59,7 +59,7 @@ class LinkEncoder:
         """Take the sum of counts."""
         spread = 0.0 if noise is None else noise.total
         root = np.sqrt(COUNTED)
-        self._weigh(np.maximum(total * root, max(LEAST_COUNT, spread * root)) ** -0.5)
+        self._weigh(np.maximum(total * root, max(LEAST_COUNT, 2 * spread * root)) ** -0.5)
 
     def learn_products(self, total: Doubles) -> None:
         """Take a sum of products, [words · K]."""

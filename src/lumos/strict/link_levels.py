@@ -27,8 +27,11 @@ ALONE = "degree"
 """What is chosen where none of them helps: the asker's own degree."""
 BITS = 3
 """Of one number of a vector."""
+RING_BITS = 10
+"""Of the ring in which products are computed."""
 CLIP = 3.0
-"""Largest number of a vector, in those of a vector of norm 1 with equal numbers."""
+"""Largest number of a vector, in those of a vector of norm 1 with equal numbers; more where the
+ring would be too small."""
 WEIGHT_OF_SURROUNDINGS = 0.7
 """Norm of the surroundings beside words of norm 1, in the vector of both."""
 DEGREE_NUMBERS = 4
@@ -38,7 +41,7 @@ LARGEST_DEGREE_BITS = 8
 binary logarithm of the degree, in those of a degree of 2^8."""
 COSINES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65)
 """Thresholds of calibration, of which a run keeps 1, 3 or 7."""
-SURE = 2.0
+SURE = 3.0
 """Standard errors by which a way must separate edges from strangers to be used."""
 ROOM = 1.5
 """Square of the largest norm that vectors of integers may have, in that of a vector of norm 1."""
@@ -65,17 +68,14 @@ def with_degrees(vectors: Doubles, degree: Ints) -> Doubles:
 
 def spec_for(width: int, cosines: tuple[float, ...] = COSINES) -> LevelSpec:
     """The public form of scores of vectors of some width, with thresholds at these cosines."""
-    square = _steps(width) ** 2
-    ring = 2
-    while 2 ** (ring - 1) - 1 < ROOM * square:
-        ring += 1
-    thresholds = tuple(round(cosine * square) for cosine in cosines)
-    return LevelSpec(width=width, bits=BITS + 1, ring_bits=ring, thresholds=thresholds)
+    thresholds = tuple(round(cosine * _steps(width) ** 2) for cosine in cosines)
+    return LevelSpec(width=width, bits=BITS + 1, ring_bits=RING_BITS, thresholds=thresholds)
 
 
 def _steps(width: int) -> float:
     """Norm of a vector of norm 1, in half steps of its integers."""
-    return float(np.sqrt(width) * 2**BITS / CLIP)
+    most = ((2 ** (RING_BITS - 1) - 1) / ROOM) ** 0.5
+    return min(width**0.5 * 2**BITS / CLIP, most)
 
 
 def integers(vectors: Doubles, shard: Shard) -> Small:
@@ -157,41 +157,41 @@ def read_levels(total: Doubles, spread: float, bits: int) -> Reading:
         spread: standard deviation of the noise in each number.
         bits: of an answer.
     """
-    best: dict[str, tuple[float, tuple[int, ...], Doubles]] = {}
-    error = {}
+    separation, error = {}, {}
     for way, counts in zip(WAYS, total, strict=True):
-        # Less than the noise is as good as none; every level keeps a little.
-        edges, strangers = np.maximum(counts, max(1.0, spread))
-        ends = [
-            _separation(edges, strangers, kept)
-            for kept in combinations(range(len(COSINES)), 2**bits - 1)
-        ]
-        best[way] = max(ends, key=lambda end: end[0])
+        separation[way] = _separation(*_positive(counts, spread))
         error[way] = _error(counts, spread)
-    way = max(WAYS, key=lambda name: best[name][0])
-    separation, kept, evidence = best[way]
-    if separation < 0.5 + SURE * error[way]:
-        way, evidence = ALONE, np.zeros_like(evidence)
-    return Reading(
-        way=way,
-        kept=kept,
-        evidence=evidence,
-        separation={name: end[0] for name, end in best.items()},
-        error=error,
+    # In doubt the way that uses everything.
+    bonus = {BOTH: error[BOTH]}
+    way = max(WAYS, key=lambda name: separation[name] + bonus.get(name, 0.0))
+    edges, strangers = _positive(total[WAYS.index(way)], spread)
+    kept = max(
+        combinations(range(len(COSINES)), 2**bits - 1),
+        key=lambda some: _separation(_merged(edges, some), _merged(strangers, some)),
     )
+    shares = [counts / counts.sum() for counts in (_merged(edges, kept), _merged(strangers, kept))]
+    evidence: Doubles = np.log(shares[0]) - np.log(shares[1])
+    if separation[way] < 0.5 + SURE * error[way]:
+        way, evidence = ALONE, np.zeros_like(evidence)
+    return Reading(way=way, kept=kept, evidence=evidence, separation=separation, error=error)
 
 
-def _separation(
-    edges: Doubles, strangers: Doubles, kept: tuple[int, ...]
-) -> tuple[float, tuple[int, ...], Doubles]:
-    """AUC, thresholds and evidence, where only some thresholds are kept."""
-    starts = [0, *(place + 1 for place in kept)]
-    of_edges, of_strangers = (np.add.reduceat(counts, starts) for counts in (edges, strangers))
-    of_edges, of_strangers = of_edges / of_edges.sum(), of_strangers / of_strangers.sum()
-    below = np.cumsum(of_strangers) - of_strangers
-    separation = float((of_edges * (below + of_strangers / 2)).sum())
-    evidence: Doubles = np.log(of_edges) - np.log(of_strangers)
-    return separation, kept, evidence
+def _positive(counts: Doubles, spread: float) -> Doubles:
+    """Noisy counts, none below the noise or 1: less is as good as none."""
+    positive: Doubles = np.maximum(counts, max(1.0, spread))
+    return positive
+
+
+def _merged(counts: Doubles, kept: tuple[int, ...]) -> Doubles:
+    """[levels] counts, where only some thresholds are kept."""
+    merged: Doubles = np.add.reduceat(counts, [0, *(place + 1 for place in kept)])
+    return merged
+
+
+def _separation(edges: Doubles, strangers: Doubles) -> float:
+    """AUC of the levels."""
+    below = np.cumsum(strangers) - strangers
+    return float((edges * (below + strangers / 2)).sum() / edges.sum() / strangers.sum())
 
 
 def _error(counts: Doubles, spread: float) -> float:
