@@ -24,6 +24,7 @@ public keys and messages are their senders' is the carrier's promise. Colluders 
 not be chosen after the run seed, which draws the mask graph, is known.
 """
 
+from lumos.aggregate.attempts import Attempted
 from lumos.aggregate.coordinator import SecureCoordinator
 from lumos.aggregate.fixed_point import FixedPoint
 from lumos.aggregate.ideal import IdealAggregator, IdealCoordinator
@@ -34,6 +35,7 @@ from lumos.aggregate.topics import Stage
 
 __all__ = [
     "AggregateSettings",
+    "Attempted",
     "FixedPoint",
     "IdealAggregator",
     "IdealCoordinator",

@@ -1,11 +1,15 @@
 """The coordinator of masked sums: it adds what it cannot read, and opens the total or nothing."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from lumos.aggregate import masks, shamir
+from lumos.aggregate.attempts import Attempted
 from lumos.aggregate.errors import Forged, WrongSender
 from lumos.aggregate.fixed_point import FixedPoint, RingWords
 from lumos.aggregate.mask_graph import MaskGraph
+from lumos.aggregate.objections import decide
 from lumos.aggregate.parameters import mask_parameters
 from lumos.aggregate.settings import AggregateSettings
 from lumos.aggregate.share_vault import PAIR, SELF
@@ -55,6 +59,18 @@ class SecureCoordinator:
 
     def sum(self, width: int) -> Program[Doubles | None]:
         """One sum of vectors of `width` numbers; None when nothing was opened."""
+        collected = yield from self._collect(width)
+        return (yield from self._open(collected))
+
+    def attempt(self, width: int) -> Program[Attempted]:
+        """One attempt at a sum: it is opened if no device objects."""
+        collected = yield from self._collect(width)
+        if (yield from decide(collected.asked)):
+            return Attempted(None, called_off=True)
+        return Attempted((yield from self._open(collected)), called_off=False)
+
+    def _collect(self, width: int) -> "Program[_Collected]":
+        """Up to the masked vectors, and who of their senders is asked for shares."""
         inbox = yield WRAPPED.nothing()
         joined = self._senders(inbox, np.ones(self._total, np.bool_))
         wrapped = self._bodies(inbox, wrapped_bytes(self.parameters.neighbours))
@@ -66,10 +82,14 @@ class SecureCoordinator:
         inbox = yield MASKED.nothing()
         arrived = self._senders(inbox, joined)
         total = self._add_up(inbox, width)
-        lost = joined & ~arrived
         asked = arrived if arrived.sum() >= self.parameters.minimum else np.zeros_like(arrived)
-        yield self._name(LOST, asked, lost)
+        yield self._name(LOST, asked, joined & ~arrived)
+        return _Collected(total, wrapped, joined, arrived, asked)
 
+    def _open(self, collected: "_Collected") -> Program[Doubles | None]:
+        """Ask for shares; the sum, or None where they are too few."""
+        total, wrapped, joined, arrived, asked = collected
+        lost = joined & ~arrived
         inbox = yield REVEAL.nothing()
         answering = self._senders(inbox, asked)
         shares = self._shares(inbox, joined)
@@ -193,3 +213,18 @@ class SecureCoordinator:
             lengths=np.full(len(to), body.shape[1]),
         )
         return self.fixed.decode(total[0])
+
+
+class _Collected(NamedTuple):
+    """What the coordinator has before anything is opened."""
+
+    total: RingWords
+    """[1, width] the sum of the masked vectors."""
+    wrapped: Bytes
+    """[joined, bytes] the wrapped seeds and commitments, in the order of the ids."""
+    joined: Flags
+    """[total] who is in the round."""
+    arrived: Flags
+    """[total] whose masked vector is in the sum."""
+    asked: Flags
+    """[total] who is asked for shares."""

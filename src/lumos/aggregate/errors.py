@@ -6,7 +6,8 @@ ProtocolError               a message broke the rules; the round is closed, noth
 ├── WrongSender             a message came from a party that has no part in it, or came twice
 ├── Forged                  a sealed share, a public key or an opened secret is not the sender's
 ├── Equivocation            the coordinator told two devices different things about a third
-└── BothSecrets             somebody asked a holder for both secrets of one device
+├── BothSecrets             somebody asked a holder for both secrets of one device
+└── AlreadyOpened           somebody asked a holder for a second attempt of a step that it opened
 
 No message carries a number, a share, a key or a mask.
 """
@@ -28,3 +29,7 @@ class Equivocation(ProtocolError):
 
 class BothSecrets(ProtocolError):
     """Somebody asked a holder for both secrets of one device."""
+
+
+class AlreadyOpened(ProtocolError):
+    """Somebody asked a holder for a second attempt of a step that it helped to open."""

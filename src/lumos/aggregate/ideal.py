@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lumos.aggregate.attempts import Attempted
 from lumos.aggregate.dropouts import RoundOutcome, bookings_among_devices, flows_of, round_outcome
 from lumos.aggregate.fixed_point import FixedPoint, RingWords
 from lumos.aggregate.mask_graph import MaskGraph
@@ -20,14 +21,17 @@ from lumos.aggregate.parameters import mask_parameters
 from lumos.aggregate.settings import AggregateSettings
 from lumos.aggregate.topics import (
     ALIVE,
+    ATTEMPT_ROUNDS,
     KEYS,
     LEFT_OUT,
     LOST,
     MASKED,
+    OBJECTION,
     REVEAL,
     ROUNDS,
     SHARES,
     SUM,
+    VERDICT,
     WRAPPED,
     Stage,
 )
@@ -49,7 +53,10 @@ CLEAR = Topic(
 )
 BOOKED = {
     topic: replace(topic, name=f"{topic.name}/ideal")
-    for topic in (KEYS, SHARES, WRAPPED, LEFT_OUT, MASKED, LOST, ALIVE, REVEAL, SUM)
+    for topic in (
+        *(KEYS, SHARES, WRAPPED, LEFT_OUT, MASKED, LOST, ALIVE, REVEAL, SUM),
+        *(OBJECTION, VERDICT),
+    )
 }
 """The topics of the masked sum, as the ideal one books them."""
 IDEAL_TOPICS = frozenset({CLEAR, *BOOKED.values()})
@@ -93,7 +100,11 @@ class IdealAggregator:
         self._ledger.round += 1
 
     def sum(
-        self, vectors: Doubles, drop_stage: npt.NDArray[np.int8] | None = None
+        self,
+        vectors: Doubles,
+        drop_stage: npt.NDArray[np.int8] | None = None,
+        *,
+        shares: RingWords | None = None,
     ) -> Program[Doubles | None]:
         """The sum over all devices whose vectors arrive; arguments as in the secure backend."""
         if vectors.ndim != 2 or len(vectors) != len(self._shard):
@@ -106,6 +117,8 @@ class IdealAggregator:
             for start in range(0, len(rows), _ROWS):
                 encoded = self.fixed.encode(vectors[rows[start : start + _ROWS]])
                 total += encoded.sum(axis=0, dtype=self.fixed.dtype)
+            if shares is not None:
+                total += shares[rows].sum(axis=0, dtype=self.fixed.dtype)
             return total
 
         return (yield from self._sum(arrived, drop_stage))
@@ -119,6 +132,20 @@ class IdealAggregator:
                 and the float error of `partial` itself.
         """
         return (yield from self._sum(lambda _: self.fixed.encode_sum(partial), None))
+
+    def attempt(self, words: RingWords) -> Program[Attempted]:
+        """An attempt at a sum to which nobody objects; nobody falls silent.
+
+        Args:
+            words: [width] the sum over all hosted devices, in the ring.
+        """
+        total = yield from self._sum(lambda _: words, None)
+        everyone = np.arange(len(self._shard))
+        self._ledger.book(BOOKED[OBJECTION], everyone, Booking(1, 0, OBJECTION.size, 0))
+        self._ledger.book(BOOKED[VERDICT], everyone, Booking(0, 1, 0, VERDICT.size))
+        self._ledger.book_rounds(everyone, ATTEMPT_ROUNDS - ROUNDS)
+        self._ledger.round += ATTEMPT_ROUNDS - ROUNDS
+        return Attempted(total, called_off=False)
 
     def _sum(
         self, arrived: Callable[[Ints], RingWords], drop_stage: npt.NDArray[np.int8] | None
@@ -244,6 +271,15 @@ class IdealCoordinator:
                 self._ledger.book(*booked)
         self._ledger.round += ROUNDS - 2 - _SWAPS  # two rounds are among devices
         return self.fixed.decode(total) if outcome.opened else None
+
+    def attempt(self, width: int, noise: Doubles | None = None) -> Program[Attempted]:
+        """One attempt at a sum; arguments as in `sum`. Nobody objects."""
+        total = yield from self.sum(width, noise)
+        devices, here = self._total, np.zeros(1, np.int64)
+        self._ledger.book(BOOKED[OBJECTION], here, Booking(0, devices, 0, OBJECTION.size * devices))
+        self._ledger.book(BOOKED[VERDICT], here, Booking(devices, 0, VERDICT.size * devices, 0))
+        self._ledger.round += ATTEMPT_ROUNDS - ROUNDS
+        return Attempted(total, called_off=False)
 
 
 def _answer(inbox: Inbox, body: Bytes) -> Outbox:

@@ -2,12 +2,14 @@
 
 A pair (low id, high id) agrees on s_0 = H(X25519; both ids; both public keys). In each round
 
-    seed ‖ up ‖ down ‖ s_{r+1} ‖ word up ‖ word down = ChaCha20(s_r)     (4 · 32 and 2 · 16 bytes)
+    seed ‖ up ‖ down ‖ s_{r+1} ‖ word up ‖ word down ‖ flag = ChaCha20(s_r)
+                                                          (4 · 32, 2 · 16 and 8 bytes)
 
 `seed` stretches to the pair's mask; `up` and `down` seal the shares that travel from low to high
 and from high to low, each key once; whoever says the *word* of its direction proves that it is
-that device. s_r is forgotten: whoever seizes a device later cannot compute the masks of earlier
-rounds. That the public keys are the neighbours' is the carrier's promise.
+that device; `flag` hides objections (`lumos.aggregate.objections`). s_r is forgotten: whoever
+seizes a device later cannot compute the masks of earlier rounds. That the public keys are the
+neighbours' is the carrier's promise.
 """
 
 from hashlib import blake2b
@@ -31,13 +33,17 @@ _SEAL_NONCE = bytes(24)  # each sealing key is used once
 
 
 class RoundKeys(NamedTuple):
-    """The keys of one round, [pairs, 8] words each; the words that prove an end are half."""
+    """The keys of one round, [pairs, 8] words each; the words that prove an end are half.
+
+    `flag`, [pairs, 2], is a mask of 64 bits and no key.
+    """
 
     seed: Words
     up: Words
     down: Words
     word_up: Words
     word_down: Words
+    flag: Words
 
 
 class PairKeys(InMemoryOnly):
@@ -103,10 +109,10 @@ class PairKeys(InMemoryOnly):
     def ratchet(self) -> RoundKeys:
         """The keys of the next round. What made them is overwritten."""
         words = chacha.blocks(self._chain, NONCE, 3)
-        seed, up, down, self._chain[:], word_up, word_down, _ = np.split(
-            words, (8, 16, 24, 32, 36, 40), axis=1
+        seed, up, down, self._chain[:], word_up, word_down, flag, _ = np.split(
+            words, (8, 16, 24, 32, 36, 40, 42), axis=1
         )
-        return RoundKeys(seed, up, down, word_up, word_down)
+        return RoundKeys(seed, up, down, word_up, word_down, flag)
 
 
 def seal(keys: Words, bodies: Bytes) -> Bytes:

@@ -25,13 +25,17 @@ so whatever the coordinator tells to whom, at least 2t - k - X ≥ 1 honest neig
 sets, and their masks still hide v.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
 from lumos.aggregate import masks, pair_keys, shamir
+from lumos.aggregate.attempts import Attempted, Attempts
 from lumos.aggregate.errors import Equivocation, Forged, WrongSender
 from lumos.aggregate.fixed_point import FixedPoint, RingWords
 from lumos.aggregate.mask_graph import MaskGraph
+from lumos.aggregate.objections import Objections, object_to
 from lumos.aggregate.parameters import mask_parameters
 from lumos.aggregate.settings import AggregateSettings
 from lumos.aggregate.share_vault import PAIR, SELF, ShareVault
@@ -78,6 +82,7 @@ class SecureAggregator(InMemoryOnly):
         self._neighbours = self._graph.of(shard.devices)
         self._up: Flags = shard.devices[:, None] < self._neighbours
         self._pairs = pair_keys.PairKeys(shard.devices, self._neighbours)
+        self._attempts = Attempts()
 
     def setup(self) -> Program[None]:
         """Agree on a key with each mask neighbour: once per run, before the first sum."""
@@ -95,25 +100,83 @@ class SecureAggregator(InMemoryOnly):
         self._pairs.agree(received)
 
     def sum(
-        self, vectors: Doubles, drop_stage: npt.NDArray[np.int8] | None = None
+        self,
+        vectors: Doubles,
+        drop_stage: npt.NDArray[np.int8] | None = None,
+        *,
+        shares: RingWords | None = None,
     ) -> Program[Doubles | None]:
         """The sum over all devices of the federation whose vectors arrive.
 
         Args:
             vectors: [hosted, width] one vector per hosted device.
             drop_stage: [hosted] the `Stage` in which each drops out; None: nobody does.
+            shares: [hosted, width] words of the ring that are added to the vectors.
 
         Returns:
             [width] the sum, or None where nothing was opened or no hosted device received it.
         """
+        if drop_stage is None:
+            drop_stage = np.full(len(self._shard), Stage.NEVER, np.int8)
+        collected = yield from self._collect(vectors, shares, drop_stage)
+        opening = collected.opening & (drop_stage > Stage.ALIVE)
+        return (yield from self._open(collected, opening, drop_stage > Stage.REVEAL))
+
+    def attempt(
+        self,
+        vectors: Doubles,
+        shares: RingWords,
+        step: int,
+        number: int,
+        objections: Objections,
+    ) -> Program[Attempted]:
+        """An attempt at the sum of a step: it is opened if nobody objects, or called off.
+
+        Args:
+            vectors: [hosted, width] one vector per hosted device.
+            shares: [hosted, width] words of the ring that are added to the vectors.
+            step: the sum; of one step at most one attempt is opened.
+            number: of the attempt, larger than of those before.
+            objections: called with [hosted] who is in the sum and may open it, once the
+                coordinator said who is lost; returns [hosted] who objects.
+
+        Raises:
+            AlreadyOpened: a hosted device helped to open this step, or this attempt was made.
+        """
+        self._attempts.begin(step, number)
+        everyone = np.ones(len(self._shard), np.bool_)
+        never = np.full(len(self._shard), Stage.NEVER, np.int8)
+        collected = yield from self._collect(vectors, shares, never)
+        self._attempts.hold(collected.vault)
+        opening = collected.opening
+        objecting = yield from objections(opening)
+        called_off = yield from object_to(
+            self._shard, opening, objecting & opening, self._flag_masks(collected)
+        )
+        if called_off:
+            self._attempts.call_off()
+            return Attempted(None, called_off=True)
+        self._attempts.open()
+        total = yield from self._open(collected, opening, everyone)
+        return Attempted(total, called_off=False)
+
+    def _collect(
+        self, vectors: Doubles, shares: RingWords | None, drop_stage: npt.NDArray[np.int8]
+    ) -> "Program[_Collected]":
+        """Up to the masked vectors, and the coordinator's word on who is lost."""
         if not self._pairs.agreed:
             raise UsageError("the first sum of a run needs setup() before it")
         if vectors.ndim != 2 or len(vectors) != len(self._shard):
             raise UsageError(
                 f"vectors must be [{len(self._shard)}, width], got {list(vectors.shape)}"
             )
-        if drop_stage is None:
-            drop_stage = np.full(len(self._shard), Stage.NEVER, np.int8)
+        if shares is not None and (
+            shares.shape != vectors.shape or shares.dtype != self.fixed.dtype
+        ):
+            raise UsageError(
+                f"shares must be {self.fixed.dtype}{list(vectors.shape)} as the vectors, "
+                f"got {shares.dtype}{list(shares.shape)}"
+            )
         keys = self._pairs.ratchet()
         secrets = shamir.uniform(2 * len(vectors) * shamir.LIMBS).reshape(2, len(vectors), -1)
         vault = yield from self._share(keys, secrets, drop_stage > Stage.SHARES)
@@ -124,23 +187,41 @@ class SecureAggregator(InMemoryOnly):
         sending = (joined.sum(axis=1) >= self.parameters.threshold) & (drop_stage > Stage.MASKED)
         rows = np.flatnonzero(sending)
         words = self._masked(vectors, rows, keys, joined, secrets[SELF])
+        if shares is not None:
+            words += shares if len(rows) == len(shares) else shares[rows]
         yield MASKED.send(
             self._shard.devices[rows],
             np.full(len(rows), COORDINATOR),
             words.view(np.uint8),
             lengths=np.full(len(rows), words.shape[1] * self.fixed.word),
         )
+        width = words.shape[1]
         del words
         opening, lost = self._named((yield LOST.nothing()), sending)
         if (lost & ~joined).any():
             raise WrongSender("a device was called lost that is not in the round")
-        opening &= ((joined & ~lost).sum(axis=1) >= self.parameters.threshold) & (
-            drop_stage > Stage.ALIVE
-        )
-        yield from self._confirm_alive(keys, opening, joined & ~lost)
-        opening &= drop_stage > Stage.REVEAL
-        yield self._reveal(vault, np.flatnonzero(opening), joined, lost)
-        return self._summed((yield SUM.nothing()), opening, vectors.shape[1])
+        opening &= (joined & ~lost).sum(axis=1) >= self.parameters.threshold
+        return _Collected(keys, vault, joined, lost, opening, width)
+
+    def _open(
+        self, collected: "_Collected", opening: Flags, revealing: Flags
+    ) -> Program[Doubles | None]:
+        """Confirm to neighbours that one is in the sum, give out shares, receive the sum."""
+        joined, lost = collected.joined, collected.lost
+        yield from self._confirm_alive(collected.keys, opening, joined & ~lost)
+        opening = opening & revealing
+        yield self._reveal(collected.vault, np.flatnonzero(opening), joined, lost)
+        return self._summed((yield SUM.nothing()), opening, collected.width)
+
+    def _flag_masks(self, collected: "_Collected") -> npt.NDArray[np.uint64]:
+        """[hosted] what hides a device's objection: masks of its pairs that are in the sum."""
+        in_sum = collected.joined & ~collected.lost
+        flags = np.ascontiguousarray(collected.keys.flag).astype("<u4").view("<u8").ravel()
+        masks_by_slot = np.where(in_sum, flags[self._pairs.of], np.uint64(0))
+        added = np.where(self._up, masks_by_slot, np.uint64(0)).sum(axis=1, dtype=np.uint64)
+        taken = np.where(self._up, np.uint64(0), masks_by_slot).sum(axis=1, dtype=np.uint64)
+        hidden: npt.NDArray[np.uint64] = added - taken
+        return hidden
 
     def _share(
         self, keys: pair_keys.RoundKeys, secrets: shamir.Elements, speaking: Flags
@@ -303,3 +384,17 @@ class SecureAggregator(InMemoryOnly):
         if np.count_nonzero(own_named) + np.count_nonzero(named) < len(rows):
             raise WrongSender("the coordinator named a device twice")
         return own_named & receiving, named & receiving[:, None]
+
+
+class _Collected(NamedTuple):
+    """What hosted devices have of a round before anything is opened."""
+
+    keys: pair_keys.RoundKeys
+    vault: ShareVault
+    joined: Flags
+    """[hosted, k] the neighbours in the round."""
+    lost: Flags
+    """[hosted, k] those of them that are lost, by what the coordinator said."""
+    opening: Flags
+    """[hosted] who is in the sum and was told to open it."""
+    width: int

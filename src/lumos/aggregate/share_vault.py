@@ -46,3 +46,8 @@ class ShareVault(InMemoryOnly):
         self._given[rows, slots] = True
         self._shares[rows, slots] = 0
         return shares
+
+    def forget(self) -> None:
+        """Erase all shares: nothing of this round can be given out any more."""
+        self._shares[:] = 0
+        self.has[:] = False

@@ -11,6 +11,13 @@
 | alive | device → its k mask neighbours | 16: a word that proves who speaks |
 | reveal | device → coordinator | 32 for each neighbour in the round: one share |
 | sum | coordinator → device | the sum, 4 or 8 a number |
+
+An attempt (`lumos.aggregate.attempts`) has two rounds more, between `lost` and `alive`:
+
+| round | from → to | bytes |
+|---|---|---|
+| objection | device → coordinator | 8: zero or a random number, masked |
+| verdict | coordinator → every device | 1 |
 """
 
 from enum import IntEnum
@@ -36,6 +43,8 @@ class Stage(IntEnum):
 
 ROUNDS = 8
 """Rounds of the exchange in one sum."""
+ATTEMPT_ROUNDS = ROUNDS + 2
+"""Rounds of the exchange in one attempt, without those in which devices find their objections."""
 
 SHARE = 2 * LIMBS
 """Bytes of one share of one secret."""
@@ -88,6 +97,20 @@ ALIVE = Topic(
     door=Door.AGGREGATE,
     shape=(WORD,),
     learns="a device tells its mask neighbours that it was not called lost",
+)
+OBJECTION = Topic(
+    name="aggregate/objection",
+    door=Door.AGGREGATE,
+    dtype=np.uint64,
+    coordinator=True,
+    learns="the coordinator learns whether any device objects to opening a sum, and not which",
+)
+VERDICT = Topic(
+    name="aggregate/verdict",
+    door=Door.CONTROL,
+    vocabulary=("open", "called off"),
+    coordinator=True,
+    learns="everyone learns whether an attempt at a sum is called off",
 )
 REVEAL = Topic(
     name="aggregate/reveal",
