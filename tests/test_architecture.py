@@ -28,6 +28,7 @@ ROOMS = (
     "encode",
     "model",
     "aggregate",
+    "products",
     "training",
     "paper",
     "strict",

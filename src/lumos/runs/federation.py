@@ -11,6 +11,7 @@ from lumos.device.shard import cut
 from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program, no_part
 from lumos.exchange.ledger_report import LedgerReport
+from lumos.products.ideal import IDEAL_TOPICS as IDEAL_PRODUCTS
 from lumos.score.ideal import IDEAL_TOPICS as IDEAL_SCORES
 from lumos.training.config import Config
 from lumos.training.outcome import Outcome
@@ -20,6 +21,9 @@ from lumos.training.trainer import CoordinatorProgram, Result, Trainer
 from lumos.typing import Floats, Ints
 
 Answer = TypeVar("Answer")
+
+IDEAL_TOPICS = IDEAL_SUMS | IDEAL_PRODUCTS | IDEAL_SCORES
+"""What a carrier has to permit where a simulation computes in the clear."""
 
 
 class Federation(Generic[Result]):
@@ -47,7 +51,7 @@ class Federation(Generic[Result]):
         self.config = config
         coins = profile.coins(problem, config, control=control)
         self.shards = cut(problem.graph, problem.shards, problem.seed, config.train.coins, coins)
-        ideal = IDEAL_SUMS | IDEAL_SCORES if config.train.aggregate == "ideal" else frozenset()
+        ideal = IDEAL_TOPICS if config.train.aggregate == "ideal" else frozenset()
         self.carrier = CARRIERS[carrier](self.shards, profile.doors, ideal)
         programs: Programs[Result] = profile.programs(
             Placement(

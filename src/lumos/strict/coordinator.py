@@ -7,6 +7,7 @@ import numpy as np
 from lumos.aggregate import IdealCoordinator, SecureCoordinator
 from lumos.device.coins import PublicCoins
 from lumos.exchange.endpoint import Endpoint, Program
+from lumos.products import PairedCoordinator
 from lumos.strict.schedule import Schedule
 
 Widths = Callable[[str, int], int]
@@ -42,6 +43,7 @@ class StrictCoordinator:
             SecureCoordinator if schedule.config.train.aggregate == "secure" else IdealCoordinator
         )
         self._sums = kind(schedule.devices, public, endpoint, schedule.config.updates)
+        self._pairs = PairedCoordinator(self._sums)
         self._widths_of = widths
         self._widths = widths(features)
 
@@ -72,11 +74,14 @@ class StrictCoordinator:
 
     def _sum(self, stage: str, step: int, coins: int) -> Program[None]:
         width, noise = self._widths(stage, step), self._schedule.noise(stage, step)
+        sums = self._pairs if stage in self._schedule.paired_stages else self._sums
+        drawn = None
         if isinstance(self._sums, IdealCoordinator) and noise is not None:
             generator = self._public.generator(self._noise, coins)
             if self._schedule.config.train.coins == "system":
                 generator = np.random.default_rng()  # from the operating system
-            drawn = generator.standard_normal(width)
-            yield from self._sums.sum(width, noise.total * drawn)
+            drawn = noise.total * generator.standard_normal(width)
+        if drawn is None:
+            yield from sums.sum(width)
         else:
-            yield from self._sums.sum(width)
+            yield from sums.sum(width, drawn)

@@ -108,6 +108,11 @@ class LinkSchedule(Schedule):
         """The histograms of levels."""
         return (LEVELS,)
 
+    @property
+    def paired_stages(self) -> tuple[str, ...]:
+        """Products."""
+        return (PRODUCTS,)
+
     @cached_property
     def opinion_mechanism(self) -> Mechanism:
         """How an opinion is randomized: one byte, so that it can be counted at once."""

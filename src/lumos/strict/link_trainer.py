@@ -107,7 +107,7 @@ class StrictLinker(StrictTrainer):
         self._held_back = private.held_back
         self._book = None if control else book
         self._partner = np.full(len(shard), NOBODY)
-        self._theirs = np.zeros((len(shard), strict.embedding), np.int8)
+        self._paired = False
         self._surroundings = Surroundings(shard, schedule.opinion_mechanism)
         self.reading: Reading | None = None
 
@@ -121,14 +121,19 @@ class StrictLinker(StrictTrainer):
         self._encoder = LinkEncoder(self._words, self.schedule, self.shard.public)
 
     def _before(self, number: int) -> Program[None]:
-        """Colours and opinions before their sum."""
-        if self.schedule.stage(number) == COLOURS:
-            yield from self._tell(self.schedule.step(number))
+        """Sessions of partners before the first product, colours and opinions before their sum."""
+        stage, step = self.schedule.stage(number), self.schedule.step(number)
+        if stage == PRODUCTS and not self._paired:
+            yield from self._sums.pair(self._partner, self._encoder.chosen)
+            self._paired = True
+        elif stage == COLOURS:
+            yield from self._tell(step)
 
     def rejoin(self, epoch: int) -> Program[None]:
         """After `restore`: repeat the messages before `epoch`. The same coins give the same."""
         for number in range(epoch):
-            yield from self._before(number)
+            if self.schedule.stage(number) == COLOURS:
+                yield from self._before(number)
 
     def _tell(self, number: int) -> Program[None]:
         """Every device tells all its neighbours its colour, or an opinion, the same to all."""
@@ -154,13 +159,9 @@ class StrictLinker(StrictTrainer):
     def _sum(self, stage: str, number: int) -> Program[Doubles]:
         if stage != PRODUCTS:
             return (yield from super()._sum(stage, number))
-        schedule = self.schedule
-        step = schedule.step(number)
-        if step == 0 or not self._products_ready:
-            yield from self._products.setup(self._partner, self._encoder.chosen)
-            self._products_ready = True
-        noise = schedule.noise(stage, step)
-        return (yield from self._products.sum(self._encoder.integers(), noise, number))
+        noise = self.schedule.noise(stage, self.schedule.step(number))
+        numbers, words = self._encoder.integers(), self._words.width
+        return (yield from self._sums.sum_products(numbers, words, noise, number))
 
     def _update(self, stage: str, number: int) -> Update:
         if stage == COUNTS:

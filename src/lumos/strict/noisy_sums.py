@@ -2,13 +2,18 @@
 
 from collections.abc import Callable
 
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
 from lumos.aggregate import IdealAggregator, SecureAggregator
 from lumos.aggregate.noise import Noise
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
+from lumos.products import paired_sums
 from lumos.training.config import Config
-from lumos.typing import Doubles
+from lumos.typing import Doubles, Ints
 
 Update = Callable[[bool], Doubles]
 """Called with True, the vector of each hosted device; with False, their sum."""
@@ -27,6 +32,7 @@ class NoisySums:
         self._shard = shard
         kind = SecureAggregator if config.train.aggregate == "secure" else IdealAggregator
         self._sums = kind(shard, endpoint, config.updates)
+        self._pairs = paired_sums(shard, endpoint, self._sums)
 
     def rounded(self, values: Doubles) -> Doubles:
         """Numbers of one device's vector as a sum encodes them; sums of such numbers are exact."""
@@ -60,3 +66,24 @@ class NoisySums:
         if total is None:
             raise ProtocolError("a sum was not opened: too few devices were present")
         return total
+
+    def pair(self, partner: Ints, chosen: csr_array) -> Program[None]:
+        """Open the sessions of matched devices; arguments as in `PairedSums.setup`."""
+        yield from self._pairs.setup(partner, chosen)
+
+    def sum_products(
+        self, vectors: npt.NDArray[np.int8], words: int, noise: Noise | None, step: int
+    ) -> Program[Doubles]:
+        """[words · K] the sum of products over all pairs, with noise.
+
+        Args:
+            vectors: [hosted, K] of the devices.
+            words: of the rows that `pair` was given.
+            noise: None for an exact sum.
+            step: names the coins of the noise, and the products: none is computed twice.
+        """
+        shares = None
+        if noise is not None and not isinstance(self._sums, IdealAggregator):
+            hosted, size = vectors.shape
+            shares = noise.shares(self._shard.coins, hosted, words * size, step)
+        return (yield from self._pairs.sum(vectors, shares, step))

@@ -57,6 +57,11 @@ class Schedule(ABC):
     def step(self, epoch: int) -> int:
         """Number of an epoch among those of its stage."""
 
+    @property
+    def paired_stages(self) -> tuple[str, ...]:
+        """Stages whose sums are over products of matched devices."""
+        return ()
+
     @cached_property
     def whole_mu(self) -> float:
         """μ of all updates together; searched for once, used in every epoch."""

@@ -1,0 +1,278 @@
+"""A session of two matched devices: bytes in, bytes out, the same program at both ends.
+
+Device u has b_u ∈ {0,1}^F and, in each step, Z_u ∈ [-127, 127]^K. After a product both hold a share
+in the ring of the masked sum, [F, K], and the two shares add up to
+
+    (b_u ⊗ Z_v + b_v ⊗ Z_u) · 2^(fraction bits - 7),    that is, to b ⊗ Z / 128 in fixed point.
+
+| message, both ways at once | bytes |
+|---|---|
+| opening | 80: nonce, A of the base transfers in which the sender offers, X25519 key |
+| points | 4,096 + 16: the points of the base transfers in which the sender takes |
+| columns | 128 ⌈F/8⌉ + 16: the choices, masked |
+| correction, one for each product | F K word + 16 |
+| word, two for each product | 16: proves who speaks (`word`) |
+
+Every message but the opening ends with 16 bytes of BLAKE2b under a key that both openings give.
+So **any flipped bit ends the session with an error**, also one in an opening, which changes the
+key. Choices are bound for the session; numbers are new in each product. Pads are hashes under
+(session, direction, step, attempt), and (step, attempt) only grows: none is used twice.
+
+Semi-honest: that both keep to the protocol is assumed, not checked. A device that sends columns
+which belong to no b can learn bits of s, and with all of them the partner's Z.
+"""
+
+import hmac
+import os
+from collections.abc import Callable
+from enum import IntEnum
+from hashlib import blake2b
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from lumos.aggregate.fixed_point import FixedPoint, RingWords
+from lumos.crypto import entropy
+from lumos.crypto.group import ED25519, POINT, Group
+from lumos.crypto.in_memory import InMemoryOnly
+from lumos.errors import InputError, UsageError
+from lumos.products.directions import POINTS, Chooser, Multiplier
+from lumos.products.errors import (
+    BadPoint,
+    CheckFailed,
+    OutOfOrder,
+    Replay,
+    SessionClosed,
+    WrongLength,
+)
+from lumos.products.extension import BASE, column_bytes
+from lumos.typing import Flags
+
+_Result = TypeVar("_Result")
+
+NONCE = 16
+KEY = 32
+CHECK = 16
+"""Bytes at the end of a message, and of a word."""
+SCALE_BITS = 7
+"""Numbers stand for multiples of 2^-7."""
+
+OPENING = NONCE + POINT + KEY
+POINTS_MESSAGE = POINTS + CHECK
+
+
+def columns_message(words: int) -> int:
+    """Bytes of the message with the columns."""
+    return BASE * column_bytes(words) + CHECK
+
+
+def correction_message(words: int, width: int, word: int) -> int:
+    """Bytes of the message of one product."""
+    return words * width * word + CHECK
+
+
+class _Due(IntEnum):
+    OPENING = 0
+    POINTS = 1
+    COLUMNS = 2
+    EXTENSION = 3
+    PRODUCTS = 4
+    NOTHING = 5
+
+
+class PairSession(InMemoryOnly):
+    """One end of the session of a pair.
+
+    Args:
+        me: own id.
+        peer: the partner's id.
+        chosen: [words] the own choices, bound for the session.
+        fixed: the fixed point of the sum.
+    """
+
+    def __init__(
+        self, me: int, peer: int, chosen: Flags, fixed: FixedPoint, *, group: Group = ED25519
+    ) -> None:
+        if me == peer:
+            raise UsageError(f"a device has no product with itself, got {me} twice")
+        if chosen.ndim != 1 or not len(chosen):
+            raise UsageError(f"`chosen` must be [words], got {list(chosen.shape)}")
+        if fixed.fraction_bits < SCALE_BITS:
+            raise UsageError(
+                f"products need `fraction_bits` of at least {SCALE_BITS}, got {fixed.fraction_bits}"
+            )
+        self._me, self._peer = me, peer
+        self._words = len(chosen)
+        self._fixed = fixed
+        self._process = os.getpid()
+        self._due = _Due.OPENING
+        self._last = (-1, -1)
+        self._pending: RingWords | None = None
+        nonce, drawn = entropy.draw(NONCE), entropy.draw(KEY)
+        self._exchange: X25519PrivateKey | None = X25519PrivateKey.from_private_bytes(drawn)
+        self._chooser: Chooser | None = Chooser(chosen.astype(np.bool_), group)
+        self._multiplier: Multiplier | None = Multiplier(self._words, group)
+        self._opening = nonce + self._chooser.A + self._exchange.public_key().public_bytes_raw()
+        self._sid = b""
+        self._key = b""
+
+    def opening(self) -> bytes:
+        """The first message."""
+        return self._step(_Due.OPENING, lambda: self._opening)
+
+    def points(self, opening: bytes) -> bytes:
+        """The second message, in answer to the partner's opening."""
+        return self._step(_Due.POINTS, lambda: self._points(opening))
+
+    def columns(self, points: bytes) -> bytes:
+        """The third message, in answer to the partner's points."""
+        return self._step(_Due.COLUMNS, lambda: self._columns(points))
+
+    def extend(self, columns: bytes) -> None:
+        """Take the partner's third message: the session is ready for products."""
+        self._step(_Due.EXTENSION, lambda: self._extend(columns))
+
+    def correction(self, numbers: npt.NDArray[np.int8], step: int, attempt: int) -> bytes:
+        """The message of one product. `numbers`: [width] the own Z, -127 to 127."""
+        return self._step(_Due.PRODUCTS, lambda: self._correct(numbers, (step, attempt)))
+
+    def share(self, correction: bytes, step: int, attempt: int) -> RingWords:
+        """[words, width] the own share of both directions, from the partner's correction."""
+        return self._step(_Due.PRODUCTS, lambda: self._share(correction, (step, attempt)))
+
+    def word(self, purpose: bytes, step: int, attempt: int, *, mine: bool) -> bytes:
+        """The word by which this device (`mine`), or its partner, proves that it speaks."""
+        speaker = self._me if mine else self._peer
+        return self._step(
+            _Due.PRODUCTS, lambda: self._tag(speaker, b"word " + purpose, (step, attempt), b"")
+        )
+
+    def check_word(self, word: bytes, purpose: bytes, step: int, attempt: int) -> None:
+        """Raise `CheckFailed` unless the partner said its word."""
+        expected = self.word(purpose, step, attempt, mine=False)
+        if not hmac.compare_digest(word, expected):
+            self.close()
+            raise CheckFailed("a word that proves its speaker is wrong")
+
+    @property
+    def ready(self) -> bool:
+        """Whether products can be computed."""
+        return self._due is _Due.PRODUCTS
+
+    def close(self) -> None:
+        """Forget every secret; the session answers nothing any more."""
+        self._due = _Due.NOTHING
+        self._chooser = self._multiplier = self._exchange = self._pending = None
+        self._key = b""
+
+    def _step(self, due: _Due, action: Callable[[], _Result]) -> _Result:
+        if self._due is not _Due.NOTHING and os.getpid() != self._process:
+            self.close()  # two copies of a session would use the same pads for different numbers
+        if self._due is _Due.NOTHING:
+            raise SessionClosed("the session is closed; open a new one")
+        try:
+            if self._due is not due:
+                raise OutOfOrder("this message of the session is not the one that is due")
+            result = action()
+        except BaseException:
+            self.close()
+            raise
+        if due is not _Due.PRODUCTS:
+            self._due = _Due(due + 1)
+        return result
+
+    def _points(self, opening: bytes) -> bytes:
+        _check_length(opening, OPENING)
+        ordered = [self._opening, opening] if self._me < self._peer else [opening, self._opening]
+        said = b"".join(ordered)
+        public = f"{min(self._me, self._peer)} {max(self._me, self._peer)} {self._words} "
+        public += f"{self._fixed.word} {self._fixed.fraction_bits} "
+        assert self._exchange is not None  # noqa: S101
+        try:
+            shared = self._exchange.exchange(X25519PublicKey.from_public_bytes(opening[-KEY:]))
+        except ValueError:
+            raise BadPoint("a public key is no point of large order") from None
+        self._exchange = None
+        named = public.encode() + said
+        self._sid = blake2b(named, digest_size=32, person=b"lumos.pair.sid").digest()
+        self._key = blake2b(named, key=shared, digest_size=32, person=b"lumos.pair.key").digest()
+        multiplier, _ = self._halves()
+        A = opening[NONCE : NONCE + POINT]
+        return self._sealed(b"points", multiplier.points(self._direction(mine=True), A))
+
+    def _columns(self, points: bytes) -> bytes:
+        body = self._opened(b"points", points, POINTS_MESSAGE)
+        _, chooser = self._halves()
+        return self._sealed(b"columns", chooser.columns(self._direction(mine=False), body))
+
+    def _extend(self, columns: bytes) -> None:
+        body = self._opened(b"columns", columns, columns_message(self._words))
+        self._halves()[0].extend(body)
+
+    def _correct(self, numbers: npt.NDArray[np.int8], index: tuple[int, int]) -> bytes:
+        if min(index) < 0 or index <= self._last:
+            raise Replay("pads of this step and attempt may have been used")
+        if numbers.ndim != 1 or numbers.dtype != np.int8 or not len(numbers):
+            raise UsageError("numbers of a product must be int8 [width]")
+        if (numbers == -128).any():
+            raise InputError("a number of a product lies beyond ±127")
+        self._last = index
+        scaled = numbers.astype(np.int64) << (self._fixed.fraction_bits - SCALE_BITS)
+        ring = scaled.astype("<u8").astype(self._fixed.dtype)
+        multiplier, _ = self._halves()
+        correction, self._pending = multiplier.multiply(ring, self._label(index, mine=True))
+        return self._sealed(b"correction", correction.tobytes(), index)
+
+    def _share(self, correction: bytes, index: tuple[int, int]) -> RingWords:
+        if index != self._last or self._pending is None:
+            raise Replay("the own half of this step and attempt is not there, or was used")
+        own, self._pending = self._pending, None
+        length = correction_message(self._words, own.shape[1], self._fixed.word)
+        body = self._opened(b"correction", correction, length, index)
+        received = np.frombuffer(body, self._fixed.dtype).reshape(own.shape)
+        _, chooser = self._halves()
+        own += chooser.share(received, self._label(index, mine=False))
+        return own
+
+    def _direction(self, *, mine: bool) -> bytes:
+        """Names the session and the direction in which this device (`mine`) has the numbers."""
+        multiplier = self._me if mine else self._peer
+        return self._sid + multiplier.to_bytes(8, "little")
+
+    def _label(self, index: tuple[int, int], *, mine: bool) -> bytes:
+        return self._direction(mine=mine) + _bytes_of(index)
+
+    def _halves(self) -> tuple[Multiplier, Chooser]:
+        if self._multiplier is None or self._chooser is None:
+            raise SessionClosed("the session is closed; open a new one")
+        return self._multiplier, self._chooser
+
+    def _sealed(self, purpose: bytes, body: bytes, index: tuple[int, int] = (0, 0)) -> bytes:
+        return body + self._tag(self._me, purpose, index, body)
+
+    def _opened(
+        self, purpose: bytes, message: bytes, length: int, index: tuple[int, int] = (0, 0)
+    ) -> bytes:
+        _check_length(message, length)
+        body, check = message[:-CHECK], message[-CHECK:]
+        if not hmac.compare_digest(check, self._tag(self._peer, purpose, index, body)):
+            raise CheckFailed("a message is not what the partner sent")
+        return body
+
+    def _tag(self, speaker: int, purpose: bytes, index: tuple[int, int], body: bytes) -> bytes:
+        state = blake2b(key=self._key, digest_size=CHECK, person=b"lumos.pair.tag")
+        state.update(speaker.to_bytes(8, "little") + _bytes_of(index))
+        state.update(len(purpose).to_bytes(1, "little") + purpose)
+        state.update(body)
+        return state.digest()
+
+
+def _bytes_of(index: tuple[int, int]) -> bytes:
+    return index[0].to_bytes(8, "little") + index[1].to_bytes(8, "little")
+
+
+def _check_length(message: bytes, expected: int) -> None:
+    if len(message) != expected:
+        raise WrongLength(f"a message has {len(message)} bytes instead of {expected}")
