@@ -7,8 +7,7 @@ partner's choices: S of `extension`) and one `Chooser` (its choices, the partner
 import numpy as np
 
 from lumos.aggregate.fixed_point import RingWords
-from lumos.compare.lookup import Query, ReceiverKeys, SenderKeys
-from lumos.compare.spec import Lookup, Spec
+from lumos.session.lookup import Lookup, Query, ReceiverKeys, SenderKeys
 from lumos.crypto import entropy
 from lumos.crypto.group import POINT, Group
 from lumos.crypto.in_memory import InMemoryOnly
@@ -24,7 +23,7 @@ from lumos.products.extension import (
 from lumos.typing import Bytes, Flags
 
 _SEED_TABLE = Lookup(widths=(1,), outputs=8 * SEED)
-_NAME = Spec(1)  # the name of a table in its pads; here all have the same
+_NAME = b"lumos.products"
 POINTS = BASE * POINT
 """Bytes of the points of all base transfers."""
 
