@@ -1,15 +1,16 @@
 """`lumos predict`: use a trained model."""
 
+import time
 from collections.abc import Sequence
 from csv import DictWriter
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.table import Table
 
-from lumos.cli.common import Common, console, print_json
-from lumos.errors import UsageError
+from lumos.cli.common import Bar, Common, console, print_json, progress_bar
+from lumos.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from lumos.runs.run import Run
@@ -24,6 +25,11 @@ def predict(
     /,
     *,
     id: list[str] | None = None,
+    pairs: Path | None = None,
+    candidates: Path | None = None,
+    top: int = 10,
+    scores: Literal["ideal", "secure"] = "ideal",
+    workers: int | None = None,
     newcomer: Path | None = None,
     csv: Path | None = None,
     export: Path | None = None,
@@ -37,6 +43,18 @@ def predict(
         The folder that lumos train --out wrote.
     id
         Only these devices, by their original ids; may be repeated. For links, all pairs of them.
+    pairs
+        For links: a file with two ids on each line, separated by a comma or by space. The first
+        device of a pair asks the second.
+    candidates
+        For links, with one --id: a file with one id on each line. The device asks each of them.
+    top
+        How many of the candidates to print, the likeliest first.
+    scores
+        For links of the strict profile: ideal computes scores in the clear; secure by real
+        cryptography between the two devices.
+    workers
+        Processes for the cryptography. Default: one per core.
     newcomer
         A JSON file of devices that join after training:
         [{"id": …, "features": …, "neighbours": […]}].
@@ -45,8 +63,10 @@ def predict(
     export
         File to write the weights to (.npz, see docs/training.md).
     """
-    if id is not None and newcomer is not None:
-        raise UsageError("--id is for devices of the run, --newcomer for others; choose one")
+    if sum(given is not None for given in (pairs, newcomer, id)) > 1:
+        raise UsageError("--id, --pairs and --newcomer are three questions; ask one at a time")
+    if candidates is not None and (id is None or len(id) != 1):
+        raise UsageError("--candidates needs one --id: the device that asks them")
     from lumos.runs.load import load_run
     from lumos.runs.newcomers import predict_newcomers, read_newcomers
 
@@ -63,7 +83,12 @@ def predict(
         noisy = trained.config.profile_settings.epsilon < float("inf")
         spent = ledger.epsilon_per_receiver if noisy else "inf"
         result["epsilon_spent_by_each_neighbour"] = spent
-    elif trained.classes or id is not None or export is None:
+    elif pairs is not None or (id is not None and not trained.classes):
+        asked = _asked(trained, id, pairs, candidates)
+        rows = _links(trained, asked, result, secure=scores == "secure", workers=workers)
+        if candidates is not None:
+            rows = sorted(rows, key=lambda row: (not row["answered"], -row["probability"]))[:top]
+    elif trained.classes or export is None:
         rows = _rows(trained, id)
     else:
         rows = []
@@ -78,21 +103,86 @@ def predict(
 
 
 def _rows(run: "Run", ids: list[str] | None) -> list[dict[str, Any]]:
-    """Predictions for devices of the run: all, or those named.
-
-    classify: id, label, probability of each device. link: id, other, probability of an edge for
-    each pair of the named devices.
-    """
+    """id, label and probability of each device of the run, or of those named."""
+    if not run.classes:
+        raise UsageError("this run predicts links; name devices with --id, or --pairs FILE")
     ids = None if ids is None else list(dict.fromkeys(ids))
+    return _labels(run, run.ids if ids is None else ids, run.predict_proba(ids))
+
+
+def _asked(
+    run: "Run", ids: list[str] | None, pairs: Path | None, candidates: Path | None
+) -> list[tuple[str, str]]:
+    """The pairs that are asked about."""
     if run.classes:
-        return _labels(run, run.ids if ids is None else ids, run.predict_proba(ids))
-    if ids is None or len(ids) < 2:
+        raise UsageError("this run classifies; --pairs is for runs that predict links")
+    if pairs is not None:
+        return [(one, other) for one, other in _columns(pairs, 2)]
+    names = list(dict.fromkeys(ids or []))
+    if candidates is not None:
+        others = [other for (other,) in _columns(candidates, 1) if other != names[0]]
+        return [(names[0], other) for other in dict.fromkeys(others)]
+    if len(names) < 2:
         raise UsageError("this run predicts links; name at least two devices with --id")
-    pairs = list(combinations(ids, 2))
+    return list(combinations(names, 2))
+
+
+def _columns(path: Path, many: int) -> list[list[str]]:
+    """So many ids of each line of a file; empty lines and those that begin with # are skipped."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        row = [part.strip() for part in (line.split(",") if "," in line else line.split())]
+        if len(row) != many or not all(row):
+            raise InputError(
+                f"{path}, line {number}: expected {many} id{'s' * (many > 1)}, found {len(row)}"
+            )
+        rows.append(row)
+    if not rows:
+        raise InputError(f"{path}: has no ids")
+    return rows
+
+
+def _links(
+    run: "Run",
+    pairs: list[tuple[str, str]],
+    result: dict[str, Any],
+    *,
+    secure: bool,
+    workers: int | None,
+) -> list[dict[str, Any]]:
+    """id, other, probability and whether the other answered, of each pair."""
+    start = time.perf_counter()
+    with progress_bar("scores") as bar:
+        found = run.ask_links(
+            pairs, secure=secure, workers=workers, progress=_per_second(bar, start)
+        )
+    result["answered"] = int(found.answered.sum())
+    if found.ledger is not None:
+        seconds = time.perf_counter() - start
+        result["scores"] = "secure" if secure else "ideal"
+        result["seconds"] = round(seconds, 3)
+        result["bytes"] = int(found.ledger.bytes_sent.sum())
+    rows = zip(pairs, found.probability.tolist(), found.answered.tolist(), strict=True)
     return [
-        {"id": one, "other": other, "probability": float(chance)}
-        for (one, other), chance in zip(pairs, run.predict_links(pairs), strict=True)
+        {"id": one, "other": other, "probability": chance, "answered": answered}
+        for (one, other), chance, answered in rows
     ]
+
+
+def _per_second(bar: Bar, start: float) -> Any:
+    """A callback that shows how many pairs are scored in a second; the bar shows the time left."""
+
+    def show(done: int, total: int) -> None:
+        rate = done / max(time.perf_counter() - start, 1e-9)
+        bar(done, total, f"{done:,} of {total:,} pairs, {rate:,.0f} per second")
+
+    return show
 
 
 def _labels(run: "Run", names: Sequence[str], chances: "Floats") -> list[dict[str, Any]]:
@@ -116,15 +206,26 @@ def _write(path: Path, rows: list[dict[str, Any]]) -> None:
         raise UsageError(f"{path}: cannot be written ({error.strerror})") from None
 
 
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
 def _show(result: dict[str, Any]) -> None:
     rows = result["rows"]
     if rows:
         table = Table(*rows[0].keys(), box=None)
         for row in rows[:_SHOWN]:
-            table.add_row(*(f"{v:.4f}" if isinstance(v, float) else v for v in row.values()))
+            table.add_row(*(_cell(value) for value in row.values()))
         console().print(table)
     if len(rows) > _SHOWN:
         console().print(f"… {len(rows) - _SHOWN:,} more; --csv FILE or --json gives all")
+    if "seconds" in result:
+        console().print(
+            f"{result['answered']:,} pairs answered, {result['scores']} scores: "
+            f"{result['seconds']:.1f} s, {result['bytes']:,} bytes sent"
+        )
     if "epsilon_spent_by_each_neighbour" in result:
         spent = result["epsilon_spent_by_each_neighbour"]
         console().print(

@@ -138,12 +138,13 @@ def show(run: "Run", out: Path | None) -> None:
     summary = run.summary()
     noisy = config.profile_settings.epsilon < float("inf")
     epsilon = f"ε = {summary['epsilon']:g}" if noisy else "no noise (ε = inf)"
+    budget = config.profile.texts(config).budget or epsilon
     used = not config.profile.ignores("backbone", config)
     screen.print(
         f"{run.about.graph}: {run.about.devices:,} devices, {run.about.edges:,} edges · "
         f"{config.train.task} · profile {config.train.profile} · "
         + f"{config.model.backbone} · " * used
-        + epsilon
+        + budget
     )
     balanced = config.trees.balancer != "none"
     trees = f"trees {config.trees.balancer}, comparisons {run.trees.compare} · " * balanced
@@ -227,6 +228,7 @@ def _show_promises(promises: list[dict[str, str]]) -> None:
 
 
 def _show_scores(run: "Run") -> None:
+    texts = run.config.profile.texts(run.config)
     what = "accuracy" if run.config.train.task == "classify" else "auc"
     shown = {"accuracy": "accuracy", "auc": "ROC-AUC"}[what]
     table = Table(f"{shown} (observer)", box=None)
@@ -234,7 +236,7 @@ def _show_scores(run: "Run") -> None:
     table.add_column("test", justify="right")
     rows = (
         ("this run", run.metrics),
-        ("own features only, no neighbour", run.own),
+        (texts.own, run.own),
         ("control: releases without information", run.control),
     )
     for name, scores in rows:
@@ -250,7 +252,15 @@ def _show_scores(run: "Run") -> None:
             f"test macro-F1 {100 * run.metrics['test_macro_f1']:.2f} %, calibration error "
             f"{100 * run.metrics['test_calibration_error']:.2f} points"
         )
-    if estimates := run.training.estimates:
+    estimates = run.training.estimates
+    if measured := [name for name in estimates if f"{name}_error" in estimates and what == "auc"]:
+        levels = ", ".join(
+            f"{name.removeprefix('levels_auc_')} {estimates[name]:.3f} ± "
+            f"{estimates[f'{name}_error']:.3f}"
+            for name in measured
+        )
+        console().print(f"levels of held-back edges against strangers, by noisy histograms: {levels}")
+    elif estimates:
         console().print(
             "without true labels, from the noisy vote: accuracy "
             f"{100 * estimates['voted_accuracy']:.1f} ± "

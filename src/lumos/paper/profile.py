@@ -1,26 +1,27 @@
 """The paper's profile: its algorithms, its messages, every door. It reports what it exposes."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from lumos.encode.bounds import within
 from lumos.exchange.topic import Door
 from lumos.graph import Graph
 from lumos.paper.settings import PaperSettings, settings_of
 from lumos.paper.texts import texts
+from lumos.training.link_questions import PairAnswers
 from lumos.training.metrics import dot_products
 from lumos.training.private_data import features_of
 from lumos.training.profile import Placement, Problem, Programs
 from lumos.training.profiles import PAPER
 from lumos.training.settings import TrainSettings
 from lumos.training.texts import ProfileTexts
-from lumos.typing import Arrays
 
 if TYPE_CHECKING:
     from lumos.paper.trainer import PaperResult
     from lumos.training.config import Config
-    from lumos.training.outcome import PairScores
+    from lumos.training.link_questions import AskedPairs, TrainedLinks
 
 
 class PaperProfile:
@@ -109,9 +110,10 @@ class PaperProfile:
         )
         return Programs(trainers=[*trainers], coordinator=coordinator)
 
-    def pair_scores(self, config: "Config", weights: Arrays, kept: Arrays) -> "PairScores":
+    def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "PairAnswers":
         """Dot products of embeddings."""
-        return partial(dot_products, kept["embeddings"])
+        scores = dot_products(model.kept["embeddings"], asked.pairs)
+        return PairAnswers(scores=scores, answered=np.ones(len(scores), np.bool_))
 
     def for_newcomers(self, config: "Config") -> "Config":
         """The settings of the run: every run takes newcomers."""

@@ -7,7 +7,6 @@ partner's choices: S of `extension`) and one `Chooser` (its choices, the partner
 import numpy as np
 
 from lumos.aggregate.fixed_point import RingWords
-from lumos.session.lookup import Lookup, Query, ReceiverKeys, SenderKeys
 from lumos.crypto import entropy
 from lumos.crypto.group import POINT, Group
 from lumos.crypto.in_memory import InMemoryOnly
@@ -20,6 +19,7 @@ from lumos.products.extension import (
     stretch,
     transposed,
 )
+from lumos.session.lookup import Lookup, Query, ReceiverKeys, SenderKeys
 from lumos.typing import Bytes, Flags
 
 _SEED_TABLE = Lookup(widths=(1,), outputs=8 * SEED)

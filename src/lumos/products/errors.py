@@ -13,9 +13,9 @@ No message carries a choice, a number, a share, a key or a point.
 """
 
 from lumos.aggregate.errors import WrongSender
-from lumos.session.errors import CheckFailed, OutOfOrder, Replay, SessionClosed
 from lumos.crypto.group import BadPoint
 from lumos.errors import WrongLength
+from lumos.session.errors import CheckFailed, OutOfOrder, Replay, SessionClosed
 
 __all__ = [
     "BadPoint",

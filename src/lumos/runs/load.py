@@ -70,6 +70,7 @@ def load_run(path: Path | str) -> Run:
         trees=trees,
         ledger=ledger,
         ids=tuple(known["ids"].astype(np.str_).tolist()),
+        folder=folder.path,
     )
 
 

@@ -14,7 +14,7 @@ import torch
 from lumos.errors import InputError, UsageError
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph, load
-from lumos.graph.fingerprint import fingerprint
+from lumos.graph.fingerprint import fingerprint, owner_of
 from lumos.registry import Registry
 from lumos.runs.events import EpochEvent
 from lumos.runs.folder import RunFolder
@@ -22,8 +22,9 @@ from lumos.runs.schema import About, PerEpoch, Result, Split, plain
 from lumos.runs.tree_summary import TreeSummary
 from lumos.storage import write_arrays, write_json
 from lumos.training.config import Config
+from lumos.training.link_questions import AskedPairs, OnAnswers, TrainedLinks
 from lumos.training.outcome import CONTROL, MAIN, OWN
-from lumos.typing import Arrays, Doubles, Floats, Ints
+from lumos.typing import Arrays, Doubles, Flags, Floats, Ints
 
 Scores = dict[str, float]
 """`test_accuracy` and `val_accuracy`, with `…_macro_f1` and `…_calibration_error`; or `test_auc`
@@ -84,6 +85,18 @@ class Privacy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class LinkPredictions:
+    """Predictions about pairs, as the first device of each pair has them."""
+
+    probability: Doubles = field(repr=False)
+    """[pairs] of an edge."""
+    answered: Flags = field(repr=False)
+    """[pairs] whether the second device answered."""
+    ledger: LedgerReport | None = field(repr=False)
+    """What passed; None where nothing did."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
     """A finished run. Scores, trees and workloads are the observer's.
 
@@ -112,6 +125,10 @@ class Run:
     """Original ids of the devices, as text, in the order of all arrays."""
     graph: Graph | None = field(default=None, repr=False)
     """The graph, where the run was just trained."""
+    folder: Path | None = field(default=None, repr=False)
+    """Where the run lies, if it was written or read."""
+    _memory: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What devices answered after training, where there is no folder."""
 
     def __repr__(self) -> str:
         train = self.config.train
@@ -173,21 +190,79 @@ class Run:
         logits = self.model.logits
         return probabilities(logits if ids is None else logits[self.rows_of(ids)])
 
-    def predict_links(self, pairs: Sequence[tuple[int | str, int | str]]) -> Doubles:
+    def predict_links(self, pairs: Sequence[tuple[int | str, int | str]], **how: Any) -> Doubles:
         """[pairs] probability of an edge between the two devices of each pair.
 
         Where a profile scores a pair at one of its ends, that is the first.
 
         Args:
             pairs: original ids.
+            how: keywords of `ask_links`.
+        """
+        return self.ask_links(pairs, **how).probability
+
+    def ask_links(
+        self,
+        pairs: Sequence[tuple[int | str, int | str]],
+        *,
+        secure: bool = False,
+        workers: int | None = None,
+        progress: OnAnswers | None = None,
+    ) -> LinkPredictions:
+        """Let the first device of each pair ask the second, and score the pair.
+
+        In the strict profile a device gives a limited number of answers in its life. They are
+        counted, and kept: in the book, in the run folder, or with this object. A pair beyond the
+        limit is scored by what the first device knows alone.
+
+        Args:
+            pairs: original ids.
+            secure: real cryptography between the two devices; otherwise computed in the clear.
+            workers: processes for the cryptography; None: one per core.
+            progress: callback `(answered, asked)`.
         """
         if self.model.logits is not None:
             raise UsageError("this run classifies; train one with `task='link'` for links")
         ends = self.rows_of([end for pair in pairs for end in pair]).reshape(-1, 2)
-        kept = {**self.model.kept, "embeddings": self.model.embeddings}
-        scores = self.config.profile.pair_scores(self.config, self.model.weights, kept)(ends)
-        chances: Doubles = 1 / (1 + np.exp(-scores))
-        return chances
+        if (ends[:, 0] == ends[:, 1]).any():
+            raise UsageError("a pair has twice the same device; a device has no link with itself")
+        model = TrainedLinks(
+            config=self.config,
+            seed=self.about.seed,
+            weights=self.model.weights,
+            kept={**self.model.kept, "embeddings": self.model.embeddings},
+            owner=owner_of(self.ids),
+            folder=self.folder,
+            memory=self._memory,
+        )
+        asked = AskedPairs(pairs=ends, secure=secure, workers=workers, progress=progress)
+        answers = self.config.profile.predict_pairs(model, asked)
+        return LinkPredictions(
+            probability=1 / (1 + np.exp(-answers.scores)),
+            answered=answers.answered,
+            ledger=answers.ledger,
+        )
+
+    def suggest(
+        self, device: int | str, candidates: Sequence[int | str], most: int = 10, **how: Any
+    ) -> list[tuple[str, float]]:
+        """The candidates that the device is most likely linked with, and the probability of each.
+
+        The device asks every candidate, as far as its answers go; those that did not answer come
+        last, because nothing is known of them.
+
+        Args:
+            device: original id.
+            candidates: original ids.
+            most: how many are returned.
+            how: keywords of `ask_links`.
+        """
+        if most < 1:
+            raise UsageError(f"`most` must be 1 or more, got {most}")
+        names = [str(name) for name in dict.fromkeys(candidates) if str(name) != str(device)]
+        found = self.ask_links([(device, name) for name in names], **how)
+        order = np.lexsort((-found.probability, ~found.answered))[:most]
+        return [(names[place], float(found.probability[place])) for place in order]
 
     def embedding(self, original_id: int | str) -> Floats:
         """[width] of one device."""

@@ -84,6 +84,7 @@ def train(
     problem = replace(problem, keep=summary.keep)
     fitted = _fit_arms(problem, config, carrier, folder, resume, progress, on_epoch)
     run = _finished(whole, problem, split, about, config, summary, fitted, start)
+    run = replace(run, folder=None if folder is None else folder.path)
     if folder is not None:
         run.write_result(folder)
     return run

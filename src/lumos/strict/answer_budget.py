@@ -81,6 +81,11 @@ class AnswerBudget:
             "answers/calibrated": self.calibrated,
         }
 
+    def given(self) -> Ints:
+        """[devices] answers of each in its life."""
+        given: Ints = self.asked + self.answered + self.calibrated
+        return given
+
     def left(self, strict: StrictSettings) -> tuple[Ints, Ints]:
         """[devices] questions that each may still ask, and still answers.
 

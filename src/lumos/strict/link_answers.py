@@ -25,11 +25,11 @@ UNANSWERED = -1
 AT_ONCE = 4096
 """Pairs whose sessions are open at the same time."""
 
-OnPairs = Callable[[int], None]
-"""Callback `(pairs)`: how many pairs were answered since the last call."""
+OnEnds = Callable[[int], None]
+"""Callback `(ends)`: how many ends of pairs learnt a level since the last call."""
 
 
-class Asked(NamedTuple):
+class AskedOfPeers(NamedTuple):
     """Questions from the view of one shard."""
 
     rows: Ints
@@ -95,7 +95,9 @@ class Answerer:
     strict: StrictSettings
     budget: AnswerBudget = field(repr=False)
 
-    def ask(self, asked: Asked, step: int, batches: int, on_pairs: OnPairs | None = None) -> Program[Ints]:
+    def ask(
+        self, asked: AskedOfPeers, step: int, batches: int, on_ends: OnEnds | None = None
+    ) -> Program[Ints]:
         """[questions] the levels; `UNANSWERED` where a budget was used up.
 
         Args:
@@ -126,8 +128,8 @@ class Answerer:
                 self.strict.answer_epsilon,
                 step * batches + number,
             )
-            if on_pairs is not None:
-                on_pairs(len(here))
+            if on_ends is not None:
+                on_ends(len(here))
         levels[mine] = learnt[: len(mine)]
         np.add.at(self.budget.asked, asked.rows[mine], 1)
         np.add.at(self.budget.answered, answering, 1)

@@ -88,7 +88,8 @@ class LinkEncoder:
         """[hosted, K (K + 1) / 2] z zᵀ, the upper half, with the norm of the whole matrix."""
         z = self.embeddings()
         first, second = np.triu_indices(z.shape[1])
-        return z[:, first] * z[:, second] * np.where(first == second, 1, np.sqrt(2))
+        products = z[:, first] * z[:, second] * np.where(first == second, 1, np.sqrt(2))
+        return np.ascontiguousarray(products)
 
     def arrays(self) -> Arrays:
         """Everything that was learnt."""

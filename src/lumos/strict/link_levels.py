@@ -79,11 +79,11 @@ def _steps(width: int) -> float:
 
 
 def integers(vectors: Doubles, shard: Shard) -> Small:
-    """[hosted, width] vectors as odd integers from -(2^b - 1) to 2^b - 1, as `LevelSpec` takes them.
+    """[hosted, width] vectors as odd integers within ±(2^b - 1), as `LevelSpec` takes them.
 
     A vector of zeros says nothing, so its integers are ±1 at random.
     """
-    hosted, width = vectors.shape
+    width = vectors.shape[1]
     spec = spec_for(width)
     most = 2**BITS - 1
     silent = np.flatnonzero(~vectors.any(axis=1))

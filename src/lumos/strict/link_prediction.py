@@ -4,15 +4,14 @@ Devices need nothing but their vectors and their budgets of answers: the graph i
 peer is a stranger to the program whether it is a neighbour or not.
 """
 
-from collections.abc import Callable
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
+from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
 from lumos.device.shard import Shard
 from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program, no_part
@@ -22,88 +21,142 @@ from lumos.score import IDEAL_TOPICS, IdealScorer, Scorer, SecureScorer
 from lumos.session.worker_processes import make_pool
 from lumos.session.workers import Workers
 from lumos.strict.answer_budget import AnswerBudget
-from lumos.strict.link_answers import AT_ONCE, UNANSWERED, Answerer, Asked
-from lumos.strict.link_levels import spec_for
-from lumos.typing import Ints
-
-if TYPE_CHECKING:
-    from lumos.strict.link_result import LinkResult
+from lumos.strict.answer_record import (
+    AnswerRecord,
+    AnswersInFile,
+    AnswersInMemory,
+    AnswerStore,
+    digest_of,
+)
+from lumos.strict.link_answers import AT_ONCE, UNANSWERED, Answerer, AskedOfPeers
+from lumos.strict.link_levels import ALONE, spec_for
+from lumos.strict.link_result import LinkResult
+from lumos.strict.release_book import ReleaseBook
+from lumos.strict.settings import StrictSettings, settings_of
+from lumos.training.link_questions import AskedPairs, PairAnswers, TrainedLinks
+from lumos.typing import Doubles, Ints
 
 DOORS = frozenset({Door.COMPARE, Door.CONTROL})
 """All that questions need."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Questions:
-    """Pairs to be scored; the first end asks."""
-
-    pairs: Ints = field(repr=False)
-    """[pairs, 2] ids; a pair may be there twice, in either order."""
-    both_may_ask: bool = False
-    """Where the first end gets no answer, the second asks."""
-    secure: bool = False
-    """Real cryptography between the two ends; otherwise levels are computed in the clear."""
-    system_coins: bool = False
-    """Coins from the operating system; otherwise from the run seed."""
-    workers: int | None = None
-    """Processes for the cryptography; None: one per core."""
-    progress: Callable[[int, int], None] | None = field(default=None, repr=False)
-    """Callback `(pairs answered, pairs to answer)`."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Answers:
+class Answers(NamedTuple):
     """What was answered."""
 
-    levels: Ints = field(repr=False)
+    levels: Ints
     """[pairs] of each pair, `UNANSWERED` where a budget was used up."""
-    ledger: LedgerReport = field(repr=False)
+    ledger: LedgerReport
 
 
-def answer(result: "LinkResult", questions: Questions, budget: AnswerBudget) -> Answers:
-    """Ask, and count what was answered in `budget`."""
+def predict_pairs(model: TrainedLinks, asked: AskedPairs) -> PairAnswers:
+    """Ask within the budgets of devices, and keep what they answered."""
+    strict = settings_of(model.config)
+    result = LinkResult.of(strict, model.seed, model.weights, model.kept)
+    if result.reading.way == ALONE or not len(asked.pairs):
+        levels = np.full(len(asked.pairs), UNANSWERED)
+        return _scored(result, asked.pairs, levels, None)
+    answers = _store(model, strict, result).update(lambda record: _ask_new(result, asked, record))
+    return _scored(result, asked.pairs, answers.levels, answers.ledger)
+
+
+def _ask_new(result: LinkResult, asked: AskedPairs, record: AnswerRecord) -> Answers:
+    """Ask what was not answered before."""
+    name = digest_of(result.vectors, result.reading.kept)
+    levels = record.known(asked.pairs, name)
+    open_ = np.flatnonzero(levels == UNANSWERED)
+    new = answer(result, replace(asked, pairs=asked.pairs[open_]), record.budget)
+    levels[open_] = new.levels
+    answered = new.levels != UNANSWERED
+    pairs, first = np.unique(
+        np.sort(asked.pairs[open_][answered], axis=1), axis=0, return_index=True
+    )
+    record.add(pairs, new.levels[answered][first], name)
+    return Answers(levels, new.ledger)
+
+
+def _scored(
+    result: LinkResult, pairs: Ints, levels: Ints, ledger: LedgerReport | None
+) -> PairAnswers:
+    return PairAnswers(
+        scores=result.scores(levels, pairs[:, 0]), answered=levels != UNANSWERED, ledger=ledger
+    )
+
+
+def _store(model: TrainedLinks, strict: StrictSettings, result: LinkResult) -> AnswerStore:
+    """The book, the run folder, or the memory of the run."""
+    if strict.book is not None:
+        return ReleaseBook(
+            strict.book, model.owner, len(result.degree), strict.lifetime_epsilon, "prediction"
+        )
+    if model.folder is not None:
+        return AnswersInFile(model.folder / "answers.npz", result.budget)
+    store: AnswerStore = model.memory.setdefault("answers", AnswersInMemory(result.budget))
+    return store
+
+
+def answer(
+    result: LinkResult, asked: AskedPairs, budget: AnswerBudget, *, both_may_ask: bool = False
+) -> Answers:
+    """Ask, and count what was answered in `budget`.
+
+    Args:
+        both_may_ask: where the first end gets no answer, the second asks.
+    """
     total = len(result.degree)
-    low, high = questions.pairs.min(axis=1), questions.pairs.max(axis=1)
-    keys, which = np.unique(low * total + high, return_inverse=True)
-    _, place = np.unique(which, return_index=True)
-    unique = questions.pairs[place]  # as they were asked first
-    digest = blake2b(unique.tobytes() + budget.digest(), digest_size=16).hexdigest()
-    shard = _lone_devices(total, result.seed, digest, system=questions.system_coins)
-    ideal = frozenset() if questions.secure else IDEAL_TOPICS
-    carrier = CARRIERS["loopback"]([shard], DOORS, ideal)
-    spec = spec_for(result.vectors.shape[1], result.reading.cosines)
+    keys = asked.pairs.min(axis=1) * total + asked.pairs.max(axis=1)
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    unique = asked.pairs[first]
+    name = blake2b(unique.tobytes() + budget.digest(), digest_size=16).hexdigest()
+    shard = _lone_devices(total, result.seed, name)
+    carrier = CARRIERS["loopback"]([shard], DOORS, frozenset() if asked.secure else IDEAL_TOPICS)
     done = 0
 
-    def count(pairs: int) -> None:
+    def count(ends: int) -> None:
         nonlocal done
-        done += pairs // 2  # both ends are hosted here
-        if questions.progress is not None:
-            questions.progress(done, len(unique))
+        done += ends // 2  # both ends are hosted here
+        if asked.progress is not None:
+            asked.progress(done, len(unique))
 
     def program(shard: Shard, endpoint: Endpoint) -> Program[Ints]:
         answerer = Answerer(
             shard=shard,
             scorer=_scorer(shard, endpoint, pool),
             vectors=result.vectors,
-            spec=spec,
+            spec=spec_for(result.vectors.shape[1], result.reading.cosines),
             strict=result.strict,
             budget=budget,
         )
         levels = np.full(len(unique), UNANSWERED)
-        for wave in range(1 + questions.both_may_ask):
+        for wave in range(1 + both_may_ask):
             open_ = np.flatnonzero(levels == UNANSWERED)
             askers, peers = unique[open_, wave], unique[open_, 1 - wave]
             order = np.lexsort((peers, askers))
-            asked = Asked(shard.local(askers[order]), peers[order])
+            questions = AskedOfPeers(shard.local(askers[order]), peers[order])
             batches = max(1, -(-len(open_) // AT_ONCE))
-            learnt = yield from answerer.ask(asked, wave, batches, count)
-            levels[open_[order]] = learnt
+            levels[open_[order]] = yield from answerer.ask(questions, wave, batches, count)
         return levels
 
-    workers: Any = closing(make_pool(questions.workers)) if questions.secure else nullcontext()
+    workers: Any = closing(make_pool(asked.workers)) if asked.secure else nullcontext()
     with workers as pool:
         (levels,), _ = carrier.run(program, lambda _: no_part())
-    return Answers(levels=levels[which], ledger=carrier.ledger())
+    return Answers(levels[which], carrier.ledger())
+
+
+def judged(result: LinkResult, pairs: Ints) -> Doubles:
+    """[2, pairs] the observer's scores, within the budgets; nothing of it is kept.
+
+    Where the first end of a pair gets no answer, the second asks: both want to know.
+    """
+    levels = np.full(len(pairs), UNANSWERED)
+    if result.reading.way != ALONE:
+        asked = AskedPairs(pairs=pairs)
+        levels = answer(result, asked, result.budget.copy(), both_may_ask=True).levels
+    return result.at_both_ends(levels, pairs)
+
+
+def alone(result: LinkResult, pairs: Ints) -> Doubles:
+    """The same by the askers' degrees alone."""
+    return result.at_both_ends(np.full(len(pairs), UNANSWERED), pairs)
 
 
 def _scorer(shard: Shard, endpoint: Endpoint, pool: Workers | None) -> Scorer:
@@ -112,10 +165,10 @@ def _scorer(shard: Shard, endpoint: Endpoint, pool: Workers | None) -> Scorer:
     return SecureScorer(shard, endpoint, pool)
 
 
-def _lone_devices(total: int, seed: int, name: str, *, system: bool) -> Shard:
+def _lone_devices(total: int, seed: int, name: str) -> Shard:
     """All devices, without neighbours. `name` names their coins: new questions, new coins."""
     devices = np.arange(total)
-    secrets = system_secrets(devices) if system else simulated_secrets(seed, devices, f"/{name}")
+    secrets = simulated_secrets(seed, devices, f"/answers/{name}")
     nobody = np.empty(0, np.int64)
     return Shard(
         devices,

@@ -3,7 +3,8 @@
 Features leave a device in two ways only: in sums, behind noise, (ε, δ); and in answers, each of
 which tells the other end one of a few levels. Answers are exact unless `answer_epsilon` says
 otherwise, so about them there is a count of bits and no ε. Labels are not used. To predict an edge
-is to infer it: about edges and degrees there is no promise, only figures of attacks (docs/strict.md).
+is to infer it: about edges and degrees there is no promise, only figures of attacks
+(docs/strict.md).
 """
 
 import math

@@ -7,9 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.strict.answer_budget import AnswerBudget
-from lumos.strict.link_answers import UNANSWERED, scores
-from lumos.strict.link_levels import ALONE, Reading
-from lumos.strict.link_prediction import Questions, answer
+from lumos.strict.link_answers import scores
+from lumos.strict.link_levels import Reading
 from lumos.strict.settings import StrictSettings
 from lumos.typing import Arrays, Doubles, Floats, Ints
 
@@ -44,19 +43,8 @@ class LinkResult:
             seed=first.seed,
         )
 
-    def judged(self, pairs: Ints) -> Doubles:
-        """[2, pairs] scores within the budgets: as the first ends have them, then the second."""
-        levels = np.full(len(pairs), UNANSWERED)
-        if self.reading.way != ALONE:
-            questions = Questions(pairs=pairs, both_may_ask=True)
-            levels = answer(self, questions, budget=self.budget.copy()).levels
-        return self._at_both_ends(levels, pairs)
-
-    def alone(self, pairs: Ints) -> Doubles:
-        """The same by own degrees alone."""
-        return self._at_both_ends(np.full(len(pairs), UNANSWERED), pairs)
-
-    def _at_both_ends(self, levels: Ints, pairs: Ints) -> Doubles:
+    def at_both_ends(self, levels: Ints, pairs: Ints) -> Doubles:
+        """[2, pairs] scores: as the first ends have them, then the second."""
         return np.stack([self.scores(levels, pairs[:, end]) for end in (0, 1)])
 
     def scores(self, levels: Ints, askers: Ints) -> Doubles:

@@ -1,4 +1,4 @@
-"""The strict trainer of `link`: nothing of a device's features is released; two devices learn one level.
+"""The strict trainer of `link`: features are not released; two devices learn one level together.
 
 1. Neighbours are matched at random, at most one partner each (`matching`).
 2. Sums of counts and of products along matched edges train an encoder of words (`link_encoder`).
@@ -12,6 +12,8 @@
 The control has random words, and hears random colours.
 """
 
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
 
@@ -22,8 +24,8 @@ from lumos.exchange.ledger_report import LedgerReport
 from lumos.score import IdealScorer, Scorer, SecureScorer
 from lumos.session.workers import InProcess
 from lumos.strict.answer_budget import AnswerBudget
-from lumos.strict.coordinator import Widths
 from lumos.strict.control_messages import drawn_values
+from lumos.strict.coordinator import Widths
 from lumos.strict.link_answers import levels_of_pairs
 from lumos.strict.link_encoder import LinkEncoder
 from lumos.strict.link_levels import (
@@ -38,6 +40,7 @@ from lumos.strict.link_levels import (
     spec_for,
     with_degrees,
 )
+from lumos.strict.link_prediction import alone, judged
 from lumos.strict.link_promises import caution, promises, reading
 from lumos.strict.link_result import LinkResult
 from lumos.strict.link_schedule import (
@@ -46,7 +49,6 @@ from lumos.strict.link_schedule import (
     LEVELS,
     PRODUCTS,
     WHITENING,
-    Z_STEPS,
     LinkSchedule,
 )
 from lumos.strict.matching import NOBODY, match
@@ -225,7 +227,7 @@ class StrictLinker(StrictTrainer):
         """
         shard, strict = self.shard, self.schedule.strict
         if self._book is not None:
-            self._book.count_calibration(shard.devices, strict)
+            self._book.calibrate(shard.devices, strict.answers)
         rows, peers = self._held_back[:, 0], self._held_back[:, 1]
         order = np.lexsort((peers, rows))
         edges = yield from match(shard, rows[order], peers[order], "held back")
@@ -265,7 +267,7 @@ class StrictLinker(StrictTrainer):
         return Outcome(
             embeddings=result.embeddings,
             logits=None,
-            judged={MAIN: result.judged, OWN: result.alone},
+            judged={MAIN: partial(judged, result), OWN: partial(alone, result)},
             best_epoch=self.schedule.config.train.epochs,
             exposed=reading(self.schedule),
             promises=promises(self.schedule, ledger),
@@ -280,7 +282,7 @@ class StrictLinker(StrictTrainer):
         raise UsageError("newcomers are for runs that classify; this one predicts links")
 
     def welcome(self) -> Program[Floats]:
-        """Refused: a newcomer has no surroundings, and its neighbours gave their opinions before."""
+        """Refused: a newcomer has heard no colours, and its neighbours told theirs before."""
         raise UsageError("newcomers are for runs that classify; this one predicts links")
 
     def arrays(self) -> Arrays:

@@ -41,7 +41,9 @@ def match(shard: Shard, rows: Ints, peers: Ints, purpose: str) -> Program[Ints]:
         chance = coins.uniform(everyone, f"{purpose}/round", number, 3)
         proposing = (chance[:, 0] < 0.5) & (partner == NOBODY)
         asking = np.flatnonzero(proposing & (counts > 0))
-        chosen = peers[first[asking] + np.floor(chance[asking, 1] * counts[asking]).astype(np.int64)]
+        chosen = peers[
+            first[asking] + np.floor(chance[asking, 1] * counts[asking]).astype(np.int64)
+        ]
         inbox = yield PROPOSAL.send(shard.ids_of(asking), chosen, 0)
         accepted = _accepted(shard, inbox.receiver, ~proposing & (partner == NOBODY), chance[:, 2])
         answers = yield REPLY.send(inbox.receiver, inbox.sender, accepted.astype(np.uint8))

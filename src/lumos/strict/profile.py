@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from lumos.errors import UsageError
 from lumos.exchange.topic import Door
 from lumos.graph import Graph
+from lumos.graph.fingerprint import owner_of
 from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
 from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.run_coins import coin_name
@@ -31,14 +31,13 @@ from lumos.training.profiles import STRICT
 from lumos.training.settings import TrainSettings
 from lumos.training.split import Role
 from lumos.training.texts import ProfileTexts
-from lumos.typing import Arrays, Doubles, Ints
 
 if TYPE_CHECKING:
     from lumos.strict.classify_trainer import ClassifyResult
     from lumos.strict.link_result import LinkResult
     from lumos.strict.release_book import ReleaseBook
     from lumos.training.config import Config
-    from lumos.training.outcome import PairScores
+    from lumos.training.link_questions import AskedPairs, PairAnswers, TrainedLinks
 
 
 class StrictProfile:
@@ -145,7 +144,7 @@ class StrictProfile:
         if book is not None and not placement.control:
             senders = np.flatnonzero(problem.graph.degrees > 0)
             book.check_charge(**opinion_charge(links.strict), devices=senders)
-            book.check_calibration(links.strict)
+            book.check_calibration(links.strict.answers)
         return Programs(
             trainers=[
                 link_trainer.StrictLinker(*place, links, book=book, control=placement.control)
@@ -191,17 +190,17 @@ class StrictProfile:
         fresh = os.urandom(8).hex() if placement.config.train.coins == "system" else ""
         return ReleaseBook(
             strict.book,
-            _owner(problem.graph),
+            owner_of(np.asarray(problem.graph.ids).astype(np.str_).tolist()),
             problem.graph.devices,
             strict.lifetime_epsilon,
             f"{problem.seed}{placement.coins}{fresh}",
         )
 
-    def pair_scores(self, config: "Config", weights: Arrays, kept: Arrays) -> "PairScores":
+    def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "PairAnswers":
         """As the first end scores the pair, by what it knows and what the second end answers."""
-        from lumos.strict.link_result import LinkResult
+        from lumos.strict.link_prediction import predict_pairs
 
-        return LinkResult.of(settings_of(config), 0, weights, kept).judged
+        return predict_pairs(model, asked)
 
     def for_newcomers(self, config: "Config") -> "Config":
         """Without the book: devices of the run repeat what they released in it."""
@@ -214,12 +213,6 @@ def _signed(graph: Graph, strict: StrictSettings) -> bool:
         return strict.signs == "signed"
     values: Any = getattr(graph.features, "data", graph.features)
     return values is not None and bool(np.asarray(values).min(initial=0) < 0)
-
-
-def _owner(graph: Graph) -> str:
-    """Identifies the devices that share a book: by their ids, whatever their data are."""
-    ids = np.asarray(graph.ids).astype(np.str_)
-    return blake2b("\n".join(ids.tolist()).encode(), digest_size=16).hexdigest()
 
 
 PROFILE = StrictProfile()

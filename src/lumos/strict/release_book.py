@@ -3,16 +3,16 @@
 Reusing an earlier release costs no further ε; a new kind of release is charged, or refused where
 the lifetime budget would be exceeded. Labels are charged for the largest ε of their draws, and for
 each label that a device ever had. What is new in every run is charged in every run, with a limit of
-its own. On a real device the book is a file of its own; a simulation keeps those of all its devices
-in one file, and a lock serialises runs that share it. The book belongs to the devices, and never
-leaves them: beside releases it holds each device's label, to notice a change, so the file is
-readable by its owner only. Updates are not in it: their (ε, δ) add up from run to run, as each
-run's table of promises says.
+its own, and answers about links are counted. On a real device the book is a file of its own; a
+simulation keeps those of all its devices in one file, and a lock serialises runs that share it. The
+book belongs to the devices, and never leaves them: beside releases it holds each device's label, to
+notice a change, so the file is readable by its owner only. Updates are not in it: their (ε, δ) add
+up from run to run, as each run's table of promises says.
 """
 
 import fcntl
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -24,8 +24,11 @@ from lumos.encode.label_draws import LabelDraws, check_levels
 from lumos.encode.label_form import LabelForm
 from lumos.errors import BudgetExceeded, InputError, UsageError
 from lumos.storage import read_arrays, write_arrays
+from lumos.strict.answer_budget import AnswerBudget
+from lumos.strict.answer_record import AnswerRecord, Done
 from lumos.strict.label_record import LabelRecord, class_digest
 from lumos.strict.run_charges import RunCharges
+from lumos.strict.settings import ANSWERS_OF_CALIBRATION
 from lumos.typing import Arrays, Bytes, Doubles, Ints
 
 TOLERANCE = 1 + 1e-12
@@ -207,6 +210,54 @@ class ReleaseBook:
                 f"{self._path}); lower their ε, or raise `{setting}`"
             )
         return account, new
+
+    def update(self, change: Callable[[AnswerRecord], Done]) -> Done:
+        """Change the record of answers about links, and write it (`AnswerStore`)."""
+        with self._locked():
+            book = self._read()
+            record = self._answers(book)
+            done = change(record)
+            self._write(book | record.arrays())
+            return done
+
+    def calibrate(self, devices: Ints, answers: int) -> None:
+        """Count the answers that devices give in the calibration of this run.
+
+        Args:
+            answers: most answers of one device in its life; 0 for no limit.
+
+        Raises:
+            BudgetExceeded: a device would give more; nothing is written.
+        """
+        with self._locked():
+            book = self._read()
+            account, new = self._calibrating(book, devices, answers)
+            if len(new):
+                account.add(new, self._run, ANSWERS_OF_CALIBRATION)
+                record = self._answers(book)
+                record.budget.calibrated[new] += ANSWERS_OF_CALIBRATION
+                self._write(book | account.arrays() | record.arrays())
+
+    def check_calibration(self, answers: int) -> None:
+        """Raise what `calibrate` would raise, and count nothing: before a run begins."""
+        with self._locked():
+            self._calibrating(self._read(), np.arange(self._devices), answers)
+
+    def _calibrating(self, book: Arrays, devices: Ints, answers: int) -> tuple[RunCharges, Ints]:
+        """The account of calibrations, and those of the devices that this run has not counted."""
+        account = RunCharges.read(book, "calibration", self._devices)
+        new = account.uncharged(devices, self._run, ANSWERS_OF_CALIBRATION)
+        over = self._answers(book).budget.given()[new] + ANSWERS_OF_CALIBRATION > answers
+        if answers and over.any():
+            raise BudgetExceeded(
+                f"{ANSWERS_OF_CALIBRATION} answers of calibration would exceed the lifetime limit "
+                f"of {answers} answers ({int(over.sum()):,} of {self._devices:,} devices, "
+                f"{self._path}); predict with an earlier run, or raise `answers`"
+            )
+        return account, new
+
+    def _answers(self, book: Arrays) -> AnswerRecord:
+        return AnswerRecord.of(book, AnswerBudget.unused(self._devices))
 
     def public(self, kind: str, arrays: Arrays) -> Arrays:
         """The public arrays that kept symbols of a kind refer to: the first that were kept."""

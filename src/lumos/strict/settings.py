@@ -152,9 +152,7 @@ class StrictSettings:
             )
         for name, least, most in (("embedding", 2, 64), ("words", 1, 64), ("colours", 2, 32)):
             if not least <= getattr(self, name) <= most:
-                raise UsageError(
-                    f"`{name}` must be {least} to {most}, got {getattr(self, name)}"
-                )
+                raise UsageError(f"`{name}` must be {least} to {most}, got {getattr(self, name)}")
         if self.word_buckets < 0:
             raise UsageError(f"`word_buckets` must be 0 or more, got {self.word_buckets}")
         if self.answer_bits not in (1, 2, 3):

@@ -1,6 +1,7 @@
 """What the strict profile says about its runs."""
 
 import dataclasses
+from typing import Any
 
 from lumos.strict.classify_schedule import CANDIDATES, ClassifySchedule
 from lumos.strict.link_levels import ALONE, BOTH, SURROUNDINGS, WORDS
@@ -47,8 +48,21 @@ def texts(config: Config) -> ProfileTexts:
         loss=_NOISY_LOSS if settings_of(config).protect == "noise" else LOSS,
         stages=_stages(config),
         choices=_CHOICES,
+        **(_links(config) if config.train.task == "link" else {}),
         unused_settings=NOT_USED | of_trees,
     )
+
+
+def _links(config: Config) -> dict[str, Any]:
+    strict = settings_of(config)
+    sums = f"sums ({strict.update_epsilon:g}, {strict.update_delta:g})"
+    if strict.protect != "noise":
+        sums = "exact sums"
+    answers = f"{strict.answers} answers" if strict.answers else "any number of answers"
+    return {
+        "budget": f"{sums} · {answers} of {strict.answer_bits} bits",
+        "own": "the asker's own degree alone",
+    }
 
 
 def _stages(config: Config) -> dict[str, int]:

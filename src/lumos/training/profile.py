@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from lumos.exchange.topic import Door
 from lumos.graph import Graph
-from lumos.typing import Arrays, Flags, Ints
+from lumos.typing import Flags, Ints
 
 if TYPE_CHECKING:
     from lumos.device.coins import PublicCoins
     from lumos.device.shard import Shard
     from lumos.exchange.endpoint import Endpoint
     from lumos.training.config import Config
-    from lumos.training.outcome import PairScores
+    from lumos.training.link_questions import AskedPairs, PairAnswers, TrainedLinks
     from lumos.training.private_data import PrivateData
     from lumos.training.texts import ProfileTexts
     from lumos.training.trainer import CoordinatorProgram, Trainer
@@ -138,13 +138,8 @@ class Profile(Protocol[Result]):
         """The trainers of all shards, and the coordinator's program."""
         ...
 
-    def pair_scores(self, config: "Config", weights: Arrays, kept: Arrays) -> "PairScores":
-        """Scores of pairs by a finished run that predicts links; the first end asks.
-
-        Args:
-            weights: as `Trainer.arrays` gave them.
-            kept: `embeddings`, and what `Outcome.kept` had.
-        """
+    def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "PairAnswers":
+        """Score pairs by a finished run that predicts links; the first end asks."""
         ...
 
     def for_newcomers(self, config: "Config") -> "Config":

@@ -38,5 +38,9 @@ class ProfileTexts:
     """By name, the first epoch of each stage of training after the first; 1 is the first epoch."""
     choices: Mapping[str, str] = field(default_factory=dict)
     """By candidate, as `Outcome.choice` names it: what it predicts from."""
+    budget: str = ""
+    """What a run may spend, where ε of a release does not say it."""
+    own: str = "own features only, no neighbour"
+    """What the arm `own` predicts from."""
     unused_settings: frozenset[str] = frozenset()
     """Settings of every profile that have no effect in this one."""

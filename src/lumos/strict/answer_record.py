@@ -1,0 +1,129 @@
+"""What devices have answered in their lives, and where it is kept: the book, or the run folder.
+
+An answer is kept by both ends: a pair that is asked again gets the same level, and pays nothing. A
+level belongs to the vectors that were compared. Another run has other vectors, so its answers are
+new and are paid for from the same budget, as far as there is a book.
+"""
+
+import fcntl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.storage import read_arrays, write_arrays
+from lumos.strict.answer_budget import AnswerBudget
+from lumos.strict.link_answers import UNANSWERED
+from lumos.typing import Arrays, Ints
+
+Done = TypeVar("Done")
+
+
+@dataclass(kw_only=True, eq=False)
+class AnswerRecord:
+    """Budgets of all devices, and all answers."""
+
+    budget: AnswerBudget = field(repr=False)
+    pairs: Ints = field(repr=False)
+    """[answers, 2] ids, the smaller first."""
+    levels: Ints = field(repr=False)
+    """[answers]"""
+    vectors: npt.NDArray[np.str_] = field(repr=False)
+    """[answers] which vectors were compared, by their digest."""
+
+    @staticmethod
+    def of(arrays: Arrays, start: AnswerBudget) -> "AnswerRecord":
+        """From the arrays of a file; with the budget at the start, if it has none."""
+        budget = AnswerBudget.of(arrays) if "answers/asked" in arrays else start.copy()
+        return AnswerRecord(
+            budget=budget,
+            pairs=arrays.get("answers/pairs", np.empty((0, 2), np.int64)),
+            levels=arrays.get("answers/levels", np.empty(0, np.int64)),
+            vectors=arrays.get("answers/vectors", np.empty(0, "<U32")),
+        )
+
+    def arrays(self) -> Arrays:
+        """As a file keeps them."""
+        return {
+            **self.budget.arrays(),
+            "answers/pairs": self.pairs,
+            "answers/levels": self.levels,
+            "answers/vectors": self.vectors,
+        }
+
+    def known(self, pairs: Ints, vectors: str) -> Ints:
+        """[pairs] levels that were answered before, `UNANSWERED` elsewhere."""
+        here = np.flatnonzero(self.vectors == vectors)
+        keys = _keys(self.pairs[here], len(self.budget.asked))
+        order = np.argsort(keys)
+        wanted = _keys(pairs, len(self.budget.asked))
+        levels = np.full(len(pairs), UNANSWERED)
+        if len(keys):
+            places = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
+            found = keys[order][places] == wanted
+            levels[found] = self.levels[here][order][places[found]]
+        return levels
+
+    def add(self, pairs: Ints, levels: Ints, vectors: str) -> None:
+        """Keep answers."""
+        self.pairs = np.concatenate([self.pairs, np.sort(pairs, axis=1)])
+        self.levels = np.concatenate([self.levels, levels])
+        new = np.full(len(pairs), vectors, "<U32")
+        self.vectors = np.concatenate([self.vectors.astype("<U32"), new])
+
+
+def _keys(pairs: Ints, devices: int) -> Ints:
+    keys: Ints = pairs.min(axis=1) * devices + pairs.max(axis=1)
+    return keys
+
+
+def digest_of(vectors: npt.NDArray[np.int8], thresholds: tuple[int, ...]) -> str:
+    """Names the vectors and levels of a run."""
+    named = vectors.tobytes() + repr(thresholds).encode()
+    return blake2b(named, digest_size=16).hexdigest()
+
+
+class AnswerStore(Protocol):
+    """Where the record of a federation is kept."""
+
+    def update(self, change: Callable[[AnswerRecord], Done]) -> Done:
+        """Read the record, change it, and write it; nobody else does so meanwhile."""
+        ...
+
+
+class AnswersInMemory:
+    """The record of a run that was not written to a folder."""
+
+    def __init__(self, start: AnswerBudget) -> None:
+        self._record = AnswerRecord.of({}, start)
+
+    def update(self, change: Callable[[AnswerRecord], Done]) -> Done:
+        """Change the record."""
+        return change(self._record)
+
+
+class AnswersInFile:
+    """The record of a run without a book, in its folder; readable by its owner only.
+
+    Args:
+        path: the file; it need not exist yet.
+        start: the budgets after training.
+    """
+
+    def __init__(self, path: Path, start: AnswerBudget) -> None:
+        self._path = path
+        self._start = start
+
+    def update(self, change: Callable[[AnswerRecord], Done]) -> Done:
+        """Read the record, change it, and write it; nobody else does so meanwhile."""
+        with self._path.with_name(self._path.name + ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            arrays = read_arrays(self._path) if self._path.exists() else {}
+            record = AnswerRecord.of(arrays, self._start)
+            done = change(record)
+            write_arrays(self._path, record.arrays(), private=True)
+            return done

@@ -1,0 +1,58 @@
+"""Questions about pairs of devices to a finished run that predicts links, and the answers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lumos.exchange.ledger_report import LedgerReport
+from lumos.typing import Arrays, Doubles, Flags, Ints
+
+if TYPE_CHECKING:
+    from lumos.training.config import Config
+
+OnAnswers = Callable[[int, int], None]
+"""Callback `(pairs answered, pairs asked)`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainedLinks:
+    """What a finished run knows, and where it keeps what devices answer."""
+
+    config: "Config"
+    seed: int
+    weights: Arrays = field(repr=False)
+    """As `Trainer.arrays` gave them."""
+    kept: Arrays = field(repr=False)
+    """`embeddings`, and what `Outcome.kept` had."""
+    owner: str = ""
+    """Identifies the devices, by their ids."""
+    folder: Path | None = None
+    """The run folder, if there is one."""
+    memory: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What a run that has no folder keeps from one question to the next."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AskedPairs:
+    """Pairs to be scored; the first end asks."""
+
+    pairs: Ints = field(repr=False)
+    """[pairs, 2] positions; a pair may be there twice, in either order."""
+    secure: bool = False
+    """Real cryptography between the two ends; otherwise scores are computed in the clear."""
+    workers: int | None = None
+    """Processes for the cryptography; None: one per core."""
+    progress: OnAnswers | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairAnswers:
+    """What the askers know afterwards."""
+
+    scores: Doubles = field(repr=False)
+    """[pairs] logits of being an edge."""
+    answered: Flags = field(repr=False)
+    """[pairs] whether the other end answered; otherwise the score is what the asker knew alone."""
+    ledger: LedgerReport | None = field(default=None, repr=False)
+    """What passed; None where nothing did."""
