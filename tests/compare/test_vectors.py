@@ -8,6 +8,7 @@ import hashlib
 import itertools
 
 import pytest
+from tests.plain_curve import BASE, ORDER, crc, encode, plus, times
 
 from lumos.compare import Kind, Reveal, Spec
 from lumos.crypto import entropy
@@ -65,50 +66,6 @@ def test_digests_of_whole_conversations(items, results, digest, known, talk):
     assert hashlib.sha256(said.encode()).hexdigest()[:32] == digest
 
 
-P = 2**255 - 19
-ORDER = 2**252 + 27742317777372353535851937790883648493
-D = -121665 * pow(121666, -1, P) % P
-BASE_Y = 4 * pow(5, -1, P) % P
-
-
-def recover(y):
-    ratio = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
-    x = pow(ratio, (P + 3) // 8, P)
-    if (x * x - ratio) % P:
-        x = x * pow(2, (P - 1) // 4, P) % P
-    return x if x % 2 == 0 else P - x
-
-
-def plus(left, right):
-    (x1, y1), (x2, y2) = left, right
-    both = D * x1 * x2 * y1 * y2 % P
-    x = (x1 * y2 + x2 * y1) * pow(1 + both, -1, P) % P
-    return x, (y1 * y2 + x1 * x2) * pow(1 - both, -1, P) % P
-
-
-def times(scalar, point):
-    total = (0, 1)
-    while scalar:
-        if scalar & 1:
-            total = plus(total, point)
-        point = plus(point, point)
-        scalar >>= 1
-    return total
-
-
-def encode(point):
-    return (point[1] | (point[0] & 1) << 255).to_bytes(32, "little")
-
-
-def crc(data):
-    state = 0
-    for byte in data:
-        state ^= byte
-        for _ in range(8):
-            state = (state << 1 ^ 0x107 if state & 0x80 else state << 1) & 0xFF
-    return state
-
-
 def test_the_direct_form_from_its_description(known, talk):
     x, y = 93, 94
     session = talk()
@@ -116,7 +73,6 @@ def test_the_direct_form_from_its_description(known, talk):
     opening, points, table, answer = (message for _, message in session.sent)
 
     draw = known()
-    G = (recover(BASE_Y), BASE_Y)
 
     def scalar():
         return int.from_bytes(draw(64), "little") % ORDER
@@ -124,10 +80,10 @@ def test_the_direct_form_from_its_description(known, talk):
     nonce_s = draw(16)
     a = scalar()
     nonce_r = draw(16)
-    A = times(a, G)
+    A = times(a, BASE)
     assert opening == nonce_s + encode(A)
 
-    B = [plus(times(scalar(), G), times(c, A)) for c in (y >> 4, y & 15)]
+    B = [plus(times(scalar(), BASE), times(c, A)) for c in (y >> 4, y & 15)]
     assert points == nonce_r + encode(B[0]) + encode(B[1])
 
     ids = (3).to_bytes(8, "little") + (8).to_bytes(8, "little")
