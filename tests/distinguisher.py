@@ -4,7 +4,7 @@ Views are rows of bits, [samples, features].
 
 *Bitwise z-scores.* For each feature the difference of its frequency between the two sets, in
 standard errors. With m features and a limit of 5 a sound protocol fails with probability below
-m · 6e-7, under 3e-4 for the at most 400 features used here.
+m · 6e-7, under 3.6e-4 for the at most 600 features used here.
 
 *A trained distinguisher.* Logistic regression with a ridge, trained on one half and asked about
 the other and the other way round, so that every sample is asked about once. Its advantage (right

@@ -1,0 +1,142 @@
+"""Known answers: with this entropy, these bytes. They fix the wire format.
+
+One score is also computed a second time from its description alone, with the curve in plain
+integers, sharing no code with the protocol.
+"""
+
+import hashlib
+import itertools
+
+import msgspec
+import numpy as np
+import pytest
+from tests.plain_curve import BASE, ORDER, crc, encode, plus, times
+
+from lumos.crypto import entropy
+from lumos.score import LevelSpec, Shifted
+
+TINY = LevelSpec(width=1, bits=3, ring_bits=4, thresholds=(0,))
+FULL = LevelSpec(thresholds=(-20, 0, 20))
+EIGHT = LevelSpec(width=5, thresholds=(-30, -20, -10, 0, 10, 20, 30))
+UP = [7 * k % 11 - 5 for k in range(24)]
+DOWN = [5 * k % 9 - 4 for k in range(24)]
+
+LITERAL = {
+    # s = 2, v = -1
+    "opening": "af1ba9215bea85c4d1761838721e3470"
+    "0648e0aed5d0b89beda4a13b19d958b0aef35997e29339698a418274d25dec5e",
+    "points": "a933ec07082324914e0219cff396e511"
+    "50d2961fac4b8af1106417a8a136b33177851734f17cdc9bc03fac9723399e9f",
+    "products": "087c107664",
+    "share": "2dfe5514893a2fbf44188ded2cd5de2f9890d8949cc57c6fbee8448a1b1456c0",
+    "levels": "847128",
+    "answer": "28",
+}
+
+DIGESTS = [
+    ([(FULL, UP, DOWN)], [3], "3b31e404644f593be496d9ad7a1a704e"),
+    ([(FULL, Shifted(UP, 3), UP)], [2], "c365be219262dbd10c36c20fe3fdf52c"),
+    ([(EIGHT, [7, -7, 1, 0, 2], [3, 1, -8, 0, 2])], [5], "7da7b602790288bf27c8e3c3c9123499"),
+    (
+        [(TINY, [2], [1]), (EIGHT, Shifted([1, 2, 3, 4, 5], 6), [-1, 2, -3, 4, -5])],
+        [1, 0],
+        "9f2ad2b2df2204433fc5bcd9ec776643",
+    ),
+]
+
+
+@pytest.fixture
+def known(monkeypatch, stream):
+    """Starts the stream of the known answers anew, also for a second reader."""
+    monkeypatch.setattr(entropy, "draw", stream("lumos known answers"))
+    return lambda: stream("lumos known answers")
+
+
+def test_literal_messages(known, talk):
+    session = talk()
+    assert session.run([(TINY, [2], [-1])]) == ([0], [0])
+    assert [message.hex() for _, message in session.sent] == list(LITERAL.values())
+
+
+@pytest.mark.parametrize(("items", "level", "digest"), DIGESTS)
+def test_digests_of_whole_conversations(items, level, digest, known, talk):
+    session = talk()
+    assert session.run(items) == (level, level)
+    said = "".join(message.hex() for _, message in session.sent)
+    assert hashlib.sha256(said.encode()).hexdigest()[:32] == digest
+
+
+def test_a_score_from_its_description(known, talk):
+    thresholds = (-5, 3)
+    spec = LevelSpec(width=2, bits=3, ring_bits=5, thresholds=thresholds)
+    s, v, shift = (3, -2), (-1, 3), 2
+    session = talk()
+    assert session.run([(spec, Shifted(s, shift), v)]) == ([2], [2])
+    opening, points, products, asked, levels, answer = (message for _, message in session.sent)
+
+    draw = known()
+
+    def scalar():
+        return int.from_bytes(draw(64), "little") % ORDER
+
+    nonce_s = draw(16)
+    a = scalar()
+    nonce_r = draw(16)
+    A = times(a, BASE)
+    assert opening == nonce_s + encode(A)
+
+    # One point per coordinate, in two's complement of three bits.
+    B = [plus(times(scalar(), BASE), times(c % 8, A)) for c in v]
+    assert points == nonce_r + encode(B[0]) + encode(B[1])
+
+    ids = (3).to_bytes(8, "little") + (8).to_bytes(8, "little")
+    sid = hashlib.blake2b(ids + opening + nonce_r, digest_size=32, person=b"lumos.sid.1").digest()
+    public = msgspec.msgpack.encode((2, 3, 5, thresholds))
+    code = hashlib.blake2b(public, digest_size=16, person=b"lumos.level.1").digest()
+
+    def pad(idx, point, value, size):
+        W = plus(times(a, point), times(ORDER - value, times(a, A)))
+        said = sid + encode(A) + idx.to_bytes(8, "little") + code + encode(point)
+        said += bytes([value]) + encode(W)
+        digest = hashlib.blake2b(said, digest_size=size, person=b"lumos.pad.1").digest()
+        return int.from_bytes(digest, "little")
+
+    # Tables of products: for each bit of the ring a byte, one bit per value of v.
+    r = [word % 32 for word in np.frombuffer(draw(4), "<u2").tolist()]
+    expected = b""
+    for i in range(2):
+        pads = [pad(i, B[i], c, 1) for c in range(8)]
+        for bit in range(5):
+            row = 0
+            for c in range(8):
+                entry = s[i] * (c if c < 4 else c - 8) + r[i]
+                row |= ((entry >> bit & 1) ^ (pads[c] >> bit & 1)) << c
+            expected += bytes([row])
+    assert products[:-1] == expected
+
+    # R's share, in digits of three and two bits.
+    share = sum(a * b for a, b in zip(s, v, strict=True)) + sum(r)
+    share %= 32
+    C = [plus(times(scalar(), BASE), times(c, A)) for c in (share >> 2, share & 3)]
+    assert asked == encode(C[0]) + encode(C[1])
+
+    # The table of levels: two output bits of 32 entries each.
+    high = [pad(2, C[0], c, 1) for c in range(8)]
+    low = [pad(3, C[1], c, 2) for c in range(4)]
+    masked = [0, 0]
+    for (h, m), output in itertools.product(itertools.product(range(8), range(4)), (0, 1)):
+        j = 4 * h + m
+        product = (j - sum(r)) % 32
+        product -= 32 if product >= 16 else 0
+        level = (sum(t <= product for t in thresholds) + shift) % 3
+        bit = level >> output & 1
+        bit ^= high[h] >> (4 * output + m) & 1
+        bit ^= low[m] >> (8 * output + h) & 1
+        masked[output] |= bit << j
+    assert levels[:-1] == b"".join(row.to_bytes(4, "little") for row in masked)
+
+    seen = b"lumos.score.13 8" + code + opening + points + products[:-1]
+    assert products[-1] == crc(seen)
+    seen += asked + levels[:-1]
+    assert levels[-1] == crc(seen)
+    assert answer == bytes([0xE3 ^ crc(seen)])
