@@ -1,6 +1,7 @@
 """Levels against the product computed in the clear."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,11 +47,12 @@ def test_every_level_and_every_shift(talk):
     thresholds = (-30, -12, -1, 0, 5, 16, 40)
     spec = LevelSpec(width=3, bits=4, ring_bits=9, thresholds=thresholds)
     # Products just below, at and above each threshold.
-    found = {}
+    found: dict[int, Any] = {}
     for s, v in itertools.product(itertools.product(range(-7, 8), repeat=2), repeat=2):
         product = s[0] * v[0] + s[1] * v[1]
         found.setdefault(product, ((*s, 0), (*v, 0)))
-    items, right = [], []
+    items: list[Any] = []
+    right = []
     for place, threshold in enumerate(thresholds):
         for product, level in [(threshold - 1, place), (threshold, place + 1)]:
             s, v = found[product]

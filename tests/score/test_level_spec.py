@@ -1,5 +1,7 @@
 """What may be declared, and the public list of messages, its numbers written out."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -61,8 +63,8 @@ def test_specs_that_are_refused(wrong, text):
 
 
 def test_the_code_covers_every_field():
-    base = {"width": 5, "bits": 3, "ring_bits": 8, "thresholds": (1, 2)}
-    changes = [
+    base: dict[str, Any] = {"width": 5, "bits": 3, "ring_bits": 8, "thresholds": (1, 2)}
+    changes: list[dict[str, Any]] = [
         {},
         {"width": 6},
         {"bits": 2},

@@ -86,15 +86,12 @@ def pad_bytes(lookup: Lookup, digit: int) -> int:
 def _pads(
     sid: bytes, A: bytes, asked: Query, digit: int, B: bytes, points: list[tuple[int, bytes]]
 ) -> list[bytes]:
-    idx = (asked.idx + digit).to_bytes(8, "little")
     size = pad_bytes(asked.lookup, digit)
-    start = blake2b(sid + A + idx + asked.code + B, digest_size=size, person=b"lumos.pad.1")
-    pads = []
-    for value, W in points:
-        state = start.copy()
-        state.update(VALUES[value] + W)
-        pads.append(state.digest())
-    return pads
+    start = sid + A + (asked.idx + digit).to_bytes(8, "little") + asked.code + B
+    return [
+        blake2b(start + VALUES[value] + W, digest_size=size, person=b"lumos.pad.1").digest()
+        for value, W in points
+    ]
 
 
 class SenderKeys(InMemoryOnly):
@@ -222,17 +219,19 @@ class ReceiverKeys(InMemoryOnly):
 
 def unmask(lookup: Lookup, table: bytes, pads: Sequence[bytes], index: int) -> int:
     """The entry of the index: output bit o is bit o of the result."""
-    value = 0
-    if lookup.entries < 8 and any(row >> lookup.entries for row in table):
+    entries = lookup.entries
+    if entries < 8 and any(row >> entries for row in table):
         raise BadValue("padding bits of a table are not zero")
-    for output in range(lookup.outputs):
-        bit = table[output * lookup.stride + (index >> 3)] >> (index & 7) & 1
-        remaining = sum(lookup.widths)
-        for width, pad in zip(lookup.widths, pads, strict=True):
-            remaining -= width
-            # The entry's place among those that share this digit: the digit cut out.
-            place = index >> (remaining + width) << remaining | index & ((1 << remaining) - 1)
-            place += output * (lookup.entries >> width)
-            bit ^= pad[place >> 3] >> (place & 7) & 1
-        value |= bit << output
+    value = 0
+    for output, row in enumerate(table[index >> 3 :: lookup.stride]):
+        value |= (row >> (index & 7) & 1) << output
+    remaining = sum(lookup.widths)
+    for width, pad in zip(lookup.widths, pads, strict=True):
+        remaining -= width
+        # The entry's place among those that share this digit: the digit cut out.
+        place = index >> (remaining + width) << remaining | index & ((1 << remaining) - 1)
+        bits, step = int.from_bytes(pad, "little") >> place, entries >> width
+        for output in range(lookup.outputs):
+            value ^= (bits & 1) << output
+            bits >>= step
     return value
