@@ -259,7 +259,9 @@ def _show_scores(run: "Run") -> None:
             f"{estimates[f'{name}_error']:.3f}"
             for name in measured
         )
-        console().print(f"levels of held-back edges against strangers, by noisy histograms: {levels}")
+        console().print(
+            f"levels of held-back edges against strangers, by noisy histograms: {levels}"
+        )
     elif estimates:
         console().print(
             "without true labels, from the noisy vote: accuracy "

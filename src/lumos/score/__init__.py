@@ -35,8 +35,9 @@ those of the comparison (`lumos.compare`); the code of a spec is a hash of all i
 
 *Range.* A vector whose squared norm is above 2^(ring_bits-1) - 1 is refused, so by Cauchy-Schwarz
 every product lies in the ring and none wraps around.
-*Shift.* S may give ``Shifted(s, shift)``: both then learn (level + shift) mod levels. A shift drawn
-at random makes the answer a randomized response towards R. S knows the shift, and so the level.
+*Shift.* An end may give ``Shifted(v, shift)``: the other then learns (level + shift) mod levels. A
+shift drawn at random makes the answer a randomized response towards the other end. S adds its shift
+in the table of levels, R in what it tells, and S takes its own shift off again.
 *Answer.* One word of a code of 8 bits XOR the check: distance 5 up to four levels, else 4.
 """
 

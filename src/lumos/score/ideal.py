@@ -42,10 +42,10 @@ class IdealScorer:
         shifts: Ints | None = None,
     ) -> Program[Ints]:
         """[pairs] the level of each pair; both ends learn it."""
-        own, at_sender = own_inputs(pairs, vectors, spec, shifts)
+        own, own_shifts = own_inputs(pairs, vectors, spec, shifts)
         count_scores(self._ledger, pairs, spec)
-        # [pairs, width + 1] bytes: the vector, and the sender's shift.
-        mine = np.hstack([own, at_sender[:, None]]).astype(np.int8)
+        # [pairs, width + 1] bytes: the vector, and the shift.
+        mine = np.hstack([own, own_shifts[:, None]]).astype(np.int8)
         lengths = np.full(len(pairs), spec.width + 1, np.int64)
         devices = self._shard.ids_of(pairs.rows)
         inbox = yield CLEAR.send(devices, pairs.peers, mine.view(np.uint8), lengths=lengths)
@@ -57,8 +57,7 @@ class IdealScorer:
             return np.empty(0, np.int64)
         theirs = inbox.body.view(np.int8).astype(np.int64)
         products = np.einsum("ij,ij->i", own, theirs[:, :-1])
-        shift = at_sender + theirs[:, -1]  # one of the two is 0
-        return (levels_of(products, spec) + shift) % spec.levels
+        return (levels_of(products, spec) + theirs[:, -1]) % spec.levels
 
     def _book(self, pairs: ComparedPairs, spec: LevelSpec) -> None:
         plan = messages([spec], first=True)

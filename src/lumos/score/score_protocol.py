@@ -26,7 +26,7 @@ class ScoreProtocol:
         Args:
             spec: of all parties.
             vectors: [parties, width].
-            shifts: [parties]; 0 where the party is no sender.
+            shifts: [parties].
         """
         public = (spec.width, spec.bits, spec.ring_bits, spec.thresholds)
         rows = np.hstack([vectors, shifts[:, None]]).astype(np.int8)

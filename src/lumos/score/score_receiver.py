@@ -12,24 +12,16 @@ from lumos.score.score_state import (
     Score,
     Shifted,
 )
-from lumos.session.errors import BadValue
 from lumos.session.lookup import unmask
 from lumos.session.lookup_parties import LookupReceiver
 from lumos.session.party import Rules
 from lumos.session.transcript_check import encode_answer, words_for
 
-
-def _score(spec: LevelSpec, value: npt.ArrayLike | Shifted, idx: int) -> Score:
-    if isinstance(value, Shifted):
-        raise BadValue("only the sender can shift a level")
-    return Score(spec, value, idx)
-
-
-_RULES = Rules(VERSION, messages, _score)
+_RULES = Rules(VERSION, messages, Score)
 
 
 class ScoreReceiver(LookupReceiver[LevelSpec, npt.ArrayLike | Shifted, Score]):
-    """The end that reads the tables. Its items are (spec, vector)."""
+    """The end that reads the tables. Its items are (spec, vector) or (spec, `Shifted`)."""
 
     def __init__(self, me: int, peer: int, *, group: Group = ED25519) -> None:
         super().__init__(me, peer, _RULES, group)
@@ -41,7 +33,8 @@ class ScoreReceiver(LookupReceiver[LevelSpec, npt.ArrayLike | Shifted, Score]):
             return b"".join(self._ask_level(score) for score in self._tasks)
         check = self._check
         return b"".join(
-            encode_answer(score.level, check, words_for(score.spec.levels)) for score in self._tasks
+            encode_answer(score.told(), check, words_for(score.spec.levels))
+            for score in self._tasks
         )
 
     def _ask_products(self, score: Score) -> bytes:

@@ -49,7 +49,9 @@ class ScoreSender(LookupSender[LevelSpec, npt.ArrayLike | Shifted, Score]):
             self._points = message
             return
         for score, byte in zip(self._tasks, message, strict=True):
-            score.learn(decode_answer(byte, check, words_for(score.spec.levels)))
+            told = decode_answer(byte, check, words_for(score.spec.levels))
+            score.learn(told)
+            score.level = (told - score.shift) % score.spec.levels
 
 
 def _share(score: Score) -> Bytes:

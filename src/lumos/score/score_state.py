@@ -20,9 +20,9 @@ PRODUCT_POINTS, PRODUCT_TABLES, SHARE_POINTS, LEVEL_TABLES, ANSWERS = range(5)
 
 @dataclass(frozen=True, slots=True, repr=False)  # private
 class Shifted:
-    """S's input with a shift: both learn (level + shift) mod levels.
+    """An input with a shift: the other end learns (level + shift) mod levels.
 
-    A shift hides the level from R. S knows the shift, and so the level.
+    Each end learns the level with the other's shift alone: S takes its own off what R tells it.
     """
 
     vector: npt.ArrayLike
@@ -68,8 +68,12 @@ class Score(InMemoryOnly):
             raise BadValue("a level is above the highest")
         self.level = level
 
+    def told(self) -> int:
+        """What R tells S: the level that it read, with its own shift."""
+        return (self.level + self.shift) % self.spec.levels
+
     def result(self) -> int:
-        """The level."""
+        """The level, with the other end's shift."""
         return self.level
 
 

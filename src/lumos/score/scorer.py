@@ -38,8 +38,8 @@ class Scorer(Protocol):
             pairs: who scores with whom, neighbours or strangers.
             vectors: [hosted, width] own vectors.
             spec: what is scored, the same for all.
-            shifts: [pairs] added to the level modulo the number of levels, where the hosted device
-                is S; ignored elsewhere. None for no shift.
+            shifts: [pairs] what the other end learns is higher by this, modulo the number of
+                levels. None for no shift.
         """
         ...
 
@@ -47,7 +47,7 @@ class Scorer(Protocol):
 def own_inputs(
     pairs: ComparedPairs, vectors: Vectors, spec: LevelSpec, shifts: Ints | None
 ) -> tuple[Ints, Ints]:
-    """[pairs, width] own vectors and [pairs] shifts, 0 where the hosted device is no sender.
+    """[pairs, width] own vectors and [pairs] shifts.
 
     Raises:
         BadValue: a vector is out of range or too long; nothing was sent.
@@ -57,10 +57,9 @@ def own_inputs(
         return own, np.zeros(len(pairs), np.int64)
     if shifts.shape != (len(pairs),) or shifts.dtype.kind not in "iu":
         raise UsageError("shifts are one integer for each pair")
-    at_sender = np.where(pairs.first, shifts, 0)
-    if np.count_nonzero((at_sender < 0) | (at_sender >= spec.levels)):
+    if np.count_nonzero((shifts < 0) | (shifts >= spec.levels)):
         raise UsageError(f"shifts must be from 0 to {spec.levels - 1}")
-    return own, at_sender
+    return own, shifts
 
 
 def count_scores(ledger: Ledger, pairs: ComparedPairs, spec: LevelSpec) -> None:

@@ -49,10 +49,10 @@ class SecureScorer:
         shifts: Ints | None = None,
     ) -> Program[Ints]:
         """[pairs] the level of each pair; both ends learn it."""
-        own, at_sender = own_inputs(pairs, vectors, spec, shifts)
+        own, own_shifts = own_inputs(pairs, vectors, spec, shifts)
         count_scores(self._ledger, pairs, spec)
         batch = PartyBatch(SECRET, "score", self._shard, self._workers, self._on_steps, pairs)
-        batch.begin(*PROTOCOL.encode(spec, own, at_sender))
+        batch.begin(*PROTOCOL.encode(spec, own, own_shifts))
         senders, receivers = np.flatnonzero(pairs.first), np.flatnonzero(~pairs.first)
         inbox: Inbox | None = None
         for message in messages([spec], first=True):

@@ -41,10 +41,11 @@ class AskedOfPeers(NamedTuple):
 def shifts_for(
     shard: Shard, pairs: ComparedPairs, levels: int, epsilon: float, step: int
 ) -> Ints | None:
-    """[pairs] what senders add to the level modulo `levels`: randomized response.
+    """[pairs] what devices add to the level that the other end learns: randomized response.
 
-    Guarantee: one answer is ε-LDP for the vectors of both ends, against the other end. The shift of
-    a pair is drawn once: a pair that is asked again is answered from memory.
+    Guarantee: one answer is ε-LDP for the own vector, against the other end. Each end draws its own
+    shift, so both are protected. It is drawn once: a pair that is asked again is answered from
+    memory.
     """
     if np.isinf(epsilon):
         return None

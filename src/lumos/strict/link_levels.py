@@ -1,7 +1,7 @@
 """From two devices' vectors to a level of their score, and what a level says.
 
 A device has up to three vectors: of its words, of its surroundings, of both. Each is written as
-small odd integers, so that two devices can compute the level of their product together
+small integers, so that two devices can compute the level of their product together
 (`lumos.score`). Levels of held-back edges and of strangers are added up in noisy histograms: they
 choose the vector that tells edges from strangers best, the thresholds, and how much evidence each
 level is. Where no vector does, the asker's own degree alone scores a pair.
@@ -13,7 +13,6 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from lumos.device.shard import Shard
 from lumos.score import LevelSpec
 from lumos.strict.link_encoder import unit
 from lumos.typing import Arrays, Doubles, Ints
@@ -27,9 +26,9 @@ ALONE = "degree"
 """What is chosen where none of them helps: the asker's own degree."""
 BITS = 3
 """Of one number of a vector."""
-RING_BITS = 10
+RING_BITS = 8
 """Of the ring in which products are computed."""
-CLIP = 3.0
+CLIP = 2.5
 """Largest number of a vector, in those of a vector of norm 1 with equal numbers; more where the
 ring would be too small."""
 WEIGHT_OF_SURROUNDINGS = 0.7
@@ -69,38 +68,29 @@ def with_degrees(vectors: Doubles, degree: Ints) -> Doubles:
 def spec_for(width: int, cosines: tuple[float, ...] = COSINES) -> LevelSpec:
     """The public form of scores of vectors of some width, with thresholds at these cosines."""
     thresholds = tuple(round(cosine * _steps(width) ** 2) for cosine in cosines)
-    return LevelSpec(width=width, bits=BITS + 1, ring_bits=RING_BITS, thresholds=thresholds)
+    return LevelSpec(width=width, bits=BITS, ring_bits=RING_BITS, thresholds=thresholds)
 
 
 def _steps(width: int) -> float:
-    """Norm of a vector of norm 1, in half steps of its integers."""
+    """Norm of a vector of norm 1, in steps of its integers."""
     most = ((2 ** (RING_BITS - 1) - 1) / ROOM) ** 0.5
-    return min(width**0.5 * 2**BITS / CLIP, most)
+    return min(width**0.5 * (2 ** (BITS - 1) - 1) / CLIP, most)
 
 
-def integers(vectors: Doubles, shard: Shard) -> Small:
-    """[hosted, width] vectors as odd integers within ±(2^b - 1), as `LevelSpec` takes them.
-
-    A vector of zeros says nothing, so its integers are ±1 at random.
-    """
-    width = vectors.shape[1]
-    spec = spec_for(width)
-    most = 2**BITS - 1
-    silent = np.flatnonzero(~vectors.any(axis=1))
-    scaled = vectors * _steps(width)
-    if len(silent):
-        signs = shard.coins.uniform(silent, "silent vectors", 0, width) < 0.5
-        scaled[silent] = np.where(signs, -1.0, 1.0)
-    odd = _odd(scaled, most)
-    while (long := (odd * odd).sum(axis=1) > spec.largest_norm).any():
+def integers(vectors: Doubles) -> Small:
+    """[hosted, width] vectors as integers of `BITS` bits, as `LevelSpec` takes them."""
+    spec = spec_for(vectors.shape[1])
+    scaled = vectors * _steps(vectors.shape[1])
+    whole = _whole(scaled)
+    while (long := (whole * whole).sum(axis=1) > spec.largest_norm).any():
         scaled[long] *= 0.98
-        odd = _odd(scaled, most)
-    return odd.astype(np.int8)
+        whole = _whole(scaled)
+    return whole.astype(np.int8)
 
 
-def _odd(scaled: Doubles, most: int) -> Ints:
-    """The nearest odd integers within ±most."""
-    return np.clip(2 * np.floor(scaled / 2).astype(np.int64) + 1, -most, most)
+def _whole(scaled: Doubles) -> Ints:
+    half = 2 ** (BITS - 1)
+    return np.clip(np.rint(scaled), -half, half - 1).astype(np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

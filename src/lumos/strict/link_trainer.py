@@ -196,7 +196,7 @@ class StrictLinker(StrictTrainer):
         degree = self.shard.degree
         if strict.score_degrees:
             vectors = {way: with_degrees(rows, degree) for way, rows in vectors.items()}
-        whole = {way: integers(rows, self.shard) for way, rows in vectors.items()}
+        whole = {way: integers(rows) for way, rows in vectors.items()}
         budget = AnswerBudget.unused(len(self.shard))
         flat = yield from self._histograms(whole, budget)
         noise = schedule.noise(LEVELS)
