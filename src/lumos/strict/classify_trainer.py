@@ -92,6 +92,7 @@ class StrictClassifier(StrictTrainer):
     """
 
     schedule: ClassifySchedule
+    _rows: FeatureRows
 
     def __init__(
         self,
@@ -128,6 +129,8 @@ class StrictClassifier(StrictTrainer):
 
     def _begin(self) -> None:
         schedule, train = self.schedule, self.schedule.config.train
+        if schedule.strict.protect == "projection":
+            self._rows.project(schedule.strict.projection, self.shard.public)
         self._encoder = Encoder(self._rows, self._labels, schedule, self._sums.rounded)
         start = Trust.start(2 + schedule.strict.opinions, schedule.classes)
         self.optimisers = {TRUST: Adam(start, RATE)}

@@ -74,14 +74,15 @@ class StrictCoordinator:
 
     def _sum(self, stage: str, step: int, coins: int) -> Program[None]:
         width, noise = self._widths(stage, step), self._schedule.noise(stage, step)
-        sums = self._pairs if stage in self._schedule.paired_stages else self._sums
         drawn = None
         if isinstance(self._sums, IdealCoordinator) and noise is not None:
             generator = self._public.generator(self._noise, coins)
             if self._schedule.config.train.coins == "system":
                 generator = np.random.default_rng()  # from the operating system
             drawn = noise.total * generator.standard_normal(width)
-        if drawn is None:
-            yield from sums.sum(width)
+        if stage in self._schedule.paired_stages:
+            yield from self._pairs.sum(width, drawn)
+        elif isinstance(self._sums, IdealCoordinator):
+            yield from self._sums.sum(width, drawn)
         else:
-            yield from sums.sum(width, drawn)
+            yield from self._sums.sum(width)

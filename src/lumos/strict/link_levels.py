@@ -7,6 +7,7 @@ choose the vector that tells edges from strangers best, the thresholds, and how 
 level is. Where no vector does, the asker's own degree alone scores a pair.
 """
 
+import math
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -73,8 +74,8 @@ def spec_for(width: int, cosines: tuple[float, ...] = COSINES) -> LevelSpec:
 
 def _steps(width: int) -> float:
     """Norm of a vector of norm 1, in steps of its integers."""
-    most = ((2 ** (RING_BITS - 1) - 1) / ROOM) ** 0.5
-    return min(width**0.5 * (2 ** (BITS - 1) - 1) / CLIP, most)
+    most = math.sqrt((2 ** (RING_BITS - 1) - 1) / ROOM)
+    return min(math.sqrt(width) * (2 ** (BITS - 1) - 1) / CLIP, most)
 
 
 def integers(vectors: Doubles) -> Small:

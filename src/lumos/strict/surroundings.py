@@ -48,7 +48,7 @@ class Surroundings:
             self._sent = opinions(self._shard, evidence, self._mechanism, number)[:, 0]
         return self._sent[:, None]
 
-    def hear(self, receiver: Ints, colours: Bytes) -> None:
+    def hear(self, receiver: Ints, colours: Ints) -> None:
         """Take the messages of a round.
 
         Args:

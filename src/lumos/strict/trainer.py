@@ -5,17 +5,33 @@ default carry noise that the devices draw themselves (`lumos.aggregate.noise`).
 """
 
 from abc import ABC, abstractmethod
+from typing import Protocol
 
 import numpy as np
 
 from lumos.device.shard import Shard
 from lumos.errors import InputError
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.strict.feature_rows import FeatureRows
 from lumos.strict.noisy_sums import NoisySums, Update
 from lumos.strict.schedule import Schedule
 from lumos.training.trainer import EpochRecord, OnEpoch
-from lumos.typing import Arrays, Doubles
+from lumos.typing import Arrays, Doubles, Ints
+
+
+class Rows(Protocol):
+    """The hosted devices' features, as a trainer uses them."""
+
+    def holders(self) -> Doubles:
+        """[hosted, d] 1 where a device has the feature and trains with it."""
+        ...
+
+    def holder_counts(self) -> Doubles:
+        """[d] the same, summed over the hosted devices."""
+        ...
+
+    def keep(self, columns: Ints) -> None:
+        """Restrict to these features."""
+        ...
 
 
 class StrictTrainer(ABC):
@@ -33,7 +49,7 @@ class StrictTrainer(ABC):
         self,
         shard: Shard,
         endpoint: Endpoint,
-        rows: FeatureRows,
+        rows: Rows,
         schedule: Schedule,
         *,
         control: bool = False,
@@ -65,11 +81,8 @@ class StrictTrainer(ABC):
 
     def _prepare(self) -> None:
         """Build the models, once the used features are known."""
-        strict = self.schedule.strict
-        if strict.protect == "holders":
+        if self.schedule.strict.protect == "holders":
             self._rows.keep(self.columns)
-        elif strict.protect == "projection":
-            self._rows.project(strict.projection, self.shard.public)
         self._begin()
 
     def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:

@@ -28,7 +28,8 @@ class WordRows:
     def __init__(
         self, features: Features, *, signed: bool, buckets: int, public: PublicCoins
     ) -> None:
-        rows: Any = csr_array(features, dtype=np.float64)
+        given: Any = features
+        rows: Any = csr_array(given).astype(np.float64)
         parts = [rows.maximum(0)] + ([(-rows).maximum(0)] if signed else [])
         columns = [csr_array(part).tocoo() for part in parts]
         d = rows.shape[1]
