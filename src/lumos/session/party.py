@@ -12,7 +12,7 @@ from lumos.session.message_list import Message
 from lumos.session.transcript_check import crc8
 
 
-class Task(Protocol):
+class BatchTask(Protocol):
     """One comparison or score of a batch, as one party sees it."""
 
     @property
@@ -29,7 +29,7 @@ class Task(Protocol):
         ...
 
 
-class Named(Protocol):
+class CodedSpec(Protocol):
     """A spec: public, and named by a code in every pad and in the check."""
 
     @property
@@ -38,10 +38,10 @@ class Named(Protocol):
         ...
 
 
-AnySpec = TypeVar("AnySpec", bound=Named, contravariant=True)
-SpecT = TypeVar("SpecT", bound=Named)
+AnySpec = TypeVar("AnySpec", bound=CodedSpec, contravariant=True)
+SpecT = TypeVar("SpecT", bound=CodedSpec)
 ValueT = TypeVar("ValueT")
-TaskT = TypeVar("TaskT", bound=Task)
+TaskT = TypeVar("TaskT", bound=BatchTask)
 
 
 class ListMessages(Protocol[AnySpec]):
