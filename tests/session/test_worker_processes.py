@@ -22,7 +22,7 @@ from lumos.exchange.carriers.loopback import Loopback
 from lumos.exchange.endpoint import no_part
 from lumos.graph import Graph
 from lumos.session.pairs import ComparedPairs
-from lumos.session.worker_processes import WorkerProcesses
+from lumos.session.worker_processes import WorkerProcesses, _homes
 from lumos.session.workers import InProcess, Steps, Workers
 
 
@@ -60,6 +60,21 @@ def test_the_same_answers_as_in_one_process(workers: WorkerProcesses, must_end: 
     apart, here = run(shard, compare_all(workers)), run(shard, compare_all(InProcess()))
     assert np.array_equal(apart, here)
     assert set(here.tolist()) == {-1, 1}
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+@pytest.mark.parametrize("apart", [(2, 1), (1, 1), (1, 1000), (7, 3)])
+def test_senders_and_receivers_are_spread(count: int, apart: tuple[int, int]) -> None:
+    """Each end of a session elsewhere; of all senders, each worker has about its share."""
+    step, distance = apart
+    senders = np.arange(0, 1000 * step, step)
+    at_senders = _homes(np.stack([senders, senders + distance], axis=1), count)
+    at_receivers = _homes(np.stack([senders + distance, senders], axis=1), count)
+    assert np.count_nonzero(at_senders == at_receivers) == 0
+    for homes in (at_senders, at_receivers):
+        shares = np.bincount(homes, minlength=count) / 1000
+        assert shares.min() > 0.6 / count
+        assert shares.max() < 1.4 / count
 
 
 def test_steps_are_reported(workers: WorkerProcesses, must_end: None) -> None:
@@ -150,7 +165,7 @@ def test_an_interrupt_is_left_to_the_parent(workers: WorkerProcesses, must_end: 
 
 _PARENT = """
 import sys, time
-from lumos.session.worker_processes import WorkerProcesses
+from lumos.session.worker_processes import WorkerProcesses, _homes
 
 pool = WorkerProcesses(2)
 print(*(worker.process.pid for worker in pool._workers), flush=True)

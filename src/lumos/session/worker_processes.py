@@ -79,8 +79,7 @@ class WorkerProcesses:
 
     def _run(self, steps: Steps, on_steps: OnSteps | None) -> Bytes:
         ends = np.frombuffer(steps.ends, np.int64).reshape(-1, 2)
-        # The two ends of a session go to neighbouring workers.
-        home = (ends.sum(axis=1) // 2 + (ends[:, 0] < ends[:, 1])) % len(self._workers)
+        home = _homes(ends, len(self._workers))
         width = 8 if steps.results else steps.width
         replies = np.empty((len(ends), width), np.uint8)
         busy: dict[object, tuple[_Worker, Ints]] = {}
@@ -114,6 +113,17 @@ def make_pool(count: int | None = None) -> Workers:
     """Workers for a simulation: one process per core, or this process alone for `count` 1."""
     count = count or cores()
     return InProcess() if count == 1 else WorkerProcesses(count)
+
+
+def _homes(ends: Ints, count: int) -> Ints:
+    """[parties] the worker of each: the two ends of a session go to neighbouring workers.
+
+    All senders step at once, and then all receivers. So the sum of the ids is mixed first: pairs
+    such as (0, 1), (2, 3), … would else have all their senders in one worker.
+    """
+    mixed = ends.sum(axis=1) * 0x9E3779B1 >> 16
+    homes: Ints = (mixed + (ends[:, 0] < ends[:, 1])) % count
+    return homes
 
 
 def _part(steps: Steps, rows: Ints) -> Steps:
