@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 from tests.aggregate.federation import SEED, shards_of
+from tests.compare.conftest import Toy
 
 from lumos.aggregate import (
     AggregateSettings,
@@ -17,9 +18,10 @@ from lumos.aggregate import (
 )
 from lumos.aggregate.ideal import IDEAL_TOPICS as IDEAL_SUMS
 from lumos.device import PublicCoins, Shard
+from lumos.errors import ProtocolError
 from lumos.exchange import EVERY_DOOR, Endpoint, LedgerReport, Outbox, Program
-from lumos.exchange.carriers.loopback import Loopback
-from lumos.products import PairedCoordinator, paired_sums
+from lumos.exchange.carriers.loopback import Loopback, _Party
+from lumos.products import PairedCoordinator, SecurePairedSums, paired_sums
 from lumos.products.ideal import IDEAL_TOPICS
 
 
@@ -84,7 +86,10 @@ class PairedRun:
     aggregator: type[SecureAggregator] = SecureAggregator
     coordinator: type[SecureCoordinator] = SecureCoordinator
     wrap: Callable[[Shard, Program[Any]], Program[Any]] = lambda _, program: program
+    toy: bool = False
+    paired_coordinator: Callable[[Any], Any] = PairedCoordinator
     ledger: LedgerReport | None = None
+    made: Any = None
     aggregators: list[Any] = field(default_factory=list)
 
     def run(self) -> tuple[list[list[Any]], list[Any]]:
@@ -97,7 +102,7 @@ class PairedRun:
         def coordinator(endpoint: Endpoint) -> Program[list[Any]]:
             kind = IdealCoordinator if ideal else self.coordinator
             sums = kind(problem.total, PublicCoins(SEED), endpoint, self.settings)
-            party = PairedCoordinator(sums)
+            party = self.paired_coordinator(sums)
             got = []
             for _ in range(problem.steps):
                 got.append((yield from party.sum(problem.words * problem.width)))
@@ -105,9 +110,15 @@ class PairedRun:
 
         permitted = IDEAL_TOPICS | IDEAL_SUMS if ideal else ()
         carrier = self.carrier(shards_of(problem.total, self.shards), EVERY_DOOR, permitted)
+        self.made = carrier
         result = carrier.run(devices, coordinator)
         self.ledger = carrier.ledger()
         return result
+
+    def _sums(self, shard: Shard, endpoint: Endpoint, aggregator: Any) -> Any:
+        if self.toy:
+            return SecurePairedSums(shard, endpoint, aggregator, group=Toy())
+        return paired_sums(shard, endpoint, aggregator)
 
     def _devices(self, shard: Shard, endpoint: Endpoint) -> Program[list[Any]]:
         problem, here = self.problem, shard.devices
@@ -115,13 +126,90 @@ class PairedRun:
         aggregator = kind(shard, endpoint, self.settings)
         self.aggregators.append(aggregator)
         yield from aggregator.setup()
-        sums = paired_sums(shard, endpoint, aggregator)
+        sums = self._sums(shard, endpoint, aggregator)
         yield from sums.setup(problem.partner[here].copy(), csr_array(problem.chosen[here]))
         got = []
         for step in range(problem.steps):
             noise = problem.noise[step][here] if problem.noisy else None
             got.append((yield from sums.sum(problem.vectors[step][here].copy(), noise, step)))
         return got
+
+
+class Dying(Loopback):
+    """A loopback in which parties really stop: they are not advanced and send nothing.
+
+    Every party goes its own way: a round is held among the parties that wait at its topic.
+
+    Args:
+        deaths: by shard, the round (counted from 0) from which on it is silent.
+        partial: by shard, the round in which only half of its messages leave, and none later.
+        tolerant: a party that raises `ProtocolError` is silent from then on.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        deaths: dict[int, int] | None = None,
+        partial: dict[int, int] | None = None,
+        tolerant: bool = False,
+    ) -> None:
+        super().__init__(*arguments)
+        self._deaths, self._partial = deaths or {}, partial or {}
+        self._tolerant = tolerant
+        self.rounds: list[str] = []
+        self.refused: dict[int, ProtocolError] = {}
+        self.swaps: list[tuple[str, list[Any]]] = []
+
+    def run(self, device_program: Any, coordinator_program: Any) -> Any:
+        coordinator = _Party(coordinator_program(self.coordinator), self.coordinator)
+        devices = {
+            number: _Party(device_program(shard, endpoint), endpoint)
+            for number, (shard, endpoint) in enumerate(
+                zip(self._shards, self.endpoints, strict=True)
+            )
+        }
+        everybody = {**devices, len(devices): coordinator}
+        silent: set[int] = set()
+        while waiting := {n: p for n, p in everybody.items() if n not in silent and not p.finished}:
+            topic = next(iter(waiting.values())).outbox.topic
+            among = [p.outbox.topic for n, p in waiting.items() if p is not coordinator]
+            free = [topic for topic in among if not topic.coordinator]
+            if free:
+                topic = free[0]
+            elif not coordinator.finished:
+                topic = coordinator.outbox.topic
+            else:
+                break  # they wait for a coordinator that has gone
+            now = len(self.rounds)
+            silent |= {number for number, first in self._deaths.items() if first <= now}
+            present = {
+                n: p
+                for n, p in waiting.items()
+                if n not in silent and p.outbox.topic is topic
+            }
+            assert present, "nobody is left"
+            outboxes = [topic.nothing()] * len(everybody)
+            for number, party in present.items():
+                batch = party.outbox.batch
+                if self._partial.get(number) == now:
+                    batch = batch.take(np.arange(batch.messages // 2))
+                outboxes[number] = Outbox(topic, batch)
+            silent |= {number for number, last in self._partial.items() if last <= now}
+            self.rounds.append(topic.name)
+            self.swaps.append((topic.name, [outbox.batch for outbox in outboxes]))
+            inboxes = self._router.route(topic, outboxes)
+            for number, party in present.items():
+                if number in silent:
+                    continue
+                try:
+                    party.resume(inboxes[number])
+                except ProtocolError as error:
+                    if not self._tolerant or party is coordinator:
+                        raise
+                    self.refused[number] = error
+                    silent.add(number)
+        results = [getattr(party, "result", None) for party in devices.values()]
+        return results, getattr(coordinator, "result", None)
 
 
 class Watched:

@@ -6,6 +6,7 @@ ProtocolError               a message broke the rules; the round is closed, noth
 ├── WrongSender             a message came from a party that has no part in it, or came twice
 ├── Forged                  a sealed share, a public key or an opened secret is not the sender's
 ├── Equivocation            the coordinator told two devices different things about a third
+├── ObjectionIgnored        the coordinator wants to open a sum to which a device objected
 ├── BothSecrets             somebody asked a holder for both secrets of one device
 └── AlreadyOpened           somebody asked a holder for a second attempt of a step that it opened
 
@@ -25,6 +26,10 @@ class Forged(ProtocolError):
 
 class Equivocation(ProtocolError):
     """The coordinator told two devices different things about a third."""
+
+
+class ObjectionIgnored(ProtocolError):
+    """The coordinator wants to open a sum to which a device objected."""
 
 
 class BothSecrets(ProtocolError):

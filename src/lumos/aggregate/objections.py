@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from lumos.aggregate.errors import Equivocation, WrongSender
+from lumos.aggregate.errors import Equivocation, ObjectionIgnored, WrongSender
 from lumos.aggregate.topics import OBJECTION, VERDICT
 from lumos.crypto import entropy
 from lumos.device.shard import COORDINATOR, Shard
@@ -46,7 +46,10 @@ def object_to(
         raise WrongSender("the coordinator's verdict is missing, or came twice")
     if inbox.body.min() != inbox.body.max():
         raise Equivocation("the coordinator told devices different verdicts")
-    return int(inbox.body[0]) == CALLED_OFF
+    called_off = int(inbox.body[0]) == CALLED_OFF
+    if objecting[rows].any() and not called_off:
+        raise ObjectionIgnored("the coordinator opens a sum to which a device objected")
+    return called_off
 
 
 def decide(asked: Flags) -> Program[bool]:

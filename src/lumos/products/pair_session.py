@@ -212,7 +212,9 @@ class PairSession(InMemoryOnly):
         self._halves()[0].extend(body)
 
     def _correct(self, numbers: npt.NDArray[np.int8], index: tuple[int, int]) -> bytes:
-        if min(index) < 0 or index <= self._last:
+        if min(index) < 0:
+            raise UsageError(f"step and attempt must be >= 0, got {index}")
+        if index <= self._last:
             raise Replay("pads of this step and attempt may have been used")
         if numbers.ndim != 1 or numbers.dtype != np.int8 or not len(numbers):
             raise UsageError("numbers of a product must be int8 [width]")

@@ -32,6 +32,7 @@ from lumos.aggregate import (
     SecureCoordinator,
 )
 from lumos.aggregate.fixed_point import FixedPoint
+from lumos.crypto.group import ED25519, Group
 from lumos.device.shard import Shard
 from lumos.errors import InputError, ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
@@ -85,10 +86,17 @@ class SecurePairedSums:
 
     label = "secure"
 
-    def __init__(self, shard: Shard, endpoint: Endpoint, aggregator: SecureAggregator) -> None:
+    def __init__(
+        self,
+        shard: Shard,
+        endpoint: Endpoint,
+        aggregator: SecureAggregator,
+        *,
+        group: Group = ED25519,
+    ) -> None:
         self._hosted = len(shard)
         self._aggregator = aggregator
-        self._products = SecureProducts(shard, endpoint, aggregator.fixed)
+        self._products = SecureProducts(shard, endpoint, aggregator.fixed, group=group)
 
     def setup(self, partner: Ints, chosen: csr_array) -> Program[None]:
         """Open the sessions of all pairs; see `PairedSums`."""

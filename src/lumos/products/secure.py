@@ -72,6 +72,8 @@ class SecureProducts(InMemoryOnly):
         """
         check_pairs(self._shard, partner, chosen)
         self._mail, self._words = PairMail(self._shard, partner.copy()), chosen.shape[1]
+        for session in self._sessions.values():
+            session.close()
         self._sessions = {}
         for row in np.flatnonzero(partner >= 0).tolist():
             bits = np.zeros(self._words, np.bool_)
