@@ -183,11 +183,10 @@ class Dying(Loopback):
             now = len(self.rounds)
             silent |= {number for number, first in self._deaths.items() if first <= now}
             present = {
-                n: p
-                for n, p in waiting.items()
-                if n not in silent and p.outbox.topic is topic
+                n: p for n, p in waiting.items() if n not in silent and p.outbox.topic is topic
             }
-            assert present, "nobody is left"
+            if not present:
+                raise ProtocolError("nobody is left")
             outboxes = [topic.nothing()] * len(everybody)
             for number, party in present.items():
                 batch = party.outbox.batch
