@@ -143,6 +143,7 @@ class Dying(Loopback):
     Args:
         deaths: by shard, the round (counted from 0) from which on it is silent.
         partial: by shard, the round in which only half of its messages leave, and none later.
+        cut: a topic, a sender and a receiver whose messages are lost.
         tolerant: a party that raises `ProtocolError` is silent from then on.
     """
 
@@ -151,11 +152,13 @@ class Dying(Loopback):
         *arguments: Any,
         deaths: dict[int, int] | None = None,
         partial: dict[int, int] | None = None,
+        cut: tuple[str, int, int] | None = None,
         tolerant: bool = False,
     ) -> None:
         super().__init__(*arguments)
         self._deaths, self._partial = deaths or {}, partial or {}
         self._tolerant = tolerant
+        self._cut = cut
         self.rounds: list[str] = []
         self.refused: dict[int, ProtocolError] = {}
         self.swaps: list[tuple[str, list[Any]]] = []
@@ -192,6 +195,10 @@ class Dying(Loopback):
                 batch = party.outbox.batch
                 if self._partial.get(number) == now:
                     batch = batch.take(np.arange(batch.messages // 2))
+                if self._cut is not None and self._cut[0] == topic.name:
+                    _, sender, receiver = self._cut
+                    lost = (batch.sender == sender) & (batch.receiver == receiver)
+                    batch = batch.take(~lost)
                 outboxes[number] = Outbox(topic, batch)
             silent |= {number for number, last in self._partial.items() if last <= now}
             self.rounds.append(topic.name)

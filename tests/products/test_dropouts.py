@@ -1,6 +1,7 @@
 """Devices that really stop: the sum opens without exactly the lost pairs, or not at all."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def matched(problem: Problem, number: int) -> int:
     return problem.pairs()[number][0]
 
 
-def run(problem: Problem, **interference: dict[int, int]) -> tuple[PairedRun, np.ndarray]:
+def run(problem: Problem, **interference: Any) -> tuple[PairedRun, list[Any]]:
     paired = PairedRun(
         problem,
         shards=TOTAL,
@@ -36,7 +37,7 @@ def run(problem: Problem, **interference: dict[int, int]) -> tuple[PairedRun, np
         carrier=partial(Dying, **interference),
     )
     heard, final = paired.run()
-    gone = {number for given in interference.values() for number in given}
+    gone = {*interference.get("deaths", {}), *interference.get("partial", {})}
     for number, got in enumerate(heard):
         if number not in gone:
             assert np.array_equal(got, final)
@@ -95,6 +96,18 @@ def test_another_device_stops_in_the_second_attempt(stage: str) -> None:
     assert np.array_equal(final[0], without(problem, gone))
     in_vain = STAGES.index("ready") < silent < STAYS
     assert attempts(paired) == 2 + in_vain
+
+
+@pytest.mark.parametrize("stage", ["correction", "ready", "present"])
+def test_one_direction_of_a_link_is_cut(stage: str) -> None:
+    """Both devices live, and what one of them says no longer reaches the other."""
+    problem = Problem()
+    u, v = problem.pairs()[1]
+    paired, final = run(problem, cut=(f"products/{stage}", v, u))
+    pairs = [pair for pair in problem.pairs() if pair != (u, v)]
+    truth = problem.truth(0, SETTINGS.fraction_bits, pairs, np.arange(TOTAL))
+    assert np.array_equal(final[0], truth)  # their noise stays
+    assert attempts(paired) == (1 if stage == "correction" else 2)
 
 
 def test_both_ends_of_a_pair_stop() -> None:

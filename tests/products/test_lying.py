@@ -19,14 +19,15 @@ from lumos.aggregate import AggregateSettings, SecureAggregator, SecureCoordinat
 from lumos.aggregate.attempts import Attempted, Attempts
 from lumos.aggregate.errors import AlreadyOpened, Equivocation, ObjectionIgnored
 from lumos.aggregate.mask_graph import MaskGraph
-from lumos.aggregate.objections import CALLED_OFF, OPEN
+from lumos.aggregate.objections import CALLED_OFF, OPEN, decide
 from lumos.aggregate.topics import LOST, MASKED, OBJECTION, SUM, VERDICT
 from lumos.device import COORDINATOR, PublicCoins
 from lumos.errors import ProtocolError
 from lumos.exchange import Batch, Inbox, Outbox, Program
 
 TOTAL = 12
-SETTINGS = AggregateSettings(neighbours=TOTAL - 1, threshold=7, minimum=5)
+THRESHOLD = 7
+SETTINGS = AggregateSettings(neighbours=TOTAL - 1, threshold=THRESHOLD, minimum=5)
 LARGE = Problem(words=40, width=24, noisy=False)
 """Sums of 7,680 bytes."""
 U, V = LARGE.pairs()[0]
@@ -92,7 +93,7 @@ def test_a_sum_with_one_share_of_a_pair_is_uniform(numbers: int) -> None:
     """The coordinator loses v and ignores u's objection; enough others open the sum for it."""
     problem = Problem(words=40, width=24, noisy=False)
     problem.vectors[:, [U, V]] = numbers
-    coordinator = type("Deaf", (Deaf,), {"opened": []})
+    coordinator: Any = type("Deaf", (Deaf,), {"opened": []})
     paired = federation(problem, coordinator)
     paired.run()
     assert isinstance(paired.made.refused[U], ObjectionIgnored)
@@ -169,7 +170,7 @@ def test_no_split_of_the_devices_opens_two_attempts(going: int) -> None:
     for batches in messages(paired, "aggregate/reveal"):
         holders = np.concatenate([batch.sender for batch in batches])
         answering = np.isin(np.arange(TOTAL), holders)
-        opened.append(graph.count(answering) >= SETTINGS.threshold)
+        opened.append(graph.count(answering) >= THRESHOLD)
     assert len(opened) >= 1
     for one, two in pairwise(opened):
         assert not (one & two).any()
@@ -219,7 +220,7 @@ def test_a_holder_that_opened_an_attempt_refuses_the_next(
         monkeypatch.setattr("lumos.aggregate.secure.Attempts", Forgetful)
     problem = Problem()
     u, v = problem.pairs()[0]
-    coordinator = type("Withholding", (Withholds,), {"opened": []})
+    coordinator: Any = type("Withholding", (Withholds,), {"opened": []})
     # v stops after the first attempt was opened: 3 rounds of setup, 13 of the attempt, the keys.
     paired = federation(problem, coordinator, aggregator=Insisting, deaths={v: 17})
     with pytest.raises(ProtocolError):
@@ -248,6 +249,14 @@ def test_an_attempt_is_made_once_and_in_order() -> None:
     with pytest.raises(AlreadyOpened, match="another attempt"):
         attempts.begin(0, 2)
     attempts.begin(1, 0)
+
+
+def test_silence_is_an_objection() -> None:
+    for asked in (np.zeros(3, np.bool_), np.ones(3, np.bool_)):
+        program = decide(asked)
+        next(program)
+        told = program.send(OBJECTION.silence)
+        assert set(told.batch.body.tolist()) == {CALLED_OFF}
 
 
 def test_a_verdict_comes_from_the_coordinator_alone() -> None:

@@ -45,7 +45,7 @@ def test_shares_add_up_to_the_product(words: int, width: int, fixed: FixedPoint)
 @pytest.mark.parametrize("bits", [(0, 0), (0, 1), (1, 1)])
 @pytest.mark.parametrize("value", [-127, 0, 127])
 def test_extreme_inputs_on_the_real_curve(bits: tuple[int, int], value: int) -> None:
-    chosen = tuple(np.full(20, bit, np.bool_) for bit in bits)
+    chosen = (np.full(20, bits[0], np.bool_), np.full(20, bits[1], np.bool_))
     numbers = (np.full(4, value, np.int8), np.full(4, -value, np.int8))
     one, two = Pair(chosen).multiply(numbers)
     assert np.array_equal(one + two, product(chosen, numbers, LONG))
@@ -351,7 +351,7 @@ def test_wrong_use_is_refused() -> None:
     with pytest.raises(InputError, match="127"):
         fresh().ends[0].correction(np.array([-128], np.int8), 0, 0)
     with pytest.raises(UsageError, match="int8"):
-        fresh().ends[0].correction(np.array([1]), 0, 0)  # type: ignore[arg-type]
+        fresh().ends[0].correction(np.array([1]), 0, 0)
 
 
 def test_a_session_is_never_written_down_and_does_not_survive_a_fork() -> None:
