@@ -74,8 +74,8 @@ def spec_for(width: int, cosines: tuple[float, ...] = COSINES) -> LevelSpec:
 
 def _steps(width: int) -> float:
     """Norm of a vector of norm 1, in steps of its integers."""
-    most = math.sqrt((2 ** (RING_BITS - 1) - 1) / ROOM)
-    return min(math.sqrt(width) * (2 ** (BITS - 1) - 1) / CLIP, most)
+    most = math.sqrt(((1 << (RING_BITS - 1)) - 1) / ROOM)
+    return min(math.sqrt(width) * ((1 << (BITS - 1)) - 1) / CLIP, most)
 
 
 def integers(vectors: Doubles) -> Small:
