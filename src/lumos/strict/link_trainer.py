@@ -116,8 +116,19 @@ class StrictLinker(StrictTrainer):
     def setup(self) -> Program[None]:
         """Agree on keys and on the words that may be used; find partners."""
         yield from super().setup()
-        shard = self.shard
-        self._partner = yield from match(shard, shard.owner, shard.neighbours, "partners")
+        self._partner = yield from self._find_partners()
+
+    def _find_partners(self) -> Program[Ints]:
+        """[hosted] partners. With a book they are found once: every search is a hint at degrees."""
+        shard, book = self.shard, self._book
+        known = None if book is None else book.partners(shard.devices)
+        if known is not None:  # an edge may be gone, or held back
+            near = shard.slots_or_none(np.arange(len(shard)), known) >= 0
+            return np.where(near, known, NOBODY)
+        partner = yield from match(shard, shard.owner, shard.neighbours, "partners")
+        if book is not None:
+            book.keep_partners(shard.devices, partner)
+        return partner
 
     def _begin(self) -> None:
         self._encoder = LinkEncoder(self._words, self.schedule, self.shard.public)

@@ -31,6 +31,8 @@ from lumos.strict.run_charges import RunCharges
 from lumos.strict.settings import ANSWERS_OF_CALIBRATION
 from lumos.typing import Arrays, Bytes, Doubles, Ints
 
+UNMATCHED = -2
+"""In place of the partner of a device that has not looked for one."""
 TOLERANCE = 1 + 1e-12
 """By which factor rounded sums of ε may exceed a limit."""
 
@@ -89,6 +91,20 @@ class ReleaseBook:
                 self._write(book)
             paid = np.where(payer[devices] == self._run, epsilon, 0.0)
             return kept[devices], paid
+
+    def partners(self, devices: Ints) -> Ints | None:
+        """[devices] the partners that they found in an earlier run; None if they found none yet."""
+        with self._locked():
+            kept = self._read().get("partners")
+            return None if kept is None or (kept[devices] == UNMATCHED).any() else kept[devices]
+
+    def keep_partners(self, devices: Ints, partners: Ints) -> None:
+        """Keep the partners of devices for life, `NOBODY` among them: [devices] ids."""
+        with self._locked():
+            book = self._read()
+            kept = book.setdefault("partners", np.full(self._devices, UNMATCHED))
+            kept[devices] = partners
+            self._write(book)
 
     def labels(
         self,
