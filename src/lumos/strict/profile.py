@@ -115,13 +115,15 @@ class StrictProfile:
         from lumos.strict import classify_trainer, classify_widths, link_trainer
         from lumos.strict.coordinator import StrictCoordinator, Widths
         from lumos.strict.opinions import opinion_charge
+        from lumos.strict.word_rows import WordRows
 
         problem, config, public = placement.problem, placement.config, placement.public
         book = self._book(placement)
         places = list(zip(placement.shards, placement.endpoints, placement.private, strict=True))
 
-        def coordinator(schedule: Schedule, widths: Callable[[int], Widths]) -> StrictCoordinator:
-            features = problem.graph.feature_count
+        def coordinator(
+            schedule: Schedule, widths: Callable[[int], Widths], features: int
+        ) -> StrictCoordinator:
             return StrictCoordinator(
                 schedule, public, placement.coordinator, features, widths, placement.coins
             )
@@ -138,19 +140,26 @@ class StrictProfile:
                     )
                     for place in places
                 ],
-                coordinator=coordinator(labels, partial(classify_widths.widths, labels, public)),
+                coordinator=coordinator(
+                    labels,
+                    partial(classify_widths.widths, labels, public),
+                    problem.graph.feature_count,
+                ),
             )
         links = self._link_schedule(problem.graph, config)
         if book is not None and not placement.control:
             senders = np.flatnonzero(problem.graph.degrees > 0)
             book.check_charge(**opinion_charge(links.strict), devices=senders)
             book.check_calibration(links.strict.answers)
+        words = WordRows.count(
+            problem.graph.feature_count, signed=links.signed, buckets=links.strict.word_buckets
+        )
         return Programs(
             trainers=[
                 link_trainer.StrictLinker(*place, links, book=book, control=placement.control)
                 for place in places
             ],
-            coordinator=coordinator(links, partial(link_trainer.widths, links)),
+            coordinator=coordinator(links, partial(link_trainer.widths, links), words),
         )
 
     def _schedule(self, graph: Graph, config: "Config") -> Schedule:
