@@ -73,6 +73,7 @@ def pads(rows: Bytes, label: bytes, width: int, ring: "np.dtype[np.unsignedinteg
     numbered[:, :4] = np.arange(len(rows), dtype="<u4")[:, None].view(np.uint8)
     numbered[:, 4:] = rows
     data, step = numbered.tobytes(), 4 + _ROW
+    pieces = [data[place : place + step] for place in range(0, len(data), step)]
     size = width * ring.itemsize
     hashed = np.empty((len(rows), size), np.uint8)
     for part in range(-(-size // _DIGEST)):
@@ -82,9 +83,9 @@ def pads(rows: Bytes, label: bytes, width: int, ring: "np.dtype[np.unsignedinteg
             label + part.to_bytes(4, "little"), digest_size=digest, person=b"lumos.product.1"
         )
         digests = []
-        for place in range(0, len(data), step):
+        for piece in pieces:
             state = start.copy()
-            state.update(data[place : place + step])
+            state.update(piece)
             digests.append(state.digest())
         hashed[:, first : first + digest] = np.frombuffer(b"".join(digests), np.uint8).reshape(
             len(rows), digest

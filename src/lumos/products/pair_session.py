@@ -13,7 +13,8 @@ in the ring of the masked sum, [F, K], and the two shares add up to
 | correction, one for each product | F K word + 16 |
 | word, two for each product | 16: proves who speaks (`word`) |
 
-Every message but the opening ends with 16 bytes of BLAKE2b under a key that both openings give.
+Every message but the opening ends with a Poly1305 tag, under a key for this one message that
+BLAKE2b derives from a key which both openings give.
 So **any flipped bit ends the session with an error**, also one in an opening, which changes the
 key. Choices are bound for the session; numbers are new in each product. Pads are hashes under
 (session, direction, step, attempt), and (step, attempt) only grows: none is used twice.
@@ -32,6 +33,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.poly1305 import Poly1305
 
 from lumos.aggregate.fixed_point import FixedPoint, RingWords
 from lumos.crypto import entropy
@@ -264,11 +266,9 @@ class PairSession(InMemoryOnly):
         return body
 
     def _tag(self, speaker: int, purpose: bytes, index: tuple[int, int], body: bytes) -> bytes:
-        state = blake2b(key=self._key, digest_size=CHECK, person=b"lumos.pair.tag")
-        state.update(speaker.to_bytes(8, "little") + _bytes_of(index))
-        state.update(len(purpose).to_bytes(1, "little") + purpose)
-        state.update(body)
-        return state.digest()
+        named = speaker.to_bytes(8, "little") + _bytes_of(index) + purpose
+        once = blake2b(named, key=self._key, digest_size=32, person=b"lumos.pair.tag").digest()
+        return Poly1305.generate_tag(once, body)
 
 
 def _bytes_of(index: tuple[int, int]) -> bytes:
