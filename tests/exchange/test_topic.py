@@ -9,6 +9,7 @@ from lumos.aggregate import ideal as aggregate
 from lumos.compare import ideal as compare
 from lumos.errors import ProtocolError
 from lumos.exchange import PUBLIC_ID, TOPICS, Door, Topic
+from lumos.products import ideal as products
 from lumos.strict.topics import OPINION
 
 Declare = Callable[..., Topic]
@@ -84,5 +85,5 @@ def test_topics_that_ship_say_who_learns_what() -> None:
 
 
 def test_topics_of_ideal_backends_are_named_so() -> None:
-    ideal = compare.IDEAL_TOPICS | aggregate.IDEAL_TOPICS
+    ideal = compare.IDEAL_TOPICS | aggregate.IDEAL_TOPICS | products.IDEAL_TOPICS
     assert {topic.name for topic in ideal} == {name for name in TOPICS if name.endswith("/ideal")}
