@@ -311,7 +311,7 @@ def test_points_and_keys_outside_their_groups_are_refused() -> None:
 
 
 def test_every_flipped_bit_ends_the_session() -> None:
-    """All bits of the openings, and a sample of the others, in each message."""
+    """A sample of the bits of each message."""
     chosen, numbers = random_inputs(9, 2)
     coins = np.random.default_rng(0)
     lengths = {"opening": 80, "points": 4112, "columns": 272, "correction 0 0": 160}
