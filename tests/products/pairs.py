@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 from tests.aggregate.federation import SEED, shards_of
-from tests.compare.conftest import Toy
+from tests.session_doubles import Toy
 
 from lumos.aggregate import (
     AggregateSettings,

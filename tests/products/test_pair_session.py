@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.compare.conftest import Stream, Toy
+from tests.session_doubles import Stream, Toy
 from tests.products.conversation import LONG, SHORT, Pair, product, random_inputs
 
 from lumos.aggregate import FixedPoint
@@ -70,9 +70,9 @@ def test_messages_have_the_lengths_of_the_public_list(fixed: FixedPoint) -> None
 KNOWN = {
     "opening": "5efe419e55d071f6a1031a15375da281",
     "points": "f8371748cdb08544434b744841492ff7",
-    "columns": "b4ea306ad7e0b7c64d40cee3d153d7a6",
-    "correction 3 1": "6a634a271b1c4cdb7391f3152f3848ab",
-    "shares": "4b0d1e5211afd7b0193b0e97eb12d866",
+    "columns": "dc05b5913479b135dfa0a56150f7da42",
+    "correction 3 1": "efc4bb415fb6af6977f9265455efb8b9",
+    "shares": "3f8247918c23e05ee85f3e13be185e56",
 }
 """SHA-256, cut to 16 bytes, of both ends' messages with the entropy below: the wire format."""
 
@@ -113,7 +113,7 @@ def test_a_product_from_its_description(monkeypatch: pytest.MonkeyPatch) -> None
     sid = hashlib.blake2b(named, digest_size=32, person=b"lumos.pair.sid").digest()
 
     def seed(direction: bytes, A: bytes, number: int, B: bytes, value: int, W: int) -> bytes:
-        said = direction + A + number.to_bytes(8, "little") + bytes([1, 0]) + B
+        said = direction + A + number.to_bytes(8, "little") + b"lumos.products" + B
         said += bytes([value]) + encode(W)
         return hashlib.blake2b(said, digest_size=32, person=b"lumos.pad.1").digest()
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from tests.aggregate.federation import Federation, shards_of
-from tests.compare.conftest import Toy
+from tests.session_doubles import Toy
 from tests.products.conversation import LONG
 from tests.products.pairs import PairedRun, Problem, Watched
 

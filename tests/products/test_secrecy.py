@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from tests.compare.conftest import Stream, Toy
+from tests.session_doubles import Stream, Toy
 from tests.products.conversation import LONG, SHORT, Pair
 
 from lumos.aggregate import FixedPoint
