@@ -1,350 +1,506 @@
-"""What the answers of strict links tell of degrees and edges, to a stranger and to a neighbour.
+"""What strict links tell: attackers over the recorded messages of whole runs.
 
-    python benchmarks/strict_link_leak.py [--graph facebook] [--epsilon 2] [--json]
+    python -m benchmarks.strict_link_leak [--graph facebook] [--words] [--quick] [--json FILE]
 
-Codebook, release, relay and answers are those of a run (all edges train; codebook sums with noise).
-Every device v is attacked once as a stranger would, who gets one answer, and once as a random
-neighbour u would, who gets v's symbol and colour, one relayed of each for every hop, and the
-neighbour's answer. AUC 0.5 is chance. Two kinds of attackers:
+**Askers.** m strangers put their questions to a device, and pool the levels that they learn. Runs
+are real ones (vectors, thresholds, randomized response); questions pass through the protocol of
+`lumos predict` and are recorded. Its budget is lifted for the attackers: a device answers 7
+questions of others in its life, and learns levels in 16 answers in all, so a row of 16 askers is
+more than anybody gets and one of 64 cannot occur. Attackers know the truth of one half of all
+devices, with their answers (`link_attackers`), and are judged on the other half: no bound.
 
-- *learned*: a network on everything received: how often each symbol came at each hop, its log-ratio
-  to a made-up one, and how many colours are equal within and between hops (and to u's own). Colours
-  are names without meaning, so nothing else of them can tell. Run on one half of the devices,
-  judged on the other. Not a bound: a better network may find more.
-- *ratio*, for edges: the likelihood ratio of all draws of hop 1 and of the first relayed ones, with
-  the rule of the pools, over the known distribution of degrees. Best possible for what it reads, if
-  symbols of v's neighbours are independent given v's.
+- *edge*: are two devices linked that both were asked by the same m askers? Neither is an asker.
+- *label*: accuracy, beside the share of the most frequent one; *degree*: above the median;
+- *words*: mean AUC of the 20 most frequent words, and the largest.
 
-Degrees: is v's at most 1, at most 5, above the median? Edges: is w, whose symbol and colour the
-attacker knows, a neighbour of v, or a random device that is none? The first row of each attacker is
-what v's symbol (and w's) tell by themselves.
+Without an answer, strangers know nothing of a device: AUC 0.5, the most frequent label.
+
+**Liars** choose the vector by which they ask: random ones of full length, or principal directions
+of the devices they know. *Tables of one's own* are beyond that: the sender of the protocol fills
+its tables as it likes, and learns any function of a linear form with as many values as there are
+levels; here, quantiles of principal components.
+
+**Neighbours** have what passes in training: colours, opinions, proposals and replies.
+
+**Coordinator.** Real noisy sums of small federations, one device of which has these words or
+others, chosen for the largest change; the attacker knows everything else (`link_audit`).
 """
 
 import argparse
 import json
-from itertools import combinations_with_replacement, product
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.functional import binary_cross_entropy_with_logits
+from benchmarks.link_attackers import Truth, attack, fitted, truth_of
+from benchmarks.link_audit import audit
+from rich.console import Console
+from rich.table import Table
 
 import lumos
-from lumos.device.shard import Shard
+from lumos.device.coins import PublicCoins
+from lumos.encode.mechanisms import COIN, make_mechanism
+from lumos.exchange.batch import Batch, Inbox, Outbox
+from lumos.exchange.router import Router
+from lumos.exchange.topic import Topic
+from lumos.graph.demo import words_for
 from lumos.runs.federation import Federation
-from lumos.strict.answer_samples import sample
-from lumos.strict.link_trainer import COLOUR, SYMBOL
-from lumos.strict.relay import PADS
+from lumos.strict.link_answers import UNANSWERED
+from lumos.strict.link_levels import ALONE, spec_for
+from lumos.strict.link_prediction import answer
+from lumos.strict.link_result import LinkResult
+from lumos.strict.matching import ROUNDS
+from lumos.strict.settings import settings_of
+from lumos.strict.topics import COLOUR, CONSENT, OPINION, PROPOSAL, QUESTION, REPLY
 from lumos.training.config import Config
+from lumos.training.link_questions import AskedPairs
 from lumos.training.metrics import auc
 from lumos.training.profile import Problem
-from lumos.training.split import Role
+from lumos.training.split import EdgeSplit, Role, split_edges
 from lumos.typing import Doubles, Flags, Ints
 
-HOPS, MOST = 4, 16
-DRAWS = 2
-"""Answers that the learned attackers train on, drawn anew for each device of their half."""
-STEPS, HIDDEN, RATE, DECAY = 150, 32, 0.01, 0.1
+ASKERS = (1, 4, 16, 64)
+SETS = {1: 6, 4: 3, 16: 2, 64: 1}
+"""Over how many sets of askers a figure is the mean."""
+FREQUENT = 20
+RECORDED = {topic.name for topic in (COLOUR, OPINION, PROPOSAL, REPLY, QUESTION, CONSENT)}
+
+Row = dict[str, str | float]
 
 
-class World(NamedTuple):
-    """What was released and relayed, and who hears it."""
+@contextmanager
+def recording() -> Iterator[dict[str, list[Batch]]]:
+    """Every message of the topics above, by topic, one batch for each round."""
+    passed: dict[str, list[Batch]] = {name: [] for name in RECORDED}
+    route = Router.route
 
-    shard: Shard
-    said: Ints
-    """[devices, kinds]"""
-    came: Ints
-    """[hops, slots, kinds] over each slot."""
-    sizes: tuple[int, int]
+    def heard(self: Router, topic: Topic, outboxes: Sequence[Outbox]) -> list[Inbox]:
+        if topic.name in RECORDED:
+            passed[topic.name].append(Batch.joined([box.batch for box in outboxes]))
+        return route(self, topic, outboxes)
 
-
-class Seen(NamedTuple):
-    """What one attacker has of every v: for each kind, groups of draws [devices, draws]."""
-
-    symbols: list[Ints]
-    colours: list[Ints]
-    first: int
-    """Which group holds the answer's draws of hop 1."""
-    relayed: int | None
-    """Which group holds the first relayed one."""
+    Router.route = heard  # type: ignore[method-assign]
+    try:
+        yield passed
+    finally:
+        Router.route = route  # type: ignore[method-assign]
 
 
-def with_neighbours(graph: lumos.Graph) -> lumos.Graph:
-    """The graph without devices that have no neighbour: nobody can be asked about their edges."""
-    some = np.flatnonzero(graph.degrees > 0)
-    if graph.features is None or len(some) == graph.devices:
-        return graph
-    edges = np.searchsorted(some, graph.edge_list())
-    return lumos.Graph.from_edges(edges, features=graph.features[some])
+@dataclass
+class Recorded:
+    """A run, what passed in it, and its devices as they answer questions."""
+
+    run: lumos.Run
+    passed: dict[str, list[Batch]] = field(repr=False)
+    result: LinkResult
+
+    @staticmethod
+    def of(graph: lumos.Graph, **settings: Any) -> "Recorded":
+        """Train, and record."""
+        with recording() as passed:
+            run = lumos.train(graph, task="link", floor=False, **settings)
+        kept = {**run.model.kept, "embeddings": run.model.embeddings}
+        result = LinkResult.of(settings_of(run.config), 0, run.model.weights, kept)
+        return Recorded(run, passed, result)
+
+    def asked_by(self, askers: Ints, vectors: Ints | None = None) -> Ints:
+        """[devices, askers] the levels that askers learn, with their own vectors or with these."""
+        result, many = self.result, len(self.result.degree)
+        own = result.vectors
+        if vectors is not None:
+            own = own.copy()
+            own[askers] = vectors
+        # No budget: see above.
+        result = replace(result, vectors=own, strict=replace(result.strict, answers=0))
+        targets = np.setdiff1d(np.arange(many), askers)
+        pairs = np.stack([np.repeat(askers, len(targets)), np.tile(targets, len(askers))], axis=1)
+        told = answer(result, AskedPairs(pairs=pairs), result.budget.copy()).levels
+        assert not (told == UNANSWERED).any()
+        levels = np.zeros((many, len(askers)), np.int64)
+        levels[targets] = told.reshape(len(askers), -1).T
+        return levels
 
 
-def world(graph: lumos.Graph, epsilon: float) -> World:
-    """Learn the codebook, release, relay."""
+@dataclass
+class World:
+    """A graph, its split, and what attackers want to know of it."""
+
+    graph: lumos.Graph
+    split: EdgeSplit = field(repr=False)
+    truth: Truth = field(repr=False)
+    askers: Ints = field(repr=False)
+
+    @staticmethod
+    def of(graph: lumos.Graph) -> "World":
+        """Of the run with seed 0; edges are those that devices use in training."""
+        split = split_edges(graph, PublicCoins(0))
+        askers = np.random.default_rng(1).choice(graph.devices, max(ASKERS), replace=False)
+        has = graph.features != 0  # type: ignore[operator]
+        counts = np.asarray(has.sum(axis=0)).ravel()
+        frequent = np.argsort(-counts)[:FREQUENT]
+        some: Any = has[:, frequent]
+        words = np.asarray(some.toarray() if hasattr(some, "toarray") else some, np.float64)
+        labels = None if graph.labels is None else np.asarray(graph.labels)
+        training = split.training
+        truth = truth_of(training.degrees, training.edge_list(), labels, words, askers)
+        return World(graph, split, truth, askers)
+
+
+def askers_rows(world: World, levels: Ints, many: Sequence[int], about: Row) -> list[Row]:
+    """One row for each number of askers: means over several sets of them."""
+    rows = []
+    for m in many:
+        sets = [levels[:, n * m : n * m + m] for n in range(SETS[m])]
+        found = [attack(part, world.truth) for part in sets]
+        mean = {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+        rows.append({**about, "m": str(m), **mean})
+    return rows
+
+
+def principal(vectors: Ints, half: Flags) -> Doubles:
+    """[width, width] principal directions of the vectors that attackers know, the largest first."""
+    known = vectors[half].astype(np.float64)
+    known -= known.mean(axis=0)
+    return np.linalg.svd(known, full_matrices=False)[2]
+
+
+def lying(recorded: Recorded, world: World, how: str) -> Ints:
+    """[askers, width] vectors within the norm, which askers have no right to."""
+    width = recorded.result.vectors.shape[1]
+    largest = spec_for(width).largest_norm
+    if how == "random":
+        drawn = np.random.default_rng(2).standard_normal((len(world.askers), width))
+    else:
+        directions = principal(recorded.result.vectors, world.truth.half)
+        signs = np.where(np.arange(len(world.askers)) // width % 2, -1.0, 1.0)
+        drawn = signs[:, None] * directions[np.arange(len(world.askers)) % width]
+    rows = np.zeros((len(drawn), width), np.int8)
+    for row, direction in enumerate(drawn / np.linalg.norm(drawn, axis=1, keepdims=True)):
+        for scale in np.arange(0.5, 40, 0.25):  # as long as it may be
+            whole = np.clip(np.rint(direction * scale), -4, 3)
+            if (whole * whole).sum() <= largest:
+                rows[row] = whole
+    return rows
+
+
+def by_tables(recorded: Recorded, world: World, levels: int) -> Ints:
+    """[devices, askers] quantiles of linear forms, as a sender with tables of its own gets them."""
+    vectors = recorded.result.vectors.astype(np.float64)
+    known = vectors[world.truth.half]
+    directions = principal(recorded.result.vectors, world.truth.half)
+    rng, columns = np.random.default_rng(3), []
+    for number in range(len(world.askers)):
+        form = directions[number] if number < len(directions) else rng.standard_normal(len(known.T))
+        form = np.rint(form * 20)  # small whole numbers, as tables have them
+        edges = np.quantile(known @ form, np.arange(1, levels) / levels)
+        columns.append(np.searchsorted(edges, vectors @ form))
+    return np.stack(columns, axis=1)
+
+
+def all_askers(world: World, first: Recorded, quick: bool) -> list[Row]:
+    """The table of askers."""
+    graph, m = world.graph, ASKERS[:3] if quick else ASKERS
+    rows = []
+    for bits in (1, 2, 3):
+        recorded = first if bits == 2 else Recorded.of(graph, answer_bits=bits)
+        rows += askers_rows(
+            world, recorded.asked_by(world.askers), m, {"answers": f"{bits} bits", **about(recorded)}
+        )
+        if bits == 2:
+            for how in ("random", "principal"):
+                levels = recorded.asked_by(world.askers, lying(recorded, world, how))
+                rows += askers_rows(world, levels, m[:3], {"answers": f"2 bits, liars, {how}", "AUC": ""})
+            levels = by_tables(recorded, world, 4)
+            rows += askers_rows(world, levels, m[:3], {"answers": "2 bits, tables of one's own", "AUC": ""})
+    for name, settings in (
+        ("2 bits, degrees in the score", {"score_degrees": True}),
+        ("2 bits, answer ε = 4", {"answer_epsilon": 4.0}),
+        ("2 bits, answer ε = 2", {"answer_epsilon": 2.0}),
+    ):
+        recorded = Recorded.of(graph, **settings)
+        levels = recorded.asked_by(world.askers)
+        rows += askers_rows(world, levels, m[:3], {"answers": name, **about(recorded)})
+    return rows
+
+
+def about(recorded: Recorded) -> Row:
+    """The AUC of the run itself: what its answers are good for."""
+    way = recorded.result.reading.way
+    return {"AUC": f"{recorded.run.metrics['test_auc']:.4f}" + " (alone)" * (way == ALONE)}
+
+
+# Neighbours.
+
+
+def sent(recorded: Recorded, many: int) -> Ints:
+    """[devices, rounds] colour and opinions; -1 for devices without neighbours."""
+    rounds = recorded.passed[COLOUR.name] + recorded.passed[OPINION.name]
+    values = np.full((many, len(rounds)), -1)
+    for number, batch in enumerate(rounds):
+        values[batch.sender, number] = batch.body[:, 0]
+    return values
+
+
+def proposals(passed: dict[str, list[Batch]], many: int) -> dict[str, dict[int, int]]:
+    """By kind of event, how often it passed over (receiver, sender), as the receiver knows it."""
+    made: dict[str, dict[int, int]] = {"proposed": {}, "accepted": {}, "refused": {}}
+    for batch in passed[PROPOSAL.name][:ROUNDS]:
+        for key in (batch.receiver * many + batch.sender).tolist():
+            made["proposed"][key] = made["proposed"].get(key, 0) + 1
+    for batch in passed[REPLY.name][:ROUNDS]:
+        said = batch.body.astype(np.bool_).ravel()
+        for key, yes in zip((batch.receiver * many + batch.sender).tolist(), said, strict=True):
+            name = "accepted" if yes else "refused"
+            made[name][key] = made[name].get(key, 0) + 1
+    return made
+
+
+def event_columns(made: dict[str, dict[int, int]], keys: Ints) -> Doubles:
+    """[pairs, events]"""
+    return np.array([[events.get(key, 0) for events in made.values()] for key in keys.tolist()], float)
+
+
+def judged_by_network(columns: Doubles, truth: Flags, half: Flags) -> float:
+    """AUC of a small network on one half, judged on the other."""
+    inputs = torch.from_numpy(columns).float()
+    wanted = torch.from_numpy(truth[:, None]).float()
+    known = torch.from_numpy(half)
+    scores = fitted(inputs[known], wanted[known], inputs[~known])[:, 0].numpy().astype(np.float64)
+    real = truth[~half]
+    return auc(scores[real], scores[~real])
+
+
+def message_columns(said: Ints, usual: Doubles, mine: Ints, theirs: Ints) -> Doubles:
+    """[pairs, …] which messages of two devices are equal, within and between, and how usual."""
+    u, v = said[mine], said[theirs]
+    rounds = said.shape[1]
+    between = [u[:, i] == v[:, j] for i in range(rounds) for j in range(rounds)]
+    within = [x[:, i] == x[:, j] for x in (u, v) for i in range(rounds) for j in range(i)]
+    frequent = [np.log(usual[i][v[:, i]]) for i in range(rounds)]
+    return np.stack([*between, *within, *frequent], axis=1).astype(np.float64)
+
+
+def neighbours(world: World, recorded: Recorded, runs: int, most: int = 40_000) -> list[Row]:
+    """What neighbours learn of degrees and of third-party edges, over the whole of training."""
+    training = world.split.training
+    many, degree = training.devices, training.degrees
+    rng = np.random.default_rng(4)
+    owner = np.repeat(np.arange(many), degree)
+    slots = rng.permutation(len(owner))[:most]
+    u, v = owner[slots], training.neighbours[slots]  # u attacks its neighbour v
+    half = world.truth.half
+    ours = half[v]
+    said = sent(recorded, many)
+    colours = settings_of(recorded.run.config).colours
+    usual = np.stack([np.bincount(row[row >= 0], minlength=colours) + 1.0 for row in said.T])
+    usual /= usual.sum(axis=1, keepdims=True)
+    own = np.log1p(degree[u])[:, None]
+    messages = message_columns(said, usual, u, v)
+    keys = u * many + v
+    events = event_columns(proposals(recorded.passed, many), keys)
+    pooled = events.copy()
+    for number in range(1, runs):
+        pooled += event_columns(proposals(matching_of(world, number), many), keys)
+    middle = np.median(degree)
+    rows: list[Row] = []
+    for name, columns in (
+        ("own degree alone", own),
+        ("+ colours and opinions", np.hstack([own, messages])),
+        ("+ proposals and replies", np.hstack([own, events])),
+        ("+ all of them", np.hstack([own, messages, events])),
+        (f"+ proposals of {runs} runs", np.hstack([own, pooled])),
+    ):
+        found: Row = {"one neighbour": name}
+        for question, truth in (
+            ("degree ≤ 1", degree[v] <= 1),
+            ("degree ≤ 5", degree[v] <= 5),
+            ("degree > median", degree[v] > middle),
+        ):
+            found[question] = judged_by_network(columns, truth, ours)
+        rows.append(found)
+    return rows
+
+
+def matching_of(world: World, number: int) -> dict[str, list[Batch]]:
+    """The proposals of another run: setup alone."""
     problem = Problem(
-        graph=graph,
-        keep=np.zeros(len(graph.neighbours), np.bool_),
-        roles=np.full(graph.devices, Role.NOBODY),
-        held_back=np.empty((0, 2), np.int64),
+        graph=world.split.training,
+        keep=np.zeros(len(world.split.training.neighbours), np.bool_),
+        roles=np.full(world.graph.devices, Role.NOBODY, np.int64),
+        held_back=world.split.validation,
         classes=0,
         seed=0,
         shards=1,
     )
-    config = Config.of(profile="strict", task="link", epsilon=epsilon, relay=HOPS)
+    config = Config.asked(task="link", answers=16 + number)  # other settings, other coins
     made: Federation[Any] = Federation(problem, config)
-    made.run(lambda trainer: trainer.setup(), lambda program: program.setup())
-    trainer: Any = made.first_trainer
-    before = trainer.schedule.before_release
-    made.run(lambda trainer: trainer.epochs(0, before), lambda program: program.epochs(0, before))
-    made.run(lambda _: trainer.release())
-    came = np.stack(trainer._received).astype(np.int64)
-    sizes = trainer.schedule.strict.codebook, trainer.schedule.colours
-    return World(made.shards[0], trainer.released.astype(np.int64), came, sizes)
+    with recording() as passed:
+        made.run(lambda trainer: trainer.setup(), lambda program: program.setup())
+    return passed
 
 
-def usual_of(here: World, hop: int, kind: int) -> Doubles:
-    """[size] what made-up ones of an answer are drawn from."""
-    size = here.sizes[kind]
-    if kind == COLOUR:
-        return np.full(size, 1 / size)
-    shares: Doubles = np.bincount(here.came[hop, :, kind], minlength=size) / here.came.shape[1]
-    return shares
-
-
-Told = dict[tuple[int, bool, int], list[list[Ints]]]
-
-
-def answers(here: World, many: int, slots: Ints | None, draw: int, known: Told) -> list[list[Ints]]:
-    """By kind and hop [devices, many]: what strangers are told, or the neighbour at a slot."""
-    key = many, slots is None, draw
-    if key in known:
-        return known[key]
-    found: list[list[Ints]] = []
-    for kind in range(len(here.sizes)):
-        found.append([])
-        for hop in range(HOPS):
-            said = here.came[hop, :, kind].astype(np.uint8)
-            usual = usual_of(here, hop, kind)
-            purpose = f"answer/{kind}" + f"/{draw}" * (draw > 0)
-            drawn = sample(here.shard, said, usual, many, purpose, hop)
-            told = drawn.for_strangers()
-            if slots is not None:
-                told = drawn.for_neighbours(here.shard.owner)[slots]
-            found[kind].append(told.astype(np.int64))
-    known[key] = found
-    return found
-
-
-def seen_by(here: World, many: int, hops: int, slots: Ints | None, draw: int, known: Told) -> Seen:
-    """What a stranger has of each device, or its neighbour at `slots` [devices]."""
-    told = answers(here, many, slots, draw, known)
-    groups: list[list[Ints]] = []
-    for kind in (SYMBOL, COLOUR):
-        mine = [here.said[:, kind : kind + 1]]
-        if slots is not None:  # what it heard from v, and what it is itself
-            peer = here.shard.neighbours[slots]
-            back = here.shard.slots(peer, np.arange(len(slots)))
-            mine += [here.came[hop, back, kind][:, None] for hop in range(1, hops)]
-            mine.append(here.said[peer, kind][:, None])
-        groups.append(mine + told[kind][:hops])
-    relayed = 1 if slots is not None and hops > 1 else None
-    return Seen(groups[SYMBOL], groups[COLOUR], len(groups[SYMBOL]) - hops, relayed)
-
-
-def near(here: World) -> Doubles:
-    """[k, k] how often a neighbour of a device that says the row's symbol says the column's."""
-    k = here.sizes[SYMBOL]
-    table = np.zeros((k, k))
-    np.add.at(table, (here.said[here.shard.owner, SYMBOL], here.came[0, :, SYMBOL]), 1)
-    shares: Doubles = table / table.sum(axis=1, keepdims=True)
-    return shares
-
-
-def shape(here: World, seen: Seen, colours: bool) -> Doubles:
-    """[devices, features] of everything that was received."""
-    k, table = here.sizes[SYMBOL], near(here)
-    own, made_up = here.said[:, SYMBOL], usual_of(here, 0, SYMBOL)
-    columns = [np.eye(k)[own]]
-    for group in seen.symbols[1:]:
-        counts = np.eye(k)[group].mean(axis=1)
-        ratio = np.log(table[own[:, None], group] / made_up[group]).mean(axis=1)
-        columns += [counts, (counts**2).sum(axis=1)[:, None], ratio[:, None]]
-    if colours:
-        for one, other in combinations_with_replacement(seen.colours, 2):
-            same = (one[:, :, None] == other[:, None, :]).sum(axis=(1, 2))
-            columns.append(np.log1p(same)[:, None])
-    return np.concatenate(columns, axis=1)
-
-
-def pairs_of(here: World, slots: Ints, rng: np.random.Generator) -> tuple[Ints, Flags, Flags]:
-    """For each v a device w, whether it is a neighbour, and whether the pair can be judged."""
-    shard, many = here.shard, len(here.shard)
-    pick = shard.offsets[:-1] + np.floor(rng.random(many) * shard.degree).astype(np.int64)
-    near_by = shard.neighbours[np.minimum(pick, len(shard.neighbours) - 1)]
-    far = rng.integers(0, many, many)
-    edge = rng.random(many) < 0.5
-    other = np.where(edge, near_by, far)
-    known = shard.slots_or_none(np.arange(many), other) >= 0
-    usable = (other != np.arange(many)) & (other != shard.neighbours[slots])
-    return other, edge, usable & (known == edge) & (shard.degree > 0)
-
-
-def edge_ratio(here: World, seen: Seen, other: Ints, slots: Ints | None, colours: bool) -> Doubles:
-    """[devices] log-likelihood ratio of w being a neighbour: hop 1, and what was relayed first.
-
-    With p the chance that w's message is among the `many` drawn from a pool, and q that of its
-    symbol elsewhere: (1 - p) + p · (share of the draws that equal it) / q.
-    """
-    table, own = near(here), here.said[:, SYMBOL]
-    theirs, colour = here.said[other, SYMBOL], here.said[other, COLOUR]
-    usual = np.bincount(own, minlength=len(table)) / len(own)
-    degrees, weight = np.unique(here.shard.degree[here.shard.degree > 0], return_counts=True)
-    many = seen.symbols[seen.first].shape[1]
-    out = int(slots is not None)  # u is not in the pool for u
-    real = degrees - out
-    total = np.zeros(len(own))
-    hits = (seen.symbols[seen.first] == theirs[:, None]).mean(axis=1)
-    marks = (seen.colours[seen.first] == colour[:, None]).mean(axis=1)
-    made_up = usual_of(here, 0, SYMBOL)[theirs]
-    for d, r, share in zip(degrees, real, weight / weight.sum(), strict=True):
-        spare = max(PADS, many + 1 - d)
-        factors = [(min(1.0, many / (r + spare)), r, spare, made_up, hits, marks)]
-        if seen.relayed is not None:
-            one, mark = (
-                group[seen.relayed][:, 0] == value
-                for group, value in ((seen.symbols, theirs), (seen.colours, colour))
-            )
-            factors.append((1 / (r + PADS), r, PADS, 1 / len(table), one, mark))
-        ratio = np.full(len(own), float(share))
-        for chance, known, made, blank, symbol, mark in factors:
-            chance = chance * (known > 0)
-            elsewhere = (known * table[own, theirs] + made * blank) / (known + made)
-            ratio *= 1 - chance + chance * symbol / elsewhere
-            if colours:
-                ratio *= 1 - chance + chance * mark * here.sizes[COLOUR]
-        total += ratio
-    prior = table[own, theirs] / usual[theirs]
-    found: Doubles = np.log(total * prior)
-    return found
-
-
-def pair_shape(here: World, seen: Seen, other: Ints, degree: Doubles, colours: bool) -> Doubles:
-    """[devices, features] for a learned attack on edges, with what was made of the degree."""
-    columns = [degree]
-    for groups, kind in ((seen.symbols, SYMBOL), (seen.colours, COLOUR))[: 1 + colours]:
-        value = here.said[other, kind][:, None]
-        columns += [(group == value).mean(axis=1)[:, None] for group in groups[1:]]
-    return np.concatenate(columns, axis=1)
-
-
-class Learned:
-    """A small network, which starts at 0 and adds to a known base.
-
-    Args:
-        train: for each draw [rows, features], [rows, targets] and [rows] base.
-    """
-
-    def __init__(self, train: list[tuple[Doubles, Flags, Doubles]]) -> None:
-        inputs, truth, known = (np.concatenate(part) for part in zip(*train, strict=True))
-        self._mean, self._spread = inputs.mean(axis=0), inputs.std(axis=0) + 1e-6
-        x, base = self._ready(inputs, known)
-        targets = torch.from_numpy(truth).float()
-        torch.manual_seed(0)
-        last = torch.nn.Linear(HIDDEN, targets.shape[1])
-        torch.nn.init.zeros_(last.weight)
-        self._network = torch.nn.Sequential(
-            torch.nn.Linear(x.shape[1], HIDDEN), torch.nn.ReLU(), last
-        )
-        adam = torch.optim.AdamW(self._network.parameters(), lr=RATE, weight_decay=DECAY)
-        for step in range(STEPS):
-            some = slice(step % 3, None, 3)
-            adam.zero_grad()
-            found = base[some] + self._network(x[some])
-            binary_cross_entropy_with_logits(found, targets[some]).backward()
-            adam.step()
-
-    def scores(self, rows: Doubles, base: Doubles) -> Doubles:
-        """[rows, targets] logits."""
-        x, known = self._ready(rows, base)
-        with torch.no_grad():
-            return (known + self._network(x)).numpy().astype(np.float64)
-
-    def _ready(self, rows: Doubles, base: Doubles) -> tuple[torch.Tensor, torch.Tensor]:
-        even = np.clip((rows - self._mean) / self._spread, -8, 8)
-        return torch.from_numpy(even).float(), torch.from_numpy(base).float()[:, None]
-
-
-def judge(scores: Doubles, truth: Flags) -> float:
-    if truth.all() or not truth.any():
-        return float("nan")
-    return auc(scores[truth], scores[~truth])
-
-
-def row(
-    here: World, who: str, many: int, colours: bool, hops: int, slots: Ints, half: Flags,
-    known: Told, alone: bool = False,
-) -> dict[str, Any]:  # fmt: skip
-    """All attacks of one attacker under one setting."""
-    degree = here.shard.degree
-    truth = np.stack([degree <= 1, degree <= 5, degree > np.median(degree)], axis=1)
-    mine = slots if who == "neighbour" else None
-    other, edge, usable = pairs_of(here, slots, np.random.default_rng(1))
-    nothing, k, own = np.zeros(len(degree)), here.sizes[SYMBOL], here.said[:, SYMBOL]
-    every = [seen_by(here, many, hops, mine, draw, known) for draw in range(DRAWS + 1)]
-    shapes = [shape(here, seen, colours) for seen in every]
-    ratios = [edge_ratio(here, seen, other, mine, colours) for seen in every]
-    if alone:
-        shapes, ratios = [rows[:, :k] for rows in shapes], [nothing for _ in every]
-    # Draw 0 is that of the run: attackers are judged by it, and learn from the others.
-    of_degree = Learned([(rows[half], truth[half], nothing[half]) for rows in shapes[1:]])
-    scores = [of_degree.scores(rows, nothing) for rows in shapes]
-    pairs = [
-        np.eye(k * k)[own * k + own[other]] if alone else pair_shape(here, seen, other, s, colours)
-        for seen, s in zip(every, scores, strict=True)
-    ]
-    pairs = [np.column_stack([ratio, rows]) for ratio, rows in zip(ratios, pairs, strict=True)]
-    some, there = half & usable, ~half & usable
-    of_edge = Learned(
-        [(p[some], edge[some, None], r[some]) for p, r in zip(pairs[1:], ratios[1:], strict=True)]
+def third_parties(world: World, recorded: Recorded, most: int = 20_000) -> list[Row]:
+    """Are v and w linked? By neighbours of theirs, from colours and opinions."""
+    training = world.split.training
+    many, degree = training.devices, training.degrees
+    said = sent(recorded, many)
+    colours = settings_of(recorded.run.config).colours
+    usual = np.stack([np.bincount(row[row >= 0], minlength=colours) + 1.0 for row in said.T])
+    usual /= usual.sum(axis=1, keepdims=True)
+    rows: list[Row] = []
+    heard_both = (degree > 0)
+    known, asked = (
+        (pairs[heard_both[pairs].all(axis=1)], real[heard_both[pairs].all(axis=1)])
+        for pairs, real in (world.truth.known, world.truth.asked)
     )
-    by_network = of_edge.scores(pairs[0][there], ratios[0][there])[:, 0]
-    names = ("degree <= 1", "degree <= 5", "degree > median")
-    return {
-        "attacker": who,
-        "--answer": "symbol alone" if alone else many,
-        "--colours": "" if alone else ("auto" if colours else "none"),
-        "--relay": "" if alone else ("none" if hops == 1 else hops),
-        **{name: judge(scores[0][~half, n], truth[~half, n]) for n, name in enumerate(names)},
-        "edge (ratio)": float("nan") if alone else judge(ratios[0][there], edge[there]),
-        "edge (learned)": judge(by_network, edge[there]),
-    }
+    pairs = np.concatenate([known[0], asked[0]])
+    real = np.concatenate([known[1], asked[1]])
+    half = np.arange(len(pairs)) < len(known[0])
+    columns = message_columns(said, usual, pairs[:, 0], pairs[:, 1])
+    rows.append({"attackers": "one neighbour of each", "edge": judged_by_network(columns, real, half)})
+    # One neighbour u of both: do two of my neighbours know each other?
+    rng = np.random.default_rng(5)
+    owner = np.repeat(np.arange(many), degree)
+    some = rng.permutation(np.flatnonzero(degree[owner] > 1))[: 2 * most]
+    first = training.neighbours[some]
+    pick = training.offsets[owner[some]] + (rng.random(len(some)) * degree[owner[some]]).astype(int)
+    second = training.neighbours[pick]
+    there = first != second
+    u, v, w = owner[some][there], first[there], second[there]
+    edges = training.edge_list()
+    taken = np.sort(edges.min(axis=1) * many + edges.max(axis=1))
+    linked = np.isin(np.minimum(v, w) * many + np.maximum(v, w), taken)
+    own = np.log1p(degree[u])[:, None]
+    shape = np.hstack(
+        [own, *(message_columns(said, usual, a, b) for a, b in ((u, v), (u, w), (v, w)))]
+    )
+    side = world.truth.half[u]
+    rows.append(
+        {
+            "attackers": "one neighbour of both, own degree alone",
+            "edge": judged_by_network(own, linked, side),
+        }
+    )
+    rows.append(
+        {"attackers": "one neighbour of both", "edge": judged_by_network(shape, linked, side)}
+    )
+    # All neighbours of v but w, who also know what w said: the exact likelihood ratio.
+    pairs, real = asked
+    pairs = np.concatenate([pairs, pairs[:, ::-1]])
+    scores = np.array([all_others(world, recorded, said, v, w) for v, w in pairs[:, :2].tolist()])
+    one, other = scores[: len(real)], scores[len(real) :]
+    for name, score in (("all neighbours of v", one), ("all neighbours of both", one + other)):
+        rows.append({"attackers": name, "edge": auc(score[real], score[~real])})
+    return rows
+
+
+def all_others(world: World, recorded: Recorded, said: Ints, v: int, w: int) -> float:
+    """log P(opinions of v | w is its neighbour) / P(… | it is not), for all its other neighbours."""
+    training = world.split.training
+    strict = settings_of(recorded.run.config)
+    others = training.neighbours[training.offsets[v] : training.offsets[v + 1]]
+    others = others[others != w]
+    kept = np.exp(strict.opinion_epsilon)
+    total, mine = 0.0, [said[v, 0], said[v, 0]]
+    for number in range(1, said.shape[1]):
+        usual = recorded.run.model.weights["usual"][number - 1]
+        told = said[v, number]
+        for side, more in ((0, True), (1, False)):
+            counts = np.bincount(said[others, number - 1], minlength=strict.colours).astype(float)
+            counts[mine[side]] += 1
+            if more:
+                counts[said[w, number - 1]] += 1
+            above = counts - (len(others) + 1 + more) * usual
+            best = np.flatnonzero(above >= above.max() - 1e-9)
+            share = (told in best) / len(best)
+            chance = (share * kept + (1 - share)) / (kept + strict.colours - 1)
+            total += np.log(chance) * (1 if more else -1)
+            mine[side] = told if told in best else int(best[0])
+    return float(total)
+
+
+def refusals(world: World, recorded: Recorded) -> list[Row]:
+    """What a refusal tells, where everybody asks about the pairs that a run is tested on."""
+    split, degree = world.split, world.split.training.degrees
+    pairs = np.concatenate([split.test, split.test_strangers])
+    is_edge = np.arange(len(pairs)) < len(split.test)
+    order = np.random.default_rng(6).permutation(len(pairs))
+    pairs, is_edge = pairs[order], is_edge[order]
+    flip = np.random.default_rng(7).random(len(pairs)) < 0.5
+    pairs = np.where(flip[:, None], pairs[:, ::-1], pairs)
+    with recording() as passed:
+        answer(recorded.result, AskedPairs(pairs=pairs), recorded.result.budget.copy())
+    many = len(degree)
+    reply = Batch.joined(passed[CONSENT.name])
+    refused = ~reply.body.ravel().astype(np.bool_)
+    keys = pairs[:, 0] * many + pairs[:, 1]
+    by_key = np.argsort(keys)
+    place = by_key[np.searchsorted(keys[by_key], reply.receiver * many + reply.sender)]
+    edge = is_edge[place]
+    big = degree[reply.sender] > np.median(degree)
+    score = refused.astype(np.float64)
+    return [
+        {
+            "questions": f"{len(reply.sender):,} of {len(pairs):,}",
+            "answered, edges": float(1 - refused[edge].mean()),
+            "answered, strangers": float(1 - refused[~edge].mean()),
+            "edge": auc(score[edge], score[~edge]),
+            "degree > median": auc(score[big], score[~big]),
+        }
+    ]
+
+
+def loaded(options: argparse.Namespace) -> lumos.Graph:
+    graph = lumos.load(options.graph)
+    if options.words:
+        words = words_for(np.asarray(graph.labels), np.random.default_rng(0))
+        graph = replace(graph, features=words)
+    return graph
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--graph", default="facebook")
-    parser.add_argument("--epsilon", type=float, default=2.0)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--words", action="store_true", help="generate features from labels")
+    parser.add_argument("--quick", action="store_true", help="fewer askers, fewer runs")
+    parser.add_argument("--json", type=Path, help="write all tables to this file")
     options = parser.parse_args()
-    graph = with_neighbours(lumos.load(options.graph))
-    here = world(graph, options.epsilon)
-    rng = np.random.default_rng(0)
-    shard = here.shard
-    half = rng.random(len(shard)) < 0.5
-    slots = shard.offsets[:-1] + np.floor(rng.random(len(shard)) * shard.degree).astype(np.int64)
-    known: Told = {}
-    rows = []
-    for who in ("stranger", "neighbour"):
-        rows.append(row(here, who, 1, False, 1, slots, half, known, alone=True))
-        for many, colours, hops in product((1, 8, MOST), (False, True), (1, HOPS)):
-            rows.append(row(here, who, many, colours, hops, slots, half, known))
-    if options.json:
-        print(json.dumps(rows))
-        return
-    print(f"{options.graph}, ε = {options.epsilon:g}: AUC of attackers (0.5 is chance)\n")
-    print("| " + " | ".join(rows[0]) + " |\n|" + "---|" * len(rows[0]))
-    for cells in rows:
-        shown = (f"{v:.3f}" if isinstance(v, float) else str(v) for v in cells.values())
-        print("| " + " | ".join(shown).replace("nan", "") + " |")
+    torch.set_num_threads(1)
+    graph = loaded(options)
+    world = World.of(graph)
+    first = Recorded.of(graph)
+    there = ~world.truth.half
+    base: Row = {"graph": options.graph, "way": first.result.reading.way}
+    if world.truth.labels is not None:
+        base["majority"] = float(np.bincount(world.truth.labels[there]).max() / there.sum())
+        base["symbol, ε = 2"] = make_mechanism(graph.class_count, 2.0, "krr").truth / COIN
+    tables: dict[str, list[Row]] = {"base": [base]}
+    show(tables["base"], "without answers")
+    for name, make in (
+        ("askers", lambda: all_askers(world, first, options.quick)),
+        ("neighbours", lambda: neighbours(world, first, 2 if options.quick else 10)),
+        ("third parties", lambda: third_parties(world, first)),
+        ("refusals", lambda: refusals(world, first)),
+        ("coordinator", lambda: audit(4 if options.quick else 20)),
+    ):
+        tables[name] = make()
+        show(tables[name], f"{options.graph}: {name}")
+        if options.json is not None:
+            options.json.write_text(json.dumps(tables, indent=1, ensure_ascii=False) + "\n")
+
+
+def show(rows: list[Row], title: str) -> None:
+    """Print a table."""
+    table = Table(title=title)
+    for name in max(rows, key=len):
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*(v if isinstance(v, str) else f"{v:.3f}" for v in row.values()))
+    Console(width=150).print(table)
 
 
 if __name__ == "__main__":
