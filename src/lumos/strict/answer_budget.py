@@ -89,14 +89,15 @@ class AnswerBudget:
     def left(self, strict: StrictSettings) -> tuple[Ints, Ints]:
         """[devices] questions that each may still ask, and still answers.
 
-        What calibration took beyond its part is taken from both halves.
+        What calibration took beyond its part is taken from both halves; where one of them is used
+        up already, from the other. Both together never exceed what is left of the whole budget.
         """
         asking, answering = halves(strict.answers)
         over = np.maximum(self.calibrated - ANSWERS_OF_CALIBRATION, 0)
-        return (
-            np.maximum(asking - (over + 1) // 2 - self.asked, 0),
-            np.maximum(answering - over // 2 - self.answered, 0),
-        )
+        whole = np.maximum((strict.answers or NO_LIMIT) - self.given(), 0)
+        may_ask = np.clip(asking - (over + 1) // 2 - self.asked, 0, whole)
+        may_answer = np.clip(answering - over // 2 - self.answered, 0, whole - may_ask)
+        return may_ask, may_answer
 
 
 def consents(

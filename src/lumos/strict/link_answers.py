@@ -127,7 +127,7 @@ class Answerer:
                 self.vectors,
                 self.spec,
                 self.strict.answer_epsilon,
-                step * batches + number,
+                (step << 32) + number,  # no call has the coins of another, however many batches
             )
             if on_ends is not None:
                 on_ends(len(here))

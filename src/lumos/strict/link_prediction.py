@@ -6,12 +6,13 @@ peer is a stranger to the program whether it is a neighbour or not.
 
 from contextlib import closing, nullcontext
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
+from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
 from lumos.device.shard import Shard
 from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program, no_part
@@ -55,16 +56,21 @@ def predict_pairs(model: TrainedLinks, asked: AskedPairs) -> PairAnswers:
     if result.reading.way == ALONE or not len(asked.pairs):
         levels = np.full(len(asked.pairs), UNANSWERED)
         return _scored(result, asked.pairs, levels, None)
-    answers = _store(model, strict, result).update(lambda record: _ask_new(result, asked, record))
+    fresh = model.config.train.coins == "system"
+    answers = _store(model, strict, result).update(
+        lambda record: _ask_new(result, asked, record, fresh=fresh)
+    )
     return _scored(result, asked.pairs, answers.levels, answers.ledger)
 
 
-def _ask_new(result: LinkResult, asked: AskedPairs, record: AnswerRecord) -> Answers:
-    """Ask what was not answered before."""
+def _ask_new(
+    result: LinkResult, asked: AskedPairs, record: AnswerRecord, *, fresh: bool = False
+) -> Answers:
+    """Ask what was not answered before; `fresh` as in `answer`."""
     name = digest_of(result.vectors, result.reading.kept)
     levels = record.known(asked.pairs, name)
     open_ = np.flatnonzero(levels == UNANSWERED)
-    new = answer(result, replace(asked, pairs=asked.pairs[open_]), record.budget)
+    new = answer(result, replace(asked, pairs=asked.pairs[open_]), record.budget, fresh=fresh)
     levels[open_] = new.levels
     answered = new.levels != UNANSWERED
     pairs, first = np.unique(
@@ -95,19 +101,24 @@ def _store(model: TrainedLinks, strict: StrictSettings, result: LinkResult) -> A
 
 
 def answer(
-    result: LinkResult, asked: AskedPairs, budget: AnswerBudget, *, both_may_ask: bool = False
+    result: LinkResult,
+    asked: AskedPairs,
+    budget: AnswerBudget,
+    *,
+    both_may_ask: bool = False,
+    fresh: bool = False,
 ) -> Answers:
     """Ask, and count what was answered in `budget`.
 
     Args:
         both_may_ask: where the first end gets no answer, the second asks.
+        fresh: coins from the operating system, as the run had them.
     """
     total = len(result.degree)
     keys = asked.pairs.min(axis=1) * total + asked.pairs.max(axis=1)
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
     unique = asked.pairs[first]
-    name = blake2b(unique.tobytes() + budget.digest(), digest_size=16).hexdigest()
-    shard = _lone_devices(total, result.seed, name)
+    shard = _lone_devices(total, result.seed, _coin_name(result, unique, budget), fresh=fresh)
     carrier = CARRIERS["loopback"]([shard], DOORS, frozenset() if asked.secure else IDEAL_TOPICS)
     done = 0
 
@@ -165,10 +176,23 @@ def _scorer(shard: Shard, endpoint: Endpoint, pool: Workers | None) -> Scorer:
     return SecureScorer(shard, endpoint, pool)
 
 
-def _lone_devices(total: int, seed: int, name: str) -> Shard:
-    """All devices, without neighbours. `name` names their coins: new questions, new coins."""
+def _coin_name(result: LinkResult, pairs: Ints, budget: AnswerBudget) -> str:
+    """A name for the coins of questions: other questions, other vectors or settings, other coins.
+
+    Two runs that drew with the same coins at two ε would reveal more than both together.
+    """
+    strict = result.strict
+    settings = repr((strict.answer_epsilon, strict.answer_bits, strict.answers))
+    run = digest_of(result.vectors, result.reading.kept) + settings
+    parts = pairs.tobytes() + budget.digest() + run.encode()
+    return blake2b(parts, digest_size=16).hexdigest()
+
+
+def _lone_devices(total: int, seed: int, name: str, *, fresh: bool) -> Shard:
+    """All devices, without neighbours. `name` names their coins, where they are simulated."""
     devices = np.arange(total)
-    secrets = simulated_secrets(seed, devices, f"/answers/{name}")
+    simulated = partial(simulated_secrets, seed, arm=f"/answers/{name}")
+    secrets = (system_secrets if fresh else simulated)(devices)
     nobody = np.empty(0, np.int64)
     return Shard(
         devices,
