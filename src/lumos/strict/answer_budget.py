@@ -93,8 +93,10 @@ class AnswerBudget:
         up already, from the other. Both together never exceed what is left of the whole budget.
         """
         asking, answering = halves(strict.answers)
+        if not strict.answers:
+            return np.full_like(self.asked, asking), np.full_like(self.answered, answering)
         over = np.maximum(self.calibrated - ANSWERS_OF_CALIBRATION, 0)
-        whole = np.maximum((strict.answers or NO_LIMIT) - self.given(), 0)
+        whole = np.maximum(strict.answers - self.given(), 0)
         may_ask = np.clip(asking - (over + 1) // 2 - self.asked, 0, whole)
         may_answer = np.clip(answering - over // 2 - self.answered, 0, whole - may_ask)
         return may_ask, may_answer
