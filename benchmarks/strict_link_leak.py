@@ -118,7 +118,7 @@ class Recorded:
         result = replace(result, vectors=own, strict=replace(result.strict, answers=0))
         targets = np.setdiff1d(np.arange(many), askers)
         pairs = np.stack([np.repeat(askers, len(targets)), np.tile(targets, len(askers))], axis=1)
-        told = answer(result, AskedPairs(pairs=pairs), result.budget.copy()).levels
+        told = answer(result, AskedPairs(pairs=pairs), result.budget.copy()).levels[:, 0]
         assert not (told == UNANSWERED).any()
         levels = np.zeros((many, len(askers)), np.int64)
         levels[targets] = told.reshape(len(askers), -1).T
@@ -208,14 +208,21 @@ def all_askers(world: World, first: Recorded, quick: bool) -> list[Row]:
     for bits in (1, 2, 3):
         recorded = first if bits == 2 else Recorded.of(graph, answer_bits=bits)
         rows += askers_rows(
-            world, recorded.asked_by(world.askers), m, {"answers": f"{bits} bits", **about(recorded)}
+            world,
+            recorded.asked_by(world.askers),
+            m,
+            {"answers": f"{bits} bits", **about(recorded)},
         )
         if bits == 2:
             for how in ("random", "principal"):
                 levels = recorded.asked_by(world.askers, lying(recorded, world, how))
-                rows += askers_rows(world, levels, m[:3], {"answers": f"2 bits, liars, {how}", "AUC": ""})
+                rows += askers_rows(
+                    world, levels, m[:3], {"answers": f"2 bits, liars, {how}", "AUC": ""}
+                )
             levels = by_tables(recorded, world, 4)
-            rows += askers_rows(world, levels, m[:3], {"answers": "2 bits, tables of one's own", "AUC": ""})
+            rows += askers_rows(
+                world, levels, m[:3], {"answers": "2 bits, tables of one's own", "AUC": ""}
+            )
     for name, settings in (
         ("2 bits, degrees in the score", {"score_degrees": True}),
         ("2 bits, answer ε = 4", {"answer_epsilon": 4.0}),
@@ -261,7 +268,9 @@ def proposals(passed: dict[str, list[Batch]], many: int) -> dict[str, dict[int, 
 
 def event_columns(made: dict[str, dict[int, int]], keys: Ints) -> Doubles:
     """[pairs, events]"""
-    return np.array([[events.get(key, 0) for events in made.values()] for key in keys.tolist()], float)
+    return np.array(
+        [[events.get(key, 0) for events in made.values()] for key in keys.tolist()], float
+    )
 
 
 def judged_by_network(columns: Doubles, truth: Flags, half: Flags) -> float:
@@ -352,7 +361,7 @@ def third_parties(world: World, recorded: Recorded, most: int = 20_000) -> list[
     usual = np.stack([np.bincount(row[row >= 0], minlength=colours) + 1.0 for row in said.T])
     usual /= usual.sum(axis=1, keepdims=True)
     rows: list[Row] = []
-    heard_both = (degree > 0)
+    heard_both = degree > 0
     known, asked = (
         (pairs[heard_both[pairs].all(axis=1)], real[heard_both[pairs].all(axis=1)])
         for pairs, real in (world.truth.known, world.truth.asked)
@@ -361,7 +370,9 @@ def third_parties(world: World, recorded: Recorded, most: int = 20_000) -> list[
     real = np.concatenate([known[1], asked[1]])
     half = np.arange(len(pairs)) < len(known[0])
     columns = message_columns(said, usual, pairs[:, 0], pairs[:, 1])
-    rows.append({"attackers": "one neighbour of each", "edge": judged_by_network(columns, real, half)})
+    rows.append(
+        {"attackers": "one neighbour of each", "edge": judged_by_network(columns, real, half)}
+    )
     # One neighbour u of both: do two of my neighbours know each other?
     rng = np.random.default_rng(5)
     owner = np.repeat(np.arange(many), degree)

@@ -333,6 +333,8 @@ class Run:
         for arm, events in self.histories.items():
             folder.arm(arm).write_metrics(events)
         self.write_result(folder)
+        for name, store in self._memory.items():
+            self._memory[name] = store.moved(folder.path)
         return folder.path
 
     def write_result(self, folder: RunFolder) -> None:

@@ -1,8 +1,10 @@
 """What devices have answered in their lives, and where it is kept: the book, or the run folder.
 
-An answer is kept by both ends: a pair that is asked again gets the same level, and pays nothing. A
-level belongs to the vectors that were compared. Another run has other vectors, so its answers are
-new and are paid for from the same budget, as far as there is a book.
+An answer is kept by both ends, each with the level that it learnt: a pair that is asked again gets
+that level, and pays nothing. What the other end learnt is not told: with randomized response it
+carries one's own shift, and would be the exact level to whoever takes that off. A level belongs to
+the vectors that were compared. Another run has other vectors, so its answers are new and are paid
+for from the same budget, as far as there is a book.
 """
 
 import fcntl
@@ -22,6 +24,9 @@ from lumos.typing import Arrays, Ints
 
 Done = TypeVar("Done")
 
+FILE = "answers.npz"
+"""In a run folder."""
+
 
 @dataclass(kw_only=True, eq=False)
 class AnswerRecord:
@@ -31,7 +36,7 @@ class AnswerRecord:
     pairs: Ints = field(repr=False)
     """[answers, 2] ids, the smaller first."""
     levels: Ints = field(repr=False)
-    """[answers]"""
+    """[answers, 2] as each of them learnt it."""
     vectors: npt.NDArray[np.str_] = field(repr=False)
     """[answers] which vectors were compared, by their digest."""
 
@@ -42,7 +47,7 @@ class AnswerRecord:
         return AnswerRecord(
             budget=budget,
             pairs=arrays.get("answers/pairs", np.empty((0, 2), np.int64)),
-            levels=arrays.get("answers/levels", np.empty(0, np.int64)),
+            levels=arrays.get("answers/levels", np.empty((0, 2), np.int64)),
             vectors=arrays.get("answers/vectors", np.empty(0, "<U32")),
         )
 
@@ -56,22 +61,22 @@ class AnswerRecord:
         }
 
     def known(self, pairs: Ints, vectors: str) -> Ints:
-        """[pairs] levels that were answered before, `UNANSWERED` elsewhere."""
+        """[pairs, 2] levels that each end learnt before, `UNANSWERED` elsewhere."""
         here = np.flatnonzero(self.vectors == vectors)
         keys = _keys(self.pairs[here], len(self.budget.asked))
         order = np.argsort(keys)
         wanted = _keys(pairs, len(self.budget.asked))
-        levels = np.full(len(pairs), UNANSWERED)
+        levels = np.full(pairs.shape, UNANSWERED)
         if len(keys):
             places = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
             found = keys[order][places] == wanted
             levels[found] = self.levels[here][order][places[found]]
-        return levels
+        return _in_order(levels, pairs)
 
     def add(self, pairs: Ints, levels: Ints, vectors: str) -> None:
-        """Keep answers."""
+        """Keep answers: [answers, 2] ids, and the levels that they learnt."""
         self.pairs = np.concatenate([self.pairs, np.sort(pairs, axis=1)])
-        self.levels = np.concatenate([self.levels, levels])
+        self.levels = np.concatenate([self.levels, _in_order(levels, pairs)])
         new = np.full(len(pairs), vectors, "<U32")
         self.vectors = np.concatenate([self.vectors.astype("<U32"), new])
 
@@ -79,6 +84,11 @@ class AnswerRecord:
 def _keys(pairs: Ints, devices: int) -> Ints:
     keys: Ints = pairs.min(axis=1) * devices + pairs.max(axis=1)
     return keys
+
+
+def _in_order(levels: Ints, pairs: Ints) -> Ints:
+    """[pairs, 2] levels of the ends as given, as those of the smaller id first; and back."""
+    return np.where((pairs[:, 0] > pairs[:, 1])[:, None], levels[:, ::-1], levels)
 
 
 def digest_of(vectors: npt.NDArray[np.int8], thresholds: tuple[int, ...]) -> str:
@@ -105,6 +115,12 @@ class AnswersInMemory:
         """Change the record."""
         return change(self._record)
 
+    def moved(self, folder: Path) -> "AnswersInFile":
+        """Kept in a run folder from now on: the run there and the one in memory have one budget."""
+        path = folder / FILE
+        write_arrays(path, self._record.arrays(), private=True)
+        return AnswersInFile(path, self._record.budget)
+
 
 class AnswersInFile:
     """The record of a run without a book, in its folder; readable by its owner only.
@@ -117,6 +133,10 @@ class AnswersInFile:
     def __init__(self, path: Path, start: AnswerBudget) -> None:
         self._path = path
         self._start = start
+
+    def moved(self, folder: Path) -> "AnswersInFile":
+        """Where it is: a run that was saved once more still has one budget."""
+        return self
 
     def update(self, change: Callable[[AnswerRecord], Done]) -> Done:
         """Read the record, change it, and write it; nobody else does so meanwhile."""

@@ -38,6 +38,19 @@ class AskedOfPeers(NamedTuple):
     """[questions] ids, increasing for each asker."""
 
 
+class Learnt(NamedTuple):
+    """What the devices of one shard learnt: with randomized response, each end its own."""
+
+    levels: Ints
+    """[questions] of their own."""
+    answering: Ints
+    """[answers] ids of those that answered others."""
+    askers: Ints
+    """[answers] ids of the others."""
+    answered: Ints
+    """[answers] the levels that those who answered learnt."""
+
+
 def shifts_for(
     shard: Shard, pairs: ComparedPairs, levels: int, epsilon: float, step: int
 ) -> Ints | None:
@@ -98,8 +111,8 @@ class Answerer:
 
     def ask(
         self, asked: AskedOfPeers, step: int, batches: int, on_ends: OnEnds | None = None
-    ) -> Program[Ints]:
-        """[questions] the levels; `UNANSWERED` where a budget was used up.
+    ) -> Program[Learnt]:
+        """The levels that hosted devices learn, `UNANSWERED` where a budget was used up.
 
         Args:
             step: names the coins; another for every call.
@@ -134,7 +147,7 @@ class Answerer:
         levels[mine] = learnt[: len(mine)]
         np.add.at(self.budget.asked, asked.rows[mine], 1)
         np.add.at(self.budget.answered, answering, 1)
-        return levels
+        return Learnt(levels, shard.ids_of(answering), askers, learnt[len(mine) :])
 
 
 def scores(levels: Ints, evidence: Doubles, degree: Ints, devices: int) -> Doubles:

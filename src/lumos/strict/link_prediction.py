@@ -23,6 +23,7 @@ from lumos.session.worker_processes import make_pool
 from lumos.session.workers import Workers
 from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.answer_record import (
+    FILE,
     AnswerRecord,
     AnswersInFile,
     AnswersInMemory,
@@ -45,7 +46,7 @@ class Answers(NamedTuple):
     """What was answered."""
 
     levels: Ints
-    """[pairs] of each pair, `UNANSWERED` where a budget was used up."""
+    """[pairs, 2] as each end learnt it, `UNANSWERED` where a budget was used up."""
     ledger: LedgerReport
 
 
@@ -54,7 +55,7 @@ def predict_pairs(model: TrainedLinks, asked: AskedPairs) -> PairAnswers:
     strict = settings_of(model.config)
     result = LinkResult.of(strict, model.seed, model.weights, model.kept)
     if result.reading.way == ALONE or not len(asked.pairs):
-        levels = np.full(len(asked.pairs), UNANSWERED)
+        levels = np.full(asked.pairs.shape, UNANSWERED)
         return _scored(result, asked.pairs, levels, None)
     fresh = model.config.train.coins == "system"
     answers = _store(model, strict, result).update(
@@ -69,22 +70,22 @@ def _ask_new(
     """Ask what was not answered before; `fresh` as in `answer`."""
     name = digest_of(result.vectors, result.reading.kept)
     levels = record.known(asked.pairs, name)
-    open_ = np.flatnonzero(levels == UNANSWERED)
+    open_ = np.flatnonzero(levels[:, 0] == UNANSWERED)
     new = answer(result, replace(asked, pairs=asked.pairs[open_]), record.budget, fresh=fresh)
     levels[open_] = new.levels
-    answered = new.levels != UNANSWERED
-    pairs, first = np.unique(
-        np.sort(asked.pairs[open_][answered], axis=1), axis=0, return_index=True
-    )
-    record.add(pairs, new.levels[answered][first], name)
+    answered = np.flatnonzero(new.levels[:, 0] != UNANSWERED)
+    pairs = asked.pairs[open_][answered]
+    _, first = np.unique(np.sort(pairs, axis=1), axis=0, return_index=True)
+    record.add(pairs[first], new.levels[answered][first], name)
     return Answers(levels, new.ledger)
 
 
 def _scored(
     result: LinkResult, pairs: Ints, levels: Ints, ledger: LedgerReport | None
 ) -> PairAnswers:
+    mine = levels[:, 0]
     return PairAnswers(
-        scores=result.scores(levels, pairs[:, 0]), answered=levels != UNANSWERED, ledger=ledger
+        scores=result.scores(mine, pairs[:, 0]), answered=mine != UNANSWERED, ledger=ledger
     )
 
 
@@ -95,7 +96,7 @@ def _store(model: TrainedLinks, strict: StrictSettings, result: LinkResult) -> A
             strict.book, model.owner, len(result.degree), strict.lifetime_epsilon, "prediction"
         )
     if model.folder is not None:
-        return AnswersInFile(model.folder / "answers.npz", result.budget)
+        return AnswersInFile(model.folder / FILE, result.budget)
     store: AnswerStore = model.memory.setdefault("answers", AnswersInMemory(result.budget))
     return store
 
@@ -137,20 +138,28 @@ def answer(
             strict=result.strict,
             budget=budget,
         )
-        levels = np.full(len(unique), UNANSWERED)
+        levels = np.full(unique.shape, UNANSWERED)
         for wave in range(1 + both_may_ask):
-            open_ = np.flatnonzero(levels == UNANSWERED)
+            open_ = np.flatnonzero(levels[:, 0] == UNANSWERED)
             askers, peers = unique[open_, wave], unique[open_, 1 - wave]
             order = np.lexsort((peers, askers))
             questions = AskedOfPeers(shard.local(askers[order]), peers[order])
             batches = max(1, -(-len(open_) // AT_ONCE))
-            levels[open_[order]] = yield from answerer.ask(questions, wave, batches, count)
+            learnt = yield from answerer.ask(questions, wave, batches, count)
+            levels[open_[order], wave] = learnt.levels
+            # Those who answered, in the order of the questions.
+            told = np.lexsort((learnt.answering, learnt.askers))
+            answered = open_[order][learnt.levels != UNANSWERED]
+            levels[answered, 1 - wave] = learnt.answered[told]
         return levels
 
     workers: Any = closing(make_pool(asked.workers)) if asked.secure else nullcontext()
     with workers as pool:
         (levels,), _ = carrier.run(program, lambda _: no_part())
-    return Answers(levels[which], carrier.ledger())
+    as_asked = levels[which]
+    turned = asked.pairs[:, 0] != unique[which, 0]
+    as_asked[turned] = as_asked[turned, ::-1]
+    return Answers(as_asked, carrier.ledger())
 
 
 def judged(result: LinkResult, pairs: Ints) -> Doubles:
@@ -158,7 +167,7 @@ def judged(result: LinkResult, pairs: Ints) -> Doubles:
 
     Where the first end of a pair gets no answer, the second asks: both want to know.
     """
-    levels = np.full(len(pairs), UNANSWERED)
+    levels = np.full(pairs.shape, UNANSWERED)
     if result.reading.way != ALONE:
         asked = AskedPairs(pairs=pairs)
         levels = answer(result, asked, result.budget.copy(), both_may_ask=True).levels
@@ -167,7 +176,7 @@ def judged(result: LinkResult, pairs: Ints) -> Doubles:
 
 def alone(result: LinkResult, pairs: Ints) -> Doubles:
     """The same by the askers' degrees alone."""
-    return result.at_both_ends(np.full(len(pairs), UNANSWERED), pairs)
+    return result.at_both_ends(np.full(pairs.shape, UNANSWERED), pairs)
 
 
 def _scorer(shard: Shard, endpoint: Endpoint, pool: Workers | None) -> Scorer:

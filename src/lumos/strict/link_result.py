@@ -44,8 +44,12 @@ class LinkResult:
         )
 
     def at_both_ends(self, levels: Ints, pairs: Ints) -> Doubles:
-        """[2, pairs] scores: as the first ends have them, then the second."""
-        return np.stack([self.scores(levels, pairs[:, end]) for end in (0, 1)])
+        """[2, pairs] scores: as the first ends have them, then the second.
+
+        Args:
+            levels: [pairs, 2] as each end learnt it.
+        """
+        return np.stack([self.scores(levels[:, end], pairs[:, end]) for end in (0, 1)])
 
     def scores(self, levels: Ints, askers: Ints) -> Doubles:
         """[pairs] logits of being an edge, as the askers have them."""
