@@ -135,7 +135,8 @@ class AnswersInFile:
         self._start = start
 
     def moved(self, folder: Path) -> "AnswersInFile":
-        """Where it is: a run that was saved once more still has one budget."""
+        """It stays where it is; the other folder begins with what was answered so far."""
+        self.update(lambda record: write_arrays(folder / FILE, record.arrays(), private=True))
         return self
 
     def update(self, change: Callable[[AnswerRecord], Done]) -> Done:
