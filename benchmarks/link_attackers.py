@@ -155,7 +155,7 @@ def comparing(
     asked: Ints,
     ratio: Doubles,
 ) -> Doubles:
-    """[asked] logits of a network: the ratio, a product of two devices' codes, and their weights."""
+    """[asked] logits of a network: the ratio, a product of two devices' codes, their weights."""
     torch.manual_seed(0)
     code = torch.nn.Sequential(
         torch.nn.Linear(inputs.shape[1], HIDDEN),

@@ -8,8 +8,8 @@ likelihood ratio is exact, and adaptive as the run is.
 - *account*: μ of the stage for "these or others", with the tolerated colluders and absent devices;
 - *exact*: largest distance of both candidates in any run, by the same noise;
 - *measured*: the same by the noise that was found in the opened sums, less the shares above;
-- *guesses*: how often the likelihood ratio of the opened sums, all noise unknown, names these words,
-  and how often it should: Φ(μ/2).
+- *guesses*: how often the likelihood ratio of the opened sums, all noise unknown, names these
+  words, and how often it should: Φ(μ/2).
 """
 
 from collections.abc import Iterator
@@ -175,9 +175,10 @@ def guess(one: Opened, other: Doubles) -> Guess:
     moved = float(((one.exact - other) ** 2).sum())
     found = one.total - one.exact
     better = float(((one.total - other) ** 2).sum() - (found**2).sum())
-    square = float((found**2).sum()) / noise.total**2
     left = (noise.sigma * noise.clip) ** 2
-    return Guess(moved / left, moved / noise.total**2, better / noise.total**2, square, len(found))
+    whole_noise = left * noise.devices / (noise.devices - noise.absent)
+    square = float((found**2).sum()) / whole_noise
+    return Guess(moved / left, moved / whole_noise, better / whole_noise, square, len(found))
 
 
 def stage_mu(schedule: Any, stage: str) -> float:

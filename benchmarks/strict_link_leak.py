@@ -410,7 +410,7 @@ def third_parties(world: World, recorded: Recorded, most: int = 20_000) -> list[
 
 
 def all_others(world: World, recorded: Recorded, said: Ints, v: int, w: int) -> float:
-    """log P(opinions of v | w is its neighbour) / P(… | it is not), for all its other neighbours."""
+    """log P(opinions of v | w is its neighbour) / P(… | it is not), for all other neighbours."""
     training = world.split.training
     strict = settings_of(recorded.run.config)
     others = training.neighbours[training.offsets[v] : training.offsets[v + 1]]
