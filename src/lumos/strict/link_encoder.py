@@ -62,8 +62,10 @@ class LinkEncoder:
         self._weigh(np.maximum(total * root, max(LEAST_COUNT, 2 * spread * root)) ** -0.5)
 
     def learn_products(self, total: Doubles) -> None:
-        """Take a sum of products, [words · K]."""
-        self.basis = np.linalg.qr(total.reshape(self.basis.shape))[0]
+        """Take a sum of products, [words · K]; directions beyond the number of words are 0."""
+        found = np.linalg.qr(total.reshape(self.basis.shape))[0]
+        self.basis = np.zeros_like(self.basis)
+        self.basis[:, : found.shape[1]] = found
 
     def learn_spread(self, total: Doubles) -> None:
         """Take the sum of `spread`."""
