@@ -42,12 +42,20 @@ class ScoreConversation:
 
 
 def plain_level(spec: LevelSpec, s: Any, v: Any) -> int:
-    """The oracle: what the score says in the clear."""
-    shift = 0
-    if isinstance(s, Shifted):
-        s, shift = s.vector, s.shift
+    """The oracle: what the score says in the clear, without shifts."""
+    s, v = (value.vector if isinstance(value, Shifted) else value for value in (s, v))
     product = sum(int(a) * int(b) for a, b in zip(s, v, strict=True))
-    return (sum(t <= product for t in spec.thresholds) + shift) % spec.levels
+    return sum(t <= product for t in spec.thresholds)
+
+
+def plain_levels(items: Sequence[Item]) -> tuple[list[int], list[int]]:
+    """The oracle of a batch: what S learns, and what R does. Each has the other's shift."""
+    learnt: tuple[list[int], list[int]] = ([], [])
+    for spec, s, v in items:
+        for of_end, other in zip(learnt, (v, s), strict=True):
+            shift = other.shift if isinstance(other, Shifted) else 0
+            of_end.append((plain_level(spec, s, v) + shift) % spec.levels)
+    return learnt
 
 
 def short_vector(spec: LevelSpec, coins: np.random.Generator) -> np.ndarray:
@@ -69,6 +77,11 @@ def talk() -> Callable[..., ScoreConversation]:
 @pytest.fixture(name="plain_level")
 def _plain_level() -> Callable[[LevelSpec, Any, Any], int]:
     return plain_level
+
+
+@pytest.fixture(name="plain_levels")
+def _plain_levels() -> Callable[[Sequence[Item]], tuple[list[int], list[int]]]:
+    return plain_levels
 
 
 @pytest.fixture(name="short_vector")

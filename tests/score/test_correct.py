@@ -43,24 +43,52 @@ def test_random_vectors(spec, talk, plain_level, short_vector):
     assert session.shape() == messages([spec] * 3, first=False)
 
 
-def test_every_level_and_every_shift(talk):
-    thresholds = (-30, -12, -1, 0, 5, 16, 40)
-    spec = LevelSpec(width=3, bits=4, ring_bits=9, thresholds=thresholds)
-    # Products just below, at and above each threshold.
+def products_of_three(thresholds):
+    """Vectors of three numbers, by product, for every product near a threshold."""
     found: dict[int, Any] = {}
     for s, v in itertools.product(itertools.product(range(-7, 8), repeat=2), repeat=2):
-        product = s[0] * v[0] + s[1] * v[1]
-        found.setdefault(product, ((*s, 0), (*v, 0)))
+        found.setdefault(s[0] * v[0] + s[1] * v[1], ((*s, 0), (*v, 0)))
+    return {
+        (place + above): found[threshold - 1 + above]
+        for place, threshold in enumerate(thresholds)
+        for above in (0, 1)
+    }
+
+
+@pytest.mark.parametrize("ends", ["sender", "receiver", "both"])
+def test_every_level_and_every_shift(ends, talk, plain_levels):
+    """Products just below, at and above each threshold."""
+    thresholds = (-30, -12, -1, 0, 5, 16, 40)
+    spec = LevelSpec(width=3, bits=4, ring_bits=9, thresholds=thresholds)
     items: list[Any] = []
-    right = []
-    for place, threshold in enumerate(thresholds):
-        for product, level in [(threshold - 1, place), (threshold, place + 1)]:
-            s, v = found[product]
-            shift = len(items) % 8
-            items.append((spec, Shifted(s, shift), v))
-            right.append((level + shift) % 8)
-    assert set(right) == set(range(8))
-    assert talk().run(items) == (right, right)
+    for level, (s, v) in products_of_three(thresholds).items():
+        for shift in range(8):
+            other = (3 * shift + level) % 8
+            items.append(
+                (
+                    spec,
+                    s if ends == "receiver" else Shifted(s, shift),
+                    v if ends == "sender" else Shifted(v, other),
+                )
+            )
+    right = plain_levels(items)
+    assert all(set(learnt) == set(range(8)) for learnt in right)
+    assert talk().run(items) == right
+    assert (right[0] == right[1]) is False
+
+
+def test_both_ends_shift_in_a_batch_of_several_specs(talk, plain_levels, short_vector):
+    """And a session's second batch, in which R speaks first."""
+    coins = np.random.default_rng(5)
+    items: list[Any] = []
+    for spec in SPECS:
+        ends = [
+            Shifted(short_vector(spec, coins), int(coins.integers(spec.levels))) for _ in range(2)
+        ]
+        items.append((spec, *ends))
+    session = talk()
+    for batch in (items, items[::-1]):
+        assert session.run(batch) == plain_levels(batch)
 
 
 def test_extreme_products_stay_in_the_ring(talk):

@@ -7,11 +7,11 @@ from lumos.score import LevelSpec, ScoreSender, Shifted
 
 CHILD = """
 import sys
-from lumos.score import LevelSpec, ScoreReceiver
+from lumos.score import LevelSpec, ScoreReceiver, Shifted
 
 receiver = ScoreReceiver(me=8, peer=3)
 spec = LevelSpec(width=3, bits=4, ring_bits=9, thresholds=(-10, 0, 10))
-for batch in ([(2, 1, 0), (-7, 5, 5)], [(1, 1, 1)]):
+for batch in ([(2, 1, 0), (-7, 5, 5)], [Shifted((1, 1, 1), 3)]):
     receiver.begin([(spec, v) for v in batch])
     if receiver.number:
         message = receiver.step()
@@ -40,7 +40,7 @@ def test_a_session_between_two_processes():
     spec = LevelSpec(width=3, bits=4, ring_bits=9, thresholds=(-10, 0, 10))
     sender = ScoreSender(me=3, peer=8)
     results = []
-    # Products 14 - 4 = 10, -28 - 10 = -38 and -9; the last is shifted by two.
+    # Products 14 - 4 = 10, -28 - 10 = -38 and -9, level 1: S shifts it by two, and R by three.
     for batch in ([(7, -4, 0), (4, -2, 0)], [Shifted((-3, -3, -3), 2)]):
         sender.begin([(spec, s) for s in batch])
         message = None if sender.number else sender.step()
@@ -58,5 +58,5 @@ def test_a_session_between_two_processes():
     child.stdout.close()
     child.stderr.close()
     assert child.wait(timeout=20) == 0
-    assert results == [[3, 0], [3]]
-    assert told.split("\n")[:2] == [str(results[0]), str(results[1])]
+    assert results == [[3, 0], [0]]
+    assert told.split("\n")[:2] == ["[3, 0]", "[3]"]

@@ -113,17 +113,20 @@ def test_vectors_that_do_not_fit_are_refused_without_being_named(value):
 
 @pytest.mark.parametrize("shift", [-1, 3, 1.0, True, "1"])
 def test_shifts_that_are_no_level(shift):
-    sender = ScoreSender(3, 8)
-    with pytest.raises(BadValue, match="not one of the 3 levels"):
-        sender.begin([(SPEC, Shifted(S, shift))])
-    closed(sender)
+    for party in (ScoreSender(3, 8), ScoreReceiver(8, 3)):
+        with pytest.raises(BadValue, match="not one of the 3 levels"):
+            party.begin([(SPEC, Shifted(S, shift))])
+        closed(party)
 
 
-def test_only_the_sender_shifts():
-    receiver = ScoreReceiver(8, 3)
-    with pytest.raises(BadValue, match="only the sender"):
-        receiver.begin([(SPEC, Shifted(V, 1))])
-    closed(receiver)
+@pytest.mark.parametrize("by_sender", range(3))
+@pytest.mark.parametrize("by_receiver", range(3))
+def test_each_end_shifts_what_the_other_learns(by_sender, by_receiver):
+    """The product is 37: level 2."""
+    sender, receiver, _, points = opened(s=Shifted(S, by_sender), v=Shifted(V, by_receiver))
+    sender.step(receiver.step(sender.step(receiver.step(sender.step(points)))))
+    assert receiver.results == [(2 + by_sender) % 3]
+    assert sender.results == [(2 + by_receiver) % 3]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ Differences = Callable[[LedgerReport, LedgerReport], list[str]]
 Together = list[tuple[int, int]]
 """Pairs of ids that score, each once."""
 Round = tuple[LevelSpec, Together, np.ndarray, dict[tuple[int, int], int]]
-"""Spec, pairs, [devices, width] vectors, and the shifts of pairs that have one."""
+"""Spec, pairs, [devices, width] vectors, and by (own id, peer) what an end shifts; or no shifts."""
 
 loopback = partial(Loopback, ideal=IDEAL_TOPICS)
 nobody = lambda _: no_part()  # noqa: E731
@@ -73,12 +73,7 @@ def conversation(
         for spec, together, vectors, shifted in rounds:
             pairs = pairs_of(shard, together)
             views = list(zip(shard.devices[pairs.rows].tolist(), pairs.peers.tolist(), strict=True))
-            # R's shifts are ignored: here they are nonsense.
-            given = [
-                shifted.get(view, 0) if first else 99
-                for view, first in zip(views, pairs.first, strict=True)
-            ]
-            shifts = np.array(given, np.int64) if shifted else None
+            shifts = np.array([shifted[view] for view in views], np.int64) if shifted else None
             own = vectors[shard.devices].astype(np.int8)
             levels = yield from scorer.levels(pairs, own, spec, shifts)
             learned.append(dict(zip(views, levels.tolist(), strict=True)))
@@ -96,7 +91,8 @@ def random_rounds(devices: int, seed: int, short_vector: Any) -> list[Round]:
         chosen = coins.choice(len(everyone), 9, replace=False)
         together = [everyone[index] for index in sorted(chosen)]
         vectors = np.stack([short_vector(spec, coins) for _ in range(devices)])
-        shifts = {pair: int(coins.integers(spec.levels)) for pair in together} if number % 2 else {}
+        ends = [end for pair in together for end in (pair, pair[::-1])] if number % 2 else []
+        shifts = {end: int(coins.integers(spec.levels)) for end in ends}
         rounds.append((spec, together, vectors, shifts))
     rounds.insert(2, (SPECS[0], [], np.zeros((devices, 2), np.int64), {}))
     return rounds
@@ -120,8 +116,8 @@ def test_ideal_and_secure_agree_on_levels_and_on_every_count(
             }
             for one, two in together:
                 level = plain_level(spec, vectors[one], vectors[two])
-                right = (level + shifts.get((one, two), 0)) % spec.levels
-                assert learned[one, two] == learned[two, one] == right
+                for me, peer in ((one, two), (two, one)):  # what the other end adds
+                    assert learned[me, peer] == (level + shifts.get((peer, me), 0)) % spec.levels
         reports[backend, shards] = carrier.ledger()
     ideal, secure = reports["ideal", 1], reports["secure", 1]
     for shards in (2, 7, devices):

@@ -33,13 +33,22 @@ LITERAL = {
     "answer": "28",
 }
 
+WORDS = (0x00, 0x1F, 0xE3)
+"""The first words of the code of up to four values."""
+
 DIGESTS = [
-    ([(FULL, UP, DOWN)], [3], "3b31e404644f593be496d9ad7a1a704e"),
-    ([(FULL, Shifted(UP, 3), UP)], [2], "c365be219262dbd10c36c20fe3fdf52c"),
-    ([(EIGHT, [7, -7, 1, 0, 2], [3, 1, -8, 0, 2])], [5], "7da7b602790288bf27c8e3c3c9123499"),
+    ([(FULL, UP, DOWN)], ([3], [3]), "3b31e404644f593be496d9ad7a1a704e"),
+    ([(FULL, Shifted(UP, 3), UP)], ([3], [2]), "c365be219262dbd10c36c20fe3fdf52c"),
+    ([(FULL, UP, Shifted(UP, 3))], ([2], [3]), "cca2bb8a84bcd390263827bf116e7052"),
+    ([(FULL, Shifted(UP, 1), Shifted(UP, 3))], ([2], [0]), "1504a8478c7a14d5b322d2b4fcbb2064"),
+    (
+        [(EIGHT, [7, -7, 1, 0, 2], [3, 1, -8, 0, 2])],
+        ([5], [5]),
+        "7da7b602790288bf27c8e3c3c9123499",
+    ),
     (
         [(TINY, [2], [1]), (EIGHT, Shifted([1, 2, 3, 4, 5], 6), [-1, 2, -3, 4, -5])],
-        [1, 0],
+        ([1, 2], [1, 0]),
         "9f2ad2b2df2204433fc5bcd9ec776643",
     ),
 ]
@@ -61,7 +70,7 @@ def test_literal_messages(known, talk):
 @pytest.mark.parametrize(("items", "level", "digest"), DIGESTS)
 def test_digests_of_whole_conversations(items, level, digest, known, talk):
     session = talk()
-    assert session.run(items) == (level, level)
+    assert session.run(items) == level
     said = "".join(message.hex() for _, message in session.sent)
     assert hashlib.sha256(said.encode()).hexdigest()[:32] == digest
 
@@ -69,9 +78,10 @@ def test_digests_of_whole_conversations(items, level, digest, known, talk):
 def test_a_score_from_its_description(known, talk):
     thresholds = (-5, 3)
     spec = LevelSpec(width=2, bits=3, ring_bits=5, thresholds=thresholds)
-    s, v, shift = (3, -2), (-1, 3), 2
+    # The product is -9, the level 0: R reads it with S's shift, and tells it with its own as well.
+    s, v, shift, shift_r = (3, -2), (-1, 3), 2, 2
     session = talk()
-    assert session.run([(spec, Shifted(s, shift), v)]) == ([2], [2])
+    assert session.run([(spec, Shifted(s, shift), Shifted(v, shift_r))]) == ([2], [2])
     opening, points, products, asked, levels, answer = (message for _, message in session.sent)
 
     draw = known()
@@ -139,4 +149,5 @@ def test_a_score_from_its_description(known, talk):
     assert products[-1] == crc(seen)
     seen += asked + levels[:-1]
     assert levels[-1] == crc(seen)
-    assert answer == bytes([0xE3 ^ crc(seen)])
+    told = (0 + shift + shift_r) % 3
+    assert answer == bytes([WORDS[told] ^ crc(seen)])
