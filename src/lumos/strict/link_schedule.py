@@ -44,7 +44,7 @@ MARGIN = 1e-6
 """What rounding to the fixed point may add to a norm, at most."""
 
 
-class Reach(NamedTuple):
+class LinkReach(NamedTuple):
     """How far one device can move one sum of a stage, as a Euclidean norm."""
 
     norm: float
@@ -118,18 +118,18 @@ class LinkSchedule(Schedule):
         """How an opinion is randomized: one byte, so that it can be counted at once."""
         return make_mechanism(self.strict.colours, self.strict.opinion_epsilon, "krr")
 
-    def reach(self, stage: str) -> Reach:
+    def reach(self, stage: str) -> LinkReach:
         """How far one device can move a sum of a stage; docs/strict.md proves each number."""
         # A pair's product is b_u ⊗ z_v + b_v ⊗ z_u: words are 0 or 1, at most `words` of them, and
         # embeddings have norm 1. Other words move b by √2 of its norm, and z by 2.
         words = math.sqrt(self.strict.words)
         root = math.sqrt(2)
         return {
-            COUNTS: Reach(1.0, root),
-            PRODUCTS: Reach(2 * words, (root + 2) * words),
-            WHITENING: Reach(1.0, root),
-            COLOURS: Reach(1.0, 0.0),
-            LEVELS: Reach(root, 2.0),  # one level of an edge, and one of a stranger
+            COUNTS: LinkReach(1.0, root),
+            PRODUCTS: LinkReach(2 * words, (root + 2) * words),
+            WHITENING: LinkReach(1.0, root),
+            COLOURS: LinkReach(1.0, 0.0),
+            LEVELS: LinkReach(root, 2.0),  # one level of an edge, and one of a stranger
         }[stage]
 
     def noise(self, stage: str, step: int = 0) -> Noise | None:
@@ -147,7 +147,7 @@ class LinkSchedule(Schedule):
         return self.gaussian(self.whole_mu * math.sqrt(share), features, norm)
 
     def mu(self, question: str) -> float:
-        """μ of all sums of a run together, for a question of `Reach`."""
+        """μ of all sums of a run together, for a question of `LinkReach`."""
         square = 0.0
         for stage, many in {**self.sums, LEVELS: 1}.items():
             for step in range(many):
