@@ -400,11 +400,27 @@ def test_without_tensorboard(
         (["nowhere.npz"], "neither a file or folder nor a known graph"),
         (["facebook", "--data-dir", "nowhere"], "lumos data fetch facebook"),
         (["demo:3", *ALONE[1:]], "classify needs at least 4"),
-        (["demo:60", "--task", "link", "--mechanism", "oue"], "answers about links carry single"),
+        (["demo:60", "--task", "link", "--mechanism", "oue"], "no meaning with --profile strict"),
         (
             ["demo:60", "--task", "link", "--encoder-epochs", "3"],
             "no meaning with --profile strict",
         ),
+        (
+            ["demo:60", "--task", "link", "--backbone", "gat"],
+            "--backbone has no meaning with --profile strict and --task link, which have no tree "
+            "network",
+        ),
+        (["demo:60", "--task", "link", "--epsilon", "2"], "--epsilon has no meaning"),
+        (["demo:60", "--task", "link", "--relay", "2"], "--relay"),
+        (["demo:60", "--answers", "20"], "--answers has no meaning"),
+        (["demo:60", "--task", "link", "--answers", "2"], "must be above 2, those of calibration"),
+        (["demo:60", "--task", "link", "--answer-bits", "4"], "--answer-bits must be 1, 2 or 3"),
+        (["demo:60", "--task", "link", "--embedding", "1"], "--embedding must be 2 to 64"),
+        (["demo:60", "--task", "link", "--colours", "33"], "--colours must be 2 to 32"),
+        (["demo:60", "--task", "link", "--word-buckets", "-1"], "--word-buckets must be 0 or more"),
+        (["demo:60", "--task", "link", "--answer-epsilon", "0"], "must be above 0"),
+        (["demo:60", "--task", "link", "--epochs", "6"], "--epochs must be above 6"),
+        (["demo:60", "--task", "link", "--protect", "projection"], "is for classify"),
         (["demo:60", "--profile", "strict", "--epsilon", "inf"], "needs a finite --epsilon"),
         (["demo:60", "--profile", "strict", "--epochs", "6"], "--epochs must be above"),
         (
@@ -506,4 +522,4 @@ def test_help_lists_every_setting_once() -> None:
     assert "[default: 2] Or: ε of the one symbol" in defaults["--epsilon"]
     assert defaults["--epsilon"].endswith("[default: 3]")
     assert "[choices: classify, link]" in defaults["--task"]
-    assert "300 for paper; 61 for strict (109 for link)]" in defaults["--epochs"]
+    assert "300 for paper; 61 for strict (10 for link)]" in defaults["--epochs"]

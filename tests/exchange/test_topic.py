@@ -10,6 +10,7 @@ from lumos.compare import ideal as compare
 from lumos.errors import ProtocolError
 from lumos.exchange import PUBLIC_ID, TOPICS, Door, Topic
 from lumos.products import ideal as products
+from lumos.score import ideal as score
 from lumos.strict.topics import OPINION
 
 Declare = Callable[..., Topic]
@@ -85,5 +86,6 @@ def test_topics_that_ship_say_who_learns_what() -> None:
 
 
 def test_topics_of_ideal_backends_are_named_so() -> None:
-    ideal = compare.IDEAL_TOPICS | aggregate.IDEAL_TOPICS | products.IDEAL_TOPICS
+    backends = (aggregate, compare, products, score)
+    ideal = frozenset().union(*(backend.IDEAL_TOPICS for backend in backends))
     assert {topic.name for topic in ideal} == {name for name in TOPICS if name.endswith("/ideal")}

@@ -1,6 +1,6 @@
 """Short strict runs of `link`, everything that passed in them, and federations of one's own."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -9,29 +9,66 @@ import pytest
 from tests.runs.running import Wire, listening
 
 from lumos.aggregate.noise import Noise
+from lumos.device.shard import Shard, cut
+from lumos.exchange import Endpoint, LedgerReport, Program
+from lumos.exchange.carriers.loopback import Loopback
+from lumos.exchange.endpoint import no_part
 from lumos.graph import Graph
 from lumos.runs.federation import Federation
 from lumos.runs.run import Run
 from lumos.runs.train import train
+from lumos.score import IDEAL_TOPICS
+from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.noisy_sums import NoisySums
 from lumos.training.config import Config
 from lumos.training.profile import Problem
 from lumos.training.split import Role
 
-SHORT = {"profile": "strict", "task": "link", "epochs": 15}
-"""9 epochs of the codebook, 4 of trust (with the fixture `short`), 2 of trees."""
+LINKS = {"profile": "strict", "task": "link"}
 
 
 def linked(graph: Any, **settings: Any) -> Run:
-    """A short run; keywords are `train`'s and those of `Config.of`."""
-    return train(graph, **{**SHORT, **settings})
+    """A run; keywords are `train`'s and those of `Config.of`."""
+    return train(graph, **{**LINKS, **settings})
 
 
 def run_with_wire(graph: Any, **settings: Any) -> tuple[Run, Wire]:
-    """A short run, and everything that passed."""
+    """A run, and everything that passed."""
     with listening() as wire:
         result = linked(graph, **settings)
     return result, wire
+
+
+def schedule(devices: int = 1000, *, signed: bool = False, **settings: Any) -> LinkSchedule:
+    """A schedule by itself."""
+    config = Config.of(**{**LINKS, **settings})
+    return LinkSchedule(config=config, devices=devices, signed=signed)
+
+
+def town(
+    devices: int = 150,
+    groups: int = 5,
+    *,
+    within: float = 0.5,
+    words: int = 10,
+    seed: int = 0,
+    touched: int | None = None,
+) -> Graph:
+    """A graph in which words tell who knows whom: groups that share words and edges.
+
+    Every device has some words of its group, and one of any. The words of device `touched` are
+    those of another group.
+    """
+    rng = np.random.default_rng(seed)
+    group = np.arange(devices) % groups
+    chance = np.where(group[:, None] == group, within, 0.01)
+    edges = np.argwhere(np.triu(rng.random((devices, devices)) < chance, 1))
+    features = np.zeros((devices, groups * words), np.float32)
+    for device in range(devices):
+        home = (group[device] + (device == touched)) % groups
+        features[device, home * words + rng.permutation(words)[: words // 2]] = 1
+        features[device, rng.integers(groups * words)] = 1
+    return Graph.from_edges(edges, devices=devices, features=features)
 
 
 def started(graph: Graph, held_back: Any = (), seed: int = 0, **settings: Any) -> Any:
@@ -49,37 +86,74 @@ def started(graph: Graph, held_back: Any = (), seed: int = 0, **settings: Any) -
         seed=seed,
         shards=shards,
     )
-    made: Federation[Any] = Federation(problem, Config.of(**{**SHORT, **settings}), control=control)
+    config = Config.of(**{**LINKS, **settings})
+    made: Federation[Any] = Federation(problem, config, control=control)
     made.run(lambda trainer: trainer.setup(), lambda program: program.setup())
     return made
 
 
+def on_shards(
+    graph: Graph, program: Callable[[Shard, Endpoint], Program[Any]], shards: int = 1, seed: int = 0
+) -> tuple[list[tuple[Shard, Any]], LedgerReport]:
+    """The results of a program of the devices, shard by shard, and the ledger."""
+    parts = cut(graph, shards, seed=seed)
+    carrier = Loopback(parts, ideal=IDEAL_TOPICS)
+    results, _ = carrier.run(program, lambda _: no_part())
+    return list(zip(parts, results, strict=True)), carrier.ledger()
+
+
+def whole(parts: list[tuple[Shard, Any]]) -> np.ndarray:
+    """[devices, …] of results by hosted device."""
+    devices = np.concatenate([shard.devices for shard, _ in parts])
+    values: np.ndarray = np.concatenate([result for _, result in parts])[np.argsort(devices)]
+    return values
+
+
 class Opened(NamedTuple):
-    """One sum: its step and noise, the vectors of all devices, their total."""
+    """One sum: its step and noise, and the total."""
 
     step: int
     noise: Noise | None
-    vectors: np.ndarray
     total: np.ndarray
+    paired: bool
 
 
 @contextmanager
 def sums() -> Iterator[list[Opened]]:
-    """Every sum that the trainer of a single shard opened."""
+    """Every sum, of products too, that the first trainer to run opened."""
     opened: list[Opened] = []
-    original = NoisySums.sum
+    plain, paired = NoisySums.sum, NoisySums.sum_products
+    first: list[NoisySums] = []
 
-    def recording(self: NoisySums, update: Any, noise: Any, step: int) -> Any:
-        vectors = update(True)
-        total = yield from original(self, update, noise, step)
-        opened.append(Opened(step, noise, vectors, total))
+    def keep(self: NoisySums, entry: Opened) -> None:
+        first.append(self)
+        if self is first[0]:
+            opened.append(entry)
+
+    def sum_(self: NoisySums, update: Any, noise: Any, step: int) -> Any:
+        total = yield from plain(self, update, noise, step)
+        keep(self, Opened(step, noise, total, paired=False))
+        return total
+
+    def sum_products(self: NoisySums, vectors: Any, words: int, noise: Any, step: int) -> Any:
+        total = yield from paired(self, vectors, words, noise, step)
+        keep(self, Opened(step, noise, total, paired=True))
         return total
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NoisySums, "sum", recording)
+        patch.setattr(NoisySums, "sum", sum_)
+        patch.setattr(NoisySums, "sum_products", sum_products)
         yield opened
 
 
-def losses(result: Run) -> np.ndarray:
-    """The training loss of every epoch; nan for those of the codebook, which has none."""
-    return np.array([record.loss for record in result.history], np.float64)
+def identical(one: Run, other: Run) -> None:
+    """Two runs are the same bit by bit: what was learnt, chosen, told and predicted."""
+    pairs = ((one.model.weights, other.model.weights), (one.model.kept, other.model.kept))
+    for arrays, others in pairs:
+        assert arrays.keys() == others.keys()
+        for name, values in arrays.items():
+            assert values.tobytes() == others[name].tobytes(), name
+    assert one.embeddings.tobytes() == other.embeddings.tobytes()
+    assert one.scores == other.scores
+    assert one.training == other.training
+    assert one.promises == other.promises

@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 from lumos.device import Shard, cut
 from lumos.encode.mechanisms import COIN, make_mechanism
 from lumos.graph import Graph, demo_graph
-from lumos.strict.opinions import PURPOSE, _most_likely, opinions
+from lumos.strict.opinions import PURPOSE, most_likely, opinions
 
 CLASSES = 4
 
@@ -33,7 +33,7 @@ def test_the_best_class_is_chosen_and_ties_are_drawn_uniformly() -> None:
     for tied in ([2], [0, 3], [1, 2, 3], [0, 1, 2, 3]):
         evidence = np.full((1200, CLASSES), -1.0)
         evidence[:, tied] = 2.5
-        chosen = _most_likely(evidence, chance)
+        chosen = most_likely(evidence, chance)
         expected = np.zeros(CLASSES)
         expected[tied] = 1 / len(tied)
         assert_array_equal(frequencies(chosen), expected)
@@ -41,7 +41,7 @@ def test_the_best_class_is_chosen_and_ties_are_drawn_uniformly() -> None:
 
 def test_chances_near_the_ends_stay_within_the_classes() -> None:
     evidence = np.zeros((2, CLASSES))
-    assert _most_likely(evidence, np.array([2.0**-53, 1 - 2.0**-53])).tolist() == [0, 3]
+    assert most_likely(evidence, np.array([2.0**-53, 1 - 2.0**-53])).tolist() == [0, 3]
 
 
 @pytest.mark.parametrize("name", ["krr", "digits", "oue", "multibit"])

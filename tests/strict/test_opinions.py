@@ -25,7 +25,7 @@ from lumos.errors import BudgetExceeded
 from lumos.graph import Graph
 from lumos.storage import read_arrays
 from lumos.strict.neighbour_evidence import MessageCounts
-from lumos.strict.opinions import _most_likely, opinions
+from lumos.strict.opinions import most_likely, opinions
 from lumos.training.split import Role, split_vertices
 
 EPSILON = 2.0
@@ -101,7 +101,7 @@ def opinion_chances(evidence: np.ndarray) -> np.ndarray:
     classes = evidence.shape[-1]
     rows = evidence.reshape(-1, classes)
     chosen = np.mean(
-        [np.eye(classes)[_most_likely(rows, np.full(len(rows), chance))] for chance in CHANCES],
+        [np.eye(classes)[most_likely(rows, np.full(len(rows), chance))] for chance in CHANCES],
         axis=0,
     )
     mechanism = make_mechanism(classes, EPSILON, "krr")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lumos.strict.classify_schedule import CANDIDATES
-from lumos.strict.link_schedule import CANDIDATES as LINK_CANDIDATES
+from lumos.strict.link_levels import ALONE, WAYS
 from lumos.strict.texts import texts
 from lumos.training.config import Config
 from lumos.training.texts import LOSS
@@ -24,7 +24,9 @@ BEFORE = {"encoder": 2, "scale": 18, "symbols": 19}
             {"encoder_epochs": 3, "epochs": 10},
             {"encoder": 2, "scale": 5, "symbols": 6, "opinions": 7, "trust": 9},
         ),
-        ({"task": "link"}, {"trust": 10, "tree network": 70}),
+        ({"task": "link"}, {"products": 2, "whitening": 6, "colours": 7}),
+        ({"task": "link", "opinions": 0}, {"products": 2, "whitening": 6, "colours": 7}),
+        ({"task": "link", "epochs": 7}, {"products": 2, "whitening": 3, "colours": 4}),
     ],
 )
 def test_stages_begin_as_scheduled(settings: dict[str, Any], stages: dict[str, int]) -> None:
@@ -38,7 +40,23 @@ def test_only_noisy_sums_have_a_noisy_loss() -> None:
 
 
 def test_every_candidate_is_described() -> None:
-    assert {*CANDIDATES, *LINK_CANDIDATES} == set(texts(Config.of()).choices)
+    assert {*CANDIDATES, *WAYS, ALONE} == set(texts(Config.of()).choices)
+
+
+@pytest.mark.parametrize(
+    ("settings", "budget"),
+    [
+        ({}, "sums (8, 1e-05) · 16 answers of 2 bits"),
+        (
+            {"update_epsilon": 2.5, "answers": 0},
+            "sums (2.5, 1e-05) · any number of answers of 2 bits",
+        ),
+        ({"protect": "none", "answer_bits": 3}, "exact sums · 16 answers of 3 bits"),
+    ],
+)
+def test_the_budget_of_links_names_sums_and_answers(settings: dict[str, Any], budget: str) -> None:
+    found = texts(Config.of(task="link", **settings))
+    assert (found.budget, found.own) == (budget, "the asker's own degree alone")
 
 
 def test_unused_settings_exist() -> None:
