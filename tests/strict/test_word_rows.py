@@ -1,0 +1,150 @@
+"""Words of devices, against loops over dense rows."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
+
+from lumos.device.coins import PublicCoins
+from lumos.strict.link_schedule import COUNTED
+from lumos.strict.word_rows import WordRows
+
+PUBLIC = PublicCoins(0)
+
+
+def rows_of(features: Any, *, signed: bool = False, buckets: int = 0) -> WordRows:
+    return WordRows(features, signed=signed, buckets=buckets, public=PUBLIC)
+
+
+def words_by_hand(features: np.ndarray, *, signed: bool, buckets: int) -> list[dict[int, float]]:
+    """Of each device, the value of each of its words."""
+    d = features.shape[1]
+    bucket = PUBLIC.generator("word buckets").integers(
+        0, buckets, d * (2 if signed else 1)
+    ) if buckets else np.arange(2 * d)  # fmt: skip
+    found: list[dict[int, float]] = []
+    for row in features.astype(np.float64).tolist():
+        words: dict[int, float] = {}
+        for column, value in enumerate(row):
+            if value > 0 or (signed and value < 0):
+                name = int(bucket[column + d * (value < 0)])
+                words[name] = words.get(name, 0.0) + abs(value)
+        found.append(words)
+    return found
+
+
+def dense(words: list[dict[int, float]], width: int) -> np.ndarray:
+    rows = np.zeros((len(words), width))
+    for row, of_device in zip(rows, words, strict=True):
+        for name, value in of_device.items():
+            row[name] = value
+    return rows
+
+
+def random_features(seed: int, devices: int = 12, d: int = 9) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(devices, d)) * (rng.random((devices, d)) < 0.4)
+    values[3] = 0  # a device without words
+    return values.astype(np.float32)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("buckets", [0, 1, 4, 100])
+@pytest.mark.parametrize("seed", range(3))
+def test_everything_against_loops(signed: bool, buckets: int, seed: int) -> None:
+    features = random_features(seed)
+    width = WordRows.count(9, signed=signed, buckets=buckets)
+    words = words_by_hand(features, signed=signed, buckets=buckets)
+    values, has = dense(words, width), dense(words, width) > 0
+    weights = np.random.default_rng(seed).random(width) + 0.1
+    for given_as in (features, csr_array(features), features.astype(np.float64)):
+        rows = rows_of(given_as, signed=signed, buckets=buckets)
+        assert rows.width == width
+        assert_array_equal(rows.held, has.sum(axis=1))
+        assert_array_equal(rows.holders(), has)
+        assert_array_equal(rows.holder_counts(), has.sum(axis=0))
+        assert_allclose(
+            rows.shares().toarray(), has / np.sqrt(np.maximum(has.sum(axis=1), COUNTED))[:, None]
+        )
+        weighted = values * weights
+        norm = np.sqrt((weighted**2).sum(axis=1, keepdims=True))
+        assert_allclose(rows.weighted(weights).toarray(), weighted / np.where(norm, norm, 1))
+        for most in (1, 3, 64):
+            chosen = rows.chosen(weights, most).toarray()
+            for row, score in zip(chosen, weighted, strict=True):
+                best = sorted(np.flatnonzero(score).tolist(), key=lambda name: (-score[name], name))
+                assert_array_equal(np.flatnonzero(row), sorted(best[:most]))
+                assert set(row.tolist()) <= {0.0, 1.0}
+
+
+def test_a_negative_feature_is_another_word_or_none() -> None:
+    features = np.array([[1.0, -2.0, 0.0], [-1.0, 0.0, 3.0]])
+    assert_array_equal(rows_of(features).holders(), [[1, 0, 0], [0, 0, 1]])
+    both = rows_of(features, signed=True)
+    assert_array_equal(both.holders(), [[1, 0, 0, 0, 1, 0], [0, 0, 1, 1, 0, 0]])
+
+
+def test_words_of_equal_weight_are_taken_in_order() -> None:
+    chosen = rows_of(np.ones((2, 6))).chosen(np.array([1, 2, 2, 2, 1, 1.0]), 4).toarray()
+    assert_array_equal(chosen, [[1, 1, 1, 1, 0, 0]] * 2)
+
+
+def test_stored_zeros_are_no_words() -> None:
+    stored = csr_array((np.array([0.0, 1.0]), np.array([0, 2]), np.array([0, 1, 2])), shape=(2, 3))
+    assert_array_equal(rows_of(stored).held, [0, 1])
+    assert_array_equal(rows_of(stored, signed=True).holder_counts(), [0, 0, 1, 0, 0, 0])
+
+
+def test_columns_of_many_holders_are_kept() -> None:
+    features = random_features(1)
+    rows = rows_of(features, signed=True)
+    before = rows.holders()
+    columns = np.flatnonzero(before.sum(axis=0) >= 2)
+    rows.keep(columns)
+    assert rows.width == len(columns)
+    assert_array_equal(rows.holders(), before[:, columns])
+    rows.keep(np.empty(0, np.int64))
+    assert rows.width == 0
+    assert not rows.held.any()
+
+
+def test_random_words_are_as_many_but_for_those_drawn_twice() -> None:
+    """The control: names are drawn, and how many words a device has stays."""
+    features = (np.random.default_rng(0).random((50, 4000)) < 0.01).astype(np.float32)
+    rows = rows_of(features)
+    held, total = rows.held, rows._values.sum()
+    rows.replaced(np.random.default_rng(1).integers(0, 4000, int(held.sum())))
+    assert (rows.held <= held).all()
+    assert rows.held.sum() > 0.98 * held.sum()
+    assert rows._values.sum() == total
+    assert (rows.holders() != (features > 0)).any()
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([0, 5]))
+@settings(max_examples=40, deadline=None)
+def test_norms_are_at_most_one(seed: int, signed: bool, buckets: int) -> None:
+    rng = np.random.default_rng(seed)
+    many = int(rng.integers(1, 120))
+    features = rng.normal(size=(6, many)) * 10.0 ** rng.integers(-30, 30, (6, many))
+    rows = rows_of(features.astype(np.float64), signed=signed, buckets=buckets)
+    shares = np.sqrt((rows.shares().toarray() ** 2).sum(axis=1))
+    assert (shares <= 1 + 1e-12).all()
+    assert_allclose(shares, np.sqrt(rows.held / np.maximum(rows.held, COUNTED)))
+    norms = np.sqrt((rows.weighted(rng.random(rows.width) + 1e-3).toarray() ** 2).sum(axis=1))
+    assert_allclose(norms, np.where(rows.held > 0, 1.0, 0.0), atol=1e-9)
+    assert math.isclose(norms.max(initial=0), 1, rel_tol=1e-9) or not rows.held.any()
+
+
+def test_buckets_are_public_and_the_same_everywhere() -> None:
+    """Devices of different shards hash alike, and another federation hashes otherwise."""
+    features = np.eye(30)
+    one = rows_of(features[:10], buckets=7).holders()
+    two = rows_of(features, buckets=7).holders()[:10]
+    assert_array_equal(one, two)
+    other = WordRows(features, signed=False, buckets=7, public=PublicCoins(1)).holders()[:10]
+    assert (one != other).any()
