@@ -61,9 +61,7 @@ def test_partners_are_a_matching_of_edges(devices: int, edges: int, seed: int) -
 
 
 @pytest.mark.parametrize("shards", [2, 7, 60])
-def test_shards_change_no_partner(
-    shards: int, sixty: Graph, ledger_differences: Any
-) -> None:
+def test_shards_change_no_partner(shards: int, sixty: Graph, ledger_differences: Any) -> None:
     partner, ledger = matched(sixty)
     check(sixty, partner)
     elsewhere, there = matched(sixty, shards)
