@@ -127,8 +127,9 @@ def test_most_devices_of_a_dense_graph_are_matched() -> None:
     assert 0.6 * len(best) < len(small) <= len(best)
 
 
-def test_every_edge_of_a_regular_graph_is_as_likely(stars: int = 1500) -> None:
+def test_every_edge_of_a_regular_graph_is_as_likely() -> None:
     """Leaves of stars are alike: which of three the centre meets is uniform."""
+    stars = 1500
     centre = 4 * np.arange(stars)
     edges = np.concatenate([np.stack([centre, centre + leaf], axis=1) for leaf in (1, 2, 3)])
     partner, _ = matched(Graph.from_edges(edges, devices=4 * stars))

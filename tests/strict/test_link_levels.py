@@ -1,0 +1,247 @@
+"""Levels: vectors as integers, and what noisy histograms choose."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from lumos.score.level_spec import fitting_vectors, levels_of
+from lumos.strict.link_levels import (
+    ALONE,
+    BITS,
+    BOTH,
+    COSINES,
+    DEGREE_NUMBERS,
+    LARGEST_DEGREE_BITS,
+    SURROUNDINGS,
+    WAYS,
+    WEIGHT_OF_DEGREES,
+    WEIGHT_OF_SURROUNDINGS,
+    WORDS,
+    Reading,
+    _merged,
+    _separation,
+    _steps,
+    combined,
+    integers,
+    read_levels,
+    spec_for,
+    with_degrees,
+)
+
+LEVELS = len(COSINES) + 1
+
+
+def unit_rows(rng: np.random.Generator, rows: int, width: int) -> np.ndarray:
+    found = rng.normal(size=(rows, width))
+    unit: np.ndarray = found / np.linalg.norm(found, axis=1, keepdims=True)
+    return unit
+
+
+# -- vectors ------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([2, 3, 16, 24, 40, 64, 96]), st.floats(0, 40))
+@settings(max_examples=60, deadline=None)
+def test_integers_are_what_scores_take(seed: int, width: int, peak: float) -> None:
+    """Also vectors with all their length in one number, and rows of zeros."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(8, width))
+    vectors[0] += peak * np.eye(width)[0]
+    vectors[1:] /= np.linalg.norm(vectors[1:], axis=1, keepdims=True)
+    vectors[0] /= np.linalg.norm(vectors[0])
+    vectors[2] = 0
+    whole = integers(vectors.copy())
+    half = 2 ** (BITS - 1)
+    assert whole.min() >= -half
+    assert whole.max() < half
+    fitting_vectors(whole, spec_for(width))  # raises where one is too long
+    assert not whole[2].any()
+
+
+@pytest.mark.parametrize("width", [24, 40, 64])
+def test_products_of_integers_are_cosines(width: int) -> None:
+    rng = np.random.default_rng(0)
+    one = unit_rows(rng, 3000, width)
+    two = unit_rows(rng, 3000, width) + rng.uniform(-2, 2, (3000, 1)) * one
+    two /= np.linalg.norm(two, axis=1, keepdims=True)
+    products = (integers(one).astype(int) * integers(two)).sum(axis=1) / _steps(width) ** 2
+    cosines = (one * two).sum(axis=1)
+    assert np.corrcoef(products, cosines)[0, 1] > 0.97
+    levels = levels_of(products * _steps(width) ** 2, spec_for(width))
+    right = (cosines[:, None] >= np.array(COSINES)).sum(axis=1)
+    assert (np.abs(levels - right) <= 1).mean() > 0.95
+
+
+def test_vectors_of_both_are_of_norm_one() -> None:
+    rng = np.random.default_rng(0)
+    words, heard = unit_rows(rng, 5, 4), unit_rows(rng, 5, 3)
+    words[1] = 0
+    ways = combined(words, heard)
+    assert tuple(ways) == WAYS
+    assert_array_equal(ways[WORDS], words)
+    assert_array_equal(ways[SURROUNDINGS], heard)
+    assert_allclose(np.linalg.norm(ways[BOTH], axis=1), 1)
+    for me, other in combinations(range(5), 2):
+        norms = [np.sqrt(float(np.any(words[i])) + WEIGHT_OF_SURROUNDINGS**2) for i in (me, other)]
+        product = words[me] @ words[other] + WEIGHT_OF_SURROUNDINGS**2 * heard[me] @ heard[other]
+        assert ways[BOTH][me] @ ways[BOTH][other] == pytest.approx(product / norms[0] / norms[1])
+
+
+def test_degrees_beside_a_vector_add_to_the_product() -> None:
+    rng = np.random.default_rng(0)
+    vectors, degree = unit_rows(rng, 6, 5), np.array([0, 1, 3, 255, 10_000, 63])
+    beside = with_degrees(vectors, degree)
+    assert (np.linalg.norm(beside, axis=1) <= 1 + 1e-12).all()
+    size = np.minimum(np.log2(degree + 1) / LARGEST_DEGREE_BITS, 1)
+    whole = 1 + DEGREE_NUMBERS * WEIGHT_OF_DEGREES**2
+    for me, other in combinations(range(6), 2):
+        product = vectors[me] @ vectors[other]
+        product += DEGREE_NUMBERS * WEIGHT_OF_DEGREES**2 * size[me] * size[other]
+        assert beside[me] @ beside[other] == pytest.approx(product / whole)
+
+
+# -- histograms ---------------------------------------------------------------------------
+
+
+def auc_by_pairs(edges: np.ndarray, strangers: np.ndarray) -> float:
+    """Every edge against every stranger."""
+    one = np.repeat(np.arange(len(edges)), edges.astype(int))
+    two = np.repeat(np.arange(len(strangers)), strangers.astype(int))
+    return float(((one[:, None] > two).mean() + 0.5 * (one[:, None] == two).mean()))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_separation_is_the_auc_over_all_pairs(seed: int) -> None:
+    edges, strangers = np.random.default_rng(seed).integers(1, 20, (2, LEVELS)).astype(float)
+    assert _separation(edges, strangers) == pytest.approx(auc_by_pairs(edges, strangers))
+
+
+def histograms(rng: np.random.Generator, shapes: dict[str, np.ndarray], many: int) -> np.ndarray:
+    """[ways, 2, levels] counts of edges of these shares, and of strangers of even ones."""
+    even = np.ones(LEVELS) / LEVELS
+    return np.array(
+        [[rng.multinomial(many, shapes[way]), rng.multinomial(many, even)] for way in WAYS], float
+    )
+
+
+EVEN = np.ones(LEVELS) / LEVELS
+RISING = np.arange(1.0, LEVELS + 1) / np.arange(1.0, LEVELS + 1).sum()
+STEEP = RISING**3 / (RISING**3).sum()
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3])
+@pytest.mark.parametrize("way", [WORDS, SURROUNDINGS])
+def test_the_way_that_separates_best_is_chosen_with_its_thresholds(bits: int, way: str) -> None:
+    rng = np.random.default_rng(bits)
+    shapes = dict.fromkeys(WAYS, EVEN) | {way: STEEP, BOTH: RISING}
+    total = histograms(rng, shapes, 800)
+    reading = read_levels(total, 0.0, bits)
+    assert reading.way == way
+    edges, strangers = np.maximum(total[WAYS.index(way)], 1)
+    assert len(reading.kept) == 2**bits - 1
+    best = max(
+        auc_by_pairs(_merged(edges, kept), _merged(strangers, kept))
+        for kept in combinations(range(len(COSINES)), 2**bits - 1)
+    )
+    found = _merged(edges, reading.kept), _merged(strangers, reading.kept)
+    assert auc_by_pairs(*found) == pytest.approx(best)
+    expected = np.log(found[0] / found[0].sum()) - np.log(found[1] / found[1].sum())
+    assert_allclose(reading.evidence, expected)
+    assert reading.cosines == tuple(COSINES[place] for place in reading.kept)
+    for name in WAYS:
+        sharp = np.maximum(total[WAYS.index(name)], 1)
+        assert reading.separation[name] == pytest.approx(auc_by_pairs(*sharp))
+
+
+def test_in_doubt_both_are_used() -> None:
+    shapes = dict.fromkeys(WAYS, STEEP)
+    rng = np.random.default_rng(0)
+    chosen = [read_levels(histograms(rng, shapes, 500), 0.0, 2).way for _ in range(200)]
+    assert np.mean([way == BOTH for way in chosen]) > 0.5
+
+
+def test_merged_levels_are_those_between_kept_thresholds() -> None:
+    counts = np.arange(1.0, LEVELS + 1)
+    assert_array_equal(_merged(counts, (0, 3, 6)), [1, 2 + 3 + 4, 5 + 6 + 7, 8])
+    assert_array_equal(_merged(counts, tuple(range(7))), counts)
+
+
+def test_equal_histograms_choose_nothing() -> None:
+    total = np.tile(np.full(LEVELS, 50.0), (len(WAYS), 2, 1))
+    for bits in (1, 2, 3):
+        reading = read_levels(total, 0.0, bits)
+        assert reading.way == ALONE
+        assert_array_equal(reading.evidence, np.zeros(2**bits))
+
+
+@pytest.mark.parametrize("spread", [0.0, 3.0, 30.0])
+@pytest.mark.parametrize("many", [0, 5, 60, 2000])
+def test_chance_is_hardly_ever_believed(many: int, spread: float) -> None:
+    """500 histograms in which edges are as strangers are, with their noise."""
+    rng = np.random.default_rng(many)
+    chosen = 0
+    for _ in range(500):
+        shapes = dict.fromkeys(WAYS, rng.dirichlet(np.ones(LEVELS)))
+        total = np.array(
+            [[rng.multinomial(many, shapes[way]) for _ in range(2)] for way in WAYS], float
+        )
+        total += spread * rng.standard_normal(total.shape)
+        chosen += read_levels(total, spread, 2).way != ALONE
+    # Three ways at three standard errors: 0.4 % of chances, and a few more of small counts.
+    assert chosen <= 8, chosen
+
+
+def test_what_separates_is_believed_under_noise() -> None:
+    rng = np.random.default_rng(0)
+    shapes = dict.fromkeys(WAYS, STEEP)
+    total = histograms(rng, shapes, 2000) + 20 * rng.standard_normal((len(WAYS), 2, LEVELS))
+    reading = read_levels(total, 20.0, 2)
+    assert reading.way in WAYS
+    assert (np.diff(reading.evidence) > 0).all()
+
+
+def test_the_error_is_that_of_repeated_histograms() -> None:
+    rng = np.random.default_rng(0)
+    many, spread, found, errors = 400, 5.0, [], []
+    for _ in range(400):
+        total = histograms(rng, dict.fromkeys(WAYS, EVEN), many)
+        total += spread * rng.standard_normal(total.shape)
+        reading = read_levels(total, spread, 2)
+        found.append(reading.separation[WORDS])
+        errors.append(reading.error[WORDS])
+    assert np.mean(found) == pytest.approx(0.5, abs=0.01)
+    assert np.std(found) == pytest.approx(np.mean(errors), rel=0.3)
+
+
+def test_noise_below_nothing_gives_finite_evidence() -> None:
+    total = -100 * np.ones((len(WAYS), 2, LEVELS))
+    reading = read_levels(total, 10.0, 3)
+    assert np.isfinite(reading.evidence).all()
+    assert reading.way == ALONE
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3])
+def test_a_reading_survives_its_file(bits: int) -> None:
+    rng = np.random.default_rng(bits)
+    reading = read_levels(histograms(rng, dict.fromkeys(WAYS, STEEP), 500), 2.0, bits)
+    again = Reading.of(reading.arrays())
+    assert (again.way, again.kept) == (reading.way, reading.kept)
+    assert (again.separation, again.error) == (reading.separation, reading.error)
+    assert_array_equal(again.evidence, reading.evidence)
+
+
+def test_thresholds_of_any_width_increase() -> None:
+    """Of the narrowest embeddings and of the fewest colours, too."""
+    for width in range(2, 64 + 32 + DEGREE_NUMBERS + 1):
+        thresholds = spec_for(width).thresholds
+        assert list(thresholds) == sorted(set(thresholds))
+
+
+def test_thresholds_of_a_spec_are_cosines() -> None:
+    spec = spec_for(24, (0.1, 0.5))
+    assert spec.levels == 3
+    assert [round(cosine * _steps(24) ** 2) for cosine in (0.1, 0.5)] == list(spec.thresholds)
