@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.device.shard import Shard
+from lumos.encode.mechanisms import COIN
+from lumos.encode.mechanisms.krr import RandomizedResponse
 from lumos.exchange.endpoint import Program
 from lumos.score import LevelSpec, Scorer
 from lumos.session.pairs import ComparedPairs
@@ -63,10 +65,9 @@ def shifts_for(
     if np.isinf(epsilon):
         return None
     counts = np.bincount(pairs.rows, minlength=len(shard))
-    chance = shard.coins.uniform_each(counts, "answer", step)
-    keep = np.exp(epsilon) / (np.exp(epsilon) + levels - 1)
-    other = np.floor((chance - keep) / (1 - keep) * (levels - 1)).astype(np.int64)
-    return np.where(chance < keep, 0, 1 + np.clip(other, 0, levels - 2))
+    coins = np.floor(shard.coins.uniform_each(counts, "answer", step) * COIN).astype(np.uint32)
+    # Whole numbers of 2^32 coins, so that the ratio of two shifts is at most e^ε exactly.
+    return RandomizedResponse(levels, epsilon).randomize(np.zeros(len(pairs), np.int64), coins)
 
 
 def levels_of_pairs(
