@@ -111,7 +111,7 @@ def auc_by_pairs(edges: np.ndarray, strangers: np.ndarray) -> float:
     """Every edge against every stranger."""
     one = np.repeat(np.arange(len(edges)), edges.astype(int))
     two = np.repeat(np.arange(len(strangers)), strangers.astype(int))
-    return float(((one[:, None] > two).mean() + 0.5 * (one[:, None] == two).mean()))
+    return float((one[:, None] > two).mean() + 0.5 * (one[:, None] == two).mean())
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,0 +1,184 @@
+"""What devices answered: kept by both ends, in memory, in a file or in the book."""
+
+import multiprocessing
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from lumos.errors import InputError
+from lumos.storage import read_arrays, write_arrays
+from lumos.strict.answer_budget import AnswerBudget
+from lumos.strict.answer_record import (
+    AnswerRecord,
+    AnswersInFile,
+    AnswersInMemory,
+    AnswerStore,
+    digest_of,
+)
+from lumos.strict.link_answers import UNANSWERED
+from lumos.strict.release_book import ReleaseBook
+
+DEVICES = 9
+Stores = Callable[[], AnswerStore]
+
+
+def unused() -> AnswerBudget:
+    return AnswerBudget.unused(DEVICES)
+
+
+@pytest.fixture(params=["memory", "file", "book"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
+    """Opens the same record again and again."""
+    if request.param == "memory":
+        memory = AnswersInMemory(unused())
+        return lambda: memory
+    if request.param == "file":
+        return lambda: AnswersInFile(tmp_path / "answers.npz", unused())
+    return lambda: ReleaseBook(tmp_path / "book.npz", "owner", DEVICES, 4.0, "prediction")
+
+
+def known(record: AnswerRecord, pairs: Any, vectors: str = "one") -> list[int]:
+    found: list[int] = record.known(np.array(pairs).reshape(-1, 2), vectors).tolist()
+    return found
+
+
+def test_a_pair_has_one_level_in_either_order(store: Stores) -> None:
+    store().update(lambda record: record.add(np.array([[3, 1], [0, 8]]), np.array([2, 1]), "one"))
+    asked = [(1, 3), (3, 1), (8, 0), (1, 2), (0, 1)]
+    expected = [2, 2, 1, UNANSWERED, UNANSWERED]
+    assert store().update(lambda record: known(record, asked)) == expected
+    other = store().update(lambda record: known(record, asked, "another"))
+    assert other == [UNANSWERED] * 5, "levels belong to the vectors that were compared"
+
+
+def test_budgets_and_answers_add_up(store: Stores) -> None:
+    def more(record: AnswerRecord) -> int:
+        record.budget.asked[2] += 1
+        record.add(np.array([[2, len(record.pairs) + 3]]), np.array([0]), "one")
+        return len(record.pairs)
+
+    assert [store().update(more) for _ in range(4)] == [1, 2, 3, 4]
+    assert store().update(lambda record: record.budget.asked.tolist())[2] == 4
+    vectors = store().update(lambda record: record.vectors.tolist())
+    assert vectors == ["one"] * 4
+
+
+def test_known_against_a_dictionary() -> None:
+    rng = np.random.default_rng(0)
+    record = AnswerRecord.of({}, AnswerBudget.unused(30))
+    by_hand: dict[tuple[str, int, int], int] = {}
+    for vectors in ("one", "two"):
+        pairs = np.unique(np.sort(rng.integers(0, 30, (80, 2)), axis=1), axis=0)
+        levels = rng.integers(0, 4, len(pairs))
+        record.add(pairs, levels, vectors)
+        by_hand |= {(vectors, *pair): level for pair, level in zip(
+            map(tuple, pairs.tolist()), levels.tolist(), strict=True)}  # type: ignore[misc]  # fmt: skip
+    asked = rng.integers(0, 30, (400, 2))
+    for vectors in ("one", "two", "three"):
+        expected = [
+            by_hand.get((vectors, min(pair), max(pair)), UNANSWERED) for pair in asked.tolist()
+        ]
+        assert record.known(asked, vectors).tolist() == expected
+    assert record.known(np.empty((0, 2), np.int64), "one").tolist() == []
+
+
+def test_a_file_is_for_its_owner(tmp_path: Path) -> None:
+    AnswersInFile(tmp_path / "answers.npz", unused()).update(lambda record: None)
+    assert stat.S_IMODE((tmp_path / "answers.npz").stat().st_mode) == 0o600
+
+
+def test_the_first_file_starts_where_training_ended(tmp_path: Path) -> None:
+    start = unused()
+    start.calibrated[:] = 2
+    store = AnswersInFile(tmp_path / "answers.npz", start)
+    store.update(lambda record: record.budget.asked.__setitem__(0, 5))
+    assert not start.asked.any(), "what training ended with stays as it was"
+    again = AnswersInFile(tmp_path / "answers.npz", unused())
+    assert_array_equal(again.update(lambda record: record.budget.calibrated), [2] * DEVICES)
+    assert again.update(lambda record: record.budget.asked.tolist())[0] == 5
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\3\4 and so on", b"\0" * 50])
+def test_a_damaged_file_says_so_in_one_line(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "answers.npz"
+    path.write_bytes(damage)
+    with pytest.raises(InputError, match=r"answers\.npz: is damaged") as caught:
+        AnswersInFile(path, unused()).update(lambda record: None)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == damage, "nothing was written over it"
+
+
+def test_an_interrupted_change_leaves_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "answers.npz"
+    store = AnswersInFile(path, unused())
+    store.update(lambda record: record.add(np.array([[0, 1]]), np.array([3]), "one"))
+    before = path.read_bytes()
+
+    def interrupted(record: AnswerRecord) -> None:
+        record.budget.asked += 1
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.update(interrupted)
+    assert path.read_bytes() == before
+
+
+def _ask_many(path: str, kind: str, me: int) -> None:
+    """In a process of its own: 20 answers, one at a time."""
+    place = Path(path)
+    store: AnswerStore = (
+        AnswersInFile(place, unused())
+        if kind == "file"
+        else ReleaseBook(place, "owner", DEVICES, 4.0, "prediction")
+    )
+    for number in range(20):
+
+        def more(record: AnswerRecord, number: int = number) -> None:
+            record.budget.asked[me] += 1
+            record.add(np.array([[me, number % 3 + 3]]), np.array([number % 4]), f"run {me}")
+
+        store.update(more)
+
+
+@pytest.mark.parametrize("kind", ["file", "book"])
+def test_two_processes_at_once_lose_nothing(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "answers.npz"
+    context = multiprocessing.get_context("spawn")
+    both = [context.Process(target=_ask_many, args=(str(path), kind, me)) for me in (0, 1)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join(timeout=120)
+        assert process.exitcode == 0
+    arrays = read_arrays(path)
+    assert_array_equal(arrays["answers/asked"][:2], [20, 20])
+    assert len(arrays["answers/pairs"]) == len(arrays["answers/levels"]) == 40
+    assert sorted(set(arrays["answers/vectors"].tolist())) == ["run 0", "run 1"]
+
+
+def test_names_of_vectors_differ_with_vectors_and_thresholds() -> None:
+    vectors = np.arange(12, dtype=np.int8).reshape(3, 4)
+    name = digest_of(vectors, (1, 2))
+    assert len(name) == 32
+    assert digest_of(vectors.copy(), (1, 2)) == name
+    assert digest_of(vectors, (1, 3)) != name
+    vectors[0, 0] += 1
+    assert digest_of(vectors, (1, 2)) != name
+
+
+def test_the_book_keeps_answers_beside_releases(tmp_path: Path) -> None:
+    path = tmp_path / "book.npz"
+    book = ReleaseBook(path, "owner", DEVICES, 4.0, "a run")
+    book.settle("kind", np.arange(DEVICES), 2.0, np.ones((DEVICES, 1), np.uint8))
+    book.update(lambda record: record.add(np.array([[0, 1]]), np.array([1]), "one"))
+    arrays = read_arrays(path)
+    assert_array_equal(arrays["spent"], [2.0] * DEVICES)
+    assert arrays["answers/pairs"].tolist() == [[0, 1]]
+    write_arrays(path, arrays | {"owner": np.array("somebody else")}, private=True)
+    with pytest.raises(InputError, match="belongs to another graph"):
+        book.update(lambda record: None)
