@@ -5,9 +5,11 @@
     python benchmarks/strict_tradeoff.py --communities 100 --cells "pure 3"
     python benchmarks/strict_tradeoff.py --family heterophilous --cells "pure 3"
     python benchmarks/strict_tradeoff.py --cells label updates baselines --plot tradeoff.svg
+    python benchmarks/strict_tradeoff.py --task link --seeds 3
 
-Every cell is `lumos.train` with the strict profile and its control (symbols that say nothing) on
-the same split; own features under the same protection stand beside it, and for links colours alone.
+Every cell is `lumos.train` with the strict profile and its control (releases that say nothing) on
+the same split. Beside it stands `own`: own features under the same protection, and for links the
+asker's own degree.
 Finished cells are kept in OUT/strict-GRAPH.json (strict-link-GRAPH.json) with their settings, so an
 interrupted run goes on; remove the file when the trainer has changed.
 
@@ -50,18 +52,28 @@ LPGNN_FEATURES = 8.0
 """ε of LPGNN's features: that of our updates."""
 INF = math.inf
 
-LINKS: dict[str, Settings] = {
-    "ε = 2": {"epsilon": 2.0},
-    "ε = 0.5": {"epsilon": 0.5},
-    "ε = 1": {"epsilon": 1.0},
-    "ε = 4": {"epsilon": 4.0},
-    "ε = 2, gat": {"epsilon": 2.0, "backbone": "gat"},
-    "ε = 2, answers of 16": {"epsilon": 2.0, "answer": 16},
-    "ε = 2, answers of 1": {"epsilon": 2.0, "answer": 1},
-    "ε = 2, no colours": {"epsilon": 2.0, "colours": "none"},
-    "ε = 2, no relay": {"epsilon": 2.0, "relay": "none"},
-    "ε = 2, unprotected sums": {"epsilon": 2.0, "protect": "none"},
+IN_OR_OUT = 14.42
+"""ε for these features or any others at which it is 8 for features that are in the sums or not."""
+LINKS: dict[str, dict[str, Settings]] = {
+    "default": {"default": {}},
+    "updates": {
+        "in or out 8": {"update_epsilon": IN_OR_OUT},
+        **{f"update ε {e:g}": {"update_epsilon": e} for e in (4.0, 2.0, 1.0)},
+    },
+    "answers": {
+        "answers 8": {"answers": 8},
+        "answers 32": {"answers": 32},
+        "answers unlimited": {"answers": 0},
+        "answers of 1 bit": {"answer_bits": 1},
+        "answers of 3 bits": {"answer_bits": 3},
+        **{f"answer ε {e:g}": {"answer_epsilon": e} for e in (4.0, 2.0)},
+    },
+    "opinions": {f"opinions {many}": {"opinions": many} for many in (0, 1, 2)},
+    "degrees": {"degrees in the score": {"score_degrees": True}},
+    "buckets": {"512 word buckets": {"word_buckets": 512}},
+    "baselines": {"own features, unprotected": {"system": "own"}},
 }
+"""By group, which `--cells` may name, and row."""
 
 
 def label_row(epsilon: float, updates: float = UPDATES[0]) -> str:
@@ -131,6 +143,7 @@ CLASSIFY: dict[str, dict[str, Settings]] = {
     },
 }
 """By group, which `--cells` may name, and row."""
+SCORES = {"classify": "test_accuracy", "link": "test_auc"}
 MEASURES = {
     "test_macro_f1": "macro_f1",
     "voted_accuracy": "voted",
@@ -143,10 +156,10 @@ def cell(graph: lumos.Graph, task: str, settings: Settings, seed: int) -> dict[s
     """One run, as numbers."""
     if "system" in settings:
         scores = baseline(graph, **settings, task=task, patience=100, seed=seed).metrics
-        return {"test": scores["test_accuracy"], "settings": json_settings(settings)}
+        return {"test": scores[SCORES[task]], "settings": json_settings(settings)}
     run = lumos.train(graph, profile="strict", task=task, control=True, seed=seed, **settings)
-    score = {"classify": "test_accuracy", "link": "test_auc"}[task]
-    beside = {"own": run.own, "ids": run.by_ids, "control": run.control}
+    score = SCORES[task]
+    beside = {"own": run.own, "control": run.control}
     measured = {**run.metrics, **run.training.estimates}
     return {
         "test": run.metrics[score],
@@ -243,7 +256,7 @@ def make_graph(options: argparse.Namespace) -> tuple[lumos.Graph, str, str]:
 
 def chosen_rows(task: str, asked: list[str] | None) -> dict[str, Settings]:
     """The rows that were asked for by their own name or that of their group; all by default."""
-    groups = {"link": LINKS} if task == "link" else CLASSIFY
+    groups = LINKS if task == "link" else CLASSIFY
     rows = {row: settings for group in groups.values() for row, settings in group.items()}
     if asked is None:
         return rows
@@ -263,9 +276,7 @@ def values(results: Results, row: str, name: str = "test", scale: float = 100.0)
 def show(results: Results, rows: Iterable[str], title: str, task: str) -> None:
     """Print the table."""
     scale, digits = {"classify": (100, 2), "link": (1, 4)}[task]
-    names = (
-        ("macro_f1", "voted", "own", "control") if task == "classify" else ("own", "ids", "control")
-    )
+    names = ("macro_f1", "voted", "own", "control") if task == "classify" else ("own", "control")
     titles = {"macro_f1": "macro-F1", "voted": "by vote"}
     table = Table(title=title)
     table.add_column("")
@@ -374,7 +385,10 @@ def main() -> None:
         help="results that `lumos reproduce` kept: the paper's profile in the picture of facebook",
     )
     parser.add_argument(
-        "--cells", nargs="*", help=f"only these rows or groups ({', '.join(CLASSIFY)})"
+        "--cells",
+        nargs="*",
+        help=f"only these rows or groups (classify: {', '.join(CLASSIFY)}; link: "
+        f"{', '.join(LINKS)})",
     )
     parser.add_argument(
         "--words", action="store_true", help="generate features from labels, as the demo graph's"
