@@ -1,0 +1,46 @@
+"""Sums of links are as wide as there are words: buckets, or two words for a feature with a sign."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lumos
+
+GRAPH = lumos.load("demo:80")
+SIGNED = dataclasses.replace(
+    GRAPH, features=np.random.default_rng(0).standard_normal((80, 6)).astype(np.float32)
+)
+
+
+@pytest.mark.parametrize(
+    ("graph", "settings", "words"),
+    [
+        (GRAPH, {}, GRAPH.feature_count),
+        (GRAPH, {"word_buckets": 16}, 16),
+        (SIGNED, {}, 12),
+        (SIGNED, {"signs": "nonnegative"}, 6),
+        (SIGNED, {"word_buckets": 5}, 5),
+    ],
+)
+def test_the_encoder_has_a_row_for_every_word(
+    graph: lumos.Graph, settings: dict[str, Any], words: int
+) -> None:
+    run = lumos.train(graph, task="link", embedding=8, **settings)
+    assert run.model.weights["basis"].shape == (words, 8)
+
+
+@pytest.mark.parametrize("degrees", [False, True])
+@pytest.mark.parametrize(("embedding", "colours"), [(8, 8), (64, 32)])
+def test_every_width_has_levels(embedding: int, colours: int, degrees: bool) -> None:
+    run = lumos.train(
+        GRAPH, task="link", embedding=embedding, colours=colours, score_degrees=degrees
+    )
+    assert run.metrics["test_auc"] > 0
+
+
+@pytest.mark.parametrize("name", ["embedding", "colours"])
+def test_vectors_too_short_for_eight_levels_are_refused(name: str) -> None:
+    with pytest.raises(lumos.UsageError, match=f"`{name}` must be 8 to"):
+        lumos.train(GRAPH, task="link", **{name: 7})
