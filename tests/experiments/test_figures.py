@@ -248,8 +248,10 @@ def test_a_control_of_fewer_seeds_says_so(make_evaluation: Evaluations) -> None:
 
 def test_auc_differences_are_in_points_too(make_evaluation: Evaluations) -> None:
     rows = FIGURES["link-prediction"].rows(make_evaluation(made_up))
-    score = only(rows, system=SYSTEM_NAMES[STRICT], backbone="gat", measure="ROC-AUC")
+    score = only(rows, system=SYSTEM_NAMES[STRICT], measure="ROC-AUC")
     assert score.ours == pytest.approx(0.71)
+    assert (score.backbone, score.epsilon) == ("", None)
+    assert any("16 answers of 2 bits" in note for note in score.notes)
     lost = only(
         rows, system=SYSTEM_NAMES[STRICT], backbone="gat", measure=reported.AGAINST_CENTRALIZED
     )
@@ -333,7 +335,7 @@ def test_gains_over_epsilon(make_evaluation: Evaluations) -> None:
     def answer(cell: Cell) -> dict[str, Any]:
         name = "test_accuracy" if cell["task"] == "classify" else "test_auc"
         beside = {f"control_{name}": 0.5} if cell["control"] else {}
-        return {name: by[cell["epsilon"]], **beside}
+        return {name: by[cell["epsilon"] or 2], **beside}
 
     rows = FIGURES["epsilon"].rows(make_evaluation(answer))
     for epsilon, gain in ((1, 20.0), (2, 50.0), (4, 60.0)):
@@ -353,7 +355,7 @@ def test_pure_labels_and_true_labels_stand_side_by_side(make_evaluation: Evaluat
     def answer(cell: Cell) -> dict[str, Any]:
         name = "test_accuracy" if cell["task"] == "classify" else "test_auc"
         true = cell["label_epsilon"] == math.inf
-        score = 0.9 if true else 0.5 + cell["epsilon"] / 10
+        score = 0.9 if true else 0.5 + (cell["epsilon"] or 2) / 10
         return {name: score, f"control_{name}": score - 0.25}
 
     evaluation = make_evaluation(answer)
@@ -371,6 +373,11 @@ def test_pure_labels_and_true_labels_stand_side_by_side(make_evaluation: Evaluat
         assert PROMISES[TRUE_LABELS] in true.notes
     plot = FIGURES["epsilon"].plots(evaluation, rows)["epsilon-facebook-classify"]
     assert f"{SYSTEM_NAMES[TRUE_LABELS]}: 90 % at 0.5, 90 % at 4." in plot.svg
+    links = FIGURES["epsilon"].plots(evaluation, rows)["epsilon-facebook-link"]
+    level = only(rows, system=SYSTEM_NAMES[STRICT], task="link", measure="ROC-AUC")
+    assert (level.ours, level.epsilon, level.backbone) == (pytest.approx(0.7), None, "")
+    assert f"{SYSTEM_NAMES[STRICT]} 0.700" in links.svg
+    assert "Level line" in links.caption
     only_paper = dataclasses.replace(evaluation, profiles=(PAPER,))
     assert not any("strict" in row.system for row in FIGURES["epsilon"].rows(only_paper))
 
@@ -391,6 +398,17 @@ def test_cells_of_true_labels_are_runs_of_their_own(make_dataset: Callable[..., 
         assert run_id(cell, "0123") != run_id(pure, "0123")
         assert "label ε inf" in cell.describe()
     assert len({cell.describe() for cell in cells}) == len(cells)
+
+
+def test_strict_links_are_one_cell_for_each_seed(make_dataset: Callable[..., Dataset]) -> None:
+    """Neither ε nor a backbone is a setting of theirs; every figure shares them."""
+    settings = load_settings("full")
+    cells = cells_of([*FIGURES], make_dataset(), settings, EVALUATED_PROFILES)
+    links = [cell for cell in cells if (cell["profile"], cell["task"]) == (STRICT, "link")]
+    assert [cell.seed for cell in links] == list(range(settings.seeds))
+    for cell in links:
+        assert dict(cell.settings).keys() == {"profile", "task", "control"}
+        assert Config.asked(**dict(cell.settings)).train.control
 
 
 def test_ablations_by_hand(make_evaluation: Evaluations) -> None:

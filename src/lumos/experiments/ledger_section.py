@@ -17,7 +17,7 @@ from lumos.trees.balancers import BALANCERS
 Ledger = dict[str, Any]
 """By topic: door, messages, bytes."""
 Ledgers = Mapping[tuple[str, str], tuple[str, Ledger]]
-"""By profile and task: the backbone of the run, and its ledger."""
+"""By profile and task: the backbone of the run, empty where it has none, and its ledger."""
 
 _DOOR_ORDER = [str(door) for door in DOORS]
 """The least protected first."""
@@ -38,7 +38,8 @@ def ledger_section(plan: RunPlan) -> Section:
         blocks += _tables(dataset.name, ledgers) if ledgers else [_missing(plan, dataset)]
     about = (
         "Every message that leaves a device passes one of five doors, and the ledger counts it "
-        "there: messages, and bytes of their bodies, in one whole run at ε = 2. Topics that end in "
+        "there: messages, and bytes of their bodies, in one whole run (at ε = 2, where there is an "
+        "ε of releases). Topics that end in "
         "`ideal` were computed in the clear and booked as the real protocol sends them."
     )
     return Section("What left the devices", [Text(about), *blocks])
@@ -59,7 +60,7 @@ def _ledger(evaluation: Evaluation, profile: str, task: str) -> tuple[str, Ledge
         cell = evaluation.cells.train(profile, task, backbone, 2.0, 0)
         result = evaluation.lookup(cell).result
         if result and "ledger" in result:
-            return backbone.upper(), result["ledger"]
+            return (cell["backbone"] or "").upper(), result["ledger"]
     return None
 
 
@@ -77,7 +78,7 @@ def _missing(plan: RunPlan, dataset: Dataset) -> Text:
 def _tables(name: str, ledgers: Ledgers) -> list[Block]:
     """A table of doors, and one of topics for each profile."""
     runs = {
-        f"{profile}, {task} ({backbone})": ledger
+        f"{profile}, {task}" + f" ({backbone})" * bool(backbone): ledger
         for (profile, task), (backbone, ledger) in ledgers.items()
     }
     by_door = [

@@ -147,6 +147,11 @@ WHY: dict[tuple[str, str], str] = {
         "Another design, so another loss: one randomized symbol per device and noisy sums. "
         "One symbol survives ε = 2, thousands of noisy words do not."
     ),
+    (AGAINST_CENTRALIZED, f"{STRICT} link"): (
+        "Another design: an embedding of a device's words is learnt by noisy sums, and two devices "
+        "learn one level of their score; nothing is released. Rows of both backbones compare the "
+        "same run."
+    ),
     (AGAINST_LPGNN, PAPER): (
         "The comparison is between different secrets: LPGNN hides features and labels from a "
         "server that knows all edges, this profile uses raw features and labels at home and "
@@ -167,6 +172,10 @@ WHY: dict[tuple[str, str], str] = {
         "The size of the gain is that of the baseline's failure: naive FedGNN drowns in tens of "
         "millions of false edges, and the paper does not give its details (δ, calibration)."
     ),
+    (AGAINST_NAIVE, f"{STRICT} link"): (
+        "The size of the gain is that of the baseline's failure: naive FedGNN drowns in tens of "
+        "millions of false edges, and the paper does not give its details (δ, calibration)."
+    ),
     (RELATIVE_TO_HALF, PAPER): (
         "We shrink a recovered feature by its reliability, tanh²(ε'/2), where ε' is the ε of one "
         "element; with thousands of words that is near 0 for every ε of the table, so releases "
@@ -179,9 +188,7 @@ WHY: dict[tuple[str, str], str] = {
     ),
     (RELATIVE_TO_HALF, STRICT): (
         "ε covers the label, in symbol and sums: at ε = 0.5 the own encoder learns from labels "
-        "that are nearly noise, so more is gained than in the paper, whose ε covers none. For "
-        "links the symbol keeps more at a larger ε, but a device that receives nothing has its own "
-        "features: the score at ε = 0.5 is high already, and the relative gain is smaller."
+        "that are nearly noise, so more is gained than in the paper, whose ε covers none."
     ),
     (RELATIVE_TO_HALF, "true labels"): (
         "The symbol keeps more at a larger ε, but the own encoder learns from true labels at every "

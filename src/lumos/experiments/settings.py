@@ -36,7 +36,7 @@ class EvaluationSettings:
     letter: bool
     """Whether there are rows to the letter of the paper."""
     control_at: dict[str, dict[str, list[float]]]
-    """By profile and task: ε that have a control beside them."""
+    """By profile and task: ε that have a control beside them. Runs without ε have one."""
     control_seeds: dict[str, dict[str, int]]
     """By system and backbone: seeds that have one."""
     epochs: dict[str, dict[str, int]]

@@ -10,6 +10,7 @@ from lumos.experiments.device_model import DeviceModel
 from lumos.experiments.figures.names import (
     EVALUATED_BALANCERS,
     LETTER,
+    ONE_SCORE,
     TRUE_LABELS,
     VARIANT_PROFILES,
 )
@@ -36,8 +37,15 @@ class Cells:
         return self.settings.iterations(self.dataset.paper_name)
 
     def train(self, variant: str, task: str, backbone: str, epsilon: float, seed: int) -> Cell:
-        """A run of Lumos; `variant` is a profile, or one of `VARIANT_PROFILES`."""
+        """A run of Lumos; `variant` is a profile, or one of `VARIANT_PROFILES`.
+
+        Those of `ONE_SCORE` are the same run for any backbone and ε.
+        """
         profile = VARIANT_PROFILES.get(variant, variant)
+        if (profile, task) in ONE_SCORE:
+            control = seed < self.settings.control_seeds[profile]["gcn"]
+            settings = {"profile": profile, "task": task, "control": control}
+            return Cell.of("train", self.dataset.spec, seed, **settings)
         control = self.settings.control(profile, task, backbone, epsilon, seed)
         return self._train(variant, task, backbone, epsilon, seed, control=control)
 

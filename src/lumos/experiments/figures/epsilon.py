@@ -2,6 +2,8 @@
 
 The paper's ε covers no label. That of the strict profile covers the label in symbol and sums (pure
 ε); beside it stands the same profile with true labels in its sums, where ε is the symbol's alone.
+Strict links release nothing, so they have one row and a line across the plot: the ε of their sums
+is another quantity than that of the axis.
 """
 
 from collections.abc import Sequence
@@ -9,7 +11,7 @@ from typing import Any
 
 from lumos.experiments import reported
 from lumos.experiments.figures.evaluation import Evaluation
-from lumos.experiments.figures.names import MEASURES, SYSTEM_NAMES, TRUE_LABELS
+from lumos.experiments.figures.names import MEASURES, ONE_SCORE, SYSTEM_NAMES, TRUE_LABELS
 from lumos.experiments.figures.plots import SCORE_NAMES, PaperFigure, Plot, Plots, title
 from lumos.experiments.figures.row import Row
 from lumos.experiments.figures.scores import Scores, relative
@@ -34,6 +36,14 @@ def epsilon_rows(evaluation: Evaluation) -> list[Row]:
             rows.append(evaluation.letter_row("epsilon", measure.name, task=task, backbone="gcn"))
         for variant in _variants(evaluation, task):
             name = SYSTEM_NAMES[variant]
+            if (variant, task) in ONE_SCORE:
+                scores = evaluation.only_score(variant, task, seeds)
+                rows.append(
+                    evaluation.row(
+                        "epsilon", name, measure.name, scores, digits=measure.digits, task=task
+                    )
+                )
+                continue
             by_epsilon = {
                 e: _scores(evaluation, variant, task, e, seeds)
                 for e in evaluation.settings.epsilons
@@ -94,7 +104,12 @@ def _plot(evaluation: Evaluation, rows: Sequence[Row], task: str) -> Plot | None
     scored = [row for row in rows if row.measure == MEASURES[task].name]
     series: dict[str, Any] = {}
     theirs: Marks = []
-    for system in dict.fromkeys(row.system for row in scored):
+    levels = {
+        f"{row.system} {row.ours:.3f}": row.ours
+        for row in scored
+        if row.epsilon is None and row.ours is not None
+    }
+    for system in dict.fromkeys(row.system for row in scored if row.epsilon is not None):
         by = {row.epsilon: row for row in scored if row.system == system}
         if not any(row.ours is not None for row in by.values()):
             continue
@@ -119,8 +134,11 @@ def _plot(evaluation: Evaluation, rows: Sequence[Row], task: str) -> Plot | None
         y_title=SCORE_NAMES[task],
         mark_name="the paper's gain over ε = 0.5",
         at_points=True,
+        levels=levels,
     )
     sentences = []
+    if levels:
+        sentences.append("Level line: the strict profile, which releases nothing, so has no ε.")
     if marked:
         sentences.append("Diamonds: the paper's relative gains, applied to our score at ε = 0.5.")
     if possible != theirs:

@@ -19,6 +19,7 @@ from lumos.experiments.figures.names import (
 from lumos.experiments.figures.row import Row
 from lumos.experiments.figures.scores import Scores
 from lumos.experiments.settings import EvaluationSettings
+from lumos.training.config import Config
 from lumos.training.profiles import PAPER
 
 NOT_RUN = "not run"
@@ -88,6 +89,13 @@ class Evaluation:
         return self.scores(
             [cells.train(variant, task, backbone, epsilon, seed) for seed in seeds], task
         )
+
+    def only_score(self, profile: str, task: str, seeds: Sequence[int]) -> Scores:
+        """Scores of one of `ONE_SCORE`, with a note on what they depend on."""
+        scores = self.train(profile, task, "", 0.0, seeds)
+        config = Config.of(profile=profile, task=task)
+        note = f"no ε of a release, no backbone: {config.profile.texts(config).budget}"
+        return Scores(scores.by_seed, scores.control, (*scores.notes, note))
 
     def baseline(self, system: str, task: str, backbone: str) -> Scores:
         """Scores of a system at ε = 2; LPGNN's with a control."""

@@ -13,6 +13,8 @@ TRUE_LABELS = "true labels"
 """The strict profile with true labels in its sums."""
 VARIANT_PROFILES = {LETTER: PAPER, TRUE_LABELS: STRICT}
 """The profile of each variant that is none itself."""
+ONE_SCORE = {(STRICT, "link")}
+"""Profiles and tasks that have no backbone, and no ε of a release: one score."""
 SYSTEM_NAMES = {
     PAPER: "Lumos paper",
     LETTER: "Lumos paper, recovery to the letter",

@@ -6,7 +6,7 @@ from typing import Any
 
 from lumos.experiments import reported
 from lumos.experiments.figures.evaluation import Evaluation
-from lumos.experiments.figures.names import BACKBONES, MEASURES, SYSTEM_NAMES
+from lumos.experiments.figures.names import BACKBONES, MEASURES, ONE_SCORE, SYSTEM_NAMES
 from lumos.experiments.figures.plots import (
     SCORE_NAMES,
     PaperFigure,
@@ -39,9 +39,12 @@ def comparison_rows(evaluation: Evaluation, task: str) -> list[Row]:
             name = SYSTEM_NAMES[profile]
             ours = evaluation.train(profile, task, backbone, 2.0, seeds)
             key: dict[str, Any] = {**about, "epsilon": 2.0, "why": profile}
-            rows.append(
-                evaluation.row(figure, name, measure.name, ours, digits=measure.digits, **key)
-            )
+            if (profile, task) in ONE_SCORE:
+                key["why"] = f"{profile} {task}"
+            else:
+                rows.append(
+                    evaluation.row(figure, name, measure.name, ours, digits=measure.digits, **key)
+                )
             derived += [
                 evaluation.row(figure, name, difference, scores, **key)
                 for difference, scores in _differences(ours, baselines, 100.0 / measure.scale)
@@ -52,6 +55,11 @@ def comparison_rows(evaluation: Evaluation, task: str) -> list[Row]:
             rows.append(
                 evaluation.row(figure, name, measure.name, scores, digits=measure.digits, **about)
             )
+    for profile in (profile for profile in evaluation.profiles if (profile, task) in ONE_SCORE):
+        ours, name = evaluation.only_score(profile, task, seeds), SYSTEM_NAMES[profile]
+        rows.append(
+            evaluation.row(figure, name, measure.name, ours, digits=measure.digits, task=task)
+        )
     own = evaluation.baseline("own", task, "gcn")
     rows.append(
         evaluation.row(
@@ -99,6 +107,8 @@ def comparison_plots(evaluation: Evaluation, rows: Sequence[Row], task: str) -> 
     )
     name = f"{FIGURE_NAMES[task]}-{evaluation.dataset.file}"
     caption = f"Scores at ε = 2, {_seeds(scored)}. Control: releases without information."
+    if any((profile, task) in ONE_SCORE for profile in evaluation.profiles):
+        caption += " The strict profile has one score: no ε of a release, and no backbone."
     derived = [row for row in rows if row.measure != measure.name]
     return {name: Plot(svg, caption), **difference_plots(evaluation, name, derived)}
 
