@@ -13,7 +13,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "strict alone": {"floor": False, "encoder_epochs": 2, "epochs": 63, "protect": "none"},
     "paper": {**PAPER, "balancer": "greedy", "control": True},
     "link": {**PAPER, "task": "link", "backbone": "gat", "iterations": 5, "floor": False},
-    "strict link": {"task": "link", "control": True, "epochs": 71},
+    "strict link": {"task": "link", "control": True},
     "star": {**PAPER, "virtual_nodes": False, "balancer": "none", "epsilon": float("inf")},
 }
 

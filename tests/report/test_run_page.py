@@ -14,10 +14,10 @@ from tests.report.run_files import changed, page, result_of, table
 
 import lumos
 from lumos.exchange.topic import Door
-from lumos.report.metric import ARM_NAMES
+from lumos.report.metric import ARMS, arm_name
 from lumos.training.profiles import PROFILES
 
-PREFIX = {"run": "", "own": "own_", "ids": "ids_", "control": "control_"}
+PREFIX = {"run": "", "own": "own_", "control": "control_"}
 
 
 def test_scores(run: Path) -> None:
@@ -25,8 +25,8 @@ def test_scores(run: Path) -> None:
     what = "auc" if result["task"] == "link" else "accuracy"
     columns, rows = table(run, "measured by the observer")
     assert columns == ["", "validation", "test"]
-    arms = [arm for arm in ARM_NAMES if f"{PREFIX[arm]}test_{what}" in result]
-    assert [row[0] for row in rows] == [ARM_NAMES[arm] for arm in arms]
+    arms = [arm for arm in ARMS if f"{PREFIX[arm]}test_{what}" in result]
+    assert [row[0] for row in rows] == [arm_name(lumos.load_run(run), arm) for arm in arms]
     shown = page(run)
     drawn = [text.text() for text in shown.all("svg")[0].all("text")]
     facts = [item.text() for item in shown.all("dd") if item.attributes["class"] == "value"]
@@ -144,14 +144,19 @@ def test_every_large_number_is_the_runs(run: Path) -> None:
 
 def test_curves_end_where_the_run_ended(run: Path) -> None:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    (svg,) = [s for s in page(run).all("svg") if s.all("title")[0].text() == "Training loss"]
+    drawn = [s for s in page(run).all("svg") if s.all("title")[0].text() == "Training loss"]
+    if all(line["loss"] is None for line in lines):
+        assert not drawn
+        return
+    (svg,) = drawn
     description = svg.all("desc")[0].text()
     first, *_, last = (line for line in lines if line["loss"] is not None)
     words = f"this run: {first['loss']:.4g} at {first['epoch']}, "
     words += f"{last['loss']:.4g} at {last['epoch']}."
     assert words in description
     for arm in ("own", "control"):
-        assert (ARM_NAMES[arm] in description) == (run / arm / "metrics.jsonl").exists()
+        name = arm_name(lumos.load_run(run), arm)
+        assert (name in description) == (run / arm / "metrics.jsonl").exists()
 
 
 def test_a_hostile_name(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -168,7 +173,11 @@ def test_a_hostile_name(runs: dict[str, Path], tmp_path: Path) -> None:
 def test_the_tree_names_no_device(run: Path) -> None:
     """The drawing knows a workload only; it is one that a device has, and their number is right."""
     shown = page(run)
-    (svg,) = [s for s in shown.all("svg") if "sample device" in s.all("title")[0].text()]
+    drawn = [s for s in shown.all("svg") if "sample device" in s.all("title")[0].text()]
+    if run.name == "strict-link":
+        assert not drawn  # nobody builds a tree there
+        return
+    (svg,) = drawn
     branches = int(re.findall(r"\d+", svg.all("desc")[0].text())[0])
     with np.load(run / "trees.npz") as file:
         workload = file["workload"]
@@ -176,3 +185,25 @@ def test_the_tree_names_no_device(run: Path) -> None:
     captions = [c.text() for c in shown.all("figcaption") if "which device it is" in c.text()]
     assert f"{(workload == branches).sum():,} of 60 devices have one of {branches:,}" in captions[0]
     assert not any(re.search(r"\d", text.text()) for text in svg.all("text"))
+
+
+def test_the_page_of_strict_links(runs: dict[str, Path]) -> None:
+    """What devices compare, what histograms measured of it, and what was spent."""
+    folder = runs["strict link"]
+    result, shown = result_of(folder), page(folder).text()
+    assert "sums (8, 1e-05) · 16 answers of 2 bits" in shown
+    assert "ε\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}3" not in shown
+    assert "the asker's own degree alone" in shown
+    assert "control: random words and colours" in shown
+    _, rows = table(folder, "from noisy histograms")
+    measured = result["estimates"]
+    assert rows == [
+        [way, f"{measured[f'levels_auc_{way}']:.3f} ± {measured[f'levels_auc_{way}_error']:.3f}"]
+        for way in ("words", "surroundings", "both")
+    ]
+    ledger = result["ledger"]
+    assert f"{ledger['scores']:,} pairs learnt the level of their score in training" in shown
+    assert f"{ledger['comparison_bits']:,.0f} bits, counted at both ends" in shown
+    assert "Workload and trees" not in shown
+    _, stages = table(folder, "The stages of training")
+    assert [row[1] for row in stages] == ["1", "2 to 5", "6", "7 to 10"]

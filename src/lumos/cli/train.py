@@ -176,10 +176,18 @@ def show(run: "Run", out: Path | None) -> None:
     )
     if noisy:
         edges = f"; {ledger.edge_epsilon:g} on its edges" * (ledger.edge_epsilon > 0)
-        table.add_row(
-            "ε of messages",
+        spent = (
             f"{ledger.epsilon_per_receiver:g} per receiver, {ledger.epsilon_collusion:,g} if all "
-            f"receivers of a device collude (largest){edges}",
+            "receivers of a device collude (largest)"
+        )
+        if not ledger.epsilon_collusion:
+            spent = "0 on features and labels, which no message depends on"
+        table.add_row("ε of messages", spent + edges)
+    if ledger.scores:
+        table.add_row(
+            "answers in training",
+            f"{ledger.scores:,} pairs learnt the level of their score, "
+            f"{ledger.comparison_bits / ledger.scores:g} bits each",
         )
     table.add_row(
         "seconds",
@@ -237,7 +245,7 @@ def _show_scores(run: "Run") -> None:
     rows = (
         ("this run", run.metrics),
         (texts.own, run.own),
-        ("control: releases without information", run.control),
+        (f"control: {texts.control}", run.control),
     )
     for name, scores in rows:
         if scores is not None:
@@ -271,11 +279,13 @@ def _show_scores(run: "Run") -> None:
             f"{100 * estimates['own_voted_accuracy_error']:.1f} %"
         )
     if run.training.choice:
-        console().print(f"validation devices chose: {run.training.choice}")
+        choice = run.training.choice
+        meaning = f" ({texts.choices[choice]})" if what == "auc" and choice in texts.choices else ""
+        console().print(f"{texts.chooser} chose: {choice}{meaning}")
     if run.training.caution:
         console().print(as_options(f"note: {run.training.caution}"))
     if run.promises:
         console().print("(scores are the observer's, from true data: no promise covers them)")
     if run.control is None:
-        console().print("(--control adds a run whose releases carry no information)")
+        console().print(f"(--control adds a run with {texts.control})")
     console().print()

@@ -6,11 +6,7 @@ from typing import Literal
 from lumos.runs.run import Run
 from lumos.training.outcome import CONTROL, MAIN, OWN
 
-ARM_NAMES = {
-    MAIN: "this run",
-    OWN: "own features only, no neighbour",
-    CONTROL: "control: releases without information",
-}
+ARMS = (MAIN, OWN, CONTROL)
 """The run itself and what was trained beside it, in the order of the page."""
 
 
@@ -24,9 +20,15 @@ def metric_name(run: Run) -> str:
     return "ROC-AUC" if predicts_links(run) else "accuracy"
 
 
+def arm_name(run: Run, arm: str) -> str:
+    """What an arm is called."""
+    texts = run.config.profile.texts(run.config)
+    return {MAIN: "this run", OWN: texts.own, CONTROL: f"control: {texts.control}"}[arm]
+
+
 def arms(run: Run) -> list[str]:
     """The arms of a run that have scores, itself first."""
-    return [arm for arm in ARM_NAMES if arm in run.scores]
+    return [arm for arm in ARMS if arm in run.scores]
 
 
 def score_of(run: Run, arm: str = MAIN, part: Literal["test", "val"] = "test") -> float:

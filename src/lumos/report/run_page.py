@@ -29,10 +29,11 @@ def write_page(run: Run, path: Path) -> Path:
 
 
 def page_of(run: Run) -> Page:
-    """The page of a run."""
+    """The page of a run; a run that builds no trees has no section of them."""
+    has_trees = run.config.profile.texts(run.config).trees is not None
     return Page(
         title=title(run),
         subtitle=subtitle(run),
         summary=summary(run),
-        sections=[module.section(run) for module in _SECTIONS],
+        sections=[module.section(run) for module in _SECTIONS if module is not trees or has_trees],
     )

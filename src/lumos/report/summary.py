@@ -21,7 +21,7 @@ def subtitle(run: Run) -> str:
     config = run.config
     task = "link prediction" if predicts_links(run) else "label classification"
     epsilon = config.profile_settings.epsilon
-    noise = (
+    noise = config.profile.texts(config).budget or (
         "no noise (ε = inf)"
         if math.isinf(epsilon)
         else f"ε\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{epsilon:g}"
@@ -41,7 +41,7 @@ def setup(run: Run) -> str:
     backbone = run.config.model.backbone
     network = _NETWORKS.get(backbone, f"a graph neural network ({backbone})")
     if not _has_network(run):
-        network = "a classifier"
+        network = "an encoder of their words" if predicts_links(run) else "a classifier"
     if predicts_links(run):
         goal, holds = "to predict which of them are linked", "features"
     else:
@@ -52,6 +52,16 @@ def setup(run: Run) -> str:
         f"is one vertex of a graph with {run.about.edges:,} edges: it holds its own {holds} and "
         "the list of its neighbours. Whatever else it learns came in the messages counted below."
     )
+
+
+def _scores_pairs(run: Run) -> bool:
+    """Whether devices answered each other by levels of scores."""
+    return run.ledger.scores > 0
+
+
+def _own(run: Run) -> str:
+    """What the arm `own` predicts from, in a few words."""
+    return run.config.profile.texts(run.config).own.split(",")[0]
 
 
 def _has_network(run: Run) -> bool:
@@ -82,6 +92,13 @@ def score_facts(run: Run) -> Facts:
         OWN: ("Own features only", "the same training without any neighbour"),
         CONTROL: ("Control", "the same run, but neighbours' releases carry no information"),
     }
+    if _scores_pairs(run):
+        texts = run.config.profile.texts(run.config)
+        names = {
+            MAIN: ("This run", f"{metric}, with answers within the budgets"),
+            OWN: ("Alone", f"{texts.own}, no answers"),
+            CONTROL: ("Control", f"the same run with {texts.control}"),
+        }
     return Facts(
         [
             Fact(format_score(run, score_of(run, arm)), *names[arm], strong=arm == MAIN)
@@ -95,17 +112,22 @@ def comparison(run: Run) -> str:
     sentences = []
     differences = [
         difference(run, arm, name)
-        for arm, name in ((OWN, "own features only"), (CONTROL, "the control"))
+        for arm, name in ((OWN, _own(run)), (CONTROL, "the control"))
         if arm in run.scores
     ]
     if differences:
         sentences += [f"This run is {' and '.join(differences)}.", verdict(run)]
     if run.own is None:
         sentences.append("A run on own features only (`floor`) is not part of this one.")
-    if run.control is None:
+    if run.control is None and not _scores_pairs(run):
         sentences.append(
             "No control was run (`control`), so this page cannot say how much of the score is "
             "owed to what neighbours released."
+        )
+    elif run.control is None:
+        sentences.append(
+            "No control was run (`control`), so this page cannot say how much of the score is "
+            "owed to what devices compare."
         )
     sentences.append(
         f"All of this is one run with one seed ({run.about.seed}); other seeds give other figures."
@@ -125,21 +147,26 @@ def verdict(run: Run) -> str:
         "The control differs from this run in its coins, and in that neighbours' releases say "
         "nothing. "
     )
+    what = "the releases"
+    if _scores_pairs(run):
+        texts = run.config.profile.texts(run.config)
+        text = f"The control is the same run with other coins and {texts.control}. "
+        what = "words and surroundings"
     if score - control > 2 * spread:
         return text + (
-            "The difference is larger than the choice of the test set explains: the releases seem "
-            "to have helped."
+            f"The difference is larger than the choice of the test set explains: {what} "
+            "seem to have helped."
         )
     if control - score > 2 * spread:
-        return f"{text}The control is better: here the releases seem to have done harm."
+        return f"{text}The control is better: here {what} seem to have done harm."
     text += (
         "A difference this small can be the choice of the test set, so this run does not show "
-        "that the releases helped."
+        f"that {what} helped."
     )
     if run.own is not None:
         own = score_of(run, OWN)
         if min(score, control) - own > 2 * math.hypot(spread, deviation(run, own)):
-            text += " What both have above own features does not come from what the releases say."
+            text += f" What both have above {_own(run)} does not come from what {what} say."
     return text
 
 
@@ -163,11 +190,21 @@ def privacy(run: Run) -> str:
             f"{opened:,} messages left devices through the door `open`, without any protection; "
             "what they give away is listed below.",
         ]
-    if released:
+    if released and not run.ledger.epsilon_collusion:
+        sentences.append(
+            f"{released:,} messages were releases that depend on no features and no label "
+            f"(ε = {run.ledger.edge_epsilon:g} on the edges of a device)."
+        )
+    elif released:
         sentences.append(
             f"{released:,} messages were releases with noise "
             f"(ε = {run.ledger.epsilon_per_receiver:g} towards one receiver, "
             f"{run.ledger.epsilon_collusion:,g} if all receivers of a device collude)."
+        )
+    if _scores_pairs(run):
+        sentences.append(
+            f"{run.ledger.scores:,} pairs learnt the level of their score in training: "
+            f"{run.ledger.comparison_bits:,.0f} bits, counted at both ends."
         )
     if run.promises:
         sentences.append(
@@ -191,7 +228,10 @@ def _shortcuts(run: Run) -> list[str]:
     train = run.config.train
     compared = run.trees.compare == "ideal" and run.trees.ledger.comparisons > 0
     shortcuts = {
-        "sums were computed in the clear": train.aggregate == "ideal",
+        "sums were computed in the clear": train.aggregate == "ideal" and not _scores_pairs(run),
+        "sums and scores were computed in the clear": (
+            train.aggregate == "ideal" and _scores_pairs(run)
+        ),
         "comparisons were computed in the clear": compared,
         "random coins came from the seed, so that the run can be repeated": (
             train.coins == "simulated"

@@ -110,6 +110,6 @@ def caution(schedule: LinkSchedule, read: Reading, words: int) -> str:
         sentences.append(
             f"pairs are scored by the asker's own degree: levels of {best} tell held-back edges "
             f"from strangers with an AUC of {read.separation[best]:.2f} ± {read.error[best]:.2f}, "
-            "which may be chance; nobody asks"
+            "which may be chance; so no device is asked"
         )
     return "; ".join(sentences)

@@ -5,7 +5,7 @@ from typing import Any
 
 from lumos.strict.classify_schedule import CANDIDATES, ClassifySchedule
 from lumos.strict.link_levels import ALONE, BOTH, SURROUNDINGS, WORDS
-from lumos.strict.link_schedule import LinkSchedule
+from lumos.strict.link_schedule import COUNTS, LinkSchedule
 from lumos.strict.schedule import Schedule
 from lumos.strict.settings import NOT_USED, settings_of
 from lumos.training.config import Config
@@ -44,7 +44,7 @@ def texts(config: Config) -> ProfileTexts:
     """What reports say about a run."""
     of_trees = {field.name for field in dataclasses.fields(TreeSettings)}  # nothing is balanced
     return ProfileTexts(
-        trees=_TREES,
+        trees=None if config.train.task == "link" else _TREES,
         loss=_NOISY_LOSS if settings_of(config).protect == "noise" else LOSS,
         stages=_stages(config),
         choices=_CHOICES,
@@ -62,6 +62,9 @@ def _links(config: Config) -> dict[str, Any]:
     return {
         "budget": f"{sums} · {answers} of {strict.answer_bits} bits",
         "own": "the asker's own degree alone",
+        "control": "random words and colours",
+        "chooser": "noisy histograms of levels",
+        "first_stage": COUNTS,
     }
 
 

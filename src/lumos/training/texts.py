@@ -28,7 +28,8 @@ class TreeTexts:
 class ProfileTexts:
     """What a profile says about a run with certain settings."""
 
-    trees: TreeTexts
+    trees: TreeTexts | None
+    """None where no tree is built."""
     design: str = ""
     """Whose design it is that messages leave through the door `open`: a sentence that follows
     "Privacy:" and begins with a small letter."""
@@ -36,11 +37,17 @@ class ProfileTexts:
     """What the training loss is."""
     stages: Mapping[str, int] = field(default_factory=dict)
     """By name, the first epoch of each stage of training after the first; 1 is the first epoch."""
+    first_stage: str = "first stage"
+    """Name of the stage before them."""
     choices: Mapping[str, str] = field(default_factory=dict)
     """By candidate, as `Outcome.choice` names it: what it predicts from."""
     budget: str = ""
     """What a run may spend, where ε of a release does not say it."""
     own: str = "own features only, no neighbour"
     """What the arm `own` predicts from."""
+    control: str = "releases without information"
+    """What the control has in place of what the run has."""
+    chooser: str = "validation devices"
+    """Who or what chose the candidate that predicts."""
     unused_settings: frozenset[str] = frozenset()
     """Settings of every profile that have no effect in this one."""

@@ -4,7 +4,7 @@ import math
 
 from lumos.report.bar_chart import dots
 from lumos.report.metric import (
-    ARM_NAMES,
+    arm_name,
     arms,
     deviation,
     format_score,
@@ -18,7 +18,7 @@ from lumos.runs.run import Run
 
 def section(run: Run) -> Section:
     """A figure, the same as a table, the split, and what to know."""
-    blocks: list[Block] = [_figure(run), _table(run)]
+    blocks: list[Block] = [_figure(run), _table(run), *_levels(run)]
     blocks += [Text(note) for note in _notes(run)]
     return Section("Scores", blocks)
 
@@ -30,7 +30,7 @@ def _figure(run: Run) -> Figure:
     known = not any(math.isnan(error) for error in errors)
     drawing = dots(
         [metric_name(run)],
-        [ARM_NAMES[arm] for arm in arms(run)],
+        [arm_name(run, arm) for arm in arms(run)],
         [[factor * score for score in scores]],
         [errors] if known else None,
         unit=unit,
@@ -47,7 +47,7 @@ def _figure(run: Run) -> Figure:
 def _table(run: Run) -> Table:
     rows = [
         [
-            ARM_NAMES[arm],
+            arm_name(run, arm),
             format_score(run, score_of(run, arm, "val")),
             format_score(run, score_of(run, arm)),
         ]
@@ -58,19 +58,39 @@ def _table(run: Run) -> Table:
     return Table(["", "validation", "test"], rows, caption, beside=True)
 
 
+def _levels(run: Run) -> list[Block]:
+    """What the run itself measured of each way to compare two devices, where it did."""
+    prefix, estimates = "levels_auc_", run.training.estimates
+    ways = [name for name in estimates if name.startswith(prefix) and f"{name}_error" in estimates]
+    if not ways:
+        return []
+    rows = [
+        [name.removeprefix(prefix), f"{estimates[name]:.3f} ± {estimates[f'{name}_error']:.3f}"]
+        for name in ways
+    ]
+    caption = (
+        "ROC-AUC of the levels of held-back edges against those of strangers, from noisy "
+        "histograms: known to the devices themselves"
+    )
+    return [Table(["compared", "ROC-AUC ± standard error"], rows, caption, beside=True)]
+
+
 def _notes(run: Run) -> list[str]:
     training, split = run.training, run.training.split
     kind, after = "labelled devices", ""
     if predicts_links(run):
-        kind, after = "edges", "Trees, releases and training see training edges only."
+        kind, after = "edges", "Training sees training edges only."
+        if run.config.profile.texts(run.config).trees is not None:
+            after = "Trees, releases and training see training edges only."
     notes = [
         f"Of the {kind}, {split.train:,} train, {split.validation:,} validate and "
         f"{split.test:,} test; which ones is public. {after}"
     ]
     if training.choice:
-        choices = run.config.profile.texts(run.config).choices
-        meaning = choices.get(training.choice, training.choice)
-        notes.append(f"Validation chose `{training.choice}`: {meaning}.")
+        texts = run.config.profile.texts(run.config)
+        meaning = texts.choices.get(training.choice, training.choice)
+        chooser = texts.chooser[0].upper() + texts.chooser[1:]
+        notes.append(f"{chooser} chose `{training.choice}`: {meaning}.")
     if training.caution:
         notes.append(f"Note: {training.caution}.")
     return notes + [f"Note on the graph: {note}." for note in run.about.notes]

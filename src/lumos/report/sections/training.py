@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable
 
 from lumos.report.line_chart import lines
-from lumos.report.metric import ARM_NAMES, predicts_links
-from lumos.report.page import Block, Figure, Section
+from lumos.report.metric import arm_name, predicts_links
+from lumos.report.page import Block, Figure, Section, Table, Text
 from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
 
@@ -13,11 +13,27 @@ Series = dict[str, tuple[list[float | None], None]]
 
 
 def section(run: Run) -> Section:
-    """The loss, and the validation score where there is one."""
-    blocks: list[Block] = [_loss(run)]
-    if any(event.score is not None for events in run.histories.values() for event in events):
+    """The loss, and the validation score where there is one; the stages where there is no loss."""
+    events = [event for history in run.histories.values() for event in history]
+    measured = any(event.loss is not None for event in events)
+    blocks: list[Block] = [_loss(run)] if measured else _stages(run)
+    if any(event.score is not None for event in events):
         blocks.append(_validation(run))
     return Section("Training", blocks)
+
+
+def _stages(run: Run) -> list[Block]:
+    """What each epoch summed, where no loss was measured."""
+    texts = run.config.profile.texts(run.config)
+    first = {1: texts.first_stage} | {epoch: name for name, epoch in texts.stages.items()}
+    starts = sorted(first)
+    ends = [*(start - 1 for start in starts[1:]), len(run.history)]
+    rows = [
+        [first[start], str(start) if start == end else f"{start} to {end}"]
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    text = "Every epoch is one sum over all devices. No epoch measures a loss."
+    return [Text(text), Table(["stage", "epochs"], rows, "The stages of training", beside=True)]
 
 
 def _loss(run: Run) -> Figure:
@@ -59,7 +75,7 @@ def _series(run: Run, value_of: Callable[[EpochEvent], float | None]) -> Series:
     for arm, events in run.histories.items():
         values = [value_of(event) for event in events]
         finite = [y if y is not None and math.isfinite(y) else None for y in values]
-        series[ARM_NAMES[arm]] = ([*finite, *[None] * (count - len(finite))], None)
+        series[arm_name(run, arm)] = ([*finite, *[None] * (count - len(finite))], None)
     return series
 
 

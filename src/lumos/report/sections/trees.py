@@ -11,6 +11,8 @@ from lumos.training.texts import TreeTexts
 def section(run: Run) -> Section:
     """Words, the distribution of the workload, a tree."""
     texts = run.config.profile.texts(run.config).trees
+    if texts is None:
+        raise ValueError("this run builds no trees")
     blocks: list[Block] = [Text(_words(run, texts)), _workload(run, texts), _tree(run, texts)]
     if texts.virtual_nodes:
         blocks.append(
