@@ -91,14 +91,14 @@ class StrictSettings:
     lifetime_opinion_epsilon: float = 64.0
     """Most ε that a device may spend on opinions over all runs (with a book)."""
     embedding: int = 24
-    """Numbers in the embedding of a device's words, 8 to 64 (link)."""
+    """Numbers in the embedding of a device's words, 2 to 64 (link)."""
     words: int = 8
     """How many of its rarest words a device uses in the sums of products (link)."""
     word_buckets: int = 0
     """Words are hashed into so many buckets first, which makes products cheaper; 0: they are not
     (link)."""
     colours: int = 16
-    """Number of colours, 8 to 32: a device draws one at random, and opinions spread them, so that
+    """Number of colours, 2 to 32: a device draws one at random, and opinions spread them, so that
     devices of one neighbourhood hear the same ones. They depend on no features (link)."""
     answer_bits: int = 2
     """Bits of one answer: two devices learn one of 2, 4 or 8 levels of their score (link)."""
@@ -150,7 +150,7 @@ class StrictSettings:
             raise UsageError(
                 f"`opinion_epsilon` must be above 0 and finite, got {self.opinion_epsilon}"
             )
-        for name, least, most in (("embedding", 8, 64), ("words", 1, 64), ("colours", 8, 32)):
+        for name, least, most in (("embedding", 2, 64), ("words", 1, 64), ("colours", 2, 32)):
             if not least <= getattr(self, name) <= most:
                 raise UsageError(f"`{name}` must be {least} to {most}, got {getattr(self, name)}")
         if self.word_buckets < 0:
