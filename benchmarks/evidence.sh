@@ -63,7 +63,6 @@ done
 here=$(dirname "$0")
 python "$here/bench_layers.py"
 python "$here/bench_training.py"
-python "$here/bench_relay.py"
 (cd "$here/.." && python -m benchmarks.strict_leak)
 python "$here/strict_tradeoff.py" --out "$out" --plot "$out/strict-tradeoff.svg"
 for graph in "--graph demo" "--graph twitch-ENGB" "--graph lastfm --words" "--communities 100" \
@@ -71,11 +70,10 @@ for graph in "--graph demo" "--graph twitch-ENGB" "--graph lastfm --words" "--co
     # shellcheck disable=SC2086
     python "$here/strict_tradeoff.py" $graph --cells "pure 2" "pure 3" "pure 4" --out "$out"
 done
-python "$here/strict_tradeoff.py" --task link --seeds 3 --cells "ε = 2" --out "$out"
-python "$here/strict_tradeoff.py" --task link --seeds 1 --out "$out"
-python "$here/strict_tradeoff.py" --task link --graph lastfm --words --seeds 3 --cells "ε = 2" --out "$out"
-for graph in twitch-ENGB demo; do
-    python "$here/strict_tradeoff.py" --task link --graph "$graph" --seeds 3 --cells "ε = 2" --out "$out"
+for graph in "--graph facebook" "--graph twitch-ENGB" "--graph demo" "--graph lastfm --words"; do
+    # shellcheck disable=SC2086
+    python "$here/strict_tradeoff.py" --task link $graph --seeds 3 --out "$out"
 done
+python "$here/link_scores.py"
 python "$here/strict_link_leak.py"
 lumos reproduce workload cost --graph facebook --graph lastfm --out "$out/structure"

@@ -3,18 +3,14 @@
     python -m benchmarks.strict_leak [--graph facebook] [--epsilon 3] [--seeds 3] [--json]
 
 The attacker is a neighbour u of a device v. It has everything that v sent to it in a whole run, its
-symbol and all opinions, or in the profile before its symbol and relayed ones; what u itself sent to
-v; and the public list of who trains. **Degree**: is that of v at most 1, at most 5, below the
+symbol and all opinions; what u itself sent to v; and the public list of who trains. **Degree**: is that of v at most 1, at most 5, below the
 median? **Edge**: is w a neighbour of v, or a random device? *One neighbour* knows the symbol of w,
 *neighbours of both* all that w sent.
 
 Two attackers learn on one half of all (u, v): a likelihood ratio over all combinations of messages
-(`bench_relay.py`), and a small network; the better one counts. Judged on the other half, AUC 0.5 is
+(`attack`), and a small network; the better one counts. Judged on the other half, AUC 0.5 is
 chance. The row `classes` knows the true classes of u, v and w, and nothing else: what homophily
 alone tells.
-
-The profile before (commit 6f40ce0) gave every device a symbol, and its relay 4 hops. Its messages
-are made here, from true labels; its accuracies were measured with that commit, seeds 0 to 2.
 """
 
 import argparse
@@ -23,7 +19,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from benchmarks.bench_relay import attack, heard
 from rich.console import Console
 from rich.table import Table
 from torch.nn import functional
@@ -31,20 +26,14 @@ from torch.nn import functional
 import lumos
 from lumos.device.shard import Shard, cut
 from lumos.encode.mechanisms import COIN, make_mechanism
-from lumos.strict.relay import pads
 from lumos.training.metrics import auc
-from lumos.typing import Flags, Ints
+from lumos.typing import Doubles, Flags, Ints
 
-BEFORE = {
-    (2.0, 1): 0.898,
-    (2.0, 4): 0.903,
-    (3.0, 1): 0.911,
-    (3.0, 4): 0.913,
-}
-"""Test accuracy on Facebook of the profile before, by ε and hops: mean of seeds 0 to 2."""
 CELLS = [(0, 4.0), *((opinions, epsilon) for opinions in (1, 2, 3) for epsilon in (2.0, 3.0, 4.0))]
 """Numbers of opinions and ε of each."""
 HIDDEN, ROUNDS, BATCH = 64, 6, 2048
+SEEN = 16.0
+"""How many more times a combination counts as seen, at the frequency of its parts."""
 
 
 class Pairs(NamedTuple):
@@ -96,16 +85,32 @@ def run_messages(kept: dict[str, Ints], classes: int, pairs: Pairs) -> Messages:
     return Messages(sender, attacker, other)
 
 
-def relay_messages(shard: Shard, labels: Ints, epsilon: float, hops: int, pairs: Pairs) -> Messages:
-    """Of the profile before."""
-    symbols = make_mechanism(int(labels.max()) + 1, epsilon, "krr")
-    coins = shard.coins.words(np.arange(len(shard)), "symbol", 0, symbols.coins)
-    released = symbols.release(labels, coins)
-    received = heard(shard, released, lambda hop: pads(shard, symbols, hop), hops, "relay")
-    back = shard.slots(shard.neighbours, shard.devices[shard.owner])
-    some = np.random.default_rng(1).random(len(pairs.other)) * shard.degree[pairs.other]
-    of_other = back[shard.offsets[pairs.other] + some.astype(np.int64)]  # from w to a neighbour
-    return Messages(list(received), list(received[:, back]), list(received[:, of_other]))
+def ratio(columns: list[Ints], truth: Flags, half: Flags) -> Doubles:
+    """[slots] log-likelihood ratio of all combinations of some columns, learnt on one half.
+
+    Column by column: how often a combination comes is estimated from its own count and, as if it
+    had been seen `SEEN` times more, from that of the combination without the last column.
+    """
+    score, shares = np.zeros(len(truth)), [np.ones(1), np.ones(1)]
+    cells = np.zeros(len(truth), np.int64)
+    for column in columns:
+        size = int(column.max()) + 1
+        cells = cells * size + column
+        every = np.bincount(cells[half], minlength=len(shares[0]) * size).reshape(-1, size) + 0.5
+        usual = every / every.sum(axis=1, keepdims=True)
+        for number, those in enumerate((half & truth, half & ~truth)):
+            count = np.bincount(cells[those], minlength=every.size)
+            expected = (shares[number][:, None] * usual).ravel()
+            found = count + SEEN * every.size * expected
+            shares[number] = found / found.sum()
+        score = np.log(shares[0][cells]) - np.log(shares[1][cells])
+    return score
+
+
+def attack(kinds: list[list[Ints]], truth: Flags, half: Flags) -> float:
+    """AUC of the likelihood ratio of all kinds, judged on the half that it was not learnt on."""
+    score = np.sum([ratio(columns, truth, half) for columns in kinds], axis=0)
+    return auc(score[~half & truth], score[~half & ~truth])
 
 
 def network(columns: list[Ints], truth: Flags, half: Flags) -> float:
@@ -188,15 +193,9 @@ def main() -> None:
     if graph.labels is None or graph.labels.min() < 0:
         raise SystemExit("every device needs a label here")
     labels = np.asarray(graph.labels)
-    shard = cut(graph, 1, 0)[0]
-    pairs = Pairs.of(shard)
+    pairs = Pairs.of(cut(graph, 1, 0)[0])
     true = [[labels[some]] for some in (pairs.sender, pairs.attacker, pairs.other)]
     rows: list[dict[str, str | float]] = [{"messages": "classes", **leak(pairs, Messages(*true))}]
-    for (epsilon, hops), accuracy in BEFORE.items():
-        name = f"before, ε {epsilon:g}, " + ("no relay" if hops == 1 else f"relay {hops}")
-        found = leak(pairs, relay_messages(shard, labels, epsilon, hops, pairs))
-        known = {"test": accuracy} if options.graph == "facebook" else {}
-        rows.append({"messages": name, **found, **known})
     for opinions, opinion_epsilon in CELLS:
         runs = [
             lumos.train(

@@ -303,7 +303,7 @@ def test_a_checkpoint_of_another_model_is_refused(stopped: Path, sixty: Graph) -
     refused(stopped, "checkpoint.npz is of another model", sixty)
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", '{"format": 3}', '{"format": 1}'])
+@pytest.mark.parametrize("content", ["{}", "[]", '{"format": 4}', '{"format": 1}'])
 def test_a_run_of_another_version_is_refused(content: str, stopped: Path, sixty: Graph) -> None:
     (stopped / "run.json").write_text(content)
     refused(stopped, "run", sixty)

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from lumos.cli.common import Bar, Common, console, print_json, progress_bar
 from lumos.errors import InputError, UsageError
+from lumos.training.profiles import STRICT
 
 if TYPE_CHECKING:
     from lumos.runs.run import Run
@@ -223,8 +224,12 @@ def _show(result: dict[str, Any]) -> None:
         console().print(f"… {len(rows) - _SHOWN:,} more; --csv FILE or --json gives all")
     if "seconds" in result:
         console().print(
-            f"{result['answered']:,} pairs answered, {result['scores']} scores: "
-            f"{result['seconds']:.1f} s, {result['bytes']:,} bytes sent"
+            f"{result['answered']:,} of {len(rows):,} pairs have an answer; {result['scores']} "
+            f"scores: {result['seconds']:.1f} s, {result['bytes']:,} bytes sent"
+        )
+    elif "answered" in result and not result["answered"] and result["profile"] == STRICT:
+        console().print(
+            "no device was asked: this run scores pairs by the asker's own degree alone"
         )
     if "epsilon_spent_by_each_neighbour" in result:
         spent = result["epsilon_spent_by_each_neighbour"]

@@ -137,7 +137,7 @@ def show(run: "Run", out: Path | None) -> None:
     config, ledger = run.config, run.ledger
     summary = run.summary()
     noisy = config.profile_settings.epsilon < float("inf")
-    epsilon = f"ε = {summary['epsilon']:g}" if noisy else "no noise (ε = inf)"
+    epsilon = f"ε = {config.profile_settings.epsilon:g}" if noisy else "no noise (ε = inf)"
     budget = config.profile.texts(config).budget or epsilon
     used = not config.profile.ignores("backbone", config)
     screen.print(
@@ -181,7 +181,7 @@ def show(run: "Run", out: Path | None) -> None:
             "receivers of a device collude (largest)"
         )
         if not ledger.epsilon_collusion:
-            spent = "0 on features and labels, which no message depends on"
+            spent = "0 on features and labels: no release depends on them"
         table.add_row("ε of messages", spent + edges)
     if ledger.scores:
         table.add_row(

@@ -367,7 +367,9 @@ class Run:
             task=config.train.task,
             profile=config.train.profile,
             backbone=config.model.backbone,
-            epsilon=plain(config.profile_settings.epsilon),
+            epsilon=None
+            if config.profile.ignores("epsilon", config)
+            else plain(config.profile_settings.epsilon),
             settings=about.settings,
             split=self.training.split,
             epochs=len(self.history),

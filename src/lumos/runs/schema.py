@@ -11,7 +11,7 @@ from lumos.errors import InputError, LumosError
 from lumos.exchange.topic import Door
 from lumos.training.config import Config
 
-FORMAT = 3
+FORMAT = 4
 """Version of the run folder."""
 Number = float | str
 """A number, or "inf", which JSON cannot carry as one."""
@@ -104,7 +104,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     profile: str
     backbone: str
-    epsilon: Number
+    epsilon: Number | None
+    """ε of one release; None where nothing is released."""
     settings: dict[str, Any]
     """All settings by name."""
     split: Split

@@ -7,7 +7,13 @@ from lumos.strict.classify_schedule import CANDIDATES, ClassifySchedule
 from lumos.strict.link_levels import ALONE, BOTH, SURROUNDINGS, WORDS
 from lumos.strict.link_schedule import COUNTS, LinkSchedule
 from lumos.strict.schedule import Schedule
-from lumos.strict.settings import NOT_USED, settings_of
+from lumos.strict.settings import (
+    CLASSIFY_ONLY,
+    LINK_ONLY,
+    NOT_USED,
+    OF_TREES,
+    settings_of,
+)
 from lumos.training.config import Config
 from lumos.training.texts import LOSS, ProfileTexts, TreeTexts
 from lumos.trees.settings import TreeSettings
@@ -49,8 +55,13 @@ def texts(config: Config) -> ProfileTexts:
         stages=_stages(config),
         choices=_CHOICES,
         **(_links(config) if config.train.task == "link" else {}),
-        unused_settings=NOT_USED | of_trees,
+        unused_settings=NOT_USED | of_trees | _of_other_task(config.train.task),
     )
+
+
+def _of_other_task(task: str) -> frozenset[str]:
+    """Settings that only the other task has; links have no tree network."""
+    return CLASSIFY_ONLY | OF_TREES if task == "link" else LINK_ONLY
 
 
 def _links(config: Config) -> dict[str, Any]:

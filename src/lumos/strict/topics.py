@@ -15,8 +15,8 @@ OPINION = Topic(
     shape=None,
     common=True,
     about_edges=True,
-    learns="every neighbour gets the same randomized class, made of what the sender received and "
-    "of nothing of its own: ε of each of its edges, however many of them collude",
+    learns="every neighbour gets the same randomized class (for links: colour), made of what "
+    "the sender received and of nothing of its own: ε of each of its edges, however many of them collude",
 )
 COLOUR = Topic(
     name="strict/colour",

@@ -9,7 +9,7 @@ DOORS = {
     Door.OPEN: ("messages as they are", "nothing"),
     Door.RELEASE: ("output of a randomized mechanism", "differential privacy: ε is counted"),
     Door.COMPARE: (
-        "messages of a secret comparison of two numbers",
+        "messages of a secret comparison, or of the secret score of a pair",
         "cryptography: both sides learn the declared answer, counted in bits",
     ),
     Door.CONTROL: ("a word of a short public list, or a public id", "its bits are counted"),
