@@ -3,9 +3,9 @@
     python -m benchmarks.strict_leak [--graph facebook] [--epsilon 3] [--seeds 3] [--json]
 
 The attacker is a neighbour u of a device v. It has everything that v sent to it in a whole run, its
-symbol and all opinions; what u itself sent to v; and the public list of who trains. **Degree**: is that of v at most 1, at most 5, below the
-median? **Edge**: is w a neighbour of v, or a random device? *One neighbour* knows the symbol of w,
-*neighbours of both* all that w sent.
+symbol and all opinions; what u itself sent to v; and the public list of who trains. **Degree**: is
+that of v at most 1, at most 5, below the median? **Edge**: is w a neighbour of v, or a random
+device? *One neighbour* knows the symbol of w, *neighbours of both* all that w sent.
 
 Two attackers learn on one half of all (u, v): a likelihood ratio over all combinations of messages
 (`attack`), and a small network; the better one counts. Judged on the other half, AUC 0.5 is

@@ -163,6 +163,7 @@ def _links(
         found = run.ask_links(
             pairs, secure=secure, workers=workers, progress=_per_second(bar, start)
         )
+    result["asked"] = len(pairs)
     result["answered"] = int(found.answered.sum())
     if found.ledger is not None:
         seconds = time.perf_counter() - start
@@ -224,9 +225,14 @@ def _show(result: dict[str, Any]) -> None:
         console().print(f"… {len(rows) - _SHOWN:,} more; --csv FILE or --json gives all")
     if "seconds" in result:
         console().print(
-            f"{result['answered']:,} of {len(rows):,} pairs have an answer; {result['scores']} "
-            f"scores: {result['seconds']:.1f} s, {result['bytes']:,} bytes sent"
+            f"{result['answered']:,} of {result['asked']:,} pairs have an answer; "
+            f"{result['scores']} scores: {result['seconds']:.1f} s, {result['bytes']:,} bytes sent"
         )
+        if result["answered"] < result["asked"]:
+            console().print(
+                "pairs without an answer are scored by the asker's own degree: one of the two "
+                "devices has used up its answers (docs/strict.md)"
+            )
     elif "answered" in result and not result["answered"] and result["profile"] == STRICT:
         console().print(
             "no device was asked: this run scores pairs by the asker's own degree alone"

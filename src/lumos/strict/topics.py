@@ -16,7 +16,8 @@ OPINION = Topic(
     common=True,
     about_edges=True,
     learns="every neighbour gets the same randomized class (for links: colour), made of what "
-    "the sender received and of nothing of its own: ε of each of its edges, however many of them collude",
+    "the sender received and of nothing of its own: ε of each of its edges, however many of them "
+    "collude",
 )
 COLOUR = Topic(
     name="strict/colour",
