@@ -1,10 +1,14 @@
-"""The strict profile: one randomized symbol per device, and sums. The door `open` is shut.
+"""The strict profile: one randomized label per device, sums, and secret scores. `open` is shut.
 
 `trainer` is the program of a shard, `classify_trainer` and `link_trainer` its two tasks,
 `noisy_sums` its sums. `coordinator` adds up, `topics` lists every message beside those of masked
-sums. `schedule` has the stages and the noise of every sum, `promises` the table of guarantees,
-`release_book` the releases of earlier runs (parts: `label_record`, `run_charges`). `relay`
-sends symbols, `answer_samples` and `pair_exchange` exchange samples of them. The rest are the parts
-that are learnt: `own_classifier`, `codebook`, `neighbour_evidence`, `residual_head` for labels;
-`similarity`, `score_models`, `pair_scorer`, `link_choice` for links.
+sums, products and scores. `schedule` (`classify_schedule`, `link_schedule`) has the stages and the
+noise of every sum, `classify_promises` and `link_promises` the tables of guarantees, `release_book`
+the releases and answers of earlier runs (parts: `label_record`, `run_charges`, `answer_record`).
+
+The rest are the parts that are learnt or sent. Labels: `own_classifier`, `neighbour_evidence`,
+`opinions`, `trust`, `residual_head`, `vote`. Links: `matching` finds partners, `word_rows` and
+`link_encoder` embed words, `surroundings` has colours and opinions on them, `link_levels` turns
+vectors into levels and says what a level means, `answer_budget` and `link_answers` let devices ask,
+`link_prediction` asks after training.
 """
