@@ -65,17 +65,18 @@ def sums(given: dict[int, Opened] | None = None) -> Iterator[dict[int, Opened]]:
     def name(problem: Problem, config: Config, *, control: bool) -> str:
         return "/audit"  # the same matching and colours for any words
 
-    coin_name = profile.coin_name
+    module: Any = profile
+    coin_name = module.coin_name
     NoisySums.sum, NoisySums.sum_products = sum_, products  # type: ignore[method-assign]
-    profile.coin_name = name
+    module.coin_name = name
     try:
         yield opened
     finally:
         NoisySums.sum, NoisySums.sum_products = plain, paired  # type: ignore[method-assign]
-        profile.coin_name = coin_name
+        module.coin_name = coin_name
 
 
-def federation(words: Doubles, edges: Any, held_back: Any, seed: int, **settings: Any) -> Any:
+def federation(words: Any, edges: Any, held_back: Any, seed: int, **settings: Any) -> Any:
     """A small one, of all edges."""
     graph = lumos.Graph.from_edges(edges, devices=len(words), features=words)
     problem = Problem(
@@ -98,7 +99,7 @@ def whole(made: Any) -> None:
     made.run(lambda trainer: trainer.finish(), lambda program: program.finish())
 
 
-def planted(seed: int) -> tuple[Doubles, Doubles, Any, Any]:
+def planted(seed: int) -> tuple[Any, Any, Any, Any]:
     """Words of all devices, twice: the canary and everybody has the first third or the second.
 
     Its neighbours, and those with whom it is compared, have its words, so that much changes.

@@ -107,7 +107,7 @@ class Recorded:
         result = LinkResult.of(settings_of(run.config), 0, run.model.weights, kept)
         return Recorded(run, passed, result)
 
-    def asked_by(self, askers: Ints, vectors: Ints | None = None) -> Ints:
+    def asked_by(self, askers: Ints, vectors: Any = None) -> Ints:
         """[devices, askers] the levels that askers learn, with their own vectors or with these."""
         result, many = self.result, len(self.result.degree)
         own = result.vectors
@@ -139,7 +139,7 @@ class World:
         """Of the run with seed 0; edges are those that devices use in training."""
         split = split_edges(graph, PublicCoins(0))
         askers = np.random.default_rng(1).choice(graph.devices, max(ASKERS), replace=False)
-        has = graph.features != 0  # type: ignore[operator]
+        has: Any = graph.features != 0
         counts = np.asarray(has.sum(axis=0)).ravel()
         frequent = np.argsort(-counts)[:FREQUENT]
         some: Any = has[:, frequent]
@@ -161,14 +161,14 @@ def askers_rows(world: World, levels: Ints, many: Sequence[int], about: Row) -> 
     return rows
 
 
-def principal(vectors: Ints, half: Flags) -> Doubles:
+def principal(vectors: Any, half: Flags) -> Doubles:
     """[width, width] principal directions of the vectors that attackers know, the largest first."""
     known = vectors[half].astype(np.float64)
     known -= known.mean(axis=0)
     return np.linalg.svd(known, full_matrices=False)[2]
 
 
-def lying(recorded: Recorded, world: World, how: str) -> Ints:
+def lying(recorded: Recorded, world: World, how: str) -> Any:
     """[askers, width] vectors within the norm, which askers have no right to."""
     width = recorded.result.vectors.shape[1]
     largest = spec_for(width).largest_norm

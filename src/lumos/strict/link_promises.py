@@ -82,9 +82,11 @@ def reading(schedule: LinkSchedule) -> str:
         f"A device gives at most {strict.answers} answers {life}."
         if strict.answers
         else "There was no limit to answers: this is for measuring only.",
-        "Both ends follow the protocol (semi-honest): one that lies about its vector learns the "
-        "level of another product, and devices that pool answers learn what all of them tell; "
-        "nothing keeps one person from enrolling several devices.",
+        "Both ends follow the protocol (semi-honest): one that lies about its vector or its tables "
+        "learns another function of the other's vector, as many bits of it; a partner that lies "
+        "about its words or numbers in products makes its partner's share of the sums larger than "
+        "the noise is made for; devices that pool answers learn what all of them tell; nothing "
+        "keeps one person from enrolling several devices.",
         "Sums are per run: several runs add up.",
     ]
     if strict.score_degrees:
