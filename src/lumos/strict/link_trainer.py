@@ -144,8 +144,11 @@ class StrictLinker(StrictTrainer):
 
     def rejoin(self, epoch: int) -> Program[None]:
         """After `restore`: repeat the messages before `epoch`. The same coins give the same."""
+        stages = [self.schedule.stage(number) for number in range(self.last_epoch())]
+        # Sessions of partners are never written down: products that are left need new ones.
+        repeated = {COLOURS} | ({PRODUCTS} & set(stages[epoch:]))
         for number in range(epoch):
-            if self.schedule.stage(number) == COLOURS:
+            if stages[number] in repeated:
                 yield from self._before(number)
 
     def _tell(self, number: int) -> Program[None]:
