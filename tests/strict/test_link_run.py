@@ -1,0 +1,479 @@
+"""Whole runs of links: the same on any shards, masked or not, interrupted or not."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
+from tests.runs.running import Wire
+from tests.strict.linking import (
+    Opened,
+    identical,
+    linked,
+    run_with_wire,
+    started,
+    sums,
+    town,
+)
+from tests.strict.strictly import small, the_same_coins
+
+from lumos import InputError, UsageError, load_run
+from lumos.exchange import TOPICS
+from lumos.graph import Graph
+from lumos.runs.events import EpochEvent
+from lumos.runs.run import Run
+from lumos.strict.link_levels import ALONE, BOTH, WAYS
+from lumos.strict.link_schedule import COUNTS, PRODUCTS, Z_STEPS
+from lumos.strict.matching import NOBODY
+
+DEVICES = 14
+CHEAP = {"embedding": 4, "colours": 4, "words": 3}
+"""Products of secure runs are of few numbers."""
+BETWEEN = ("strict/colour", "strict/opinion", "strict/proposal", "strict/reply")
+"""What neighbours send one another."""
+
+
+def watched(**settings: Any) -> tuple[Run, Wire, list[Opened]]:
+    """A run, its messages, and every sum."""
+    graph = settings.pop("graph", None)
+    with sums() as opened:
+        run, wire = run_with_wire(small(DEVICES) if graph is None else graph, **settings)
+    return run, wire, opened
+
+
+def bytes_of(opened: list[Opened]) -> list[tuple[int, bytes]]:
+    return [(each.step, each.total.tobytes()) for each in opened]
+
+
+# -- shards and masks -----------------------------------------------------------------------
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "without opinions": {"opinions": 0},
+    "one opinion": {"opinions": 1, "opinion_epsilon": 2.0},
+    "one sum of products": {"epochs": 7},
+    "exact": {"protect": "none"},
+    "holders": {"protect": "holders", "min_holders": 2},
+    "buckets": {"word_buckets": 5},
+    "signed": {"graph": small(DEVICES, signed=True)},
+    "nonnegative": {"graph": small(DEVICES, signed=True), "signs": "nonnegative"},
+    "words": {"graph": "demo:14"},
+    "degrees": {"score_degrees": True},
+    "randomized answers": {"answer_epsilon": 2.0, "answer_bits": 3},
+    "one bit": {"answer_bits": 1, "answers": 5},
+    "narrow": {"embedding": 2, "colours": 2, "words": 1},
+}
+MASKED = {"default", "exact", "signed", "randomized answers", "buckets"}
+
+
+@pytest.mark.parametrize(
+    ("name", "aggregate"),
+    [(name, "ideal") for name in SETTINGS]
+    + [(name, "secure") for name in SETTINGS if name in MASKED],
+)
+def test_shards_change_nothing(name: str, aggregate: str, ledger_differences: Any) -> None:
+    settings = {**(CHEAP if aggregate == "secure" else {}), **SETTINGS[name]}
+    one, wire, opened = watched(aggregate=aggregate, **settings)
+    assert len(opened) >= one.config.train.epochs + 1
+    for shards in (2, 7, DEVICES):
+        other, wire_there, there = watched(shards=shards, aggregate=aggregate, **settings)
+        identical(one, other)
+        assert bytes_of(opened) == bytes_of(there)
+        for topic in BETWEEN:
+            assert wire.of(topic) == wire_there.of(topic)
+        assert ledger_differences(one.ledger, other.ledger) == []
+
+
+@pytest.mark.parametrize("name", ["exact", "signed", "words", "randomized answers", "degrees"])
+def test_masked_runs_without_noise_are_the_ideal_ones(name: str, ledger_differences: Any) -> None:
+    """Real products, masked sums and secret scores: bit by bit, and every count of the ledger."""
+    settings = {**CHEAP, **SETTINGS[name], "protect": "none"}
+    with the_same_coins():  # only the way of adding up differs
+        ideal, _, totals = watched(**settings)
+        masked, wire, masked_totals = watched(aggregate="secure", shards=2, **settings)
+    assert bytes_of(totals) == bytes_of(masked_totals)
+    assert sum(each.paired for each in totals) == 4
+    identical(ideal, masked)
+    assert ledger_differences(ideal.ledger, masked.ledger) in ([], ["topics"])
+    assert not [topic for topic in wire.topics() if topic.endswith("/ideal")]
+
+
+def test_noise_of_a_masked_run_is_that_of_the_schedule(sixty: Graph) -> None:
+    """Of counts, and of products: the sum less what the devices hold, in standard deviations."""
+    for aggregate in ("ideal", "secure"):
+        made = started(sixty, aggregate=aggregate, embedding=4)
+        trainer = made.trainers[0]
+        shares = trainer._words.shares().toarray().sum(axis=0)
+        found = {}
+        for number in range(3):
+            together = np.zeros((60, 60))
+            here = np.flatnonzero(trainer._partner != NOBODY)
+            together[here, trainer._partner[here]] = 1
+            z = trainer._encoder.integers().astype(np.float64) / Z_STEPS
+            exact = shares if not number else None
+            with sums() as opened:
+                made.run(
+                    lambda t, n=number: t.epochs(n, n + 1),
+                    lambda program, n=number: program.epochs(n, n + 1),
+                )
+            (only,) = opened
+            if exact is None:
+                exact = (trainer._encoder.chosen.toarray().T @ together @ z).ravel()
+            stage = trainer.schedule.stage(number)
+            noise = trainer.schedule.noise(stage, trainer.schedule.step(number))
+            found[stage, number] = (only.total - exact) / noise.total
+        assert {stage for stage, _ in found} == {COUNTS, PRODUCTS}
+        for stage, number in found:
+            error = found[stage, number]
+            width = len(error)
+            assert error.std() == pytest.approx(1, abs=5 / np.sqrt(2 * width)), (aggregate, stage)
+            assert abs(error.mean()) < 5 / np.sqrt(width)
+
+
+# -- interruptions ---------------------------------------------------------------------------
+
+
+class Pulled(KeyboardInterrupt):
+    """Somebody pulled the plug."""
+
+
+RESUMED: dict[str, dict[str, Any]] = {
+    "default": {},
+    "masked": {"aggregate": "secure", "shards": 2, **CHEAP, "epochs": 8, "opinions": 1},
+    "holders": {"protect": "holders", "min_holders": 2, "shards": 3, "opinions": 1, "epochs": 6},
+    "control": {"control": True, "opinions": 0, "epochs": 5, "answer_epsilon": 2.0},
+}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted() -> dict[str, Run]:
+    every = {"checkpoint_every": 1}
+    return {name: linked(small(30), **RESUMED[name], **every) for name in RESUMED}
+
+
+@pytest.mark.parametrize(
+    ("name", "epoch"),
+    [("default", epoch) for epoch in range(1, 11)]
+    + [("masked", epoch) for epoch in (1, 2, 4, 6, 8)]
+    + [("holders", epoch) for epoch in (1, 2, 3, 5, 6)]
+    + [("control", epoch) for epoch in (1, 3, 5)],
+)
+def test_an_interrupted_run_goes_on_exactly(
+    name: str,
+    epoch: int,
+    uninterrupted: dict[str, Run],
+    tmp_path: Path,
+    ledger_differences: Any,
+) -> None:
+    settings = {**RESUMED[name], "checkpoint_every": 1, "out": tmp_path / "run"}
+
+    def interrupt(event: EpochEvent) -> None:
+        if event.epoch == epoch:
+            raise Pulled
+
+    with pytest.raises(Pulled):
+        linked(small(30), on_epoch=interrupt, **settings)
+    resumed = linked(small(30), resume=True, **settings)
+    whole = uninterrupted[name]
+    identical(whole, resumed)
+    assert ledger_differences(whole.ledger, resumed.ledger) == []
+    assert whole.cost.per_epoch == resumed.cost.per_epoch
+
+
+# -- what passes -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("aggregate", ["ideal", "secure"])
+def test_every_message_has_a_door_and_none_is_open(aggregate: str) -> None:
+    run, wire = run_with_wire(small(DEVICES), aggregate=aggregate, **CHEAP)
+    doors = {TOPICS[name].door.value for name in wire.topics()}
+    assert doors <= {"release", "control", "aggregate", "compare"}
+    assert {line.door for line in run.ledger.topics.values()} <= doors
+    near = {frozenset(edge) for edge in small(DEVICES).edge_list().tolist()}
+    for topic in BETWEEN:
+        assert all(frozenset((m.sender, m.receiver)) in near for m in wire.all_of(topic))
+
+
+def test_ledger_of_releases() -> None:
+    """A colour costs nothing, three opinions ε each; they are about edges."""
+    run, wire = run_with_wire(small(DEVICES))
+    assert {m.epsilon for m in wire.all_of("strict/colour")} == {0.0}
+    assert {m.epsilon for m in wire.all_of("strict/opinion")} == {4.0}
+    assert run.ledger.epsilon_per_receiver == 0
+    assert run.ledger.edge_epsilon == 12.0
+    for topic, rounds in (("strict/colour", 1), ("strict/opinion", 3)):
+        assert len(wire.of(topic)) == rounds
+        for messages in wire.of(topic):
+            told = {m.sender: m.body for m in messages}
+            assert all(m.body == told[m.sender] for m in messages), "the same to all neighbours"
+
+
+def test_calibration_compares_every_device_twice_at_most() -> None:
+    run, wire = run_with_wire(town(60), protect="none")
+    counts = np.zeros(60, np.int64)
+    for message in wire.all_of("score/ideal"):
+        counts[message.sender] += 1
+    assert counts.max() == 2
+    assert_array_equal(run.model.kept["answers/calibrated"], counts)
+    assert (run.ledger.device_comparison_bits <= 2 * 3).all()
+
+
+def test_features_reach_no_release_and_no_control() -> None:
+    """One device with other features, the same coins: nothing that neighbours see has changed.
+
+    Whoever is matched, colours and opinions follow from edges and coins alone. Scores and sums do
+    depend on features: they change, so the test has teeth.
+    """
+    for aggregate in ("ideal", "secure"):
+        settings = {"aggregate": aggregate, "shards": 2, **CHEAP}
+        with the_same_coins():
+            one, wire, opened = watched(graph=town(30, 3), **settings)
+            _, other, there = watched(graph=town(30, 3, touched=7), **settings)
+        names = {name for name in wire.topics() | other.topics() if name.startswith("strict/")}
+        assert names == set(BETWEEN)
+        for name in names:
+            assert TOPICS[name].door.value in ("release", "control")
+            assert wire.of(name) == other.of(name)
+        changed = [
+            a.total.tobytes() != b.total.tobytes() for a, b in zip(opened, there, strict=True)
+        ]
+        stages = [
+            one.config.train.epochs - 4 <= each.step < one.config.train.epochs for each in opened
+        ]
+        assert any(changed)
+        assert not any(c for c, colour in zip(changed, stages, strict=True) if colour)
+
+
+def test_twin_colours_of_words_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trainer whose colours depend on its words would not pass the test above."""
+    from lumos.strict.link_trainer import StrictLinker
+
+    honest = StrictLinker.__init__
+
+    def leaking(self: Any, *args: Any, **more: Any) -> None:
+        honest(self, *args, **more)
+        first = self._words.holders().argmax(axis=1) % 4
+        self._surroundings._own = first
+        self._surroundings._sent = first.astype(np.uint8)
+
+    monkeypatch.setattr(StrictLinker, "__init__", leaking)
+    with the_same_coins():
+        _, wire, _ = watched(graph=town(30, 3), **CHEAP)
+        _, other, _ = watched(graph=town(30, 3, touched=7), **CHEAP)
+    assert wire.of("strict/colour") != other.of("strict/colour")
+    assert wire.of("strict/proposal") == other.of("strict/proposal")
+
+
+# -- what comes out --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def good() -> Run:
+    """A run in which words and surroundings both tell who knows whom."""
+    return linked(town(), protect="none", control=True)
+
+
+def test_a_run_finds_edges_where_words_and_surroundings_tell_them(good: Run) -> None:
+    assert good.training.choice in WAYS
+    assert good.metrics["test_auc"] > 0.8
+    assert good.own is not None
+    assert good.own["test_auc"] < 0.6
+    assert good.training.caution == ""
+    estimates = good.training.estimates
+    assert set(estimates) == {f"levels_auc_{way}{end}" for way in WAYS for end in ("", "_error")}
+    assert 0.5 < estimates[f"levels_auc_{good.training.choice}"] <= 1
+
+
+def test_the_control_knows_nothing(good: Run) -> None:
+    """Random words and random colours: no better than the asker's own degree."""
+    assert good.control is not None
+    assert good.own is not None
+    assert abs(good.control["test_auc"] - good.own["test_auc"]) < 0.1
+
+
+def test_the_control_has_as_many_words_and_other_ones() -> None:
+    made = started(town(60), control=True)
+    honest = started(town(60))
+    one, two = made.trainers[0]._words, honest.trainers[0]._words
+    assert (one.held <= two.held).all()
+    assert one.held.sum() > 0.8 * two.held.sum()
+    assert (one.holders() != two.holders()).mean() > 0.1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_never_worse_than_alone_on_a_random_graph(seed: int) -> None:
+    """Words have nothing to do with edges: the own degree scores, and the run says so."""
+    rng = np.random.default_rng(seed)
+    features = (rng.random((200, 40)) < 0.2).astype(np.float32)
+    graph = Graph.from_edges(rng.integers(0, 200, (600, 2)), devices=200, features=features)
+    run = linked(graph, seed=seed, protect="none")
+    assert run.training.choice == ALONE
+    assert run.metrics == run.own
+    assert "pairs are scored by the asker's own degree" in run.training.caution
+    assert "may be chance; answers are asked and not used" in run.training.caution
+    assert "too few" not in run.training.caution
+    noisy = linked(graph, seed=seed, update_epsilon=1.0)
+    assert noisy.training.choice == ALONE
+    assert "200 devices are too few for 40 words under this noise" in noisy.training.caution
+
+
+def test_in_doubt_vectors_of_both_are_kept() -> None:
+    """Embeddings of a run that fell back are still those of words and surroundings."""
+    run = linked("demo:60")
+    assert run.training.choice == ALONE
+    assert run.embeddings.shape == (60, 24 + 16)
+    assert_allclose(np.linalg.norm(run.embeddings, axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_degrees_in_the_score_help_where_popularity_decides(seed: int) -> None:
+    run = linked(town(seed=seed), protect="none", score_degrees=True)
+    assert run.embeddings.shape[1] in (24 + 4, 16 + 4, 24 + 16 + 4)
+    assert "Degrees are inside the score" in run.privacy.exposed
+    assert "Degrees are inside the score" not in linked("demo:60").privacy.exposed
+
+
+# -- odd graphs ------------------------------------------------------------------------------
+
+
+def with_features(features: Any, edges: int = 60, devices: int = 40) -> Graph:
+    pairs = np.random.default_rng(0).integers(0, devices - 5, (edges, 2))
+    return Graph.from_edges(pairs, devices=devices, features=features)
+
+
+@pytest.mark.parametrize("protect", ["noise", "none"])
+@pytest.mark.parametrize(
+    "features",
+    [
+        np.zeros((40, 12), np.float32),
+        np.eye(40, 12, dtype=np.float32),
+        np.ones((40, 1), np.float32),
+        np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32),
+        1e30 * np.random.default_rng(0).random((40, 5)).astype(np.float32),
+        csr_array((40, 50), dtype=np.float32),
+    ],
+    ids=["no words", "one word each", "one word", "signed", "large", "sparse and empty"],
+)
+def test_odd_features(features: Any, protect: str) -> None:
+    run = linked(with_features(features), protect=protect)
+    assert np.isfinite(run.embeddings).all()
+    assert np.isfinite(list(run.metrics.values())).all()
+    assert np.isfinite(run.predict_links([(0, 1), (2, 39)])).all()
+
+
+def test_dense_and_sparse_features_are_the_same_run() -> None:
+    dense = town(40).features
+    one = linked(with_features(np.asarray(dense)), protect="none")
+    two = linked(with_features(csr_array(np.asarray(dense))), protect="none")
+    with the_same_coins():
+        one = linked(with_features(np.asarray(dense)), protect="none")
+        two = linked(with_features(csr_array(np.asarray(dense))), protect="none")
+    identical(one, two)
+
+
+def test_devices_without_neighbours_have_vectors_and_answer() -> None:
+    """The last five are isolated: they hear nothing, are matched with nobody, and are strangers."""
+    run, wire = run_with_wire(with_features(np.eye(40, 12, dtype=np.float32)), protect="none")
+    lonely = set(range(35, 40))
+    for topic in BETWEEN:
+        assert not lonely & {end for m in wire.all_of(topic) for end in (m.sender, m.receiver)}
+    assert np.linalg.norm(run.embeddings[35:], axis=1) == pytest.approx(1)
+    assert {m.sender for m in wire.all_of("score/ideal")} >= lonely
+
+
+def test_no_edge_is_held_back() -> None:
+    """A federation of its own: histograms of edges are empty, so nothing is chosen."""
+    made = started(town(40), protect="none")
+    last = made.config.train.epochs
+    made.run(lambda trainer: trainer.epochs(0, last), lambda program: program.epochs(0, last))
+    outcome = made.finish()
+    assert outcome.choice == ALONE
+    assert (outcome.kept["answers/calibrated"] <= 1).all()
+
+
+def test_an_odd_number_of_devices_leaves_one_without_a_stranger() -> None:
+    for devices in (40, 41):
+        made = started(town(devices), protect="none")
+        partner = made.trainers[0]._strangers()
+        here = np.flatnonzero(partner != NOBODY)
+        assert len(here) == devices // 2 * 2
+        assert_array_equal(partner[partner[here]], here)
+        assert (partner[here] != here).all()
+
+
+@pytest.mark.parametrize("buckets", [1, 7, 64, 500])
+def test_hashed_words(buckets: int) -> None:
+    run = linked(town(60), word_buckets=buckets, protect="none")
+    assert run.model.weights["basis"].shape == (buckets, 24)
+
+
+def test_words_of_few_holders_are_left_out() -> None:
+    features = np.zeros((40, 6), np.float32)
+    features[:, 0] = 1
+    features[:3, 1] = 1
+    features[:6, 2] = 1
+    run = linked(with_features(features), protect="holders", min_holders=5)
+    assert run.model.weights["columns"].tolist() == [0, 2]
+    assert run.model.weights["basis"].shape == (2, 24)
+    with pytest.raises(InputError, match="no feature has 41 holders"):
+        linked(with_features(features), protect="holders", min_holders=41)
+
+
+def test_features_that_are_no_numbers_are_refused() -> None:
+    features = np.ones((40, 3), np.float32)
+    features[3, 1] = np.nan
+    with pytest.raises(InputError, match="row 3, column 1 is nan"):
+        linked(with_features(features))
+    with pytest.raises(InputError, match="no features"):
+        linked(Graph.from_edges(np.random.default_rng(0).integers(0, 40, (60, 2)), devices=40))
+
+
+# -- refusals ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"protect": "projection"}, "is for classify: links choose single words"),
+        ({"backbone": "gcn"}, "which have no tree network"),
+        ({"learning_rate": 0.1}, "which have no tree network"),
+        ({"epsilon": 2.0}, "`epsilon` has no meaning with `profile='strict'` and `task='link'`"),
+        ({"clip": 0.2}, "`clip` has no meaning"),
+        ({"tree_network": True}, "`tree_network` has no meaning"),
+        ({"relay": 2}, "there is no setting 'relay'"),
+        ({"balancer": "greedy"}, "needs no `balancer`"),
+        ({"opinions": 4}, "must be 0 to 3"),
+        ({"answers": 1}, "must be above 2"),
+        ({"epochs": 6}, "must be above 6 with these settings"),
+    ],
+)
+def test_settings_that_links_do_not_have_are_refused(
+    settings: dict[str, Any], words: str, sixty: Graph
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        linked(sixty, **settings)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_newcomers_are_refused(tmp_path: Path, sixty: Graph) -> None:
+    from lumos.runs.newcomers import Newcomer, predict_newcomers
+
+    run = linked(sixty)
+    arrived = [Newcomer(id="new", features=np.zeros((1, 600), np.float32), neighbours=("1",))]
+    with pytest.raises(UsageError, match="newcomers are for runs that classify"):
+        predict_newcomers(run, arrived)
+
+
+# -- folders -----------------------------------------------------------------------------------
+
+
+def test_a_run_folder_keeps_everything(tmp_path: Path) -> None:
+    graph = town()
+    run = linked(graph, protect="none", out=tmp_path / "run")
+    again = load_run(tmp_path / "run")
+    identical(run, again)
+    assert again.training.choice in (BOTH, *WAYS)
+    assert again.promises == run.promises
