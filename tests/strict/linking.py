@@ -46,8 +46,8 @@ def schedule(devices: int = 1000, *, signed: bool = False, **settings: Any) -> L
 
 
 def town(
-    devices: int = 150,
-    groups: int = 5,
+    devices: int = 200,
+    groups: int = 4,
     *,
     within: float = 0.5,
     words: int = 10,
