@@ -68,6 +68,8 @@ def predict(
         raise UsageError("--id, --pairs and --newcomer are three questions; ask one at a time")
     if candidates is not None and (id is None or len(id) != 1):
         raise UsageError("--candidates needs one --id: the device that asks them")
+    if top < 1:
+        raise UsageError(f"--top must be 1 or more, got {top}")
     from lumos.runs.load import load_run
     from lumos.runs.newcomers import predict_newcomers, read_newcomers
 
@@ -84,7 +86,7 @@ def predict(
         noisy = trained.config.profile_settings.epsilon < float("inf")
         spent = ledger.epsilon_per_receiver if noisy else "inf"
         result["epsilon_spent_by_each_neighbour"] = spent
-    elif pairs is not None or (id is not None and not trained.classes):
+    elif pairs is not None or candidates is not None or (id is not None and not trained.classes):
         asked = _asked(trained, id, pairs, candidates)
         rows = _links(trained, asked, result, secure=scores == "secure", workers=workers)
         if candidates is not None:
@@ -116,7 +118,9 @@ def _asked(
 ) -> list[tuple[str, str]]:
     """The pairs that are asked about."""
     if run.classes:
-        raise UsageError("this run classifies; --pairs is for runs that predict links")
+        raise UsageError(
+            "this run classifies; --pairs and --candidates are for runs that predict links"
+        )
     if pairs is not None:
         return [(one, other) for one, other in _columns(pairs, 2)]
     names = list(dict.fromkeys(ids or []))
@@ -140,8 +144,9 @@ def _columns(path: Path, many: int) -> list[list[str]]:
             continue
         row = [part.strip() for part in (line.split(",") if "," in line else line.split())]
         if len(row) != many or not all(row):
+            found = len(row) if all(row) else "an empty one"
             raise InputError(
-                f"{path}, line {number}: expected {many} id{'s' * (many > 1)}, found {len(row)}"
+                f"{path}, line {number}: expected {many} id{'s' * (many > 1)}, found {found}"
             )
         rows.append(row)
     if not rows:
