@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 from tests.narrow import present, sparse
+from tests.strict.linking import town
 
 import lumos
 from lumos.cli.main import run
 from lumos.device.coins import PublicCoins
 from lumos.runs.run import Run
-from lumos.strict.pair_scorer import LinkResult
 from lumos.training.split import Role, split_vertices
 
 torch.set_num_threads(1)  # small graphs: a second thread only waits
@@ -186,7 +186,7 @@ def test_export_of_other_models(
         assert json.loads(str(file["about"]))["settings"]["profile"] == "strict"
 
 
-def test_links(capsys: pytest.CaptureFixture[str], link: Ran) -> None:
+def test_links(capsys: pytest.CaptureFixture[str], link: Ran, tmp_path: Path) -> None:
     trained, folder = link
     result = result_of(capsys, folder, "--id", "4", "--id", "9")
     assert result["task"] == "link"
@@ -199,14 +199,17 @@ def test_links(capsys: pytest.CaptureFixture[str], link: Ran) -> None:
     assert back["probability"] == pytest.approx(row["probability"], rel=1e-6)
     rows = result_of(capsys, folder, "--id", "4", "--id", "9", "--id", "30")["rows"]
     assert [(row["id"], row["other"]) for row in rows] == [("4", "9"), ("4", "30"), ("9", "30")]
+    file = listed(tmp_path, "4 9\n4 30\n9 30\n")
+    listed_rows = result_of(capsys, folder, "--pairs", file)["rows"]
+    assert listed_rows == rows
 
 
 def test_links_need_two_devices(
     capsys: pytest.CaptureFixture[str], link: Ran, newcomers: Newcomers
 ) -> None:
     _, folder = link
-    for arguments in ([], ["--id", "4"]):
-        assert "at least two devices with --id" in refused(capsys, folder, *arguments)
+    assert "name devices with --id, or --pairs FILE" in refused(capsys, folder)
+    assert "at least two devices with --id" in refused(capsys, folder, "--id", "4")
     file = newcomers([{"features": {}, "neighbours": [1]}])
     assert "this one predicts links" in refused(capsys, folder, "--newcomer", file)
 
@@ -320,16 +323,149 @@ def test_newcomers_of_a_strict_run(
         assert row["probability"] == pytest.approx(known[str(device)]["probability"], rel=1e-5)
 
 
-def test_strict_links(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The first of a pair asks; what it believes depends on what both ends heard."""
-    trained = lumos.train("demo:60", task="link", epochs=71, out=tmp_path / "run")
-    kept = {**trained.model.kept, "embeddings": trained.embeddings}
-    linked = LinkResult.of(trained.config.model, trained.model.weights, kept)
-    first, second = np.array([4, 4, 9]), np.array([9, 30, 30])
-    scores = linked.scores(first, second)[trained.training.choice]
-    rows = result_of(capsys, tmp_path / "run", "--id", "4", "--id", "9", "--id", "30")["rows"]
-    assert [(row["id"], row["other"]) for row in rows] == [("4", "9"), ("4", "30"), ("9", "30")]
-    np.testing.assert_allclose([row["probability"] for row in rows], 1 / (1 + np.exp(-scores)))
+@pytest.fixture(scope="module")
+def strict_links(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """A strict run that asks: words and surroundings tell its edges."""
+    out = tmp_path_factory.mktemp("strict links") / "run"
+    return lumos.train(town(), task="link", protect="none", out=out), out
+
+
+@pytest.fixture
+def asked(strict_links: Ran, tmp_path: Path) -> Path:
+    """A copy of its folder, in which nobody has asked yet."""
+    return Path(shutil.copytree(strict_links[1], tmp_path / "asked"))
+
+
+def listed(folder: Path, text: str) -> Path:
+    path = folder / "listed.txt"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_strict_links_of_a_file(
+    capsys: pytest.CaptureFixture[str], strict_links: Ran, asked: Path, tmp_path: Path
+) -> None:
+    """By comma or by space, with comments and empty lines; in the order of the file."""
+    file = listed(tmp_path, "# pairs\n4,9\n\n 9 4 \n7\t8\n  # another\n5 , 6\n")
+    result = result_of(capsys, asked, "--pairs", file, "--csv", tmp_path / "rows.csv")
+    pairs = [("4", "9"), ("9", "4"), ("7", "8"), ("5", "6")]
+    assert [(row["id"], row["other"]) for row in result["rows"]] == pairs
+    assert all(row["answered"] for row in result["rows"])
+    assert result["answered"] == 4
+    assert result["scores"] == "ideal"
+    assert result["bytes"] > 0
+    other = lumos.load_run(shutil.copytree(strict_links[1], tmp_path / "other"))
+    expected = other.predict_links(pairs)
+    np.testing.assert_allclose([row["probability"] for row in result["rows"]], expected)
+    with (tmp_path / "rows.csv").open() as lines:
+        assert [row["other"] for row in csv.DictReader(lines)] == ["9", "4", "8", "6"]
+    again = result_of(capsys, asked, "--pairs", file)
+    assert again["rows"] == result["rows"]
+    assert again["bytes"] == 0, "answers are kept"
+
+
+def test_strict_links_by_real_cryptography(
+    capsys: pytest.CaptureFixture[str], strict_links: Ran, tmp_path: Path
+) -> None:
+    file = listed(tmp_path, "4 9\n7 8\n30 2\n")
+    rows, sizes = [], []
+    for scores in ("ideal", "secure"):
+        folder = Path(shutil.copytree(strict_links[1], tmp_path / scores))
+        result = result_of(capsys, folder, "--pairs", file, "--scores", scores, "--workers", "1")
+        assert result["scores"] == scores
+        rows.append(result["rows"])
+        sizes.append(result["bytes"])
+    assert rows[0] == rows[1]
+    assert sizes[0] == sizes[1]
+
+
+def test_strict_links_beyond_the_budget(
+    capsys: pytest.CaptureFixture[str], asked: Path, tmp_path: Path
+) -> None:
+    file = listed(tmp_path, "".join(f"0 {peer}\n" for peer in range(1, 60)))
+    result = result_of(capsys, asked, "--pairs", file)
+    assert result["answered"] == 7
+    alone = {row["probability"] for row in result["rows"] if not row["answered"]}
+    assert len(alone) == 1, "what the asker knows is its own degree"
+    assert run(["predict", str(asked), "--pairs", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "7 pairs answered, ideal scores" in out
+    assert "39 more; --csv FILE or --json gives all" in out
+    assert "yes" in out
+    assert "no" in out
+
+
+def test_strict_candidates(capsys: pytest.CaptureFixture[str], asked: Path, tmp_path: Path) -> None:
+    """The likeliest of those that answered; the device itself and repeats are left out."""
+    file = listed(tmp_path, "\n".join(map(str, [0, 5, 5, *range(1, 30)])))
+    result = result_of(capsys, asked, "--id", "0", "--candidates", file, "--top", "9")
+    rows = result["rows"]
+    assert len(rows) == 9
+    assert {row["id"] for row in rows} == {"0"}
+    assert len({row["other"] for row in rows} - {"0"}) == 9
+    assert [row["answered"] for row in rows] == [True] * 7 + [False] * 2
+    chances = [row["probability"] for row in rows[:7]]
+    assert chances == sorted(chances, reverse=True)
+    best = result_of(capsys, asked, "--id", "0", "--candidates", file, "--top", "1")["rows"]
+    assert best == rows[:1]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1 2\n3 4 5\n", "line 2: expected 2 ids, found 3"),
+        ("1\n", "line 1: expected 2 ids, found 1"),
+        ("1,\n", "line 1: expected 2 ids, found an empty one"),
+        ("# nothing\n\n", "has no ids"),
+        ("", "has no ids"),
+        ("1 2\n3 3\n", "twice the same device"),
+        ("1 2\n3 nobody\n", "'nobody' is not the id of any device of this run"),
+    ],
+)
+def test_files_of_pairs_that_are_wrong(
+    capsys: pytest.CaptureFixture[str], asked: Path, tmp_path: Path, text: str, words: str
+) -> None:
+    assert words in refused(capsys, asked, "--pairs", listed(tmp_path, text))
+    assert not (asked / "answers.npz").exists(), "nobody was asked"
+
+
+def test_questions_that_a_run_cannot_answer(
+    capsys: pytest.CaptureFixture[str], asked: Path, strict: Ran, tmp_path: Path
+) -> None:
+    file = listed(tmp_path, "1 2\n")
+    one = tmp_path / "one.txt"
+    one.write_text("1\n")
+    assert "cannot be read" in refused(capsys, asked, "--pairs", tmp_path / "nowhere.txt")
+    assert "cannot be read" in refused(capsys, asked, "--pairs", tmp_path)
+    (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\0")
+    assert "cannot be read" in refused(capsys, asked, "--pairs", tmp_path / "binary.txt")
+    assert "this run classifies" in refused(capsys, strict[1], "--pairs", file)
+    assert "this run classifies" in refused(capsys, strict[1], "--id", "1", "--candidates", one)
+    assert "needs one --id" in refused(capsys, asked, "--candidates", one)
+    assert "needs one --id" in refused(capsys, asked, "--id", "1", "--id", "2", "--candidates", one)
+    assert "--top must be 1 or more" in refused(
+        capsys, asked, "--id", "2", "--candidates", one, "--top", "0"
+    )
+    assert "expected 1 id, found 2" in refused(capsys, asked, "--id", "5", "--candidates", file)
+    assert "one at a time" in refused(capsys, asked, "--id", "1", "--pairs", file)
+    assert "name devices with --id, or --pairs FILE" in refused(capsys, asked)
+    (asked / "answers.npz").write_bytes(b"nonsense")
+    assert "answers.npz: is damaged" in refused(capsys, asked, "--pairs", file)
+
+
+def test_a_run_that_fell_back_asks_nobody(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    trained = lumos.train("demo:60", task="link", out=tmp_path / "run")
+    assert trained.training.choice == "degree"
+    result = result_of(capsys, tmp_path / "run", "--id", "4", "--id", "9", "--id", "30")
+    assert result["answered"] == 0
+    assert "bytes" not in result
+    pairs = [(row["id"], row["other"]) for row in result["rows"]]
+    assert pairs == [("4", "9"), ("4", "30"), ("9", "30")]
+    degree = trained.model.kept["degree"][[4, 4, 9]]
+    odds = (degree + 1) / 60
+    np.testing.assert_allclose([row["probability"] for row in result["rows"]], odds / (1 + odds))
 
 
 def write_graph(folder: Path, labelled: int) -> Path:
@@ -435,7 +571,7 @@ def test_no_run_or_half_a_run(
 def test_wrong_options(capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path: Path) -> None:
     _, folder = noisy
     assert "--export writes .npz" in refused(capsys, folder, "--export", tmp_path / "x.pt")
-    assert "choose one" in refused(capsys, folder, "--id", "1", "--newcomer", "x.json")
+    assert "ask one at a time" in refused(capsys, folder, "--id", "1", "--newcomer", "x.json")
     assert "x.json" in refused(capsys, folder, "--newcomer", tmp_path / "x.json")
     assert "Unknown option" in refused(capsys, folder, "--flavour")
 

@@ -1,0 +1,134 @@
+"""What runs of `link` promise: no cell of the table claims more than the run gives."""
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.strict.composition import DELTA, epsilon_of
+from tests.strict.linking import linked, schedule
+from tests.strict.strictly import small
+
+from lumos.strict.link_levels import ALONE, BOTH, WAYS, WORDS, Reading
+from lumos.strict.link_promises import ANSWERS, MESSAGES, SUMS, caution, promises, reading
+from lumos.strict.wording import NONE
+
+LEDGER: Any = SimpleNamespace()
+OTHERS = "features: these or others"
+ZEROS = "features: in the sums or zeros, the matching unchanged"
+
+
+def table(devices: int = 1000, **settings: Any) -> dict[str, dict[str, str]]:
+    return {row["about"]: row for row in promises(schedule(devices, **settings), LEDGER)}
+
+
+def epsilon_in(cell: str) -> float:
+    found = re.match(r"\(([0-9.]+), ", cell)
+    assert found is not None
+    return float(found[1])
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+@pytest.mark.parametrize("devices", [60, 5000])
+def test_sums_promise_what_they_cost(epsilon: float, devices: int) -> None:
+    """By convolving privacy losses of all sums: the table never says less."""
+    made = schedule(devices, update_epsilon=epsilon)
+    rows = table(devices, update_epsilon=epsilon)
+    assert epsilon_in(rows[OTHERS][SUMS]) == pytest.approx(epsilon, rel=1e-3)
+    for about, question in ((OTHERS, "features"), (ZEROS, "norm")):
+        stages = [(made.stage(epoch), made.step(epoch)) for epoch in range(10)] + [("levels", 0)]
+        moves = []
+        for stage, step in stages:
+            noise = made.noise(stage, step)
+            assert noise is not None
+            moves.append(getattr(made.reach(stage), question) / (noise.sigma * noise.clip))
+        said = epsilon_in(rows[about][SUMS])
+        found = epsilon_of(moves, DELTA)
+        assert found <= said * 1.001
+        assert said <= found * 1.02 + 0.01
+    assert epsilon_in(rows[ZEROS][SUMS]) < epsilon_in(rows[OTHERS][SUMS])
+
+
+@pytest.mark.parametrize("protect", ["none", "holders"])
+def test_exact_sums_promise_nothing(protect: str) -> None:
+    for about in (OTHERS, ZEROS):
+        assert table(protect=protect)[about][SUMS].startswith(f"{NONE}: exact sums")
+
+
+@pytest.mark.parametrize("settings", [{}, {"opinions": 0}, {"answer_epsilon": 1.0}], ids=str)
+def test_edges_degrees_and_membership(settings: dict[str, Any]) -> None:
+    """To predict an edge is to infer it: nothing is promised, but for opinions."""
+    rows = table(**settings)
+    for about in ("one edge", "degree", "membership: there or not there at all"):
+        for way in (SUMS, ANSWERS):
+            assert rows[about][way].startswith(NONE)
+    for about in ("degree", "membership: there or not there at all"):
+        assert rows[about][MESSAGES].startswith(NONE)
+    opinions = settings.get("opinions", 3)
+    assert rows["one edge"][MESSAGES].startswith(f"ε = {4 * opinions:g}")
+    assert f"{NONE} by proposals" in rows["one edge"][MESSAGES]
+
+
+def test_labels_are_not_used_and_features_pass_no_neighbour() -> None:
+    rows = table()
+    assert set(rows["label"].values()) == {"label", "not used"}
+    assert rows[OTHERS][MESSAGES] == "not used"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, "34 bits at most in 16 answers"),  # 2 of 3 bits, and 14 of 2
+        ({"answer_bits": 1, "answers": 4}, "8 bits at most in 4 answers"),
+        ({"answer_bits": 3, "answers": 16}, "48 bits at most in 16 answers"),
+        ({"answers": 0}, "2 bits for each asker, any number of them"),
+        ({"answer_epsilon": 0.5}, "ε = 0.5 for each answer, 8 for all of them"),
+        ({"answer_epsilon": 2.0, "answers": 0}, "ε = 2 for each answer, any number of them"),
+    ],
+)
+def test_answers_are_counted(settings: dict[str, Any], words: str) -> None:
+    cell = table(**settings)[OTHERS][ANSWERS]
+    assert cell.endswith(words)
+    assert cell.startswith(NONE) == ("answer_epsilon" not in settings)
+
+
+def test_bits_of_a_run_are_within_those_that_the_table_says() -> None:
+    run = linked(small(40), protect="none")
+    assert run.ledger.device_comparison_bits.max() <= 2 * 3
+    assert run.promises == promises(schedule(40, protect="none"), LEDGER)
+
+
+def test_how_to_read_the_table() -> None:
+    text = reading(schedule())
+    assert "at most 16 answers in this run" in text
+    assert "in its life" in reading(schedule(book="book.npz"))
+    assert "for measuring only" in reading(schedule(answers=0))
+    assert "semi-honest" in text
+    assert "enrolling several devices" in text
+    assert "Degrees are inside the score" in reading(schedule(score_degrees=True))
+    assert "Degrees are inside" not in text
+
+
+def read(way: str) -> Reading:
+    import numpy as np
+
+    return Reading(
+        way=way,
+        kept=(3,),
+        evidence=np.zeros(2),
+        separation=dict.fromkeys(WAYS, 0.51) | {BOTH: 0.61},
+        error=dict.fromkeys(WAYS, 0.12),
+    )
+
+
+def test_caution_says_why_nothing_was_used_and_where_noise_drowns_words() -> None:
+    few, many = schedule(200), schedule(50_000)
+    assert caution(many, read(WORDS), 100) == ""
+    assert "200 devices are too few for 4,000 words" in caution(few, read(WORDS), 4000)
+    fell_back = caution(many, read(ALONE), 100)
+    assert "levels of both tell held-back edges from strangers with an AUC of 0.61 ± 0.12" in (
+        fell_back
+    )
+    both = caution(few, read(ALONE), 4000)
+    assert both.count("; ") >= 2
+    assert "too few" not in caution(schedule(200, protect="none"), read(WORDS), 4000)
