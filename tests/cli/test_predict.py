@@ -389,7 +389,8 @@ def test_strict_links_beyond_the_budget(
     assert len(alone) == 1, "what the asker knows is its own degree"
     assert run(["predict", str(asked), "--pairs", str(file)]) == 0
     out = capsys.readouterr().out
-    assert "7 pairs answered, ideal scores" in out
+    assert "7 of 59 pairs have an answer; ideal scores" in out
+    assert "scored by the asker's own degree" in " ".join(out.split())
     assert "39 more; --csv FILE or --json gives all" in out
     assert "yes" in out
     assert "no" in out

@@ -42,24 +42,27 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
     return lambda: ReleaseBook(tmp_path / "book.npz", "owner", DEVICES, 4.0, "prediction")
 
 
-def known(record: AnswerRecord, pairs: Any, vectors: str = "one") -> list[int]:
-    found: list[int] = record.known(np.array(pairs).reshape(-1, 2), vectors).tolist()
+def known(record: AnswerRecord, pairs: Any, vectors: str = "one") -> list[list[int]]:
+    found: list[list[int]] = record.known(np.array(pairs).reshape(-1, 2), vectors).tolist()
     return found
 
 
-def test_a_pair_has_one_level_in_either_order(store: Stores) -> None:
-    store().update(lambda record: record.add(np.array([[3, 1], [0, 8]]), np.array([2, 1]), "one"))
-    asked = [(1, 3), (3, 1), (8, 0), (1, 2), (0, 1)]
-    expected = [2, 2, 1, UNANSWERED, UNANSWERED]
+def test_each_end_keeps_the_level_that_it_learnt(store: Stores) -> None:
+    """In either order, as it was asked and as it is asked again."""
+    pairs, levels = np.array([[3, 1], [0, 8]]), np.array([[2, 0], [1, 3]])
+    store().update(lambda record: record.add(pairs, levels, "one"))
+    asked = [(1, 3), (3, 1), (8, 0), (0, 8), (1, 2), (0, 1)]
+    nothing = [UNANSWERED, UNANSWERED]
+    expected = [[0, 2], [2, 0], [3, 1], [1, 3], nothing, nothing]
     assert store().update(lambda record: known(record, asked)) == expected
     other = store().update(lambda record: known(record, asked, "another"))
-    assert other == [UNANSWERED] * 5, "levels belong to the vectors that were compared"
+    assert other == [nothing] * 6, "levels belong to the vectors that were compared"
 
 
 def test_budgets_and_answers_add_up(store: Stores) -> None:
     def more(record: AnswerRecord) -> int:
         record.budget.asked[2] += 1
-        record.add(np.array([[2, len(record.pairs) + 3]]), np.array([0]), "one")
+        record.add(np.array([[2, len(record.pairs) + 3]]), np.array([[0, 0]]), "one")
         return len(record.pairs)
 
     assert [store().update(more) for _ in range(4)] == [1, 2, 3, 4]
@@ -71,17 +74,22 @@ def test_budgets_and_answers_add_up(store: Stores) -> None:
 def test_known_against_a_dictionary() -> None:
     rng = np.random.default_rng(0)
     record = AnswerRecord.of({}, AnswerBudget.unused(30))
-    by_hand: dict[tuple[str, int, int], int] = {}
+    learnt: dict[tuple[str, int, int], int] = {}
     for vectors in ("one", "two"):
         pairs = np.unique(np.sort(rng.integers(0, 30, (80, 2)), axis=1), axis=0)
-        levels = rng.integers(0, 4, len(pairs))
+        pairs = pairs[pairs[:, 0] < pairs[:, 1]]
+        turned = rng.random(len(pairs)) < 0.5
+        pairs[turned] = pairs[turned][:, ::-1]
+        levels = rng.integers(0, 4, pairs.shape)
         record.add(pairs, levels, vectors)
-        by_hand |= {(vectors, *pair): level for pair, level in zip(
-            map(tuple, pairs.tolist()), levels.tolist(), strict=True)}  # type: ignore[misc]  # fmt: skip
+        for (me, peer), (mine, theirs) in zip(pairs.tolist(), levels.tolist(), strict=True):
+            learnt[vectors, me, peer], learnt[vectors, peer, me] = mine, theirs
     asked = rng.integers(0, 30, (400, 2))
+    asked = asked[asked[:, 0] != asked[:, 1]]
     for vectors in ("one", "two", "three"):
         expected = [
-            by_hand.get((vectors, min(pair), max(pair)), UNANSWERED) for pair in asked.tolist()
+            [learnt.get((vectors, *ends), UNANSWERED) for ends in ((me, peer), (peer, me))]
+            for me, peer in asked.tolist()
         ]
         assert record.known(asked, vectors).tolist() == expected
     assert record.known(np.empty((0, 2), np.int64), "one").tolist() == []
@@ -116,7 +124,7 @@ def test_a_damaged_file_says_so_in_one_line(tmp_path: Path, damage: bytes) -> No
 def test_an_interrupted_change_leaves_the_file(tmp_path: Path) -> None:
     path = tmp_path / "answers.npz"
     store = AnswersInFile(path, unused())
-    store.update(lambda record: record.add(np.array([[0, 1]]), np.array([3]), "one"))
+    store.update(lambda record: record.add(np.array([[0, 1]]), np.array([[3, 2]]), "one"))
     before = path.read_bytes()
 
     def interrupted(record: AnswerRecord) -> None:
@@ -140,7 +148,7 @@ def _ask_many(path: str, kind: str, me: int) -> None:
 
         def more(record: AnswerRecord, number: int = number) -> None:
             record.budget.asked[me] += 1
-            record.add(np.array([[me, number % 3 + 3]]), np.array([number % 4]), f"run {me}")
+            record.add(np.array([[me, number % 3 + 3]]), np.full((1, 2), number % 4), f"run {me}")
 
         store.update(more)
 
@@ -161,6 +169,25 @@ def test_two_processes_at_once_lose_nothing(kind: str, tmp_path: Path) -> None:
     assert sorted(set(arrays["answers/vectors"].tolist())) == ["run 0", "run 1"]
 
 
+def test_a_record_moves_to_a_folder_and_stays_one(tmp_path: Path) -> None:
+    """A run in memory that is saved shares its budget with the folder from then on."""
+    memory = AnswersInMemory(unused())
+    memory.update(lambda record: record.add(np.array([[0, 1]]), np.array([[3, 2]]), "one"))
+    memory.update(lambda record: record.budget.asked.__setitem__(0, 4))
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    moved = memory.moved(first)
+    assert stat.S_IMODE((first / "answers.npz").stat().st_mode) == 0o600
+    there = AnswersInFile(first / "answers.npz", unused())
+    there.update(lambda record: record.budget.asked.__setitem__(0, 5))
+    assert moved.update(lambda record: record.budget.asked.tolist())[0] == 5
+    assert moved.update(lambda record: known(record, [(1, 0)])) == [[2, 3]]
+    assert moved.moved(second) is moved
+    copied = AnswersInFile(second / "answers.npz", unused())
+    assert copied.update(lambda record: record.budget.asked.tolist())[0] == 5
+
+
 def test_names_of_vectors_differ_with_vectors_and_thresholds() -> None:
     vectors = np.arange(12, dtype=np.int8).reshape(3, 4)
     name = digest_of(vectors, (1, 2))
@@ -175,7 +202,7 @@ def test_the_book_keeps_answers_beside_releases(tmp_path: Path) -> None:
     path = tmp_path / "book.npz"
     book = ReleaseBook(path, "owner", DEVICES, 4.0, "a run")
     book.settle("kind", np.arange(DEVICES), 2.0, np.ones((DEVICES, 1), np.uint8))
-    book.update(lambda record: record.add(np.array([[0, 1]]), np.array([1]), "one"))
+    book.update(lambda record: record.add(np.array([[0, 1]]), np.array([[1, 1]]), "one"))
     arrays = read_arrays(path)
     assert_array_equal(arrays["spent"], [2.0] * DEVICES)
     assert arrays["answers/pairs"].tolist() == [[0, 1]]

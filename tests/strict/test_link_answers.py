@@ -1,6 +1,7 @@
 """Answers: randomized response against its closed form, batches, and the asker's score."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from lumos.strict import link_prediction
 from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.link_answers import UNANSWERED, scores, shifts_for
 from lumos.strict.link_prediction import alone, answer, judged
+from lumos.strict.link_result import LinkResult
 from lumos.training.link_questions import AskedPairs
 
 
@@ -81,9 +83,20 @@ def test_randomized_answers_have_the_closed_forms_error() -> None:
     result = result_of(devices, answers=0, answer_epsilon=epsilon)
     pairs = np.array([(one, two) for one in range(devices) for two in range(one)])
     levels = answer(result, AskedPairs(pairs=pairs), AnswerBudget.unused(devices)).levels
-    right = (levels == levels_by_hand(result, pairs)).mean()
-    expected = math.e / (math.e + 3)
-    assert right == pytest.approx(expected, abs=5 * math.sqrt(0.25 / len(pairs)))
+    right = levels == levels_by_hand(result, pairs)[:, None]
+    expected, error = math.e / (math.e + 3), 5 * math.sqrt(0.25 / len(pairs))
+    assert right.mean(axis=0) == pytest.approx([expected, expected], abs=error)
+    # The two ends learn levels with shifts that were drawn apart.
+    assert right.all(axis=1).mean() == pytest.approx(expected**2, abs=error)
+
+
+def test_each_end_learns_the_same_whoever_is_named_first() -> None:
+    result = result_of(40, answers=0, answer_epsilon=1.0)
+    pairs = np.array([(one, two) for one in range(40) for two in range(one)])
+    twice = np.concatenate([pairs, pairs[:, ::-1]])
+    levels = answer(result, AskedPairs(pairs=twice), AnswerBudget.unused(40)).levels
+    assert_array_equal(levels[: len(pairs)], levels[len(pairs) :, ::-1])
+    assert (levels[:, 0] != levels[:, 1]).any()
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 4096])
@@ -98,7 +111,7 @@ def test_batches_change_no_level(
     seen: list[tuple[int, int]] = []
     asked = AskedPairs(pairs=pairs, progress=lambda done, total: seen.append((done, total)))
     levels = answer(result, asked, AnswerBudget.unused(25)).levels
-    right = levels_by_hand(result, pairs)
+    right = np.tile(levels_by_hand(result, pairs)[:, None], 2)
     if math.isinf(epsilon):
         assert_array_equal(levels, right)
     else:
@@ -127,6 +140,39 @@ def test_real_cryptography_gives_the_same_levels(epsilon: float) -> None:
     assert_allclose(ideal.device_comparison_bits, secure_.device_comparison_bits)
     assert "score" in secure_.topics
     assert "score/ideal" not in secure_.topics
+
+
+def learnt_by(result: LinkResult, pairs: np.ndarray, **how: bool) -> np.ndarray:
+    """[pairs, 2] levels of devices that gave no answer before."""
+    devices = len(result.degree)
+    return answer(result, AskedPairs(pairs=pairs), AnswerBudget.unused(devices), **how).levels
+
+
+def test_coins_of_answers_are_those_of_one_run_only() -> None:
+    """Other vectors or another ε share no shift, although seed and questions are the same."""
+    pairs = np.array([(one, two) for one in range(80) for two in range(one)])
+    settings = {"answers": 0, "answer_bits": 3}
+    one = result_of(80, answer_epsilon=0.1, **settings)
+    shifts = {}
+    for name, result in {
+        "the same": one,
+        "again": one,
+        "another epsilon": result_of(80, answer_epsilon=0.11, **settings),
+        "other vectors": replace(one, vectors=np.roll(one.vectors, 1, axis=0)),
+    }.items():
+        exact = levels_by_hand(result, pairs)[:, None]
+        shifts[name] = (learnt_by(result, pairs) - exact) % 8
+    assert_array_equal(shifts["the same"], shifts["again"])
+    for name in ("another epsilon", "other vectors"):
+        same = (shifts[name] == shifts["the same"]).mean()
+        assert same == pytest.approx(1 / 8, abs=0.02), name
+
+
+def test_coins_of_the_operating_system_are_never_the_same() -> None:
+    result = result_of(60, answers=0, answer_epsilon=0.5)
+    pairs = np.array([(one, two) for one in range(60) for two in range(one)])
+    assert (learnt_by(result, pairs, fresh=True) != learnt_by(result, pairs, fresh=True)).any()
+    assert_array_equal(learnt_by(result, pairs), learnt_by(result, pairs))
 
 
 def test_scores_are_evidence_and_the_prior_of_the_asker() -> None:
@@ -158,6 +204,6 @@ def test_programs_of_answers_use_no_neighbour() -> None:
         yield from ()
         return len(shard.neighbours)
 
-    shard = link_prediction._lone_devices(7, 0, "name")
+    shard = link_prediction._lone_devices(7, 0, "name", fresh=False)
     assert len(shard.neighbours) == 0
     assert [found for _, found in on_shards(Graph.from_edges(np.array([[0, 1]])), device)[0]] == [2]

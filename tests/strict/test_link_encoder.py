@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import subspace_angles
+from tests.narrow import sparse
 from tests.strict.linking import on_shards, schedule, started, town
 
 from lumos.aggregate.noise import Noise
@@ -183,13 +184,14 @@ def test_a_state_is_everything() -> None:
 
 
 def test_rows_of_zeros_stay() -> None:
-    assert_allclose(unit(np.array([[3.0, 4.0], [0, 0], [1e-5, 0]])), [[0.6, 0.8], [0, 0], [1, 0]])
+    expected = np.array([[0.6, 0.8], [0.0, 0.0], [1.0, 0.0]])
+    assert_allclose(unit(np.array([[3.0, 4.0], [0.0, 0.0], [1e-5, 0.0]])), expected)
 
 
 @pytest.mark.parametrize("shards", [2, 7])
 def test_an_embedding_does_not_depend_on_the_shard(shards: int, sixty: Graph) -> None:
     """Rows are multiplied one by one: the others of a shard change no bit."""
-    features = np.asarray(sixty.features[:, :].toarray(), np.float64)  # type: ignore[union-attr,index]
+    features = sparse(sixty.features).toarray().astype(np.float64)
     alone = encoder_of(features).embeddings()
 
     def device(shard: Any, endpoint: Any) -> Any:

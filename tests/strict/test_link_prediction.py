@@ -113,12 +113,19 @@ def test_real_cryptography_tells_the_same(epsilon: float) -> None:
 def test_randomized_answers_are_drawn_once() -> None:
     """Asking again cannot average the noise away."""
     trained = linked(town(300, within=0.4), **RANDOMIZED)
-    pairs = [(one, one + 1) for one in range(0, 100, 2)]
+    pairs = [(one, one + 1) for one in range(0, 300, 2)]
     found = trained.ask_links(pairs)
     assert found.answered.all()
     first = found.probability
     exact = by_hand(trained, pairs, found.answered)
     assert 0.02 < (first != exact).mean() < 0.5
+    # The other end has learnt a level of its own, and keeps to that.
+    back = [(two, one) for one, two in pairs]
+    theirs = trained.ask_links(back)
+    assert theirs.answered.all()
+    assert theirs.ledger is not None
+    assert theirs.ledger.scores == 0
+    assert 0.02 < (theirs.probability != by_hand(trained, back, theirs.answered)).mean() < 0.5
     for _ in range(3):
         assert_array_equal(trained.predict_links(pairs), first)
 
@@ -139,6 +146,19 @@ def test_a_run_without_a_folder_remembers_too() -> None:
     again = trained.ask_links([(0, peer) for peer in range(1, 30)])
     assert_array_equal(first.answered, again.answered)
     assert first.answered.sum() == halves(16)[0]
+
+
+def test_a_run_that_is_saved_takes_its_answers_along(tmp_path: Path) -> None:
+    trained = linked(town(), protect="none")
+    pairs = [(0, peer) for peer in range(1, 30)]
+    first = trained.ask_links(pairs)
+    saved = load_run(trained.save(tmp_path / "run"))
+    for each in (saved, trained):
+        again = each.ask_links(pairs)
+        assert_array_equal(again.answered, first.answered)
+        assert_array_equal(again.probability, first.probability)
+    assert saved.ask_links([(0, 40), (40, 50)]).answered.tolist() == [False, True]
+    assert trained.ask_links([(40, peer) for peer in range(50, 70)]).answered.sum() == 7
 
 
 def test_progress_counts_pairs(run: Run) -> None:

@@ -17,8 +17,10 @@ from lumos.strict.word_rows import WordRows
 PUBLIC = PublicCoins(0)
 
 
-def rows_of(features: Any, *, signed: bool = False, buckets: int = 0) -> WordRows:
-    return WordRows(features, signed=signed, buckets=buckets, public=PUBLIC)
+def rows_of(
+    features: Any, *, signed: bool = False, buckets: int = 0, public: PublicCoins = PUBLIC
+) -> WordRows:
+    return WordRows(features, signed=signed, buckets=buckets, public=public)
 
 
 def words_by_hand(features: np.ndarray, *, signed: bool, buckets: int) -> list[dict[int, float]]:
@@ -146,5 +148,6 @@ def test_buckets_are_public_and_the_same_everywhere() -> None:
     one = rows_of(features[:10], buckets=7).holders()
     two = rows_of(features, buckets=7).holders()[:10]
     assert_array_equal(one, two)
-    other = WordRows(features, signed=False, buckets=7, public=PublicCoins(1)).holders()[:10]
+    elsewhere = rows_of(features, buckets=7, public=PublicCoins(1))
+    other = elsewhere.holders()[:10]
     assert (one != other).any()
