@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.session_doubles import Stream, Toy
 from tests.products.conversation import LONG, SHORT, Pair, product, random_inputs
+from tests.session_doubles import Stream, Toy
 
 from lumos.aggregate import FixedPoint
 from lumos.crypto import entropy

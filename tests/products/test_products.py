@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from tests.aggregate.federation import Federation, shards_of
-from tests.session_doubles import Toy
 from tests.products.conversation import LONG
 from tests.products.pairs import PairedRun, Problem, Watched
+from tests.session_doubles import Toy
 
 from lumos.aggregate import (
     AggregateSettings,

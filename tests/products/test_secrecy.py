@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from tests.session_doubles import Stream, Toy
 from tests.products.conversation import LONG, SHORT, Pair
+from tests.session_doubles import Stream, Toy
 
 from lumos.aggregate import FixedPoint
 from lumos.crypto import entropy

@@ -319,9 +319,20 @@ def test_the_form_of_a_label_does_not_depend_on_the_level_of_the_sums(classes: i
         ({"min_holders": 0}, "`min_holders`"),
         ({"projection": 0}, "`projection`"),
         ({"encoder_epochs": 0}, "`encoder_epochs`"),
-        ({"relay": 1}, "`relay`"),
-        ({"relay": 9}, "`relay`"),
-        ({"relay": "some"}, "`relay`"),
+        ({"embedding": 1}, "`embedding` must be 2 to 64"),
+        ({"embedding": 65}, "`embedding` must be 2 to 64"),
+        ({"words": 0}, "`words` must be 1 to 64"),
+        ({"words": 65}, "`words` must be 1 to 64"),
+        ({"colours": 1}, "`colours` must be 2 to 32"),
+        ({"colours": 33}, "`colours` must be 2 to 32"),
+        ({"word_buckets": -1}, "`word_buckets` must be 0 or more"),
+        ({"answer_bits": 0}, "`answer_bits` must be 1, 2 or 3"),
+        ({"answer_bits": 4}, "`answer_bits` must be 1, 2 or 3"),
+        ({"answers": 1}, "`answers` must be above 2"),
+        ({"answers": 2}, "`answers` must be above 2"),
+        ({"answers": -3}, "`answers` must be above 2"),
+        ({"answer_epsilon": 0.0}, "`answer_epsilon` must be above 0"),
+        ({"answer_epsilon": float("nan")}, "`answer_epsilon` must be above 0"),
         ({"lifetime_epsilon": 0.0}, "`lifetime_epsilon`"),
         ({"lifetime_opinion_epsilon": 0.0}, "`lifetime_opinion_epsilon`"),
         ({"lifetime_opinion_epsilon": float("nan")}, "`lifetime_opinion_epsilon`"),
@@ -336,7 +347,9 @@ def test_settings_that_promise_nothing_are_refused(
         Config.of(profile="strict", **settings)
 
 
-@pytest.mark.parametrize("gone", ["symbol", "trainers_say", "encoder_rate"])
+@pytest.mark.parametrize(
+    "gone", ["symbol", "trainers_say", "encoder_rate", "relay", "codebook", "answer"]
+)
 def test_settings_of_the_profile_before_do_not_exist(gone: str) -> None:
     with pytest.raises(UsageError, match=f"'{gone}'|`{gone}`"):
         Config.of(profile="strict", **{gone: 1})
@@ -345,17 +358,30 @@ def test_settings_of_the_profile_before_do_not_exist(gone: str) -> None:
 @pytest.mark.parametrize(
     ("task", "others"),
     [
-        ("classify", {"relay": 4, "codebook": 8, "colours": 4, "answer": 8}),
+        (
+            "classify",
+            {
+                "embedding": 8,
+                "words": 4,
+                "word_buckets": 64,
+                "colours": 4,
+                "answer_bits": 1,
+                "answers": 8,
+                "answer_epsilon": 2.0,
+                "score_degrees": True,
+            },
+        ),
         (
             "link",
             {
+                "epsilon": 2.0,
                 "label_epsilon": 4.0,
-                "opinions": 1,
-                "opinion_epsilon": 1.0,
-                "lifetime_opinion_epsilon": 9.0,
+                "mechanism": "krr",
+                "lifetime_epsilon": 9.0,
                 "tree_network": True,
-                "signs": "signed",
                 "encoder_epochs": 3,
+                "clip": 0.2,
+                "projection": 8,
             },
         ),
     ],
@@ -368,7 +394,9 @@ def test_settings_of_the_other_task_are_refused(task: str, others: dict[str, Any
 
 def test_defaults_of_the_two_tasks() -> None:
     both = [Config.of(task=task) for task in ("classify", "link")]
-    assert [config.train.epochs for config in both] == [61, 109]
-    assert [config.settings_as(StrictSettings).epsilon for config in both] == [3.0, 2.0]
+    assert [config.train.epochs for config in both] == [61, 10]
+    strict = [config.settings_as(StrictSettings) for config in both]
+    assert [settings.opinions for settings in strict] == [2, 3]
+    assert strict[0].epsilon == 3.0
     assert StrictSettings().sums_epsilon == 3.0
     assert StrictSettings(label_epsilon=4.0).sums_epsilon == 4.0

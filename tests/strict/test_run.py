@@ -338,9 +338,9 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"answer": 4}, r"`answer` has no meaning with `profile='strict'` and `task='classify'`"),
-        ({"relay": 2}, r"`relay` has no meaning"),
-        ({"codebook": 4}, r"`codebook` has no meaning"),
+        ({"answers": 4}, r"`answers` has no meaning with `profile='strict'` and `task='classify'`"),
+        ({"words": 2}, r"`words` has no meaning"),
+        ({"embedding": 4}, r"`embedding` has no meaning"),
         ({"colours": 4}, r"`colours` has no meaning"),
         ({"epsilon": float("inf")}, r"needs a finite `epsilon`"),
         ({"epsilon": 0.0}, r"`epsilon` must be above 0"),
