@@ -95,8 +95,11 @@ def test_settings(run: Path) -> None:
         assert is_given == (str(stored) != str(default)), name
         assert meaning
     listed = {row[0] for row in rows}
+    config = lumos.load_run(run).config
+    unused = config.profile.texts(config).unused_settings
+    assert not unused & listed  # those of the other task, for instance
     for name in PROFILES:
-        own = {field.name for field in dataclasses.fields(PROFILES[name].settings)}
+        own = {field.name for field in dataclasses.fields(PROFILES[name].settings)} - unused
         assert (own <= listed) == (about["settings"]["profile"] == name)
     depends = dict(table(run, "What the figures depend on")[1])
     assert depends["seed"] == "3"
