@@ -312,7 +312,7 @@ def test_never_worse_than_alone_on_a_random_graph(seed: int) -> None:
     assert run.training.choice == ALONE
     assert run.metrics == run.own
     assert "pairs are scored by the asker's own degree" in run.training.caution
-    assert "may be chance; answers are asked and not used" in run.training.caution
+    assert "which may be chance; so no device is asked" in run.training.caution
     assert "too few" not in run.training.caution
     noisy = linked(graph, seed=seed, update_epsilon=1.0)
     assert noisy.training.choice == ALONE
