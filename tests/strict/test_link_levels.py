@@ -150,7 +150,9 @@ def test_the_way_that_separates_best_is_chosen_with_its_thresholds(bits: int, wa
     found = _merged(edges, reading.kept), _merged(strangers, reading.kept)
     assert auc_by_pairs(*found) == pytest.approx(best)
     expected = np.log(found[0] / found[0].sum()) - np.log(found[1] / found[1].sum())
-    assert_allclose(reading.evidence, expected)
+    doubt = 3 * reading.error[way] / (reading.separation[way] - 0.5)
+    assert 0 < doubt < 1
+    assert_allclose(reading.evidence, (1 - doubt**2) * expected)
     assert reading.cosines == tuple(COSINES[place] for place in reading.kept)
     for name in WAYS:
         sharp = np.maximum(total[WAYS.index(name)], 1)

@@ -94,7 +94,7 @@ def deviation(made: LinkSchedule, stage: str, step: int) -> float:
 
 FAR = {
     COUNTS: (1.0, ROOT),
-    PRODUCTS: (2 * math.sqrt(8), (ROOT + 2) * math.sqrt(8)),
+    PRODUCTS: (2 * math.sqrt(8), math.sqrt(10 * 8)),
     WHITENING: (1.0, ROOT),
     COLOURS: (1.0, 0.0),
     LEVELS: (ROOT, 2.0),
@@ -181,8 +181,8 @@ def product(b: np.ndarray, z: np.ndarray, b_peer: np.ndarray, z_peer: np.ndarray
 def test_reach_of_products(most: int) -> None:
     """Real words and embeddings of random devices, and the worst that can be constructed.
 
-    The bound adds what words and what embeddings move. At the worst the partner has the new words,
-    and embeddings are opposite: 3 times `most` words and -1 times as many, √10 of (√2 + 2) √most.
+    At the worst the partner has the new words, and embeddings are opposite: 3 times `most` words and
+    -1 times as many.
     """
     rng = np.random.default_rng(most)
     made = schedule(words=most, embedding=4)
@@ -205,8 +205,7 @@ def test_reach_of_products(most: int) -> None:
     old[:most], new[most : 2 * most] = 1, 1
     ahead = np.eye(4)[0] * (Z_STEPS - 1) / Z_STEPS
     moved = product(new, ahead, new, ahead) - product(old, -ahead, new, ahead)
-    never_beyond([float(np.linalg.norm(moved))], features, 0.9)
-    assert np.linalg.norm(moved) == pytest.approx(math.sqrt(10 * most), rel=0.01)
+    never_beyond([float(np.linalg.norm(moved))], features, 0.99)
     never_beyond([float(np.linalg.norm(product(new, ahead, new, ahead)))], norm, 0.99)
 
 

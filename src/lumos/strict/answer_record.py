@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from lumos.errors import InputError
 from lumos.storage import read_arrays, write_arrays
 from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.link_answers import UNANSWERED
@@ -143,8 +144,19 @@ class AnswersInFile:
         """Read the record, change it, and write it; nobody else does so meanwhile."""
         with self._path.with_name(self._path.name + ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            arrays = read_arrays(self._path) if self._path.exists() else {}
+            arrays = self._read()
             record = AnswerRecord.of(arrays, self._start)
             done = change(record)
             write_arrays(self._path, record.arrays(), private=True)
             return done
+
+    def _read(self) -> Arrays:
+        if not self._path.exists():
+            return {}
+        try:
+            return read_arrays(self._path)
+        except InputError:
+            raise InputError(
+                f"{self._path}: is damaged; how much devices have answered is not known any more, "
+                "so train again"
+            ) from None

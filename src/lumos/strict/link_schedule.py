@@ -121,12 +121,13 @@ class LinkSchedule(Schedule):
     def reach(self, stage: str) -> LinkReach:
         """How far one device can move a sum of a stage; docs/strict.md proves each number."""
         # A pair's product is b_u ⊗ z_v + b_v ⊗ z_u: words are 0 or 1, at most `words` of them, and
-        # embeddings have norm 1. Other words move b by √2 of its norm, and z by 2.
+        # embeddings have norm 1. Other words and another embedding move it by the square root of
+        # |Δb|² + |b_v|² |Δz|² + 2 ⟨Δb, b_v⟩ ⟨z_v, Δz⟩ ≤ 2 + 4 + 2 · 1 · 2, times the words.
         words = math.sqrt(self.strict.words)
         root = math.sqrt(2)
         return {
             COUNTS: LinkReach(1.0, root),
-            PRODUCTS: LinkReach(2 * words, (root + 2) * words),
+            PRODUCTS: LinkReach(2 * words, math.sqrt(10) * words),
             WHITENING: LinkReach(1.0, root),
             COLOURS: LinkReach(1.0, 0.0),
             LEVELS: LinkReach(root, 2.0),  # one level of an edge, and one of a stranger
