@@ -181,8 +181,7 @@ def product(b: np.ndarray, z: np.ndarray, b_peer: np.ndarray, z_peer: np.ndarray
 def test_reach_of_products(most: int) -> None:
     """Real words and embeddings of random devices, and the worst that can be constructed.
 
-    At the worst the partner has the new words, and embeddings are opposite: 3 times `most` words and
-    -1 times as many.
+    At the worst the partner has the new words, and embeddings are opposite.
     """
     rng = np.random.default_rng(most)
     made = schedule(words=most, embedding=4)

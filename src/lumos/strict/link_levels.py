@@ -164,7 +164,7 @@ def read_levels(total: Doubles, spread: float, bits: int) -> Reading:
         key=lambda some: _separation(_merged(edges, some), _merged(strangers, some)),
     )
     shares = [counts / counts.sum() for counts in (_merged(edges, kept), _merged(strangers, kept))]
-    # Evidence that is hardly more than chance counts for little, and what may be chance for nothing.
+    # Evidence hardly above chance counts for little, and what may be chance for nothing.
     doubt = min(1.0, SURE * error[way] / max(separation[way] - 0.5, 1e-12))
     evidence: Doubles = (1 - doubt**2) * (np.log(shares[0]) - np.log(shares[1]))
     if doubt == 1:
