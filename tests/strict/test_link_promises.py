@@ -15,7 +15,7 @@ from lumos.strict.wording import NONE
 
 LEDGER: Any = SimpleNamespace()
 OTHERS = "features: these or others"
-ZEROS = "features: in the sums or zeros, the matching unchanged"
+ZEROS = "features: in the sums, or all pairs of the device left out"
 
 
 def table(devices: int = 1000, **settings: Any) -> dict[str, dict[str, str]]:

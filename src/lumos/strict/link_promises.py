@@ -25,7 +25,7 @@ def promises(schedule: LinkSchedule, ledger: LedgerReport) -> list[dict[str, str
     edge = strict.opinions * strict.opinion_epsilon
     rows = {
         "features: these or others": (_sums(schedule, "features"), answers, "not used"),
-        "features: in the sums or zeros, the matching unchanged": (
+        "features: in the sums, or all pairs of the device left out": (
             _sums(schedule, "norm"),
             answers,
             "not used",
@@ -36,7 +36,7 @@ def promises(schedule: LinkSchedule, ledger: LedgerReport) -> list[dict[str, str
             f"{NONE}: answers are about edges",
             f"ε = {up(edge)} at each end by opinions; {NONE} by proposals",
         ),
-        "degree": (NONE, f"{NONE}: a hint", f"{NONE}: proposals are a hint"),
+        "degree": (NONE, f"{NONE}: many answers tell it", f"{NONE}: neighbours learn much of it"),
         "membership: there or not there at all": (NONE, NONE, NONE),
     }
     columns = (SUMS, ANSWERS, MESSAGES)
@@ -87,7 +87,7 @@ def reading(schedule: LinkSchedule) -> str:
         "about its words or numbers in products makes its partner's share of the sums larger than "
         "the noise is made for; devices that pool answers learn what all of them tell; nothing "
         "keeps one person from enrolling several devices.",
-        "Sums are per run: several runs add up.",
+        "Columns add up for whoever sees several; sums are per run, and several runs add up.",
     ]
     if strict.score_degrees:
         sentences.append(

@@ -40,7 +40,7 @@ Z_STEPS = 128
 """Embeddings enter products as multiples of 1/128."""
 CROWD = 16
 """Neighbours up to which a device's colour weighs more the more of them hear it."""
-MARGIN = 1e-6
+MARGIN = 1e-5
 """What rounding to the fixed point may add to a norm, at most."""
 
 
@@ -48,7 +48,7 @@ class LinkReach(NamedTuple):
     """How far one device can move one sum of a stage, as a Euclidean norm."""
 
     norm: float
-    """From anything it may be to zero, its partner's vectors and the matching unchanged."""
+    """From anything it may be to nothing: its pairs are left out, and the matching is unchanged."""
     features: float
     """When the device has other features."""
 

@@ -51,7 +51,7 @@ from lumos.strict.link_schedule import (
     WHITENING,
     LinkSchedule,
 )
-from lumos.strict.matching import NOBODY, match
+from lumos.strict.matching import NOBODY, PLACES, match
 from lumos.strict.neighbour_messages import ReceivedMessages, send_over
 from lumos.strict.noisy_sums import Update
 from lumos.strict.opinions import opinion_charge
@@ -125,7 +125,7 @@ class StrictLinker(StrictTrainer):
         if known is not None:  # an edge may be gone, or held back
             near = shard.slots_or_none(np.arange(len(shard)), known) >= 0
             return np.where(near, known, NOBODY)
-        partner = yield from match(shard, shard.owner, shard.neighbours, "partners")
+        partner = yield from match(shard, shard.owner, shard.neighbours, "partners", PLACES)
         if book is not None:
             book.keep_partners(shard.devices, partner)
         return partner
@@ -182,7 +182,8 @@ class StrictLinker(StrictTrainer):
     def _update(self, stage: str, number: int) -> Update:
         if stage == COUNTS:
             shares = self._words.shares()
-            shares.data = self._sums.rounded(shares.data)
+            steps = 2.0**self.schedule.config.updates.fraction_bits
+            shares.data = np.trunc(shares.data * steps) / steps  # so that no norm exceeds 1
             return lambda each: shares.toarray() if each else np.asarray(shares.sum(axis=0))
         if stage == WHITENING:
             vectors = self._encoder.spread()

@@ -1,11 +1,13 @@
 """A random matching of edges by proposals: every device has at most one partner.
 
-In each of some rounds a device without a partner tosses a coin. Heads: it proposes to one of its
-candidates. Tails: it accepts one of the proposals that it receives. Every proposal gets an answer.
+In each of some rounds a device without a partner tosses a coin. Heads: it draws one of its places,
+of which it has a least number, and proposes to the candidate there, if there is one. Tails: it
+accepts one of the proposals that it receives. Every proposal gets an answer.
 
 What it tells: a device learns that a candidate proposed to it, and a proposer whether it was
-accepted: one bit each, through the door `control`. A device with few candidates proposes to each of
-them more often, so proposals are a hint at degrees (measured in docs/strict.md).
+accepted: one bit each, through the door `control`. A device with few candidates would propose to
+each of them more often. Empty places hide how few they are; beyond the least number of places,
+proposals tell something about degrees (measured in docs/strict.md).
 """
 
 import numpy as np
@@ -17,17 +19,21 @@ from lumos.strict.topics import PROPOSAL, REPLY
 from lumos.typing import Doubles, Flags, Ints
 
 ROUNDS = 10
-"""On Facebook, ten rounds match two thirds of all devices, four rounds 58 %."""
+"""On Facebook ten rounds match 59 % of all devices."""
+PLACES = 8
+"""Devices with fewer neighbours propose to each of them as if they had so many. Of edges that are
+held back a device has few, whatever its degree."""
 NOBODY = -1
 
 
-def match(shard: Shard, rows: Ints, peers: Ints, purpose: str) -> Program[Ints]:
+def match(shard: Shard, rows: Ints, peers: Ints, purpose: str, places: int = 1) -> Program[Ints]:
     """Match hosted devices with one of their candidates, or with one that proposes to them.
 
     Args:
         rows: [candidates] positions of hosted devices, not decreasing.
         peers: [candidates] ids.
         purpose: names the coins.
+        places: least number of places that a device draws from.
 
     Returns:
         [hosted] ids of the partners, `NOBODY` where there is none.
@@ -40,10 +46,9 @@ def match(shard: Shard, rows: Ints, peers: Ints, purpose: str) -> Program[Ints]:
     for number in range(ROUNDS):
         chance = coins.uniform(everyone, f"{purpose}/round", number, 3)
         proposing = (chance[:, 0] < 0.5) & (partner == NOBODY)
-        asking = np.flatnonzero(proposing & (counts > 0))
-        chosen = peers[
-            first[asking] + np.floor(chance[asking, 1] * counts[asking]).astype(np.int64)
-        ]
+        place = np.floor(chance[:, 1] * np.maximum(counts, places)).astype(np.int64)
+        asking = np.flatnonzero(proposing & (place < counts))
+        chosen = peers[first[asking] + place[asking]]
         inbox = yield PROPOSAL.send(shard.ids_of(asking), chosen, 0)
         accepted = _accepted(shard, inbox.receiver, ~proposing & (partner == NOBODY), chance[:, 2])
         answers = yield REPLY.send(inbox.receiver, inbox.sender, accepted.astype(np.uint8))
