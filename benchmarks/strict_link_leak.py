@@ -478,7 +478,8 @@ def main() -> None:
     parser.add_argument("--graph", default="facebook")
     parser.add_argument("--words", action="store_true", help="generate features from labels")
     parser.add_argument("--quick", action="store_true", help="fewer askers, fewer runs")
-    parser.add_argument("--json", type=Path, help="write all tables to this file")
+    parser.add_argument("--only", nargs="+", metavar="TABLE", help="only these tables")
+    parser.add_argument("--json", type=Path, help="write tables to this file, beside those there")
     options = parser.parse_args()
     torch.set_num_threads(1)
     graph = loaded(options)
@@ -489,7 +490,10 @@ def main() -> None:
     if world.truth.labels is not None:
         base["majority"] = float(np.bincount(world.truth.labels[there]).max() / there.sum())
         base["symbol, ε = 2"] = make_mechanism(graph.class_count, 2.0, "krr").truth / COIN
-    tables: dict[str, list[Row]] = {"base": [base]}
+    tables: dict[str, list[Row]] = {}
+    if options.json is not None and options.json.exists():
+        tables = json.loads(options.json.read_text())
+    tables["base"] = [base]
     show(tables["base"], "without answers")
     for name, make in (
         ("askers", lambda: all_askers(world, first, options.quick)),
@@ -498,6 +502,8 @@ def main() -> None:
         ("refusals", lambda: refusals(world, first)),
         ("coordinator", lambda: audit(4 if options.quick else 20)),
     ):
+        if options.only is not None and name not in options.only:
+            continue
         tables[name] = make()
         show(tables[name], f"{options.graph}: {name}")
         if options.json is not None:
