@@ -15,7 +15,7 @@ from lumos.training.settings import TrainSettings
 VERSIONS: dict[str, int] = {
     f"train/{PAPER}": 1,
     f"train/{STRICT} classify": 2,
-    f"train/{STRICT} link": 2,
+    f"train/{STRICT} link": 3,
     "baseline": 1,
     "trees": 1,
     "cost": 1,
