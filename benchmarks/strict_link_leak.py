@@ -64,7 +64,7 @@ from lumos.training.split import EdgeSplit, Role, split_edges
 from lumos.typing import Doubles, Flags, Ints
 
 ASKERS = (1, 4, 16, 64)
-SETS = {1: 6, 4: 3, 16: 2, 64: 1}
+SETS = {1: 4, 4: 2, 16: 1, 64: 1}
 """Over how many sets of askers a figure is the mean."""
 FREQUENT = 20
 RECORDED = {topic.name for topic in (COLOUR, OPINION, PROPOSAL, REPLY, QUESTION, CONSENT)}
