@@ -84,7 +84,6 @@ def test_stages_cover_all_epochs_in_order(opinions: int, encoder: int, trees: bo
         steps = [schedule.step(epoch) for epoch in range(epochs) if stages[epoch] == stage]
         assert steps == list(range(expected[stage]))
     assert stages[schedule.first_trust] == TRUST
-    assert all(not schedule.stages_before(epoch) for epoch in range(epochs))
     assert schedule.last_stages == LAST
     with pytest.raises(ValueError, match="there is no such epoch"):
         schedule.stage(epochs)

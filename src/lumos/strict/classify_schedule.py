@@ -126,25 +126,6 @@ class ClassifySchedule(Schedule):
         """Epochs before trust."""
         return 1 + self.strict.encoder_epochs + 2 + self.strict.opinions
 
-    def stage(self, epoch: int) -> str:
-        """The stage of epoch number `epoch`, from 0."""
-        return self._place(epoch)[0]
-
-    def step(self, epoch: int) -> int:
-        """Number of an epoch among those of its stage."""
-        return self._place(epoch)[1]
-
-    def _place(self, epoch: int) -> tuple[str, int]:
-        for stage, many in self.sums.items():
-            if epoch < many:
-                return stage, epoch
-            epoch -= many
-        raise ValueError("there is no such epoch")
-
-    def stages_before(self, epoch: int) -> tuple[str, ...]:
-        """None: every sum is an epoch."""
-        return ()
-
     @property
     def last_stages(self) -> tuple[str, ...]:
         """The vote, and the temperature of what was chosen."""

@@ -60,11 +60,9 @@ class StrictCoordinator:
         self._widths = self._widths_of(used)
 
     def epochs(self, first: int, last: int) -> Program[None]:
-        """One sum per epoch, and those between."""
+        """One sum per epoch."""
         schedule = self._schedule
         for number in range(first, last):
-            for stage in schedule.stages_before(number):
-                yield from self._sum(stage, 0, -1 - number)
             yield from self._sum(schedule.stage(number), schedule.step(number), number)
 
     def finish(self) -> Program[None]:

@@ -84,25 +84,6 @@ class LinkSchedule(Schedule):
             COLOURS: 1 + self.strict.opinions,
         }
 
-    def stage(self, epoch: int) -> str:
-        """The stage of epoch number `epoch`, from 0."""
-        return self._place(epoch)[0]
-
-    def step(self, epoch: int) -> int:
-        """Number of an epoch among those of its stage."""
-        return self._place(epoch)[1]
-
-    def _place(self, epoch: int) -> tuple[str, int]:
-        for stage, many in self.sums.items():
-            if epoch < many:
-                return stage, epoch
-            epoch -= many
-        raise ValueError("there is no such epoch")
-
-    def stages_before(self, epoch: int) -> tuple[str, ...]:
-        """None: every sum is an epoch."""
-        return ()
-
     @property
     def last_stages(self) -> tuple[str, ...]:
         """The histograms of levels."""

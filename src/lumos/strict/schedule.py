@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,13 +33,25 @@ class Schedule(ABC):
         """Whether sums carry noise."""
         return self.strict.protect == "noise"
 
+    @property
     @abstractmethod
+    def sums(self) -> Mapping[str, int]:
+        """The stages that are epochs, and the number of sums of each, in order."""
+
     def stage(self, epoch: int) -> str:
         """The stage of epoch number `epoch`, from 0."""
+        return self._place(epoch)[0]
 
-    @abstractmethod
-    def stages_before(self, epoch: int) -> tuple[str, ...]:
-        """Stages of single sums that come right before an epoch, and are none themselves."""
+    def step(self, epoch: int) -> int:
+        """Number of an epoch among those of its stage."""
+        return self._place(epoch)[1]
+
+    def _place(self, epoch: int) -> tuple[str, int]:
+        for stage, many in self.sums.items():
+            if epoch < many:
+                return stage, epoch
+            epoch -= many
+        raise ValueError("there is no such epoch")
 
     @property
     @abstractmethod
@@ -52,10 +65,6 @@ class Schedule(ABC):
         Args:
             step: number of the sum among those of its stage.
         """
-
-    @abstractmethod
-    def step(self, epoch: int) -> int:
-        """Number of an epoch among those of its stage."""
 
     @property
     def paired_stages(self) -> tuple[str, ...]:
