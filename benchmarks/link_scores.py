@@ -25,18 +25,18 @@ from lumos.exchange.endpoint import no_part
 from lumos.graph import Graph
 from lumos.score import LevelSpec, ScoreReceiver, ScoreSender, messages
 from lumos.score.ideal import IDEAL_TOPICS, IdealScorer
-from lumos.score.scorer import Scorer, Vectors
+from lumos.score.scorer import Scorer
 from lumos.score.secure import SecureScorer
 from lumos.session.pairs import ComparedPairs
 from lumos.session.worker_processes import make_pool
 from lumos.session.workers import Workers
-from lumos.typing import Ints
+from lumos.typing import Ints, Small
 
 CHUNK = 2000  # pairs of a call: so many sessions are open at a time
 THRESHOLDS = {1: (20,), 2: (-20, 20, 60), 3: (-60, -20, 0, 20, 40, 60, 80)}
 
 
-def random_vectors(spec: LevelSpec, count: int) -> Vectors:
+def random_vectors(spec: LevelSpec, count: int) -> Small:
     """[count, width] small vectors, short enough for the ring."""
     half = min(4, 1 << (spec.bits - 1))
     return np.random.default_rng(0).integers(-half, half, (count, spec.width)).astype(np.int8)

@@ -3,9 +3,11 @@
 A file is written beside its place and then moved there, so an interruption leaves the old one.
 """
 
+import fcntl
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,14 @@ def read_arrays(path: Path) -> Arrays:
         raise InputError(
             f"{path}: is damaged ({type(error).__name__}); restart without `resume`"
         ) from None
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which need not exist; other processes wait meanwhile."""
+    with path.with_name(path.name + ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:

@@ -13,6 +13,8 @@ Floats = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 """Message bodies, packed bits, keys."""
+Small = npt.NDArray[np.int8]
+"""Small integers with a sign: numbers of vectors that two devices multiply."""
 Words = npt.NDArray[np.uint32]
 """Uniform words of a generator: coins and keystreams."""
 Arrays = dict[str, npt.NDArray[Any]]

@@ -1,7 +1,6 @@
 """What runs of `link` promise: no cell of the table claims more than the run gives."""
 
 import re
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,13 +12,12 @@ from lumos.strict.link_levels import ALONE, BOTH, WAYS, WORDS, Reading
 from lumos.strict.link_promises import ANSWERS, MESSAGES, SUMS, caution, promises, reading
 from lumos.strict.wording import NONE
 
-LEDGER: Any = SimpleNamespace()
 OTHERS = "features: these or others"
 ZEROS = "features: in the sums, or all pairs of the device left out"
 
 
 def table(devices: int = 1000, **settings: Any) -> dict[str, dict[str, str]]:
-    return {row["about"]: row for row in promises(schedule(devices, **settings), LEDGER)}
+    return {row["about"]: row for row in promises(schedule(devices, **settings))}
 
 
 def epsilon_in(cell: str) -> float:
@@ -95,7 +93,7 @@ def test_answers_are_counted(settings: dict[str, Any], words: str) -> None:
 def test_bits_of_a_run_are_within_those_that_the_table_says() -> None:
     run = linked(small(40), protect="none")
     assert run.ledger.device_comparison_bits.max() <= 2 * 3
-    assert run.promises == promises(schedule(40, protect="none"), LEDGER)
+    assert run.promises == promises(schedule(40, protect="none"))
 
 
 def test_how_to_read_the_table() -> None:

@@ -41,6 +41,7 @@ in the table of levels, R in what it tells, and S takes its own shift off again.
 *Answer.* One word of a code of 8 bits XOR the check: distance 5 up to four levels, else 4.
 """
 
+from lumos.score.backend import make_scorer
 from lumos.score.ideal import IDEAL_TOPICS, IdealScorer
 from lumos.score.level_spec import LevelSpec, messages
 from lumos.score.score_receiver import ScoreReceiver
@@ -58,5 +59,6 @@ __all__ = [
     "Scorer",
     "SecureScorer",
     "Shifted",
+    "make_scorer",
     "messages",
 ]

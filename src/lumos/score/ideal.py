@@ -12,9 +12,9 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.topic import Door, Topic
 from lumos.exchange.traffic import Booking
 from lumos.score.level_spec import LevelSpec, levels_of, messages
-from lumos.score.scorer import Vectors, count_scores, own_inputs
+from lumos.score.scorer import count_scores, own_inputs
 from lumos.session.pairs import ComparedPairs
-from lumos.typing import Ints
+from lumos.typing import Ints, Small
 
 CLEAR = Topic(
     name="score/ideal",
@@ -37,7 +37,7 @@ class IdealScorer:
     def levels(
         self,
         pairs: ComparedPairs,
-        vectors: Vectors,
+        vectors: Small,
         spec: LevelSpec,
         shifts: Ints | None = None,
     ) -> Program[Ints]:

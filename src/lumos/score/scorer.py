@@ -7,16 +7,13 @@ the smaller id is the sender S of the protocol, the other one the receiver R.
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.errors import UsageError
 from lumos.exchange.endpoint import Program
 from lumos.exchange.ledger import Ledger
 from lumos.score.level_spec import LevelSpec, fitting_vectors
 from lumos.session.pairs import ComparedPairs, count_answers
-from lumos.typing import Ints
-
-Vectors = npt.NDArray[np.int8]
+from lumos.typing import Ints, Small
 
 
 class Scorer(Protocol):
@@ -25,7 +22,7 @@ class Scorer(Protocol):
     def levels(
         self,
         pairs: ComparedPairs,
-        vectors: Vectors,
+        vectors: Small,
         spec: LevelSpec,
         shifts: Ints | None = None,
     ) -> Program[Ints]:
@@ -45,7 +42,7 @@ class Scorer(Protocol):
 
 
 def own_inputs(
-    pairs: ComparedPairs, vectors: Vectors, spec: LevelSpec, shifts: Ints | None
+    pairs: ComparedPairs, vectors: Small, spec: LevelSpec, shifts: Ints | None
 ) -> tuple[Ints, Ints]:
     """[pairs, width] own vectors and [pairs] shifts.
 

@@ -8,11 +8,11 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.topic import Door, Topic
 from lumos.score.level_spec import LevelSpec, messages
 from lumos.score.score_protocol import PROTOCOL
-from lumos.score.scorer import Vectors, count_scores, own_inputs
+from lumos.score.scorer import count_scores, own_inputs
 from lumos.session.pairs import ComparedPairs
 from lumos.session.party_batch import PartyBatch
 from lumos.session.workers import OnSteps, Workers
-from lumos.typing import Ints
+from lumos.typing import Ints, Small
 
 SECRET = Topic(
     name="score",
@@ -44,7 +44,7 @@ class SecureScorer:
     def levels(
         self,
         pairs: ComparedPairs,
-        vectors: Vectors,
+        vectors: Small,
         spec: LevelSpec,
         shifts: Ints | None = None,
     ) -> Program[Ints]:

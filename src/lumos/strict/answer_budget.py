@@ -25,6 +25,8 @@ from lumos.strict.topics import CONSENT, QUESTION
 from lumos.typing import Arrays, Doubles, Flags, Ints
 
 NO_LIMIT = 1 << 40
+COUNTS = ("asked", "answered", "calibrated")
+"""What is counted of every device."""
 
 
 def halves(answers: int) -> tuple[int, int]:
@@ -49,20 +51,17 @@ class AnswerBudget:
     @staticmethod
     def unused(devices: int) -> "AnswerBudget":
         """Of devices that gave no answer yet."""
-        zeros = (np.zeros(devices, np.int64) for _ in range(3))
-        return AnswerBudget(**dict(zip(("asked", "answered", "calibrated"), zeros, strict=True)))
+        return AnswerBudget(**{name: np.zeros(devices, np.int64) for name in COUNTS})
 
     @staticmethod
     def of(arrays: Arrays) -> "AnswerBudget":
         """From what `arrays` gave."""
-        names = ("asked", "answered", "calibrated")
-        return AnswerBudget(**{name: arrays[f"answers/{name}"].astype(np.int64) for name in names})
+        return AnswerBudget(**{name: arrays[f"answers/{name}"].astype(np.int64) for name in COUNTS})
 
     @staticmethod
     def joined(parts: Sequence["AnswerBudget"], order: Ints) -> "AnswerBudget":
         """Of all shards, in the order of the devices."""
-        names = ("asked", "answered", "calibrated")
-        whole = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        whole = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COUNTS}
         return AnswerBudget(**{name: counts[order] for name, counts in whole.items()})
 
     def copy(self) -> "AnswerBudget":
@@ -75,11 +74,7 @@ class AnswerBudget:
 
     def arrays(self) -> Arrays:
         """As a file keeps them."""
-        return {
-            "answers/asked": self.asked,
-            "answers/answered": self.answered,
-            "answers/calibrated": self.calibrated,
-        }
+        return {f"answers/{name}": getattr(self, name) for name in COUNTS}
 
     def given(self) -> Ints:
         """[devices] answers of each in its life."""

@@ -7,7 +7,6 @@ the vectors that were compared. Another run has other vectors, so its answers ar
 for from the same budget, as far as there is a book.
 """
 
-import fcntl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -18,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.errors import InputError
-from lumos.storage import read_arrays, write_arrays
+from lumos.storage import locked, read_arrays, write_arrays
 from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.link_answers import UNANSWERED
-from lumos.typing import Arrays, Ints
+from lumos.typing import Arrays, Ints, Small
 
 Done = TypeVar("Done")
 
@@ -64,9 +63,9 @@ class AnswerRecord:
     def known(self, pairs: Ints, vectors: str) -> Ints:
         """[pairs, 2] levels that each end learnt before, `UNANSWERED` elsewhere."""
         here = np.flatnonzero(self.vectors == vectors)
-        keys = _keys(self.pairs[here], len(self.budget.asked))
+        keys = pair_keys(self.pairs[here], len(self.budget.asked))
         order = np.argsort(keys)
-        wanted = _keys(pairs, len(self.budget.asked))
+        wanted = pair_keys(pairs, len(self.budget.asked))
         levels = np.full(pairs.shape, UNANSWERED)
         if len(keys):
             places = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
@@ -82,7 +81,8 @@ class AnswerRecord:
         self.vectors = np.concatenate([self.vectors.astype("<U32"), new])
 
 
-def _keys(pairs: Ints, devices: int) -> Ints:
+def pair_keys(pairs: Ints, devices: int) -> Ints:
+    """[pairs] one number for each pair, whatever the order of its ends."""
     keys: Ints = pairs.min(axis=1) * devices + pairs.max(axis=1)
     return keys
 
@@ -92,7 +92,7 @@ def _in_order(levels: Ints, pairs: Ints) -> Ints:
     return np.where((pairs[:, 0] > pairs[:, 1])[:, None], levels[:, ::-1], levels)
 
 
-def digest_of(vectors: npt.NDArray[np.int8], thresholds: tuple[int, ...]) -> str:
+def digest_of(vectors: Small, thresholds: tuple[int, ...]) -> str:
     """Names the vectors and levels of a run."""
     named = vectors.tobytes() + repr(thresholds).encode()
     return blake2b(named, digest_size=16).hexdigest()
@@ -142,10 +142,8 @@ class AnswersInFile:
 
     def update(self, change: Callable[[AnswerRecord], Done]) -> Done:
         """Read the record, change it, and write it; nobody else does so meanwhile."""
-        with self._path.with_name(self._path.name + ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            arrays = self._read()
-            record = AnswerRecord.of(arrays, self._start)
+        with locked(self._path):
+            record = AnswerRecord.of(self._read(), self._start)
             done = change(record)
             write_arrays(self._path, record.arrays(), private=True)
             return done

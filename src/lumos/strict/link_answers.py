@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.device.shard import Shard
 from lumos.encode.mechanisms import COIN
@@ -21,7 +20,7 @@ from lumos.score import LevelSpec, Scorer
 from lumos.session.pairs import ComparedPairs
 from lumos.strict.answer_budget import AnswerBudget, consents
 from lumos.strict.settings import StrictSettings
-from lumos.typing import Doubles, Ints
+from lumos.typing import Doubles, Ints, Small
 
 UNANSWERED = -1
 AT_ONCE = 4096
@@ -75,7 +74,7 @@ def levels_of_pairs(
     scorer: Scorer,
     devices: Ints,
     peers: Ints,
-    vectors: npt.NDArray[np.int8],
+    vectors: Small,
     spec: LevelSpec,
     epsilon: float,
     step: int,
@@ -105,7 +104,7 @@ class Answerer:
 
     shard: Shard
     scorer: Scorer
-    vectors: npt.NDArray[np.int8] = field(repr=False)
+    vectors: Small = field(repr=False)
     spec: LevelSpec
     strict: StrictSettings
     budget: AnswerBudget = field(repr=False)

@@ -9,7 +9,6 @@ Every device computes its own embedding; E and the whitening are public, and car
 """
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from lumos.aggregate.noise import Noise
@@ -17,9 +16,7 @@ from lumos.device.coins import PublicCoins
 from lumos.strict.feature_rows import row_products
 from lumos.strict.link_schedule import COUNTED, Z_STEPS, LinkSchedule
 from lumos.strict.word_rows import WordRows
-from lumos.typing import Arrays, Doubles
-
-Small = npt.NDArray[np.int8]
+from lumos.typing import Arrays, Doubles, Small
 
 LEAST_COUNT = 40.0
 """Words are taken to have so many holders at least."""

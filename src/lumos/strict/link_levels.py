@@ -12,13 +12,10 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.score import LevelSpec
 from lumos.strict.link_encoder import unit
-from lumos.typing import Arrays, Doubles, Ints
-
-Small = npt.NDArray[np.int8]
+from lumos.typing import Arrays, Doubles, Ints, Small
 
 WORDS, SURROUNDINGS, BOTH = "words", "surroundings", "both"
 WAYS = (WORDS, SURROUNDINGS, BOTH)

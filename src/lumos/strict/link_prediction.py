@@ -18,9 +18,8 @@ from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program, no_part
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.exchange.topic import Door
-from lumos.score import IDEAL_TOPICS, IdealScorer, Scorer, SecureScorer
+from lumos.score import IDEAL_TOPICS, make_scorer
 from lumos.session.worker_processes import make_pool
-from lumos.session.workers import Workers
 from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.answer_record import (
     FILE,
@@ -29,6 +28,7 @@ from lumos.strict.answer_record import (
     AnswersInMemory,
     AnswerStore,
     digest_of,
+    pair_keys,
 )
 from lumos.strict.link_answers import AT_ONCE, UNANSWERED, Answerer, AskedOfPeers
 from lumos.strict.link_levels import ALONE, spec_for
@@ -116,7 +116,7 @@ def answer(
         fresh: coins from the operating system, as the run had them.
     """
     total = len(result.degree)
-    keys = asked.pairs.min(axis=1) * total + asked.pairs.max(axis=1)
+    keys = pair_keys(asked.pairs, total)
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
     unique = asked.pairs[first]
     shard = _lone_devices(total, result.seed, _coin_name(result, unique, budget), fresh=fresh)
@@ -132,7 +132,7 @@ def answer(
     def program(shard: Shard, endpoint: Endpoint) -> Program[Ints]:
         answerer = Answerer(
             shard=shard,
-            scorer=_scorer(shard, endpoint, pool),
+            scorer=make_scorer(shard, endpoint, pool),
             vectors=result.vectors,
             spec=spec_for(result.vectors.shape[1], result.reading.cosines),
             strict=result.strict,
@@ -177,12 +177,6 @@ def judged(result: LinkResult, pairs: Ints) -> Doubles:
 def alone(result: LinkResult, pairs: Ints) -> Doubles:
     """The same by the askers' degrees alone."""
     return result.at_both_ends(np.full(pairs.shape, UNANSWERED), pairs)
-
-
-def _scorer(shard: Shard, endpoint: Endpoint, pool: Workers | None) -> Scorer:
-    if pool is None:
-        return IdealScorer(shard, endpoint)
-    return SecureScorer(shard, endpoint, pool)
 
 
 def _coin_name(result: LinkResult, pairs: Ints, budget: AnswerBudget) -> str:

@@ -9,7 +9,6 @@ is to infer it: about edges and degrees there is no promise, only figures of att
 
 import math
 
-from lumos.exchange.ledger_report import LedgerReport
 from lumos.strict.link_levels import ALONE, WAYS, Reading
 from lumos.strict.link_schedule import PRODUCTS, LinkSchedule
 from lumos.strict.settings import ANSWERS_OF_CALIBRATION
@@ -18,7 +17,7 @@ from lumos.strict.wording import NONE, shortcuts, up
 SUMS, ANSWERS, MESSAGES = "by sums", "by answers", "by messages to neighbours"
 
 
-def promises(schedule: LinkSchedule, ledger: LedgerReport) -> list[dict[str, str]]:
+def promises(schedule: LinkSchedule) -> list[dict[str, str]]:
     """One row for each question, one column for each way out of a device."""
     strict = schedule.strict
     answers = _answers(schedule)

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.link_answers import scores
 from lumos.strict.link_levels import Reading
 from lumos.strict.settings import StrictSettings
-from lumos.typing import Arrays, Doubles, Floats, Ints
+from lumos.typing import Arrays, Doubles, Floats, Ints, Small
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -18,7 +17,7 @@ class LinkResult:
     """The vectors of all devices, and what calibration learnt."""
 
     reading: Reading
-    vectors: npt.NDArray[np.int8] = field(repr=False)
+    vectors: Small = field(repr=False)
     """[devices, width] as scores use them."""
     embeddings: Floats = field(repr=False)
     """[devices, width] the same before they became integers."""

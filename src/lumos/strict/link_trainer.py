@@ -15,13 +15,12 @@ The control has random words, and hears random colours.
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
-from lumos.score import IdealScorer, Scorer, SecureScorer
+from lumos.score import make_scorer
 from lumos.session.workers import InProcess
 from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.control_messages import drawn_values
@@ -62,7 +61,7 @@ from lumos.strict.trainer import StrictTrainer
 from lumos.strict.word_rows import WordRows
 from lumos.training.outcome import MAIN, OWN, Outcome
 from lumos.training.private_data import PrivateData
-from lumos.typing import Arrays, Doubles, Floats, Ints
+from lumos.typing import Arrays, Doubles, Floats, Ints, Small
 
 EDGE, STRANGER = 0, 1
 
@@ -101,11 +100,8 @@ class StrictLinker(StrictTrainer):
             words.replaced(np.floor(chance * words.width).astype(np.int64))
         super().__init__(shard, endpoint, words, schedule, control=control)
         self._words = words
-        self._scorer: Scorer = (
-            SecureScorer(shard, endpoint, InProcess())
-            if schedule.config.train.aggregate == "secure"
-            else IdealScorer(shard, endpoint)
-        )
+        secure = schedule.config.train.aggregate == "secure"
+        self._scorer = make_scorer(shard, endpoint, InProcess() if secure else None)
         self._held_back = private.held_back
         self._book = None if control else book
         self._partner = np.full(len(shard), NOBODY)
@@ -232,9 +228,7 @@ class StrictLinker(StrictTrainer):
             seed=self.shard.public.seed,
         )
 
-    def _histograms(
-        self, vectors: dict[str, npt.NDArray[np.int8]], budget: AnswerBudget
-    ) -> Program[Doubles]:
+    def _histograms(self, vectors: dict[str, Small], budget: AnswerBudget) -> Program[Doubles]:
         """[hosted, ways · 2 · levels] one level of an edge, and one of a stranger, of each device.
 
         Who learns: both ends of a pair learn its level, and count an answer. One of them adds it to
@@ -285,7 +279,7 @@ class StrictLinker(StrictTrainer):
             judged={MAIN: partial(judged, result), OWN: partial(alone, result)},
             best_epoch=self.schedule.config.train.epochs,
             exposed=reading(self.schedule),
-            promises=promises(self.schedule, ledger),
+            promises=promises(self.schedule),
             choice=result.reading.way,
             caution=caution(self.schedule, result.reading, self._words.width),
             estimates=result.estimates(),

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from lumos.aggregate import IdealAggregator, SecureAggregator
@@ -13,7 +11,7 @@ from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.products import paired_sums
 from lumos.training.config import Config
-from lumos.typing import Doubles, Ints
+from lumos.typing import Doubles, Ints, Small
 
 Update = Callable[[bool], Doubles]
 """Called with True, the vector of each hosted device; with False, their sum."""
@@ -72,7 +70,7 @@ class NoisySums:
         yield from self._pairs.setup(partner, chosen)
 
     def sum_products(
-        self, vectors: npt.NDArray[np.int8], words: int, noise: Noise | None, step: int
+        self, vectors: Small, words: int, noise: Noise | None, step: int
     ) -> Program[Doubles]:
         """[words · K] the sum of products over all pairs, with noise.
 

@@ -41,9 +41,18 @@ def opinions(shard: Shard, evidence: Doubles, mechanism: Mechanism, number: int)
         evidence: [hosted, k] of everything received so far.
         number: 1 for the first opinion; names the coins.
     """
-    everyone = np.arange(len(shard))
-    chosen = most_likely(evidence, shard.coins.uniform(everyone, f"{PURPOSE}/tie", number)[:, 0])
-    coins = shard.coins.words(everyone, PURPOSE, number, mechanism.coins)
+    return randomized(shard, preferred(shard, evidence, number), mechanism, number)
+
+
+def preferred(shard: Shard, evidence: Doubles, number: int) -> Ints:
+    """[hosted] the opinions before they are randomized; arguments as in `opinions`."""
+    chance = shard.coins.uniform(np.arange(len(shard)), f"{PURPOSE}/tie", number)
+    return most_likely(evidence, chance[:, 0])
+
+
+def randomized(shard: Shard, chosen: Ints, mechanism: Mechanism, number: int) -> Bytes:
+    """[hosted, bytes] opinions as they are sent."""
+    coins = shard.coins.words(np.arange(len(shard)), PURPOSE, number, mechanism.coins)
     return mechanism.release(chosen, coins)
 
 

@@ -10,10 +10,9 @@ notice a change, so the file is readable by its owner only. Updates are not in i
 up from run to run, as each run's table of promises says.
 """
 
-import fcntl
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from lumos.device.coins import PrivateCoins
 from lumos.encode.label_draws import LabelDraws, check_levels
 from lumos.encode.label_form import LabelForm
 from lumos.errors import BudgetExceeded, InputError, UsageError
-from lumos.storage import read_arrays, write_arrays
+from lumos.storage import locked, read_arrays, write_arrays
 from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.answer_record import AnswerRecord, Done
 from lumos.strict.label_record import LabelRecord, class_digest
@@ -288,14 +287,13 @@ class ReleaseBook:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the lock of the file."""
-        try:
-            lock = self._path.with_name(self._path.name + ".lock").open("w")
-        except OSError as error:
-            raise UsageError(
-                f"{self._path}: cannot be used as a release book ({error.strerror})"
-            ) from None
-        with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with ExitStack() as held:
+            try:
+                held.enter_context(locked(self._path))
+            except OSError as error:
+                raise UsageError(
+                    f"{self._path}: cannot be used as a release book ({error.strerror})"
+                ) from None
             yield
 
     def _run_number(self, book: Arrays) -> int:

@@ -14,7 +14,7 @@ from lumos.device.shard import Shard
 from lumos.encode.mechanisms import Mechanism
 from lumos.strict.link_encoder import unit
 from lumos.strict.link_schedule import CROWD
-from lumos.strict.opinions import most_likely, opinions
+from lumos.strict.opinions import preferred, randomized
 from lumos.typing import Bytes, Doubles, Ints
 
 
@@ -42,10 +42,8 @@ class Surroundings:
     def message(self, number: int) -> Bytes:
         """[hosted, 1] what each device sends in a round: its colour, then opinions."""
         if number:
-            evidence = self._above_usual(number - 1)
-            chance = self._shard.coins.uniform(np.arange(len(evidence)), "opinion/tie", number)
-            self._own = most_likely(evidence, chance[:, 0])
-            self._sent = opinions(self._shard, evidence, self._mechanism, number)[:, 0]
+            self._own = preferred(self._shard, self._above_usual(number - 1), number)
+            self._sent = randomized(self._shard, self._own, self._mechanism, number)[:, 0]
         return self._sent[:, None]
 
     def hear(self, receiver: Ints, colours: Ints) -> None:
