@@ -5,6 +5,7 @@ from lumos.exchange.carrier import CARRIERS, Carrier, CarrierFactory
 from lumos.exchange.endpoint import EVERY_DOOR, Connection, Endpoint, Program
 from lumos.exchange.ledger import Ledger
 from lumos.exchange.ledger_report import LedgerReport, TopicLine, add_up
+from lumos.exchange.tape import Passed, Tape, TopicTraffic, recording
 from lumos.exchange.topic import PUBLIC_ID, TOPICS, Door, Topic
 
 __all__ = [
@@ -22,8 +23,12 @@ __all__ = [
     "Ledger",
     "LedgerReport",
     "Outbox",
+    "Passed",
     "Program",
+    "Tape",
     "Topic",
     "TopicLine",
+    "TopicTraffic",
     "add_up",
+    "recording",
 ]

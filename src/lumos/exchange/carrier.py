@@ -62,6 +62,10 @@ class CarrierFactory(Protocol):
 
 
 CARRIERS: Registry[CarrierFactory] = Registry(
-    "carrier", {"loopback": "lumos.exchange.carriers.loopback:Loopback"}
+    "carrier",
+    {
+        "loopback": "lumos.exchange.carriers.loopback:Loopback",
+        "recording": "lumos.exchange.carriers.recording:RecordingLoopback",
+    },
 )
 """Every carrier by name."""

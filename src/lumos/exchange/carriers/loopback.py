@@ -62,12 +62,16 @@ class Loopback:
             for party in present:
                 if party.finished or party.outbox.topic is not topic:
                     raise ProtocolError(f"the parties are out of step at topic {topic.name!r}")
-            inboxes = self._router.route(topic, [party.outbox for party in present])
+            inboxes = self._carry(topic, [party.outbox for party in present])
             for party, inbox in zip(present, inboxes, strict=False):
                 party.resume(inbox)
         if not (coordinator.finished and all(party.finished for party in parties)):
             raise ProtocolError("the parties did not finish in the same round")
         return [party.result for party in parties], coordinator.result
+
+    def _carry(self, topic: Topic, outboxes: Sequence[Outbox]) -> list[Inbox]:
+        """The inboxes of one round; the coordinator's is the last."""
+        return self._router.route(topic, outboxes)
 
     def ledger(self) -> LedgerReport:
         """Everything that passed, added up by the observer."""
