@@ -18,6 +18,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lumos.audit.audit_row import AuditReport
+    from lumos.audit.auditing import run_audit
     from lumos.baselines import baseline
     from lumos.errors import (
         BudgetExceeded,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
         LumosError,
         MissingData,
         NotHosted,
+        PromiseExceeded,
         ProtocolError,
         UsageError,
     )
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AuditReport": "lumos.audit.audit_row",
     "Balanced": "lumos.trees.balance",
     "BudgetExceeded": "lumos.errors",
     "Config": "lumos.training.config",
@@ -55,6 +59,7 @@ _HOMES = {
     "LumosError": "lumos.errors",
     "MissingData": "lumos.errors",
     "NotHosted": "lumos.errors",
+    "PromiseExceeded": "lumos.errors",
     "ProtocolError": "lumos.errors",
     "Run": "lumos.runs.run",
     "TreeSettings": "lumos.trees.settings",
@@ -63,10 +68,12 @@ _HOMES = {
     "baseline": "lumos.baselines",
     "load": "lumos.graph",
     "load_run": "lumos.runs.load",
+    "run_audit": "lumos.audit.auditing",
     "train": "lumos.runs.train",
 }
 
 __all__ = [
+    "AuditReport",
     "Balanced",
     "BudgetExceeded",
     "Config",
@@ -79,6 +86,7 @@ __all__ = [
     "LumosError",
     "MissingData",
     "NotHosted",
+    "PromiseExceeded",
     "ProtocolError",
     "Run",
     "TreeSettings",
@@ -87,6 +95,7 @@ __all__ = [
     "baseline",
     "load",
     "load_run",
+    "run_audit",
     "train",
 ]
 

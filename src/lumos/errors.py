@@ -8,7 +8,8 @@ LumosError                  anything Lumos raises on purpose
 ├── DoorClosed              a topic tried to leave through a door that the profile keeps shut
 ├── ProtocolError           a message broke the rules; the session is closed, nothing is revealed
 │   └── WrongLength         a message is longer or shorter than the public settings say
-└── BudgetExceeded          a run would reveal more than the budget that was set
+├── BudgetExceeded          a run would reveal more than the budget that was set
+└── PromiseExceeded         an attack inferred more than a promise allows
 
 No message ever carries a private value. Messages name settings as Python has them, in backticks:
 `update_epsilon`, `protect='none'`. The command line prints them as its options (`lumos.cli.main`).
@@ -57,6 +58,10 @@ class WrongLength(ProtocolError):
 
 class BudgetExceeded(LumosError):
     """A run would reveal more than the budget that was set."""
+
+
+class PromiseExceeded(LumosError):
+    """An attack inferred more than a promise allows."""
 
 
 def one_of(parameter: str, value: str, allowed: tuple[str, ...]) -> None:

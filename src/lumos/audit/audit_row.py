@@ -1,0 +1,136 @@
+"""Rows of an audit, and the verdict on each."""
+
+import math
+from typing import Any
+
+import msgspec
+
+from lumos.audit.estimates import Estimate
+
+CONFIDENCE = 0.999
+"""That no row of an audit is called exceeded by chance."""
+SMALL = 0.02
+"""An advantage that "at chance" has to exclude."""
+EXCEEDED, WITHIN, NO_BOUND = "EXCEEDED", "within", "no bound claimed"
+
+
+class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What one adversary infers about one thing."""
+
+    attack: str
+    """Name in `ATTACKS`."""
+    adversary: str
+    """Who it is: one neighbour, all neighbours, a stranger, the coordinator, a broker …"""
+    about: str
+    """What it infers, and from what."""
+    measure: str
+    """What the number is: accuracy, AUC, μ, ε, bytes …"""
+    estimate: Estimate
+    chance: float | None = None
+    """The same number of an attacker without these messages; None where there is none."""
+    chance_is: str = ""
+    """Who that is: the most frequent label, the attacker's own degree …"""
+    bound: float | None = None
+    """What is claimed: the number is not larger. None: no bound is claimed."""
+    bound_is: str = ""
+    """Where the claim stands: a cell of the table of promises, a sentence."""
+    knows_mechanism: bool = False
+    """Whether the attacker computes with the true probabilities of the mechanism: only then can a
+    figure at chance mean anything."""
+    note: str = ""
+
+    @property
+    def value(self) -> float:
+        """What was measured."""
+        return self.estimate.value
+
+
+class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
+    """All rows of an audit."""
+
+    graph: str
+    devices: int
+    profile: str
+    settings: dict[str, Any]
+    seed: int
+    rows: list[AuditRow]
+    seconds: dict[str, float]
+    """By attack."""
+    lumos: str
+
+    @property
+    def confidence(self) -> float:
+        """Of a single interval, so that all of them together have `CONFIDENCE` (Bonferroni)."""
+        return 1 - (1 - CONFIDENCE) / max(1, len(self.rows))
+
+    def interval(self, row: AuditRow) -> tuple[float, float]:
+        """Of one row, corrected for the number of rows."""
+        return row.estimate.interval(self.confidence)
+
+    def verdict(self, row: AuditRow) -> str:
+        """Exceeded only where the lower end of the interval lies above the bound."""
+        if row.bound is None:
+            return NO_BOUND
+        return EXCEEDED if self.interval(row)[0] > row.bound * (1 + 1e-9) else WITHIN
+
+    def advantage(self, row: AuditRow) -> str:
+        """What the messages add to chance, in words that claim no more than the sample shows."""
+        if row.chance is None:
+            return ""
+        low, high = self.interval(row)
+        gained = row.value - row.chance
+        if low > row.chance:
+            return f"{gained:+.3f}"
+        narrow = high - row.chance <= SMALL
+        if narrow and row.knows_mechanism:
+            return "at chance"
+        needed = row.estimate.trials_to_show(SMALL, self.confidence)
+        if not narrow and needed > row.estimate.trials:
+            return f"{gained:+.3f}, not shown ({needed:,} cases would show {SMALL})"
+        return f"{gained:+.3f}, not shown"
+
+    @property
+    def exceeded(self) -> list[AuditRow]:
+        """Rows that refute a promise."""
+        return [row for row in self.rows if self.verdict(row) == EXCEEDED]
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Every row with its interval, advantage and verdict, as plain numbers for JSON."""
+        return [
+            {
+                **msgspec.to_builtins(row),
+                "value": _plain(row.value),
+                "low": _plain(self.interval(row)[0]),
+                "high": _plain(self.interval(row)[1]),
+                "advantage": self.advantage(row),
+                "verdict": self.verdict(row),
+            }
+            for row in self.rows
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`, the run folder and the report page; `from_json` reads it back."""
+        about = {
+            name: msgspec.to_builtins(getattr(self, name))
+            for name in ("graph", "devices", "profile", "settings", "seed", "seconds", "lumos")
+        }
+        return {
+            **about,
+            "confidence": CONFIDENCE,
+            "exceeded": len(self.exceeded),
+            "rows": self.lines(),
+        }
+
+    @staticmethod
+    def from_json(content: Any) -> "AuditReport":
+        """What `to_json` made.
+
+        Raises:
+            msgspec.ValidationError: it is none.
+        """
+        return msgspec.convert(content, AuditReport)
+
+
+def _plain(number: float) -> float | None:
+    """JSON has no infinity."""
+    return number if math.isfinite(number) else None

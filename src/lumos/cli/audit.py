@@ -1,0 +1,132 @@
+"""`lumos audit`: attack a graph or a run, and set what was found beside what is claimed."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+from rich.table import Table
+
+from lumos.cli.common import Common, console, print_json, progress_bar
+from lumos.cli.options import given
+from lumos.cli.train import NOTHING, REFUSE, Options
+from lumos.errors import PromiseExceeded, UsageError
+from lumos.graph import ReadOptions, load
+from lumos.storage import write_json
+
+if TYPE_CHECKING:
+    from lumos.audit import AuditReport, AuditRow
+
+SHARED = Common()
+FILE = "audit.json"
+"""In a run folder: the report page shows it."""
+
+
+def audit(
+    target: str,
+    /,
+    *,
+    attack: list[str] | None = None,
+    options: Annotated[Options, Parameter(name="*")] = NOTHING,
+    reading: Annotated[ReadOptions, Parameter(name="*")] = REFUSE,
+    out: Path | None = None,
+    common: Common = SHARED,
+) -> None:
+    """Attack a federation by the recorded messages of a real run; compare with what is claimed.
+
+    Exit status 1 where an attack exceeds a bound that Lumos claims.
+
+    Parameters
+    ----------
+    target
+        demo, facebook, …, a path of a graph, or a folder that `lumos train … --out` wrote.
+    attack
+        Only this attack; may be given several times. All that apply by default.
+    out
+        A JSON file to write. For a run folder, RUN/audit.json by default.
+    """
+    settings = given(options)
+    from lumos.audit import run_audit  # torch takes a second to import
+
+    attacks = attack or []
+    with progress_bar("auditing") as bar:
+        if (Path(target) / "run.json").exists():
+            from lumos.runs.load import load_run
+
+            if settings:
+                raise UsageError("a run is audited under its own settings; leave options out")
+            out = Path(target) / FILE if out is None else out
+            report = run_audit(
+                load_run(target), attacks=attacks, data_dir=common.data_dir, progress=bar
+            )
+        else:
+            graph = load(target, data_dir=common.data_dir, **vars(reading))
+            report = run_audit(graph, attacks=attacks, seed=common.seed, progress=bar, **settings)
+    if out is not None:
+        write_json(out, report.to_json())
+    if common.json:
+        print_json(report.to_json())
+    else:
+        show(report, out)
+    if report.exceeded:
+        names = ", ".join(sorted({row.attack for row in report.exceeded}))
+        many = len(report.exceeded)
+        raise PromiseExceeded(f"{many} of {len(report.rows)} rows exceed their bound ({names})")
+
+
+def show(report: "AuditReport", out: Path | None) -> None:
+    """The table for people: one block for each adversary."""
+    screen = console()
+    settings = ", ".join(f"{name}={value}" for name, value in report.settings.items())
+    screen.print(
+        f"{report.graph}: {report.devices:,} devices · profile {report.profile}"
+        + f" · {settings}" * bool(settings)
+        + f" · seed {report.seed}"
+    )
+    screen.print(
+        "Attackers see what the protocol gives them in a recorded run. Figures are what these "
+        "attacks found; others may find more."
+    )
+    by_adversary: dict[str, list[AuditRow]] = {}
+    for row in report.rows:
+        by_adversary.setdefault(row.adversary, []).append(row)
+    for adversary, rows in by_adversary.items():
+        table = Table(title=adversary, title_justify="left", box=None, padding=(0, 1, 0, 0))
+        table.add_column("about", ratio=4)
+        for column in ("found", "interval", "without", "adds", "claimed"):
+            table.add_column(column, ratio=1)
+        table.add_column("verdict", ratio=1)
+        for row in rows:
+            table.add_row(*_cells(report, row))
+        screen.print()
+        screen.print(table)
+    screen.print()
+    claimed = [row for row in report.rows if row.bound is not None]
+    screen.print(
+        f"{len(claimed)} of {len(report.rows)} rows have a bound; {len(report.exceeded)} exceed it "
+        "(99.9 % confidence for all rows together). "
+        f"{sum(report.seconds.values()):.0f} s."
+    )
+    for row in report.exceeded:
+        screen.print(f"EXCEEDED: {row.attack}, {row.adversary}, {row.about}: {row.bound_is}")
+    if out is not None:
+        screen.print(f"audit: {out}")
+
+
+def _cells(report: "AuditReport", row: "AuditRow") -> list[str]:
+    low, high = report.interval(row)
+    return [
+        row.about,
+        f"{row.measure} {_number(row.value)}",
+        f"{_number(low)} … {_number(high)}",
+        "–" if row.chance is None else f"{_number(row.chance)} ({row.chance_is})",
+        report.advantage(row) or "–",
+        "–" if row.bound is None else f"{_number(row.bound)} ({row.bound_is})",
+        report.verdict(row),
+    ]
+
+
+def _number(value: float | Any) -> str:
+    if math.isinf(value):
+        return "∞"
+    return f"{value:,.0f}" if value == int(value) and abs(value) >= 10 else f"{value:.3f}"
