@@ -12,8 +12,8 @@ exceeds a bound refutes one.
 """
 
 from lumos.audit.attacks import ATTACKS, Attack
-from lumos.audit.audit_row import AuditReport, AuditRow
+from lumos.audit.audit_row import FILE, AuditReport, AuditRow
 from lumos.audit.auditing import run_audit
 from lumos.audit.scene import Recorded, Scene
 
-__all__ = ["ATTACKS", "Attack", "AuditReport", "AuditRow", "Recorded", "Scene", "run_audit"]
+__all__ = ["ATTACKS", "FILE", "Attack", "AuditReport", "AuditRow", "Recorded", "Scene", "run_audit"]

@@ -7,6 +7,8 @@ import msgspec
 
 from lumos.audit.estimates import Estimate
 
+FILE = "audit.json"
+"""In a run folder: the report page has a chapter of it."""
 CONFIDENCE = 0.999
 """That no row of an audit is called exceeded by chance."""
 SMALL = 0.02
@@ -89,6 +91,23 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
             return f"{gained:+.3f}, not shown ({needed:,} cases would show {SMALL})"
         return f"{gained:+.3f}, not shown"
 
+    def figures(self, row: AuditRow) -> tuple[str, str, str]:
+        """What was found with its interval, what is known without, what is claimed: as text."""
+        low, high = self.interval(row)
+        between = f" ({_shown(low)} … {_shown(high)})" if low < high else ""
+        return (
+            f"{row.measure} {_shown(row.value)}{between}",
+            "–" if row.chance is None else _shown(row.chance),
+            "–" if row.bound is None else f"≤ {_shown(row.bound)}",
+        )
+
+    def by_adversary(self) -> dict[str, list[AuditRow]]:
+        """All rows, those of one adversary together."""
+        found: dict[str, list[AuditRow]] = {}
+        for row in self.rows:
+            found.setdefault(row.adversary, []).append(row)
+        return found
+
     @property
     def exceeded(self) -> list[AuditRow]:
         """Rows that refute a promise."""
@@ -129,6 +148,13 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.ValidationError: it is none.
         """
         return msgspec.convert(content, AuditReport)
+
+
+def _shown(number: float) -> str:
+    """Three decimals; whole numbers without any."""
+    if math.isinf(number):
+        return "∞"
+    return f"{number:,.0f}" if number == int(number) and number != 1 else f"{number:.3f}"
 
 
 def _plain(number: float) -> float | None:

@@ -46,11 +46,7 @@ def run_audit(
     if isinstance(graph, Run):
         if settings:
             raise UsageError("a run is audited under its own settings; give none")
-        # The book is the devices': an audit must not spend from it.
-        settings = {**graph.config.flat(), "book": None}
-        seed = graph.about.seed
-        if "book" not in graph.config.flat():
-            del settings["book"]
+        settings, seed = _own_settings(graph.config), graph.about.seed
         whole = graph.whole_graph(data_dir)
     else:
         whole = as_graph(graph, data_dir)
@@ -80,6 +76,23 @@ def run_audit(
         seconds=seconds,
         lumos=lumos.__version__,
     )
+
+
+def _own_settings(config: Config) -> dict[str, Any]:
+    """The settings of a run, as far as they are not the defaults.
+
+    Without its book, which is the devices': an audit must not spend from it.
+    """
+    train = config.train
+    default = Config.of(profile=train.profile, task=train.task).flat()
+    kept = {"profile": train.profile, "task": train.task}
+    return kept | {
+        name: value
+        for name, value in config.flat().items()
+        if value != default[name]
+        and name not in ("book", "checkpoint_every")
+        and not config.profile.ignores(name, config)
+    }
 
 
 def _has_labels(labels: Any) -> bool:

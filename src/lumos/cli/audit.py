@@ -1,10 +1,10 @@
 """`lumos audit`: attack a graph or a run, and set what was found beside what is claimed."""
 
-import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from rich.markup import escape
 from rich.table import Table
 
 from lumos.cli.common import Common, console, print_json, progress_bar
@@ -16,10 +16,7 @@ from lumos.storage import write_json
 
 if TYPE_CHECKING:
     from lumos.audit import AuditReport, AuditRow
-
 SHARED = Common()
-FILE = "audit.json"
-"""In a run folder: the report page shows it."""
 
 
 def audit(
@@ -46,7 +43,7 @@ def audit(
         A JSON file to write. For a run folder, RUN/audit.json by default.
     """
     settings = given(options)
-    from lumos.audit import run_audit  # torch takes a second to import
+    from lumos.audit import FILE, run_audit  # torch takes a second to import
 
     attacks = attack or []
     with progress_bar("auditing") as bar:
@@ -79,23 +76,20 @@ def show(report: "AuditReport", out: Path | None) -> None:
     screen = console()
     settings = ", ".join(f"{name}={value}" for name, value in report.settings.items())
     screen.print(
-        f"{report.graph}: {report.devices:,} devices · profile {report.profile}"
-        + f" · {settings}" * bool(settings)
+        f"{escape(report.graph)}: {report.devices:,} devices · profile {report.profile}"
+        + f" · {escape(settings)}" * bool(settings)
         + f" · seed {report.seed}"
     )
     screen.print(
         "Attackers see what the protocol gives them in a recorded run. Figures are what these "
         "attacks found; others may find more."
     )
-    by_adversary: dict[str, list[AuditRow]] = {}
-    for row in report.rows:
-        by_adversary.setdefault(row.adversary, []).append(row)
-    for adversary, rows in by_adversary.items():
-        table = Table(title=adversary, title_justify="left", box=None, padding=(0, 1, 0, 0))
-        table.add_column("about", ratio=4)
-        for column in ("found", "interval", "without", "adds", "claimed"):
-            table.add_column(column, ratio=1)
-        table.add_column("verdict", ratio=1)
+    for adversary, rows in report.by_adversary().items():
+        table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
+        table.add_column(adversary, ratio=6)
+        table.add_column("found (interval)", ratio=3)
+        for column in ("without", "claimed", "verdict"):
+            table.add_column(column, ratio=2)
         for row in rows:
             table.add_row(*_cells(report, row))
         screen.print()
@@ -107,26 +101,27 @@ def show(report: "AuditReport", out: Path | None) -> None:
         "(99.9 % confidence for all rows together). "
         f"{sum(report.seconds.values()):.0f} s."
     )
+    for row in report.rows:
+        if row.note:
+            screen.print(f"{row.attack}, {escape(row.about)}: {escape(row.note)}")
     for row in report.exceeded:
-        screen.print(f"EXCEEDED: {row.attack}, {row.adversary}, {row.about}: {row.bound_is}")
+        screen.print(f"EXCEEDED: {row.attack}, {row.adversary}, {escape(row.about)}")
     if out is not None:
         screen.print(f"audit: {out}")
 
 
 def _cells(report: "AuditReport", row: "AuditRow") -> list[str]:
-    low, high = report.interval(row)
+    about = row.about
+    if row.chance_is:
+        about += f"; without: {row.chance_is}"
+    if row.bound_is:
+        about += f"; claim: {row.bound_is}"
+    found, without, claimed = report.figures(row)
+    adds = report.advantage(row)
     return [
-        row.about,
-        f"{row.measure} {_number(row.value)}",
-        f"{_number(low)} … {_number(high)}",
-        "–" if row.chance is None else f"{_number(row.chance)} ({row.chance_is})",
-        report.advantage(row) or "–",
-        "–" if row.bound is None else f"{_number(row.bound)} ({row.bound_is})",
+        escape(about),
+        found,
+        without + f" ({adds})" * bool(adds),
+        claimed,
         report.verdict(row),
     ]
-
-
-def _number(value: float | Any) -> str:
-    if math.isinf(value):
-        return "∞"
-    return f"{value:,.0f}" if value == int(value) and abs(value) >= 10 else f"{value:.3f}"

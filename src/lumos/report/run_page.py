@@ -4,6 +4,7 @@ from pathlib import Path
 
 from lumos.report.page import Page
 from lumos.report.sections import (
+    audit,
     cost,
     messages,
     protection,
@@ -16,7 +17,7 @@ from lumos.report.sections import (
 from lumos.report.summary import subtitle, summary, title
 from lumos.runs.run import Run
 
-_SECTIONS = (scores, training, messages, protection, trees, cost, settings, rerun)
+_SECTIONS = (scores, training, messages, protection, audit, trees, cost, settings, rerun)
 
 
 def write_page(run: Run, path: Path) -> Path:
@@ -29,11 +30,14 @@ def write_page(run: Run, path: Path) -> Path:
 
 
 def page_of(run: Run) -> Page:
-    """The page of a run; a run that builds no trees has no section of them."""
-    has_trees = run.config.profile.texts(run.config).trees is not None
+    """The page of a run; without trees or an audit it has no section of them."""
+    has = {
+        trees: run.config.profile.texts(run.config).trees is not None,
+        audit: audit.has_audit(run),
+    }
     return Page(
         title=title(run),
         subtitle=subtitle(run),
         summary=summary(run),
-        sections=[module.section(run) for module in _SECTIONS if module is not trees or has_trees],
+        sections=[module.section(run) for module in _SECTIONS if has.get(module, True)],
     )
