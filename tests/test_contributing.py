@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lumos.audit import ATTACKS
 from lumos.baselines.systems import BASELINES
 from lumos.encode.mechanisms import MECHANISMS
 from lumos.exchange import CARRIERS
@@ -14,13 +15,14 @@ from lumos.training.profiles import PROFILES
 from lumos.trees.balancers import BALANCERS
 
 GUIDE = Path(__file__).parents[1] / "CONTRIBUTING.md"
-EXAMPLE = re.compile(r"^### A (\w+)\n.*?^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+EXAMPLE = re.compile(r"^### An? (\w+)\n.*?^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 EXAMPLES: dict[str, str] = dict(EXAMPLE.findall(GUIDE.read_text("utf-8")))
 REGISTRIES: dict[str, Registry] = {
     "balancer": BALANCERS,
     "mechanism": MECHANISMS,
     "baseline": BASELINES,
     "carrier": CARRIERS,
+    "attack": ATTACKS,
     "profile": PROFILES,
 }
 

@@ -23,7 +23,7 @@ def audit(
     target: str,
     /,
     *,
-    attack: list[str] | None = None,
+    attack: Annotated[list[str] | None, Parameter(negative="")] = None,
     options: Annotated[Options, Parameter(name="*")] = NOTHING,
     reading: Annotated[ReadOptions, Parameter(name="*")] = REFUSE,
     out: Path | None = None,
@@ -31,7 +31,8 @@ def audit(
 ) -> None:
     """Attack a federation by the recorded messages of a real run; compare with what is claimed.
 
-    Exit status 1 where an attack exceeds a bound that Lumos claims.
+    Both tasks are audited unless --task names one. Exit status 1 where an attack exceeds a bound
+    that Lumos claims.
 
     Parameters
     ----------
