@@ -113,14 +113,17 @@ def ideal_sum(words: int, width: int) -> float:
 
     def program(shard: Shard, endpoint: Endpoint) -> Program[None]:
         nonlocal took
-        sums = paired_sums(shard, endpoint, IdealAggregator(shard, endpoint, settings))
+        aggregator = IdealAggregator(shard, endpoint, settings)
+        yield from aggregator.setup()
+        sums = paired_sums(shard, endpoint, aggregator)
         yield from sums.setup(partner, chosen)
         start = time.process_time()
         yield from sums.sum(vectors, None, 0)
         took = time.process_time() - start
 
     def coordinator(endpoint: Endpoint) -> Program[None]:
-        sums = IdealCoordinator(DEVICES, PublicCoins(0), endpoint, settings)
+        sums = IdealCoordinator(DEVICES, endpoint, settings)
+        yield from sums.setup()
         yield from PairedCoordinator(sums).sum(words * width)
 
     Loopback([shard], EVERY_DOOR, IDEAL_SUMS | IDEAL_TOPICS).run(program, coordinator)

@@ -15,6 +15,8 @@ from lumos.aggregate import (
     Stage,
 )
 from lumos.aggregate.ideal import IDEAL_TOPICS
+from lumos.aggregate.mask_draw import contributions_of, seed_of
+from lumos.aggregate.mask_graph import MaskGraph
 from lumos.device import PrivateCoins, PublicCoins, Shard, simulated_secrets
 from lumos.exchange import EVERY_DOOR, Endpoint, LedgerReport, Outbox, Program
 from lumos.exchange.carriers.loopback import Loopback
@@ -38,6 +40,17 @@ def shards_of(total: int, count: int, seed: int = SEED) -> list[Shard]:
             )
         )
     return shards
+
+
+def drawn_graph(total: int, k: int, seed: int = SEED) -> MaskGraph:
+    """The mask graph that the devices of `shards_of` draw."""
+    [everyone] = shards_of(total, 1, seed)
+    return MaskGraph(total, k, seed_of(contributions_of(everyone, 0), 0))
+
+
+def some_graph(total: int, k: int, number: int = 0) -> MaskGraph:
+    """One mask graph of many."""
+    return MaskGraph(total, k, number.to_bytes(32, "little"))
 
 
 @dataclass
@@ -85,7 +98,8 @@ class Federation:
 
         def coordinator(endpoint: Endpoint) -> Program[list[Any]]:
             kind = IdealCoordinator if self.backend == "ideal" else self.coordinator
-            party = kind(total, PublicCoins(SEED), endpoint, self.settings)
+            party = kind(total, endpoint, self.settings)
+            yield from party.setup()
             sums = []
             for width in widths:
                 sums.append((yield from party.sum(width)))

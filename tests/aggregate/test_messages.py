@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.aggregate.federation import SEED, Federation
+from tests.aggregate.federation import Federation, drawn_graph
 
 from lumos.aggregate import AggregateSettings, SecureCoordinator
 from lumos.aggregate.errors import BothSecrets, Equivocation, Forged, WrongSender
-from lumos.aggregate.mask_graph import MaskGraph
 from lumos.aggregate.share_vault import PAIR, SELF, ShareVault
 from lumos.aggregate.topics import KEYS, LEFT_OUT, LOST, SUM
-from lumos.device import COORDINATOR, PublicCoins
+from lumos.device import COORDINATOR
 from lumos.errors import ProtocolError, WrongLength
 from lumos.exchange import Batch, Outbox, Program
 
@@ -61,7 +60,7 @@ def zeroed(batch: Batch) -> Batch:
 
 def misdirected(batch: Batch) -> Batch:
     """The first message goes to a device that is no mask neighbour of its sender."""
-    graph = MaskGraph(TOTAL, 4, PublicCoins(SEED))
+    graph = drawn_graph(TOTAL, 4)
     sender = batch.sender[:1]
     strangers = np.setdiff1d(np.arange(TOTAL), np.append(graph.of(sender)[0], sender))
     receiver = batch.receiver.copy()
@@ -147,7 +146,7 @@ def told(receivers: np.ndarray, named: np.ndarray) -> Callable[[Batch], Batch]:
 
 
 def neighbours_of(device: int) -> np.ndarray:
-    return MaskGraph(TOTAL, 4, PublicCoins(SEED)).of(np.array([device]))[0]
+    return drawn_graph(TOTAL, 4).of(np.array([device]))[0]
 
 
 def stranger_to(device: int) -> int:

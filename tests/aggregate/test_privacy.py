@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from tests.aggregate.federation import SEED, Federation
+from tests.aggregate.federation import Federation, drawn_graph
 
 from lumos.aggregate import (
     AggregateSettings,
@@ -15,10 +15,8 @@ from lumos.aggregate import (
     Stage,
     masks,
 )
-from lumos.aggregate.mask_graph import MaskGraph
 from lumos.aggregate.pair_keys import PairKeys, RoundKeys
 from lumos.aggregate.topics import MASKED
-from lumos.device import PublicCoins
 from lumos.exchange import Inbox, Program
 
 TOTAL, WIDTH = 12, 6
@@ -69,7 +67,7 @@ def curious(late: int | None = None) -> type[Curious]:
 
 def without_pair_masks(vector: np.ndarray, device: int, seeds: np.ndarray) -> np.ndarray:
     """A masked vector with all its pair masks taken off."""
-    graph = MaskGraph(TOTAL, len(seeds), PublicCoins(SEED))
+    graph = drawn_graph(TOTAL, len(seeds))
     added = device < graph.of(np.array([device]))[0]
     left = vector[None].copy()
     masks.add_masks(left, seeds, np.where(added, masks.NOBODY, 0), np.where(added, 0, masks.NOBODY))

@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.aggregate.federation import SEED, Federation, fixed_sum, shards_of
+from tests.aggregate.federation import Federation, drawn_graph, fixed_sum, shards_of
 from tests.exchange.carriers import Isolated
 
 from lumos.aggregate import AggregateSettings, SecureAggregator, Stage, mask_parameters
 from lumos.aggregate.dropouts import RoundOutcome, round_outcome
-from lumos.aggregate.mask_graph import MaskGraph
-from lumos.device import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.exchange import Endpoint, LedgerReport
 
@@ -27,7 +25,7 @@ def vectors_of(total: int, width: int, seed: int = 0) -> np.ndarray:
 
 def expected(options: AggregateSettings, drop_stage: np.ndarray) -> RoundOutcome:
     degree = mask_parameters(options, len(drop_stage))
-    graph = MaskGraph(len(drop_stage), degree.neighbours, PublicCoins(SEED))
+    graph = drawn_graph(len(drop_stage), degree.neighbours)
     return round_outcome(graph, degree, drop_stage)
 
 

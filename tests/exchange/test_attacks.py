@@ -17,7 +17,7 @@ from lumos.aggregate import IdealAggregator, IdealCoordinator
 from lumos.aggregate import ideal as ideal_sums
 from lumos.compare import ideal as ideal_comparison
 from lumos.compare.ideal import IdealComparer
-from lumos.device import PublicCoins, Shard, cut
+from lumos.device import Shard, cut
 from lumos.errors import NotHosted, ProtocolError
 from lumos.exchange import (
     TOPICS,
@@ -234,7 +234,7 @@ class TestABookedTopic:
         for make in (
             lambda: IdealComparer(shard, secure),
             lambda: IdealAggregator(shard, secure),
-            lambda: IdealCoordinator(DEVICES, PublicCoins(0), Endpoint(None, STRICT)),
+            lambda: IdealCoordinator(DEVICES, Endpoint(None, STRICT)),
         ):
             with pytest.raises(ProtocolError, match=r"does not permit; .* `ideal`, or use"):
                 make()

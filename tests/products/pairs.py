@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
-from tests.aggregate.federation import SEED, shards_of
+from tests.aggregate.federation import shards_of
 from tests.session_doubles import Toy
 
 from lumos.aggregate import (
@@ -17,7 +17,7 @@ from lumos.aggregate import (
     SecureCoordinator,
 )
 from lumos.aggregate.ideal import IDEAL_TOPICS as IDEAL_SUMS
-from lumos.device import PublicCoins, Shard
+from lumos.device import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange import EVERY_DOOR, Endpoint, LedgerReport, Outbox, Program
 from lumos.exchange.carriers.loopback import Loopback, _Party
@@ -101,7 +101,8 @@ class PairedRun:
 
         def coordinator(endpoint: Endpoint) -> Program[list[Any]]:
             kind = IdealCoordinator if ideal else self.coordinator
-            sums = kind(problem.total, PublicCoins(SEED), endpoint, self.settings)
+            sums = kind(problem.total, endpoint, self.settings)
+            yield from sums.setup()
             party = self.paired_coordinator(sums)
             got = []
             for _ in range(problem.steps):

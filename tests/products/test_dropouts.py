@@ -8,6 +8,7 @@ import pytest
 from tests.products.pairs import Dying, PairedRun, Problem
 
 from lumos.aggregate import AggregateSettings
+from lumos.aggregate.topics import DRAW_ROUNDS
 from lumos.errors import ProtocolError
 
 TOTAL = 12
@@ -17,7 +18,8 @@ STAGES = (
     *("shares", "wrapped", "left-out", "masked", "lost"),
     *("present", "objection", "verdict", "alive", "reveal", "sum"),
 )
-"""The rounds of a run with one step, after the agreement on keys."""
+"""The rounds of a run with one step, after the draw of the mask graph and the agreement on keys."""
+BEFORE = DRAW_ROUNDS + 1
 STAYS = STAGES.index("verdict")
 """Who falls silent here, or later, is in the sum."""
 FIRST = STAGES.index("correction")
@@ -59,7 +61,7 @@ def without(problem: Problem, gone: list[int], step: int = 0) -> np.ndarray:
 def test_a_matched_device_stops(stage: str) -> None:
     problem, silent = Problem(), STAGES.index(stage)
     device = matched(problem, 1)
-    paired, final = run(problem, deaths={device: 1 + silent})
+    paired, final = run(problem, deaths={device: BEFORE + silent})
     assert np.array_equal(final[0], without(problem, [device] if silent < STAYS else []))
     in_vain = STAGES.index("ready") < silent < STAYS
     assert attempts(paired) == 1 + in_vain
@@ -69,7 +71,7 @@ def test_a_matched_device_stops(stage: str) -> None:
 def test_an_unmatched_device_stops(stage: str) -> None:
     problem, silent = Problem(), STAGES.index(stage)
     device = int(np.flatnonzero(problem.partner < 0)[0])
-    paired, final = run(problem, deaths={device: 1 + silent})
+    paired, final = run(problem, deaths={device: BEFORE + silent})
     assert np.array_equal(final[0], without(problem, [device] if silent < STAYS else []))
     in_vain = STAGES.index("masked") < silent < STAYS
     assert attempts(paired) == 1 + in_vain
@@ -80,7 +82,7 @@ def test_a_device_stops_within_a_stage(stage: str) -> None:
     """Half of its messages leave."""
     problem, silent = Problem(), STAGES.index(stage)
     device = matched(problem, 2)
-    paired, final = run(problem, partial={device: 1 + silent})
+    paired, final = run(problem, partial={device: BEFORE + silent})
     assert np.array_equal(final[0], without(problem, [device] if silent < STAYS else []))
     assert attempts(paired) == (2 if silent < STAYS else 1)
 
@@ -89,8 +91,8 @@ def test_a_device_stops_within_a_stage(stage: str) -> None:
 def test_another_device_stops_in_the_second_attempt(stage: str) -> None:
     problem, silent = Problem(), STAGES.index(stage)
     first, second = matched(problem, 0), matched(problem, 3)
-    masked = 1 + STAGES.index("masked")
-    again = 1 + STAYS + 1 + silent - FIRST  # after the verdict on the first attempt
+    masked = BEFORE + STAGES.index("masked")
+    again = BEFORE + STAYS + 1 + silent - FIRST  # after the verdict on the first attempt
     paired, final = run(problem, deaths={first: masked, second: again})
     gone = [first, second] if silent < STAYS else [first]
     assert np.array_equal(final[0], without(problem, gone))
@@ -113,7 +115,7 @@ def test_one_direction_of_a_link_is_cut(stage: str) -> None:
 def test_both_ends_of_a_pair_stop() -> None:
     problem = Problem()
     u, v = problem.pairs()[1]
-    masked = 1 + STAGES.index("masked")
+    masked = BEFORE + STAGES.index("masked")
     paired, final = run(problem, deaths={u: masked, v: masked})
     assert np.array_equal(final[0], without(problem, [u, v]))
     assert attempts(paired) == 1  # nobody is left who would object
@@ -122,7 +124,7 @@ def test_both_ends_of_a_pair_stop() -> None:
 def test_later_steps_go_on_without_the_lost_pair() -> None:
     problem = Problem(steps=3)
     device = matched(problem, 1)
-    _, final = run(problem, deaths={device: 1 + STAGES.index("lost")})
+    _, final = run(problem, deaths={device: BEFORE + STAGES.index("lost")})
     for step in range(3):
         assert np.array_equal(final[step], without(problem, [device], step))
 
@@ -130,7 +132,7 @@ def test_later_steps_go_on_without_the_lost_pair() -> None:
 def test_a_device_in_every_attempt_is_an_error() -> None:
     problem = Problem(total=TOTAL, unmatched=0)
     rounds = STAYS - FIRST + 1
-    masked = 1 + STAGES.index("masked")
+    masked = BEFORE + STAGES.index("masked")
     deaths = {matched(problem, n): masked + n * rounds for n in range(4)}
     with pytest.raises(ProtocolError, match="called off 4 times"):
         run(problem, deaths=deaths)
@@ -138,6 +140,6 @@ def test_a_device_in_every_attempt_is_an_error() -> None:
 
 def test_too_few_devices_is_an_error() -> None:
     problem = Problem()
-    masked = 1 + STAGES.index("masked")
+    masked = BEFORE + STAGES.index("masked")
     with pytest.raises(ProtocolError, match="called off 4 times"):
         run(problem, deaths=dict.fromkeys(range(8), masked))

@@ -12,16 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from tests.aggregate.federation import SEED
+from tests.aggregate.federation import drawn_graph
 from tests.products.pairs import Dying, PairedRun, Problem
 
 from lumos.aggregate import AggregateSettings, SecureAggregator, SecureCoordinator
 from lumos.aggregate.attempts import Attempted, Attempts
 from lumos.aggregate.errors import AlreadyOpened, Equivocation, ObjectionIgnored
-from lumos.aggregate.mask_graph import MaskGraph
 from lumos.aggregate.objections import CALLED_OFF, OPEN, decide
 from lumos.aggregate.topics import LOST, MASKED, OBJECTION, SUM, VERDICT
-from lumos.device import COORDINATOR, PublicCoins
+from lumos.device import COORDINATOR
 from lumos.errors import ProtocolError
 from lumos.exchange import Batch, Inbox, Outbox, Program
 
@@ -165,7 +164,7 @@ def test_no_split_of_the_devices_opens_two_attempts(going: int) -> None:
     paired = federation(problem, type("Split", (OpensTwice,), {"going": going}))
     with suppress(ProtocolError):  # the coordinator is stuck, or gives up
         paired.run()
-    graph = MaskGraph(TOTAL, TOTAL - 1, PublicCoins(SEED))
+    graph = drawn_graph(TOTAL, TOTAL - 1)
     opened = []
     for batches in messages(paired, "aggregate/reveal"):
         holders = np.concatenate([batch.sender for batch in batches])
@@ -221,8 +220,9 @@ def test_a_holder_that_opened_an_attempt_refuses_the_next(
     problem = Problem()
     u, v = problem.pairs()[0]
     coordinator: Any = type("Withholding", (Withholds,), {"opened": []})
-    # v stops after the first attempt was opened: 3 rounds of setup, 13 of the attempt, the keys.
-    paired = federation(problem, coordinator, aggregator=Insisting, deaths={v: 17})
+    # v stops after the first attempt was opened: 4 rounds of the draw, the keys, 3 rounds of the
+    # sessions, 13 of the attempt.
+    paired = federation(problem, coordinator, aggregator=Insisting, deaths={v: 21})
     with pytest.raises(ProtocolError):
         paired.run()
     opened = [total for total in coordinator.opened if total is not None]

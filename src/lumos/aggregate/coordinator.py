@@ -8,6 +8,7 @@ from lumos.aggregate import masks, shamir
 from lumos.aggregate.attempts import Attempted
 from lumos.aggregate.errors import Forged, WrongSender
 from lumos.aggregate.fixed_point import FixedPoint, RingWords
+from lumos.aggregate.mask_draw import hold_draw
 from lumos.aggregate.mask_graph import MaskGraph
 from lumos.aggregate.objections import decide
 from lumos.aggregate.parameters import mask_parameters
@@ -23,9 +24,8 @@ from lumos.aggregate.topics import (
     WRAPPED,
     wrapped_bytes,
 )
-from lumos.device.coins import PublicCoins
 from lumos.device.shard import COORDINATOR
-from lumos.errors import WrongLength
+from lumos.errors import UsageError, WrongLength
 from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.topic import Topic
@@ -33,11 +33,10 @@ from lumos.typing import Bytes, Doubles, Flags, Ints
 
 
 class SecureCoordinator:
-    """The coordinator's part of the backend `secure`. It takes no part in `setup`.
+    """The coordinator's part of the backend `secure`.
 
     Args:
         total: number of devices.
-        public: public coins, which draw the mask graph.
         endpoint: unused; for the same signature as the ideal backend.
         settings: public settings, the same everywhere.
     """
@@ -47,7 +46,6 @@ class SecureCoordinator:
     def __init__(
         self,
         total: int,
-        public: PublicCoins,
         endpoint: Endpoint,
         settings: AggregateSettings | None = None,
     ) -> None:
@@ -55,7 +53,14 @@ class SecureCoordinator:
         self._total = total
         self.parameters = mask_parameters(settings, total)
         self.fixed = FixedPoint.of(settings, total)
-        self._graph = MaskGraph(total, self.parameters.neighbours, public)
+        self._drawn = False
+        self._graph: MaskGraph  # made by `setup`
+
+    def setup(self) -> Program[None]:
+        """Hold the draw of the mask graph: once per run, before the first sum."""
+        seed = yield from hold_draw(self._total)
+        self._graph = MaskGraph(self._total, self.parameters.neighbours, seed)
+        self._drawn = True
 
     def sum(self, width: int) -> Program[Doubles | None]:
         """One sum of vectors of `width` numbers; None when nothing was opened."""
@@ -71,6 +76,8 @@ class SecureCoordinator:
 
     def _collect(self, width: int) -> "Program[_Collected]":
         """Up to the masked vectors, and who of their senders is asked for shares."""
+        if not self._drawn:
+            raise UsageError("the first sum of a run needs setup() before it")
         inbox = yield WRAPPED.nothing()
         joined = self._senders(inbox, np.ones(self._total, np.bool_))
         wrapped = self._bodies(inbox, wrapped_bytes(self.parameters.neighbours))

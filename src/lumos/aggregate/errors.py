@@ -5,7 +5,8 @@ ProtocolError               a message broke the rules; the round is closed, noth
 │                           shared with comparisons and lives in `lumos.errors`
 ├── WrongSender             a message came from a party that has no part in it, or came twice
 ├── Forged                  a sealed share, a public key or an opened secret is not the sender's
-├── Equivocation            the coordinator told two devices different things about a third
+├── Equivocation            the coordinator told two devices different things
+├── DrawVoid                the mask graph could not be drawn: contributions were missing
 ├── ObjectionIgnored        the coordinator wants to open a sum to which a device objected
 ├── BothSecrets             somebody asked a holder for both secrets of one device
 └── AlreadyOpened           somebody asked a holder for a second attempt of a step that it opened
@@ -25,7 +26,11 @@ class Forged(ProtocolError):
 
 
 class Equivocation(ProtocolError):
-    """The coordinator told two devices different things about a third."""
+    """The coordinator told two devices different things."""
+
+
+class DrawVoid(ProtocolError):
+    """The mask graph could not be drawn: contributions were missing in every draw."""
 
 
 class ObjectionIgnored(ProtocolError):

@@ -15,13 +15,19 @@ import numpy.typing as npt
 from lumos.aggregate.attempts import Attempted
 from lumos.aggregate.dropouts import RoundOutcome, bookings_among_devices, flows_of, round_outcome
 from lumos.aggregate.fixed_point import FixedPoint, RingWords
+from lumos.aggregate.mask_draw import contributions_of, seed_of
 from lumos.aggregate.mask_graph import MaskGraph
-from lumos.aggregate.pair_keys import KEY
 from lumos.aggregate.parameters import mask_parameters
 from lumos.aggregate.settings import AggregateSettings
 from lumos.aggregate.topics import (
     ALIVE,
     ATTEMPT_ROUNDS,
+    CONTRIBUTION,
+    DRAW_COMMITMENT,
+    DRAW_CONTRIBUTION,
+    DRAW_DIGEST,
+    DRAW_LIST,
+    DRAW_ROUNDS,
     KEYS,
     LEFT_OUT,
     LOST,
@@ -35,7 +41,6 @@ from lumos.aggregate.topics import (
     WRAPPED,
     Stage,
 )
-from lumos.device.coins import PublicCoins
 from lumos.device.shard import COORDINATOR, Shard
 from lumos.errors import UsageError
 from lumos.exchange.batch import Inbox, Outbox
@@ -54,6 +59,7 @@ CLEAR = Topic(
 BOOKED = {
     topic: replace(topic, name=f"{topic.name}/ideal")
     for topic in (
+        *(DRAW_COMMITMENT, DRAW_DIGEST, DRAW_CONTRIBUTION, DRAW_LIST),
         *(KEYS, SHARES, WRAPPED, LEFT_OUT, MASKED, LOST, ALIVE, REVEAL, SUM),
         *(OBJECTION, VERDICT),
     )
@@ -63,6 +69,8 @@ IDEAL_TOPICS = frozenset({CLEAR, *BOOKED.values()})
 """What a carrier has to permit for this backend."""
 
 _SWAPS = 4
+_DRAW_SWAPS = 2
+_ID = 8
 _NOT_HOSTED = 255
 _ROWS = 256  # vectors encoded at a time
 
@@ -87,17 +95,23 @@ class IdealAggregator:
         self._ledger.require_permission(CLEAR)
         self.parameters = mask_parameters(settings, shard.total)
         self.fixed = FixedPoint.of(settings, shard.total)
-        self._graph = MaskGraph(shard.total, self.parameters.neighbours, shard.public)
+        self._graph: MaskGraph | None = None
         self._last: _Booked | None = None
 
     def setup(self) -> Program[None]:
-        """Book the agreement on keys."""
-        yield from ()
-        k = self.parameters.neighbours
-        rows = np.arange(len(self._shard))
-        self._ledger.book(BOOKED[KEYS], rows, Booking(k, k, KEY * k, KEY * k))
-        self._ledger.book_rounds(rows, 1)
-        self._ledger.round += 1
+        """Draw the mask graph of the secure backend in the clear; book that, and the keys."""
+        shard, k = self._shard, self.parameters.neighbours
+        ids = shard.devices.astype("<i8").view(np.uint8).reshape(len(shard), _ID)
+        yield self._send(np.hstack([ids, contributions_of(shard, 0)]).ravel())
+        inbox = yield CLEAR.nothing()
+        self._graph = MaskGraph(shard.total, k, inbox.body[0].tobytes())
+        rows = np.arange(len(shard))
+        for topic, size, up in _draw_messages(shard.total):
+            booking = Booking(1, 0, size, 0) if up else Booking(0, 1, 0, size)
+            self._ledger.book(BOOKED[topic], rows, booking)
+        self._ledger.book(BOOKED[KEYS], rows, Booking(k, k, KEYS.size * k, KEYS.size * k))
+        self._ledger.book_rounds(rows, DRAW_ROUNDS + 1)
+        self._ledger.round += DRAW_ROUNDS + 1 - _DRAW_SWAPS
 
     def sum(
         self,
@@ -150,18 +164,18 @@ class IdealAggregator:
     def _sum(
         self, arrived: Callable[[Ints], RingWords], drop_stage: npt.NDArray[np.int8] | None
     ) -> Program[Doubles | None]:
-        shard = self._shard
+        shard, graph = self._shard, _drawn(self._graph)
         if drop_stage is None:
             drop_stage = np.full(len(shard), Stage.NEVER, np.int8)
         stages = np.full(shard.total, _NOT_HOSTED, np.uint8)
         stages[shard.devices] = drop_stage
         yield self._send(stages)
         inbox = yield CLEAR.nothing()
-        outcome = round_outcome(self._graph, self.parameters, inbox.body[0].view(np.int8))
+        outcome = round_outcome(graph, self.parameters, inbox.body[0].view(np.int8))
         words = arrived(np.flatnonzero(outcome.arrived[shard.devices]))
         yield self._send(words.view(np.uint8))
         inbox = yield CLEAR.nothing()
-        self._book(outcome, words.nbytes)
+        self._book(graph, outcome, words.nbytes)
         if not (outcome.opened and outcome.answering[shard.devices].any()):
             return None
         return self.fixed.decode(np.ascontiguousarray(inbox.body[0]).view(self.fixed.dtype))
@@ -173,24 +187,24 @@ class IdealAggregator:
             first, np.array([COORDINATOR]), body[None, :], lengths=np.array([len(body)])
         )
 
-    def _book(self, outcome: RoundOutcome, vector_bytes: int) -> None:
+    def _book(self, graph: MaskGraph, outcome: RoundOutcome, vector_bytes: int) -> None:
         # Most sums book the same as the one before.
         if self._last is None or not self._last.matches(outcome, vector_bytes):
-            self._last = self._entries(outcome, vector_bytes)
+            self._last = self._entries(graph, outcome, vector_bytes)
         for topic, rows, booking in self._last.entries:
             self._ledger.book(topic, rows, booking)
         for rows, count in self._last.rounds:
             self._ledger.book_rounds(rows, count)
         self._ledger.round += ROUNDS - _SWAPS
 
-    def _entries(self, outcome: RoundOutcome, vector_bytes: int) -> "_Booked":
+    def _entries(self, graph: MaskGraph, outcome: RoundOutcome, vector_bytes: int) -> "_Booked":
         here = self._shard.devices
         rounds = np.zeros(len(here), np.int64)
         entries: list[Entry] = []
-        for topic, of_devices in bookings_among_devices(self._graph, outcome).items():
+        for topic, of_devices in bookings_among_devices(graph, outcome).items():
             entries += _by_booking(BOOKED[topic], of_devices[here])
             rounds += of_devices[here].any(axis=1)
-        for flow in flows_of(self._graph, outcome, vector_bytes):
+        for flow in flows_of(graph, outcome, vector_bytes):
             messages, size = flow.messages[here], flow.bytes[here]
             nothing = np.zeros_like(messages)
             columns = (
@@ -234,7 +248,6 @@ class IdealCoordinator:
     def __init__(
         self,
         total: int,
-        public: PublicCoins,
         endpoint: Endpoint,
         settings: AggregateSettings | None = None,
     ) -> None:
@@ -244,7 +257,24 @@ class IdealCoordinator:
         self._ledger.require_permission(CLEAR)
         self.parameters = mask_parameters(settings, total)
         self.fixed = FixedPoint.of(settings, total)
-        self._graph = MaskGraph(total, self.parameters.neighbours, public)
+        self._graph: MaskGraph | None = None
+
+    def setup(self) -> Program[None]:
+        """Draw the mask graph from the devices' contributions, and book that."""
+        inbox = yield CLEAR.nothing()
+        lengths = inbox.batch.lengths
+        sent = np.arange(inbox.body.shape[1]) < (0 if lengths is None else lengths[:, None])
+        rows = inbox.body[sent].reshape(-1, _ID + CONTRIBUTION)
+        contributions = np.empty((self._total, CONTRIBUTION), np.uint8)
+        contributions[np.ascontiguousarray(rows[:, :_ID]).view("<i8").ravel()] = rows[:, _ID:]
+        seed = seed_of(contributions, 0)
+        self._graph = MaskGraph(self._total, self.parameters.neighbours, seed)
+        yield _answer(inbox, np.frombuffer(seed, np.uint8))
+        for topic, size, up in _draw_messages(self._total):
+            messages, whole = self._total, size * self._total
+            booking = Booking(0, messages, 0, whole) if up else Booking(messages, 0, whole, 0)
+            self._ledger.book(BOOKED[topic], np.zeros(1, np.int64), booking)
+        self._ledger.round += DRAW_ROUNDS - _DRAW_SWAPS
 
     def sum(self, width: int, noise: Doubles | None = None) -> Program[Doubles | None]:
         """One sum of vectors of `width` numbers; None when nothing was opened.
@@ -253,10 +283,11 @@ class IdealCoordinator:
             noise: [width] what the shares of noise of all devices come to, where simulated devices
                 do not draw them one by one.
         """
+        graph = _drawn(self._graph)
         inbox = yield CLEAR.nothing()
         drop_stage = inbox.body.min(axis=0)
         yield _answer(inbox, drop_stage)
-        outcome = round_outcome(self._graph, self.parameters, drop_stage.view(np.int8))
+        outcome = round_outcome(graph, self.parameters, drop_stage.view(np.int8))
         inbox = yield CLEAR.nothing()
         total = np.zeros(width, self.fixed.dtype)
         for body in inbox.body:
@@ -264,7 +295,7 @@ class IdealCoordinator:
         if noise is not None:
             total += self.fixed.encode_sum(noise)
         yield _answer(inbox, total.view(np.uint8))
-        for flow in flows_of(self._graph, outcome, total.nbytes):
+        for flow in flows_of(graph, outcome, total.nbytes):
             messages, size = int(flow.messages.sum()), int(flow.bytes.sum())
             entry = [0, messages, 0, size] if flow.up else [messages, 0, size, 0]
             for booked in _by_booking(BOOKED[flow.topic], np.array([entry])):
@@ -280,6 +311,22 @@ class IdealCoordinator:
         self._ledger.book(BOOKED[VERDICT], here, Booking(devices, 0, VERDICT.size * devices, 0))
         self._ledger.round += ATTEMPT_ROUNDS - ROUNDS
         return Attempted(total, called_off=False)
+
+
+def _draw_messages(total: int) -> list[tuple[Topic, int, bool]]:
+    """What passes in a draw between each device and the coordinator: topic, bytes, upwards."""
+    return [
+        (DRAW_COMMITMENT, DRAW_COMMITMENT.size, True),
+        (DRAW_DIGEST, DRAW_DIGEST.size, False),
+        (DRAW_CONTRIBUTION, CONTRIBUTION, True),
+        (DRAW_LIST, CONTRIBUTION * total, False),
+    ]
+
+
+def _drawn(graph: MaskGraph | None) -> MaskGraph:
+    if graph is None:
+        raise UsageError("the first sum of a run needs setup() before it")
+    return graph
 
 
 def _answer(inbox: Inbox, body: Bytes) -> Outbox:

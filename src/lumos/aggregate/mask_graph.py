@@ -3,8 +3,8 @@
 All devices stand on a ring in a random public order, and each is joined to the h that follow and
 the h that precede it (Bell et al. 2020, section 3.2: a Harary graph with k = 2h under a random
 permutation); with k = n - 1 everyone is joined to everyone. The neighbours of a device are then a
-uniform sample of k others, and the graph says nothing of the data: it depends on the run seed and
-the number of devices only.
+uniform sample of k others, and the graph says nothing of the data: it depends on the number of
+devices and on a seed only, which all devices draw together (`lumos.aggregate.mask_draw`).
 
 The k *slots* of a device number its neighbours: slot j is the one at `steps[j]` places along the
 ring. Slots mirror: if v sits in slot j of u, then u sits in slot k - 1 - j of v.
@@ -13,8 +13,10 @@ ring. Slots mirror: if v sits in slot j of u, then u sits in slot k - 1 - j of v
 import numpy as np
 
 from lumos.aggregate.errors import WrongSender
-from lumos.device.coins import PublicCoins
+from lumos.crypto import chacha
 from lumos.typing import Flags, Ints
+
+_NONCE = bytes(12)  # a seed is used for one graph
 
 
 class MaskGraph:
@@ -23,14 +25,14 @@ class MaskGraph:
     Args:
         total: number of devices.
         neighbours: k, even or total - 1.
-        public: public coins, which order the ring.
+        seed: 32 bytes, which order the ring through ChaCha20.
     """
 
-    def __init__(self, total: int, neighbours: int, public: PublicCoins) -> None:
+    def __init__(self, total: int, neighbours: int, seed: bytes) -> None:
         self.total = total
         self.neighbours = neighbours
         self._ahead = -(-neighbours // 2)
-        self._order = public.generator("mask graph").permutation(total)
+        self._order: Ints = _permutation(total, seed)
         self._place = np.empty(total, np.int64)
         self._place[self._order] = np.arange(total)
         self.steps: Ints = np.arange(1, neighbours + 1)
@@ -62,3 +64,11 @@ class MaskGraph:
         behind = self.neighbours - self._ahead
         window: Ints = sums[here + self._ahead + 1] - sums[here - behind] - ring
         return window[self._place]
+
+
+def _permutation(total: int, seed: bytes) -> Ints:
+    """[total] the ids in a uniform order: sorted by random words of 64 bits."""
+    key = np.frombuffer(seed, "<u4").astype(np.uint32)[None]
+    words = chacha.blocks(key, _NONCE, -(-total // 8))
+    drawn = np.ascontiguousarray(words, "<u4").view("<u8").ravel()[:total]
+    return np.argsort(drawn, kind="stable")

@@ -71,11 +71,6 @@ class PairKeys(InMemoryOnly):
         self._hosted = len(devices)
         self._chain = np.empty((0, 8), np.uint32)
 
-    @property
-    def agreed(self) -> bool:
-        """Whether there are keys."""
-        return len(self._chain) > 0
-
     def fresh_keys(self) -> Bytes:
         """[hosted, 32] a new public key of each device, for its neighbours."""
         draws = [entropy.draw(KEY) for _ in range(self._hosted)]

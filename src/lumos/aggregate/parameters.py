@@ -1,20 +1,39 @@
 """How many mask neighbours, and how many shares open a secret: k and t from the public n.
 
-c devices collude with the coordinator and d fall silent; neither knew the mask graph when it was
-chosen. Each device then has X ~ Hypergeometric(n-1, c, k) colluders and D ~ Hypergeometric(n-1, d,
-k) silent devices among its k neighbours. By the union bound over devices
+c devices collude with the coordinator. They were chosen before the mask graph was drawn, with full
+knowledge of everything else (`lumos.aggregate.mask_draw`), so the ring is a uniform order for them
+and any h = k/2 or k places hold a hypergeometric number of them. Two things must not happen:
 
-    surrounded   n · P[X ≥ 2t - k]       colluders and a lying coordinator open both secrets of
-                                         one device: they hold X shares of each and talk the other
-                                         k - X holders into one each, so they need 2t ≤ k + X
-    parted       C(n,2) · Π_{i<k} (c+d-i)/(n-i)
-                                         the honest survivors fall apart, and the coordinator
-                                         learns a sum for each part: that takes two gaps of k/2
-                                         neighbouring places on the ring
-    stuck        n · P[D > k - t]        a secret that is needed cannot be opened; nothing is
+    surrounded   n · P[X ≥ 2t - k],            X ~ Hypergeometric(n-1, c, k)
+                 colluders and a lying coordinator open both secrets of one device: they hold X
+                 shares of each and talk the other k - X holders into one each, so they need
+                 2t ≤ k + X
+    parted       n(n-1) · P[Y ≥ t - h, Z ≥ t - h],   Y, Z: colluders in two windows of h places
+                 a lying coordinator, or whoever silences devices, chooses after the draw whom to
+                 lose, and opens the sum of an arc of the ring alone
 
-`surrounded + parted` ≤ 2^-security_bits over the whole run, since the graph and the colluders stay;
-`stuck` ≤ 2^-liveness_bits in each round. All three are computed exactly, in integers. Because
+*Why these windows.* A group A of honest devices can be opened without the others exactly if each v
+of A has t - X_v neighbours in A. It is enough: the coordinator leaves all other honest devices out,
+and the colluders play along. It is necessary: where v's self secret is opened, t - X_v honest
+holders gave out a share and told their neighbours that they are in the sum; so their pair secrets
+stay shut, their masks with v remain, and they must be in the group; and the same is true of each of
+them. Let v be the last of A before a gap of h places without any of A. Behind v are at most h of A
+and colluders, so of the h places before it colluders hold t - h at least. A group that leaves two
+such gaps, or one of k places, has two such windows that do not overlap. So unless it is parted, a
+group that is opened goes round the ring, with at most one gap of h places, shorter than k; and
+unless some device is surrounded, each of its members has t - X_v ≥ k - t + 1 others of it among its
+neighbours. n(n-1) and not C(n,2): a coordinator that lies in the draw may give each device a seed
+of its own; a group is then counted at one end, in the graph of the device there. For the same
+reason the bound of the surrounded is a sum over devices and needs no common graph.
+
+Devices that fall silent without anybody's choice are d, with D ~ Hypergeometric(n-1, d, k) of them
+among the neighbours of a device:
+
+    stuck        n · P[D > k - t]              a secret that is needed cannot be opened; nothing is
+
+There are `DRAWS` draws at most, of which the adversary may take the one it likes. So `surrounded +
+parted` ≤ 2^-security_bits / DRAWS, which bounds the failure of a whole run: graph and colluders
+stay. `stuck` ≤ 2^-liveness_bits in each round. All three are computed exactly, in integers. Because
 2t - k ≤ t, colluders alone (t shares) are covered by the first.
 
 With very few devices no k is enough: the graph is then complete, t as the colluders demand and at
@@ -27,6 +46,9 @@ from functools import cache
 
 from lumos.aggregate.settings import AggregateSettings
 from lumos.errors import UsageError
+
+DRAWS = 4
+"""Draws of the mask graph in a run, before it is an error."""
 
 _CANDIDATES = (*range(2, 128, 2), *range(128, 512, 16), *range(512, 1025, 64))
 
@@ -42,9 +64,9 @@ class MaskParameters:
     minimum: int
     """Survivors below which nothing is opened."""
     surrounded: float
-    """Bound on the probability that colluders open both secrets of some device."""
+    """Bound on the probability that colluders open both secrets of some device, in one draw."""
     parted: float
-    """Bound on the probability that the honest survivors fall apart."""
+    """Bound on the probability that an arc of the ring can be opened alone, in one draw."""
     stuck: float
     """Bound on the probability that the tolerated dropouts stop a round."""
 
@@ -58,16 +80,16 @@ def mask_parameters(settings: AggregateSettings, total: int) -> MaskParameters:
             f"a masked sum needs at least {minimum} devices, here are {total}: "
             "with fewer, a sum shows one device's vector to another"
         )
+    security = 2.0**-settings.security_bits / DRAWS
     if settings.neighbours is None:
-        security, liveness = 2.0**-settings.security_bits, 2.0**-settings.liveness_bits
-        k, t = _smallest(total, colluders, silent, security, liveness)
+        k, t = _smallest(total, colluders, silent, security, 2.0**-settings.liveness_bits)
     else:
-        k, t = settings.neighbours, 0
+        k = settings.neighbours
         if not 1 <= k < total or (k % 2 and k < total - 1):
             raise UsageError(
                 f"`neighbours` must be even and below {total}, or {total - 1}, got {k}"
             )
-        t = min(k, _threshold(total, colluders, k, 2.0**-settings.security_bits))
+        t = min(k, _threshold(total, colluders, k, security))
     if settings.threshold is not None:
         t = settings.threshold
         if not 1 <= t <= k:
@@ -76,8 +98,8 @@ def mask_parameters(settings: AggregateSettings, total: int) -> MaskParameters:
         neighbours=k,
         threshold=t,
         minimum=minimum,
-        surrounded=min(1.0, total * tail(total - 1, colluders, k, 2 * t - k)),
-        parted=min(1.0, _parted(total, colluders + silent, k)),
+        surrounded=min(1.0, _surrounded(total, colluders, k, t)),
+        parted=min(1.0, _parted(total, colluders, k, t)),
         stuck=min(1.0, total * tail(total - 1, silent, k, k - t + 1)),
     )
 
@@ -108,27 +130,42 @@ def _smallest(
                 f"no mask graph with at most {_CANDIDATES[-1]} neighbours stands {colluders} "
                 f"colluders and {silent} silent devices of {total}; lower `corrupt` or `dropped`"
             )
-        t = _threshold(total, colluders, k, security / 2)
-        if (
-            t <= k
-            and _parted(total, colluders + silent, k) <= security / 2
-            and total * tail(total - 1, silent, k, k - t + 1) <= liveness
-        ):
+        t = _threshold(total, colluders, k, security)
+        if t <= k and total * tail(total - 1, silent, k, k - t + 1) <= liveness:
             return k, t
     return k, min(k, t)  # complete, and still too few devices
 
 
 def _threshold(total: int, colluders: int, k: int, security: float) -> int:
-    """The least t above k/2 with n · P[X ≥ 2t - k] ≤ security; k + 1 if there is none."""
-    every, ways = math.comb(total - 1, k), 0
-    for count in range(k, -1, -1):  # X = count is the first that is too likely: 2t - k exceeds it
-        ways += _ways(total - 1, colluders, k)[count]
-        if total * (ways / every) > security:
-            return (k + count) // 2 + 1
-    return k // 2 + 1
+    """The least t above k/2 that keeps `surrounded + parted` below; k + 1 if there is none."""
+    low, high = k // 2 + 1, k + 1
+    while low < high:  # both fall as t grows
+        t = (low + high) // 2
+        if _surrounded(total, colluders, k, t) + _parted(total, colluders, k, t) <= security:
+            high = t
+        else:
+            low = t + 1
+    return low
 
 
-def _parted(total: int, gone: int, k: int) -> float:
+def _surrounded(total: int, colluders: int, k: int, t: int) -> float:
+    return total * tail(total - 1, colluders, k, 2 * t - k)
+
+
+def _parted(total: int, colluders: int, k: int, t: int) -> float:
     if k == total - 1:
-        return 0.0  # a complete graph stays in one piece
-    return math.comb(total, 2) * math.comb(gone, k) / math.comb(total, k)
+        return 0.0  # a complete graph has no arcs
+    return total * (total - 1) * both_windows(total, colluders, k // 2, t - k // 2)
+
+
+def both_windows(population: int, marked: int, size: int, least: int) -> float:
+    """P[at least `least` are marked in each of two samples of `size`], without replacement."""
+    ways, least = _ways(population, marked, 2 * size), max(least, 0)
+    every = math.comb(population, 2 * size)
+    chance = 0.0
+    for count in range(2 * least, 2 * size + 1):
+        # Of `count` marked places among 2 · size, so many lie in the first half.
+        first = range(max(least, count - size), min(size, count - least) + 1)
+        split = sum(math.comb(size, i) * math.comb(size, count - i) for i in first)
+        chance += ways[count] * split / (every * math.comb(2 * size, count))
+    return chance

@@ -34,6 +34,7 @@ from lumos.aggregate import masks, pair_keys, shamir
 from lumos.aggregate.attempts import Attempted, Attempts
 from lumos.aggregate.errors import Equivocation, Forged, WrongSender
 from lumos.aggregate.fixed_point import FixedPoint, RingWords
+from lumos.aggregate.mask_draw import draw_seed, seed_tag
 from lumos.aggregate.mask_graph import MaskGraph
 from lumos.aggregate.objections import Objections, object_to
 from lumos.aggregate.parameters import mask_parameters
@@ -78,26 +79,41 @@ class SecureAggregator(InMemoryOnly):
         self._shard = shard
         self.parameters = mask_parameters(settings, shard.total)
         self.fixed = FixedPoint.of(settings, shard.total)
-        self._graph = MaskGraph(shard.total, self.parameters.neighbours, shard.public)
-        self._neighbours = self._graph.of(shard.devices)
-        self._up: Flags = shard.devices[:, None] < self._neighbours
-        self._pairs = pair_keys.PairKeys(shard.devices, self._neighbours)
         self._attempts = Attempts()
+        self._agreed = False
+        # Made by `setup`:
+        self._graph: MaskGraph
+        self._neighbours: Ints
+        self._up: Flags
+        self._pairs: pair_keys.PairKeys
 
     def setup(self) -> Program[None]:
-        """Agree on a key with each mask neighbour: once per run, before the first sum."""
-        k = self.parameters.neighbours
+        """Draw the mask graph with all devices, and agree on a key with each mask neighbour.
+
+        Once per run, before the first sum. Every device has to take part: one that stays silent
+        here stops the run.
+        """
+        shard, k = self._shard, self.parameters.neighbours
+        seed = yield from draw_seed(shard)
+        self._graph = MaskGraph(shard.total, k, seed)
+        self._neighbours = self._graph.of(shard.devices)
+        self._up = shard.devices[:, None] < self._neighbours
+        self._pairs = pair_keys.PairKeys(shard.devices, self._neighbours)
+        tag = np.frombuffer(seed_tag(seed), np.uint8)
+        body = np.hstack([self._pairs.fresh_keys(), np.tile(tag, (len(shard), 1))])
         inbox = yield KEYS.send(
-            np.repeat(self._shard.devices, k),
-            self._neighbours.ravel(),
-            np.repeat(self._pairs.fresh_keys(), k, axis=0),
+            np.repeat(shard.devices, k), self._neighbours.ravel(), np.repeat(body, k, axis=0)
         )
+        # Before the senders are looked up: with another seed they are no mask neighbours.
+        if (inbox.body[:, pair_keys.KEY :] != tag).any():
+            raise Equivocation("a mask neighbour took another seed of the mask graph")
         rows, slots = self._places(inbox)
         if len(rows) < self._neighbours.size:
             raise WrongSender("a mask neighbour sent no public key")
         received = np.empty((*self._neighbours.shape, pair_keys.KEY), np.uint8)
-        received[rows, slots] = inbox.body
+        received[rows, slots] = inbox.body[:, : pair_keys.KEY]
         self._pairs.agree(received)
+        self._agreed = True
 
     def sum(
         self,
@@ -164,7 +180,7 @@ class SecureAggregator(InMemoryOnly):
         self, vectors: Doubles, shares: RingWords | None, drop_stage: npt.NDArray[np.int8]
     ) -> "Program[_Collected]":
         """Up to the masked vectors, and the coordinator's word on who is lost."""
-        if not self._pairs.agreed:
+        if not self._agreed:
             raise UsageError("the first sum of a run needs setup() before it")
         if vectors.ndim != 2 or len(vectors) != len(self._shard):
             raise UsageError(

@@ -2,7 +2,17 @@
 
 | round | from → to | bytes |
 |---|---|---|
-| keys, once per run | device → its k mask neighbours | 32 |
+| draw-commitment | device → coordinator | 32 |
+| draw-digest | coordinator → every device | 32: the hash of all commitments |
+| draw-contribution | device → coordinator | 16 |
+| draw-list | coordinator → every device | 16 n: all contributions |
+| keys | device → its k mask neighbours | 48: a public key; a tag of the seed |
+
+These five pass once per run; the first four again, at most `DRAWS` times in all, where a draw is
+void. Each sum then has
+
+| round | from → to | bytes |
+|---|---|---|
 | shares | device → its k mask neighbours | 80: a share of both secrets, sealed |
 | wrapped | device → coordinator | 32 k + 32: pair seeds under the pair secret; two commitments |
 | left-out | coordinator → device | 8 for each neighbour that is left out, 8 for "go on" |
@@ -46,14 +56,51 @@ ROUNDS = 8
 ATTEMPT_ROUNDS = ROUNDS + 2
 """Rounds of the exchange in one attempt, without those in which devices find their objections."""
 
+DRAW_ROUNDS = 4
+"""Rounds of the exchange in one draw of the mask graph."""
+
+CONTRIBUTION = 16
+"""Bytes that a device contributes to the seed of the mask graph."""
+PUBLIC_HASH = 32
+"""Bytes of a commitment, of the hash of all of them, and of the seed."""
+SEED_TAG = 16
+"""Bytes by which mask neighbours compare their seeds."""
 SHARE = 2 * LIMBS
 """Bytes of one share of one secret."""
 SEALED = 2 * SHARE + SEAL
 
+DRAW_COMMITMENT = Topic(
+    name="aggregate/draw-commitment",
+    door=Door.AGGREGATE,
+    shape=(PUBLIC_HASH,),
+    coordinator=True,
+    learns="the coordinator gets a hash of random bytes, which hides them for now",
+)
+DRAW_DIGEST = Topic(
+    name="aggregate/draw-digest",
+    door=Door.AGGREGATE,
+    shape=(PUBLIC_HASH,),
+    coordinator=True,
+    learns="everybody gets one hash of what all devices bound themselves to",
+)
+DRAW_CONTRIBUTION = Topic(
+    name="aggregate/draw-contribution",
+    door=Door.AGGREGATE,
+    shape=(CONTRIBUTION,),
+    coordinator=True,
+    learns="the coordinator gets random bytes of a device, for the draw of the mask graph",
+)
+DRAW_LIST = Topic(
+    name="aggregate/draw-list",
+    door=Door.AGGREGATE,
+    shape=None,
+    coordinator=True,
+    learns="everybody learns the random bytes of all devices, which draw the mask graph",
+)
 KEYS = Topic(
     name="aggregate/keys",
     door=Door.AGGREGATE,
-    shape=(KEY,),
+    shape=(KEY + SEED_TAG,),
     learns="a fresh public key of a device, told to its neighbours on the random mask graph",
 )
 SHARES = Topic(

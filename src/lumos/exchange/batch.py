@@ -47,10 +47,15 @@ class Batch:
 
     def take(self, rows: npt.NDArray[Any]) -> "Batch":
         """The messages at `rows` (indices or a mask)."""
+        sender, body = self.sender[rows], self.body
+        if body.strides[0] == 0:  # one body for all is not copied for each
+            body = np.broadcast_to(body[:1], (len(sender), *body.shape[1:]))
+        else:
+            body = body[rows]
         return Batch(
-            self.sender[rows],
+            sender,
             self.receiver[rows],
-            self.body[rows],
+            body,
             None if self.epsilon is None else self.epsilon[rows],
             None if self.lengths is None else self.lengths[rows],
         )

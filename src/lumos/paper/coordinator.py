@@ -1,7 +1,6 @@
 """The coordinator of the paper's profile: one sum per epoch."""
 
 from lumos.aggregate import IdealCoordinator, SecureCoordinator
-from lumos.device.coins import PublicCoins
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.paper.tasks import STATISTICS
 from lumos.training.config import Config
@@ -14,16 +13,14 @@ class PaperCoordinator:
         weights: number of weights of the model.
     """
 
-    def __init__(
-        self, config: Config, total: int, public: PublicCoins, endpoint: Endpoint, weights: int
-    ) -> None:
+    def __init__(self, config: Config, total: int, endpoint: Endpoint, weights: int) -> None:
         kind = SecureCoordinator if config.train.aggregate == "secure" else IdealCoordinator
-        self._sums = kind(total, public, endpoint, config.updates)
+        self._sums = kind(total, endpoint, config.updates)
         self._width = weights + len(STATISTICS)
 
     def setup(self) -> Program[None]:
-        """Nothing to do."""
-        yield from ()
+        """Draw the mask graph."""
+        yield from self._sums.setup()
 
     def epochs(self, first: int, last: int) -> Program[None]:
         """One sum per epoch."""

@@ -104,7 +104,6 @@ class PaperProfile:
         coordinator = PaperCoordinator(
             config,
             problem.graph.devices,
-            placement.public,
             placement.coordinator,
             trainers[0].model.weights,
         )

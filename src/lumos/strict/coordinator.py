@@ -42,13 +42,14 @@ class StrictCoordinator:
         kind = (
             SecureCoordinator if schedule.config.train.aggregate == "secure" else IdealCoordinator
         )
-        self._sums = kind(schedule.devices, public, endpoint, schedule.config.updates)
+        self._sums = kind(schedule.devices, endpoint, schedule.config.updates)
         self._pairs = PairedCoordinator(self._sums)
         self._widths_of = widths
         self._widths = widths(features)
 
     def setup(self) -> Program[None]:
-        """Count the holders of each feature, with `protect='holders'`."""
+        """Draw the mask graph; count the holders of each feature, with `protect='holders'`."""
+        yield from self._sums.setup()
         protect = self._schedule.strict.protect
         used = self._features
         if protect == "holders":

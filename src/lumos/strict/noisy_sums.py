@@ -37,7 +37,7 @@ class NoisySums:
         return self._sums.fixed.rounded(values)
 
     def setup(self) -> Program[None]:
-        """Agree on keys."""
+        """Draw the mask graph, and agree on keys."""
         yield from self._sums.setup()
 
     def sum(self, update: Update, noise: Noise | None, step: int) -> Program[Doubles]:
