@@ -24,7 +24,14 @@ from lumos.exchange.carriers.loopback import Loopback
 SEED = 5
 
 
-def shards_of(total: int, count: int, seed: int = SEED) -> list[Shard]:
+def simulated(devices: np.ndarray) -> np.ndarray:
+    """Secrets that whoever knows the run seed can compute."""
+    return simulated_secrets(SEED, devices)
+
+
+def shards_of(
+    total: int, count: int, secrets: Callable[[np.ndarray], np.ndarray] = simulated
+) -> list[Shard]:
     """Shards of devices without data neighbours: masked sums never look at them."""
     shards = []
     for number in range(count):
@@ -35,16 +42,16 @@ def shards_of(total: int, count: int, seed: int = SEED) -> list[Shard]:
                 total,
                 np.zeros(len(devices) + 1, np.int64),
                 np.empty(0, np.int64),
-                PrivateCoins(simulated_secrets(seed, devices)),
-                PublicCoins(seed),
+                PrivateCoins(secrets(devices)),
+                PublicCoins(SEED),
             )
         )
     return shards
 
 
-def drawn_graph(total: int, k: int, seed: int = SEED) -> MaskGraph:
-    """The mask graph that the devices of `shards_of` draw."""
-    [everyone] = shards_of(total, 1, seed)
+def drawn_graph(total: int, k: int) -> MaskGraph:
+    """The mask graph that simulated devices draw: it follows from the run seed."""
+    [everyone] = shards_of(total, 1)
     return MaskGraph(total, k, seed_of(contributions_of(everyone, 0), 0))
 
 
@@ -61,6 +68,7 @@ class Federation:
     aggregator, coordinator: other classes for the parties.
     fused: hand in the float sum of each shard.
     crop: leave out rows of the vectors beyond this one.
+    secrets: of the devices, by their ids.
     """
 
     settings: AggregateSettings
@@ -72,6 +80,7 @@ class Federation:
     fused: bool = False
     crop: int | None = None
     carrier: type[Any] = Loopback
+    secrets: Callable[[np.ndarray], np.ndarray] = simulated
     inputs: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
     sent: list[Outbox] = field(default_factory=list)
     ledger: LedgerReport | None = None
@@ -106,7 +115,7 @@ class Federation:
             return sums
 
         permitted = IDEAL_TOPICS if self.backend == "ideal" else ()
-        carrier = self.carrier(shards_of(total, self.shards), EVERY_DOOR, permitted)
+        carrier = self.carrier(shards_of(total, self.shards, self.secrets), EVERY_DOOR, permitted)
         result = carrier.run(devices, coordinator)
         self.ledger = carrier.ledger()
         return result

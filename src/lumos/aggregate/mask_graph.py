@@ -32,16 +32,17 @@ class MaskGraph:
         self.total = total
         self.neighbours = neighbours
         self._ahead = -(-neighbours // 2)
-        self._order: Ints = _permutation(total, seed)
+        self.order: Ints = _permutation(total, seed)
+        """[total] the ids along the ring."""
         self._place = np.empty(total, np.int64)
-        self._place[self._order] = np.arange(total)
+        self._place[self.order] = np.arange(total)
         self.steps: Ints = np.arange(1, neighbours + 1)
         self.steps[self._ahead :] += total - 1 - neighbours
 
     def of(self, devices: Ints) -> Ints:
         """[devices, k] the neighbours of each, by slot."""
         there = (self._place[devices][:, None] + self.steps) % self.total
-        neighbours: Ints = self._order[there]
+        neighbours: Ints = self.order[there]
         return neighbours
 
     def slots(self, devices: Ints, neighbours: Ints) -> Ints:
@@ -58,7 +59,7 @@ class MaskGraph:
     def count(self, flags: Flags) -> Ints:
         """[total] how many neighbours of each device have their flag raised."""
         # Neighbours are two windows of the ring: differences of running sums, O(n).
-        ring = flags[self._order].astype(np.int64)
+        ring = flags[self.order].astype(np.int64)
         sums = np.concatenate([[0], np.cumsum(np.tile(ring, 3))])
         here = np.arange(self.total) + self.total
         behind = self.neighbours - self._ahead
