@@ -12,7 +12,7 @@ from lumos.aggregate import AggregateSettings, SecureAggregator, SecureCoordinat
 from lumos.aggregate.errors import DrawVoid, Equivocation, Forged, WrongSender
 from lumos.aggregate.mask_graph import MaskGraph
 from lumos.aggregate.parameters import DRAWS
-from lumos.aggregate.topics import DRAW_CONTRIBUTION, DRAW_DIGEST, DRAW_LIST
+from lumos.aggregate.topics import DRAW_COMMITMENT, DRAW_CONTRIBUTION, DRAW_DIGEST, DRAW_LIST
 from lumos.device import system_secrets
 from lumos.errors import ProtocolError, WrongLength
 from lumos.exchange import Batch, Outbox, Program
@@ -249,7 +249,7 @@ class TwoDraws(SecureCoordinator):
         everyone = np.arange(TOTAL)
         made = np.random.default_rng(0).integers(0, 256, (TOTAL, 16), np.uint8)
         false = mask_draw.commitments(made, everyone, TOTAL, 0)
-        bound = (yield mask_draw.DRAW_COMMITMENT.nothing()).body
+        bound = (yield DRAW_COMMITMENT.nothing()).body
         digests = []
         for group in (0, 1):
             mine = everyone % 2 == group
