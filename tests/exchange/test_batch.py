@@ -81,3 +81,13 @@ def test_packing_many_messages_goes_block_by_block() -> None:
     packed = Batch(ids, ids, body, lengths=lengths).packed()
     assert np.array_equal(packed.body, np.where(np.arange(3) < lengths[:, None], 7, 0))
     assert (body == 7).all()
+
+
+def test_one_body_for_all_receivers_is_not_copied_for_each() -> None:
+    body = np.broadcast_to(np.arange(5, dtype=np.uint8), (4, 5))
+    batch = Batch(np.full(4, -1), np.arange(4), body, None, np.full(4, 5))
+    for rows in (np.array([2, 0]), np.arange(4) > 1, np.empty(0, np.int64)):
+        taken = batch.take(rows)
+        assert taken.body.strides[0] == 0 or not taken.messages
+        assert np.array_equal(taken.body, body[rows])
+        assert np.array_equal(taken.receiver, np.arange(4)[rows])

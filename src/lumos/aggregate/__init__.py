@@ -4,24 +4,35 @@
     yield from aggregator.setup()                          # once per run
     total = yield from aggregator.sum(vectors)             # vectors: [hosted, width]
 
-    coordinator = SecureCoordinator(devices, public, endpoint)     # in the coordinator's program
+    coordinator = SecureCoordinator(devices, endpoint)     # in the coordinator's program
+    yield from coordinator.setup()
     total = yield from coordinator.sum(width)
 
 `IdealAggregator` and `IdealCoordinator` have the same calls, the same sums bit by bit and the same
-ledger, without the protection. `secure` has the protocol, `topics` its messages, `parameters` the
-security statement, `fixed_point` the range of numbers.
+ledger, without the protection. `mask_draw` has the draw of the mask graph, `secure` the sum,
+`topics` the messages of both, `parameters` the security statement, `fixed_point` the range of
+numbers.
 
-**What is promised.** Semi-honest parties; the coordinator and a fraction `corrupt` of the devices
-pool what they see. Except with probability 2^-security_bits over a run, and as far as ChaCha20,
-X25519, XSalsa20-Poly1305 and BLAKE2b hold, they learn of the honest devices the sum over those
-whose vectors arrived, and who fell silent when. At least `minimum` vectors are in a sum, or none is
-opened. A vector that comes after its device was declared lost stays masked for good. A lying
-coordinator cannot make honest holders open both secrets of a device, nor, by telling devices
-different stories of who was lost, remove all masks from one vector (`secure`); it can spoil a sum,
-and choose whom to lose.
-**What is not.** Vectors are not checked: a device may send any numbers within the range. That
-public keys and messages are their senders' is the carrier's promise. Colluders and the silent must
-not be chosen after the run seed, which draws the mask graph, is known.
+**What is promised.** The coordinator and a fraction `corrupt` of the devices pool what they see.
+They may choose themselves, with full knowledge of everything before the mask graph is drawn. Except
+with probability 2^-security_bits over a run, and as far as ChaCha20, X25519, XSalsa20-Poly1305 and
+BLAKE2b hold:
+
+* *If they follow the protocol*, they learn of the honest devices the sum over those whose vectors
+  arrived, and who fell silent when; at least `minimum` vectors are in it, or nothing is opened. A
+  vector that comes after its device was declared lost stays masked for good.
+* *A coordinator that lies*, also in the draw, or somebody who silences devices at will, cannot make
+  holders open both secrets of a device, nor remove all masks from one vector (`secure`). It can
+  spoil a sum, and choose whom to lose: one sum in a round, over a group that goes round the ring of
+  the mask graph, and in which each device has k - t + 1 others among its neighbours (`parameters`).
+  `minimum` does not bind it, and where it loses more than `dropped` of the devices, the noise in
+  the sum is smaller than was accounted for.
+
+**What is not.** A coalition that is chosen after the draw, for example by seizing the mask
+neighbours of one device during the run: t of them are enough. Vectors are not checked: a device may
+send any numbers within the range. That public keys and messages are their senders', and that those
+between devices arrive, is the carrier's promise. Every device is needed in `setup`: one that stays
+silent there stops the run. With simulated coins the mask graph follows from the run seed.
 """
 
 from lumos.aggregate.attempts import Attempted

@@ -13,7 +13,8 @@ class AggregateSettings:
         limit: largest absolute value of one number of one device's vector.
         fraction_bits: numbers are rounded to multiples of 2^-fraction_bits.
         clip: clip numbers beyond the limit instead of refusing the vector.
-        corrupt: fraction of devices that may collude with the coordinator.
+        corrupt: fraction of devices that may collude with the coordinator; they may choose
+            themselves, before the mask graph is drawn.
         dropped: fraction of devices that may fall silent in a round without stopping it.
         security_bits: colluders learn more than the sum with probability ≤ 2^-security_bits a run.
         liveness_bits: tolerated dropouts stop a round with probability ≤ 2^-liveness_bits.

@@ -7,7 +7,8 @@ nothing of the count. A false "nobody" has probability 2^-64.
 Guarantee, against semi-honest parties: the coordinator together with fewer than 2(d + 1)/3 devices
 learns whether at least one of the other devices raised its flag, and neither who nor how many. The
 mask graph is a connected circulant, and such a graph stays connected without that many of its
-vertices (Watkins 1970). A larger coalition that cuts the honest devices into groups learns the bit
+vertices, whichever they are (Watkins 1970): they may be chosen by the graph, which follows from the
+run seed. A larger coalition, if chosen so, cuts the honest devices into groups and learns the bit
 of each group. d is 16 for 22,470 devices and 20 for a million; with fewer than seven devices there
 are at most n - 1 partners, and with one there is nobody to hide among.
 """

@@ -13,9 +13,9 @@ from lumos.training.profiles import PAPER, STRICT
 from lumos.training.settings import TrainSettings
 
 VERSIONS: dict[str, int] = {
-    f"train/{PAPER}": 1,
-    f"train/{STRICT} classify": 2,
-    f"train/{STRICT} link": 3,
+    f"train/{PAPER}": 2,
+    f"train/{STRICT} classify": 3,
+    f"train/{STRICT} link": 4,
     "baseline": 1,
     "trees": 1,
     "cost": 1,

@@ -16,7 +16,8 @@ def section(run: Run) -> Section:
             "(ε, δ): whatever someone sees, it speaks for one version of a device's data over "
             "another by a factor of at most e^ε, up to a chance of δ. e² is 7 and e¹⁰ is 22,000: "
             "the smaller, the stronger the promise. Adversaries are curious but follow the "
-            "protocol; up to 10 % of the devices may collude with the coordinator."
+            "protocol; up to 10 % of the devices may collude with the coordinator, whichever they "
+            "are, if they do so before the masks of the run are drawn."
         ),
         Text(run.privacy.exposed),
     ]
