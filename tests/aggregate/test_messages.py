@@ -9,6 +9,7 @@ from tests.aggregate.federation import Federation, drawn_graph
 
 from lumos.aggregate import AggregateSettings, SecureCoordinator
 from lumos.aggregate.errors import BothSecrets, Equivocation, Forged, WrongSender
+from lumos.aggregate.pair_keys import KEY
 from lumos.aggregate.share_vault import PAIR, SELF, ShareVault
 from lumos.aggregate.topics import KEYS, LEFT_OUT, LOST, SUM
 from lumos.device import COORDINATOR
@@ -54,8 +55,11 @@ def without_first(batch: Batch) -> Batch:
     return batch.take(np.arange(1, batch.messages))
 
 
-def zeroed(batch: Batch) -> Batch:
-    return Batch(batch.sender, batch.receiver, np.zeros_like(batch.body))
+def zero_key(batch: Batch) -> Batch:
+    """No point of large order, beside the right tag of the seed."""
+    body = batch.body.copy()
+    body[:, :KEY] = 0
+    return Batch(batch.sender, batch.receiver, body)
 
 
 def misdirected(batch: Batch) -> Batch:
@@ -71,7 +75,8 @@ def misdirected(batch: Batch) -> Batch:
 @pytest.mark.parametrize(
     ("tamper", "error"),
     [
-        (on("keys", zeroed), Forged),
+        (on("keys", zero_key), Forged),
+        (on("keys", flipped(-1)), Equivocation),
         (on("keys", without_first), WrongSender),
         (on("keys", misdirected), WrongSender),
         (on("shares", flipped(5)), Forged),

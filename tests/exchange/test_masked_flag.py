@@ -2,6 +2,7 @@
 
 import itertools
 
+import networkx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -173,3 +174,13 @@ def linked(total: int, seed: int) -> int:
 def test_masks_link_all_devices(total: int) -> None:
     """Were they linked in two groups, the coordinator would learn in which one a flag is."""
     assert {linked(total, seed) for seed in range(40)} == {total}
+
+
+@pytest.mark.parametrize("total", [3, 5, 7, 8, 12, 31, 100, 200])
+def test_no_chosen_coalition_below_the_stated_size_cuts_the_masks(total: int) -> None:
+    """The vertex connectivity, whoever colludes: by maximum flow, against Watkins' bound."""
+    for seed in range(4):
+        shifts = masked_flag.partner_shifts(total, PublicCoins(seed))
+        masks = networkx.circulant_graph(total, shifts)
+        [degree] = {d for _, d in masks.degree}
+        assert networkx.node_connectivity(masks) >= min(total - 1, 2 * (degree + 1) / 3)
