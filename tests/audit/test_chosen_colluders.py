@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.aggregate.federation import Federation, drawn_graph, some_graph
 
+import lumos
 from lumos.aggregate import (
     AggregateSettings,
     SecureAggregator,
@@ -347,3 +348,12 @@ def test_a_liar_opens_one_vector_where_devices_do_not_confirm(confirmed: bool) -
     told = Told(graph, t, colluding, views, np.ones(total, np.bool_), confirmed=confirmed)
     assert ({0} in told.groups()) != confirmed
     assert not (confirmed and told.groups())
+
+
+def test_the_audit_finds_nobody_opened_and_a_repeated_graph_exceeds_its_bound() -> None:
+    report = lumos.run_audit("demo:200", attacks=["colluders"], task="classify")
+    assert report.rows[0].value == 0
+    assert report.rows[1].value < 1
+    before = attack.agreed_pairs(200, AggregateSettings())
+    threshold = mask_parameters(AggregateSettings(), 200).threshold
+    assert (attack.caught(before, before, threshold) == threshold).all()  # known: all

@@ -63,7 +63,10 @@ def test_counts_are_those_of_the_ledger_where_everything_is_real(task: str) -> N
 
 def test_what_an_ideal_backend_sends_is_marked() -> None:
     _, tape = recorded()
-    assert {t.topic.name for t in tape.traffic if t.clear} == {"aggregate/ideal"}
+    assert {t.topic.name for t in tape.traffic if t.clear} == {
+        "aggregate/ideal",
+        "aggregate/ideal-sum",
+    }
 
 
 def test_only_what_is_wanted_is_kept_and_all_is_counted() -> None:

@@ -24,7 +24,11 @@ def assert_same_ledger(secure: LedgerReport | None, ideal: LedgerReport | None) 
             }
         elif name == "clear_traffic":
             assert value == {}
-            assert set(ideal.clear_traffic) == {"aggregate/ideal", "products/ideal"}
+            assert set(ideal.clear_traffic) == {
+                "aggregate/ideal",
+                "aggregate/ideal-sum",
+                "products/ideal",
+            }
         else:
             assert np.array_equal(value, getattr(ideal, name)), name
 

@@ -54,6 +54,13 @@ CLEAR = Topic(
     door=Door.AGGREGATE,
     shape=None,
     coordinator=True,
+    learns="nobody learns anything: a simulation agrees on the mask graph, and on who falls silent",
+)
+CLEAR_SUM = Topic(
+    name="aggregate/ideal-sum",
+    door=Door.AGGREGATE,
+    shape=None,
+    coordinator=True,
     learns="everybody in the round learns the sum (a simulation computed it in the clear)",
 )
 BOOKED = {
@@ -65,7 +72,7 @@ BOOKED = {
     )
 }
 """The topics of the masked sum, as the ideal one books them."""
-IDEAL_TOPICS = frozenset({CLEAR, *BOOKED.values()})
+IDEAL_TOPICS = frozenset({CLEAR, CLEAR_SUM, *BOOKED.values()})
 """What a carrier has to permit for this backend."""
 
 _SWAPS = 4
@@ -173,17 +180,17 @@ class IdealAggregator:
         inbox = yield CLEAR.nothing()
         outcome = round_outcome(graph, self.parameters, inbox.body[0].view(np.int8))
         words = arrived(np.flatnonzero(outcome.arrived[shard.devices]))
-        yield self._send(words.view(np.uint8))
-        inbox = yield CLEAR.nothing()
+        yield self._send(words.view(np.uint8), CLEAR_SUM)
+        inbox = yield CLEAR_SUM.nothing()
         self._book(graph, outcome, words.nbytes)
         if not (outcome.opened and outcome.answering[shard.devices].any()):
             return None
         return self.fixed.decode(np.ascontiguousarray(inbox.body[0]).view(self.fixed.dtype))
 
-    def _send(self, body: Bytes) -> Outbox:
+    def _send(self, body: Bytes, topic: Topic = CLEAR) -> Outbox:
         """One message for all hosted devices: in the clear there is nothing to keep apart."""
         first = self._shard.devices[:1]
-        return CLEAR.send(
+        return topic.send(
             first, np.array([COORDINATOR]), body[None, :], lengths=np.array([len(body)])
         )
 
@@ -288,13 +295,13 @@ class IdealCoordinator:
         drop_stage = inbox.body.min(axis=0)
         yield _answer(inbox, drop_stage)
         outcome = round_outcome(graph, self.parameters, drop_stage.view(np.int8))
-        inbox = yield CLEAR.nothing()
+        inbox = yield CLEAR_SUM.nothing()
         total = np.zeros(width, self.fixed.dtype)
         for body in inbox.body:
             total += np.ascontiguousarray(body).view(self.fixed.dtype)
         if noise is not None:
             total += self.fixed.encode_sum(noise)
-        yield _answer(inbox, total.view(np.uint8))
+        yield _answer(inbox, total.view(np.uint8), CLEAR_SUM)
         for flow in flows_of(graph, outcome, total.nbytes):
             messages, size = int(flow.messages.sum()), int(flow.bytes.sum())
             entry = [0, messages, 0, size] if flow.up else [messages, 0, size, 0]
@@ -329,10 +336,10 @@ def _drawn(graph: MaskGraph | None) -> MaskGraph:
     return graph
 
 
-def _answer(inbox: Inbox, body: Bytes) -> Outbox:
+def _answer(inbox: Inbox, body: Bytes, topic: Topic = CLEAR) -> Outbox:
     """The same to everyone who sent something."""
     to = inbox.sender
-    return CLEAR.send(
+    return topic.send(
         np.full(len(to), COORDINATOR),
         to,
         np.broadcast_to(body, (len(to), len(body))),

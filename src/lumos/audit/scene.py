@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lumos.device.coins import PublicCoins
+from lumos.device.shard import COORDINATOR
 from lumos.exchange.batch import Batch
 from lumos.exchange.tape import Keep, Tape, recording
 from lumos.exchange.topic import Topic
@@ -16,6 +17,9 @@ from lumos.runs.train import train
 from lumos.training.config import Config
 from lumos.training.split import EdgeSplit, Role, split_edges, split_vertices
 from lumos.typing import Flags, Ints
+
+OPENED = ("aggregate/sum", "aggregate/ideal-sum")
+"""Topics on which the coordinator tells everybody a sum, of either backend."""
 
 Say = Callable[[str], None]
 
@@ -116,10 +120,15 @@ class Scene:
 
 
 def without_masked_vectors(topic: Topic, batch: Batch) -> Batch | None:
-    """Everything but what nobody can read: vectors under masks, and what ideal sums add up."""
-    if topic.name.startswith(("aggregate/", "products/")):
-        return batch.take(np.flatnonzero(batch.sender < 0))  # only what the coordinator says
-    return batch
+    """Everything but what nobody can read: vectors under masks, and what ideal sums add up.
+
+    Of a sum that all devices receive, one copy.
+    """
+    if not topic.name.startswith(("aggregate/", "products/")):
+        return batch
+    if topic.name not in OPENED:
+        return None
+    return batch.take(np.flatnonzero(batch.sender == COORDINATOR)[:1])
 
 
 def received_by(devices: Flags) -> Keep:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.aggregate.fixed_point import FixedPoint
-from lumos.audit.scene import Recorded
+from lumos.audit.scene import OPENED, Recorded
 from lumos.device.shard import COORDINATOR
 from lumos.exchange.batch import Batch
 from lumos.graph import Graph
@@ -51,12 +51,11 @@ def said(recorded: Recorded, topic: str, number: int = 0, missing: int = -1) -> 
 def opened_sums(recorded: Recorded) -> list[Doubles]:
     """All sums of the run in order, as everybody received them."""
     fixed = FixedPoint.of(recorded.config.updates, recorded.graph.devices)
-    secure = recorded.tape.messages("aggregate/sum")
-    batches = secure or recorded.tape.messages("aggregate/ideal")[1::2]
     sums = []
-    for batch in batches:
-        from_coordinator = np.flatnonzero(batch.sender == COORDINATOR)[:1]
-        width = batch.body.shape[1] if batch.lengths is None else int(batch.lengths.max())
-        words = np.ascontiguousarray(batch.body[from_coordinator[0], :width])
-        sums.append(fixed.decode(words.view(fixed.dtype)))
+    for batch in (b for topic in OPENED for b in recorded.tape.messages(topic)):
+        rows = np.flatnonzero(batch.sender == COORDINATOR)[:1]
+        if len(rows):
+            width = batch.body.shape[1] if batch.lengths is None else int(batch.lengths[rows[0]])
+            words = np.ascontiguousarray(batch.body[rows[0], :width])
+            sums.append(fixed.decode(words.view(fixed.dtype)))
     return sums

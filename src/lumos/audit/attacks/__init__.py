@@ -40,6 +40,7 @@ ATTACKS: Registry[Attack] = Registry(
     "attack",
     {
         "ledger": "lumos.audit.attacks.ledger_conformance:ATTACK",
+        "colluders": "lumos.audit.attacks.chosen_colluders:ATTACK",
         "symbol": "lumos.audit.attacks.symbol_ratio:ATTACK",
     },
 )

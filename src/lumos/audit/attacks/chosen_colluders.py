@@ -5,15 +5,37 @@ hold t shares of both of its secrets, and with the coordinator's copy of its mes
 vector (`recovered_vector`). A coordinator that lies needs 2t - k of them. With the draw of
 `lumos.aggregate.mask_draw` a coalition is chosen before the graph, and `surrounded` and `parted`
 happen with the probabilities of `lumos.aggregate.parameters` only.
+
+The audit holds two draws by the real protocol, with coins from the operating system, and reads who
+agreed on a key with whom from its messages. For every device the attacker picks the t mask
+neighbours that it had in the first draw, and is given those that it has in the second.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from lumos.aggregate import masks, shamir
+from lumos.aggregate import (
+    AggregateSettings,
+    SecureAggregator,
+    SecureCoordinator,
+    mask_parameters,
+    masks,
+    shamir,
+)
 from lumos.aggregate.fixed_point import FixedPoint
 from lumos.aggregate.mask_graph import MaskGraph
+from lumos.aggregate.parameters import DRAWS
+from lumos.audit.attacks import Attack
+from lumos.audit.audit_row import AuditRow
+from lumos.audit.estimates import Exactly
+from lumos.audit.scene import Scene
+from lumos.device.shard import cut
+from lumos.exchange.carrier import CARRIERS
+from lumos.exchange.endpoint import EVERY_DOOR
+from lumos.exchange.tape import recording
+from lumos.graph import Graph
 from lumos.typing import Bytes, Doubles, Flags, Ints
 
 
@@ -95,3 +117,69 @@ def recovered_vector(
     keys = np.vstack([seeds, self_key[None]])
     masks.add_masks(words, keys, np.where(added, nobody, 0), np.where(added, 0, nobody))
     return fixed.decode(words[0])
+
+
+MOST = 1000
+"""Devices of the drawn federation."""
+
+
+def agreed_pairs(devices: int, settings: AggregateSettings) -> Flags:
+    """[devices, devices] who sent whom a key in the setup of a run, from its messages."""
+    nobody = Graph.from_edges(np.empty((0, 2), np.int64), devices=devices)
+    shards = cut(nobody, 1, 0, "system")
+    with recording(lambda topic, batch: None) as tape:
+        carrier = CARRIERS["recording"](shards, EVERY_DOOR, ())
+        carrier.run(
+            lambda shard, endpoint: SecureAggregator(shard, endpoint, settings).setup(),
+            lambda endpoint: SecureCoordinator(devices, endpoint, settings).setup(),
+        )
+    (traffic,) = (t for t in tape.traffic if t.topic.name == "aggregate/keys")
+    joined = np.zeros((devices, devices), np.bool_)
+    joined[traffic.pairs // (devices + 1), traffic.pairs % (devices + 1)] = True
+    return joined
+
+
+def caught(before: Flags, after: Flags, threshold: int) -> Ints:
+    """[devices] how many of t devices, chosen by one draw, are mask neighbours in another."""
+    chosen = before & (np.cumsum(before, axis=1) <= threshold)
+    found: Ints = np.count_nonzero(chosen & after, axis=1)
+    return found
+
+
+def run(scene: Scene) -> Iterator[AuditRow]:
+    """Two draws, and the computed failure bound of the audited federation."""
+    settings = scene.config(scene.tasks[0]).updates
+    devices = min(MOST, scene.graph.devices)
+    parameters = mask_parameters(settings, devices)
+    scene.say(f"drawing mask graphs of {devices:,} devices")
+    before, after = (agreed_pairs(devices, settings) for _ in range(2))
+    held = caught(before, after, parameters.threshold)
+    needed = 2 * parameters.threshold - parameters.neighbours
+    yield AuditRow(
+        attack=ATTACK.name,
+        adversary="the coordinator with chosen devices",
+        about=f"devices whose vector {parameters.threshold} colluders open, chosen for each device "
+        "by everything before the draw",
+        measure="devices",
+        estimate=Exactly(float((held >= needed).sum()), devices),
+        bound=0.0 if parameters.neighbours < devices - 1 else None,
+        bound_is="10 % may collude, chosen before the draw (docs/privacy.md)",
+        knows_mechanism=True,
+        note=f"at most {held.max()} of them are mask neighbours of their device; a coordinator "
+        f"that lies needs {needed}",
+    )
+    whole = mask_parameters(settings, scene.graph.devices)
+    failure = DRAWS * (whole.surrounded + whole.parted)
+    yield AuditRow(
+        attack=ATTACK.name,
+        adversary="the coordinator with chosen devices",
+        about=f"that {settings.corrupt:.0%} of {scene.graph.devices:,} devices, chosen before the "
+        f"draw, open some vector: computed probability, in 2^-{settings.security_bits}",
+        measure="probability",
+        estimate=Exactly(failure * 2.0**settings.security_bits),
+        bound=1.0,
+        bound_is=f"2^-{settings.security_bits} over a run (lumos.aggregate.parameters)",
+    )
+
+
+ATTACK = Attack(name="colluders", title="colluders who choose themselves", run=run)
