@@ -1,15 +1,22 @@
 """Files that Lumos writes and reads again: JSON and npz, never pickle, written all or nothing.
 
 A file is written beside its place and then moved there, so an interruption leaves the old one.
+Private files are readable by their owner only, from the moment they exist.
+
+An npz is checked before memory is asked for: every array is as large as its header announces, and
+all of them together are not far larger than the file. So a file of some bytes cannot ask for
+gigabytes, whatever its headers say.
 """
 
 import fcntl
 import json
+import math
 import os
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,32 +24,45 @@ import numpy.typing as npt
 from lumos.errors import InputError
 from lumos.typing import Arrays
 
+PRIVATE, PUBLIC = 0o600, 0o666
+"""Modes of files: for their owner only, or as the umask has it."""
+UNPACKED_BYTES = 1 << 28
+UNPACKED_RATIO = 200
+"""An npz may unpack to so many bytes more than so many times its size."""
+_LONGEST_HEADER = 10_000
 
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON."""
-    write_text(path, json.dumps(content, indent=1) + "\n")
+
+def private_folder(path: Path) -> None:
+    """Make a folder that only its owner may enter.
+
+    One that is there and not empty keeps its mode: it may be somebody's working folder, and private
+    files need no private folder.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not any(path.iterdir()):
+        path.chmod(0o700)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write text."""
-    _replace(path, lambda place: place.write_text(text, "utf-8"))
+def write_json(path: Path, content: Any, *, private: bool = False) -> None:
+    """Write JSON; `private`: only its owner may read the file."""
+    write_text(path, json.dumps(content, indent=1) + "\n", private=private)
+
+
+def write_text(path: Path, text: str, *, private: bool = False) -> None:
+    """Write text; `private`: only its owner may read the file."""
+    _replace(path, lambda file: file.write(text.encode()), private=private)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, npt.ArrayLike], *, private: bool = False) -> None:
-    """Write an npz.
+    """Write an npz; `private`: only its owner may read the file."""
+    named: dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()}
+    _replace(path, lambda file: np.savez(file, **named), private=private)
 
-    Args:
-        private: only its owner may read the file.
-    """
-    mode = 0o600 if private else 0o666
 
-    def save(place: Path) -> None:
-        place.unlink(missing_ok=True)  # left by an interruption, it would keep its own mode
-        with open(place, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            named: dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()}
-            np.savez(file, **named)
-
-    _replace(path, save)
+def append_text(path: Path, text: str) -> None:
+    """Add text to a file that only its owner may read."""
+    with _opened(path, "ab", PRIVATE) as file:
+        file.write(text.encode())
 
 
 def read_json(path: Path) -> Any:
@@ -55,36 +75,97 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file; is this the folder of a run?") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as JSON ({error})") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read as JSON ({one_line(error)})") from None
 
 
 def read_arrays(path: Path) -> Arrays:
     """Read an npz.
 
     Raises:
-        InputError: there is no such file, or it is damaged.
+        InputError: there is no such file, it is damaged, or its headers announce too much.
     """
     try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        with path.open("rb") as file:
+            return unpack_arrays(file)
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file; is this the folder of a run?") from None
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
     except Exception as error:  # zipfile, zlib and numpy have many ways to say "broken"
         raise InputError(
             f"{path}: is damaged ({type(error).__name__}); restart without `resume`"
         ) from None
 
 
+def unpack_arrays(file: IO[bytes]) -> Arrays:
+    """All arrays of an npz, without ever unpickling.
+
+    Raises:
+        InputError: an array is of objects, is not as large as its header announces, or the whole is
+            far larger than the file.
+        Exception: the file is no npz, or damaged.
+    """
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        unpacked = sum(member.file_size for member in members)
+        if unpacked > UNPACKED_RATIO * size + UNPACKED_BYTES:
+            raise InputError(
+                f"is refused: {size:,} bytes would unpack to {unpacked:,}; write the file again "
+                "without compression"
+            )
+        return {
+            member.filename.removesuffix(".npy"): _unpack(archive, member) for member in members
+        }
+
+
+def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
+    """One array, once its header agrees with the directory of the archive."""
+    name = one_line(member.filename.removesuffix(".npy"))
+    with archive.open(member) as raw:
+        version = np.lib.format.read_magic(raw)
+        if version == (1, 0):
+            header = np.lib.format.read_array_header_1_0(raw, _LONGEST_HEADER)
+        elif version == (2, 0):
+            header = np.lib.format.read_array_header_2_0(raw, _LONGEST_HEADER)
+        else:
+            raise InputError(f"is damaged: the array {name!r} is of an unknown version")
+        shape, _, dtype = header
+        if dtype.hasobject or dtype.fields is not None:
+            raise InputError(f"is refused: the array {name!r} holds objects, not numbers or text")
+        announced = math.prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or announced != member.file_size - raw.tell():
+            raise InputError(f"is damaged: the array {name!r} is not as large as its header says")
+    with archive.open(member) as raw:
+        array: npt.NDArray[Any] = np.lib.format.read_array(
+            raw, allow_pickle=False, max_header_size=_LONGEST_HEADER
+        )
+        return array
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock of a file, which need not exist; other processes wait meanwhile."""
-    with path.with_name(path.name + ".lock").open("w") as lock:
+    with _opened(path.with_name(path.name + ".lock"), "wb", PRIVATE) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
+def one_line(error: object) -> str:
+    """A text as it may stand in a message of one line."""
+    text = " ".join(str(error).split())
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _opened(path: Path, how: str, mode: int) -> IO[Any]:
+    return open(path, how, opener=lambda name, flags: os.open(name, flags, mode))
+
+
+def _replace(path: Path, write: Callable[[IO[Any]], object], *, private: bool) -> None:
     place = path.with_name(path.name + ".new")
-    write(place)
+    place.unlink(missing_ok=True)  # left by an interruption, it would keep its own mode
+    with _opened(place, "wb", PRIVATE if private else PUBLIC) as file:
+        write(file)
     os.replace(place, path)

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from csv import DictWriter
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from cyclopts import Parameter
 from rich.table import Table
 
 from lumos.cli.common import Bar, Common, console, print_json, progress_bar
@@ -34,6 +35,7 @@ def predict(
     newcomer: Path | None = None,
     csv: Path | None = None,
     export: Path | None = None,
+    simulated: Annotated[bool, Parameter(negative="")] = False,
     common: Common = COMMON,
 ) -> None:
     """Predict with the model of a run folder.
@@ -63,7 +65,12 @@ def predict(
         File to write all rows to.
     export
         File to write the weights to (.npz, see docs/training.md).
+    simulated
+        Also export weights of a simulation: with coins from the run seed, or sums in the clear.
+        Whoever has such a file can find out the label of a device by training again.
     """
+    if simulated and export is None:
+        raise UsageError("--simulated belongs to --export: it says which weights may be written")
     if sum(given is not None for given in (pairs, newcomer, id)) > 1:
         raise UsageError("--id, --pairs and --newcomer are three questions; ask one at a time")
     if candidates is not None and (id is None or len(id) != 1):
@@ -77,7 +84,7 @@ def predict(
     train = trained.config.train
     result: dict[str, Any] = {"run": str(run), "task": train.task, "profile": train.profile}
     if export is not None:
-        trained.export(export)
+        trained.export(export, simulated=simulated)
         result["export"] = str(export)
     if newcomer is not None:
         arrived = read_newcomers(newcomer, trained.about.features)
@@ -88,7 +95,8 @@ def predict(
         result["epsilon_spent_by_each_neighbour"] = spent
     elif pairs is not None or candidates is not None or (id is not None and not trained.classes):
         asked = _asked(trained, id, pairs, candidates)
-        rows = _links(trained, asked, result, secure=scores == "secure", workers=workers)
+        how = {"secure": scores == "secure", "workers": workers, "data_dir": common.data_dir}
+        rows = _links(trained, asked, result, **how)
         if candidates is not None:
             rows = sorted(rows, key=lambda row: (not row["answered"], -row["probability"]))[:top]
     elif trained.classes or export is None:
@@ -161,12 +169,17 @@ def _links(
     *,
     secure: bool,
     workers: int | None,
+    data_dir: Path | None,
 ) -> list[dict[str, Any]]:
     """id, other, probability and whether the other answered, of each pair."""
     start = time.perf_counter()
     with progress_bar("scores") as bar:
         found = run.ask_links(
-            pairs, secure=secure, workers=workers, progress=_per_second(bar, start)
+            pairs,
+            secure=secure,
+            workers=workers,
+            progress=_per_second(bar, start),
+            data_dir=data_dir,
         )
     result["asked"] = len(pairs)
     result["answered"] = int(found.answered.sum())

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from lumos.cli.common import Common, print_json
+from lumos.storage import PRIVATE
 
 COMMON = Common()
 
@@ -20,6 +21,8 @@ def report(run: Path, /, *, out: Path | None = None, common: Common = COMMON) ->
     from lumos.runs.load import load_run  # torch takes a second to import: not for a wrong option
 
     path = load_run(run).report(run / "report.html" if out is None else out)
+    if out is None:
+        path.chmod(PRIVATE)  # as all files of a run folder
     if common.json:
         print_json({"path": str(path)})
     else:

@@ -15,6 +15,7 @@ from lumos.cli.trees import announce
 from lumos.cli.wording import as_options
 from lumos.errors import UsageError
 from lumos.graph import ReadOptions, load
+from lumos.storage import PRIVATE, private_folder
 from lumos.training.config import COMMON, Config
 from lumos.training.profiles import PROFILES
 
@@ -119,6 +120,7 @@ def _writer(out: Path | None) -> "Iterator[OnEpoch | None]":
     def write(event: "EpochEvent") -> None:
         nonlocal writer
         if writer is None:  # only once the run has begun: it may be refused
+            private_folder(out / "tensorboard")
             writer = SummaryWriter(str(out / "tensorboard"))
         for name in ("loss", "score", "seconds"):
             if (value := getattr(event, name)) is not None:
@@ -129,6 +131,8 @@ def _writer(out: Path | None) -> "Iterator[OnEpoch | None]":
     finally:
         if writer is not None:
             writer.close()
+            for file in (out / "tensorboard").iterdir():
+                file.chmod(PRIVATE)  # as all files of a run folder
 
 
 def show(run: "Run", out: Path | None) -> None:

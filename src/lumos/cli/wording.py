@@ -15,6 +15,7 @@ _COMMANDS = (
     "out",
     "resume",
     "export",
+    "simulated",
     "keep",
     "id",
     "newcomer",

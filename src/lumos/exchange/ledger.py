@@ -13,7 +13,7 @@ from lumos.errors import ProtocolError
 from lumos.exchange.batch import Batch
 from lumos.exchange.revealed_bits import AnswerCounts
 from lumos.exchange.spending import Spending
-from lumos.exchange.topic import Topic
+from lumos.exchange.topic import TOPICS, Topic
 from lumos.exchange.traffic import Booking, Flows, FlowsByTopic
 from lumos.typing import Doubles, Ints
 
@@ -146,6 +146,21 @@ class Ledger:
             for flow, counts in of_topic.items()
         }
         return {**flows, "|rounds": self.device_rounds.copy(), "|round": np.array([self.round])}
+
+    def fits(self, state: dict[str, Ints]) -> bool:
+        """Whether `state` is one that this party can continue from."""
+        sizes = {"|round": 1, "|rounds": len(self.device_rounds)}
+        flows = {prefix + flow for prefix in ("", _CLEAR) for flow in Booking._fields}
+        for key in state.keys() - sizes.keys():
+            name, _, flow = key.rpartition("|")
+            if name not in TOPICS or flow not in flows:
+                return False
+        return state.keys() >= sizes.keys() and all(
+            counts.dtype == np.int64
+            and counts.shape == (sizes.get(key, len(self.device_rounds)),)
+            and counts.min(initial=0) >= 0
+            for key, counts in state.items()
+        )
 
     def restore(self, state: dict[str, Ints]) -> None:
         """Continue from a checkpoint: flows and rounds are what they were then."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lumos.device.shard import COORDINATOR
+from lumos.errors import UsageError
 from lumos.exchange.ledger import Ledger
 from lumos.exchange.revealed_bits import ANSWER_BITS
 from lumos.exchange.topic import PUBLIC_ID, TOPICS, Door, Topic
@@ -64,7 +65,11 @@ class LedgerReport:
     topics: dict[str, TopicLine]
     """By topic."""
     messages_sent: Ints = field(repr=False)
-    """[devices] messages sent by each device."""
+    """[devices] messages sent by each device.
+
+    This and all arrays below are empty where the run was read from a folder that keeps nothing of
+    single devices: numbers of messages are degrees in disguise.
+    """
     messages_received: Ints = field(repr=False)
     """[devices] messages received by each device."""
     bytes_sent: Ints = field(repr=False)
@@ -92,7 +97,16 @@ class LedgerReport:
     """
 
     def revealed_by(self, device: int) -> dict[int, float]:
-        """To whom a device has revealed bits of answers, and how many."""
+        """To whom a device has revealed bits of answers, and how many.
+
+        Raises:
+            UsageError: the run was read from a folder that does not keep it.
+        """
+        if not len(self.messages_sent):
+            raise UsageError(
+                "the folder of this run keeps totals only, nothing of single devices; train it "
+                "again to see them"
+            )
         mine = (self.pairs == device).any(axis=1)
         others = self.pairs[mine].sum(axis=1) - device
         return dict(zip(others.tolist(), self.pair_bits[mine].tolist(), strict=True))

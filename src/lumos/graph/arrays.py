@@ -14,6 +14,26 @@ if TYPE_CHECKING:
     SparseFeatures: TypeAlias = csr_array[np.float32, tuple[int, int]]
 
 BLOCK = 4096
+WIDEST_PER_INDEX, WIDEST = 64, 1_000_000
+"""Sparse features may be so many times as wide as the number of indices in use, and so much more.
+
+One index far beyond all others would make models and sums as wide as it says: a single device could
+ask everybody for any amount of memory.
+"""
+
+
+def refuse_width(width: int, used: int, where: str) -> None:
+    """Refuse a number of columns, or of devices, far beyond those in use: before memory is asked.
+
+    Raises:
+        InputError: `width` is above `WIDEST_PER_INDEX` · `used` + `WIDEST`.
+    """
+    most = WIDEST_PER_INDEX * used + WIDEST
+    if width > most:
+        raise InputError(
+            f"{where}: the index {width - 1} is far beyond the others, of which {used:,} are in "
+            f"use (at most {most - 1} is read); number them from 0 without gaps"
+        )
 
 
 def freeze(array: Any, dtype: Any, *, own: bool = False) -> NDArray[Any]:
@@ -71,6 +91,9 @@ def finite_features(features: Any, devices: int, what: str) -> Any:
         from scipy.sparse import csr_array
 
         features = csr_array(features)
+        width = int(features.shape[1])
+        if width > WIDEST:
+            refuse_width(width, len(np.unique(features.indices)), what)
         wrong = np.flatnonzero(~fits_float32(features.data))
         if len(wrong):
             row = int(np.searchsorted(features.indptr, wrong[0], side="right")) - 1

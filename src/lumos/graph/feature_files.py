@@ -81,7 +81,7 @@ class FeatureArchive:
         self.file = file
         arrays = arrays_of(content, file)
         if "indptr" in arrays:
-            self._features = sparse_of(content, file)
+            self._features = sparse_of(arrays, file)
         elif "features" in arrays:
             self._features = arrays["features"]
         else:

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from lumos.errors import InputError
+from lumos.graph.arrays import refuse_width
+from lumos.storage import unpack_arrays
 from lumos.typing import Arrays
 
 
@@ -113,18 +115,29 @@ def text_of(content: bytes, file: str) -> str:
 def arrays_of(content: bytes, file: str) -> Arrays:
     """Return all arrays of an npz, without ever unpickling."""
     with readable(file):
-        archive = np.load(io.BytesIO(content), allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
+        if content.startswith(np.lib.format.MAGIC_PREFIX):
             raise InputError(f"{file}: it holds a single array; an npz with names is needed")
-        with archive:
-            return {name: np.asarray(archive[name]) for name in archive.files}
+        try:
+            return unpack_arrays(io.BytesIO(content))
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from None
 
 
-def sparse_of(content: bytes, file: str) -> Any:
-    """Return the sparse matrix that scipy's `save_npz` wrote."""
-    from scipy.sparse import csr_array, load_npz
+def sparse_of(arrays: Arrays, file: str) -> Any:
+    """Return the sparse matrix that scipy's `save_npz` wrote in compressed rows or columns."""
+    from scipy.sparse import csc_array, csr_array
 
     with readable(file):
-        matrix = csr_array(load_npz(io.BytesIO(content)))
+        kind = arrays["format"].item()
+        kind = kind.decode() if isinstance(kind, bytes) else str(kind)
+        kinds = {"csr": csr_array, "csc": csc_array}
+        if kind not in kinds:
+            raise InputError(f"{file}: a sparse matrix in the form csr or csc is needed")
+        rows, columns = (int(size) for size in arrays["shape"])
+        used = len(arrays["data"])
+        refuse_width(columns, used, f"{file}: features")
+        refuse_width(rows, used, f"{file}: rows of features")
+        parts = (arrays["data"], arrays["indices"], arrays["indptr"])
+        matrix = kinds[kind](parts, shape=(rows, columns))
         matrix.check_format(full_check=True)
-        return matrix
+        return csr_array(matrix)

@@ -15,6 +15,7 @@ from lumos.graph.arrays import (
     frozen_sparse,
     integer_labels,
     is_sparse,
+    refuse_width,
 )
 from lumos.graph.ids import Ids, pairs_of, same_devices, shown
 from lumos.graph.neighbour_lists import neighbour_lists
@@ -113,6 +114,8 @@ class Graph:
                 `edge_index` does, do not count the second direction as a duplicate.
         """
         known = same_devices(devices=devices, features=features, labels=labels, ids=ids)
+        if known is not None and features is None and labels is None and ids is None:
+            refuse_width(known, int(np.size(edges)), "devices")
         original, pairs = pairs_of(edges, known, ids)
         count = len(original)
         if count == 0:

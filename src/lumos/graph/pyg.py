@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lumos.errors import InputError, UsageError
-from lumos.graph.arrays import is_sparse
+from lumos.graph.arrays import is_sparse, refuse_width
 from lumos.graph.graph import Graph
 from lumos.graph.ids import unique_ids
 from lumos.graph.labels import declared_classes, encode_array
@@ -159,6 +159,7 @@ def _features(tensor: Any) -> Any:
     from scipy.sparse import coo_array
 
     entries = tensor.to_sparse_coo().coalesce()
+    refuse_width(int(entries.shape[0]), int(entries.values().shape[0]), "x: rows")
     place = _array(entries.indices())
     return coo_array((_array(entries.values()), (place[0], place[1])), tuple(entries.shape)).tocsr()
 

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from lumos.errors import InputError
+from lumos.graph.arrays import refuse_width
 from lumos.graph.ids import Ids, shown
 from lumos.graph.text_table import INTEGER, LARGEST_ID
 
@@ -62,6 +63,14 @@ class WordLists:
                 self._refuse(key, f"device {shown(key)}: the word {word} is not in 0 … {limit - 1}")
         return list(words)
 
+    def _check_width(self, width: int, used: int) -> None:
+        """Refuse a word far beyond the others, and name who lists it."""
+        try:
+            refuse_width(width, used, "words")
+        except InputError as error:
+            device = next(key for key, words in self._lists.items() if width - 1 in words)
+            self._refuse(str(device), f"device {shown(device)}: {error}")
+
     def _refuse(self, key: str, what: str) -> NoReturn:
         place = self._text.find(json.dumps(key, ensure_ascii=False))
         line = self._text.count("\n", 0, max(place, 0)) + 1
@@ -82,6 +91,7 @@ class WordLists:
         offsets = np.cumsum([0, *map(len, lists)])
         words = np.array([word for words in lists for word in words], dtype=np.int32)
         width = int(words.max(initial=-1)) + 1 if self._width is None else self._width
+        self._check_width(width, len(np.unique(words)))
         ones = np.ones(len(words), dtype=np.float32)
         empty = sum(device not in self._lists for device in known)
         note = f"{empty} devices have no entry in {self.file}: they hold no words"

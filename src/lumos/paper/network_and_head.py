@@ -55,7 +55,8 @@ class FullModel(torch.nn.Module):
             InputError: they are not those of this model.
         """
         shapes = {name: tuple(value.shape) for name, value in self.named_parameters()}
-        if shapes != {name: array.shape for name, array in weights.items()}:
+        numbers = all(array.dtype == np.float32 for array in weights.values())
+        if not numbers or shapes != {name: array.shape for name, array in weights.items()}:
             raise InputError("the weights are not of the model that the settings describe")
         with torch.no_grad():
             for name, value in self.named_parameters():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lumos.encode.bounds import within
+from lumos.errors import InputError
 from lumos.exchange.topic import Door
 from lumos.graph import Graph
 from lumos.paper.settings import PaperSettings, settings_of
@@ -111,7 +112,9 @@ class PaperProfile:
 
     def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "PairAnswers":
         """Dot products of embeddings."""
-        scores = dot_products(model.kept["embeddings"], asked.pairs)
+        if model.embeddings is None:
+            raise InputError("devices.npz has no embeddings; train again")
+        scores = dot_products(model.embeddings, asked.pairs)
         return PairAnswers(scores=scores, answered=np.ones(len(scores), np.bool_))
 
     def for_newcomers(self, config: "Config") -> "Config":

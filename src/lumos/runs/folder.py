@@ -5,10 +5,16 @@ trees.npz           who carries which edge, workloads, degrees, and the ledger o
 metrics.jsonl       one line per epoch
 checkpoint.npz      where the run stands
 model.npz           the selected weights by name
-embeddings.npz      ids and embeddings of all devices, and what else predictions need
+devices.npz         ids of all devices, predictions, and what else predictions need
 ledger.npz          the ledger of training
 result.json         what `lumos train --json` printed
 own/, control/      metrics.jsonl and checkpoint.npz of the arms beside the run
+
+Guarantee, against whoever else uses this machine: the folder is made for its owner only, and so is
+every file in it. Guarantee, against whoever reads the folder of a finished run in a profile whose
+door `open` is shut: beside ids and predictions it has what devices sent, and nothing else of a
+single device. Workloads, degrees and counts of messages stay out, of which only totals, means and
+the largest are kept; a checkpoint has such counts, and is removed when the run is finished.
 """
 
 import dataclasses
@@ -25,19 +31,57 @@ import numpy.typing as npt
 
 import lumos
 from lumos.errors import InputError, UsageError
-from lumos.exchange.ledger_report import LedgerReport, TopicLine
+from lumos.exchange.ledger_report import LedgerReport
+from lumos.exchange.topic import Door
 from lumos.graph import Graph
 from lumos.graph.fingerprint import fingerprint
 from lumos.runs.events import EpochEvent
-from lumos.runs.schema import FORMAT, About, decode, plain
+from lumos.runs.schema import FORMAT, About, Trees, decode, plain
 from lumos.runs.tree_summary import TreeSummary
-from lumos.storage import read_arrays, write_arrays, write_json, write_text
+from lumos.storage import (
+    append_text,
+    one_line,
+    private_folder,
+    read_arrays,
+    write_arrays,
+    write_json,
+    write_text,
+)
 from lumos.training.config import Config
 from lumos.training.outcome import CONTROL, MAIN, OWN
 from lumos.typing import Arrays
 
 ARMS = {MAIN: "", OWN: "own", CONTROL: "control"}
 """Where each arm keeps its metrics and checkpoints."""
+TREE_ARRAYS: dict[str, type[np.generic]] = {
+    "keep": np.bool_,
+    "workload": np.int64,
+    "degree": np.int64,
+}
+LEDGER_ARRAYS: dict[str, tuple[Any, ...]] = {
+    "messages_sent": (np.int64,),
+    "messages_received": (np.int64,),
+    "bytes_sent": (np.int64,),
+    "bytes_received": (np.int64,),
+    "device_rounds": (np.int64,),
+    "device_comparison_bits": (np.float64,),
+    "pairs": (np.int64, 2),
+    "pair_bits": (np.float64,),
+    "device_epsilon": (np.float64,),
+    "device_epsilon_collusion": (np.float64,),
+    "device_edge_epsilon": (np.float64,),
+}
+"""What a folder knows of single devices and pairs: kind of number, and width where there is one."""
+DEVICES = "devices.npz"
+CHECKPOINT = "checkpoint.npz"
+
+
+def keeps_device_values(config: Config) -> bool:
+    """Whether the folder keeps what single devices did: not where the door `open` is shut."""
+    return Door.OPEN in config.profile.doors
+
+
+_DAMAGED = (KeyError, TypeError, ValueError, RecursionError, msgspec.MsgspecError)
 
 
 class RunFolder:
@@ -49,7 +93,7 @@ class RunFolder:
     def arm(self, name: str) -> "RunFolder":
         """The folder of an arm: this one for the run itself."""
         folder = RunFolder(self.path / ARMS[name])
-        folder.path.mkdir(parents=True, exist_ok=True)
+        private_folder(folder.path)
         return folder
 
     @staticmethod
@@ -66,11 +110,11 @@ class RunFolder:
                 f"{path}: there is a run already; go on with `resume`, or choose another `out`"
             )
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            private_folder(path)
         except OSError as error:
             raise UsageError(f"{path}: cannot be a folder ({error.strerror})") from None
         (path / "trees.npz").unlink(missing_ok=True)  # of a run that never came to an epoch
-        write_json(known, msgspec.to_builtins(about))
+        write_json(known, msgspec.to_builtins(about), private=True)
         return folder
 
     @staticmethod
@@ -106,12 +150,11 @@ class RunFolder:
 
     def add_metrics(self, event: EpochEvent) -> None:
         """One more line of metrics."""
-        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(_line(event))
+        append_text(self.path / "metrics.jsonl", _line(event))
 
     def write_metrics(self, events: list[EpochEvent]) -> None:
         """All lines of metrics."""
-        write_text(self.path / "metrics.jsonl", "".join(map(_line, events)))
+        write_text(self.path / "metrics.jsonl", "".join(map(_line, events)), private=True)
 
     def metrics(self, arm: str) -> list[EpochEvent] | None:
         """All epochs, or None where no metrics were written.
@@ -124,8 +167,8 @@ class RunFolder:
             return None
         try:
             return [_event(line, arm) for line in path.read_bytes().splitlines()]
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
-            raise InputError(f"{path}: a line is damaged ({error})") from None
+        except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+            raise InputError(f"{path}: a line is damaged ({one_line(error)})") from None
 
     def truncate_metrics(self, epochs: int, arm: str = MAIN) -> list[EpochEvent]:
         """The metrics of the first `epochs` epochs; later lines are removed from the file."""
@@ -137,37 +180,47 @@ class RunFolder:
             )
         try:
             events = [_event(line, arm) for line in lines[:epochs]]
-        except (ValueError, msgspec.MsgspecError):
+        except (ValueError, RecursionError, msgspec.MsgspecError):
             raise InputError(f"{path}: a line is damaged; restart without `resume`") from None
         self.write_metrics(events)
         return events
 
     def checkpoint(self) -> Arrays | None:
         """The last checkpoint, if there is one."""
-        path = self.path / "checkpoint.npz"
+        path = self.path / CHECKPOINT
         return read_arrays(path) if path.exists() else None
 
     def save_checkpoint(self, arrays: Mapping[str, npt.ArrayLike]) -> None:
         """Replace the checkpoint."""
-        write_arrays(self.path / "checkpoint.npz", arrays)
+        write_arrays(self.path / CHECKPOINT, arrays, private=True)
 
-    def save_trees(self, trees: TreeSummary) -> None:
-        """Keep the trees, and what they cost."""
-        about = {
-            "balancer": trees.balancer,
-            "compare": trees.compare,
-            "history": trees.history,
-            "seconds": trees.seconds,
-        }
+    def remove_checkpoints(self) -> None:
+        """Of the run and all arms beside it: it is finished, and they count messages by device."""
+        for place in ARMS.values():
+            (self.path / place / CHECKPOINT).unlink(missing_ok=True)
+
+    def save_trees(self, trees: TreeSummary, *, per_device: bool) -> None:
+        """Keep the trees, and what they cost.
+
+        Args:
+            per_device: also who carries which edge, workloads, degrees, messages of each device.
+        """
+        about = Trees(
+            balancer=trees.balancer,
+            compare=trees.compare,
+            history=trees.history,
+            seconds=trees.seconds,
+            max_workload=trees.max_workload,
+        )
+        arrays = {name: getattr(trees, name) for name in TREE_ARRAYS} if per_device else {}
         write_arrays(
             self.path / "trees.npz",
             {
-                "keep": trees.keep,
-                "workload": trees.workload,
-                "degree": trees.degree,
-                "about": json.dumps(about),
-                **_ledger_arrays(trees.ledger),
+                **arrays,
+                "about": json.dumps(msgspec.to_builtins(about)),
+                **_ledger_arrays(trees.ledger, per_device=per_device),
             },
+            private=True,
         )
 
     def trees(self) -> TreeSummary | None:
@@ -181,23 +234,28 @@ class RunFolder:
             return None
         arrays = read_arrays(path)
         try:
-            about = json.loads(str(arrays["about"]))
+            about = msgspec.convert(json.loads(str(arrays["about"])), Trees)
             return TreeSummary(
-                balancer=about["balancer"],
-                compare=about["compare"],
-                history=[(int(step), int(largest)) for step, largest in about["history"]],
-                seconds=float(about["seconds"]),
-                keep=arrays["keep"],
-                workload=arrays["workload"],
-                degree=arrays["degree"],
+                balancer=about.balancer,
+                compare=about.compare,
+                history=about.history,
+                seconds=about.seconds,
+                max_workload=about.max_workload,
+                **{
+                    name: _array(arrays.get(name, np.empty(0, kind)), kind)
+                    for name, kind in TREE_ARRAYS.items()
+                },
                 ledger=_ledger(arrays),
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{path}: is damaged ({error}); restart without `resume`") from None
+        except _DAMAGED as error:
+            raise InputError(
+                f"{path}: is damaged ({one_line(error)}); restart without `resume`"
+            ) from None
 
-    def save_ledger(self, ledger: LedgerReport) -> None:
-        """Keep the ledger of training."""
-        write_arrays(self.path / "ledger.npz", _ledger_arrays(ledger))
+    def save_ledger(self, ledger: LedgerReport, *, per_device: bool) -> None:
+        """Keep the ledger of training; `per_device` as in `save_trees`."""
+        arrays = _ledger_arrays(ledger, per_device=per_device)
+        write_arrays(self.path / "ledger.npz", arrays, private=True)
 
     def ledger(self) -> LedgerReport:
         """The ledger of training.
@@ -208,8 +266,8 @@ class RunFolder:
         path = self.path / "ledger.npz"
         try:
             return _ledger(read_arrays(path))
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{path}: is damaged ({error}); train again") from None
+        except _DAMAGED as error:
+            raise InputError(f"{path}: is damaged ({one_line(error)}); train again") from None
 
 
 def describe(
@@ -260,7 +318,7 @@ def _is_run_file(path: Path) -> bool:
     """Whether a `run.json` is one of ours, of whatever version."""
     try:
         return "format" in json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return False
 
 
@@ -277,24 +335,26 @@ def _event(line: bytes, arm: str) -> EpochEvent:
     return msgspec.convert({**record, "arm": arm}, EpochEvent)
 
 
-def _ledger_arrays(ledger: LedgerReport) -> dict[str, npt.ArrayLike]:
+def _ledger_arrays(ledger: LedgerReport, *, per_device: bool) -> dict[str, npt.ArrayLike]:
     fields = {field.name: getattr(ledger, field.name) for field in dataclasses.fields(ledger)}
-    arrays = {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
-    rest = {name: value for name, value in fields.items() if name not in arrays}
-    rest["topics"] = {name: vars(line) for name, line in ledger.topics.items()}
-    return {
-        "ledger": json.dumps(rest),
-        **{f"ledger/{name}": array for name, array in arrays.items()},
-    }
+    arrays = {name: fields.pop(name) for name in LEDGER_ARRAYS}
+    fields["topics"] = {name: vars(line) for name, line in ledger.topics.items()}
+    kept = {f"ledger/{name}": array for name, array in arrays.items()} if per_device else {}
+    return {"ledger": json.dumps(fields), **kept}
 
 
 def _ledger(arrays: Arrays) -> LedgerReport:
-    rest = json.loads(str(arrays["ledger"]))
-    rest["topics"] = {name: TopicLine(**line) for name, line in rest["topics"].items()}
-    rest["comparison_lengths"] = tuple(rest["comparison_lengths"])
-    known: dict[str, Any] = {
-        name.removeprefix("ledger/"): array
-        for name, array in arrays.items()
-        if name.startswith("ledger/")
+    """A ledger; without messages by device where the file has none."""
+    of_devices = {
+        name: _array(arrays.get(f"ledger/{name}", np.empty((0, *width), kind)), kind, *width)
+        for name, (kind, *width) in LEDGER_ARRAYS.items()
     }
-    return LedgerReport(**rest, **known)
+    totals = json.loads(str(arrays["ledger"]))
+    return msgspec.convert({**totals, **of_devices}, LedgerReport, dec_hook=lambda _, array: array)
+
+
+def _array(array: npt.NDArray[Any], kind: type[np.generic], *width: int) -> npt.NDArray[Any]:
+    """[any number, …width] of this kind; everything else is refused."""
+    if array.dtype != kind or array.shape[1:] != width or array.ndim != 1 + len(width):
+        raise ValueError(f"an array is {array.dtype} {list(array.shape)}")
+    return array

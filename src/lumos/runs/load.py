@@ -9,13 +9,14 @@ import numpy as np
 from lumos.errors import InputError
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.runs.events import EpochEvent
-from lumos.runs.folder import ARMS, RunFolder
+from lumos.runs.folder import ARMS, DEVICES, LEDGER_ARRAYS, RunFolder, keeps_device_values
 from lumos.runs.run import Cost, Privacy, Run, Scores, TrainedModel, Training
 from lumos.runs.schema import About, Result, config_of, decode, plain
 from lumos.runs.tree_summary import TreeSummary
 from lumos.storage import read_arrays, read_json
 from lumos.training.config import Config
 from lumos.training.outcome import CONTROL, MAIN, OWN
+from lumos.typing import Arrays
 
 
 def load_run(path: Path | str) -> Run:
@@ -36,12 +37,13 @@ def load_run(path: Path | str) -> Run:
     if trees is None:
         raise InputError(f"{folder.path / 'trees.npz'}: there is no such file; train again")
     histories = {arm: RunFolder(folder.path / place).metrics(arm) for arm, place in ARMS.items()}
-    _check_same_run(folder, about, result, trees, ledger, histories[MAIN])
-    known = read_arrays(folder.path / "embeddings.npz")
-    needed = ["ids", "embeddings", *["logits"] * (config.train.task == "classify")]
-    if any(name not in known or known[name].shape[:1] != (about.devices,) for name in needed):
-        raise InputError(f"{folder.path / 'embeddings.npz'}: is damaged; train again")
+    per_device = about.devices if keeps_device_values(config) else 0
+    _check_same_run(folder, about, result, trees, ledger, histories[MAIN], per_device)
+    known = read_arrays(folder.path / DEVICES)
+    if not _fit(known, about, config):
+        raise InputError(f"{folder.path / DEVICES}: is damaged; train again")
     kept = {name: known[name] for name in known.keys() - {"ids", "embeddings", "logits"}}
+    logits = known.get("logits")
     return Run(
         about=about,
         config=config,
@@ -63,8 +65,8 @@ def load_run(path: Path | str) -> Run:
         privacy=Privacy(exposed=result.exposed, promises=result.promises),
         model=TrainedModel(
             weights=read_arrays(folder.path / "model.npz"),
-            embeddings=known["embeddings"],
-            logits=known.get("logits"),
+            embeddings=known.get("embeddings", logits),
+            logits=logits,
             kept=kept,
         ),
         trees=trees,
@@ -97,6 +99,7 @@ def _check_same_run(
     trees: TreeSummary,
     ledger: LedgerReport,
     history: list[EpochEvent] | None,
+    per_device: int,
 ) -> None:
     """Refuse a folder whose files are of different runs.
 
@@ -108,10 +111,11 @@ def _check_same_run(
             getattr(result, name) == getattr(about, name)
             for name in ("graph", "devices", "edges", "seed", "shards")
         ),
-        "trees.npz": trees.workload.shape == trees.degree.shape == (about.devices,)
-        and _as_json(trees.ledger) == result.tree_ledger,
-        "ledger.npz": _as_json(ledger) == result.ledger,
-        "metrics.jsonl": history is not None and len(history) == result.epochs,
+        "trees.npz": len(trees.workload) == len(trees.degree) == per_device
+        and trees.max_workload == result.max_workload
+        and _is_of(trees.ledger, result.tree_ledger, per_device),
+        "ledger.npz": _is_of(ledger, result.ledger, per_device),
+        "metrics.jsonl": history is not None and 0 < len(history) == result.epochs,
     }
     for name, agrees in same.items():
         if not agrees:
@@ -119,6 +123,30 @@ def _check_same_run(
                 f"{folder.path / name}: is not of the run that the other files describe; train "
                 "again"
             )
+
+
+def _fit(known: Arrays, about: About, config: Config) -> bool:
+    """Whether ids, embeddings and logits are as they should be, with a row for each device."""
+    ids = known.get("ids", np.empty(0))
+    distinct = ids.dtype.kind in "iU" and ids.ndim == 1 and len(np.unique(ids)) == about.devices
+    wanted = {
+        **({"embeddings": None} if keeps_device_values(config) else {}),
+        **({"logits": len(about.classes)} if config.train.task == "classify" else {}),
+    }
+    if not distinct or known.keys() & {"embeddings", "logits"} != wanted.keys():
+        return False
+    return all(
+        known[name].dtype.kind == "f"
+        and known[name].shape == (about.devices, width or known[name].shape[-1])
+        for name, width in wanted.items()
+    )
+
+
+def _is_of(ledger: LedgerReport, totals: dict[str, Any], per_device: int) -> bool:
+    """Whether a ledger is that of `result.json`, with so many devices in its arrays."""
+    sizes = {len(getattr(ledger, name)) for name in LEDGER_ARRAYS if not name.startswith("pair")}
+    same_pairs = len(ledger.pairs) == len(ledger.pair_bits)
+    return sizes == {per_device} and same_pairs and _as_json(ledger) == totals
 
 
 def _as_json(ledger: LedgerReport) -> Any:

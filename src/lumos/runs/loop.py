@@ -1,5 +1,6 @@
 """The training loop of one federation: epochs, metrics, checkpoints, resuming."""
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -87,7 +88,8 @@ class _Loop:
             self._restore(saved)
         while (done := len(self.history)) < (last := federation.first_trainer.last_epoch()):
             self._segment(done, min(last, done + every))
-            if self.folder is not None:
+            # Without its secrets, which are never written, a run cannot go on from anywhere.
+            if self.folder is not None and federation.config.train.coins == "simulated":
                 self.folder.save_checkpoint(self._state())
         after = federation.ledger()
         outcome = federation.finish()
@@ -135,23 +137,37 @@ class _Loop:
         return state
 
     def _restore(self, state: Arrays) -> None:
-        missing = {key for key in self._state() if not key.startswith("ledger/")} - state.keys()
-        if missing:
-            raise InputError("checkpoint.npz is incomplete; restart without `resume`")
+        self._check(state)
         of_trainer = _part(state, "trainer/")
         epoch = int(state["epoch"])
-        for key, array in self.federation.first_trainer.state().items():
-            # An empty array is filled in the course of the run: its shape is not known yet.
-            if array.size and of_trainer[key].shape != array.shape:
-                raise InputError("checkpoint.npz is of another model; restart without `resume`")
-        if self.folder is not None:
-            self.history = self.folder.truncate_metrics(epoch, self.arm)
         self.seconds = float(state["seconds"])
         for trainer in self.federation.trainers:
             trainer.restore(of_trainer)
         self.federation.run(lambda trainer: trainer.rejoin(epoch))
         for number, endpoint in enumerate(self.federation.endpoints()):
             endpoint.ledger.restore(_part(state, f"ledger/{number}/"))
+        if self.folder is not None:  # last: a checkpoint that is refused leaves all files alone
+            self.history = self.folder.truncate_metrics(epoch, self.arm)
+
+    def _check(self, state: Arrays) -> None:
+        """Refuse a checkpoint that this run cannot have written, before anything is changed.
+
+        Raises:
+            InputError: something is missing, or is of another shape or kind.
+        """
+        own = {key: array for key, array in self._state().items() if not key.startswith("ledger/")}
+        for key, array in own.items():
+            if key not in state:
+                raise InputError("checkpoint.npz is incomplete; restart without `resume`")
+            # An empty array is filled in the course of the run: its shape is not known yet.
+            if array.dtype != state[key].dtype or (array.size and array.shape != state[key].shape):
+                raise InputError("checkpoint.npz is of another model; restart without `resume`")
+        last = self.federation.config.train.epochs
+        if not (0 <= state["epoch"] <= last and 0 <= state["seconds"] < math.inf):
+            raise InputError("checkpoint.npz is of another model; restart without `resume`")
+        for number, endpoint in enumerate(self.federation.endpoints()):
+            if not endpoint.ledger.fits(_part(state, f"ledger/{number}/")):
+                raise InputError("checkpoint.npz is of another ledger; restart without `resume`")
 
 
 def _part(state: Arrays, prefix: str) -> Arrays:

@@ -17,12 +17,12 @@ from lumos.graph import Graph, load
 from lumos.graph.fingerprint import fingerprint, owner_of
 from lumos.registry import Registry
 from lumos.runs.events import EpochEvent
-from lumos.runs.folder import RunFolder
+from lumos.runs.folder import DEVICES, RunFolder, keeps_device_values
 from lumos.runs.schema import About, PerEpoch, Result, Split, plain
 from lumos.runs.tree_summary import TreeSummary
 from lumos.storage import write_arrays, write_json
 from lumos.training.config import Config
-from lumos.training.link_questions import AskedPairs, OnAnswers, TrainedLinks
+from lumos.training.link_questions import ANSWERS, AskedPairs, OnAnswers, TrainedLinks
 from lumos.training.outcome import CONTROL, MAIN, OWN
 from lumos.typing import Arrays, Doubles, Flags, Floats, Ints
 
@@ -33,6 +33,12 @@ and `val_auc`. They are the observer's, from true labels and edges: no promise c
 REPORTS: Registry[Any] = Registry("report", {"html": "lumos.report.run_page:write_page"})
 """Pages of a run by format: a function `(run, path) -> Path`."""
 
+RELATION = (
+    "each row of promises names its own: 'this or another' is replacement, a value against any "
+    "other in its place; 'in the sums or zeros', 'left out' and 'there or not' are in or out"
+)
+"""Which two worlds the (ε, δ) of a row tell apart."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedModel:
@@ -40,8 +46,9 @@ class TrainedModel:
 
     weights: Arrays = field(repr=False)
     """The trained weights by name."""
-    embeddings: Floats = field(repr=False)
-    """[devices, width], in the order of the ids; the logits where a profile has no embeddings."""
+    embeddings: Floats | None = field(repr=False)
+    """[devices, width], in the order of the ids; the logits where a profile has no embeddings; None
+    where the run was read from a folder that does not keep them."""
     logits: Floats | None = field(repr=False)
     """[devices, classes], for classify."""
     kept: Arrays = field(repr=False)
@@ -120,7 +127,8 @@ class Run:
     model: TrainedModel = field(repr=False)
     trees: TreeSummary = field(repr=False)
     ledger: LedgerReport = field(repr=False)
-    """What passed in training; `trees.ledger` has what passed before."""
+    """What passed in training; `trees.ledger` has what passed before. Counts of single devices are
+    in it where the run was just trained, and in the paper profile."""
     ids: tuple[str, ...] = field(repr=False)
     """Original ids of the devices, as text, in the order of all arrays."""
     graph: Graph | None = field(default=None, repr=False)
@@ -128,7 +136,7 @@ class Run:
     folder: Path | None = field(default=None, repr=False)
     """Where the run lies, if it was written or read."""
     _memory: dict[str, Any] = field(default_factory=dict, repr=False)
-    """What devices answered after training, where there is no folder."""
+    """What was computed for earlier questions, and without a folder what devices answered."""
 
     def __repr__(self) -> str:
         train = self.config.train
@@ -162,7 +170,16 @@ class Run:
 
     @property
     def embeddings(self) -> Floats:
-        """[devices, width], in the order of `ids`."""
+        """[devices, width], in the order of `ids`.
+
+        Raises:
+            UsageError: the run was read from a folder that does not keep them.
+        """
+        if self.model.embeddings is None:
+            raise UsageError(
+                "the folder of this run keeps no embeddings: they are made of devices' own "
+                "features and edges; use them right after training, or ask about pairs"
+            )
         return self.model.embeddings
 
     @property
@@ -208,6 +225,8 @@ class Run:
         secure: bool = False,
         workers: int | None = None,
         progress: OnAnswers | None = None,
+        graph: Graph | None = None,
+        data_dir: Path | None = None,
     ) -> LinkPredictions:
         """Let the first device of each pair ask the second, and score the pair.
 
@@ -220,6 +239,9 @@ class Run:
             secure: real cryptography between the two devices; otherwise computed in the clear.
             workers: processes for the cryptography; None: one per core.
             progress: callback `(answered, asked)`.
+            graph: the graph of the run; found by its name or path otherwise. In the strict profile
+                devices compute their vectors anew, which no file keeps.
+            data_dir: where named graphs lie.
         """
         if self.model.logits is not None:
             raise UsageError("this run classifies; train one with `task='link'` for links")
@@ -230,7 +252,9 @@ class Run:
             config=self.config,
             seed=self.about.seed,
             weights=self.model.weights,
-            kept={**self.model.kept, "embeddings": self.model.embeddings},
+            embeddings=self.model.embeddings,
+            kept=self.model.kept,
+            graph=lambda: self.whole_graph(data_dir, graph),
             owner=owner_of(self.ids),
             folder=self.folder,
             memory=self._memory,
@@ -280,37 +304,83 @@ class Run:
     def _position(self) -> dict[str, int]:
         return {name: place for place, name in enumerate(self.ids)}
 
-    def whole_graph(self, data_dir: Path | None = None) -> Graph:
+    def whole_graph(self, data_dir: Path | None = None, given: Graph | None = None) -> Graph:
         """The graph of the run; read again by its name or path where the run was loaded.
 
+        Args:
+            data_dir: where named graphs lie.
+            given: the graph itself, where it was in memory only.
+
         Raises:
-            UsageError: the graph was in memory only.
-            InputError: there is another graph at its place now.
+            UsageError: the graph was in memory only, and is not given.
+            InputError: what is given, or lies at its place now, is another graph.
         """
-        if self.graph is not None:
+        if self.graph is not None and given is None:
             return self.graph
-        if not self.about.source:
-            raise UsageError("this run was made from a graph in memory; pass that graph")
-        graph = load(**self.about.source, data_dir=data_dir)
+        if given is None and not self.about.source:
+            raise UsageError(
+                "this run was made from a graph in memory; pass that graph: `graph=…` in Python"
+            )
+        graph = given or _found(self.about.source, data_dir)
         if fingerprint(graph) != self.about.fingerprint:
             raise InputError(f"the run is of another graph than {graph!r}")
         return graph
 
-    def export(self, path: Path | str) -> None:
-        """Write the weights and what is needed to use them as an npz (docs/training.md)."""
+    def export(self, path: Path | str, *, simulated: bool = False) -> None:
+        """Write the weights and what is needed to use them as an npz (docs/training.md).
+
+        The file has the weights, the table of promises, and settings without any path. It has no
+        id, no degree and no array over devices.
+
+        Args:
+            simulated: also where coins were simulated, or sums computed in the clear: such weights
+                keep none of the promises.
+
+        Raises:
+            UsageError: the run was a simulation, and `simulated` is not given.
+        """
         path = Path(path)
         if path.suffix != ".npz":
             raise UsageError(f"`export` writes .npz, not {path.name!r}")
-        about = {
-            "settings": self.about.settings,
-            "classes": self.about.classes,
-            "features": self.about.features,
-            "lumos": self.about.lumos,
-        }
+        if (reason := self._simulation()) and not simulated:
+            raise UsageError(
+                f"these weights are of a simulation and not exported: {reason}; train with "
+                "`coins='system'` and `aggregate='secure'`, or give `simulated=True`"
+            )
         try:
-            write_arrays(path, {**self.model.weights, "about": json.dumps(about)})
+            write_arrays(path, {**self.model.weights, "about": json.dumps(self._exported())})
         except OSError as error:
             raise UsageError(f"{path}: cannot be written ({error.strerror})") from None
+
+    def _simulation(self) -> str:
+        """Why the weights keep no promise; empty where devices were as they must be."""
+        if self.config.train.coins == "simulated":
+            return (
+                "its coins come from the run seed, so whoever trains again with each candidate "
+                "label of one device sees which one matches bit by bit"
+            )
+        if self.config.train.aggregate == "ideal":
+            return "its sums were computed in the clear, where every device's part was in sight"
+        return ""
+
+    def _exported(self) -> dict[str, Any]:
+        """`about` of an exported file."""
+        config = self.config
+        return {
+            "lumos": self.about.lumos,
+            "task": config.train.task,
+            "profile": config.train.profile,
+            "aggregate": config.train.aggregate,
+            "coins": config.train.coins,
+            "simulated": bool(self._simulation()),
+            "promises": self.privacy.promises,
+            "relation": RELATION if self.privacy.promises else "none: nothing is promised",
+            "settings": plain(
+                {name: value for name, value in config.flat().items() if name not in config.paths()}
+            ),
+            "classes": self.about.classes,
+            "features": self.about.features,
+        }
 
     def report(self, path: Path | str | None = None, *, format: str = "html") -> Path:
         """Write one self-contained page of the run.
@@ -329,28 +399,26 @@ class Run:
             UsageError: there is a run already.
         """
         folder = RunFolder.create(Path(path), self.about)
-        folder.save_trees(self.trees)
+        folder.save_trees(self.trees, per_device=keeps_device_values(self.config))
         for arm, events in self.histories.items():
             folder.arm(arm).write_metrics(events)
         self.write_result(folder)
-        for name, store in self._memory.items():
-            self._memory[name] = store.moved(folder.path)
+        if ANSWERS in self._memory:
+            self._memory[ANSWERS] = self._memory[ANSWERS].moved(folder.path)
         return folder.path
 
     def write_result(self, folder: RunFolder) -> None:
         """Write what is known once training is over."""
-        model = self.model
-        write_arrays(folder.path / "model.npz", model.weights)
-        arrays: Arrays = {
-            "ids": _ids_array(self.ids),
-            "embeddings": model.embeddings,
-            **model.kept,
-        }
+        model, per_device = self.model, keeps_device_values(self.config)
+        write_arrays(folder.path / "model.npz", model.weights, private=True)
+        arrays: Arrays = {"ids": _ids_array(self.ids), **model.kept}
+        if per_device:
+            arrays["embeddings"] = self.embeddings
         if model.logits is not None:
             arrays["logits"] = model.logits
-        write_arrays(folder.path / "embeddings.npz", arrays)
-        folder.save_ledger(self.ledger)
-        write_json(folder.path / "result.json", self.summary())
+        write_arrays(folder.path / DEVICES, arrays, private=True)
+        folder.save_ledger(self.ledger, per_device=per_device)
+        write_json(folder.path / "result.json", self.summary(), private=True)
 
     def summary(self) -> dict[str, Any]:
         """Everything that `lumos train --json` prints."""
@@ -398,6 +466,18 @@ class Run:
             notes=about.notes,
         )
         return {**scores, **msgspec.to_builtins(result)}
+
+
+def _found(source: dict[str, Any], data_dir: Path | None) -> Graph:
+    """The graph that `run.json` names.
+
+    Raises:
+        InputError: what it says there are no arguments of `load`.
+    """
+    try:
+        return load(**{**source, "data_dir": data_dir})
+    except TypeError:
+        raise InputError("run.json does not say where the graph lies; train again") from None
 
 
 def _ids_array(ids: Sequence[str]) -> "np.ndarray[Any, Any]":

@@ -9,9 +9,10 @@ import msgspec
 
 from lumos.errors import InputError, LumosError
 from lumos.exchange.topic import Door
+from lumos.storage import one_line
 from lumos.training.config import Config
 
-FORMAT = 4
+FORMAT = 5
 """Version of the run folder."""
 Number = float | str
 """A number, or "inf", which JSON cannot carry as one."""
@@ -69,6 +70,16 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
         return Config.of(
             **{name: math.inf if value == "inf" else value for name, value in self.settings.items()}
         )
+
+
+class Trees(msgspec.Struct, frozen=True, kw_only=True):
+    """`about` in `trees.npz`."""
+
+    balancer: str
+    compare: str
+    history: list[tuple[int, int]]
+    seconds: float
+    max_workload: int
 
 
 class TopicTotals(msgspec.Struct, frozen=True):
@@ -157,8 +168,10 @@ def decode(path: Path, kind: type[Kind]) -> Kind:
         return convert(path.read_bytes(), kind)
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file; is this the folder of a run?") from None
-    except (OSError, ValueError, msgspec.MsgspecError) as error:
-        raise InputError(f"{path}: is damaged or of another version of Lumos ({error})") from None
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InputError(
+            f"{path}: is damaged or of another version of Lumos ({one_line(error)})"
+        ) from None
 
 
 def convert(text: bytes, kind: type[Kind]) -> Kind:

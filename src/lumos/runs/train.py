@@ -18,7 +18,7 @@ from lumos.graph.sources import as_graph, is_named
 from lumos.memory import peak_rss_mb
 from lumos.model.network import TreeNetwork
 from lumos.runs.events import EpochEvent, OnEpoch
-from lumos.runs.folder import RunFolder, describe
+from lumos.runs.folder import RunFolder, describe, keeps_device_values
 from lumos.runs.loop import TrainedArm, fit
 from lumos.runs.run import Cost, Privacy, Run, Scores, TrainedModel, Training
 from lumos.runs.schema import About, PerEpoch, Split
@@ -87,6 +87,8 @@ def train(
     run = replace(run, folder=None if folder is None else folder.path)
     if folder is not None:
         run.write_result(folder)
+        if not keeps_device_values(config):
+            folder.remove_checkpoints()
     return run
 
 
@@ -154,8 +156,15 @@ def _trees(
     progress: Progress | None,
 ) -> TreeSummary:
     """The trees that were given, that an interrupted run has, or new ones."""
-    if given is None and folder is not None and (saved := folder.trees()) is not None:
-        return saved
+    per_device = keeps_device_values(config)
+    if given is None and folder is not None and per_device:
+        saved = folder.trees()
+        if saved is not None:
+            if len(saved.keep) != len(problem.graph.neighbours):
+                raise InputError(
+                    f"{folder.path / 'trees.npz'}: is of another graph; restart without `resume`"
+                )
+            return saved
     if given is None:
         given = balance(
             problem.graph,
@@ -168,7 +177,7 @@ def _trees(
         )
     summary = TreeSummary.of(given)
     if folder is not None:
-        folder.save_trees(summary)
+        folder.save_trees(summary, per_device=per_device)
     return summary
 
 

@@ -22,7 +22,12 @@ class TreeSummary:
     workload: Ints = field(repr=False)
     """[devices] number of kept neighbours: branches of each tree."""
     degree: Ints = field(repr=False)
-    """[devices] number of neighbours in the training graph."""
+    """[devices] number of neighbours in the training graph.
+
+    All three are empty where the run was read from a folder that keeps nothing of single devices.
+    """
+    max_workload: int
+    """The largest workload."""
     ledger: LedgerReport = field(repr=False)
     """What passed while trees were balanced."""
     history: list[tuple[int, int]] = field(repr=False)
@@ -40,13 +45,9 @@ class TreeSummary:
             keep=balanced.keep,
             workload=balanced.workload,
             degree=np.diff(balanced.graph.offsets),
+            max_workload=balanced.max_workload,
             ledger=balanced.ledger,
             history=balanced.history,
             seconds=balanced.seconds,
             graph=balanced.graph,
         )
-
-    @property
-    def max_workload(self) -> int:
-        """The largest workload."""
-        return int(self.workload.max(initial=0))

@@ -54,6 +54,16 @@ class AnswerBudget:
         return AnswerBudget(**{name: np.zeros(devices, np.int64) for name in COUNTS})
 
     @staticmethod
+    def calibrated_once(devices: int) -> "AnswerBudget":
+        """Of devices after one calibration, each with all answers that are reserved for it.
+
+        Some gave fewer, because no edge of theirs was held back: nobody needs to know who.
+        """
+        budget = AnswerBudget.unused(devices)
+        budget.calibrated += ANSWERS_OF_CALIBRATION
+        return budget
+
+    @staticmethod
     def of(arrays: Arrays) -> "AnswerBudget":
         """From what `arrays` gave."""
         return AnswerBudget(**{name: arrays[f"answers/{name}"].astype(np.int64) for name in COUNTS})

@@ -10,9 +10,11 @@ level is. Where no vector does, the asker's own degree alone scores a pair.
 import math
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
+from lumos.errors import InputError
 from lumos.score import LevelSpec
 from lumos.strict.link_encoder import unit
 from lumos.typing import Arrays, Doubles, Ints, Small
@@ -125,15 +127,37 @@ class Reading:
         }
 
     @staticmethod
-    def of(arrays: Arrays) -> "Reading":
-        """From what `arrays` gave."""
+    def of(arrays: Arrays, bits: int) -> "Reading":
+        """From what `arrays` gave.
+
+        Args:
+            bits: of an answer.
+
+        Raises:
+            InputError: an array is missing, or is of another shape or kind.
+        """
+        shapes: dict[str, tuple[Any, ...]] = {
+            "way": ("U",),
+            "kept": ("i", 2**bits - 1),
+            "evidence": ("f", 2**bits),
+            "separation": ("f", len(WAYS)),
+            "error": ("f", len(WAYS)),
+        }
+        for name, (kind, *shape) in shapes.items():
+            array = arrays.get(f"levels/{name}")
+            if array is None or array.dtype.kind != kind or array.shape != tuple(shape):
+                raise InputError(f"model.npz: levels/{name} is not of this run; train again")
+        kept = arrays["levels/kept"].tolist()
+        known = str(arrays["levels/way"]) in (*WAYS, ALONE)
+        if not known or kept != sorted(set(kept) & set(range(len(COSINES)))):
+            raise InputError("model.npz: its levels are not of this run; train again")
         by_way = {
             name: dict(zip(WAYS, arrays[f"levels/{name}"].tolist(), strict=True))
             for name in ("separation", "error")
         }
         return Reading(
             way=str(arrays["levels/way"]),
-            kept=tuple(arrays["levels/kept"].tolist()),
+            kept=tuple(kept),
             evidence=arrays["levels/evidence"],
             separation=by_way["separation"],
             error=by_way["error"],

@@ -1,9 +1,10 @@
 """Questions about pairs, put to a simulated federation after training.
 
-Devices need nothing but their vectors and their budgets of answers: the graph is not used, so a
-peer is a stranger to the program whether it is a neighbour or not.
+Devices need nothing but their vectors and their budgets of answers: the program that asks has no
+graph, so a peer is a stranger to it whether it is a neighbour or not.
 """
 
+from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program, no_part
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.exchange.topic import Door
+from lumos.graph import Graph
 from lumos.score import IDEAL_TOPICS, make_scorer
 from lumos.session.worker_processes import make_pool
 from lumos.strict.answer_budget import AnswerBudget
@@ -33,11 +35,14 @@ from lumos.strict.answer_record import (
 from lumos.strict.link_answers import AT_ONCE, UNANSWERED, Answerer, AskedOfPeers
 from lumos.strict.link_levels import ALONE, spec_for
 from lumos.strict.link_result import LinkResult
+from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.release_book import ReleaseBook
 from lumos.strict.settings import StrictSettings, settings_of
-from lumos.training.link_questions import AskedPairs, PairAnswers, TrainedLinks
+from lumos.training.link_questions import ANSWERS, AskedPairs, PairAnswers, TrainedLinks
 from lumos.typing import Doubles, Ints
 
+RESULT = "result"
+"""In the memory of a run: what was computed for earlier questions."""
 DOORS = frozenset({Door.COMPARE, Door.CONTROL})
 """All that questions need."""
 
@@ -50,10 +55,22 @@ class Answers(NamedTuple):
     ledger: LedgerReport
 
 
-def predict_pairs(model: TrainedLinks, asked: AskedPairs) -> PairAnswers:
-    """Ask within the budgets of devices, and keep what they answered."""
+def predict_pairs(
+    model: TrainedLinks, asked: AskedPairs, schedule: Callable[[Graph], LinkSchedule]
+) -> PairAnswers:
+    """Ask within the budgets of devices, and keep what they answered.
+
+    Devices compute their vectors at home: no file has them.
+
+    Args:
+        schedule: that of the run, from its graph.
+    """
     strict = settings_of(model.config)
-    result = LinkResult.of(strict, model.seed, model.weights, model.kept)
+    result = model.memory.get(RESULT)
+    if result is None:
+        graph = model.graph()
+        result = LinkResult.of(schedule(graph), model.seed, graph, model.weights, model.kept)
+        model.memory[RESULT] = result
     if result.reading.way == ALONE or not len(asked.pairs):
         levels = np.full(asked.pairs.shape, UNANSWERED)
         return _scored(result, asked.pairs, levels, None)
@@ -68,7 +85,7 @@ def _ask_new(
     result: LinkResult, asked: AskedPairs, record: AnswerRecord, *, fresh: bool = False
 ) -> Answers:
     """Ask what was not answered before; `fresh` as in `answer`."""
-    name = digest_of(result.vectors, result.reading.kept)
+    name = result.name
     levels = record.known(asked.pairs, name)
     open_ = np.flatnonzero(levels[:, 0] == UNANSWERED)
     new = answer(result, replace(asked, pairs=asked.pairs[open_]), record.budget, fresh=fresh)
@@ -97,7 +114,7 @@ def _store(model: TrainedLinks, strict: StrictSettings, result: LinkResult) -> A
         )
     if model.folder is not None:
         return AnswersInFile(model.folder / FILE, result.budget)
-    store: AnswerStore = model.memory.setdefault("answers", AnswersInMemory(result.budget))
+    store: AnswerStore = model.memory.setdefault(ANSWERS, AnswersInMemory(result.budget))
     return store
 
 

@@ -1,15 +1,37 @@
-"""What the observer of a finished run of `link` holds, and how a run folder keeps it."""
+"""What the observer of a finished run of `link` holds, and how it is made anew from a run folder.
+
+A folder keeps public weights, and the colours and opinions that devices sent: nothing that is made
+of raw features, nothing of which neighbours a device has. Vectors and degrees are computed again,
+from the graph, when somebody asks about pairs.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lumos.device.coins import PublicCoins
+from lumos.device.shard import cut
+from lumos.errors import InputError
+from lumos.graph import Graph
 from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.link_answers import scores
-from lumos.strict.link_levels import Reading
+from lumos.strict.link_encoder import LinkEncoder
+from lumos.strict.link_levels import ALONE, BOTH, Reading, combined, integers, with_degrees
+from lumos.strict.link_schedule import LinkSchedule
+from lumos.strict.run_coins import coin_name
 from lumos.strict.settings import StrictSettings
-from lumos.typing import Arrays, Doubles, Floats, Ints, Small
+from lumos.strict.surroundings import Surroundings
+from lumos.strict.word_rows import WordRows
+from lumos.training.private_data import features_of
+from lumos.training.profile import Problem
+from lumos.training.split import split_edges
+from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small
+
+if TYPE_CHECKING:
+    from lumos.training.config import Config
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -23,6 +45,8 @@ class LinkResult:
     """[devices, width] the same before they became integers."""
     degree: Ints = field(repr=False)
     """[devices]"""
+    sent: Bytes = field(repr=False)
+    """[devices, rounds] colours and opinions, as they were sent."""
     budget: AnswerBudget = field(repr=False)
     strict: StrictSettings
     seed: int
@@ -37,6 +61,7 @@ class LinkResult:
             vectors=np.concatenate([part.vectors for part in parts])[order],
             embeddings=np.concatenate([part.embeddings for part in parts])[order],
             degree=np.concatenate([part.degree for part in parts])[order],
+            sent=np.concatenate([part.sent for part in parts])[order],
             budget=AnswerBudget.joined(budgets, order),
             strict=first.strict,
             seed=first.seed,
@@ -62,18 +87,120 @@ class LinkResult:
         return measured | {f"levels_auc_{way}_error": value for way, value in read.error.items()}
 
     def arrays(self) -> Arrays:
-        """What `of` needs beside the weights."""
-        return {"vectors": self.vectors, "degree": self.degree, **self.budget.arrays()}
+        """What `of` needs beside the weights and the graph: messages, as neighbours have them."""
+        return {"sent": self.sent}
+
+    @property
+    def name(self) -> str:
+        """Names the run in records of answers, by what is public and what was sent.
+
+        Not by vectors: whoever knows all but one could check a guess at it against their digest.
+        """
+        parts = (self.sent.tobytes(), self.reading.evidence.tobytes(), repr(self.reading.kept))
+        named = b"".join(part.encode() if isinstance(part, str) else part for part in parts)
+        return blake2b(named, digest_size=16).hexdigest()
 
     @staticmethod
-    def of(strict: StrictSettings, seed: int, weights: Arrays, kept: Arrays) -> "LinkResult":
-        """From the files of a run folder."""
+    def of(
+        schedule: LinkSchedule, seed: int, graph: Graph, weights: Arrays, kept: Arrays
+    ) -> "LinkResult":
+        """What the devices of a finished run hold, computed at home once more.
+
+        Bit by bit what they held in training. With `coins='system'` their secrets are gone: one to
+        whom several colours were equally likely may take another, the same whenever it is asked.
+
+        Args:
+            graph: the whole graph of the run.
+            weights: as `Trainer.arrays` gave them.
+            kept: as `arrays` gave it.
+
+        Raises:
+            InputError: weights or messages are of another run.
+        """
+        strict, public = schedule.strict, PublicCoins(seed)
+        training = split_edges(graph, public).training
+        (shard,) = cut(training, 1, seed, arm=_coins(training, schedule.config, seed))
+        words = WordRows(
+            features_of(training),
+            signed=schedule.signed,
+            buckets=strict.word_buckets,
+            public=public,
+        )
+        _check(schedule, words.width, weights, kept, len(shard))
+        if strict.protect == "holders":
+            words.keep(weights["columns"])
+        encoder = LinkEncoder(words, schedule, public)
+        encoder.load(weights)
+        surroundings = Surroundings(shard, schedule.opinion_mechanism)
+        surroundings.usual = list(weights["usual"])
+        for number, sent in enumerate(kept["sent"].T):
+            surroundings.repeat(number, sent)
+            surroundings.hear(shard.owner, sent[shard.neighbours].astype(np.int64))
+        vectors = score_vectors(
+            encoder.embeddings(), surroundings.vectors(), shard.degree, degrees=strict.score_degrees
+        )
+        reading = Reading.of(weights, strict.answer_bits)
+        used = vectors[BOTH if reading.way == ALONE else reading.way]
         return LinkResult(
-            reading=Reading.of(weights),
-            vectors=kept["vectors"],
-            embeddings=kept["embeddings"],
-            degree=kept["degree"],
-            budget=AnswerBudget.of(kept),
+            reading=reading,
+            vectors=integers(used),
+            embeddings=used.astype(np.float32),
+            degree=shard.degree,
+            sent=kept["sent"],
+            budget=AnswerBudget.calibrated_once(len(shard)),
             strict=strict,
             seed=seed,
         )
+
+
+def score_vectors(
+    words: Doubles, surroundings: Doubles, degree: Ints, *, degrees: bool
+) -> dict[str, Doubles]:
+    """By way, [hosted, width] what two devices compare; with `degrees`, those beside it."""
+    vectors = combined(words, surroundings)
+    return {way: with_degrees(rows, degree) if degrees else rows for way, rows in vectors.items()}
+
+
+def _coins(training: Graph, config: "Config", seed: int) -> str:
+    """The name of the coins that the run tossed, where they were simulated."""
+    problem = Problem(
+        graph=training,
+        keep=np.empty(0, np.bool_),
+        roles=np.empty(0, np.int64),
+        held_back=np.empty((0, 2), np.int64),
+        classes=0,
+        seed=seed,
+        shards=1,
+    )
+    return coin_name(problem, config, control=False)
+
+
+def _check(schedule: LinkSchedule, width: int, weights: Arrays, kept: Arrays, devices: int) -> None:
+    """Refuse weights or messages that cannot be of this run.
+
+    Raises:
+        InputError: an array is missing, or is of another shape or kind.
+    """
+    strict = schedule.strict
+    columns = weights.get("columns", np.empty(0))
+    if strict.protect == "holders":
+        good = columns.ndim == 1 and columns.dtype == np.int64 and bool(len(columns))
+        if not good or columns.min() < 0 or columns.max() >= width:
+            raise InputError("model.npz: the words that were kept are not of this run; train again")
+        width = len(columns)
+    rounds, size = 1 + strict.opinions, strict.embedding
+    shapes = {
+        "weights": (width,),
+        "basis": (width, size),
+        "mixing": (size, size),
+        "usual": (rounds, strict.colours),
+    }
+    for name, shape in shapes.items():
+        array = weights.get(name)
+        if array is None or array.shape != shape or array.dtype != np.float64:
+            raise InputError(f"model.npz: the array {name!r} is not of this run; train again")
+    sent = kept.get("sent")
+    if sent is None or sent.shape != (devices, rounds) or sent.dtype != np.uint8:
+        raise InputError("devices.npz: what devices sent is not of this run; train again")
+    if sent.max(initial=0) >= strict.colours:
+        raise InputError("devices.npz: a device sent a colour that does not exist; train again")

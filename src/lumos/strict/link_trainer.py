@@ -33,15 +33,13 @@ from lumos.strict.link_levels import (
     COSINES,
     WAYS,
     Reading,
-    combined,
     integers,
     read_levels,
     spec_for,
-    with_degrees,
 )
 from lumos.strict.link_prediction import alone, judged
 from lumos.strict.link_promises import caution, promises, reading
-from lumos.strict.link_result import LinkResult
+from lumos.strict.link_result import LinkResult, score_vectors
 from lumos.strict.link_schedule import (
     COLOURS,
     COUNTS,
@@ -61,7 +59,7 @@ from lumos.strict.trainer import StrictTrainer
 from lumos.strict.word_rows import WordRows
 from lumos.training.outcome import MAIN, OWN, Outcome
 from lumos.training.private_data import PrivateData
-from lumos.typing import Arrays, Doubles, Floats, Ints, Small
+from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small
 
 EDGE, STRANGER = 0, 1
 
@@ -107,6 +105,8 @@ class StrictLinker(StrictTrainer):
         self._partner = np.full(len(shard), NOBODY)
         self._paired = False
         self._surroundings = Surroundings(shard, schedule.opinion_mechanism)
+        self._sent: list[Bytes] = []
+        """For each round [hosted]."""
         self.reading: Reading | None = None
 
     def setup(self) -> Program[None]:
@@ -150,7 +150,9 @@ class StrictLinker(StrictTrainer):
     def _tell(self, number: int) -> Program[None]:
         """Every device tells all its neighbours its colour, or an opinion, the same to all."""
         shard, strict = self.shard, self.schedule.strict
-        bodies = self._surroundings.message(number)[shard.owner]
+        sent = self._surroundings.message(number)
+        self._sent = [*self._sent[:number], sent[:, 0]]
+        bodies = sent[shard.owner]
         if self._book is not None and number == 1:
             senders = shard.devices[shard.degree > 0]
             self._book.charge(**opinion_charge(strict), devices=senders)
@@ -203,10 +205,13 @@ class StrictLinker(StrictTrainer):
     def finish(self) -> Program[LinkResult]:
         """Calibrate: the levels of a few pairs, and their histograms."""
         schedule, strict = self.schedule, self.schedule.strict
-        vectors = combined(self._encoder.embeddings(), self._surroundings.vectors())
         degree = self.shard.degree
-        if strict.score_degrees:
-            vectors = {way: with_degrees(rows, degree) for way, rows in vectors.items()}
+        vectors = score_vectors(
+            self._encoder.embeddings(),
+            self._surroundings.vectors(),
+            degree,
+            degrees=strict.score_degrees,
+        )
         whole = {way: integers(rows) for way, rows in vectors.items()}
         budget = AnswerBudget.unused(len(self.shard))
         flat = yield from self._histograms(whole, budget)
@@ -223,6 +228,7 @@ class StrictLinker(StrictTrainer):
             vectors=whole[used],
             embeddings=vectors[used].astype(np.float32),
             degree=degree,
+            sent=np.stack(self._sent, axis=1),
             budget=budget,
             strict=strict,
             seed=self.shard.public.seed,

@@ -209,7 +209,7 @@ class StrictProfile:
         """As the first end scores the pair, by what it knows and what the second end answers."""
         from lumos.strict.link_prediction import predict_pairs
 
-        return predict_pairs(model, asked)
+        return predict_pairs(model, asked, partial(self._link_schedule, config=model.config))
 
     def for_newcomers(self, config: "Config") -> "Config":
         """Without the book: devices of the run repeat what they released in it."""

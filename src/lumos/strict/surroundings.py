@@ -46,6 +46,18 @@ class Surroundings:
             self._sent = randomized(self._shard, self._own, self._mechanism, number)[:, 0]
         return self._sent[:, None]
 
+    def repeat(self, number: int, sent: Bytes) -> None:
+        """Go through a round of a finished run again, in which devices sent this.
+
+        Args:
+            sent: [hosted] as neighbours received it.
+        """
+        if number:
+            self._own = preferred(self._shard, self._above_usual(number - 1), number)
+        else:
+            self._own = sent.astype(np.int64)
+        self._sent = sent
+
     def hear(self, receiver: Ints, colours: Ints) -> None:
         """Take the messages of a round.
 

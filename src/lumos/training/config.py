@@ -93,6 +93,16 @@ class Config:
             for name, value in dataclasses.asdict(getattr(self, group)).items()
         }
 
+    def paths(self) -> set[str]:
+        """Names of the settings that say where something lies on this machine."""
+        groups = (*COMMON, "profile_settings")
+        return {
+            name
+            for group in groups
+            for name, hint in get_type_hints(type(getattr(self, group))).items()
+            if Path in (hint, *get_args(hint))
+        }
+
     def improvements(self) -> list[str]:
         """Where this departs from the letter of the paper, one sentence each."""
         return self.profile.improvements(self)

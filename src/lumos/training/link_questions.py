@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lumos.exchange.ledger_report import LedgerReport
-from lumos.typing import Arrays, Doubles, Flags, Ints
+from lumos.graph import Graph
+from lumos.typing import Arrays, Doubles, Flags, Floats, Ints
 
 if TYPE_CHECKING:
     from lumos.training.config import Config
 
+ANSWERS = "answers"
+"""In the memory of a run: the store of what its devices answered, which moves to its folder."""
 OnAnswers = Callable[[int, int], None]
 """Callback `(pairs answered, pairs asked)`."""
 
@@ -24,13 +27,17 @@ class TrainedLinks:
     weights: Arrays = field(repr=False)
     """As `Trainer.arrays` gave them."""
     kept: Arrays = field(repr=False)
-    """`embeddings`, and what `Outcome.kept` had."""
+    """What `Outcome.kept` had."""
+    embeddings: Floats | None = field(repr=False)
+    """[devices, width] where a run folder keeps them."""
+    graph: Callable[[], Graph] = field(repr=False)
+    """Finds the graph of the run, for profiles that need it."""
     owner: str = ""
     """Identifies the devices, by their ids."""
     folder: Path | None = None
     """The run folder, if there is one."""
     memory: dict[str, Any] = field(default_factory=dict, repr=False)
-    """What a run that has no folder keeps from one question to the next."""
+    """What a run keeps from one question to the next."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

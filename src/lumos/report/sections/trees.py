@@ -13,7 +13,16 @@ def section(run: Run) -> Section:
     texts = run.config.profile.texts(run.config).trees
     if texts is None:
         raise ValueError("this run builds no trees")
-    blocks: list[Block] = [Text(_words(run, texts)), _workload(run, texts), _tree(run, texts)]
+    blocks: list[Block] = [Text(_words(run, texts))]
+    if len(run.trees.workload):
+        blocks += [_workload(run, texts), _tree(run, texts)]
+    else:
+        blocks.append(
+            Text(
+                f"The largest workload is {run.trees.max_workload:,}, as the observer of the "
+                "simulation counted. The folder of the run keeps no other: workloads are degrees."
+            )
+        )
     if texts.virtual_nodes:
         blocks.append(
             Text(
