@@ -54,6 +54,7 @@ from lumos.strict.link_levels import ALONE, spec_for
 from lumos.strict.link_prediction import answer
 from lumos.strict.link_result import LinkResult
 from lumos.strict.matching import ROUNDS
+from lumos.strict.profile import PROFILE
 from lumos.strict.settings import settings_of
 from lumos.strict.topics import COLOUR, CONSENT, OPINION, PROPOSAL, QUESTION, REPLY
 from lumos.training.config import Config
@@ -103,8 +104,7 @@ class Recorded:
         """Train, and record."""
         with recording() as passed:
             run = lumos.train(graph, task="link", floor=False, **settings)
-        kept = {**run.model.kept, "embeddings": run.model.embeddings}
-        result = LinkResult.of(settings_of(run.config), 0, run.model.weights, kept)
+        result = PROFILE.link_result(run.trained_links())
         return Recorded(run, passed, result)
 
     def asked_by(self, askers: Ints, vectors: Any = None) -> Ints:

@@ -74,7 +74,7 @@ def test_an_unfinished_run(capsys: pytest.CaptureFixture[str], folder: Path) -> 
     assert not (folder / "report.html").exists()
 
 
-FILES = ["result.json", "trees.npz", "metrics.jsonl", "ledger.npz", "embeddings.npz", "model.npz"]
+FILES = ["result.json", "trees.npz", "metrics.jsonl", "ledger.npz", "devices.npz", "model.npz"]
 
 
 @pytest.mark.parametrize("name", ["run.json", *FILES])

@@ -45,7 +45,7 @@ FILES = {
     "checkpoint.npz",
     "ledger.npz",
     "model.npz",
-    "embeddings.npz",
+    "devices.npz",
     "result.json",
     "own/metrics.jsonl",
     "own/checkpoint.npz",
@@ -248,7 +248,7 @@ def test_the_run_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     for place in (".", "own", "control"):
         lines = (out / place / "metrics.jsonl").read_text("utf-8").splitlines()
         assert [strict_json(line)["epoch"] for line in lines] == [1, 2, 3]
-    with np.load(out / "embeddings.npz") as found:
+    with np.load(out / "devices.npz") as found:
         assert found["ids"].shape == (60,)
         assert found["embeddings"].shape == (60, 16)
         assert found["logits"].shape == (60, 6)

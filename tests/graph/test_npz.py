@@ -77,7 +77,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "gap": ({"edges": [[0, 1]], "features": np.eye(2), "target": [0]}, "features 2, labels 1"),
     "nan label": ({"edges": [[0, 1]], "target": [0, np.nan]}, "target: row 1 is nan"),
     "float label": ({"edges": [[0, 1]], "target": [0.5, 1]}, "target: row 0 is 0.5"),
-    "objects": ({"edges": np.array([[0, None]])}, "mine.npz: is refused: the array .edges. holds objects"),
+    "objects": ({"edges": np.array([[0, None]])}, "mine.npz: .* .edges. holds objects"),
     "weights": ({"edges": [[0, 1]], "edge_weight": [2]}, r"edge_weight: .*`weights='drop'`"),
     "directed": ({"edges": [[0, 1]], "directed": True}, r"directed is true.*`directed='symm"),
     "multi": ({"edges": [[0, 1]], "target": [[1, 1], [0, 1]]}, r"2 columns .*`multilabel='first'`"),

@@ -126,7 +126,7 @@ def test_an_interrupted_run_goes_on_exactly(
     for place in ("own", "control", "."):
         name = Path(place) / "metrics.jsonl"
         assert lines(folder / name) == lines(tmp_path / "run" / name)
-    for file in ("model.npz", "embeddings.npz", "trees.npz"):
+    for file in ("model.npz", "devices.npz", "trees.npz"):
         one, other = read_arrays(folder / file), read_arrays(tmp_path / "run" / file)
         one.pop("about", None), other.pop("about", None)
         assert one.keys() == other.keys()
@@ -303,7 +303,7 @@ def test_a_checkpoint_of_another_model_is_refused(stopped: Path, sixty: Graph) -
     refused(stopped, "checkpoint.npz is of another model", sixty)
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", '{"format": 4}', '{"format": 1}'])
+@pytest.mark.parametrize("content", ["{}", "[]", '{"format": 5}', '{"format": 1}'])
 def test_a_run_of_another_version_is_refused(content: str, stopped: Path, sixty: Graph) -> None:
     (stopped / "run.json").write_text(content)
     refused(stopped, "run", sixty)
@@ -362,7 +362,7 @@ def test_the_folder_holds_what_the_result_does(whole: Any, sixty: Graph) -> None
     weights = read_arrays(folder / "model.npz")
     assert weights.keys() == result.model.weights.keys()
     assert all(np.array_equal(weights[name], result.model.weights[name]) for name in weights)
-    saved = read_arrays(folder / "embeddings.npz")
+    saved = read_arrays(folder / "devices.npz")
     assert np.array_equal(saved["embeddings"], result.embeddings)
     assert np.array_equal(saved["logits"], result.model.logits)
     by_hand = result.embeddings @ weights["head.weight"].T + weights["head.bias"]

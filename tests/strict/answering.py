@@ -26,6 +26,7 @@ def result_of(devices: int, seed: int = 0, **settings: Any) -> LinkResult:
         vectors=integers(vectors),
         embeddings=vectors.astype(np.float32),
         degree=rng.integers(0, 9, devices),
+        sent=rng.integers(0, 8, (devices, 2), np.uint8),
         budget=AnswerBudget.unused(devices),
         strict=strict,
         seed=seed,

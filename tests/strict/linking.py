@@ -18,8 +18,10 @@ from lumos.runs.federation import Federation
 from lumos.runs.run import Run
 from lumos.runs.train import train
 from lumos.score import IDEAL_TOPICS
+from lumos.strict.link_result import LinkResult
 from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.noisy_sums import NoisySums
+from lumos.strict.profile import PROFILE
 from lumos.training.config import Config
 from lumos.training.profile import Problem
 from lumos.training.split import Role
@@ -144,6 +146,11 @@ def sums() -> Iterator[list[Opened]]:
         patch.setattr(NoisySums, "sum", sum_)
         patch.setattr(NoisySums, "sum_products", sum_products)
         yield opened
+
+
+def at_home(run: Run) -> LinkResult:
+    """What the devices of a finished run hold: their vectors and degrees."""
+    return PROFILE.link_result(run.trained_links())
 
 
 def identical(one: Run, other: Run) -> None:

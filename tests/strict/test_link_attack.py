@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from benchmarks import link_audit
 from tests.runs.running import listening
+from tests.strict.linking import at_home
 
 from lumos.aggregate.noise import Noise
 from lumos.errors import LumosError
@@ -52,6 +53,7 @@ def result_of(devices: int, vectors: Any = None, **settings: Any) -> LinkResult:
         vectors=own,
         embeddings=own.astype(np.float32),
         degree=np.ones(devices, np.int64),
+        sent=np.zeros((devices, 2), np.uint8),
         budget=AnswerBudget.unused(devices),
         strict=StrictSettings(**settings),
         seed=0,
@@ -408,8 +410,7 @@ def test_memory_never_undoes_a_shift(turned: bool, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_answer_has_no_more_levels_than_its_bits(run: Run) -> None:
-    strict, kept = StrictSettings(answers=0), {**run.model.kept, "embeddings": run.model.embeddings}
-    result = LinkResult.of(strict, 0, run.model.weights, kept)
+    result = replace(at_home(run), strict=StrictSettings(answers=0))
     levels = answer(result, AskedPairs(pairs=some_pairs(200, 3000)), result.budget.copy()).levels
     assert levels.max() < 4
     assert not (levels == UNANSWERED).any()

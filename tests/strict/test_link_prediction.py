@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from tests.strict.linking import linked, town
+from tests.strict.linking import at_home, linked, town
 
 from lumos import InputError, UsageError, load_run
 from lumos.runs.run import Run
@@ -30,18 +30,18 @@ def run(folder: Path, tmp_path: Path) -> Run:
     """The same run, with budgets that nobody used."""
     import shutil
 
-    return load_run(Path(shutil.copytree(folder, tmp_path / "run")))
+    return load_run(Path(shutil.copytree(folder, tmp_path / "run")), town(DEVICES))
 
 
 def by_hand(run: Run, pairs: Any, answered: np.ndarray) -> np.ndarray:
-    """[pairs] probabilities from the files of the run."""
-    weights, kept = run.model.weights, run.model.kept
-    vectors = kept["vectors"].astype(int)
+    """[pairs] probabilities from the weights of the run, and what devices hold at home."""
+    weights, devices = run.model.weights, at_home(run)
+    vectors = devices.vectors.astype(int)
     one, two = np.array(pairs).T
     cosines = tuple((0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65)[place] for place in weights["levels/kept"])
     thresholds = np.array(spec_for(vectors.shape[1], cosines).thresholds)
     levels = ((vectors[one] * vectors[two]).sum(axis=1)[:, None] >= thresholds).sum(axis=1)
-    logits = np.log((kept["degree"][one] + 1) / len(vectors))
+    logits = np.log((devices.degree[one] + 1) / len(vectors))
     logits = logits + np.where(answered, weights["levels/evidence"][levels], 0)
     chance: np.ndarray = 1 / (1 + np.exp(-logits))
     return chance
@@ -69,7 +69,7 @@ def test_asking_again_costs_nothing(run: Run) -> None:
     assert again.probability[3] == first.probability[0]
     assert again.ledger is not None
     assert again.ledger.scores == 0
-    assert load_run(run.folder or "").ask_links(pairs).ledger.scores == 0  # type: ignore[union-attr]
+    assert load_run(run.folder or "", run.graph).ask_links(pairs).ledger.scores == 0  # type: ignore[union-attr]
 
 
 def test_beyond_the_budget_pairs_are_scored_by_the_own_degree(run: Run) -> None:
@@ -77,7 +77,7 @@ def test_beyond_the_budget_pairs_are_scored_by_the_own_degree(run: Run) -> None:
     found = run.ask_links(pairs)
     asking, _ = halves(16)
     assert found.answered.sum() == asking
-    own = (run.model.kept["degree"][7] + 1) / DEVICES
+    own = (at_home(run).degree[7] + 1) / DEVICES
     assert_allclose(found.probability[~found.answered], 1 / (1 + 1 / own))
     more = run.ask_links(pairs)
     assert_array_equal(more.answered, found.answered)
@@ -152,7 +152,7 @@ def test_a_run_that_is_saved_takes_its_answers_along(tmp_path: Path) -> None:
     trained = linked(town(), protect="none")
     pairs = [(0, peer) for peer in range(1, 30)]
     first = trained.ask_links(pairs)
-    saved = load_run(trained.save(tmp_path / "run"))
+    saved = load_run(trained.save(tmp_path / "run"), trained.graph)
     for each in (saved, trained):
         again = each.ask_links(pairs)
         assert_array_equal(again.answered, first.answered)
@@ -220,5 +220,5 @@ def test_a_run_that_fell_back_asks_nobody() -> None:
     found = trained.ask_links([(0, 1), (1, 0)], secure=True)
     assert found.ledger is None
     assert not found.answered.any()
-    own = (trained.model.kept["degree"][:2] + 1) / 60
+    own = (at_home(trained).degree[:2] + 1) / 60
     assert_allclose(found.probability, own / (1 + own))

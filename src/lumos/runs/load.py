@@ -8,6 +8,8 @@ import numpy as np
 
 from lumos.errors import InputError
 from lumos.exchange.ledger_report import LedgerReport
+from lumos.graph import Graph
+from lumos.graph.fingerprint import fingerprint
 from lumos.runs.events import EpochEvent
 from lumos.runs.folder import ARMS, DEVICES, LEDGER_ARRAYS, RunFolder, keeps_device_values
 from lumos.runs.run import Cost, Privacy, Run, Scores, TrainedModel, Training
@@ -19,17 +21,26 @@ from lumos.training.outcome import CONTROL, MAIN, OWN
 from lumos.typing import Arrays
 
 
-def load_run(path: Path | str) -> Run:
+def load_run(path: Path | str, graph: Graph | None = None) -> Run:
     """Read the folder of a finished run.
 
+    In a profile whose door `open` is shut the run that is read has no embeddings, workloads,
+    degrees, or counts of single devices in its ledgers: the folder does not keep them.
+
+    Args:
+        graph: the graph of the run, where it was in memory only; found by its name or path
+            otherwise, when it is needed.
+
     Raises:
-        InputError: it is none, the run is not finished, or a file is damaged.
+        InputError: it is none, the run is not finished, a file is damaged, or the graph is another.
     """
     folder = RunFolder(Path(path))
     if not (folder.path / "run.json").exists():
         raise InputError(f"{path}: is not the folder of a run; train with `out` to make one")
     about = decode(folder.path / "run.json", About)
     config = config_of(folder.path, about)
+    if graph is not None and fingerprint(graph) != about.fingerprint:
+        raise InputError(f"{path}: the run is of another graph than {graph!r}")
     if not folder.finished():
         raise InputError(f"{path}: the run is not finished; continue with lumos train … --resume")
     result = decode(folder.path / "result.json", Result)
@@ -72,6 +83,7 @@ def load_run(path: Path | str) -> Run:
         trees=trees,
         ledger=ledger,
         ids=tuple(known["ids"].astype(np.str_).tolist()),
+        graph=graph,
         folder=folder.path,
     )
 

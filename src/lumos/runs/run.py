@@ -132,7 +132,7 @@ class Run:
     ids: tuple[str, ...] = field(repr=False)
     """Original ids of the devices, as text, in the order of all arrays."""
     graph: Graph | None = field(default=None, repr=False)
-    """The graph, where the run was just trained."""
+    """The graph, where the run was just trained or read together with it."""
     folder: Path | None = field(default=None, repr=False)
     """Where the run lies, if it was written or read."""
     _memory: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -225,7 +225,6 @@ class Run:
         secure: bool = False,
         workers: int | None = None,
         progress: OnAnswers | None = None,
-        graph: Graph | None = None,
         data_dir: Path | None = None,
     ) -> LinkPredictions:
         """Let the first device of each pair ask the second, and score the pair.
@@ -239,32 +238,39 @@ class Run:
             secure: real cryptography between the two devices; otherwise computed in the clear.
             workers: processes for the cryptography; None: one per core.
             progress: callback `(answered, asked)`.
-            graph: the graph of the run; found by its name or path otherwise. In the strict profile
-                devices compute their vectors anew, which no file keeps.
-            data_dir: where named graphs lie.
+            data_dir: where named graphs lie. In the strict profile devices compute their vectors
+                anew from the graph, because no file keeps them.
         """
         if self.model.logits is not None:
             raise UsageError("this run classifies; train one with `task='link'` for links")
         ends = self.rows_of([end for pair in pairs for end in pair]).reshape(-1, 2)
         if (ends[:, 0] == ends[:, 1]).any():
             raise UsageError("a pair has twice the same device; a device has no link with itself")
-        model = TrainedLinks(
-            config=self.config,
-            seed=self.about.seed,
-            weights=self.model.weights,
-            embeddings=self.model.embeddings,
-            kept=self.model.kept,
-            graph=lambda: self.whole_graph(data_dir, graph),
-            owner=owner_of(self.ids),
-            folder=self.folder,
-            memory=self._memory,
-        )
+        model = self.trained_links(data_dir)
         asked = AskedPairs(pairs=ends, secure=secure, workers=workers, progress=progress)
         answers = self.config.profile.predict_pairs(model, asked)
         return LinkPredictions(
             probability=1 / (1 + np.exp(-answers.scores)),
             answered=answers.answered,
             ledger=answers.ledger,
+        )
+
+    def trained_links(self, data_dir: Path | None = None) -> TrainedLinks:
+        """What a profile needs to answer questions about pairs.
+
+        Args:
+            data_dir: where named graphs lie.
+        """
+        return TrainedLinks(
+            config=self.config,
+            seed=self.about.seed,
+            weights=self.model.weights,
+            embeddings=self.model.embeddings,
+            kept=self.model.kept,
+            graph=lambda: self.whole_graph(data_dir),
+            owner=owner_of(self.ids),
+            folder=self.folder,
+            memory=self._memory,
         )
 
     def suggest(
@@ -304,24 +310,23 @@ class Run:
     def _position(self) -> dict[str, int]:
         return {name: place for place, name in enumerate(self.ids)}
 
-    def whole_graph(self, data_dir: Path | None = None, given: Graph | None = None) -> Graph:
+    def whole_graph(self, data_dir: Path | None = None) -> Graph:
         """The graph of the run; read again by its name or path where the run was loaded.
 
         Args:
             data_dir: where named graphs lie.
-            given: the graph itself, where it was in memory only.
 
         Raises:
-            UsageError: the graph was in memory only, and is not given.
-            InputError: what is given, or lies at its place now, is another graph.
+            UsageError: the graph was in memory only.
+            InputError: there is another graph at its place now.
         """
-        if self.graph is not None and given is None:
+        if self.graph is not None:
             return self.graph
-        if given is None and not self.about.source:
+        if not self.about.source:
             raise UsageError(
-                "this run was made from a graph in memory; pass that graph: `graph=…` in Python"
+                "this run was made from a graph in memory; pass that graph to `load_run` in Python"
             )
-        graph = given or _found(self.about.source, data_dir)
+        graph = _found(self.about.source, data_dir)
         if fingerprint(graph) != self.about.fingerprint:
             raise InputError(f"the run is of another graph than {graph!r}")
         return graph

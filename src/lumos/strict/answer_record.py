@@ -26,6 +26,8 @@ Done = TypeVar("Done")
 
 FILE = "answers.npz"
 """In a run folder."""
+MOST_LEVELS = 8
+"""That an answer may have."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -129,11 +131,13 @@ class AnswersInFile:
     Args:
         path: the file; it need not exist yet.
         start: the budgets after training.
+        levels: most levels of an answer.
     """
 
-    def __init__(self, path: Path, start: AnswerBudget) -> None:
+    def __init__(self, path: Path, start: AnswerBudget, levels: int = MOST_LEVELS) -> None:
         self._path = path
         self._start = start
+        self._levels = levels
 
     def moved(self, folder: Path) -> "AnswersInFile":
         """It stays where it is; the other folder begins with what was answered so far."""
@@ -152,9 +156,28 @@ class AnswersInFile:
         if not self._path.exists():
             return {}
         try:
-            return read_arrays(self._path)
+            arrays = read_arrays(self._path)
         except InputError:
+            arrays = {}
+        if not self._fits(arrays):
             raise InputError(
                 f"{self._path}: is damaged; how much devices have answered is not known any more, "
                 "so train again"
-            ) from None
+            )
+        return arrays
+
+    def _fits(self, arrays: Arrays) -> bool:
+        """Whether these are budgets of as many devices, and answers of pairs of them."""
+        devices = len(self._start.asked)
+        names = ("pairs", "levels", "vectors")
+        pairs, levels, vectors = (arrays.get(f"answers/{name}", np.empty(0)) for name in names)
+        budgets = [arrays.get(name, np.empty(0)) for name in self._start.arrays()]
+        return (
+            all(counts.dtype == np.int64 for counts in (*budgets, pairs, levels))
+            and all(counts.shape == (devices,) and counts.min(initial=0) >= 0 for counts in budgets)
+            and pairs.shape == levels.shape == (len(vectors), 2)
+            and vectors.ndim == 1
+            and vectors.dtype.kind == "U"
+            and bool(((pairs >= 0) & (pairs < devices)).all())
+            and bool(((levels >= UNANSWERED) & (levels < self._levels)).all())
+        )

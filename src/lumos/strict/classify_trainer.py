@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from lumos.device.shard import Shard
 from lumos.encode.number_bytes import one_hot
-from lumos.errors import ProtocolError
+from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.strict.classify_promises import caution, promises, reading
@@ -38,7 +38,7 @@ from lumos.strict.classify_schedule import (
     VOTE,
     ClassifySchedule,
 )
-from lumos.strict.classify_widths import residual_head
+from lumos.strict.classify_widths import residual_head, widths
 from lumos.strict.control_messages import drawn_opinions, drawn_symbols, drawn_values
 from lumos.strict.feature_rows import FeatureRows
 from lumos.strict.loss_choice import loss_vectors
@@ -155,7 +155,14 @@ class StrictClassifier(StrictTrainer):
             yield from self._tell_opinion(1 + self.schedule.step(number))
 
     def rejoin(self, epoch: int) -> Program[None]:
-        """After `restore`: repeat the messages before `epoch`. The same coins give the same."""
+        """After `restore`: repeat the messages before `epoch`. The same coins give the same.
+
+        Raises:
+            InputError: the state was not one of this epoch.
+        """
+        stages = [self.schedule.stage(number) for number in range(epoch)]
+        if len(self.matrices) != sum(stage in (SYMBOLS, OPINIONS) for stage in stages):
+            raise InputError("checkpoint.npz is of another epoch; restart without `resume`")
         for number in range(epoch):
             yield from self._before(number)
 
@@ -371,9 +378,18 @@ class StrictClassifier(StrictTrainer):
             adam.restore(state, stage)
 
     def _load_learnt(self, state: Arrays) -> None:
-        self.scale = float(state["scale"])
+        """Take scale and matrices.
+
+        Raises:
+            InputError: a matrix is of another size.
+        """
         kinds = range(1 + self.schedule.strict.opinions)
         matrices = [state[f"matrix/{kind}"] for kind in kinds]
+        width = widths(self.schedule, self.shard.public, self._rows.width)
+        for kind, matrix in enumerate(matrices):
+            if matrix.shape not in ((0,), (width(OPINIONS if kind else SYMBOLS, 0),)):
+                raise InputError(f"the sum matrix/{kind} is not of this run; start a new one")
+        self.scale = float(state["scale"])
         self.matrices = [matrix for matrix in matrices if matrix.size]
 
     def arrays(self) -> Arrays:
@@ -389,9 +405,14 @@ class StrictClassifier(StrictTrainer):
         }
 
     def load(self, arrays: Arrays, kept: Arrays) -> None:
-        """Take the weights of an earlier run, and what its devices sent in it."""
-        self.columns = arrays["encoder_columns"]
+        """Take the weights of an earlier run, and what its devices sent in it.
+
+        Raises:
+            InputError: they are not of a run with these settings.
+        """
+        self.columns = self._columns_in(arrays)
         self._prepare()
+        self._check(arrays, kept)
         self._encoder.load(arrays)
         self._load_learnt(arrays)
         for stage, adam in self.optimisers.items():
@@ -401,6 +422,35 @@ class StrictClassifier(StrictTrainer):
         sent = kept["opinions"]
         self._sent = [self._of_earlier(sent[:, number], 0) for number in range(sent.shape[1])]
         self._old = len(kept["released"])
+
+    def _columns_in(self, arrays: Arrays) -> Ints:
+        """The features that an earlier run used; empty for all."""
+        columns = arrays.get("encoder_columns", np.empty(0))
+        most = self._rows.width if self.schedule.strict.protect == "holders" else 0
+        inside = columns.dtype == np.int64 and columns.ndim == 1 and (columns < most).all()
+        if not inside or columns.min(initial=0) < 0 or bool(most) != bool(len(columns)):
+            raise InputError("model.npz: the features that were kept are not of this run")
+        return columns
+
+    def _check(self, arrays: Arrays, kept: Arrays) -> None:
+        """Refuse weights and messages that cannot be of this run."""
+        for name, own in self.arrays().items():
+            given = arrays.get(name)
+            if given is None or given.dtype != own.dtype or (own.size and given.shape != own.shape):
+                raise InputError(f"model.npz: the array {name!r} is not of this run; train again")
+        if not 0 <= arrays["choice"] < len(self.schedule.candidates):
+            raise InputError("model.npz: there is no such choice; train again")
+        released, sent = (kept.get(name, np.empty(0)) for name in ("released", "opinions"))
+        strict, mechanism = self.schedule.strict, self.schedule.opinion_mechanism
+        if (
+            released.dtype != np.int64
+            or released.ndim != 1
+            or sent.dtype != np.uint8
+            or sent.shape != (len(released), strict.opinions, mechanism.width)
+            or len(released) > self.shard.total
+            or not (released < self.schedule.symbol_form.alphabet).all()
+        ):
+            raise InputError("devices.npz: what devices sent is not of this run; train again")
 
     def _of_earlier(self, rows: npt.NDArray[Any], nothing: int) -> npt.NDArray[Any]:
         """[hosted, …] what devices of the earlier run have, and `nothing` for newcomers."""

@@ -19,7 +19,6 @@ from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program, no_part
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.exchange.topic import Door
-from lumos.graph import Graph
 from lumos.score import IDEAL_TOPICS, make_scorer
 from lumos.session.worker_processes import make_pool
 from lumos.strict.answer_budget import AnswerBudget
@@ -35,7 +34,6 @@ from lumos.strict.answer_record import (
 from lumos.strict.link_answers import AT_ONCE, UNANSWERED, Answerer, AskedOfPeers
 from lumos.strict.link_levels import ALONE, spec_for
 from lumos.strict.link_result import LinkResult
-from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.release_book import ReleaseBook
 from lumos.strict.settings import StrictSettings, settings_of
 from lumos.training.link_questions import ANSWERS, AskedPairs, PairAnswers, TrainedLinks
@@ -56,21 +54,19 @@ class Answers(NamedTuple):
 
 
 def predict_pairs(
-    model: TrainedLinks, asked: AskedPairs, schedule: Callable[[Graph], LinkSchedule]
+    model: TrainedLinks, asked: AskedPairs, at_home: Callable[[], LinkResult]
 ) -> PairAnswers:
     """Ask within the budgets of devices, and keep what they answered.
 
     Devices compute their vectors at home: no file has them.
 
     Args:
-        schedule: that of the run, from its graph.
+        at_home: computes what devices hold.
     """
     strict = settings_of(model.config)
-    result = model.memory.get(RESULT)
-    if result is None:
-        graph = model.graph()
-        result = LinkResult.of(schedule(graph), model.seed, graph, model.weights, model.kept)
-        model.memory[RESULT] = result
+    if RESULT not in model.memory:
+        model.memory[RESULT] = at_home()
+    result: LinkResult = model.memory[RESULT]
     if result.reading.way == ALONE or not len(asked.pairs):
         levels = np.full(asked.pairs.shape, UNANSWERED)
         return _scored(result, asked.pairs, levels, None)
@@ -113,7 +109,7 @@ def _store(model: TrainedLinks, strict: StrictSettings, result: LinkResult) -> A
             strict.book, model.owner, len(result.degree), strict.lifetime_epsilon, "prediction"
         )
     if model.folder is not None:
-        return AnswersInFile(model.folder / FILE, result.budget)
+        return AnswersInFile(model.folder / FILE, result.budget, len(result.reading.evidence))
     store: AnswerStore = model.memory.setdefault(ANSWERS, AnswersInMemory(result.budget))
     return store
 

@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 from lumos.device.shard import Shard
-from lumos.errors import ProtocolError, UsageError
+from lumos.errors import InputError, ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.score import make_scorer
@@ -139,8 +139,14 @@ class StrictLinker(StrictTrainer):
             yield from self._tell(step)
 
     def rejoin(self, epoch: int) -> Program[None]:
-        """After `restore`: repeat the messages before `epoch`. The same coins give the same."""
+        """After `restore`: repeat the messages before `epoch`. The same coins give the same.
+
+        Raises:
+            InputError: the state was not one of this epoch.
+        """
         stages = [self.schedule.stage(number) for number in range(self.last_epoch())]
+        if len(self._surroundings.usual) != stages[:epoch].count(COLOURS):
+            raise InputError("checkpoint.npz is of another epoch; restart without `resume`")
         # Sessions of partners are never written down: products that are left need new ones.
         repeated = {COLOURS} | ({PRODUCTS} & set(stages[epoch:]))
         for number in range(epoch):
@@ -317,7 +323,13 @@ class StrictLinker(StrictTrainer):
         return {**self._encoder.arrays(), "usual": rounds}
 
     def restore(self, state: Arrays) -> None:
-        """Go on from a state."""
+        """Go on from a state.
+
+        Raises:
+            InputError: it is of another run.
+        """
+        if state["usual"].shape[1:] != (self.schedule.strict.colours,):
+            raise InputError("checkpoint.npz is of another model; restart without `resume`")
         self._encoder.load(state)
         self._surroundings.usual = list(state["usual"])
 

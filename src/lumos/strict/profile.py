@@ -209,7 +209,15 @@ class StrictProfile:
         """As the first end scores the pair, by what it knows and what the second end answers."""
         from lumos.strict.link_prediction import predict_pairs
 
-        return predict_pairs(model, asked, partial(self._link_schedule, config=model.config))
+        return predict_pairs(model, asked, partial(self.link_result, model))
+
+    def link_result(self, model: "TrainedLinks") -> "LinkResult":
+        """What the devices of a finished run hold at home."""
+        from lumos.strict.link_result import LinkResult
+
+        graph = model.graph()
+        schedule = self._link_schedule(graph, model.config)
+        return LinkResult.of(schedule, model.seed, graph, model.weights, model.kept)
 
     def for_newcomers(self, config: "Config") -> "Config":
         """Without the book: devices of the run repeat what they released in it."""
