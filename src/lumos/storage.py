@@ -26,8 +26,8 @@ from lumos.typing import Arrays
 
 PRIVATE, PUBLIC = 0o600, 0o666
 """Modes of files: for their owner only, or as the umask has it."""
-UNPACKED_BYTES = 1 << 28
-UNPACKED_RATIO = 200
+UNPACKED_BYTES = 1 << 29
+UNPACKED_RATIO = 50
 """An npz may unpack to so many bytes more than so many times its size."""
 _LONGEST_HEADER = 10_000
 

@@ -124,6 +124,8 @@ def _check_same_run(
             for name in ("graph", "devices", "edges", "seed", "shards")
         ),
         "trees.npz": len(trees.workload) == len(trees.degree) == per_device
+        and len(trees.keep) == trees.degree.sum()
+        and bool((trees.workload >= 0).all() and (trees.workload <= trees.degree).all())
         and trees.max_workload == result.max_workload
         and _is_of(trees.ledger, result.tree_ledger, per_device),
         "ledger.npz": _is_of(ledger, result.ledger, per_device),
@@ -149,7 +151,8 @@ def _fit(known: Arrays, about: About, config: Config) -> bool:
         return False
     return all(
         known[name].dtype.kind == "f"
-        and known[name].shape == (about.devices, width or known[name].shape[-1])
+        and known[name].ndim == 2
+        and known[name].shape == (about.devices, known[name].shape[1] if width is None else width)
         for name, width in wanted.items()
     )
 

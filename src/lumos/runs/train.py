@@ -157,14 +157,13 @@ def _trees(
 ) -> TreeSummary:
     """The trees that were given, that an interrupted run has, or new ones."""
     per_device = keeps_device_values(config)
-    if given is None and folder is not None and per_device:
-        saved = folder.trees()
-        if saved is not None:
-            if len(saved.keep) != len(problem.graph.neighbours):
-                raise InputError(
-                    f"{folder.path / 'trees.npz'}: is of another graph; restart without `resume`"
-                )
-            return saved
+    saved = None if given is not None or folder is None else folder.trees()
+    if folder is not None and saved is not None and per_device:
+        if len(saved.keep) != len(problem.graph.neighbours):
+            raise InputError(
+                f"{folder.path / 'trees.npz'}: is of another graph; restart without `resume`"
+            )
+        return saved
     if given is None:
         given = balance(
             problem.graph,
@@ -176,7 +175,7 @@ def _trees(
             progress=progress,
         )
     summary = TreeSummary.of(given)
-    if folder is not None:
+    if folder is not None and saved is None:
         folder.save_trees(summary, per_device=per_device)
     return summary
 
