@@ -36,7 +36,7 @@ from lumos.exchange.topic import Door
 from lumos.graph import Graph
 from lumos.graph.fingerprint import fingerprint
 from lumos.runs.events import EpochEvent
-from lumos.runs.schema import FORMAT, About, Trees, decode, plain
+from lumos.runs.schema import FORMAT, About, KeptTrees, decode, plain
 from lumos.runs.tree_summary import TreeSummary
 from lumos.storage import (
     append_text,
@@ -205,7 +205,7 @@ class RunFolder:
         Args:
             per_device: also who carries which edge, workloads, degrees, messages of each device.
         """
-        about = Trees(
+        about = KeptTrees(
             balancer=trees.balancer,
             compare=trees.compare,
             history=trees.history,
@@ -234,7 +234,7 @@ class RunFolder:
             return None
         arrays = read_arrays(path)
         try:
-            about = msgspec.convert(json.loads(str(arrays["about"])), Trees)
+            about = msgspec.convert(json.loads(str(arrays["about"])), KeptTrees)
             return TreeSummary(
                 balancer=about.balancer,
                 compare=about.compare,

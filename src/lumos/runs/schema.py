@@ -72,7 +72,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Trees(msgspec.Struct, frozen=True, kw_only=True):
+class KeptTrees(msgspec.Struct, frozen=True, kw_only=True):
     """`about` in `trees.npz`."""
 
     balancer: str
