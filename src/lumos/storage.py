@@ -147,7 +147,10 @@ def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[An
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file, which need not exist; other processes wait meanwhile."""
+    """Hold the lock of a file, which need not exist; other processes wait meanwhile.
+
+    Only the owner of the lock can read it: who may wait for a file may keep others from it.
+    """
     with _opened(path.with_name(path.name + ".lock"), "wb", PRIVATE) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

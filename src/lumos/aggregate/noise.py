@@ -85,8 +85,15 @@ class Noise:
     def of(
         mu: float, steps: int, clip: float, devices: int, settings: AggregateSettings
     ) -> "Noise":
-        """Noise for `steps` sums that together spend μ."""
-        absent = math.ceil(settings.corrupt * devices) + math.ceil(settings.dropped * devices)
+        """Noise for `steps` sums that together spend μ.
+
+        A sum is opened as soon as `minimum` vectors have arrived: all others may be missing, also
+        where they are more than `dropped`.
+        """
+        missing = math.ceil(settings.dropped * devices)
+        if settings.minimum is not None:
+            missing = max(missing, devices - settings.minimum)
+        absent = math.ceil(settings.corrupt * devices) + missing
         return Noise(math.sqrt(steps) / mu, clip, devices, min(absent, devices - 1))
 
     @property

@@ -1,6 +1,5 @@
 """A short digest that tells one graph from another."""
 
-from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
@@ -26,8 +25,3 @@ def fingerprint(graph: Graph) -> str:
     for part in parts:
         digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()
-
-
-def owner_of(ids: Iterable[str]) -> str:
-    """Identifies a federation of devices: by their ids, whatever their data are."""
-    return blake2b("\n".join(ids).encode(), digest_size=16).hexdigest()

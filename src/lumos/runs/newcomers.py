@@ -108,8 +108,14 @@ def _with_newcomers(run: Run, graph: Graph, newcomers: list[Newcomer]) -> Proble
     """The graph with the newcomers in it; only they have trees."""
     width, devices = graph.feature_count, graph.devices
     number = {name: place for place, name in enumerate(run.ids)}
-    pairs = []
+    pairs, seen = [], set(run.ids)
     for place, newcomer in enumerate(newcomers, start=devices):
+        if newcomer.id in seen:
+            raise InputError(
+                f"newcomer {newcomer.id!r}: there is a device or another newcomer with this id; "
+                "ask for devices of the run by `ids`, and give each newcomer an id of its own"
+            )
+        seen.add(newcomer.id)
         if newcomer.features.shape != (width,):
             raise InputError(
                 f"newcomer {newcomer.id!r}: {newcomer.features.size} features, "

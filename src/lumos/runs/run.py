@@ -14,7 +14,7 @@ import torch
 from lumos.errors import InputError, UsageError
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph, load
-from lumos.graph.fingerprint import fingerprint, owner_of
+from lumos.graph.fingerprint import fingerprint
 from lumos.registry import Registry
 from lumos.runs.events import EpochEvent
 from lumos.runs.folder import DEVICES, RunFolder, keeps_device_values
@@ -268,7 +268,7 @@ class Run:
             embeddings=self.model.embeddings,
             kept=self.model.kept,
             graph=lambda: self.whole_graph(data_dir),
-            owner=owner_of(self.ids),
+            ids=self.ids,
             folder=self.folder,
             memory=self._memory,
         )

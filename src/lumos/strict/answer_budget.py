@@ -78,6 +78,10 @@ class AnswerBudget:
         """One to count in, with no effect on this one."""
         return AnswerBudget.of(self.arrays())
 
+    def at(self, devices: Ints) -> "AnswerBudget":
+        """That of some devices, copied."""
+        return AnswerBudget(**{name: getattr(self, name)[devices] for name in COUNTS})
+
     def digest(self) -> bytes:
         """Identifies the counts."""
         return blake2b(b"".join(counts.tobytes() for counts in self.arrays().values())).digest()

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from lumos.errors import InputError
 from lumos.storage import locked, read_arrays, write_arrays
-from lumos.strict.answer_budget import AnswerBudget
+from lumos.strict.answer_budget import COUNTS, AnswerBudget
+from lumos.strict.book_columns import ENTRIES, Column, RecordForm
 from lumos.strict.link_answers import UNANSWERED
 from lumos.typing import Arrays, Ints, Small
 
@@ -28,6 +29,16 @@ FILE = "answers.npz"
 """In a run folder."""
 MOST_LEVELS = 8
 """That an answer may have."""
+ANSWERS_FORM = RecordForm(
+    {
+        **{name: Column("i", (ENTRIES,)) for name in COUNTS},
+        "pairs": Column("i", ("answers", 2), below=ENTRIES),
+        "levels": Column("i", ("answers", 2)),
+        "vectors": Column("U", ("answers",)),
+    },
+    named=False,
+)
+"""As a book has it: budgets of all entries, and pairs of entries."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -75,12 +86,33 @@ class AnswerRecord:
             levels[found] = self.levels[here][order][places[found]]
         return _in_order(levels, pairs)
 
-    def add(self, pairs: Ints, levels: Ints, vectors: str) -> None:
-        """Keep answers: [answers, 2] ids, and the levels that they learnt."""
+    def add(self, pairs: Ints, levels: Ints, vectors: str | npt.NDArray[np.str_]) -> None:
+        """Keep answers: [answers, 2] ids, the levels that they learnt, and which vectors."""
         self.pairs = np.concatenate([self.pairs, np.sort(pairs, axis=1)])
         self.levels = np.concatenate([self.levels, _in_order(levels, pairs)])
-        new = np.full(len(pairs), vectors, "<U32")
+        new = np.broadcast_to(np.asarray(vectors, "<U32"), len(pairs))
         self.vectors = np.concatenate([self.vectors.astype("<U32"), new])
+
+    def of_run(self, place: Ints) -> "AnswerRecord":
+        """What the devices of a run have asked and answered, by their numbers in it.
+
+        Args:
+            place: [devices] the entry of each device of the run.
+        """
+        number = np.full(len(self.budget.asked), -1)
+        number[place] = np.arange(len(place))
+        pairs = number[self.pairs]
+        here = (pairs >= 0).all(axis=1)
+        record = AnswerRecord.of({}, self.budget.at(place))
+        record.add(pairs[here], self.levels[here], self.vectors[here])
+        return record
+
+    def take_back(self, record: "AnswerRecord", place: Ints, known: int) -> None:
+        """Enter what became of the record that `of_run` gave, which had `known` answers."""
+        for name in COUNTS:
+            getattr(self.budget, name)[place] = getattr(record.budget, name)
+        pairs, levels = place[record.pairs[known:]], record.levels[known:]
+        self.add(pairs, levels, record.vectors[known:])
 
 
 def pair_keys(pairs: Ints, devices: int) -> Ints:

@@ -25,8 +25,11 @@ from lumos.aggregate.noise import Noise
 from lumos.encode.label_form import LabelForm
 from lumos.encode.mechanisms import AUTO, Mechanism, make_mechanism
 from lumos.errors import UsageError
+from lumos.strict.book_charges import EDGE, FEATURES, LABEL, NORM, RECORD, sum_charge
+from lumos.strict.run_charges import Charge
 from lumos.strict.schedule import Schedule
 from lumos.strict.settings import TRUST_EPOCHS
+from lumos.strict.spending import Spending
 from lumos.training.split import Role
 
 COUNTS, ENCODER, SCALE, SYMBOLS = "counts", "encoder", "scale", "symbols"
@@ -257,7 +260,34 @@ class ClassifySchedule(Schedule):
                     square += (change / (noise.sigma * noise.clip)) ** 2
         return math.sqrt(square)
 
-    @property
-    def edge_messages(self) -> float:
-        """Largest ε of one edge by opinions: those of its two ends depend on it, and no other."""
-        return 2 * self.strict.opinions * self.strict.opinion_epsilon
+    def run_mu(self, role: Role) -> dict[str, float]:
+        """By question, μ of all sums of a device of some role; at one end of an edge.
+
+        Another label moves a vector only where sums see the label itself: otherwise everything is a
+        function of the randomized one.
+        """
+        features = self.mu(role, "features")
+        label = self.mu(role, "label") if math.isinf(self.strict.sums_epsilon) else 0.0
+        return {
+            LABEL: label,
+            FEATURES: features,
+            RECORD: max(label, features),
+            NORM: self.mu(role, "norm"),
+            EDGE: self.mu(role, "edge"),
+        }
+
+    def sum_charge(self, role: Role) -> Charge:
+        """What a book counts for all sums of a device of some role."""
+        return sum_charge(self.strict, self.run_mu(role))
+
+    def spending(self, role: Role) -> Spending:
+        """What is seen of a device of some role in one run."""
+        strict = self.strict
+        label = strict.sums_epsilon
+        if math.isinf(label):  # only the symbol is a release
+            label = strict.epsilon if role == Role.TRAIN else 0.0
+        return Spending(
+            label=label if role in (Role.TRAIN, Role.VALIDATION) else 0.0,
+            opinions=strict.opinions * strict.opinion_epsilon,
+            mu=self.run_mu(role),
+        )

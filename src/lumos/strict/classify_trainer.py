@@ -23,7 +23,8 @@ from lumos.encode.number_bytes import one_hot
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
-from lumos.strict.classify_promises import caution, promises, reading
+from lumos.strict.book_charges import opinion_charge
+from lumos.strict.classify_promises import ROLES, caution, promises, reading
 from lumos.strict.classify_schedule import (
     COUNTS,
     ENCODER,
@@ -46,10 +47,12 @@ from lumos.strict.neighbour_evidence import MessageCounts
 from lumos.strict.neighbour_messages import send_over
 from lumos.strict.noisy_labels import draw_labels
 from lumos.strict.noisy_sums import Update
-from lumos.strict.opinions import opinion_charge, opinions
+from lumos.strict.opinions import opinions
 from lumos.strict.own_classifier import LOSS_SCALE, Encoder
 from lumos.strict.release_book import ReleaseBook
 from lumos.strict.residual_head import ResidualHead, ResidualInput
+from lumos.strict.run_charges import Charge
+from lumos.strict.spending import BookView, Spending
 from lumos.strict.temperature import choose_scale, confidence_vectors
 from lumos.strict.topics import OPINION, SYMBOL
 from lumos.strict.trainer import StrictTrainer
@@ -73,6 +76,10 @@ class ClassifyResult(NamedTuple):
     """[hosted] the symbol of each training device, -1 elsewhere."""
     opinions: Bytes
     """[hosted, opinions, bytes]"""
+    roles: Ints
+    """[hosted]"""
+    paid: Doubles
+    """[hosted] ε that the draws of labels cost in this run."""
 
     @classmethod
     def joined(cls, parts: "Sequence[ClassifyResult]", order: Ints) -> "ClassifyResult":
@@ -87,7 +94,6 @@ class StrictClassifier(StrictTrainer):
     Args:
         private: private data of the devices; their labels are drawn here, and not kept.
         schedule: everything public about the run.
-        book: the releases of earlier runs.
         others: those of `StrictTrainer`.
     """
 
@@ -106,12 +112,11 @@ class StrictClassifier(StrictTrainer):
     ) -> None:
         train, validate = (private.roles == role for role in (Role.TRAIN, Role.VALIDATION))
         rows = FeatureRows(private.features, train, nonnegative=not schedule.signed)
-        super().__init__(shard, endpoint, rows, schedule, control=control)
+        super().__init__(shard, endpoint, rows, schedule, book=book, control=control)
         self._training, self._validation = np.flatnonzero(train), np.flatnonzero(validate)
-        kept = None if control else book
-        self._labels = draw_labels(shard, private.labels, schedule, kept, train | validate)
+        self._roles = private.roles
+        self._labels = draw_labels(shard, private.labels, schedule, self._book, train | validate)
         self._symbols = np.where(train, self._labels.symbols, -1)
-        self._book = kept
         self._sent: list[Bytes] = []
         """For each opinion [hosted, bytes]."""
         self._counts: list[MessageCounts] = []
@@ -171,21 +176,17 @@ class StrictClassifier(StrictTrainer):
         if self._control:
             drawn = drawn_symbols(self.shard, self.schedule.symbol_form.alphabet)
             self._symbols = np.where(self._symbols >= 0, drawn, -1)
-        # Its ε as receivers see it; 0 where an earlier run has paid.
-        epsilon = np.minimum(self._labels.paid, self.schedule.strict.epsilon)
-        yield from self._exchange_symbols(np.arange(len(self.shard.owner)), epsilon)
+        # Its ε is what receivers see, also where an earlier run has paid for it.
+        yield from self._exchange_symbols(np.arange(len(self.shard.owner)))
 
-    def _exchange_symbols(self, slots: Ints, epsilon: Doubles) -> Program[None]:
-        """Send symbols over those of the slots whose owner has one; count what is received.
-
-        Args:
-            epsilon: [hosted] of each device's symbol.
-        """
+    def _exchange_symbols(self, slots: Ints) -> Program[None]:
+        """Send symbols over those of the slots whose owner has one; count what is received."""
         shard, form = self.shard, self.schedule.symbol_form
         slots = slots[self._symbols[shard.owner[slots]] >= 0]
         owner = shard.owner[slots]
         bodies = form.messages(self._symbols[owner])
-        received = yield from send_over(SYMBOL, shard, slots, bodies, epsilon[owner])
+        epsilon = np.full(len(slots), self.schedule.strict.epsilon)
+        received = yield from send_over(SYMBOL, shard, slots, bodies, epsilon)
         body = received.body
         if self._control:
             body = form.messages(drawn_values(shard, received, form.alphabet))
@@ -202,7 +203,7 @@ class StrictClassifier(StrictTrainer):
         self._sent = [*self._sent[: number - 1], sent]
         if self._book is not None and number == 1:
             senders = shard.devices[shard.degree > 0]
-            self._book.charge(**opinion_charge(self.schedule.strict), devices=senders)
+            self._book.charge(opinion_charge(self.schedule.strict), senders)
         yield from self._exchange_opinions(number, np.arange(len(shard.owner)))
 
     def _exchange_opinions(self, number: int, slots: Ints) -> Program[None]:
@@ -329,6 +330,8 @@ class StrictClassifier(StrictTrainer):
             candidates[0].astype(np.float32),
             self._symbols,
             np.stack(self._sent, axis=1) if self._sent else empty,
+            self._roles,
+            self._labels.paid,
         )
 
     def _last_sum(self, stage: str, vectors: Doubles) -> Program[Doubles]:
@@ -349,15 +352,42 @@ class StrictClassifier(StrictTrainer):
             judged={MAIN: result.logits, OWN: result.own},
             best_epoch=self.schedule.config.train.epochs,
             exposed=reading(self.schedule),
-            promises=promises(self.schedule),
+            promises=promises(self.schedule, self._book_view(result)),
             choice=self.schedule.candidates[self.choice],
             caution=caution(self.schedule, self._encoder.width, self.vote),
-            kept={"released": result.released, "opinions": result.opinions},
+            kept={
+                "released": result.released,
+                "opinions": result.opinions,
+                **self._remembered(),
+            },
             estimates=self.vote.estimates(),
         )
 
-    def state(self) -> Arrays:
-        """Everything that the next epochs depend on."""
+    def _book_view(self, result: ClassifyResult) -> BookView | None:
+        """What all devices have spent, by role, and what is new; from the results of all shards."""
+        if self._book is None:
+            return None
+        lives = self._book.lives()
+        groups = {name: result.roles == role for name, role in ROLES.items()}
+        groups["other devices"] = ~np.isin(result.roles, (Role.TRAIN, Role.VALIDATION))
+        return BookView(
+            life={name: Spending.of_lives(lives, group) for name, group in groups.items()},
+            newly={
+                name: float(result.paid[group].max(initial=0)) for name, group in groups.items()
+            },
+        )
+
+    def _sum_charges(self) -> list[tuple[Charge, Ints]]:
+        schedule, devices = self.schedule, self.shard.devices
+        return [
+            (schedule.sum_charge(role), devices[rows])
+            for role, rows in (
+                (Role.TRAIN, self._training),
+                (Role.VALIDATION, self._validation),
+            )
+        ]
+
+    def _state(self) -> Arrays:
         state = {"columns": self.columns, **self._encoder.state(), **self._learnt()}
         for stage, adam in self.optimisers.items():
             state |= adam.state(stage)
@@ -370,8 +400,7 @@ class StrictClassifier(StrictTrainer):
         matrices = {f"matrix/{kind}": known.get(kind, np.empty(0)) for kind in range(kinds)}
         return {"scale": np.array(self.scale), **matrices}
 
-    def restore(self, state: Arrays) -> None:
-        """Go on from a state."""
+    def _restore(self, state: Arrays) -> None:
         self._encoder.load(state)
         self._load_learnt(state)
         for stage, adam in self.optimisers.items():
@@ -468,8 +497,7 @@ class StrictClassifier(StrictTrainer):
         to_new = shard.neighbours >= self._old
         from_old = shard.devices[shard.owner] < self._old
         slots = np.flatnonzero(to_new & from_old)
-        epsilon = np.full(len(shard), self.schedule.strict.epsilon)
-        yield from self._exchange_symbols(slots, epsilon)
+        yield from self._exchange_symbols(slots)
         for number in range(1, 1 + len(self._sent)):
             yield from self._exchange_opinions(number, slots)
         logits = self._candidates()[self.choice] / self.temperature

@@ -31,6 +31,7 @@ from lumos.strict.answer_record import (
     digest_of,
     pair_keys,
 )
+from lumos.strict.book_file import BookSeal
 from lumos.strict.link_answers import AT_ONCE, UNANSWERED, Answerer, AskedOfPeers
 from lumos.strict.link_levels import ALONE, spec_for
 from lumos.strict.link_result import LinkResult
@@ -105,9 +106,9 @@ def _scored(
 def _store(model: TrainedLinks, strict: StrictSettings, result: LinkResult) -> AnswerStore:
     """The book, the run folder, or the memory of the run."""
     if strict.book is not None:
-        return ReleaseBook(
-            strict.book, model.owner, len(result.degree), strict.lifetime_epsilon, "prediction"
-        )
+        book = ReleaseBook(strict.book, model.ids, strict.lifetime_epsilon, "prediction")
+        book.check_seal(BookSeal.of(model.kept))
+        return book
     if model.folder is not None:
         return AnswersInFile(model.folder / FILE, result.budget, len(result.reading.evidence))
     store: AnswerStore = model.memory.setdefault(ANSWERS, AnswersInMemory(result.budget))

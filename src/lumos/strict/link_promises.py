@@ -9,48 +9,80 @@ is to infer it: about edges and degrees there is no promise, only figures of att
 
 import math
 
+from lumos.strict.book_charges import FEATURES, LABEL, NORM, RECORD
 from lumos.strict.link_levels import ALONE, WAYS, Reading
 from lumos.strict.link_schedule import PRODUCTS, LinkSchedule
 from lumos.strict.settings import ANSWERS_OF_CALIBRATION
-from lumos.strict.wording import NONE, shortcuts, up
+from lumos.strict.spending import NEWLY, Spending, with_life
+from lumos.strict.wording import NONE, arms, life_of_runs, parties, public, shortcuts, up
 
 SUMS, ANSWERS, MESSAGES = "by sums", "by answers", "by messages to neighbours"
 
 
-def promises(schedule: LinkSchedule) -> list[dict[str, str]]:
-    """One row for each question, one column for each way out of a device."""
-    strict = schedule.strict
-    answers = _answers(schedule)
-    edge = strict.opinions * strict.opinion_epsilon
-    rows = {
-        "features: these or others": (_sums(schedule, "features"), answers, "not used"),
-        "features: in the sums, or all pairs of the device left out": (
-            _sums(schedule, "norm"),
+def promises(schedule: LinkSchedule, life: Spending | None = None) -> list[dict[str, str]]:
+    """One row for each question, one column for each way out of a device.
+
+    Args:
+        life: with a book, what all runs told; each column then has one for life beside it.
+    """
+    columns = [SUMS, ANSWERS, MESSAGES]
+    run = schedule.spending()
+    rows = _rows(schedule, run, _answers(schedule))
+    rows["label"] = ("not used",) * 3
+    if life is None:
+        return with_life(rows, {}, columns)
+    most = f"of {schedule.strict.answers} " if schedule.strict.answers else ""
+    given = f"{NONE} beyond their number: {life.answers} {most}so far"
+    whole = _rows(schedule, life, given)
+    label = f"ε = {up(life.label)} by runs that classify" if life.label else "not used"
+    in_sums = _with_sums(schedule, life, LABEL) if life.mu[LABEL] else "not used"
+    whole["label"] = (in_sums, "not used", label)
+    rows[NEWLY] = (
+        _with_sums(schedule, run, RECORD),
+        f"{run.answers} answers of calibration",
+        f"opinions ε = {up(run.opinions)}",
+    )
+    whole[NEWLY] = (
+        _with_sums(schedule, life, RECORD),
+        given,
+        f"opinions ε = {up(life.opinions)}",
+    )
+    return with_life(rows, whole, columns)
+
+
+def _rows(schedule: LinkSchedule, spent: Spending, answers: str) -> dict[str, tuple[str, ...]]:
+    """By question, the cells of all columns but those about labels."""
+    return {
+        "features: these or others": (
+            _with_sums(schedule, spent, FEATURES),
             answers,
             "not used",
         ),
-        "label": ("not used",) * 3,
+        "features: in the sums, or all pairs of the device left out": (
+            _with_sums(schedule, spent, NORM),
+            answers,
+            "not used",
+        ),
+        "label": (),
         "one edge": (
             f"{NONE}: it may change who is matched with whom",
             f"{NONE}: answers are about edges",
-            f"ε = {up(edge)} at each end by opinions; {NONE} by proposals",
+            f"ε = {up(spent.opinions)} at each end by opinions; {NONE} by proposals",
         ),
         "degree": (NONE, f"{NONE}: many answers tell it", f"{NONE}: neighbours learn much of it"),
         "membership: there or not there at all": (NONE, NONE, NONE),
     }
-    columns = (SUMS, ANSWERS, MESSAGES)
-    return [{"about": about, **dict(zip(columns, row, strict=True))} for about, row in rows.items()]
 
 
-def _sums(schedule: LinkSchedule, question: str) -> str:
-    spent = schedule.account(schedule.mu(question))
-    if spent is None:
+def _with_sums(schedule: LinkSchedule, spent: Spending, question: str) -> str:
+    account = schedule.account(spent.mu[question])
+    if account is None:
         exact = {
             "none": "exact sums show single holders",
             "holders": "exact sums, words of few holders left out",
         }[schedule.strict.protect]
         return f"{NONE}: {exact}"
-    return f"({up(spent[0])}, {spent[1]:g})"
+    return f"({up(account[0])}, {account[1]:g})"
 
 
 def _answers(schedule: LinkSchedule) -> str:
@@ -76,8 +108,14 @@ def reading(schedule: LinkSchedule) -> str:
     life = "in its life" if strict.book is not None else "in this run"
     sentences = [
         "Nothing left a device through the door `open`, and nothing of its features was released.",
-        "Figures hold against neighbours, strangers and the coordinator together; the broker sees "
-        "who sends to whom, and bodies unless the carrier seals them.",
+        f"{parties(schedule)}; the broker sees who sends to whom, and bodies unless the carrier "
+        "seals them.",
+        public(
+            schedule,
+            "who takes part; the number of devices; the number of features",
+            "the encoder, what is compared, thresholds, and what a level means",
+        ),
+        "Scores from true edges are the observer's.",
         f"A device gives at most {strict.answers} answers {life}."
         if strict.answers
         else "There was no limit to answers: this is for measuring only.",
@@ -86,13 +124,16 @@ def reading(schedule: LinkSchedule) -> str:
         "about its words or numbers in products makes its partner's share of the sums larger than "
         "the noise is made for; devices that pool answers learn what all of them tell; nothing "
         "keeps one person from enrolling several devices.",
-        "Columns add up for whoever sees several; sums are per run, and several runs add up.",
+        "Columns add up for whoever sees several.",
+        "Sums are per run, and several runs add up."
+        if strict.book is None
+        else life_of_runs(strict),
     ]
     if strict.score_degrees:
         sentences.append(
             "Degrees are inside the score: one answer tells much of the other's degree."
         )
-    return " ".join([*sentences, *shortcuts(schedule)])
+    return " ".join([*sentences, *arms(schedule), *shortcuts(schedule)])
 
 
 def caution(schedule: LinkSchedule, read: Reading, words: int) -> str:

@@ -17,7 +17,11 @@ from typing import NamedTuple
 from lumos.aggregate.noise import Noise
 from lumos.encode.mechanisms import Mechanism, make_mechanism
 from lumos.errors import UsageError
+from lumos.strict.book_charges import EDGE, FEATURES, LABEL, NORM, RECORD, sum_charge
+from lumos.strict.run_charges import Charge
 from lumos.strict.schedule import Schedule
+from lumos.strict.settings import ANSWERS_OF_CALIBRATION
+from lumos.strict.spending import Spending
 
 COUNTS, PRODUCTS, WHITENING, COLOURS, LEVELS = (
     "counts",
@@ -138,3 +142,18 @@ class LinkSchedule(Schedule):
                     change: float = getattr(self.reach(stage), question)
                     square += (change * (1 + MARGIN) / (noise.sigma * noise.clip)) ** 2
         return math.sqrt(square)
+
+    def spending(self) -> Spending:
+        """What is seen of a device in training. About edges sums have no bound: see the table."""
+        features = self.mu("features")
+        mu = {LABEL: 0.0, FEATURES: features, RECORD: features, NORM: self.mu("norm"), EDGE: 0.0}
+        return Spending(
+            label=0.0,
+            opinions=self.strict.opinions * self.strict.opinion_epsilon,
+            mu=mu,
+            answers=ANSWERS_OF_CALIBRATION,
+        )
+
+    def sum_charge(self) -> Charge:
+        """What a book counts for all sums of a device."""
+        return sum_charge(self.strict, self.spending().mu)

@@ -23,6 +23,8 @@ from lumos.exchange.ledger_report import LedgerReport
 from lumos.score import make_scorer
 from lumos.session.workers import InProcess
 from lumos.strict.answer_budget import AnswerBudget
+from lumos.strict.book_charges import opinion_charge
+from lumos.strict.book_file import UNMATCHED
 from lumos.strict.control_messages import drawn_values
 from lumos.strict.coordinator import Widths
 from lumos.strict.link_answers import levels_of_pairs
@@ -51,8 +53,9 @@ from lumos.strict.link_schedule import (
 from lumos.strict.matching import NOBODY, PLACES, match
 from lumos.strict.neighbour_messages import ReceivedMessages, send_over
 from lumos.strict.noisy_sums import Update
-from lumos.strict.opinions import opinion_charge
 from lumos.strict.release_book import ReleaseBook
+from lumos.strict.run_charges import Charge
+from lumos.strict.spending import Spending
 from lumos.strict.surroundings import Surroundings
 from lumos.strict.topics import COLOUR, OPINION
 from lumos.strict.trainer import StrictTrainer
@@ -70,7 +73,6 @@ class StrictLinker(StrictTrainer):
     Args:
         private: private data of the devices.
         schedule: everything public about the run.
-        book: what devices have told and answered in earlier runs.
         others: those of `StrictTrainer`.
     """
 
@@ -96,12 +98,11 @@ class StrictLinker(StrictTrainer):
         if control:
             chance = shard.coins.uniform_each(words.held, "control words", 0)
             words.replaced(np.floor(chance * words.width).astype(np.int64))
-        super().__init__(shard, endpoint, words, schedule, control=control)
+        super().__init__(shard, endpoint, words, schedule, book=book, control=control)
         self._words = words
         secure = schedule.config.train.aggregate == "secure"
         self._scorer = make_scorer(shard, endpoint, InProcess() if secure else None)
         self._held_back = private.held_back
-        self._book = None if control else book
         self._partner = np.full(len(shard), NOBODY)
         self._paired = False
         self._surroundings = Surroundings(shard, schedule.opinion_mechanism)
@@ -115,16 +116,26 @@ class StrictLinker(StrictTrainer):
         self._partner = yield from self._find_partners()
 
     def _find_partners(self) -> Program[Ints]:
-        """[hosted] partners. With a book they are found once: every search is a hint at degrees."""
+        """[hosted] partners. With a book a device looks once: every search is a hint at degrees.
+
+        Those who never looked, such as new devices, look among themselves. Whoever did keeps what
+        it found; a partner that is gone, or is no neighbour in this run, is nobody.
+        """
         shard, book = self.shard, self._book
-        known = None if book is None else book.partners(shard.devices)
-        if known is not None:  # an edge may be gone, or held back
-            near = shard.slots_or_none(np.arange(len(shard)), known) >= 0
-            return np.where(near, known, NOBODY)
-        partner = yield from match(shard, shard.owner, shard.neighbours, "partners", PLACES)
-        if book is not None:
-            book.keep_partners(shard.devices, partner)
-        return partner
+        if book is None:
+            return (yield from match(shard, shard.owner, shard.neighbours, "partners", PLACES))
+        known = book.partners()
+        looking = known == UNMATCHED
+        partner = known[shard.devices]
+        if looking.any():  # everybody's, so that all shards go through the same rounds
+            mine = looking[shard.devices]
+            found = yield from match(
+                shard, shard.owner, shard.neighbours, "partners", PLACES, looking=mine
+            )
+            partner = np.where(mine, found, partner)
+            book.keep_partners(shard.devices[mine], found[mine])
+        near = shard.slots_or_none(np.arange(len(shard)), partner) >= 0
+        return np.where(near, partner, NOBODY)  # an edge may be gone, or held back
 
     def _begin(self) -> None:
         self._encoder = LinkEncoder(self._words, self.schedule, self.shard.public)
@@ -161,7 +172,7 @@ class StrictLinker(StrictTrainer):
         bodies = sent[shard.owner]
         if self._book is not None and number == 1:
             senders = shard.devices[shard.degree > 0]
-            self._book.charge(**opinion_charge(strict), devices=senders)
+            self._book.charge(opinion_charge(strict), senders)
         topic, cost = (OPINION, strict.opinion_epsilon) if number else (COLOUR, 0.0)
         slots = np.arange(len(shard.owner))
         received = yield from send_over(topic, shard, slots, bodies, np.full(len(slots), cost))
@@ -291,12 +302,21 @@ class StrictLinker(StrictTrainer):
             judged={MAIN: partial(judged, result), OWN: partial(alone, result)},
             best_epoch=self.schedule.config.train.epochs,
             exposed=reading(self.schedule),
-            promises=promises(self.schedule),
+            promises=promises(self.schedule, self._life()),
             choice=result.reading.way,
             caution=caution(self.schedule, result.reading, self._words.width),
             estimates=result.estimates(),
-            kept=result.arrays(),
+            kept={**result.arrays(), **self._remembered()},
         )
+
+    def _life(self) -> Spending | None:
+        """What all devices have spent; None without a book."""
+        if self._book is None:
+            return None
+        return Spending.of_lives(self._book.lives(), np.ones(self.shard.total, np.bool_))
+
+    def _sum_charges(self) -> list[tuple[Charge, Ints]]:
+        return [(self.schedule.sum_charge(), self.shard.devices)]
 
     def load(self, weights: Arrays, kept: Arrays) -> None:
         """Refused: see `welcome`."""
@@ -311,18 +331,17 @@ class StrictLinker(StrictTrainer):
         if self.reading is None:
             raise ProtocolError("a run was read before it was calibrated")
         return {
-            **self.state(),
+            **self._state(),
             "columns": self.columns,
             **self.reading.arrays(),
         }
 
-    def state(self) -> Arrays:
-        """Everything that the next epochs depend on."""
+    def _state(self) -> Arrays:
         usual = self._surroundings.usual
         rounds = np.array(usual) if usual else np.empty((0, self.schedule.strict.colours))
         return {**self._encoder.arrays(), "usual": rounds}
 
-    def restore(self, state: Arrays) -> None:
+    def _restore(self, state: Arrays) -> None:
         """Go on from a state.
 
         Raises:

@@ -26,7 +26,15 @@ held back a device has few, whatever its degree."""
 NOBODY = -1
 
 
-def match(shard: Shard, rows: Ints, peers: Ints, purpose: str, places: int = 1) -> Program[Ints]:
+def match(
+    shard: Shard,
+    rows: Ints,
+    peers: Ints,
+    purpose: str,
+    places: int = 1,
+    *,
+    looking: Flags | None = None,
+) -> Program[Ints]:
     """Match hosted devices with one of their candidates, or with one that proposes to them.
 
     Args:
@@ -34,6 +42,7 @@ def match(shard: Shard, rows: Ints, peers: Ints, purpose: str, places: int = 1) 
         peers: [candidates] ids.
         purpose: names the coins.
         places: least number of places that a device draws from.
+        looking: [hosted] who takes part, everybody by default; all others refuse.
 
     Returns:
         [hosted] ids of the partners, `NOBODY` where there is none.
@@ -43,14 +52,15 @@ def match(shard: Shard, rows: Ints, peers: Ints, purpose: str, places: int = 1) 
     counts = np.bincount(rows, minlength=hosted)
     first = np.cumsum(counts) - counts
     partner = np.full(hosted, NOBODY)
+    free = np.ones(hosted, np.bool_) if looking is None else looking.copy()
     for number in range(ROUNDS):
         chance = coins.uniform(everyone, f"{purpose}/round", number, 3)
-        proposing = (chance[:, 0] < 0.5) & (partner == NOBODY)
+        proposing = (chance[:, 0] < 0.5) & free
         place = np.floor(chance[:, 1] * np.maximum(counts, places)).astype(np.int64)
         asking = np.flatnonzero(proposing & (place < counts))
         chosen = peers[first[asking] + place[asking]]
         inbox = yield PROPOSAL.send(shard.ids_of(asking), chosen, 0)
-        accepted = _accepted(shard, inbox.receiver, ~proposing & (partner == NOBODY), chance[:, 2])
+        accepted = _accepted(shard, inbox.receiver, ~proposing & free, chance[:, 2])
         answers = yield REPLY.send(inbox.receiver, inbox.sender, accepted.astype(np.uint8))
         taken = shard.local(inbox.receiver[accepted])
         partner[taken] = inbox.sender[accepted]
@@ -59,6 +69,7 @@ def match(shard: Shard, rows: Ints, peers: Ints, purpose: str, places: int = 1) 
             raise ProtocolError("a proposal was not answered, or an answer was not asked for")
         happy = answers.body.astype(np.bool_)
         partner[proposers[happy]] = answers.sender[happy]
+        free &= partner == NOBODY
     return partner
 
 

@@ -13,25 +13,13 @@ Every device with a neighbour sends, also if it received nothing: silence would 
 classes have the same evidence, the device draws one.
 """
 
-from typing import TypedDict
-
 import numpy as np
 
 from lumos.device.shard import Shard
 from lumos.encode.mechanisms import Mechanism
-from lumos.strict.settings import StrictSettings
 from lumos.typing import Bytes, Doubles, Ints
 
 PURPOSE = "opinion"
-
-
-class OpinionCharge(TypedDict):
-    """Arguments of `ReleaseBook.charge`."""
-
-    name: str
-    epsilon: float
-    lifetime: float
-    setting: str
 
 
 def opinions(shard: Shard, evidence: Doubles, mechanism: Mechanism, number: int) -> Bytes:
@@ -62,13 +50,3 @@ def most_likely(evidence: Doubles, chance: Doubles) -> Ints:
     place = np.floor(chance * best.sum(axis=1)).astype(np.int64)
     which: Ints = (np.cumsum(best, axis=1) > place[:, None]).argmax(axis=1)
     return which
-
-
-def opinion_charge(strict: StrictSettings) -> OpinionCharge:
-    """What a device that sends opinions is charged for all of them, in every run."""
-    return {
-        "name": "opinions",
-        "epsilon": strict.opinions * strict.opinion_epsilon,
-        "lifetime": strict.lifetime_opinion_epsilon,
-        "setting": "lifetime_opinion_epsilon",
-    }

@@ -11,7 +11,6 @@ import numpy as np
 from lumos.errors import UsageError
 from lumos.exchange.topic import Door
 from lumos.graph import Graph
-from lumos.graph.fingerprint import owner_of
 from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
 from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.run_coins import coin_name
@@ -90,9 +89,13 @@ class StrictProfile:
             )
         if not strict.epsilon < float("inf"):
             raise UsageError(f"`profile='{self.name}'` needs a finite `epsilon`")
+        if strict.book is not None and strict.protect != "noise":
+            raise UsageError(
+                f"`protect='{strict.protect}'` has exact sums, and what they tell cannot be "
+                "counted in a `book`; leave the book out, or use `protect='noise'`"
+            )
         schedule = self._schedule(graph, config)  # enough epochs …
-        for epoch in range(config.train.epochs):  # … and noise that the fixed point can carry
-            schedule.noise(schedule.stage(epoch), schedule.step(epoch))
+        schedule.check()  # … and noise that sums carry in full
         if isinstance(schedule, ClassifySchedule):
             schedule.limit(ENCODER, (graph.feature_count + 1) * schedule.classes + 1)
         if config.trees.balancer != "none":
@@ -114,7 +117,6 @@ class StrictProfile:
         """The trainers of all shards, and the coordinator's program."""
         from lumos.strict import classify_trainer, classify_widths, link_trainer
         from lumos.strict.coordinator import StrictCoordinator, Widths
-        from lumos.strict.opinions import opinion_charge
         from lumos.strict.word_rows import WordRows
 
         problem, config, public = placement.problem, placement.config, placement.public
@@ -130,9 +132,11 @@ class StrictProfile:
 
         if config.train.task == "classify":
             labels = self._classify_schedule(problem, config)
-            if book is not None and labels.strict.opinions and not placement.control:
-                senders = np.flatnonzero(problem.graph.degrees > 0)
-                book.check_charge(**opinion_charge(labels.strict), devices=senders)
+            if book is not None and not placement.control:
+                _check_opinions(book, problem.graph, labels.strict)
+                for role in (Role.TRAIN, Role.VALIDATION):
+                    devices = np.flatnonzero(problem.roles == role)
+                    book.check_charge(labels.sum_charge(role), devices)
             return Programs(
                 trainers=[
                     classify_trainer.StrictClassifier(
@@ -148,8 +152,8 @@ class StrictProfile:
             )
         links = self._link_schedule(problem.graph, config)
         if book is not None and not placement.control:
-            senders = np.flatnonzero(problem.graph.degrees > 0)
-            book.check_charge(**opinion_charge(links.strict), devices=senders)
+            _check_opinions(book, problem.graph, links.strict)
+            book.check_charge(links.sum_charge(), np.arange(problem.graph.devices))
             book.check_calibration(links.strict.answers)
         words = WordRows.count(
             problem.graph.feature_count, signed=links.signed, buckets=links.strict.word_buckets
@@ -199,8 +203,7 @@ class StrictProfile:
         fresh = os.urandom(8).hex() if placement.config.train.coins == "system" else ""
         return ReleaseBook(
             strict.book,
-            owner_of(np.asarray(problem.graph.ids).astype(np.str_).tolist()),
-            problem.graph.devices,
+            np.asarray(problem.graph.ids).astype(np.str_).tolist(),
             strict.lifetime_epsilon,
             f"{problem.seed}{placement.coins}{fresh}",
         )
@@ -222,6 +225,14 @@ class StrictProfile:
     def for_newcomers(self, config: "Config") -> "Config":
         """Without the book: devices of the run repeat what they released in it."""
         return replace(config, profile_settings=replace(settings_of(config), book=None))
+
+
+def _check_opinions(book: "ReleaseBook", graph: Graph, strict: StrictSettings) -> None:
+    """Raise what charging for opinions would raise."""
+    from lumos.strict.book_charges import opinion_charge
+
+    if strict.opinions:
+        book.check_charge(opinion_charge(strict), np.flatnonzero(graph.degrees > 0))
 
 
 def _signed(graph: Graph, strict: StrictSettings) -> bool:

@@ -1,18 +1,15 @@
-"""The release book: all releases that devices have ever made, and their cost.
+"""The release book: everything that devices have told in their lives, and what it cost.
 
-Reusing an earlier release costs no further ε; a new kind of release is charged, or refused where
-the lifetime budget would be exceeded. Labels are charged for the largest ε of their draws, and for
-each label that a device ever had. What is new in every run is charged in every run, with a limit of
-its own, and answers about links are counted. On a real device the book is a file of its own; a
-simulation keeps those of all its devices in one file, and a lock serialises runs that share it. The
-book belongs to the devices, and never leaves them: beside releases it holds each device's label, to
-notice a change, so the file is readable by its owner only. Updates are not in it: their (ε, δ) add
-up from run to run, as each run's table of promises says.
+Reusing an earlier release costs no further ε; a new one is charged, or refused where the lifetime
+budget would be exceeded. Labels are charged for the largest ε of their draws, and for each label
+that a device ever had. What is new in every run is charged in every run, each with a limit of its
+own: ε of opinions, μ² of sums, answers about links. On a real device the book is a file of its own;
+a simulation keeps those of all its devices in one file (`book_file`), and a lock serialises runs
+that share it. The book belongs to the devices, and never leaves them: beside releases it holds each
+device's label, to notice a change, so the file is readable by its owner only.
 """
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
@@ -21,17 +18,18 @@ import numpy as np
 from lumos.device.coins import PrivateCoins
 from lumos.encode.label_draws import LabelDraws, check_levels
 from lumos.encode.label_form import LabelForm
-from lumos.errors import BudgetExceeded, InputError, UsageError
-from lumos.storage import locked, read_arrays, write_arrays
+from lumos.errors import BudgetExceeded, InputError
 from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.answer_record import AnswerRecord, Done
+from lumos.strict.book_charges import OPINIONS, QUESTIONS, SUMS
+from lumos.strict.book_file import UNMATCHED, BookFile, BookSeal, OpenBook
 from lumos.strict.label_record import LabelRecord, class_digest
-from lumos.strict.run_charges import RunCharges
+from lumos.strict.matching import NOBODY
+from lumos.strict.run_charges import Charge, RunCharges
 from lumos.strict.settings import ANSWERS_OF_CALIBRATION
-from lumos.typing import Arrays, Bytes, Doubles, Ints
+from lumos.strict.spending import Lives
+from lumos.typing import Doubles, Ints
 
-UNMATCHED = -2
-"""In place of the partner of a device that has not looked for one."""
 TOLERANCE = 1 + 1e-12
 """By which factor rounded sums of ε may exceed a limit."""
 
@@ -41,69 +39,69 @@ class ReleaseBook:
 
     Args:
         path: the file; it need not exist yet.
-        owner: identifies the federation.
-        devices: number of devices.
-        lifetime: largest total ε of any device.
+        ids: original ids of the devices of the run; `devices` below are positions in this list.
+        lifetime: largest total ε of the releases of any device.
         run: identifies the run: one that is resumed has already paid for its releases.
     """
 
-    def __init__(self, path: Path, owner: str, devices: int, lifetime: float, run: str) -> None:
-        self._path = path
-        self._owner = owner
-        self._devices = devices
+    def __init__(self, path: Path, ids: Sequence[str], lifetime: float, run: str) -> None:
+        self._file = BookFile(path, ids)
+        self._total = len(ids)
         self._lifetime = lifetime
         self._run = blake2b(run.encode(), digest_size=16).hexdigest()
-        self._read()
+        self._file.read()
 
     def __repr__(self) -> str:
-        return f"ReleaseBook({self._path})"
+        return f"ReleaseBook({self._file.path})"
 
-    def settle(
-        self, kind: str, devices: Ints, epsilon: float, first: Bytes
-    ) -> tuple[Bytes, Doubles]:
-        """The releases of these devices of one kind, and the ε that each pays in this run.
+    def seal(self) -> BookSeal:
+        """What the run remembers of the book, so that it notices if the book is copied back."""
+        with self._file.locked() as book:
+            if book.enrolled:
+                self._file.write(book)
+            return book.seal()
 
-        Args:
-            first: [devices, bytes] the release of a device that has made none of this kind.
+    def check_seal(self, seal: BookSeal | None) -> None:
+        """Refuse a book that is older than what a run remembers of it, or another one.
 
         Raises:
-            BudgetExceeded: a device would exceed its lifetime budget.
+            InputError: it is.
         """
-        with self._locked():
-            book = self._read()
-            none = np.zeros((self._devices, first.shape[1]), np.uint8)
-            kept = book.setdefault(f"said/{kind}", none)
-            payer = book.setdefault(f"run/{kind}", np.full(self._devices, "", "<U32"))
-            new = devices[payer[devices] == ""]
-            spent = book["spent"]
-            over = spent[new] + epsilon > self._lifetime * TOLERANCE
-            if over.any():
-                raise BudgetExceeded(
-                    f"a release of ε = {epsilon:g} would exceed the lifetime budget "
-                    f"ε = {self._lifetime:g} ({int(over.sum()):,} of {self._devices:,} devices, "
-                    f"{self._path}); reuse an earlier kind of release, or raise `lifetime_epsilon`"
+        with self._file.locked() as book:
+            path, now = self._file.path, book.seal()
+            if seal is None or (seal.serial <= now.serial and not book.agrees(seal)):
+                raise InputError(
+                    f"{path}: is not the book of this run, or was copied back and used since; use "
+                    "the book that the run was trained with"
                 )
-            spent[new] += epsilon
-            kept[new] = first[payer[devices] == ""]
-            payer[new] = self._run
-            if len(new):
-                self._write(book)
-            paid = np.where(payer[devices] == self._run, epsilon, 0.0)
-            return kept[devices], paid
+            if seal.serial > now.serial:
+                raise InputError(
+                    f"{path}: the book is older than this run: it was copied back, or is another "
+                    "one; use the book as the run left it"
+                )
 
-    def partners(self, devices: Ints) -> Ints | None:
-        """[devices] the partners that they found in an earlier run; None if they found none yet."""
-        with self._locked():
-            kept = self._read().get("partners")
-            return None if kept is None or (kept[devices] == UNMATCHED).any() else kept[devices]
+    def partners(self) -> Ints:
+        """[all devices of the run] partners for life, by their numbers in this run.
+
+        `UNMATCHED` for a device that has not looked for one, `NOBODY` for one that found none, or
+        whose partner is not in this run.
+        """
+        with self._file.locked() as book:
+            kept, place = book.arrays["partners"], book.place
+            number = np.full(book.entries, NOBODY)
+            number[place] = np.arange(self._total)
+            partner = kept[place]
+            # Where a run broke off, one end may have written down what the other has not.
+            mutual = (partner >= 0) & (kept[np.maximum(partner, 0)] == place)
+            looked = np.where(mutual, number[np.maximum(partner, 0)], NOBODY)
+            return np.where(partner == UNMATCHED, UNMATCHED, looked)
 
     def keep_partners(self, devices: Ints, partners: Ints) -> None:
-        """Keep the partners of devices for life, `NOBODY` among them: [devices] ids."""
-        with self._locked():
-            book = self._read()
-            kept = book.setdefault("partners", np.full(self._devices, UNMATCHED))
-            kept[devices] = partners
-            self._write(book)
+        """Keep the partners of devices for life, `NOBODY` among them: [devices] numbers."""
+        with self._file.locked() as book:
+            entry = np.where(partners == NOBODY, NOBODY, book.place[np.maximum(partners, 0)])
+            book.arrays["partners"][book.place[devices]] = entry
+            self._file.write(book)
 
     def labels(
         self,
@@ -124,7 +122,7 @@ class ReleaseBook:
         paid in full, on top. What a device does in a run, training or validation, has no influence.
 
         Args:
-            devices: [devices] ids, each once.
+            devices: [devices] numbers, each once.
             labels: [devices] true labels, 0 … k - 1.
             epsilons: one level or several, all finite.
             coins: private coins; they are used for draws that are missing.
@@ -140,99 +138,100 @@ class ReleaseBook:
         """
         check_levels(form, epsilons)
         most, digest = max(epsilons), class_digest(classes)
-        with self._locked():
-            book = self._read()
-            record = LabelRecord.read(book, f"{form.name} {digest}".strip(), self._devices)
-            record.see(devices, labels)
-            increase = np.maximum(0.0, most - record.largest(devices))
-            total = book["spent"][devices] + increase
+        with self._file.locked() as book:
+            entries, spent = book.place[devices], book.arrays["spent"]
+            record = LabelRecord.read(book.arrays, f"{form.name} {digest}".strip(), book.entries)
+            record.see(entries, labels)
+            increase = np.maximum(0.0, most - record.largest(entries))
+            total = spent[entries] + increase
             over = (increase > 0) & (total > self._lifetime * TOLERANCE)
             if over.any():
-                raise BudgetExceeded(
+                raise self._exceeded(
                     f"labels drawn at ε = {most:g} would exceed the lifetime budget "
-                    f"ε = {self._lifetime:g} ({int(over.sum()):,} of {self._devices:,} devices, "
-                    f"{self._path}); use an ε of earlier draws, or raise `lifetime_epsilon`"
+                    f"ε = {self._lifetime:g}",
+                    int(over.sum()),
+                    "use an ε of earlier draws, or raise `lifetime_epsilon`",
                 )
             draws = LabelDraws(
                 form=form,
                 labels=labels,
                 coins=coins,
                 rows=rows,
-                changes=record.changes[devices],
-                levels=record.draws(devices),
+                changes=record.changes[entries],
+                levels=record.draws(entries),
                 classes=digest,
             )
             complete = draws.has(*epsilons)
             values = draws.at(*epsilons)
             run = self._run_number(book)
             if not complete:
-                book["spent"][devices] = total
-                record.keep(devices, draws.levels)
-                record.charge(devices, most, increase, run)
-                self._write(book | record.arrays())
-            return values, record.paid_by(devices, run)
+                spent[entries] = total
+                record.keep(entries, draws.levels)
+                record.charge(entries, most, increase, run)
+                book.arrays.update(record.arrays())
+                self._file.write(book)
+            return values, record.paid_by(entries, run)
 
-    def charge(
-        self,
-        name: str,
-        devices: Ints,
-        epsilon: float,
-        lifetime: float,
-        *,
-        setting: str = "lifetime",
-    ) -> Doubles:
-        """Count something that is new in every run, and return the ε of all runs of each device.
+    def charge(self, charge: Charge, devices: Ints) -> None:
+        """Count something that is new in every run.
 
-        A device is charged once in a run for each name and ε; a run that is resumed was charged.
+        A device is charged once in a run for the same amounts; a run that is resumed was charged.
 
         Args:
-            name: what is counted: each has an account of its own, apart from releases.
-            devices: [devices] ids, each once.
-            lifetime: largest total ε of any device for this name.
-            setting: the setting that holds it, for the error.
+            devices: [devices] numbers, each once.
 
         Raises:
-            BudgetExceeded: a device would exceed the limit; nothing is written.
+            BudgetExceeded: a device would exceed a limit; nothing is written.
         """
-        with self._locked():
-            book = self._read()
-            account, new = self._affordable(book, name, devices, epsilon, lifetime, setting)
+        with self._file.locked() as book:
+            account, new = self._affordable(book, charge, devices)
             if len(new):
-                account.add(new, self._run, epsilon)
-                self._write(book | account.arrays())
-            return account.spent[devices]
+                account.add(new, self._run, charge)
+                book.arrays.update(account.arrays())
+                self._file.write(book)
 
-    def check_charge(
-        self, name: str, devices: Ints, epsilon: float, lifetime: float, *, setting: str
-    ) -> None:
+    def check_charge(self, charge: Charge, devices: Ints) -> None:
         """Raise what `charge` would raise, and charge nothing: before a run begins."""
-        with self._locked():
-            self._affordable(self._read(), name, devices, epsilon, lifetime, setting)
+        with self._file.locked() as book:
+            self._affordable(book, charge, devices)
 
-    def _affordable(
-        self, book: Arrays, name: str, devices: Ints, epsilon: float, lifetime: float, setting: str
-    ) -> tuple[RunCharges, Ints]:
-        """The account of a name, and those of the devices that are to be charged."""
-        if not epsilon >= 0:
-            raise UsageError(f"`epsilon` must be 0 or more, got {epsilon}")
-        account = RunCharges.read(book, name, self._devices)
-        new = account.uncharged(devices, self._run, epsilon)
-        over = account.spent[new] + epsilon > lifetime * TOLERANCE
+    def _affordable(self, book: OpenBook, charge: Charge, devices: Ints) -> tuple[RunCharges, Ints]:
+        """The account of a charge, and those of the entries that are to be charged."""
+        account = RunCharges.read(book.arrays, charge.name, book.entries, len(charge.amounts))
+        new = account.uncharged(book.place[devices], self._run, charge)
+        amounts, limits = (np.array(of)[:, None] for of in (charge.amounts, charge.limits))
+        over = ((amounts > 0) & (account.spent[:, new] + amounts > limits * TOLERANCE)).any(axis=0)
         if over.any():
-            raise BudgetExceeded(
-                f"{name} of ε = {epsilon:g} would exceed their lifetime limit "
-                f"ε = {lifetime:g} ({int(over.sum()):,} of {self._devices:,} devices, "
-                f"{self._path}); lower their ε, or raise `{setting}`"
-            )
+            raise self._exceeded(charge.words, int(over.sum()), charge.advice)
         return account, new
+
+    def _exceeded(self, words: str, devices: int, advice: str) -> BudgetExceeded:
+        many = f"{devices:,} of {self._total:,} devices"
+        return BudgetExceeded(f"{words} ({many}, {self._file.path}); {advice}")
+
+    def lives(self) -> Lives:
+        """What all devices of the run have spent in all runs, [devices] each."""
+        with self._file.locked() as book:
+            arrays, place = book.arrays, book.place
+            opinions = RunCharges.read(arrays, OPINIONS, book.entries)
+            sums = RunCharges.read(arrays, SUMS, book.entries, len(QUESTIONS))
+            return Lives(
+                label=arrays["spent"][place],
+                opinions=opinions.spent[0, place],
+                squares=dict(zip(QUESTIONS, sums.spent[:, place], strict=True)),
+                answers=_answers(book).budget.given()[place],
+            )
 
     def update(self, change: Callable[[AnswerRecord], Done]) -> Done:
         """Change the record of answers about links, and write it (`AnswerStore`)."""
-        with self._locked():
-            book = self._read()
-            record = self._answers(book)
+        with self._file.locked() as book:
+            whole = _answers(book)
+            record = whole.of_run(book.place)
+            known = len(record.pairs)
             done = change(record)
-            self._write(book | record.arrays())
+            whole.take_back(record, book.place, known)
+            book.arrays.update(whole.arrays())
+            self._file.write(book)
             return done
 
     def calibrate(self, devices: Ints, answers: int) -> None:
@@ -244,77 +243,45 @@ class ReleaseBook:
         Raises:
             BudgetExceeded: a device would give more; nothing is written.
         """
-        with self._locked():
-            book = self._read()
+        with self._file.locked() as book:
             account, new = self._calibrating(book, devices, answers)
             if len(new):
-                account.add(new, self._run, ANSWERS_OF_CALIBRATION)
-                record = self._answers(book)
+                account.add(new, self._run, _CALIBRATION)
+                record = _answers(book)
                 record.budget.calibrated[new] += ANSWERS_OF_CALIBRATION
-                self._write(book | account.arrays() | record.arrays())
+                book.arrays.update(account.arrays() | record.arrays())
+                self._file.write(book)
 
     def check_calibration(self, answers: int) -> None:
         """Raise what `calibrate` would raise, and count nothing: before a run begins."""
-        with self._locked():
-            self._calibrating(self._read(), np.arange(self._devices), answers)
+        with self._file.locked() as book:
+            self._calibrating(book, np.arange(self._total), answers)
 
-    def _calibrating(self, book: Arrays, devices: Ints, answers: int) -> tuple[RunCharges, Ints]:
-        """The account of calibrations, and those of the devices that this run has not counted."""
-        account = RunCharges.read(book, "calibration", self._devices)
-        new = account.uncharged(devices, self._run, ANSWERS_OF_CALIBRATION)
-        over = self._answers(book).budget.given()[new] + ANSWERS_OF_CALIBRATION > answers
+    def _calibrating(self, book: OpenBook, devices: Ints, answers: int) -> tuple[RunCharges, Ints]:
+        """The account of calibrations, and those of the entries that this run has not counted."""
+        account = RunCharges.read(book.arrays, _CALIBRATION.name, book.entries)
+        new = account.uncharged(book.place[devices], self._run, _CALIBRATION)
+        over = _answers(book).budget.given()[new] + ANSWERS_OF_CALIBRATION > answers
         if answers and over.any():
-            raise BudgetExceeded(
+            raise self._exceeded(
                 f"{ANSWERS_OF_CALIBRATION} answers of calibration would exceed the lifetime limit "
-                f"of {answers} answers ({int(over.sum()):,} of {self._devices:,} devices, "
-                f"{self._path}); predict with an earlier run, or raise `answers`"
+                f"of {answers} answers",
+                int(over.sum()),
+                "predict with an earlier run, or raise `answers`",
             )
         return account, new
 
-    def _answers(self, book: Arrays) -> AnswerRecord:
-        return AnswerRecord.of(book, AnswerBudget.unused(self._devices))
-
-    def public(self, kind: str, arrays: Arrays) -> Arrays:
-        """The public arrays that kept symbols of a kind refer to: the first that were kept."""
-        with self._locked():
-            book = self._read()
-            names = {name: f"public/{kind}/{name}" for name in arrays}
-            if not all(place in book for place in names.values()):
-                book |= {names[name]: array for name, array in arrays.items()}
-                self._write(book)
-            return {name: book[place] for name, place in names.items()}
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the lock of the file."""
-        with ExitStack() as held:
-            try:
-                held.enter_context(locked(self._path))
-            except OSError as error:
-                raise UsageError(
-                    f"{self._path}: cannot be used as a release book ({error.strerror})"
-                ) from None
-            yield
-
-    def _run_number(self, book: Arrays) -> int:
+    def _run_number(self, book: OpenBook) -> int:
         """The number of this run in the book's list of runs, which it joins."""
-        runs = book.setdefault("runs", np.empty(0, "<U32"))
+        runs = book.arrays["runs"]
         if self._run not in runs:
-            runs = book["runs"] = np.append(runs, np.array(self._run, "<U32"))
+            runs = book.arrays["runs"] = np.append(runs, np.array(self._run, "<U32"))
         return int(np.flatnonzero(runs == self._run)[0])
 
-    def _write(self, book: Arrays) -> None:
-        write_arrays(self._path, book, private=True)
 
-    def _read(self) -> Arrays:
-        if not self._path.exists():
-            return {"spent": np.zeros(self._devices), "owner": np.array(self._owner)}
-        book = read_arrays(self._path)
-        if str(book.get("owner")) != self._owner or len(book.get("spent", ())) != self._devices:
-            raise InputError(f"{self._path}: this book belongs to another graph")
-        return book
+_CALIBRATION = Charge(name="calibration", amounts=(ANSWERS_OF_CALIBRATION,), limits=(float("inf"),))
+"""Answers of a run; their limit is that of all answers together."""
 
 
-def kind_of(task: str, mechanism: str, size: int, epsilon: float) -> str:
-    """Name of a kind of release."""
-    return json.dumps([task, mechanism, size, epsilon])
+def _answers(book: OpenBook) -> AnswerRecord:
+    return AnswerRecord.of(book.arrays, AnswerBudget.unused(book.entries))

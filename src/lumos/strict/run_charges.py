@@ -1,11 +1,40 @@
-"""What is new in every run and therefore charged in every run, as the release book keeps it."""
+"""What is new in every run and therefore charged in every run, as the release book keeps it.
+
+A charge is a list of amounts that add up from run to run: ε of opinions, answers of calibration,
+and μ² of sums for each question of a table of promises (Gaussian mechanisms compose by μ²).
+"""
 
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from lumos.strict.book_columns import ENTRIES, PACKED, Column, RecordForm
 from lumos.typing import Arrays, Doubles, Flags, Ints
+
+CHARGES_FORM = RecordForm(
+    {
+        "spent": Column("f", ("amounts", ENTRIES)),
+        "runs": Column("U", ("charges",)),
+        "devices": Column("u", ("charges", PACKED)),
+    }
+)
+"""As a book has it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charge:
+    """What one run costs a device, and how much all runs together may cost it."""
+
+    name: str
+    """The account: each is counted apart."""
+    amounts: tuple[float, ...]
+    limits: tuple[float, ...]
+    """Of each amount, over all runs."""
+    words: str = ""
+    """Of a refusal: what would exceed which limit …"""
+    advice: str = ""
+    """… and what to do about it."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -14,21 +43,21 @@ class RunCharges:
 
     name: str
     spent: Doubles = field(repr=False)
-    """[devices] ε of all runs."""
+    """[amounts, entries] of all runs."""
     runs: npt.NDArray[np.str_]
-    """[charges] ids of run and ε."""
+    """[charges] run and amounts of each."""
     charged: Flags = field(repr=False)
-    """[charges, devices] who was charged."""
+    """[charges, entries] who was charged."""
 
     @classmethod
-    def read(cls, book: Arrays, name: str, devices: int) -> "RunCharges":
+    def read(cls, book: Arrays, name: str, entries: int, amounts: int = 1) -> "RunCharges":
         """From the arrays of a book; an empty account if there is none of this name."""
-        packed = book.get(f"charged/{name}/devices", np.empty((0, -(-devices // 8)), np.uint8))
+        packed = book.get(f"charged/{name}/devices", np.empty((0, -(-entries // 8)), np.uint8))
         return cls(
             name=name,
-            spent=book.get(f"charged/{name}/spent", np.zeros(devices)),
+            spent=book.get(f"charged/{name}/spent", np.zeros((amounts, entries))),
             runs=book.get(f"charged/{name}/runs", np.empty(0, "<U1")),
-            charged=np.unpackbits(packed, axis=1, count=devices).astype(np.bool_),
+            charged=np.unpackbits(packed, axis=1, count=entries).astype(np.bool_),
         )
 
     def arrays(self) -> Arrays:
@@ -39,21 +68,21 @@ class RunCharges:
             f"charged/{self.name}/devices": np.packbits(self.charged, axis=1),
         }
 
-    def uncharged(self, devices: Ints, run: str, epsilon: float) -> Ints:
-        """Those of the devices that this run has not charged with this ε."""
-        earlier = self.charged[self.runs == _charge(run, epsilon)].any(axis=0)
-        new: Ints = devices[~earlier[devices]]
+    def uncharged(self, entries: Ints, run: str, charge: Charge) -> Ints:
+        """Those of the entries that this run has not charged with these amounts."""
+        earlier = self.charged[self.runs == _key(run, charge)].any(axis=0)
+        new: Ints = entries[~earlier[entries]]
         return new
 
-    def add(self, devices: Ints, run: str, epsilon: float) -> None:
-        """Charge these devices."""
-        charge = _charge(run, epsilon)
-        if not (self.runs == charge).any():
-            self.runs = np.append(self.runs, charge)
-            self.charged = np.vstack([self.charged, np.zeros(len(self.spent), np.bool_)])
-        self.charged[np.flatnonzero(self.runs == charge)[0], devices] = True
-        self.spent[devices] += epsilon
+    def add(self, entries: Ints, run: str, charge: Charge) -> None:
+        """Charge these entries."""
+        key = _key(run, charge)
+        if not (self.runs == key).any():
+            self.runs = np.append(self.runs, key)
+            self.charged = np.vstack([self.charged, np.zeros(self.spent.shape[1], np.bool_)])
+        self.charged[np.flatnonzero(self.runs == key)[0], entries] = True
+        self.spent[:, entries] += np.array(charge.amounts)[:, None]
 
 
-def _charge(run: str, epsilon: float) -> str:
-    return f"{run} {float(epsilon)!r}"
+def _key(run: str, charge: Charge) -> str:
+    return f"{run} {' '.join(repr(float(amount)) for amount in charge.amounts)}"

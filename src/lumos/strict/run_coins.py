@@ -37,10 +37,14 @@ in it when results were first kept stay in it, so that they can be repeated to t
 _CLASSIFY_NAME: dict[str, Any] = {"relay": "auto", "codebook": 8, "colours": "auto", "answer": 8}
 """The same, for `classify`: settings of links that there were when its results were kept."""
 
+_ADDED_LATER = frozenset({"lifetime_update_epsilon"})
+"""Settings that there were not when results were first kept, and that do not change a run."""
+
 
 def coin_name(problem: Problem, config: "Config", *, control: bool) -> str:
     """A name for the coins of a run, or of its control."""
     settings = {**config.flat(), **_WITHOUT_EFFECT}
+    settings = {name: settings[name] for name in settings.keys() - _ADDED_LATER}
     if config.train.task == "link":
         settings = {name: settings[name] for name in settings.keys() - CLASSIFY_ONLY}
     else:

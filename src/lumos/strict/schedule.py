@@ -13,6 +13,12 @@ from lumos.training.config import Config
 
 LEAST_STEPS = 1000
 """Steps of the fixed point that a share of noise spans at least."""
+WIDEST = 12.0
+"""Standard deviations of a share of noise that fit below the limit of the fixed point, beside the
+vector itself. A normal number is beyond them with a probability of 3.6e-33, so none of 2^67 numbers
+of a run is, but for a chance below 2^-40."""
+LEAST_SECURITY = 40
+"""Bits of security that the table of promises takes for granted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,4 +108,46 @@ class Schedule(ABC):
                 "`clip` is so small, or `update_epsilon` so large, that noise would fall between "
                 "the steps of the fixed point"
             )
+        if norm + WIDEST * noise.share > self.config.updates.limit:
+            raise UsageError(
+                f"noise may exceed the `limit` of masked sums ({self.config.updates.limit:g}), "
+                "and would be refused or cut off; raise `limit` or `update_epsilon`"
+            )
         return noise
+
+    def check(self) -> None:
+        """Refuse settings under which sums would carry less noise than the table counts with.
+
+        Raises:
+            UsageError: there is one.
+        """
+        updates, strict = self.config.updates, self.strict
+        if not self.noisy:
+            return
+        if strict.update_delta > 1 / self.devices:
+            raise UsageError(
+                f"`update_delta={strict.update_delta:g}` is above 1/n = {1 / self.devices:.3g} for "
+                f"{self.devices:,} devices: a mechanism that shows one device in full would be "
+                f"permitted; use {10.0 ** math.floor(math.log10(1 / self.devices)):g} or less"
+            )
+        if updates.clip:
+            raise UsageError(
+                "`clip` of masked sums cuts off noise together with the vector; leave it out: "
+                "vectors are clipped before noise is added"
+            )
+        for name in ("neighbours", "threshold"):
+            if getattr(updates, name) is not None:
+                raise UsageError(
+                    f"`{name}` of masked sums is not set by hand under `protect='noise'`: it "
+                    "follows from `corrupt`, `dropped` and `security_bits`; leave it out"
+                )
+        if updates.security_bits < LEAST_SECURITY:
+            raise UsageError(
+                f"`security_bits` of masked sums must be {LEAST_SECURITY} or more under "
+                f"`protect='noise'`, got {updates.security_bits}: the table of promises takes it "
+                "for granted"
+            )
+        for epoch in range(self.config.train.epochs):
+            self.noise(self.stage(epoch), self.step(epoch))
+        for stage in self.last_stages:
+            self.noise(stage)

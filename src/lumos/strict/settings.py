@@ -90,6 +90,10 @@ class StrictSettings:
     """Most ε that a device may spend on releases over all runs (with a book)."""
     lifetime_opinion_epsilon: float = 64.0
     """Most ε that a device may spend on opinions over all runs (with a book)."""
+    lifetime_update_epsilon: float = 31.0
+    """Most ε that the sums of all runs together may cost a device, at update_delta: for another
+    record in place of its own, and for one of its edges (with a book). Eight runs at the defaults
+    come to 30.5."""
     embedding: int = 24
     """Numbers in the embedding of a device's words, 2 to 64 (link)."""
     words: int = 8
@@ -164,7 +168,7 @@ class StrictSettings:
             )
         if not self.answer_epsilon > 0:
             raise UsageError(f"`answer_epsilon` must be above 0, got {self.answer_epsilon}")
-        for name in ("lifetime_epsilon", "lifetime_opinion_epsilon"):
+        for name in ("lifetime_epsilon", "lifetime_opinion_epsilon", "lifetime_update_epsilon"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"`{name}` must be above 0, got {getattr(self, name)}")
         if not 0 < self.update_epsilon <= LARGEST_EPSILON:

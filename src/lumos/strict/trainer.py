@@ -12,7 +12,10 @@ import numpy as np
 from lumos.device.shard import Shard
 from lumos.errors import InputError
 from lumos.exchange.endpoint import Endpoint, Program
+from lumos.strict.book_file import BookSeal
 from lumos.strict.noisy_sums import NoisySums, Update
+from lumos.strict.release_book import ReleaseBook
+from lumos.strict.run_charges import Charge
 from lumos.strict.schedule import Schedule
 from lumos.training.trainer import EpochRecord, OnEpoch
 from lumos.typing import Arrays, Doubles, Ints
@@ -42,6 +45,7 @@ class StrictTrainer(ABC):
         endpoint: whose ledger ideal sums are booked in.
         rows: the devices' features.
         schedule: everything public about the run.
+        book: what devices have told in earlier runs; a control has none.
         control: release symbols that depend on no data.
     """
 
@@ -52,11 +56,14 @@ class StrictTrainer(ABC):
         rows: Rows,
         schedule: Schedule,
         *,
+        book: ReleaseBook | None = None,
         control: bool = False,
     ) -> None:
         self.shard = shard
         self.schedule = schedule
         self._control = control
+        # The control is an experiment with coins of its own: it is outside the book.
+        self._book = None if control else book
         self._rows = rows
         self._sums = NoisySums(shard, endpoint, schedule.config)
         self.columns = np.empty(0, np.int64)
@@ -88,6 +95,9 @@ class StrictTrainer(ABC):
     def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
         """Epochs `first` + 1 … `last`, and what devices send one another before them."""
         schedule = self.schedule
+        if first == 0 and self._book is not None:
+            for charge, devices in self._sum_charges():
+                self._book.charge(charge, devices)
         for number in range(first, last):
             yield from self._before(number)
             stage = schedule.stage(number)
@@ -105,17 +115,39 @@ class StrictTrainer(ABC):
         """Fixed: the number of epochs is part of the noise."""
         return self.schedule.config.train.epochs
 
-    @abstractmethod
+    def _remembered(self) -> Arrays:
+        """What a checkpoint and the finished run know of the book; nothing without one."""
+        return {} if self._book is None else self._book.seal().arrays()
+
     def restore(self, state: Arrays) -> None:
-        """Go on from a state."""
+        """Go on from a state.
+
+        Raises:
+            InputError: the book is older than the state, or another one.
+        """
+        if self._book is not None:
+            self._book.check_seal(BookSeal.of(state))
+        self._restore(state)
+
+    def state(self) -> Arrays:
+        """Everything that the next epochs depend on."""
+        return {**self._state(), **self._remembered()}
+
+    @abstractmethod
+    def _sum_charges(self) -> list[tuple[Charge, Ints]]:
+        """What a book counts for all sums of the run, and which hosted devices it is for."""
+
+    @abstractmethod
+    def _restore(self, state: Arrays) -> None:
+        """Go on from what `_state` gave."""
 
     @abstractmethod
     def rejoin(self, epoch: int) -> Program[None]:
         """After `restore`: repeat the messages before `epoch`. The same coins give the same."""
 
     @abstractmethod
-    def state(self) -> Arrays:
-        """Everything that the next epochs depend on."""
+    def _state(self) -> Arrays:
+        """Everything that the next epochs depend on, apart from the book."""
 
     @abstractmethod
     def _begin(self) -> None:

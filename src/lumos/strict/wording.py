@@ -3,8 +3,10 @@
 import math
 
 from lumos.strict.schedule import Schedule
+from lumos.strict.settings import StrictSettings
 
 NONE = "no promise"
+NOTHING = "nothing"
 
 
 def up(number: float) -> str:
@@ -13,6 +15,50 @@ def up(number: float) -> str:
         return "0"
     step = 10.0 ** (math.floor(math.log10(number)) - 2)
     return f"{math.ceil(number / step - 1e-9) * step:g}"  # 1e-9 of the last digit: float dust
+
+
+def parties(schedule: Schedule) -> str:
+    """Against whom figures hold: how many may collude or be missing, as the noise assumes it."""
+    everybody = "Figures hold against neighbours, strangers and the coordinator together"
+    if not schedule.noisy:
+        return everybody
+    updates = schedule.config.updates
+    missing = max(updates.dropped, 1 - (updates.minimum or schedule.devices) / schedule.devices)
+    return (
+        f"{everybody}, with whom up to {100 * updates.corrupt:g} % of the devices collude, while "
+        f"{100 * missing:.3g} % add no noise"
+    )
+
+
+def public(schedule: Schedule, facts: str, learnt: str) -> str:
+    """A sentence on what no figure covers."""
+    signs = ", and whether any of them is negative" * (schedule.strict.signs == "auto")
+    sums = "noisy sums" if schedule.noisy else "exact sums"
+    return (
+        f"Public, and covered by no figure, are {facts}{signs}. Public too are {learnt}: they "
+        f"follow from {sums}."
+    )
+
+
+def arms(schedule: Schedule) -> list[str]:
+    """A sentence on the control, where there is one."""
+    if not schedule.config.train.control:
+        return []
+    return [
+        "The control is an experiment of a simulation, with coins of its own: its sums are outside "
+        "this table and outside any book, and publishing its result too would cost as much again."
+    ]
+
+
+def life_of_runs(strict: StrictSettings) -> str:
+    """A sentence on columns for life."""
+    return (
+        "Columns for life count what is seen in all runs with this book, the largest of any device "
+        "that now has the role; a symbol that is sent again is seen again, and costs nothing new. "
+        f"Limits for life are ε = {strict.lifetime_epsilon:g} of labels, "
+        f"{strict.lifetime_opinion_epsilon:g} of opinions, and {strict.lifetime_update_epsilon:g} "
+        "of sums."
+    )
 
 
 def shortcuts(schedule: Schedule) -> list[str]:

@@ -32,8 +32,8 @@ class TrainedLinks:
     """[devices, width] where a run folder keeps them."""
     graph: Callable[[], Graph] = field(repr=False)
     """Finds the graph of the run, for profiles that need it."""
-    owner: str = ""
-    """Identifies the devices, by their ids."""
+    ids: tuple[str, ...] = field(default=(), repr=False)
+    """Original ids of the devices, by which a book finds their entries."""
     folder: Path | None = None
     """The run folder, if there is one."""
     memory: dict[str, Any] = field(default_factory=dict, repr=False)
