@@ -159,6 +159,8 @@ def identical(one: Run, other: Run) -> None:
     for arrays, others in pairs:
         assert arrays.keys() == others.keys()
         for name, values in arrays.items():
+            if name.startswith("book/"):  # a book is another with every path
+                continue
             assert values.tobytes() == others[name].tobytes(), name
     assert one.embeddings.tobytes() == other.embeddings.tobytes()
     assert one.scores == other.scores

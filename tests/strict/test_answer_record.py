@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from lumos.errors import InputError
-from lumos.storage import read_arrays, write_arrays
+from lumos.storage import read_arrays
 from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.answer_record import (
     AnswerRecord,
@@ -22,8 +22,10 @@ from lumos.strict.answer_record import (
 )
 from lumos.strict.link_answers import UNANSWERED
 from lumos.strict.release_book import ReleaseBook
+from lumos.strict.run_charges import Charge
 
 DEVICES = 9
+IDS = [f"device {number}" for number in range(DEVICES)]
 Stores = Callable[[], AnswerStore]
 
 
@@ -39,7 +41,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
         return lambda: memory
     if request.param == "file":
         return lambda: AnswersInFile(tmp_path / "answers.npz", unused())
-    return lambda: ReleaseBook(tmp_path / "book.npz", "owner", DEVICES, 4.0, "prediction")
+    return lambda: ReleaseBook(tmp_path / "book.npz", IDS, 4.0, "prediction")
 
 
 def known(record: AnswerRecord, pairs: Any, vectors: str = "one") -> list[list[int]]:
@@ -142,7 +144,7 @@ def _ask_many(path: str, kind: str, me: int) -> None:
     store: AnswerStore = (
         AnswersInFile(place, unused())
         if kind == "file"
-        else ReleaseBook(place, "owner", DEVICES, 4.0, "prediction")
+        else ReleaseBook(place, IDS, 4.0, "prediction")
     )
     for number in range(20):
 
@@ -200,12 +202,28 @@ def test_names_of_vectors_differ_with_vectors_and_thresholds() -> None:
 
 def test_the_book_keeps_answers_beside_releases(tmp_path: Path) -> None:
     path = tmp_path / "book.npz"
-    book = ReleaseBook(path, "owner", DEVICES, 4.0, "a run")
-    book.settle("kind", np.arange(DEVICES), 2.0, np.ones((DEVICES, 1), np.uint8))
+    book = ReleaseBook(path, IDS, 4.0, "a run")
+    book.charge(Charge(name="opinions", amounts=(2.0,), limits=(4.0,)), np.arange(DEVICES))
     book.update(lambda record: record.add(np.array([[0, 1]]), np.array([[1, 1]]), "one"))
     arrays = read_arrays(path)
-    assert_array_equal(arrays["spent"], [2.0] * DEVICES)
+    assert_array_equal(arrays["charged/opinions/spent"], [[2.0] * DEVICES])
     assert arrays["answers/pairs"].tolist() == [[0, 1]]
-    write_arrays(path, arrays | {"owner": np.array("somebody else")}, private=True)
-    with pytest.raises(InputError, match="belongs to another graph"):
-        book.update(lambda record: None)
+
+
+def test_answers_follow_devices_into_another_federation(tmp_path: Path) -> None:
+    """Other numbers, some devices gone, others new: both ends still know the level they learnt."""
+    path = tmp_path / "book.npz"
+
+    def ask(record: AnswerRecord) -> None:
+        record.add(np.array([[3, 1], [0, 8]]), np.array([[2, 0], [1, 3]]), "one")
+        record.budget.asked[3] += 1
+
+    ReleaseBook(path, IDS, 4.0, "a run").update(ask)
+    later = ["new", *IDS[4:0:-1]]  # devices 4, 3, 2, 1: device 0 is gone, as is 8
+    book = ReleaseBook(path, later, 4.0, "another")
+    assert book.update(lambda record: known(record, [(2, 4), (4, 2)])) == [[2, 0], [0, 2]]
+    assert book.update(lambda record: record.budget.asked.tolist()) == [0, 0, 1, 0, 0]
+    book.update(lambda record: record.add(np.array([[0, 4]]), np.array([[1, 2]]), "one"))
+    back = ReleaseBook(path, [*IDS, "new"], 4.0, "third")
+    asked = [(9, 1), (0, 8), (1, 3)]
+    assert back.update(lambda record: known(record, asked)) == [[1, 2], [1, 3], [0, 2]]

@@ -231,13 +231,14 @@ def test_the_reading_says_what_a_simulation_does_not_do(
 
 
 @pytest.mark.parametrize("label_epsilon", [None, 4.0, math.inf])
-def test_with_a_book_only_what_was_drawn_once_is_for_life(label_epsilon: float | None) -> None:
-    """The symbol always; the label in the sums only where it is a draw."""
+def test_with_a_book_the_reading_says_what_columns_for_life_are(
+    label_epsilon: float | None,
+) -> None:
     sentence = reading(schedule_of(book=Path("book.npz"), label_epsilon=label_epsilon))
-    exact = label_epsilon == math.inf
-    assert ("A label has the largest ε of all runs with this book" in sentence) != exact
-    assert ("the label in the sums included, is per run" in sentence) == exact
-    assert "runs add up" in sentence
+    assert "A label has the largest ε of all its draws" in sentence
+    assert "Columns for life count what is seen in all runs with this book" in sentence
+    assert "ε = 4 of labels, 64 of opinions, and 31 of sums" in sentence
+    assert ("Sums used true labels" in sentence) == (label_epsilon == math.inf)
 
 
 # Cautions.

@@ -165,7 +165,7 @@ def reading(schedule: ClassifySchedule) -> str:
             "number and name; the number of features",
             "weights, matrices, the vote with its outcome, and the temperature",
         ),
-        "Scores from true labels are the observer's.",
+        "Scores are the observer's, from true data: no figure covers them.",
     ]
     if math.isinf(strict.sums_epsilon):
         sentences.append(

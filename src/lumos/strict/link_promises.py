@@ -115,7 +115,7 @@ def reading(schedule: LinkSchedule) -> str:
             "who takes part; the number of devices; the number of features",
             "the encoder, what is compared, thresholds, and what a level means",
         ),
-        "Scores from true edges are the observer's.",
+        "Scores are the observer's, from true data: no figure covers them.",
         f"A device gives at most {strict.answers} answers {life}."
         if strict.answers
         else "There was no limit to answers: this is for measuring only.",
