@@ -1,5 +1,6 @@
 """Newcomers to a strict run: they send nothing, and predict as devices of the run would."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ from tests.narrow import present
 from tests.runs.running import listening
 from tests.strict.strictly import small, strict
 
-from lumos import Graph
+from lumos import Graph, InputError
 from lumos.device.coins import PublicCoins
 from lumos.runs.newcomers import Newcomer, predict_newcomers
 from lumos.runs.run import Run
+from lumos.storage import read_arrays
 from lumos.strict.vote import Vote
 from lumos.training.split import Role, split_vertices
 
@@ -171,3 +173,54 @@ def test_an_isolated_newcomer_is_like_an_isolated_device() -> None:
     assert_allclose(
         found[0], by_hand(run, graph, row_of(graph, alone), np.empty(0, int)), rtol=1e-4
     )
+
+
+@pytest.mark.parametrize("coins", ["simulated", "system"])
+def test_forty_predictions_of_one_newcomer_tell_what_one_tells(coins: str) -> None:
+    """Finding 5: every call made its neighbours, or the newcomer, release anew."""
+    graph = small(DEVICES)
+    run = strict(graph, coins=coins)
+    new = [copy_of(graph, 3)]
+    bodies: dict[tuple[str, int, int], set[bytes]] = {}
+    found = []
+    for _ in range(40):
+        with listening() as wire:
+            found.append(predict_newcomers(run, new, graph=graph)[0])
+        assert all(m.sender < DEVICES for topic in wire.topics() for m in wire.all_of(topic))
+        for topic in (SYMBOL, OPINION):
+            for number, messages in enumerate(wire.of(topic)):
+                for message in messages:
+                    bodies.setdefault((topic, number, message.sender), set()).add(message.body)
+    assert {sender for _, _, sender in bodies} == set(neighbours_of(graph, 3).tolist())
+    assert all(len(different) == 1 for different in bodies.values())
+    assert all(np.array_equal(found[0], again) for again in found)
+
+
+def test_a_newcomer_has_nothing_to_put_into_a_book(tmp_path: Path) -> None:
+    """It gets its entry when it trains under its id."""
+    graph, path = small(DEVICES), tmp_path / "book.npz"
+    run = strict(graph, book=path)
+    before = path.read_bytes()
+    predict_newcomers(run, [copy_of(graph, 3)], graph=graph)
+    assert path.read_bytes() == before
+    grown = Graph.from_edges(
+        graph.edge_list(),
+        devices=DEVICES + 1,
+        features=np.concatenate([np.asarray(graph.features), row_of(graph, 3)[None]]),
+        labels=np.append(present(graph.labels), 0),
+        classes=graph.classes,
+    )
+    strict(grown, book=path, seed=1)
+    assert len(read_arrays(path)["ids"]) == DEVICES + 1
+
+
+@pytest.mark.parametrize("names", [["3"], ["new", "new"], ["new", "59"]])
+def test_an_id_that_is_taken_is_refused(names: list[str]) -> None:
+    graph = small(DEVICES)
+    run = strict(graph)
+    new = [Newcomer(id=name, features=row_of(graph, 1), neighbours=("1",)) for name in names]
+    with listening() as wire, pytest.raises(InputError) as refused:
+        predict_newcomers(run, new, graph=graph)
+    assert f"newcomer {names[-1]!r}: there is a device or another newcomer" in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert wire.topics() == set()

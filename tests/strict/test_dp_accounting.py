@@ -1,0 +1,131 @@
+"""The account against Google's `dp-accounting`: its PLD accountant knows nothing of ours.
+
+Every sum of a run is given to it as a Gaussian mechanism of its own, as noise over the move that a
+question is about; it discretises privacy losses and composes them numerically. The library wants an
+older `attrs` than other tools do, so it is an extra of its own (`pip install -e .[oracle]`); what
+it printed (version 0.6.0) is kept here, and is compared in any case.
+"""
+
+import math
+from typing import Any
+
+import pytest
+from tests.narrow import present
+from tests.strict.classifying import schedule_of
+from tests.strict.composition import DELTA, all_sums, honest_noise, moves
+from tests.strict.linking import schedule as link_schedule
+from tests.strict.test_classify_promises import IN_SUMS, numbers
+
+from lumos.aggregate.noise import epsilon_for
+from lumos.strict.book_charges import EDGE, FEATURES, NORM
+from lumos.strict.classify_promises import ROLES
+from lumos.strict.classify_promises import promises as of_labels
+from lumos.strict.classify_schedule import ClassifySchedule
+from lumos.strict.link_promises import SUMS
+from lumos.strict.link_promises import promises as of_links
+from lumos.training.split import Role
+
+FACEBOOK = {"devices": 22_470, "training": 11_235, "validation": 5_617}
+TRAINING, VALIDATION = "training devices", "validation devices"
+STEP = 1e-3
+"""Of the privacy losses that the library rounds to."""
+
+PRINTED: dict[tuple[str, str], float] = {
+    (TRAINING, FEATURES): 8.0000,
+    (TRAINING, NORM): 6.9331,
+    (TRAINING, EDGE): 1.7593,
+    (VALIDATION, FEATURES): 3.0154,
+    (VALIDATION, NORM): 7.6896,
+    (VALIDATION, EDGE): 4.8113,
+    ("links", FEATURES): 7.9999,
+    ("links", NORM): 4.8835,
+}
+"""ε at δ = 1e-5 by the library, for the sums of Facebook at the defaults."""
+
+
+def by_library(mus: list[float], delta: float = DELTA) -> float:
+    """ε of Gaussian mechanisms, one by one, as the library composes them."""
+    pld = pytest.importorskip("dp_accounting.pld")
+    event = pytest.importorskip("dp_accounting.dp_event")
+    accountant: Any = pld.PLDAccountant(value_discretization_interval=STEP)
+    for mu in mus:
+        accountant.compose(event.GaussianDpEvent(1 / mu))
+    return float(accountant.get_epsilon(delta))
+
+
+def moved(schedule: ClassifySchedule, role: str, question: str, ends: int = 1) -> list[float]:
+    """Moves over noise of every sum that a device of some role is in, zeros left out."""
+    found = [
+        ends * moves(schedule, stage)[question] / honest_noise(schedule, stage, step)
+        for stage, step in all_sums(schedule)
+        if stage in IN_SUMS[role]
+    ]
+    return [mu for mu in found if mu > 0]
+
+
+def of_classify() -> dict[tuple[str, str], list[float]]:
+    schedule = schedule_of(**FACEBOOK)
+    return {
+        (role, question): moved(schedule, role, question, 2 if question == EDGE else 1)
+        for role in (TRAINING, VALIDATION)
+        for question in (FEATURES, NORM, EDGE)
+    }
+
+
+def of_link() -> dict[tuple[str, str], list[float]]:
+    made = link_schedule(22_470)
+    places = [(stage, step) for stage, many in made.sums.items() for step in range(many)]
+    questions = {}
+    for question in (FEATURES, NORM):
+        mus = []
+        for place in [*places, ("levels", 0)]:
+            noise = present(made.noise(*place))
+            honest = noise.share * math.sqrt(22_470 - math.ceil(2_247.0) - math.ceil(1_123.5))
+            mus.append(getattr(made.reach(place[0]), question) / honest)
+        questions["links", question] = [mu for mu in mus if mu > 0]
+    return questions
+
+
+def printed_cells() -> dict[tuple[str, str], float]:
+    """ε of the same sums as the tables print it, messages taken off."""
+    schedule = schedule_of(**FACEBOOK)
+    rows = of_labels(schedule)
+    names = {FEATURES: rows[1], NORM: rows[3], EDGE: rows[5]}
+    cells = {}
+    for (role, question), _ in of_classify().items():
+        spent = schedule.spending(ROLES[role])
+        cells[role, question] = numbers(names[question][role])[0] - 2 * spent.opinions * (
+            question == EDGE
+        )
+    links = of_links(link_schedule(22_470))
+    for question, row in ((FEATURES, links[0]), (NORM, links[1])):
+        cells["links", question] = numbers(row[SUMS])[0]
+    return cells
+
+
+@pytest.mark.parametrize("case", list(PRINTED), ids=" ".join)
+def test_cells_are_what_the_library_printed(case: tuple[str, str]) -> None:
+    """Rounded up to three digits, so never below; messages of an edge are added before that."""
+    found, cell = PRINTED[case], printed_cells()[case]
+    room = 0.1 if case[1] == EDGE else 0.01 * found
+    assert found - 1e-3 <= cell <= found + room
+
+
+@pytest.mark.parametrize("case", list(PRINTED), ids=" ".join)
+def test_the_library_still_prints_it(case: tuple[str, str]) -> None:
+    mus = (of_classify() | of_link())[case]
+    assert by_library(mus) == pytest.approx(PRINTED[case], abs=2e-3)
+    assert epsilon_for(math.hypot(*mus), DELTA) == pytest.approx(PRINTED[case], abs=2e-3)
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.5, 1.6660305978457177, 4.0])
+@pytest.mark.parametrize("delta", [1e-6, 1e-5, 1e-3])
+def test_one_mechanism(mu: float, delta: float) -> None:
+    assert by_library([mu], delta) == pytest.approx(epsilon_for(mu, delta), abs=1e-3)
+
+
+def test_eight_runs_for_life() -> None:
+    """What a book adds up, by μ², is what the library composes sum by sum."""
+    one = of_classify()[TRAINING, FEATURES]
+    whole = schedule_of(**FACEBOOK).run_mu(Role.TRAIN)[FEATURES] * math.sqrt(8)
+    assert by_library(8 * one) == pytest.approx(epsilon_for(whole, DELTA), abs=5e-3)

@@ -1,0 +1,467 @@
+"""A book belongs to devices: graphs change, budgets stay; what was tampered with is refused."""
+
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from tests.narrow import present
+from tests.runs.running import listening
+from tests.strict.linking import linked, town
+from tests.strict.linking import run_with_wire as link_with_wire
+from tests.strict.strictly import run_with_wire, small, strict
+
+from lumos import BudgetExceeded, Graph, InputError, UsageError
+from lumos.aggregate.noise import epsilon_for, mu_for
+from lumos.device.coins import PublicCoins
+from lumos.runs.events import EpochEvent
+from lumos.runs.run import Run
+from lumos.storage import read_arrays, write_arrays
+from lumos.strict.book_file import UNMATCHED
+from lumos.strict.matching import NOBODY
+from lumos.strict.release_book import ReleaseBook
+from lumos.strict.spending import NEWLY
+from lumos.training.split import Role, split_vertices
+
+SYMBOL = "strict/symbol"
+TRAINING, VALIDATION, OTHER = "training devices", "validation devices", "other devices"
+LABEL, FEATURES = "label: this one or another", "features: these or others"
+RECORD, EDGE = "whole record: this or another", "one edge: there or not"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "book.npz"
+
+
+def part_of(graph: Graph, devices: np.ndarray, drop: int = 0) -> Graph:
+    """These devices, in this order, with their ids and data, without the first `drop` edges."""
+    number = np.full(graph.devices, -1)
+    number[devices] = np.arange(len(devices))
+    edges = number[graph.edge_list()]
+    names = np.array([f"device {device}" for device in devices])
+    return Graph.from_edges(
+        names[edges[(edges >= 0).all(axis=1)][drop:]],
+        devices=len(devices),
+        features=np.asarray(graph.features)[devices],
+        labels=present(graph.labels)[devices],
+        classes=graph.classes,
+        ids=names.tolist(),
+    )
+
+
+def of_devices(path: Path, name: str) -> dict[str, float]:
+    """By id, what an account has."""
+    arrays = read_arrays(path)
+    values = np.atleast_2d(arrays[name])[0]
+    return dict(zip(arrays["ids"].tolist(), values.tolist(), strict=True))
+
+
+def symbols(graph: Graph, **settings: Any) -> tuple[Run, dict[str, bytes]]:
+    """A run, and by id what each training device said."""
+    run, wire = run_with_wire(graph, **settings)
+    said = {str(graph.ids[m.sender]): m.body for m in wire.all_of(SYMBOL)}
+    return run, said
+
+
+def row(run: Run, about: str) -> dict[str, str]:
+    return next(row for row in run.promises if row["about"] == about)
+
+
+# A graph that lives.
+
+
+def test_a_graph_that_grows_shrinks_and_is_reordered_keeps_every_budget(
+    path: Path, short: dict[str, int]
+) -> None:
+    """The book used to belong to one list of devices: any other was refused."""
+    whole = small(80, edges=160)
+    rng = np.random.default_rng(0)
+    lists = [np.arange(60), np.arange(80), rng.permutation(80)[:50], np.arange(80)[::-1]]
+    said: dict[str, set[bytes]] = {}
+    drew: set[str] = set()
+    talked: dict[str, float] = {}
+    for seed, devices in enumerate(lists):
+        graph = part_of(whole, devices, drop=5 * seed)
+        _, found = symbols(graph, book=path, seed=seed, **short)
+        for name, body in found.items():
+            said.setdefault(name, set()).add(body)
+        roles = split_vertices(present(graph.labels), PublicCoins(seed))
+        drew |= {str(graph.ids[d]) for d in np.flatnonzero(np.isin(roles, (0, 1)))}
+        for device in np.flatnonzero(graph.degrees > 0):
+            name = str(graph.ids[device])
+            talked[name] = talked.get(name, 0.0) + 8.0
+        assert {k for k, v in of_devices(path, "spent").items() if v} == drew
+        spent = of_devices(path, "charged/opinions/spent")
+        assert {k: v for k, v in spent.items() if v} == talked
+    assert all(len(bodies) == 1 for bodies in said.values()), "one symbol for life"
+    arrays = read_arrays(path)
+    assert len(arrays["ids"]) == 80
+    assert len(np.unique(arrays["secrets"], axis=0)) == 80
+
+
+def test_a_device_that_leaves_and_comes_back_meets_its_own_limit(
+    path: Path, short: dict[str, int]
+) -> None:
+    whole = small(60)
+    limit = {**short, "book": path, "lifetime_opinion_epsilon": 16.0}
+    everybody, without = part_of(whole, np.arange(60)), part_of(whole, np.arange(1, 60))
+    for seed in (0, 1):
+        strict(everybody, seed=seed, **limit)
+    with pytest.raises(BudgetExceeded):
+        strict(without, seed=2, **limit)
+    alone = part_of(small(60, seed=9), np.arange(60))
+    assert set(map(str, alone.ids)) == set(map(str, everybody.ids))
+    with pytest.raises(BudgetExceeded):  # another graph, the same devices
+        strict(alone, seed=3, **limit)
+
+
+def test_two_devices_with_one_id_have_no_book(path: Path) -> None:
+    with pytest.raises(UsageError, match="two devices of the graph have one id"):
+        ReleaseBook(path, ["a", "b", "a"], 4.0, "run")
+
+
+def partners_in(path: Path) -> dict[str, str | None]:
+    arrays = read_arrays(path)
+    ids = arrays["ids"].tolist()
+    pairs = zip(ids, arrays["partners"].tolist(), strict=True)
+    return {name: ids[partner] if partner >= 0 else None for name, partner in pairs}
+
+
+def test_new_devices_look_for_partners_among_themselves(path: Path) -> None:
+    whole = small(60, edges=240)
+    linked(part_of(whole, np.arange(40)), book=path)
+    before = partners_in(path)
+    assert all(before[partner] == name for name, partner in before.items() if partner)
+    grown = part_of(whole, np.arange(60)[::-1])
+    linked(grown, book=path, seed=1)
+    after = partners_in(path)
+    assert {name: after[name] for name in before} == before, "who looked keeps what it found"
+    new = {name: after[name] for name in after.keys() - before.keys()}
+    assert any(new.values())
+    for name, partner in new.items():
+        assert partner is None or (partner in new and new[partner] == name)
+    _, wire = link_with_wire(grown, book=path, seed=2)
+    assert len(wire.of("strict/proposal")) == 10, "nobody looks again"
+
+
+def test_a_partner_that_is_gone_or_half_written_is_nobody(path: Path) -> None:
+    book = ReleaseBook(path, list("abcdef"), 4.0, "run")
+    assert_array_equal(book.partners(), [UNMATCHED] * 6)
+    book.keep_partners(np.arange(5), np.array([1, 0, 3, 2, 5]))  # f was interrupted
+    assert_array_equal(book.partners(), [1, 0, 3, 2, NOBODY, UNMATCHED])
+    smaller = ReleaseBook(path, list("dcbx"), 4.0, "run")
+    assert_array_equal(smaller.partners(), [1, 0, NOBODY, UNMATCHED])
+
+
+# Sums for life.
+
+
+def test_sums_are_counted_by_mu_until_their_limit(path: Path, short: dict[str, int]) -> None:
+    """Runs at different (ε, δ) add up by μ²; the limit is checked before a run begins."""
+    graph = small(60)
+    first = {**short, "book": path, "update_epsilon": 4.0}
+    strict(graph, **first)
+    strict(graph, **first)  # an equal run is the same run
+    other = {**first, "update_epsilon": 2.0, "update_delta": 1e-6}
+    strict(graph, **other)
+    square = mu_for(4.0, 1e-5) ** 2 + mu_for(2.0, 1e-6) ** 2
+    roles = split_vertices(present(graph.labels), PublicCoins(0))
+    spent = read_arrays(path)["charged/sums/spent"]
+    record = spent[2]
+    assert record[roles == Role.TRAIN] == pytest.approx(square, rel=1e-6)
+    assert (record[roles == Role.TEST] == 0).all()
+    assert (spent[4][roles == Role.VALIDATION] > 0).all()  # an edge, at one end
+    whole = epsilon_for(np.sqrt(square + mu_for(3.0, 1e-5) ** 2), 1e-5)
+    third = {**first, "update_epsilon": 3.0}
+    before, begun = path.read_bytes(), []
+    with listening() as wire, pytest.raises(BudgetExceeded) as refused:
+        strict(graph, **third, lifetime_update_epsilon=whole - 0.01, on_epoch=begun.append)
+    assert "raise `lifetime_update_epsilon`" in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert wire.topics() == set()
+    assert begun == []
+    assert path.read_bytes() == before
+    run = strict(graph, **third, lifetime_update_epsilon=whole + 0.01)
+    printed = float(row(run, FEATURES)[f"{TRAINING}, for life"][1:].split(",")[0])
+    assert whole <= printed <= 1.01 * whole
+
+
+def test_eight_default_runs_fit_and_a_ninth_does_not() -> None:
+    from lumos.strict.book_charges import QUESTIONS, sum_charge
+    from lumos.strict.settings import StrictSettings
+
+    charge = sum_charge(StrictSettings(), {"record": mu_for(8.0, 1e-5)})
+    place = QUESTIONS.index("record")
+    assert 8 * charge.amounts[place] <= charge.limits[place] < 9 * charge.amounts[place]
+    assert epsilon_for(np.sqrt(8 * charge.amounts[place]), 1e-5) == pytest.approx(30.49, abs=0.01)
+
+
+@pytest.mark.parametrize("protect", ["none", "holders", "projection"])
+def test_exact_sums_cannot_be_counted(protect: str, path: Path) -> None:
+    with pytest.raises(UsageError, match=f"`protect='{protect}'` has exact sums"):
+        strict(small(60), protect=protect, book=path)
+    assert not path.exists()
+
+
+def test_both_tasks_share_the_account_of_sums(path: Path) -> None:
+    graph = small(60)
+    strict(graph, book=path)
+    run = linked(graph, book=path)
+    whole = epsilon_for(mu_for(8.0, 1e-5) * np.sqrt(2), 1e-5)
+    cell = row(run, FEATURES)["by sums, for life"]
+    assert float(cell[1:].split(",")[0]) == pytest.approx(whole, rel=0.01)
+    later = strict(graph, book=path, seed=1)
+    for role in (TRAINING, VALIDATION, OTHER):
+        assert "2 answers about links" in row(later, FEATURES)[f"{role}, for life"]
+        assert row(later, EDGE)[f"{role}, for life"].startswith("no promise")
+        assert row(later, EDGE)[role][0] in "(ε"
+
+
+def test_an_interrupted_run_is_charged_once_for_its_sums(
+    path: Path, tmp_path: Path, short: dict[str, int]
+) -> None:
+    def pull(event: EpochEvent) -> None:
+        if event.epoch == 5:
+            raise KeyboardInterrupt
+
+    settings = {**short, "book": path, "checkpoint_every": 2, "out": tmp_path / "run"}
+    with pytest.raises(KeyboardInterrupt):
+        strict(small(60), on_epoch=pull, **settings)
+    once = read_arrays(path)["charged/sums/spent"]
+    assert once.max() > 0
+    strict(small(60), resume=True, **settings)
+    assert_array_equal(read_arrays(path)["charged/sums/spent"], once)
+
+
+# What the table says: what is seen, in this run and in all.
+
+
+@pytest.mark.parametrize(
+    ("levels", "this", "life", "new"),
+    [
+        ((4.0, 4.0), "ε = 4, pure", "ε = 4, pure", None),
+        ((4.0, 2.0), "ε = 2, pure", "ε = 4, pure", None),
+        ((2.0, 4.0), "ε = 4, pure", "ε = 4, pure", "label ε = 2"),
+    ],
+)
+def test_a_symbol_that_is_said_again_is_in_the_table(
+    levels: tuple[float, float],
+    this: str,
+    life: str,
+    new: str | None,
+    path: Path,
+    short: dict[str, int],
+) -> None:
+    """Finding 1: (1, 1e-5) was printed where the symbol told the label in 92 % of cases."""
+    graph = small(600, 6, edges=900)
+    settings = {**short, "book": path, "update_epsilon": 1.0}
+    strict(graph, epsilon=levels[0], **settings)
+    run, wire = run_with_wire(graph, epsilon=levels[1], **{**settings, "update_epsilon": 1.5})
+    labels = present(graph.labels)
+    right = np.mean([m.body[0] == labels[m.sender] for m in wire.all_of(SYMBOL)])
+    for role in (TRAINING, VALIDATION):
+        assert row(run, LABEL)[role] == this
+        assert row(run, LABEL)[f"{role}, for life"] == life
+    # What a neighbour sees is within the printed bound of the run, and near it.
+    bound = np.exp(levels[1]) / (np.exp(levels[1]) + 5)
+    assert right == pytest.approx(bound, abs=0.06)
+    spent = row(run, NEWLY)[TRAINING]
+    assert ("label" in spent) == (new is not None)
+    assert new is None or new in spent
+    assert "sums (1.5, 1e-05)" in spent
+    assert run.ledger.epsilon_collusion == levels[1], "what a message discloses"
+    record = float(row(run, RECORD)[TRAINING][1:].split(",")[0])
+    assert record == pytest.approx(levels[1] + 1.5, rel=0.01)
+
+
+def test_true_labels_in_sums_are_counted_for_life(path: Path, short: dict[str, int]) -> None:
+    graph = small(60)
+    settings = {**short, "book": path, "label_epsilon": float("inf"), "epsilon": 2.0}
+    one = strict(graph, **settings)
+    pure = strict(graph, **{**settings, "label_epsilon": None}, lifetime_update_epsilon=99.0)
+    seen = row(one, LABEL)[TRAINING]
+    assert row(pure, LABEL)[TRAINING] == "ε = 2, pure"
+    assert row(pure, LABEL)[f"{TRAINING}, for life"] == seen, "the earlier run's sums saw it"
+
+
+def test_without_a_book_there_is_no_column_for_life(short: dict[str, int]) -> None:
+    run = strict(small(60), **short)
+    assert all(set(row) == {"about", TRAINING, VALIDATION, OTHER} for row in run.promises)
+    assert NEWLY not in {row["about"] for row in run.promises}
+
+
+# Tampering.
+
+
+def changed(name: str, change: Callable[[np.ndarray], Any]) -> Callable[[dict[str, Any]], None]:
+    def damage(arrays: dict[str, Any]) -> None:
+        arrays[name] = change(arrays[name])
+
+    return damage
+
+
+def minus(array: np.ndarray) -> np.ndarray:
+    array.flat[0] = -1.0
+    return array
+
+
+def not_a_number(array: np.ndarray) -> np.ndarray:
+    array.flat[0] = np.nan
+    return array
+
+
+def same(array: np.ndarray) -> np.ndarray:
+    array[1] = array[0]
+    return array
+
+
+OPINIONS, SUMS = "charged/opinions/spent", "charged/sums/spent"
+DAMAGES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "negative": (changed("spent", minus), "'spent' has a number below 0"),
+    "negative charge": (changed(SUMS, minus), "'spent' has a number below 0"),
+    "not a number": (changed(OPINIONS, not_a_number), "not finite"),
+    "infinite": (changed("spent", lambda a: a + np.inf), "not finite"),
+    "shortened": (changed("spent", lambda a: a[:-1]), "'spent' has another length"),
+    "shortened charge": (changed(SUMS, lambda a: a[:, :-1]), "has another length"),
+    "shortened flags": (
+        changed("charged/sums/devices", lambda a: a[:, :-1]),
+        "'devices' has another length",
+    ),
+    "text": (changed("spent", lambda a: a.astype("U")), "'spent' has another type"),
+    "whole numbers": (changed("spent", lambda a: a.astype(int)), "'spent' has another type"),
+    "flat": (changed("secrets", lambda a: a.ravel()), "'secrets' has another shape"),
+    "an id twice": (changed("ids", same), "an id has two entries"),
+    "a secret twice": (changed("secrets", same), "two entries have one secret"),
+    "a partner that is not there": (
+        changed("partners", lambda a: a * 0 + 99),
+        "names something that is not there",
+    ),
+    "another version": (changed("version", lambda a: a + 1), "no book of version 2"),
+    "no version": (lambda arrays: arrays.pop("version"), "no book of version 2"),
+    "no marks": (lambda arrays: arrays.pop("marks"), "'marks' is missing"),
+    "half a record": (lambda arrays: arrays.pop("charged/sums/runs"), "'runs' is missing"),
+    "something else": (lambda arrays: arrays.update(more=np.ones(3)), "'more' is unknown"),
+    "a label for nothing": (changed("spent", lambda a: a * 0), "labels have cost more"),
+}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("books") / "book.npz"
+    strict(small(60), book=path)
+    return path
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_book_that_was_changed_by_hand_is_refused(name: str, written: Path, path: Path) -> None:
+    damage, words = DAMAGES[name]
+    arrays: dict[str, Any] = dict(read_arrays(written))
+    damage(arrays)
+    write_arrays(path, arrays, private=True)
+    before = path.read_bytes()
+    with pytest.raises(InputError) as refused:
+        strict(small(60), book=path, seed=1)
+    message = str(refused.value)
+    assert words in message
+    assert str(path) in message
+    assert "use another `book`" in message
+    assert "\n" not in message
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\3\4 and so on", b"\0" * 50])
+def test_a_damaged_book_is_refused(content: bytes, path: Path) -> None:
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"book\.npz: is damaged; .* use another `book`"):
+        strict(small(60), book=path)
+
+
+def test_every_write_has_a_serial_number(path: Path) -> None:
+    counts = []
+    for seed in range(3):
+        strict(small(60), book=path, seed=seed)
+        counts.append(len(read_arrays(path)["marks"]))
+    assert counts[0] < counts[1] < counts[2]
+    assert len(np.unique(read_arrays(path)["marks"])) == counts[2]
+
+
+LOUD = {"update_epsilon": 1000.0, "lifetime_update_epsilon": 10_000.0}
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path, Path]:
+    """A run of links, its book, and a copy of the book from before it."""
+    folder = tmp_path_factory.mktemp("asking")
+    path, copy = folder / "book.npz", folder / "copy.npz"
+    linked(town(), seed=1, book=path, **LOUD)
+    shutil.copy(path, copy)
+    run = linked(town(), book=path, **LOUD)
+    assert run.training.choice != "degree"
+    return run, path, copy
+
+
+def test_a_book_that_was_copied_back_is_noticed(asking: tuple[Run, Path, Path]) -> None:
+    """Also if it was used since, so that its serial number is no longer too small."""
+    run, path, copy = asking
+    now = path.read_bytes()
+    assert run.ask_links([(0, 5)]).answered.all()
+    later = path.read_bytes()
+    shutil.copy(copy, path)
+    with pytest.raises(InputError, match="the book is older than this run: it was copied back"):
+        run.ask_links([(0, 6)])
+    for seed in (5, 6):
+        linked(town(), seed=seed, book=path, answers=32, **LOUD)
+    with pytest.raises(InputError, match="was copied back and used since"):
+        run.ask_links([(0, 6)])
+    path.unlink()
+    linked(town(), seed=7, book=path, **LOUD)
+    with pytest.raises(InputError, match=r"copied back|is not the book of this run"):
+        run.ask_links([(0, 6)])
+    path.write_bytes(later)
+    assert run.ask_links([(0, 6)]).answered.all()
+    # What nobody remembers cannot be noticed: the answer of before is forgotten.
+    path.write_bytes(now)
+    run.ask_links([(0, 6)])
+
+
+def test_entries_that_were_exchanged_are_noticed(asking: tuple[Run, Path, Path]) -> None:
+    run, path, _ = asking
+    arrays = read_arrays(path)
+    kept = path.read_bytes()
+    arrays["ids"][[0, 1]] = arrays["ids"][[1, 0]]
+    write_arrays(path, arrays, private=True)
+    with pytest.raises(InputError, match="is not the book of this run"):
+        run.ask_links([(0, 6)])
+    path.write_bytes(kept)
+
+
+def test_a_resumed_run_notices_a_book_that_was_copied_back(
+    path: Path, tmp_path: Path, short: dict[str, int]
+) -> None:
+    strict(small(60), seed=1, book=path, **short)
+    shutil.copy(path, tmp_path / "copy.npz")
+
+    def pull(event: EpochEvent) -> None:
+        if event.epoch == 5:
+            raise KeyboardInterrupt
+
+    settings = {**short, "book": path, "checkpoint_every": 2, "out": tmp_path / "run"}
+    with pytest.raises(KeyboardInterrupt):
+        strict(small(60), on_epoch=pull, **settings)
+    now = path.read_bytes()
+    shutil.copy(tmp_path / "copy.npz", path)
+    with pytest.raises(InputError, match="copied back"):
+        strict(small(60), resume=True, **settings)
+    path.write_bytes(now)
+    strict(small(60), resume=True, **settings)
+
+
+def test_files_are_for_their_owner(path: Path) -> None:
+    strict(small(60), book=path)
+    for file in (path, path.with_name("book.npz.lock")):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -1,0 +1,167 @@
+"""Settings that would take noise out of sums are refused, or counted (finding 8)."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.narrow import present
+from tests.strict.classifying import schedule_of
+from tests.strict.linking import schedule as link_schedule
+from tests.strict.strictly import small
+
+from lumos import UsageError
+from lumos.aggregate.noise import Noise
+from lumos.aggregate.parameters import mask_parameters
+from lumos.aggregate.settings import AggregateSettings
+from lumos.strict.classify_promises import reading
+from lumos.strict.classify_schedule import ENCODER
+from lumos.strict.link_promises import reading as link_reading
+from lumos.strict.profile import PROFILE
+from lumos.training.config import Config
+from lumos.training.settings import UPDATES
+
+
+def config(task: str = "classify", updates: dict[str, Any] | None = None, **more: Any) -> Config:
+    return replace(Config.of(task=task, **more), updates=replace(UPDATES, **(updates or {})))
+
+
+@pytest.mark.parametrize("minimum", [None, 2, 30, 95, 99, 100])
+def test_as_many_shares_may_be_missing_as_a_sum_allows(minimum: int | None) -> None:
+    """The least noise over all numbers of survivors that open a sum is that of the account."""
+    settings = AggregateSettings(corrupt=0.1, dropped=0.05, minimum=minimum)
+    noise = Noise.of(1.0, 1, 0.5, 100, settings)
+    opened = min(mask_parameters(settings, 100).minimum, 95)
+    honest = max(1, opened - 10)  # survivors that do not collude: one is there, or none is harmed
+    assert noise.share * math.sqrt(honest) == pytest.approx(noise.sigma * noise.clip)
+
+
+def test_noise_that_was_left_out_of_the_account() -> None:
+    """The account before, with `minimum` ignored, has less noise than it says."""
+    few = AggregateSettings(minimum=20)
+    absent = math.ceil(0.1 * 100) + math.ceil(0.05 * 100)
+    before = Noise(1.0, 0.5, 100, absent)
+    now = Noise.of(1.0, 1, 0.5, 100, few)
+    survivors = 20 - 10
+    assert before.share * math.sqrt(survivors) < 0.4 * before.sigma * before.clip
+    assert now.share * math.sqrt(survivors) >= now.sigma * now.clip * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("task", ["classify", "link"])
+@pytest.mark.parametrize(
+    ("updates", "words"),
+    [
+        ({"clip": True}, "`clip` of masked sums cuts off noise"),
+        ({"limit": 1.0}, "noise may exceed the `limit` of masked sums"),
+        ({"neighbours": 4}, "`neighbours` of masked sums is not set by hand"),
+        ({"threshold": 2}, "`threshold` of masked sums is not set by hand"),
+        ({"security_bits": 8}, "`security_bits` of masked sums must be 40 or more"),
+        ({"fraction_bits": 2}, "between the steps of the fixed point"),
+    ],
+)
+def test_what_takes_noise_out_is_refused(task: str, updates: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        PROFILE.check(small(60), config(task, updates))
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+    if not updates.keys() & {"limit", "fraction_bits"}:
+        PROFILE.check(small(60), config(task, updates, protect="none"))
+
+
+@pytest.mark.parametrize("task", ["classify", "link"])
+def test_the_sums_after_the_last_epoch_are_checked_too(
+    task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = schedule_of() if task == "classify" else link_schedule()
+    checked: list[str] = []
+    plain = type(made).noise
+
+    def noise(self: Any, stage: str, step: int = 0) -> Any:
+        checked.append(stage)
+        return plain(self, stage, step)
+
+    monkeypatch.setattr(type(made), "noise", noise)
+    made.check()
+    assert set(checked) >= {*made.sums, *made.last_stages}
+
+
+@pytest.mark.parametrize("task", ["classify", "link"])
+def test_the_limit_has_room_for_twelve_deviations(task: str) -> None:
+    """Just below the limit a run is refused, just above it is not."""
+    made = schedule_of(devices=60) if task == "classify" else link_schedule(60)
+    stages = [(stage, step) for stage, many in made.sums.items() for step in range(many)]
+    noises = [
+        present(made.noise(*place)) for place in [*stages, *((s, 0) for s in made.last_stages)]
+    ]
+    needed = max(noise.clip + 12 * noise.share for noise in noises)
+    for limit, refused in ((needed * 0.999, True), (needed * 1.001, False)):
+        changed = replace(made.config, updates=replace(made.config.updates, limit=limit))
+        again = replace(made, config=changed)
+        if refused:
+            with pytest.raises(UsageError, match="`limit`"):
+                again.check()
+        else:
+            again.check()
+
+
+@pytest.mark.parametrize(
+    ("devices", "delta", "advice"),
+    [(60, 0.9, "0.01"), (60, 0.017, "0.01"), (22_470, 5e-5, "1e-05"), (1_000_000, 1e-5, "1e-06")],
+)
+@pytest.mark.parametrize("task", ["classify", "link"])
+def test_delta_above_one_over_n_is_refused(
+    task: str, devices: int, delta: float, advice: str
+) -> None:
+    made = schedule_of if task == "classify" else link_schedule
+    schedule: Any = made(devices=devices, update_delta=delta)
+    with pytest.raises(UsageError) as refused:
+        schedule.check()
+    message = str(refused.value)
+    assert f"{devices:,} devices" in message
+    assert f"1/n = {1 / devices:.3g}" in message
+    assert f"use {advice} or less" in message
+    allowed: Any = made(devices=devices, update_delta=float(advice))
+    allowed.check()
+    exact: Any = made(devices=devices, update_delta=delta, protect="none")
+    exact.check()
+
+
+def test_the_reading_says_who_may_collude_and_be_missing() -> None:
+    for made, said in ((schedule_of(), reading), (link_schedule(), link_reading)):
+        text = said(made)  # type: ignore[operator]
+        assert "up to 10 % of the devices collude, while 5 % add no noise" in text
+        updates = replace(made.config.updates, corrupt=0.2, dropped=0.01, minimum=700)
+        text = said(replace(made, config=replace(made.config, updates=updates)))  # type: ignore[operator]
+        assert "up to 20 % of the devices collude, while 30 % add no noise" in text
+
+
+def test_the_reading_names_what_is_public_and_what_is_outside() -> None:
+    text = reading(schedule_of())
+    for fact in (
+        "who trains, who validates and who has a label",
+        "the number of devices",
+        "the classes by number and name",
+        "the number of features, and whether any of them is negative",
+        "the vote with its outcome",
+        "follow from noisy sums",
+        "Scores are the observer's",
+    ):
+        assert fact in text
+    assert "negative" not in reading(schedule_of(signs="nonnegative"))
+    assert "follow from exact sums" in reading(schedule_of(protect="none"))
+    links = link_reading(link_schedule())
+    assert "the number of features, and whether any of them is negative" in links
+    assert "thresholds" in links
+    beside = reading(schedule_of(control=True)), link_reading(link_schedule(control=True))
+    for said in beside:
+        assert "outside any book" in said
+        assert "would cost as much again" in said
+    assert "control" not in text
+
+
+def test_more_absent_devices_need_more_noise_in_a_run() -> None:
+    made = schedule_of()
+    fewer = replace(made.config, updates=replace(made.config.updates, minimum=500))
+    noise, more = (present(s.noise(ENCODER)) for s in (made, replace(made, config=fewer)))
+    assert more.sigma == noise.sigma
+    assert more.share == pytest.approx(noise.share * math.sqrt(850 / 400))
