@@ -127,11 +127,12 @@ def test_delta_above_one_over_n_is_refused(
 
 
 def test_the_reading_says_who_may_collude_and_be_missing() -> None:
-    for made, said in ((schedule_of(), reading), (link_schedule(), link_reading)):
-        text = said(made)  # type: ignore[operator]
+    both: list[tuple[Any, Any]] = [(schedule_of(), reading), (link_schedule(), link_reading)]
+    for made, said in both:
+        text = said(made)
         assert "up to 10 % of the devices collude, while 5 % add no noise" in text
         updates = replace(made.config.updates, corrupt=0.2, dropped=0.01, minimum=700)
-        text = said(replace(made, config=replace(made.config, updates=updates)))  # type: ignore[operator]
+        text = said(replace(made, config=replace(made.config, updates=updates)))
         assert "up to 20 % of the devices collude, while 30 % add no noise" in text
 
 

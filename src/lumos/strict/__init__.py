@@ -4,7 +4,8 @@
 `noisy_sums` its sums. `coordinator` adds up, `topics` lists every message beside those of masked
 sums, products and scores. `schedule` (`classify_schedule`, `link_schedule`) has the stages and the
 noise of every sum, `classify_promises` and `link_promises` the tables of guarantees, `release_book`
-the releases and answers of earlier runs (parts: `label_record`, `run_charges`, `answer_record`).
+what devices have told in their lives (`book_file` is its file; parts: `label_record`,
+`run_charges`, `answer_record`; `book_charges` has the limits, `spending` what a table prints).
 
 The rest are the parts that are learnt or sent. Labels: `own_classifier`, `neighbour_evidence`,
 `opinions`, `trust`, `residual_head`, `vote`. Links: `matching` finds partners, `word_rows` and
