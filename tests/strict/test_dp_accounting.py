@@ -25,7 +25,7 @@ from lumos.strict.link_promises import SUMS
 from lumos.strict.link_promises import promises as of_links
 from lumos.training.split import Role
 
-FACEBOOK = {"devices": 22_470, "training": 11_235, "validation": 5_617}
+FACEBOOK: dict[str, Any] = {"devices": 22_470, "training": 11_235, "validation": 5_617}
 TRAINING, VALIDATION = "training devices", "validation devices"
 STEP = 1e-3
 """Of the privacy losses that the library rounds to."""

@@ -178,7 +178,8 @@ def test_sums_are_counted_by_mu_until_their_limit(path: Path, short: dict[str, i
     assert (spent[4][roles == Role.VALIDATION] > 0).all()  # an edge, at one end
     whole = epsilon_for(np.sqrt(square + mu_for(3.0, 1e-5) ** 2), 1e-5)
     third = {**first, "update_epsilon": 3.0}
-    before, begun = path.read_bytes(), []
+    before = path.read_bytes()
+    begun: list[EpochEvent] = []
     with listening() as wire, pytest.raises(BudgetExceeded) as refused:
         strict(graph, **third, lifetime_update_epsilon=whole - 0.01, on_epoch=begun.append)
     assert "raise `lifetime_update_epsilon`" in str(refused.value)
