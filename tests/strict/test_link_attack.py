@@ -230,7 +230,7 @@ def test_no_way_of_asking_exceeds_the_budget(tmp_path: Path) -> None:
         mine = np.concatenate([mine, mine[:, ::-1], mine])
         store = AnswersInFile(path, result.budget)
         store.update(
-            lambda record: link_prediction._ask_new(result, AskedPairs(pairs=mine), record)
+            lambda record: link_prediction.ask_new(result, AskedPairs(pairs=mine), record)
         )
 
     with ThreadPoolExecutor(3) as pool:
@@ -247,7 +247,7 @@ def test_twin_that_forgets_is_caught(tmp_path: Path) -> None:
     learnt = set()
     for seed in range(4):
         record = AnswerRecord.of({}, result.budget)  # a new one each time
-        link_prediction._ask_new(result, AskedPairs(pairs=some_pairs(60, 500, seed)), record)
+        link_prediction.ask_new(result, AskedPairs(pairs=some_pairs(60, 500, seed)), record)
         learnt |= {tuple(pair) for pair in record.pairs.tolist()}
     assert np.bincount(np.array(list(learnt)).ravel()).max() > 6
 
@@ -388,7 +388,7 @@ def test_memory_never_undoes_a_shift(turned: bool, monkeypatch: pytest.MonkeyPat
     record = AnswerRecord.of({}, result.budget)
 
     def told(asked: np.ndarray) -> np.ndarray:
-        found = link_prediction._ask_new(result, AskedPairs(pairs=asked), record)
+        found = link_prediction.ask_new(result, AskedPairs(pairs=asked), record)
         return found.levels[:, 0]
 
     asker, other = told(pairs), told(pairs[:, ::-1])

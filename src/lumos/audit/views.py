@@ -18,6 +18,7 @@ from lumos.aggregate.fixed_point import FixedPoint
 from lumos.audit.scene import OPENED, Recorded
 from lumos.device.shard import COORDINATOR
 from lumos.exchange.batch import Batch
+from lumos.exchange.tape import Tape
 from lumos.graph import Graph
 from lumos.typing import Doubles, Ints
 
@@ -51,11 +52,25 @@ def said(recorded: Recorded, topic: str, number: int = 0, missing: int = -1) -> 
 def opened_sums(recorded: Recorded) -> list[Doubles]:
     """All sums of the run in order, as everybody received them."""
     fixed = FixedPoint.of(recorded.config.updates, recorded.graph.devices)
-    sums = []
-    for batch in (b for topic in OPENED for b in recorded.tape.messages(topic)):
-        rows = np.flatnonzero(batch.sender == COORDINATOR)[:1]
-        if len(rows):
-            width = batch.body.shape[1] if batch.lengths is None else int(batch.lengths[rows[0]])
-            words = np.ascontiguousarray(batch.body[rows[0], :width])
-            sums.append(fixed.decode(words.view(fixed.dtype)))
-    return sums
+    return opened_on(recorded.tape, fixed)
+
+
+def opened_on(tape: Tape, fixed: FixedPoint) -> list[Doubles]:
+    """All sums of the last carrier in order, as everybody received them."""
+    batches = [b for topic in OPENED for b in tape.messages(topic) if b.sender[0] == COORDINATOR]
+    return [fixed.decode(_words(0, batch, fixed)) for batch in batches]
+
+
+def exact_on(tape: Tape, fixed: FixedPoint) -> list[Doubles]:
+    """The same before noise. Nobody sees them in a real run: for attackers that know all vectors,
+    and so can compute them."""
+    batches = [b for b in tape.messages("aggregate/ideal-sum") if b.sender[0] != COORDINATOR]
+    return [
+        fixed.decode(sum(_words(row, batch, fixed) for row in range(batch.messages)))
+        for batch in batches
+    ]
+
+
+def _words(row: int, batch: Batch, fixed: FixedPoint) -> Any:
+    width = batch.body.shape[1] if batch.lengths is None else int(batch.lengths[row])
+    return np.ascontiguousarray(batch.body[row, :width]).view(fixed.dtype)

@@ -4,6 +4,9 @@
         run = lumos.train(graph, carrier="recording")
     tape.messages("strict/symbol"), tape.traffic
 
+With `replayed`, the coordinator's messages of another tape take the place of those that it sends:
+the same run with other data, and the same sums.
+
 A tape belongs to the observer of a simulation. It is made where messages travel, behind the
 endpoints: it has what was really delivered, and nothing that a program kept for itself. Attackers
 get the part of it that the protocol gives them (`lumos.audit.views`). Messages of ideal backends
@@ -18,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lumos.errors import ProtocolError
 from lumos.exchange.batch import Batch
 from lumos.exchange.topic import Topic
 from lumos.typing import Ints
@@ -102,10 +106,12 @@ class Tape:
 
     Args:
         keep: which messages are kept; all by default.
+        replayed: a tape whose messages of the coordinator are delivered again.
     """
 
-    def __init__(self, keep: Keep | None = None) -> None:
+    def __init__(self, keep: Keep | None = None, replayed: "Tape | None" = None) -> None:
         self._keep = keep
+        self._replayed = replayed
         self._traffic: dict[tuple[int, str], TopicTraffic] = {}
         self.passed: list[Passed] = []
         self.exchanges = 0
@@ -143,6 +149,30 @@ class Tape:
             copied = kept.take(np.arange(kept.messages))
             self.passed.append(Passed(exchange, round_, topic, copied, clear))
 
+    def instead(self, exchange: int, round_: int, topic: Topic, batch: Batch) -> Batch:
+        """The messages of a round as they are delivered: the coordinator's from `replayed`.
+
+        Raises:
+            ProtocolError: that tape has others in this round.
+        """
+        if self._replayed is None or not (batch.sender < 0).any():
+            return batch
+        place = (exchange, round_, topic)
+        said = [one.batch for one in self._replayed.passed if one[:3] == place]
+        rows = np.flatnonzero(batch.sender < 0)
+        old = said[0].take(np.flatnonzero(said[0].sender < 0)) if said else None
+        if (
+            old is None
+            or not np.array_equal(old.receiver, batch.receiver[rows])
+            or old.body.shape[1:] != batch.body.shape[1:]
+        ):
+            raise ProtocolError(
+                f"topic {topic.name!r}: the tape that is replayed has other messages in this round"
+            )
+        body = batch.body.copy()
+        body[rows] = old.body
+        return Batch(batch.sender, batch.receiver, body, batch.epsilon, batch.lengths)
+
     def messages(self, topic: str, exchange: int | None = None) -> list[Batch]:
         """The batches of a topic, round by round; of the last carrier unless another is named."""
         wanted = self.last if exchange is None else exchange
@@ -155,9 +185,9 @@ _TAPE: ContextVar[Tape | None] = ContextVar("tape", default=None)
 
 
 @contextmanager
-def recording(keep: Keep | None = None) -> Iterator[Tape]:
-    """Record whatever carriers of the name `recording` move meanwhile."""
-    tape = Tape(keep)
+def recording(keep: Keep | None = None, replayed: Tape | None = None) -> Iterator[Tape]:
+    """Record whatever carriers of the name `recording` move meanwhile; arguments of `Tape`."""
+    tape = Tape(keep, replayed)
     token = _TAPE.set(tape)
     try:
         yield tape

@@ -35,6 +35,8 @@ class Federation(Generic[Result]):
         control: releases carry no information.
         step: number of the release, where it is a further one.
         carrier: what moves the messages, a name of `CARRIERS`.
+        coins: names the coins of simulated devices; by default as the profile does, so that no two
+            runs share any.
     """
 
     def __init__(
@@ -45,11 +47,12 @@ class Federation(Generic[Result]):
         control: bool = False,
         step: int = 0,
         carrier: str = "loopback",
+        coins: str | None = None,
     ) -> None:
         profile = config.profile
         self.problem = problem
         self.config = config
-        coins = profile.coins(problem, config, control=control)
+        coins = profile.coins(problem, config, control=control) if coins is None else coins
         self.shards = cut(problem.graph, problem.shards, problem.seed, config.train.coins, coins)
         ideal = IDEAL_TOPICS if config.train.aggregate == "ideal" else frozenset()
         self.carrier = CARRIERS[carrier](self.shards, profile.doors, ideal)

@@ -73,19 +73,25 @@ def predict_pairs(
         return _scored(result, asked.pairs, levels, None)
     fresh = model.config.train.coins == "system"
     answers = _store(model, strict, result).update(
-        lambda record: _ask_new(result, asked, record, fresh=fresh)
+        lambda record: ask_new(result, asked, record, fresh=fresh)
     )
     return _scored(result, asked.pairs, answers.levels, answers.ledger)
 
 
-def _ask_new(
-    result: LinkResult, asked: AskedPairs, record: AnswerRecord, *, fresh: bool = False
+def ask_new(
+    result: LinkResult,
+    asked: AskedPairs,
+    record: AnswerRecord,
+    *,
+    fresh: bool = False,
+    carrier: str = "loopback",
 ) -> Answers:
-    """Ask what was not answered before; `fresh` as in `answer`."""
+    """Ask what was not answered before; `fresh` and `carrier` as in `answer`."""
     name = result.name
     levels = record.known(asked.pairs, name)
     open_ = np.flatnonzero(levels[:, 0] == UNANSWERED)
-    new = answer(result, replace(asked, pairs=asked.pairs[open_]), record.budget, fresh=fresh)
+    unknown = replace(asked, pairs=asked.pairs[open_])
+    new = answer(result, unknown, record.budget, fresh=fresh, carrier=carrier)
     levels[open_] = new.levels
     answered = np.flatnonzero(new.levels[:, 0] != UNANSWERED)
     pairs = asked.pairs[open_][answered]
@@ -122,19 +128,22 @@ def answer(
     *,
     both_may_ask: bool = False,
     fresh: bool = False,
+    carrier: str = "loopback",
 ) -> Answers:
     """Ask, and count what was answered in `budget`.
 
     Args:
         both_may_ask: where the first end gets no answer, the second asks.
         fresh: coins from the operating system, as the run had them.
+        carrier: what moves the messages, a name of `CARRIERS`.
     """
     total = len(result.degree)
     keys = pair_keys(asked.pairs, total)
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
     unique = asked.pairs[first]
     shard = _lone_devices(total, result.seed, _coin_name(result, unique, budget), fresh=fresh)
-    carrier = CARRIERS["loopback"]([shard], DOORS, frozenset() if asked.secure else IDEAL_TOPICS)
+    ideal = frozenset() if asked.secure else IDEAL_TOPICS
+    moving = CARRIERS[carrier]([shard], DOORS, ideal)
     done = 0
 
     def count(ends: int) -> None:
@@ -169,11 +178,11 @@ def answer(
 
     workers: Any = closing(make_pool(asked.workers)) if asked.secure else nullcontext()
     with workers as pool:
-        (levels,), _ = carrier.run(program, lambda _: no_part())
+        (levels,), _ = moving.run(program, lambda _: no_part())
     as_asked = levels[which]
     turned = asked.pairs[:, 0] != unique[which, 0]
     as_asked[turned] = as_asked[turned, ::-1]
-    return Answers(as_asked, carrier.ledger())
+    return Answers(as_asked, moving.ledger())
 
 
 def judged(result: LinkResult, pairs: Ints) -> Doubles:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from lumos.aggregate import IdealAggregator, SecureAggregator
@@ -40,13 +42,21 @@ class NoisySums:
         """Draw the mask graph, and agree on keys."""
         yield from self._sums.setup()
 
-    def sum(self, update: Update, noise: Noise | None, step: int) -> Program[Doubles]:
+    def sum(
+        self,
+        update: Update,
+        noise: Noise | None,
+        step: int,
+        drop_stage: npt.NDArray[np.int8] | None = None,
+    ) -> Program[Doubles]:
         """[width] the sum over all devices, with noise.
 
         Args:
             update: the devices' vectors.
             noise: None for an exact sum.
             step: names the coins of the noise.
+            drop_stage: [hosted] the `Stage` in which each falls silent; None: nobody does. Of
+                ideal sums nobody does.
 
         Raises:
             ProtocolError: too few devices are present.
@@ -60,7 +70,7 @@ class NoisySums:
                 shares = noise.shares(self._shard.coins, hosted, width, step)
                 # Rounded separately: noise must not depend on the data, not even in its rounding.
                 vectors = self._sums.fixed.rounded(vectors) + self._sums.fixed.rounded(shares)
-            total = yield from self._sums.sum(vectors)
+            total = yield from self._sums.sum(vectors, drop_stage)
         if total is None:
             raise ProtocolError("a sum was not opened: too few devices were present")
         return total

@@ -174,11 +174,11 @@ class StrictProfile:
             config=config,
             devices=graph.devices,
             classes=max(2, graph.class_count),
-            signed=_signed(graph, settings_of(config)),
+            signed=may_be_negative(graph, settings_of(config)),
         )
 
     def _link_schedule(self, graph: Graph, config: "Config") -> LinkSchedule:
-        signed = _signed(graph, settings_of(config))
+        signed = may_be_negative(graph, settings_of(config))
         return LinkSchedule(config=config, devices=graph.devices, signed=signed)
 
     def _classify_schedule(self, problem: Problem, config: "Config") -> ClassifySchedule:
@@ -189,7 +189,7 @@ class StrictProfile:
             validation=int((problem.roles == Role.VALIDATION).sum()),
             classes=problem.classes,
             class_names=problem.graph.classes,
-            signed=_signed(problem.graph, settings_of(config)),
+            signed=may_be_negative(problem.graph, settings_of(config)),
         )
 
     def _book(self, placement: Placement) -> "ReleaseBook | None":
@@ -235,7 +235,7 @@ def _check_opinions(book: "ReleaseBook", graph: Graph, strict: StrictSettings) -
         book.check_charge(opinion_charge(strict), np.flatnonzero(graph.degrees > 0))
 
 
-def _signed(graph: Graph, strict: StrictSettings) -> bool:
+def may_be_negative(graph: Graph, strict: StrictSettings) -> bool:
     """Whether features may be negative. With `auto`, a public fact about the graph."""
     if strict.signs != "auto":
         return strict.signs == "signed"

@@ -42,6 +42,10 @@ ATTACKS: Registry[Attack] = Registry(
         "ledger": "lumos.audit.attacks.ledger_conformance:ATTACK",
         "colluders": "lumos.audit.attacks.chosen_colluders:ATTACK",
         "symbol": "lumos.audit.attacks.symbol_ratio:ATTACK",
+        "canary": "lumos.audit.attacks.canary:ATTACK",
+        "answers": "lumos.audit.attacks.link_askers:ATTACK",
+        "link-neighbours": "lumos.audit.attacks.link_neighbours:ATTACK",
+        "link-sums": "lumos.audit.attacks.link_sums:ATTACK",
     },
 )
 """Every attack by name, in the order in which an audit runs them."""
