@@ -51,19 +51,20 @@ class Area(msgspec.Struct, frozen=True, tag="area"):
         """Two-sided, by the normal distribution."""
         if not self.trials:
             return 0.0, 1.0
-        reach = _deviations(confidence) * self._error(self.positives, self.negatives)
+        reach = _deviations(confidence) * self.error
         return max(0.0, self.auc - reach), min(1.0, self.auc + reach)
 
     def trials_to_show(self, advantage: float, confidence: float) -> int:
         """Cases of the rarer kind for an interval narrower than ± `advantage`."""
         if not self.trials:
             return math.ceil((_deviations(confidence) / advantage) ** 2 / 6)
-        needed = (
-            _deviations(confidence) * self._error(self.positives, self.negatives) / advantage
-        ) ** 2
+        needed = (_deviations(confidence) * self.error / advantage) ** 2
         return math.ceil(needed * self.trials)
 
-    def _error(self, positives: int, negatives: int) -> float:
+    @property
+    def error(self) -> float:
+        """Standard error, of at least one case of each kind."""
+        positives, negatives = self.positives, self.negatives
         auc = min(max(self.auc, 1e-6), 1 - 1e-6)
         both_positive, both_negative = auc / (2 - auc), 2 * auc**2 / (1 + auc)
         variance = (

@@ -86,18 +86,17 @@ def run(scene: Scene) -> Iterator[AuditRow]:
         config = scene.config(task, aggregate="secure", coins="system", book=None)
         if settings_of(config).protect != "noise":
             continue
-        for question in questions(scene.graph, config):
-            for tolerated in (True, False):
-                scene.say(f"{question.about}, {len(question.sums)} sums")
-                found = judged(question, config, scene.seed, tolerated=tolerated)
-                yield from rows(scene, question, found, tolerated=tolerated)
+        for number, question in enumerate(questions(scene.graph, config)):
+            scene.say(f"{question.about}, {len(question.sums)} sums")
+            yield from rows(scene, question, judged(question, config, scene.seed))
+            if number == 0:  # once, for comparison: without colluders there is more noise
+                alone = judged(question, config, scene.seed, tolerated=False)
+                yield from rows(scene, question, alone)
 
 
-def rows(
-    scene: Scene, question: CanaryQuestion, found: "CanaryTest", *, tolerated: bool
-) -> Iterator[AuditRow]:
+def rows(scene: Scene, question: CanaryQuestion, found: "CanaryTest") -> Iterator[AuditRow]:
     """μ̂ beside the account, and the ε that is certified beside the printed one."""
-    who = "the coordinator with colluders" if tolerated else "the coordinator"
+    who = "the coordinator with colluders" if found.colluding else "the coordinator"
     about = f"{question.about}: canary at the clip in {len(question.sums)} masked sums"
     note = (
         f"{DEVICES} devices, {found.colluding} collude, {found.absent} are absent, real shares; "
@@ -115,7 +114,7 @@ def rows(
         note=note,
     )
     cell = printed(scene.recorded(question.task).run, question.row, question.column)
-    if cell is None or not tolerated:
+    if cell is None or not found.colluding:
         return
     epsilon, delta = cell
     yield AuditRow(
@@ -253,7 +252,6 @@ def judged(
     colluding, absent, honest = np.split(order, [many, many + gone])
     there = rng.random(trials) < 0.5
     canary = honest[np.arange(trials) % len(honest)]
-    # Half of the sums' numbers: C, or what is as far from it as it may be.
     opened, known = add_up(
         question.sums,
         config,
@@ -267,9 +265,7 @@ def judged(
         variance = (one.noise.sigma * one.noise.clip) ** 2
         # Where the other vector is there, the sum has norm - change in its mean.
         statistic += one.change * (total - shares - (one.norm - one.change)) / variance
-    return CanaryTest(
-        statistic=statistic / question.mu, there=there, colluding=many, absent=gone
-    )
+    return CanaryTest(statistic=statistic / question.mu, there=there, colluding=many, absent=gone)
 
 
 def _vectors(devices: int, canary: Ints, values: Doubles) -> Doubles:
@@ -295,7 +291,6 @@ def add_up(
     devices = sums[0].noise.devices
     nobody = Graph.from_edges(np.empty((0, 2), np.int64), devices=devices)
     shards = cut(nobody, 1, seed, config.train.coins)
-    (shard,) = shards
     silent = np.full(devices, Stage.NEVER, np.int8)
     silent[absent] = Stage.MASKED
     known: list[Doubles] = []

@@ -1,0 +1,357 @@
+"""What neighbours learn in the training of links: colours, opinions, proposals and replies.
+
+Messages are those of the tape. *One neighbour* u of v has what v told it, what it told itself, and
+what v proposed and replied to it. *All neighbours of v but w* have everything that v received and
+said, and are told what w said: they compute v's opinions with the public frequencies of colours,
+and the exact likelihood of what v said, with w among its neighbours or without. The colour that v
+takes for its own is summed over after the first opinion: it stays on the device.
+
+Attackers are assumed to know the truth about one half of all devices, to learn from, and are judged
+on the other. *Without* is the same attacker with its own degree alone. Whoever can predict an edge
+can infer it: no bound is claimed about edges and degrees. An opinion has one: its ε, for any two
+neighbourhoods of its sender. All neighbours of a device know its first opinion before it was
+randomized, so the frequencies of what was sent certify an ε.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from lumos.audit.attacks import Attack
+from lumos.audit.audit_row import CONFIDENCE, AuditRow
+from lumos.audit.estimates import Area, CertifiedEpsilon, Exactly
+from lumos.audit.known_half import KnownHalf, linked
+from lumos.audit.printed import printed
+from lumos.audit.scene import Recorded, Scene
+from lumos.audit.small_networks import area, judged_by_network
+from lumos.audit.views import said, slots_of
+from lumos.exchange.tape import Tape
+from lumos.graph import Graph
+from lumos.strict.link_promises import MESSAGES
+from lumos.strict.settings import StrictSettings, settings_of
+from lumos.strict.topics import COLOUR, OPINION, PROPOSAL, REPLY
+from lumos.typing import Doubles, Flags, Ints
+
+SLOTS = 40_000
+"""Neighbours that attack, at most."""
+PAIRS = 20_000
+"""Pairs about which neighbours of both ends are asked, at most."""
+AT_ONCE = 4096
+EDGE = "one edge"
+
+
+def run(scene: Scene) -> Iterator[AuditRow]:
+    """By one recorded run."""
+    recorded = scene.recorded("link")
+    halves = KnownHalf.of(recorded.graph, np.empty(0, np.int64))
+    told = told_by(recorded)
+    yield from opinion_rows(recorded, told, halves)
+    scene.say("degrees, by one neighbour")
+    attackers = one_neighbour(recorded.graph, told, matching_events(recorded), halves)
+    for name, columns in attackers.seen.items():
+        for question, truth in attackers.questions.items():
+            own = attackers.judged(attackers.own, truth)
+            yield AuditRow(
+                attack=ATTACK.name,
+                adversary="one neighbour",
+                about=f"{question}, from {name}",
+                measure="AUC",
+                estimate=attackers.judged(np.hstack([attackers.own, columns]), truth),
+                chance=own.auc,
+                chance_is="the attacker's own degree",
+                note="it knows the truth about half of all devices",
+            )
+    scene.say("edges, by neighbours")
+    for name, (found, without) in third_parties(recorded, told, halves).items():
+        yield AuditRow(
+            attack=ATTACK.name,
+            adversary=name,
+            about="whether two others are linked, from colours and opinions",
+            measure="AUC",
+            estimate=found,
+            chance=without,
+            chance_is="0.5, or its own degree" if "of both" in name else "no message",
+        )
+
+
+def told_by(recorded: Recorded) -> Ints:
+    """[devices, rounds] colour and opinions of each; -1 for devices without neighbours."""
+    opinions = len(recorded.tape.messages(OPINION.name))
+    rounds = [said(recorded, COLOUR.name)] if recorded.tape.messages(COLOUR.name) else []
+    rounds += [said(recorded, OPINION.name, number) for number in range(opinions)]
+    return np.stack(rounds, axis=1)
+
+
+# Opinions against their ε.
+
+
+def opinion_rows(recorded: Recorded, told: Ints, halves: KnownHalf) -> Iterator[AuditRow]:
+    """What pooled neighbours find of the randomization of opinions, against its bounds."""
+    strict = settings_of(recorded.config)
+    if not strict.opinions:
+        return
+    wanted = first_opinions(recorded, told)
+    tests = [
+        CertifiedEpsilon(
+            int(((told[:, 1] == colour) & (wanted == colour)).sum()),
+            int((wanted == colour).sum()),
+            int(((told[:, 1] == colour) & (wanted >= 0) & (wanted != colour)).sum()),
+            int(((wanted >= 0) & (wanted != colour)).sum()),
+            tests=strict.colours,
+        )
+        for colour in range(strict.colours)
+        if (wanted == colour).any() and ((wanted >= 0) & (wanted != colour)).any()
+    ]
+    if tests:
+        # "It says a" where a was meant, and where anything else was: a mixture of worlds that are
+        # each within ε of the first.
+        yield AuditRow(
+            attack=ATTACK.name,
+            adversary="all neighbours of a device",
+            about="ε that first opinions certify, sent against meant, largest of all colours",
+            measure="ε",
+            estimate=max(tests, key=lambda test: test.interval(CONFIDENCE)[0]),
+            bound=strict.opinion_epsilon,
+            bound_is=f"one opinion: ε = {strict.opinion_epsilon:g}",
+            knows_mechanism=True,
+        )
+    promised = printed(recorded.run, EDGE, MESSAGES)
+    pairs = np.concatenate([halves.known[0], halves.asked[0]])[:PAIRS]
+    if promised is not None and len(pairs):
+        ratio = np.abs(edge_ratios(recorded, told, pairs)).max()
+        yield AuditRow(
+            attack=ATTACK.name,
+            adversary="all neighbours of a device",
+            about="an edge of it, there or not: largest likelihood ratio of all its opinions",
+            measure="ε",
+            estimate=Exactly(float(ratio), len(pairs)),
+            bound=promised[0],
+            bound_is=f"{EDGE}, {MESSAGES}: ε = {promised[0]:g} at each end",
+            knows_mechanism=True,
+        )
+
+
+def first_opinions(recorded: Recorded, told: Ints) -> Ints:
+    """[devices] the colour that each meant in its first opinion; -1 where it drew one of several,
+    and where it has no neighbour to tell."""
+    above = _above_usual(recorded, told, 0, np.arange(len(told)))
+    rows = np.arange(len(told))
+    heard = told[:, 0] >= 0
+    above[rows[heard], told[heard, 0]] += 1  # its own colour, which all neighbours received
+    best = above >= above.max(axis=1, keepdims=True) - 1e-9
+    return np.where(heard & (best.sum(axis=1) == 1), best.argmax(axis=1), -1)
+
+
+def _above_usual(recorded: Recorded, told: Ints, number: int, devices: Ints) -> Doubles:
+    """[devices, colours] what each received in a round, less what is usual for so many messages
+    and its own; without its own."""
+    graph, usual = recorded.graph, recorded.run.model.weights["usual"][number]
+    heard = colour_counts(graph, told[:, number], len(usual))[devices]
+    messages = graph.degrees[devices] + 1
+    above: Doubles = heard - messages[:, None] * usual
+    return above
+
+
+def colour_counts(graph: Graph, colours: Ints, size: int) -> Doubles:
+    """[devices, colours] how often each device received each colour."""
+    owner = np.repeat(np.arange(graph.devices), graph.degrees)
+    places = owner * size + colours[graph.neighbours]
+    counts = np.bincount(places, minlength=graph.devices * size).reshape(-1, size)
+    return counts.astype(np.float64)
+
+
+def edge_ratios(recorded: Recorded, told: Ints, pairs: Ints) -> Doubles:
+    """[pairs] log P(opinions of v | w is its neighbour) / P(… | it is not), for all others.
+
+    Args:
+        pairs: [pairs, 2] v and w.
+    """
+    there = linked(recorded.graph, pairs)
+    ratios = np.empty(len(pairs))
+    for start in range(0, len(pairs), AT_ONCE):
+        some = slice(start, start + AT_ONCE)
+        with_w = _log_likelihood(recorded, told, pairs[some], there[some], more=True)
+        ratios[some] = with_w - _log_likelihood(
+            recorded, told, pairs[some], there[some], more=False
+        )
+    return ratios
+
+
+def _log_likelihood(
+    recorded: Recorded, told: Ints, pairs: Ints, there: Flags, *, more: bool
+) -> Doubles:
+    """[pairs] of the opinions of v, with w among its neighbours (`more`) or without."""
+    strict, usual = settings_of(recorded.config), recorded.run.model.weights["usual"]
+    size, (v, w) = strict.colours, pairs.T
+    rows = np.arange(len(pairs))
+    kept = np.exp(strict.opinion_epsilon) / (np.exp(strict.opinion_epsilon) + size - 1)
+    other = (1 - kept) / (size - 1)
+    # [pairs, colours] P(what v takes for its own, and what it said so far).
+    own = np.zeros((len(pairs), size))
+    own[rows, np.maximum(told[v, 0], 0)] = 1
+    for number in range(1, told.shape[1]):
+        heard = colour_counts(recorded.graph, told[:, number - 1], size)[v]
+        heard[rows, told[w, number - 1]] += float(more) - there
+        messages = recorded.graph.degrees[v] + (1 + float(more) - there)
+        above = heard - messages[:, None] * usual[number - 1]
+        # [pairs, own, next]: of those with the most evidence, one at random.
+        each = above[:, None, :] + np.eye(size)
+        best = each >= each.max(axis=2, keepdims=True) - 1e-9
+        meant = np.einsum("po,pon->pn", own, best / best.sum(axis=2, keepdims=True))
+        said_it = np.where(np.arange(size) == told[v, number][:, None], kept, other)
+        own = meant * said_it
+    likelihood: Doubles = np.log(own.sum(axis=1))
+    return likelihood
+
+
+# Degrees, by one neighbour.
+
+
+def matching_events(recorded: Recorded) -> Doubles:
+    """[slots, 3] how often a neighbour proposed, accepted and refused, as the slot's owner knows.
+
+    Those of the search for partners: held-back edges are matched after colours were told.
+    """
+    return events_on(recorded.tape, recorded.graph)
+
+
+def events_on(tape: Tape, graph: Graph) -> Doubles:
+    """The same of one tape."""
+    on_carrier = [one for one in tape.passed if one.exchange == tape.last]
+    colours = [one.round for one in on_carrier if one.topic.name == COLOUR.name]
+    end = min(colours, default=np.iinfo(np.int64).max)
+    events = np.zeros((3, len(graph.neighbours)))
+    for one in on_carrier:
+        if one.round > end or one.topic.name not in (PROPOSAL.name, REPLY.name):
+            continue
+        slots = slots_of(graph, one.batch.receiver, one.batch.sender)
+        if one.topic.name == PROPOSAL.name:
+            events[0] += np.bincount(slots, minlength=events.shape[1])
+        else:
+            yes = one.batch.body.ravel().astype(np.bool_)
+            events[1] += np.bincount(slots[yes], minlength=events.shape[1])
+            events[2] += np.bincount(slots[~yes], minlength=events.shape[1])
+    return events.T
+
+
+class NeighbourAttack(NamedTuple):
+    """One neighbour u attacks its neighbour v, in many places of the graph."""
+
+    v: Ints
+    own: Doubles
+    """[cases, 1] of u, its own degree."""
+    seen: dict[str, Doubles]
+    """By kind of messages, [cases, …] what u makes of them."""
+    questions: dict[str, Flags]
+    """[cases] about v."""
+    half: Flags
+    """[cases] whose truth is known."""
+
+    def judged(self, columns: Doubles, truth: Flags) -> Area:
+        """AUC over the other half. Several neighbours may attack one device: its cases count
+        once in the interval."""
+        scores = judged_by_network(columns, truth, self.half)
+        found = area(scores, truth[~self.half])
+        devices = self.v[~self.half]
+        positives, negatives = (
+            len(np.unique(devices[truth[~self.half] == side])) for side in (True, False)
+        )
+        return Area(found.auc, positives, negatives)
+
+
+def one_neighbour(
+    graph: Graph, told: Ints, events: Doubles, halves: KnownHalf, most: int = SLOTS
+) -> NeighbourAttack:
+    """Edges at random, and what one end learns of the other."""
+    degree = graph.degrees
+    owner = np.repeat(np.arange(graph.devices), degree)
+    slots = np.random.default_rng(4).permutation(len(owner))[:most]
+    u, v = owner[slots], graph.neighbours[slots]
+    messages, passed = message_columns(told, u, v), events[slots]
+    return NeighbourAttack(
+        v=v,
+        own=np.log1p(degree[u])[:, None],
+        seen={
+            "colours and opinions": messages,
+            "proposals and replies": passed,
+            "all messages": np.hstack([messages, passed]),
+        },
+        questions={
+            "degree ≤ 1": degree[v] <= 1,
+            "degree ≤ 5": degree[v] <= 5,
+            "degree above the median": degree[v] > np.median(degree),
+        },
+        half=halves.half[v],
+    )
+
+
+def message_columns(told: Ints, mine: Ints, theirs: Ints) -> Doubles:
+    """[pairs, …] which messages of two devices are equal, within and between, and how usual."""
+    rounds = told.shape[1]
+    usual = np.stack([np.bincount(row[row >= 0], minlength=told.max() + 1) + 1.0 for row in told.T])
+    usual /= usual.sum(axis=1, keepdims=True)
+    u, v = told[mine], told[theirs]
+    between = [u[:, i] == v[:, j] for i in range(rounds) for j in range(rounds)]
+    within = [x[:, i] == x[:, j] for x in (u, v) for i in range(rounds) for j in range(i)]
+    frequent = [np.log(usual[i][v[:, i]]) for i in range(rounds)]
+    return np.stack([*between, *within, *frequent], axis=1).astype(np.float64)
+
+
+# Edges of others.
+
+
+def third_parties(
+    recorded: Recorded, told: Ints, halves: KnownHalf, most: int = PAIRS
+) -> dict[str, tuple[Area, float]]:
+    """Are v and w linked? By neighbours of theirs: the AUC, and that without messages."""
+    graph = recorded.graph
+    heard = graph.degrees > 0
+    known, asked = (
+        (pairs[heard[pairs].all(axis=1)], real[heard[pairs].all(axis=1)])
+        for pairs, real in (halves.known, halves.asked)
+    )
+    pairs, real = np.concatenate([known[0], asked[0]]), np.concatenate([known[1], asked[1]])
+    half = np.arange(len(pairs)) < len(known[0])
+    found: dict[str, tuple[Area, float]] = {}
+    columns = message_columns(told, pairs[:, 0], pairs[:, 1])
+    scores = judged_by_network(columns, real, half)
+    found["one neighbour of each end"] = area(scores, real[~half]), 0.5
+    found["one neighbour of both ends"] = _neighbour_of_both(graph, told, halves, most)
+    # All neighbours of v but w, who also know what w said: the exact likelihood ratio.
+    order = np.random.default_rng(6).permutation(len(asked[0]))[:most]
+    some, is_edge = asked[0][order], asked[1][order]
+    one, other = (edge_ratios(recorded, told, turned) for turned in (some, some[:, ::-1]))
+    found["all neighbours of one end"] = area(one, is_edge), 0.5
+    found["all neighbours of each end"] = area(one + other, is_edge), 0.5
+    return found
+
+
+def _neighbour_of_both(
+    graph: Graph, told: Ints, halves: KnownHalf, most: int
+) -> tuple[Area, float]:
+    """Do two of my neighbours know each other? With messages, and by my degree alone."""
+    degree = graph.degrees
+    owner = np.repeat(np.arange(graph.devices), degree)
+    rng = np.random.default_rng(5)
+    some = rng.permutation(np.flatnonzero(degree[owner] > 1))[: 2 * most]
+    u, v = owner[some], graph.neighbours[some]
+    place = graph.offsets[u] + (rng.random(len(some)) * degree[u]).astype(np.int64)
+    w = graph.neighbours[place]
+    there = v != w
+    u, v, w = u[there], v[there], w[there]
+    real = linked(graph, np.stack([v, w], axis=1))
+    own = np.log1p(degree[u])[:, None]
+    columns = np.hstack([own, *(message_columns(told, *ends) for ends in ((u, v), (u, w), (v, w)))])
+    side = halves.half[u]
+    with_messages, without = (judged_by_network(seen, real, side) for seen in (columns, own))
+    return area(with_messages, real[~side]), area(without, real[~side]).auc
+
+
+ATTACK = Attack(
+    name="link-neighbours",
+    title="degrees and edges from messages to neighbours",
+    run=run,
+    profiles=frozenset({"strict"}),
+    tasks=frozenset({"link"}),
+)
