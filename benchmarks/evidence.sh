@@ -75,5 +75,5 @@ for graph in "--graph facebook" "--graph twitch-ENGB" "--graph demo" "--graph la
     python "$here/strict_tradeoff.py" --task link $graph --seeds 3 --out "$out"
 done
 python "$here/link_scores.py"
-python "$here/strict_link_leak.py"
+(cd "$here/.." && python -m benchmarks.strict_link_leak)
 lumos reproduce workload cost --graph facebook --graph lastfm --out "$out/structure"

@@ -42,7 +42,6 @@ from lumos.strict.link_promises import SUMS
 from lumos.strict.link_schedule import LEVELS, MARGIN, LinkSchedule
 from lumos.strict.noisy_sums import NoisySums
 from lumos.strict.profile import may_be_negative
-from lumos.strict.schedule import Schedule
 from lumos.strict.settings import settings_of
 from lumos.training.config import Config
 from lumos.training.split import Role

@@ -29,7 +29,7 @@ from lumos.audit.views import said, slots_of
 from lumos.exchange.tape import Tape
 from lumos.graph import Graph
 from lumos.strict.link_promises import MESSAGES
-from lumos.strict.settings import StrictSettings, settings_of
+from lumos.strict.settings import settings_of
 from lumos.strict.topics import COLOUR, OPINION, PROPOSAL, REPLY
 from lumos.typing import Doubles, Flags, Ints
 
@@ -39,6 +39,9 @@ PAIRS = 20_000
 """Pairs about which neighbours of both ends are asked, at most."""
 AT_ONCE = 4096
 EDGE = "one edge"
+OF_BOTH = "one neighbour of both ends"
+EXACT = ("all neighbours of one end", "all neighbours of each end")
+"""They compute with the true probabilities, and learn from nobody."""
 
 
 def run(scene: Scene) -> Iterator[AuditRow]:
@@ -48,10 +51,11 @@ def run(scene: Scene) -> Iterator[AuditRow]:
     told = told_by(recorded)
     yield from opinion_rows(recorded, told, halves)
     scene.say("degrees, by one neighbour")
-    attackers = one_neighbour(recorded.graph, told, matching_events(recorded), halves)
-    for name, columns in attackers.seen.items():
-        for question, truth in attackers.questions.items():
-            own = attackers.judged(attackers.own, truth)
+    events = matching_events(recorded.tape, recorded.graph)
+    attackers = one_neighbour(recorded.graph, told, events, halves)
+    for question, truth in attackers.questions.items():
+        own = attackers.judged(attackers.own, truth)
+        for name, columns in attackers.seen.items():
             yield AuditRow(
                 attack=ATTACK.name,
                 adversary="one neighbour",
@@ -71,7 +75,8 @@ def run(scene: Scene) -> Iterator[AuditRow]:
             measure="AUC",
             estimate=found,
             chance=without,
-            chance_is="0.5, or its own degree" if "of both" in name else "no message",
+            chance_is="the attacker's own degree" if name == OF_BOTH else "no message",
+            note="" if name in EXACT else "it knows the truth about half of all devices",
         )
 
 
@@ -117,7 +122,8 @@ def opinion_rows(recorded: Recorded, told: Ints, halves: KnownHalf) -> Iterator[
             knows_mechanism=True,
         )
     promised = printed(recorded.run, EDGE, MESSAGES)
-    pairs = np.concatenate([halves.known[0], halves.asked[0]])[:PAIRS]
+    pairs, _ = with_neighbours(recorded.graph, *halves.asked)
+    pairs = np.random.default_rng(6).permutation(pairs)[:PAIRS]
     if promised is not None and len(pairs):
         ratio = np.abs(edge_ratios(recorded, told, pairs)).max()
         yield AuditRow(
@@ -208,16 +214,11 @@ def _log_likelihood(
 # Degrees, by one neighbour.
 
 
-def matching_events(recorded: Recorded) -> Doubles:
+def matching_events(tape: Tape, graph: Graph) -> Doubles:
     """[slots, 3] how often a neighbour proposed, accepted and refused, as the slot's owner knows.
 
     Those of the search for partners: held-back edges are matched after colours were told.
     """
-    return events_on(recorded.tape, recorded.graph)
-
-
-def events_on(tape: Tape, graph: Graph) -> Doubles:
-    """The same of one tape."""
     on_carrier = [one for one in tape.passed if one.exchange == tape.last]
     colours = [one.round for one in on_carrier if one.topic.name == COLOUR.name]
     end = min(colours, default=np.iinfo(np.int64).max)
@@ -306,25 +307,27 @@ def third_parties(
 ) -> dict[str, tuple[Area, float]]:
     """Are v and w linked? By neighbours of theirs: the AUC, and that without messages."""
     graph = recorded.graph
-    heard = graph.degrees > 0
-    known, asked = (
-        (pairs[heard[pairs].all(axis=1)], real[heard[pairs].all(axis=1)])
-        for pairs, real in (halves.known, halves.asked)
-    )
+    known, asked = with_neighbours(graph, *halves.known), with_neighbours(graph, *halves.asked)
     pairs, real = np.concatenate([known[0], asked[0]]), np.concatenate([known[1], asked[1]])
     half = np.arange(len(pairs)) < len(known[0])
     found: dict[str, tuple[Area, float]] = {}
     columns = message_columns(told, pairs[:, 0], pairs[:, 1])
     scores = judged_by_network(columns, real, half)
     found["one neighbour of each end"] = area(scores, real[~half]), 0.5
-    found["one neighbour of both ends"] = _neighbour_of_both(graph, told, halves, most)
+    found[OF_BOTH] = _neighbour_of_both(graph, told, halves, most)
     # All neighbours of v but w, who also know what w said: the exact likelihood ratio.
     order = np.random.default_rng(6).permutation(len(asked[0]))[:most]
     some, is_edge = asked[0][order], asked[1][order]
     one, other = (edge_ratios(recorded, told, turned) for turned in (some, some[:, ::-1]))
-    found["all neighbours of one end"] = area(one, is_edge), 0.5
-    found["all neighbours of each end"] = area(one + other, is_edge), 0.5
+    for name, ratio in zip(EXACT, (one, one + other), strict=True):
+        found[name] = area(ratio, is_edge), 0.5
     return found
+
+
+def with_neighbours(graph: Graph, pairs: Ints, real: Flags) -> tuple[Ints, Flags]:
+    """Pairs of devices that both have somebody to tell something, and which are edges."""
+    heard = (graph.degrees > 0)[pairs].all(axis=1)
+    return pairs[heard], real[heard]
 
 
 def _neighbour_of_both(
