@@ -1,7 +1,7 @@
 """Attacks on whole runs of strict links, and on questions to them, with broken twins.
 
 Every attack is shown to succeed on a twin that breaks one rule, or it would prove nothing.
-`benchmarks/strict_link_leak.py` measures what is left on real graphs.
+`lumos audit` and `benchmarks/strict_link_leak.py` measure what is left on real graphs.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks import link_audit
 from tests.runs.running import listening
 from tests.strict.linking import at_home
 
 from lumos.aggregate.noise import Noise
+from lumos.audit.attacks import link_sums
 from lumos.errors import LumosError
+from lumos.exchange.tape import recording
 from lumos.graph import Graph
 from lumos.runs.load import load_run
 from lumos.runs.run import Run
@@ -24,7 +25,7 @@ from lumos.runs.train import train
 from lumos.score import LevelSpec, ScoreReceiver, ScoreSender
 from lumos.score import score_sender as senders
 from lumos.score.level_spec import levels_of
-from lumos.strict import link_answers, link_prediction, link_trainer, profile, word_rows
+from lumos.strict import link_answers, link_prediction, link_trainer, word_rows
 from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.answer_record import AnswerRecord, AnswersInFile
 from lumos.strict.link_answers import UNANSWERED
@@ -34,6 +35,7 @@ from lumos.strict.link_prediction import answer
 from lumos.strict.link_result import LinkResult
 from lumos.strict.settings import StrictSettings
 from lumos.strict.surroundings import Surroundings
+from lumos.training.config import Config
 from lumos.training.link_questions import AskedPairs
 from lumos.training.metrics import auc
 
@@ -75,11 +77,14 @@ def some_pairs(devices: int, many: int, seed: int = 0) -> np.ndarray:
 # Sums: these words or others, within the account.
 
 
-def shares_of_account(column: str = "exact, largest") -> dict[str, float]:
-    """By stage, μ in those of the account."""
-    rows = {str(row["stage"]): row for row in link_audit.audit(2)}
+LINKS = Config.of(profile="strict", task="link")
+
+
+def shares_of_account(*, by_noise: bool = False) -> dict[str, float]:
+    """By stage, μ in those of the account; `by_noise`: by the noise that was found."""
     return {
-        stage: float(row[column]) / max(float(row["account"]), 1e-9) for stage, row in rows.items()
+        stage: (one.measured.mean if by_noise else one.largest) / max(one.account, 1e-9)
+        for stage, one in link_sums.guesses(2, LINKS).items()
     }
 
 
@@ -89,14 +94,14 @@ def test_other_words_stay_within_the_account_of_every_stage() -> None:
     assert found["colours"] == 0  # no words in them
     assert min(found["counts"], found["whitening"]) > 0.99  # and the attack has teeth
     assert min(found["products"], found["levels"]) > 0.5
-    by_noise = shares_of_account("measured")  # 18,432 numbers, one part in 190
+    by_noise = shares_of_account(by_noise=True)  # 18,432 numbers, one part in 190
     assert abs(by_noise["products"] / found["products"] - 1) < MARGIN / np.sqrt(2 * 18_432)
 
 
 def test_twin_with_half_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     total = Noise.total.fget  # type: ignore[attr-defined]
     monkeypatch.setattr(Noise, "total", property(lambda self: total(self) / 2))
-    assert shares_of_account("measured")["counts"] > 1.5
+    assert shares_of_account(by_noise=True)["counts"] > 1.5
 
 
 def test_twin_with_longer_counts_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,15 +124,14 @@ def test_twin_with_longer_vectors_in_products_is_caught(monkeypatch: pytest.Monk
 
 def neighbour_messages(words: Any, edges: Any, held_back: Any) -> Any:
     """Everything that passes between neighbours and through `control`, for the same coins."""
-    with pytest.MonkeyPatch.context() as patch, listening() as wire:
-        patch.setattr(profile, "coin_name", lambda *_, **__: "/same")
-        link_audit.whole(link_audit.federation(words, edges, held_back, 0))
+    with recording(), listening() as wire:
+        link_sums.train(link_sums.federation(words, edges, held_back, 0, LINKS))
     names = ("strict/colour", "strict/opinion", "strict/proposal", "strict/reply")
     return [wire.of(name) for name in names]
 
 
 def test_messages_to_neighbours_depend_on_no_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    words, _, edges, held_back = link_audit.planted(0)
+    words, _, edges, held_back = link_sums.planted(0)
     others = np.roll(words, 1, axis=0)
     mine = neighbour_messages(words, edges, held_back)
     assert all(mine)
@@ -147,7 +151,7 @@ def test_messages_to_neighbours_depend_on_no_words(monkeypatch: pytest.MonkeyPat
 
 
 def test_colours_and_opinions_are_the_same_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    words, _, edges, held_back = link_audit.planted(1)
+    words, _, edges, held_back = link_sums.planted(1)
     colours, opinions, *_ = neighbour_messages(words, edges, held_back)
     assert (len(colours), len(opinions)) == (1, 3)
     for messages in [*colours, *opinions]:
@@ -168,10 +172,10 @@ def test_colours_and_opinions_are_the_same_for_all(monkeypatch: pytest.MonkeyPat
 
 
 def test_every_proposal_and_reply_is_counted() -> None:
-    words, _, edges, held_back = link_audit.planted(2)
-    with listening() as wire:
-        made = link_audit.federation(words, edges, held_back, 0)
-        link_audit.whole(made)
+    words, _, edges, held_back = link_sums.planted(2)
+    with recording(), listening() as wire:
+        made = link_sums.federation(words, edges, held_back, 0, LINKS)
+        link_sums.train(made)
     proposals, replies = wire.all_of("strict/proposal"), wire.all_of("strict/reply")
     assert len(proposals) == len(replies) > 50
     ledger = made.ledger()
@@ -229,9 +233,7 @@ def test_no_way_of_asking_exceeds_the_budget(tmp_path: Path) -> None:
         mine = np.random.default_rng(seed).permutation(pairs)[:400]
         mine = np.concatenate([mine, mine[:, ::-1], mine])
         store = AnswersInFile(path, result.budget)
-        store.update(
-            lambda record: link_prediction.ask_new(result, AskedPairs(pairs=mine), record)
-        )
+        store.update(lambda record: link_prediction.ask_new(result, AskedPairs(pairs=mine), record))
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(ask, range(9)))

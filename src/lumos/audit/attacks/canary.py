@@ -10,7 +10,10 @@ all other devices add zero.
 Two questions, those of the table: the canary's vectors or zeros (*membership*), and its vectors or
 those as far away as the stage allows (*replacement*). The statistic is the likelihood ratio: every
 sum's number, by change over variance. Noise is independent in every number, so each number is a
-trial of its own; the canary is another device in each, there or not by a coin.
+trial of its own; the canary is another device in each, there or not by a coin. Two more attackers
+look for noise that is not what it should be: one learns the weights of the sums from half of the
+trials, and so finds noise that returns from sum to sum; one rehearses, with a federation of its own
+under the same public seed, and subtracts the noise that it saw there.
 
 μ̂ is the difference of both means by the deviation; its bound is the account's μ. Sums of products
 enter as plain sums with their noise: their shares of noise are drawn in the same way.
@@ -18,10 +21,11 @@ enter as plain sums with their noise: their shares of noise are drawn in the sam
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 from scipy.special import ndtr
 
 from lumos.aggregate.coordinator import SecureCoordinator
@@ -50,6 +54,8 @@ from lumos.typing import Doubles, Flags, Ints
 DEVICES = 80
 TRIALS = 6000
 """Numbers of a sum: half of them have the canary, the others do not."""
+NO_NOISE = 1e-18
+"""A variance that stands for none."""
 IN_OUT = "label, features, membership"
 IN_OUT_LINK = "features: in the sums"
 OTHERS = "features: these or others"
@@ -87,45 +93,45 @@ def run(scene: Scene) -> Iterator[AuditRow]:
             continue
         for number, question in enumerate(questions(scene.graph, config)):
             scene.say(f"{question.about}, {len(question.sums)} sums")
-            yield from rows(scene, question, judged(question, config, scene.seed))
-            if number == 0:  # once, for comparison: without colluders there is more noise
-                alone = judged(question, config, scene.seed, tolerated=False)
-                yield from rows(scene, question, alone)
+            view = seen_by(question, config, scene.seed)
+            yield from rows(scene, question, view.by_account())
+            if number == 0:  # once
+                yield mu_row(question, view.by_learnt_weights(), "weights learnt")
+                rehearsed = seen_by(question, config, scene.seed, rehearsed=True)
+                yield mu_row(question, rehearsed.by_account(), "noise of a rehearsal subtracted")
+                alone = seen_by(question, config, scene.seed, tolerated=False)
+                yield mu_row(question, alone.by_account(), "nobody colludes, nobody is absent")
 
 
 def rows(scene: Scene, question: CanaryQuestion, found: "CanaryTest") -> Iterator[AuditRow]:
     """μ̂ beside the account, and the ε that is certified beside the printed one."""
-    who = "the coordinator with colluders" if found.colluding else "the coordinator"
-    about = f"{question.about}: canary at the clip in {len(question.sums)} masked sums"
-    note = (
-        f"{DEVICES} devices, {found.colluding} collude, {found.absent} are absent, real shares; "
-        f"{found.trials:,} trials"
-    )
-    yield AuditRow(
+    yield mu_row(question, found)
+    cell = printed(scene.recorded(question.task).run, question.row, question.column)
+    if cell is not None:
+        epsilon, delta = cell
+        yield replace(
+            mu_row(question, found, "ε that is certified"),
+            measure="ε",
+            estimate=found.certified(question.mu, delta),
+            bound=epsilon,
+            bound_is=f"{question.row} …, {question.column}: ({epsilon:g}, {delta:g})",
+        )
+
+
+def mu_row(question: CanaryQuestion, found: "CanaryTest", how: str = "") -> AuditRow:
+    """μ̂ beside the account."""
+    return AuditRow(
         attack=ATTACK.name,
-        adversary=who,
-        about=about,
+        adversary="the coordinator with colluders" if found.colluding else "the coordinator",
+        about=f"{question.about}: canary at the clip in {len(question.sums)} masked sums"
+        + f", {how}" * bool(how),
         measure="μ",
         estimate=found.mu(),
         bound=question.mu,
         bound_is="the account of the sums",
         knows_mechanism=True,
-        note=note,
-    )
-    cell = printed(scene.recorded(question.task).run, question.row, question.column)
-    if cell is None or not found.colluding:
-        return
-    epsilon, delta = cell
-    yield AuditRow(
-        attack=ATTACK.name,
-        adversary=who,
-        about=f"{about}, ε that is certified",
-        measure="ε",
-        estimate=found.certified(question.mu, delta),
-        bound=epsilon,
-        bound_is=f"{question.row} …, {question.column}: ({epsilon:g}, {delta:g})",
-        knows_mechanism=True,
-        note=note,
+        note=f"{question.sums[0].noise.devices} devices, {found.colluding} collude, "
+        f"{found.absent} are absent, real shares",
     )
 
 
@@ -189,59 +195,91 @@ def _present(noise: Noise | None) -> Noise:
     return noise
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class CanaryTest:
-    """The statistic of every trial, scaled to the deviation that the account assumes."""
+    """The statistic of every trial."""
 
-    statistic: Doubles
-    there: Flags
+    statistic: Doubles = field(repr=False)
+    there: Flags = field(repr=False)
     """Whether it was the canary's own vector."""
     colluding: int
     absent: int
-
-    @property
-    def trials(self) -> int:
-        """In both worlds."""
-        return len(self.there)
 
     def mu(self) -> Mean:
         """μ̂ = difference of both means / deviation."""
         one, other = self.statistic[self.there], self.statistic[~self.there]
         n, m = len(one), len(other)
         variance = (one.var(ddof=1) * (n - 1) + other.var(ddof=1) * (m - 1)) / (n + m - 2)
-        mu = float((one.mean() - other.mean()) / math.sqrt(variance))
+        mu = float((one.mean() - other.mean()) / math.sqrt(max(variance, NO_NOISE)))
         # Delta method: the means, and the deviation, which N numbers give to 1/√(2N).
         return Mean(mu, math.sqrt(1 / n + 1 / m + mu**2 / (2 * (n + m))), n + m)
 
     def certified(self, mu: float, delta: float) -> CertifiedEpsilon:
-        """By the threshold that promises most for this μ; the data have no part in it."""
+        """By the threshold that promises most for this μ; the data have no part in it.
+
+        Of `CanaryView.by_account`: its means are 0 and μ, its deviation is 1. The threshold is below
+        μ, so that less noise than there should be certifies more.
+        """
         n, m = int(self.there.sum()), int((~self.there).sum())
 
         def test(hits: int, false_hits: int) -> CertifiedEpsilon:
             return CertifiedEpsilon(hits, n, false_hits, m, delta)
 
-        # Means are μ and 0, the deviation is 1.
         expected = {
             float(t): test(round(n * float(ndtr(mu - t))), round(m * float(ndtr(-t))))
-            for t in np.arange(-1.0, mu + 3.5, 0.05)
+            for t in np.arange(-1.0, mu - 0.2, 0.05)
         }
         best = max(expected, key=lambda t: expected[t].interval(CONFIDENCE)[0])
         raised = self.statistic > best
         return test(int((raised & self.there).sum()), int((raised & ~self.there).sum()))
 
 
-def judged(
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CanaryView:
+    """What the adversary sees, in deviations that the account assumes for each sum."""
+
+    seen: Doubles = field(repr=False)
+    """[sums, trials] 0 in the mean where the other vector is there."""
+    change: Doubles
+    """[sums] the mean where the canary's own is."""
+    there: Flags = field(repr=False)
+    colluding: int
+    absent: int
+
+    def by_account(self) -> CanaryTest:
+        """The likelihood ratio for noise as the account assumes it."""
+        return self._weighted(self.change / np.linalg.norm(self.change), 0)
+
+    def by_learnt_weights(self) -> CanaryTest:
+        """The best weights for the noise found in half of the trials, judged on the rest."""
+        half = len(self.there) // 2
+        noise = self.seen[:, :half] - self.change[:, None] * self.there[:half]
+        covariance = noise @ noise.T / half + NO_NOISE * np.eye(len(noise))
+        return self._weighted(np.linalg.solve(covariance, self.change), half)
+
+    def _weighted(self, weights: Doubles, first: int) -> CanaryTest:
+        return CanaryTest(
+            statistic=weights @ self.seen[:, first:],
+            there=self.there[first:],
+            colluding=self.colluding,
+            absent=self.absent,
+        )
+
+
+def seen_by(
     question: CanaryQuestion,
     config: Config,
     seed: int = 0,
     *,
     trials: int = TRIALS,
     tolerated: bool = True,
-) -> CanaryTest:
-    """Add up all sums of a question, and compute the statistic of the adversary.
+    rehearsed: bool = False,
+) -> CanaryView:
+    """Add up all sums of a question, and subtract what the adversary knows.
 
     Args:
         tolerated: as many colluders and absent devices as the noise is made for; otherwise none.
+        rehearsed: subtract the sums of another federation, whose devices add zero.
     """
     devices, updates = question.sums[0].noise.devices, config.updates
     rng = np.random.default_rng(seed)
@@ -251,20 +289,30 @@ def judged(
     colluding, absent, honest = np.split(order, [many, many + gone])
     there = rng.random(trials) < 0.5
     canary = honest[np.arange(trials) % len(honest)]
-    opened, known = add_up(
-        question.sums,
-        config,
-        seed,
-        lambda norm, change: _vectors(devices, canary, np.where(there, norm, norm - change)),
-        colluding,
-        absent,
+
+    def with_canary(one: CanarySum) -> Doubles:
+        return _vectors(devices, canary, np.where(there, one.norm, one.norm - one.change))
+
+    def without(one: CanarySum) -> Doubles:
+        return np.zeros((devices, trials))
+
+    opened, known = add_up(question.sums, config, seed, with_canary, colluding, absent)
+    if rehearsed:
+        before, shares = add_up(question.sums, config, seed, without, colluding, absent)
+        known = [one + total - own for one, total, own in zip(known, before, shares, strict=True)]
+    scales = [one.noise.sigma * one.noise.clip for one in question.sums]
+    places = zip(question.sums, opened, known, scales, strict=True)
+    return CanaryView(
+        seen=np.stack(
+            [(total - own - (one.norm - one.change)) / scale for one, total, own, scale in places]
+        ),
+        change=np.array(
+            [one.change / scale for one, scale in zip(question.sums, scales, strict=True)]
+        ),
+        there=there,
+        colluding=many,
+        absent=gone,
     )
-    statistic = np.zeros(trials)
-    for one, total, shares in zip(question.sums, opened, known, strict=True):
-        variance = (one.noise.sigma * one.noise.clip) ** 2
-        # Where the other vector is there, the sum has norm - change in its mean.
-        statistic += one.change * (total - shares - (one.norm - one.change)) / variance
-    return CanaryTest(statistic=statistic / question.mu, there=there, colluding=many, absent=gone)
 
 
 def _vectors(devices: int, canary: Ints, values: Doubles) -> Doubles:
@@ -278,14 +326,14 @@ def add_up(
     sums: list[CanarySum],
     config: Config,
     seed: int,
-    vectors: Callable[[float, float], Doubles],
+    vectors: Callable[[CanarySum], Doubles],
     colluding: Ints,
     absent: Ints,
 ) -> tuple[list[Doubles], list[Doubles]]:
     """What the coordinator opens, sum by sum, and the shares of noise that colluders know.
 
     Args:
-        vectors: for a norm and a change, [devices, width].
+        vectors: for a sum, [devices, width].
     """
     devices = sums[0].noise.devices
     nobody = Graph.from_edges(np.empty((0, 2), np.int64), devices=devices)
@@ -298,7 +346,7 @@ def add_up(
         noisy = NoisySums(shard, endpoint, config)
         yield from noisy.setup()
         for step, one in enumerate(sums):
-            rows = vectors(one.norm, one.change)
+            rows = vectors(one)
             yield from noisy.sum(_update(rows), one.noise, step, silent)
             shares = noisy.rounded(one.noise.shares(shard.coins, devices, rows.shape[1], step))
             known.append(shares[colluding].sum(axis=0))
@@ -307,7 +355,7 @@ def add_up(
         coordinator = SecureCoordinator(devices, PublicCoins(seed), endpoint, config.updates)
         opened = []
         for one in sums:
-            total = yield from coordinator.sum(vectors(one.norm, one.change).shape[1])
+            total = yield from coordinator.sum(vectors(one).shape[1])
             if total is None:
                 raise ValueError("a sum was not opened")
             opened.append(total)

@@ -1,0 +1,324 @@
+"""Attacks on strict links: they stay within what is claimed, and succeed on broken twins."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.audit.test_canary import verdict
+from tests.strict.answering import result_of
+
+from lumos.audit import Scene
+from lumos.audit.attacks import link_askers, link_neighbours, link_sums
+from lumos.audit.attacks.link_askers import AttackedDevices
+from lumos.audit.audit_row import EXCEEDED, WITHIN, AuditRow
+from lumos.audit.known_half import KnownHalf, linked
+from lumos.audit.printed import cell, counted, printed
+from lumos.audit.scene import Recorded
+from lumos.encode.mechanisms.krr import RandomizedResponse
+from lumos.errors import ProtocolError, UsageError
+from lumos.exchange.tape import recording
+from lumos.graph import Graph
+from lumos.strict import answer_budget, link_answers, link_trainer, surroundings
+from lumos.strict.answer_budget import AnswerBudget
+from lumos.training.config import Config
+
+LINKS = Config.of(profile="strict", task="link")
+
+
+def town(devices: int = 600, groups: int = 12, seed: int = 0) -> Graph:
+    """Groups that share words and edges; half of all devices have few edges."""
+    rng = np.random.default_rng(seed)
+    group = np.arange(devices) % groups
+    few = rng.random(devices) < 0.5
+    ends = []
+    for one in range(devices):
+        near = np.flatnonzero(group == group[one])
+        ends += [(one, int(other)) for other in rng.choice(near, 1 if few[one] else 9)]
+    pairs = np.array([pair for pair in ends if pair[0] != pair[1]])
+    home = np.arange(6 * groups) // 6 == group[:, None]
+    words = rng.random((devices, 6 * groups)) < np.where(home, 0.7, 0.02)
+    return Graph.from_edges(
+        pairs, devices=devices, features=words.astype(np.float32), labels=group % 4
+    )
+
+
+@pytest.fixture(scope="module")
+def scene() -> Scene:
+    """Words are told apart without noise, so devices are asked."""
+    return Scene(town(), {"protect": "none"}, tasks=("link",))
+
+
+@pytest.fixture(scope="module")
+def recorded(scene: Scene) -> Recorded:
+    return scene.recorded("link")
+
+
+def by(rows: Any, measure: str, text: str = "") -> list[AuditRow]:
+    return [row for row in rows if row.measure == measure and text in row.about]
+
+
+# Cells of the table.
+
+
+def test_cells_are_read_as_they_are_printed(recorded: Recorded) -> None:
+    run = recorded.run
+    assert printed(run, "one edge", "by messages to neighbours") == (12.0, 0.0)
+    assert printed(run, "features: these or others", "by sums") is None  # exact sums
+    assert counted(run, "features: these or others", "by answers", "bits") == 34
+    assert counted(run, "features: these or others", "by answers", "answers") == 16
+    assert cell(run, "label", "by sums") == "not used"
+    with pytest.raises(UsageError, match="no cell"):
+        cell(run, "weather", "by sums")
+    noisy = Scene(town(60, 3), {}, tasks=("link",)).recorded("link").run
+    assert printed(noisy, "features: these or others", "by sums") == (8.0, 1e-5)
+
+
+# Answers.
+
+
+def test_everybody_together_gets_as_many_answers_as_are_printed(
+    scene: Scene, recorded: Recorded
+) -> None:
+    result = link_askers.devices_of(recorded)
+    rows = list(link_askers.limit_rows(recorded, result, 0))
+    assert [(row.measure, row.value, row.bound) for row in rows] == [
+        ("answers", 16, 16),
+        ("bits", 34, 34),
+    ]
+    assert verdict(*rows) == [WITHIN, WITHIN]
+
+
+def test_twin_whose_budget_is_rewound(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    halves = answer_budget.halves
+    monkeypatch.setattr(
+        AnswerBudget,
+        "left",
+        lambda self, strict: tuple(np.full(len(self.asked), n) for n in halves(strict.answers)),
+    )
+    result = link_askers.devices_of(recorded)
+    rows = list(link_askers.limit_rows(recorded, result, 0))
+    assert verdict(*rows) == [EXCEEDED, EXCEEDED]
+
+
+def pooled(recorded: Recorded, result: Any, m: int = 16) -> dict[str, float]:
+    askers = link_askers.some_askers(recorded.graph, 16)
+    levels = link_askers.asked_by(result, askers)
+    about = AttackedDevices.of(recorded.graph, askers)
+    rows = list(link_askers.pooled_rows(about, levels, m, 7))
+    assert all(row.bound is None and row.note for row in rows)
+    return {row.about.split(",")[0]: row.value for row in rows}
+
+
+def test_answers_tell_edges_and_more_of_them_tell_more(recorded: Recorded) -> None:
+    result = link_askers.devices_of(recorded)
+    one, many = pooled(recorded, result, 1), pooled(recorded, result, 16)
+    assert one.keys() == many.keys()
+    edge = "whether two others are linked"
+    assert 0.5 < one[edge] < many[edge]
+    assert many[edge] > 0.8
+    # Vectors that have nothing to do with anybody tell nothing.
+    rng = np.random.default_rng(0)
+    noise = rng.integers(-2, 3, result.vectors.shape).astype(np.int8)
+    assert pooled(recorded, replace(result, vectors=noise))[edge] < 0.56
+
+
+def test_twin_that_sends_its_vector_in_place_of_a_level(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Raw numbers of the vector where levels should be: one asker learns what 16 did."""
+    result = link_askers.devices_of(recorded)
+    before = pooled(recorded, result, 1)
+
+    def raw(result: Any, askers: Any, vectors: Any = None) -> Any:
+        return (result.vectors.astype(np.int64) + 4)[:, : len(askers)]
+
+    monkeypatch.setattr(link_askers, "asked_by", raw)
+    after = pooled(recorded, result, 16)
+    edge = "whether two others are linked"
+    assert after[edge] > before[edge] + 0.2
+
+
+def certified(monkeypatch: pytest.MonkeyPatch | None, draw: Any = None) -> AuditRow:
+    if monkeypatch is not None:
+        monkeypatch.setattr(link_answers, "RandomizedResponse", draw)
+    result = result_of(600, answer_epsilon=1.0)
+    askers = np.arange(12)
+    levels = link_askers.asked_by(result, askers)
+    (row,) = link_askers.randomized_rows(result, askers, levels)
+    return row
+
+
+def test_randomized_answers_have_their_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = certified(None)
+    assert verdict(row) == [WITHIN]
+    assert row.estimate.interval(0.999)[0] > 0.6  # it has teeth
+    # Twins: half the noise, and none.
+    for larger in (2.0, 12.0):
+        twin = certified(monkeypatch, lambda k, e, larger=larger: RandomizedResponse(k, larger))
+        assert verdict(twin) == [EXCEEDED]
+
+
+# Neighbours.
+
+
+def opinions(recorded: Recorded) -> list[AuditRow]:
+    halves = KnownHalf.of(recorded.graph, np.empty(0, np.int64))
+    told = link_neighbours.told_by(recorded)
+    return list(link_neighbours.opinion_rows(recorded, told, halves))
+
+
+def test_opinions_have_their_epsilon(recorded: Recorded) -> None:
+    sent, ratio = opinions(recorded)
+    assert verdict(sent, ratio) == [WITHIN, WITHIN]
+    assert sent.bound == 4
+    assert sent.estimate.interval(0.999)[0] > 2
+    assert ratio.bound == 12
+    assert ratio.value > 4
+
+
+def test_meant_opinions_are_those_of_the_devices(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oracle: what devices really meant, which no attacker sees."""
+    meant: list[Any] = []
+    randomized = surroundings.randomized
+
+    def heard(shard: Any, chosen: Any, mechanism: Any, number: int) -> Any:
+        meant.append(chosen.copy())
+        return randomized(shard, chosen, mechanism, number)
+
+    monkeypatch.setattr(surroundings, "randomized", heard)
+    again = scene.record(scene.graph, "link")
+    told = link_neighbours.told_by(again)
+    found = link_neighbours.first_opinions(again, told)
+    there = found >= 0
+    assert there.mean() > 0.8
+    assert np.array_equal(found[there], meant[0][there])
+
+
+def test_edge_ratios_are_those_by_brute_force(recorded: Recorded) -> None:
+    """All that v may have meant, one path after the other."""
+    told = link_neighbours.told_by(recorded)
+    halves = KnownHalf.of(recorded.graph, np.empty(0, np.int64))
+    pairs, _ = link_neighbours.with_neighbours(recorded.graph, *halves.asked)
+    pairs = np.random.default_rng(0).permutation(pairs)[:40]
+    usual = recorded.run.model.weights["usual"]
+    keep = np.exp(4) / (np.exp(4) + 15)
+
+    def likelihood(v: int, others: list[int], number: int, own: int) -> float:
+        if number == told.shape[1]:
+            return 1.0
+        counts = np.bincount(told[others, number - 1], minlength=16).astype(float)
+        counts[own] += 1
+        above = counts - (len(others) + 1) * usual[number - 1]
+        best = np.flatnonzero(above >= above.max() - 1e-9)
+        return sum(
+            (keep if told[v, number] == one else (1 - keep) / 15)
+            * likelihood(v, others, number + 1, int(one))
+            / len(best)
+            for one in best
+        )
+
+    graph = recorded.graph
+    by_hand = []
+    for v, w in pairs.tolist():
+        near = graph.neighbours[graph.offsets[v] : graph.offsets[v + 1]].tolist()
+        without = [n for n in near if n != w]
+        both = [likelihood(v, some, 1, int(told[v, 0])) for some in ([*without, w], without)]
+        by_hand.append(np.log(both[0] / both[1]))
+    assert np.allclose(link_neighbours.edge_ratios(recorded, told, pairs), by_hand)
+
+
+def test_twin_with_bare_opinions(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        surroundings,
+        "randomized",
+        lambda shard, chosen, mechanism, number: chosen.astype(np.uint8)[:, None],
+    )
+    sent, _ = opinions(scene.record(scene.graph, "link"))
+    assert verdict(sent) == [EXCEEDED]
+
+
+def small_degree(scene: Scene) -> float:
+    """AUC of a degree of 2 or less, by proposals and replies to one neighbour."""
+    recorded = scene.record(scene.graph, "link")
+    events = link_neighbours.matching_events(recorded.tape, recorded.graph)
+    halves = KnownHalf.of(recorded.graph, np.empty(0, np.int64))
+    told = link_neighbours.told_by(recorded)
+    found = link_neighbours.one_neighbour(recorded.graph, told, events, halves)
+    columns = np.hstack([found.own, found.seen["proposals and replies"]])
+    return found.judged(columns, recorded.graph.degrees[found.v] <= 2).auc
+
+
+def test_twin_whose_proposals_tell_the_degree(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = small_degree(scene)
+    monkeypatch.setattr(link_trainer, "PLACES", 1)
+    assert small_degree(scene) > hidden + 0.08
+
+
+def test_proposals_of_held_back_edges_are_left_out(recorded: Recorded) -> None:
+    events = link_neighbours.matching_events(recorded.tape, recorded.graph)
+    assert events[:, 0].sum() == events[:, 1:].sum()  # every proposal got a reply
+    assert events[:, 0].sum() < sum(b.messages for b in recorded.tape.messages("strict/proposal"))
+
+
+def test_all_rows_have_an_attacker_without_messages(scene: Scene) -> None:
+    rows = list(link_neighbours.run(scene))
+    guessed = by(rows, "AUC")
+    assert len(guessed) == 13
+    assert all(row.chance is not None and row.bound is None for row in guessed)
+    together = [row for row in guessed if row.adversary == "all neighbours of each end"]
+    assert together[0].value > 0.7
+
+
+# Sums.
+
+
+def test_planted_words_stay_within_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_sums, "RUNS", 2)
+    rows = list(link_sums.run(Scene(town(60, 3), {}, tasks=("link",))))
+    assert set(verdict(*rows)) == {WITHIN}
+    (epsilon,) = by(rows, "ε")
+    assert epsilon.bound == 8
+    assert epsilon.value > 3
+    counts = by(rows, "μ", "counts")[0]
+    assert counts.value == pytest.approx(counts.bound, rel=1e-4)
+
+
+def test_sums_that_have_no_noise_have_no_rows() -> None:
+    scene = Scene(town(60, 3), {"protect": "none"}, tasks=("link",))
+    assert list(link_sums.run(scene)) == []
+
+
+def test_a_replayed_run_with_the_same_words_is_the_same() -> None:
+    words, other, edges, held_back = link_sums.planted(0)
+    first = link_sums.whole_run(words, edges, held_back, 0, LINKS)
+    same = link_sums.whole_run(words, edges, held_back, 0, LINKS, replayed=first)
+    second = link_sums.whole_run(other, edges, held_back, 0, LINKS, replayed=first)
+    for topic in ("aggregate/ideal", "strict/colour", "strict/opinion", "strict/proposal"):
+        for one, two in zip(first.messages(topic), same.messages(topic), strict=True):
+            assert np.array_equal(one.body, two.body)
+        for one, two in zip(first.messages(topic), second.messages(topic), strict=True):
+            if topic != "aggregate/ideal" or one.sender[0] < 0:
+                assert np.array_equal(one.body, two.body)
+    with recording(), pytest.raises(ProtocolError, match="replayed"):
+        link_sums.whole_run(words[:, :-1], edges, held_back, 0, LINKS, replayed=first)
+
+
+# What attackers know.
+
+
+def test_halves_have_no_device_in_common() -> None:
+    graph = town(300, 6)
+    attackers = np.arange(5)
+    halves = KnownHalf.of(graph, attackers)
+    assert not (halves.half & halves.judged).any()
+    assert not halves.half[attackers].any()
+    assert not halves.judged[attackers].any()
+    for side, (pairs, real) in ((halves.half, halves.known), (halves.judged, halves.asked)):
+        assert side[pairs].all()
+        assert np.array_equal(linked(graph, pairs), real)
+        assert (pairs[:, 0] != pairs[:, 1]).all()
