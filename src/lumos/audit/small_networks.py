@@ -12,6 +12,8 @@ from lumos.training.metrics import auc
 from lumos.typing import Doubles, Flags, Ints
 
 STEPS, HIDDEN, RATE, DECAY, DROPPED = 140, 64, 0.01, 0.02, 0.25
+FEWEST = 12
+"""Cases to learn from, or nothing is learnt."""
 MEETING = 16
 """Width in which the network of edges compares two devices."""
 
@@ -40,10 +42,15 @@ def judged_by_network(columns: Doubles, truth: Flags, half: Flags) -> Doubles:
 
 
 def fitted(inputs: torch.Tensor, wanted: torch.Tensor, asked: torch.Tensor) -> torch.Tensor:
-    """[asked, targets] logits of a small network; `wanted` are classes, or [rows, targets]."""
+    """[asked, targets] logits of a small network; `wanted` are classes, or [rows, targets].
+
+    Zeros, where there are too few cases to learn from.
+    """
     generator = torch.Generator().manual_seed(0)
     classes = wanted.dtype == torch.int64
-    outputs = int(wanted.max()) + 1 if classes else wanted.shape[1]
+    outputs = (int(wanted.max()) + 1 if len(wanted) else 1) if classes else wanted.shape[1]
+    if len(inputs) < FEWEST:
+        return torch.zeros(len(asked), outputs)
     loss = functional.cross_entropy if classes else functional.binary_cross_entropy_with_logits
     mean, spread = inputs.mean(0), inputs.std(0) + 1e-3
     with torch.random.fork_rng():
@@ -97,8 +104,10 @@ def comparing(
         is_edge: [pairs] the truth.
         known_ratio: [pairs] a first guess, to start from.
         asked: [asked, 2] pairs to judge.
-        ratio: [asked] the first guess of those.
+        ratio: [asked] the first guess of those; the last one too, where known pairs are few.
     """
+    if len(pairs) < FEWEST:
+        return ratio
     with torch.random.fork_rng():
         torch.manual_seed(0)
         code = torch.nn.Sequential(
@@ -115,7 +124,7 @@ def comparing(
     adam = torch.optim.AdamW([*code.parameters(), scale], RATE, weight_decay=DECAY)
 
     def logits(of: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
-        rows, place = of.unique(return_inverse=True)
+        rows, place = torch.unique(of, return_inverse=True)
         both = code(inputs[rows])[place]
         met = (both[:, 0, :-1] * both[:, 1, :-1]).sum(1)
         found: torch.Tensor = base * scale[0] + scale[1] + met + both[:, 0, -1] + both[:, 1, -1]

@@ -217,8 +217,8 @@ class CanaryTest:
     def certified(self, mu: float, delta: float) -> CertifiedEpsilon:
         """By the threshold that promises most for this μ; the data have no part in it.
 
-        Of `CanaryView.by_account`: its means are 0 and μ, its deviation is 1. The threshold is below
-        μ, so that less noise than there should be certifies more.
+        Of `CanaryView.by_account`: its means are 0 and μ, its deviation is 1. The threshold is
+        below μ, so that less noise than there should be certifies more.
         """
         n, m = int(self.there.sum()), int((~self.there).sum())
 
@@ -248,14 +248,15 @@ class CanaryView:
 
     def by_account(self) -> CanaryTest:
         """The likelihood ratio for noise as the account assumes it."""
-        return self._weighted(self.change / np.linalg.norm(self.change), 0)
+        return self._weighted(self.change / float(np.linalg.norm(self.change)), 0)
 
     def by_learnt_weights(self) -> CanaryTest:
         """The best weights for the noise found in half of the trials, judged on the rest."""
         half = len(self.there) // 2
         noise = self.seen[:, :half] - self.change[:, None] * self.there[:half]
         covariance = noise @ noise.T / half + NO_NOISE * np.eye(len(noise))
-        return self._weighted(np.linalg.solve(covariance, self.change), half)
+        weights: Doubles = np.linalg.solve(covariance, self.change).astype(np.float64)
+        return self._weighted(weights, half)
 
     def _weighted(self, weights: Doubles, first: int) -> CanaryTest:
         return CanaryTest(

@@ -94,7 +94,7 @@ def run(scene: Scene) -> Iterator[AuditRow]:
         adversary="the coordinator, who knows all else",
         about="words of one device, these or others, guessed from all opened sums",
         measure="accuracy",
-        estimate=Proportion(whole.right, RUNS),
+        estimate=Proportion(round(whole.right), RUNS),
         chance=0.5,
         chance_is="a coin",
         bound=float(ndtr(whole.account / 2)),
@@ -113,8 +113,8 @@ class StageGuesses(NamedTuple):
     """μ of any run, exact."""
     measured: Mean
     """The same by the noise that was found."""
-    right: int
-    """How often the likelihood ratio names these words."""
+    right: float
+    """How often the likelihood ratio names these words; half a time where both are as likely."""
     expected: float
     """How often it should, as a share."""
 
@@ -155,7 +155,7 @@ def _of_stage(schedule: LinkSchedule, stage: str, some: "list[_OneSum]") -> Stag
         account=schedule.mu("features") if stage == ALL else stage_mu(schedule, stage),
         largest=largest,
         measured=Mean(float(measured), float(error), int(numbers.sum())),
-        right=int((better > 0).sum()),
+        right=float((better > 0).sum() + (better == 0).sum() / 2),
         expected=float(ndtr(np.sqrt(whole_far) / 2).mean()),
     )
 
