@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,7 +143,7 @@ def test_real_cryptography_gives_the_same_levels(epsilon: float) -> None:
     assert "score/ideal" not in secure_.topics
 
 
-def learnt_by(result: LinkResult, pairs: np.ndarray, **how: bool) -> np.ndarray:
+def learnt_by(result: LinkResult, pairs: np.ndarray, **how: Any) -> np.ndarray:
     """[pairs, 2] levels of devices that gave no answer before."""
     devices = len(result.degree)
     return answer(result, AskedPairs(pairs=pairs), AnswerBudget.unused(devices), **how).levels

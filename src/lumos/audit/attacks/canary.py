@@ -52,7 +52,7 @@ from lumos.training.split import Role
 from lumos.typing import Doubles, Flags, Ints
 
 DEVICES = 80
-TRIALS = 6000
+TRIALS = 5000
 """Numbers of a sum: half of them have the canary, the others do not."""
 NO_NOISE = 1e-18
 """A variance that stands for none."""
