@@ -95,8 +95,14 @@ def predict(
         result["epsilon_spent_by_each_neighbour"] = spent
     elif pairs is not None or candidates is not None or (id is not None and not trained.classes):
         asked = _asked(trained, id, pairs, candidates)
-        how = {"secure": scores == "secure", "workers": workers, "data_dir": common.data_dir}
-        rows = _links(trained, asked, result, **how)
+        rows = _links(
+            trained,
+            asked,
+            result,
+            secure=scores == "secure",
+            workers=workers,
+            data_dir=common.data_dir,
+        )
         if candidates is not None:
             rows = sorted(rows, key=lambda row: (not row["answered"], -row["probability"]))[:top]
     elif trained.classes or export is None:

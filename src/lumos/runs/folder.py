@@ -235,17 +235,18 @@ class RunFolder:
         arrays = read_arrays(path)
         try:
             about = msgspec.convert(json.loads(str(arrays["about"])), KeptTrees)
+            kept: dict[str, Any] = {
+                name: _array(arrays.get(name, np.empty(0, kind)), kind)
+                for name, kind in TREE_ARRAYS.items()
+            }
             return TreeSummary(
                 balancer=about.balancer,
                 compare=about.compare,
                 history=about.history,
                 seconds=about.seconds,
                 max_workload=about.max_workload,
-                **{
-                    name: _array(arrays.get(name, np.empty(0, kind)), kind)
-                    for name, kind in TREE_ARRAYS.items()
-                },
                 ledger=_ledger(arrays),
+                **kept,
             )
         except _DAMAGED as error:
             raise InputError(

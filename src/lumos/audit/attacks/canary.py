@@ -36,7 +36,6 @@ from lumos.audit.audit_row import CONFIDENCE, AuditRow
 from lumos.audit.estimates import CertifiedEpsilon, Mean
 from lumos.audit.printed import printed
 from lumos.audit.scene import Scene
-from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard, cut
 from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program
@@ -353,7 +352,8 @@ def add_up(
             known.append(shares[colluding].sum(axis=0))
 
     def coordinator_program(endpoint: Endpoint) -> Program[list[Doubles]]:
-        coordinator = SecureCoordinator(devices, PublicCoins(seed), endpoint, config.updates)
+        coordinator = SecureCoordinator(devices, endpoint, config.updates)
+        yield from coordinator.setup()
         opened = []
         for one in sums:
             total = yield from coordinator.sum(vectors(one).shape[1])

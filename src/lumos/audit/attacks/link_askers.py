@@ -43,7 +43,7 @@ from lumos.strict.link_levels import ALONE, COSINES, spec_for
 from lumos.strict.link_prediction import answer, ask_new
 from lumos.strict.link_promises import ANSWERS
 from lumos.strict.link_result import LinkResult
-from lumos.strict.settings import settings_of
+from lumos.strict.profile import PROFILE
 from lumos.training.link_questions import AskedPairs
 from lumos.typing import Doubles, Flags, Ints
 
@@ -77,9 +77,7 @@ def run(scene: Scene) -> Iterator[AuditRow]:
 
 def devices_of(recorded: Recorded) -> LinkResult:
     """The devices of a finished run, as they answer questions."""
-    model = recorded.run.model
-    kept = {**model.kept, "embeddings": model.embeddings}
-    return LinkResult.of(settings_of(recorded.config), recorded.run.about.seed, model.weights, kept)
+    return PROFILE.link_result(recorded.run.trained_links())
 
 
 def some_askers(graph: Graph, many: int) -> Ints:
