@@ -9,6 +9,7 @@
   bodies unless the carrier seals them.
 """
 
+import re
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from lumos.device.shard import COORDINATOR
 from lumos.exchange.batch import Batch
 from lumos.exchange.tape import Tape
 from lumos.graph import Graph
-from lumos.typing import Doubles, Ints
+from lumos.runs.run import Run
+from lumos.training.config import Config
+from lumos.typing import Bytes, Doubles, Flags, Ints
 
 
 def slots_of(graph: Graph, receiver: Ints, sender: Ints) -> Ints:
@@ -47,6 +50,17 @@ def said(recorded: Recorded, topic: str, number: int = 0, missing: int = -1) -> 
     told = np.full(recorded.graph.devices, missing)
     told[batch.sender] = batch.body.reshape(batch.messages)
     return told
+
+
+def told(tape: Tape, topic: str, devices: int, number: int = 0) -> tuple[Bytes, Flags]:
+    """[devices, bytes] what each device told all its neighbours, and [devices] who did."""
+    batch = tape.messages(topic)[number]
+    width = batch.body.shape[1] if batch.lengths is None else int(batch.lengths.max())
+    bodies = np.zeros((devices, width), np.uint8)
+    bodies[batch.sender] = batch.body[:, :width]
+    senders = np.zeros(devices, np.bool_)
+    senders[batch.sender] = True
+    return bodies, senders
 
 
 def opened_sums(recorded: Recorded) -> list[Doubles]:

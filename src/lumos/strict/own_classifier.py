@@ -24,6 +24,7 @@ from lumos.encode.bounds import unit_rows
 from lumos.strict.classify_schedule import COUNTS, ENCODER, ClassifySchedule
 from lumos.strict.feature_rows import FeatureRows, dense, row_products, within
 from lumos.strict.noisy_labels import NoisyLabels
+from lumos.strict.outer_vectors import OuterVectors
 from lumos.typing import Arrays, Doubles, Ints
 
 LOSS_SCALE = 0.02
@@ -73,10 +74,6 @@ class Encoder:
         """Numbers in one device's update: table, bias, loss."""
         return self.weights.size + 1
 
-    @property
-    def _table(self) -> int:
-        return self.weights.size - self.classes
-
     def _use_weights(self) -> None:
         """Weight the features, and scale every row to norm 1 again."""
         rows: Any = self._base.all
@@ -98,8 +95,7 @@ class Encoder:
 
     def counts(self, *, each: bool) -> Doubles:
         """Sizes of the training devices' features: [hosted, d] each, or their sum."""
-        limit = self._schedule.limit(COUNTS, self._base.width)
-        rows: Any = abs(within(self._base.training, limit))
+        rows = self.count_vectors().rows
         if each:
             vectors = np.zeros((self._base.all.shape[0], self._base.width))
             vectors[self._base.train] = dense(rows)
@@ -118,8 +114,14 @@ class Encoder:
         self.feature_weights = np.maximum(total, least) ** -DAMPING
         self._use_weights()
 
-    def update(self, *, each: bool) -> Doubles:
-        """Clipped gradient and loss of the training devices: [hosted, …] each, or their sum.
+    def count_vectors(self) -> OuterVectors:
+        """The training devices' parts of the counts: a row, and nothing else."""
+        rows = abs(within(self._base.training, self._schedule.limit(COUNTS, self._base.width)))
+        devices = len(self._base.train)
+        return OuterVectors(rows, np.ones((devices, 1)), np.empty((devices, 0)))
+
+    def gradients(self) -> OuterVectors:
+        """Clipped gradients and losses of the training devices.
 
         Norms are those of the whole vector, in closed form: a gradient is an outer product.
         """
@@ -130,15 +132,18 @@ class Encoder:
         factor = clip_factors(norms, self._schedule.limit(ENCODER, self.width))
         slope *= factor[:, None]
         scaled_loss *= factor
+        rest = np.concatenate([BIAS * slope, scaled_loss[:, None]], axis=1)
+        return OuterVectors(self._training, slope, rest)
+
+    def update(self, *, each: bool) -> Doubles:
+        """Clipped gradient and loss of the training devices: [hosted, …] each, or their sum."""
+        gradients = self.gradients()
         if each:
             vectors = np.zeros((self._base.all.shape[0], self.width))
-            outer = dense(self._training)[:, :, None] * slope[:, None, :]
-            vectors[train, : -1 - self.classes] = outer.reshape(len(train), self._table)
-            vectors[train, -1 - self.classes : -1] = BIAS * slope
-            vectors[train, -1] = scaled_loss
+            vectors[self._base.train] = gradients.dense()
             return vectors
-        narrow = np.concatenate([BIAS * slope, scaled_loss[:, None]], axis=1)
-        return np.concatenate([self._outer_sum(slope).ravel(), self._rounded(narrow).sum(axis=0)])
+        rest = self._rounded(gradients.rest).sum(axis=0)
+        return np.concatenate([self._outer_sum(gradients.slope).ravel(), rest])
 
     def learn(self, total: Doubles, step: int) -> None:
         """One step along a sum of gradients."""

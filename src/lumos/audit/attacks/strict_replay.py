@@ -1,0 +1,296 @@
+"""What other data would have added to the sums of a recorded strict run of `classify`.
+
+The trainer runs again, and is given the sums, symbols and opinions of the recording in place of its
+own. Given these, a device's vectors depend on its own data only: so one replay can change all
+devices at once, and each of them is a case of its own.
+
+Whoever replays is *informed*: it knows the data of all other devices and how their labels were
+drawn. No neighbour and no coordinator knows that much, so what it finds is more than what they can.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lumos.aggregate.noise import Noise
+from lumos.audit.scene import Recorded
+from lumos.audit.views import sums_on, told
+from lumos.device.shard import Shard, cut
+from lumos.exchange.carrier import CARRIERS
+from lumos.exchange.endpoint import Endpoint, Program, no_part
+from lumos.exchange.tape import Tape
+from lumos.graph import Graph
+from lumos.runs.federation import IDEAL_TOPICS, Federation
+from lumos.strict.classify_schedule import COUNTS, ENCODER, ClassifySchedule
+from lumos.strict.classify_trainer import StrictClassifier
+from lumos.strict.noisy_labels import NoisyLabels
+from lumos.strict.noisy_sums import NoisySums, Update
+from lumos.strict.outer_vectors import OuterVectors
+from lumos.training.config import Config
+from lumos.training.private_data import PrivateData, split_private_data
+from lumos.training.profile import Problem
+from lumos.training.split import Role
+from lumos.typing import Bytes, Doubles, Ints
+
+EXACT = 1e-6
+"""Standard deviation that takes the place of noise in exact sums: that of rounding."""
+
+
+class Seen(NamedTuple):
+    """What passed in a run: sums that everybody received, and what neighbours received."""
+
+    totals: Sequence[Doubles]
+    """In the order of the sums."""
+    symbols: Ints
+    """[devices] -1 where a device told nobody a symbol."""
+    opinions: Sequence[Bytes]
+    """For each opinion [devices, bytes]."""
+
+
+def seen_on(tape: Tape, schedule: ClassifySchedule, devices: int) -> Seen:
+    """What passed on the last carrier of a tape."""
+    bodies, senders = told(tape, "strict/symbol", devices)
+    symbols = np.full(devices, -1)
+    symbols[senders] = schedule.symbol_form.values(bodies[senders])
+    numbers = range(schedule.strict.opinions)
+    opinions = [told(tape, "strict/opinion", devices, number)[0] for number in numbers]
+    return Seen(sums_on(tape, schedule.config, devices), symbols, opinions)
+
+
+class Part(NamedTuple):
+    """What devices added to one sum; all others added nothing."""
+
+    devices: Ints
+    vectors: Doubles | OuterVectors
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Transcript:
+    """A run: what passed in it, and what each device added to it with some data."""
+
+    graph: Graph = field(repr=False)
+    roles: Ints = field(repr=False)
+    schedule: ClassifySchedule
+    seen: Seen = field(repr=False)
+    labels: NoisyLabels = field(repr=False)
+    parts: list[Part] = field(repr=False)
+    """In the order of the sums."""
+    sums: list[Doubles] = field(repr=False)
+    """Of all devices' vectors, without noise."""
+    noises: list[Noise | None] = field(repr=False)
+    evidence: list[Doubles] = field(repr=False)
+    """[devices, k] what each opinion was made of."""
+
+    def noise_of(self, number: int) -> Doubles:
+        """The noise in a sum, as whoever knows all vectors can tell it."""
+        return self.seen.totals[number] - self.sums[number]
+
+
+class GivenSums(NoisySums):
+    """Sums whose totals are known before; arguments as those of `NoisySums`, and the totals."""
+
+    def __init__(
+        self, shard: Shard, endpoint: Endpoint, config: Config, totals: Sequence[Doubles]
+    ) -> None:
+        super().__init__(shard, endpoint, config)
+        self._totals = iter(totals)
+        self.added: list[Doubles] = []
+        self.noises: list[Noise | None] = []
+
+    def setup(self) -> Program[None]:
+        """Nobody has to agree on anything."""
+        yield from ()
+
+    def sum(self, update: Update, noise: Noise | None, step: int) -> Program[Doubles]:
+        """The next total, whatever the devices add."""
+        yield from ()
+        self.added.append(update(False))
+        self.noises.append(noise)
+        return next(self._totals)
+
+
+class ReplayedClassifier(StrictClassifier):
+    """The strict trainer of all devices, with the messages and sums of another run."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        endpoint: Endpoint,
+        private: PrivateData,
+        schedule: ClassifySchedule,
+        seen: Seen,
+        labels: NoisyLabels | None,
+    ) -> None:
+        super().__init__(shard, endpoint, private, schedule)
+        self.labels = self._labels if labels is None else labels
+        self._labels = self.labels
+        self._symbols = seen.symbols
+        self._seen = seen
+        self.given = self._sums = GivenSums(shard, endpoint, schedule.config, seen.totals)
+        self.parts: list[Part] = []
+        self.evidence: list[Doubles] = []
+
+    def whole(self) -> Program[None]:
+        """All parts of a run."""
+        yield from self.setup()
+        yield from self.epochs(0, self.schedule.config.train.epochs)
+        yield from self.finish()
+
+    def _tell_opinion(self, number: int) -> Program[None]:
+        self.evidence.append(np.sum(self._evidence(number), axis=0))
+        self._sent = list(self._seen.opinions[:number])
+        yield from self._exchange_opinions(number, np.arange(len(self.shard.owner)))
+
+    def _update(self, stage: str, number: int) -> Update:
+        if stage == COUNTS:
+            self.parts.append(Part(self._training, self._encoder.count_vectors()))
+        elif stage == ENCODER:
+            self.parts.append(Part(self._training, self._encoder.gradients()))
+        return super()._update(stage, number)
+
+    def _summed(self, stage: str, vectors: Doubles) -> Update:
+        rows = self._participants(stage)
+        self.parts.append(Part(rows, self._sums.rounded(vectors[rows])))
+        return super()._summed(stage, vectors)
+
+
+def replay_of(recorded: Recorded) -> Transcript:
+    """The run itself: what its devices added to its sums.
+
+    Labels are drawn again, with the devices' coins: those of the run, if it was simulated.
+    """
+    seed = recorded.run.about.seed
+    return replay_run(recorded.graph, recorded.roles, recorded.config, seed, recorded.tape)
+
+
+def replay_run(graph: Graph, roles: Ints, config: Config, seed: int, tape: Tape) -> Transcript:
+    """The same of a run that was made without `lumos.train`."""
+    problem = Problem(
+        graph=graph,
+        keep=np.zeros(len(graph.neighbours), np.bool_),
+        roles=roles,
+        held_back=np.empty((0, 2), np.int64),
+        classes=graph.class_count,
+        seed=seed,
+        shards=1,
+    )
+    federation: Federation[Any] = Federation(problem, config)
+    (trainer,) = federation.trainers
+    if not isinstance(trainer, StrictClassifier):
+        raise TypeError("only runs of the strict profile that classify are replayed")
+    seen = seen_on(tape, trainer.schedule, graph.devices)
+    return _replayed(graph, roles, federation.shards[0], trainer.schedule, seen, None)
+
+
+def replay(
+    run: Transcript, *, graph: Graph | None = None, labels: NoisyLabels | None = None
+) -> Transcript:
+    """What devices with other data would have added to the same sums.
+
+    Args:
+        graph: with other features or edges.
+        labels: other randomized labels.
+    """
+    graph = run.graph if graph is None else graph
+    shard = cut(graph, 1, 0)[0]  # no coin is used: draws and noise are those of the run
+    labels = run.labels if labels is None else labels
+    return _replayed(graph, run.roles, shard, run.schedule, run.seen, labels)
+
+
+def _replayed(
+    graph: Graph,
+    roles: Ints,
+    shard: Shard,
+    schedule: ClassifySchedule,
+    seen: Seen,
+    labels: NoisyLabels | None,
+) -> Transcript:
+    carrier = CARRIERS["loopback"]([shard], schedule.config.profile.doors, IDEAL_TOPICS)
+    nothing = np.zeros(len(graph.neighbours), np.bool_)
+    (private,) = split_private_data(graph, [shard], nothing, roles, np.empty((0, 2), np.int64))
+    trainer = ReplayedClassifier(shard, carrier.endpoints[0], private, schedule, seen, labels)
+    carrier.run(lambda shard, endpoint: trainer.whole(), lambda endpoint: no_part())
+    before = len(trainer.given.added) - len(trainer.parts)  # sums that set the run up
+    return Transcript(
+        graph=graph,
+        roles=roles,
+        schedule=schedule,
+        seen=seen._replace(totals=seen.totals[before:]),
+        labels=trainer.labels,
+        parts=trainer.parts,
+        sums=trainer.given.added[before:],
+        noises=trainer.given.noises[before:],
+        evidence=trainer.evidence,
+    )
+
+
+def changed(graph: Graph, *, features: Any = None, labels: Any = None, edges: Any = None) -> Graph:
+    """The same graph with other data."""
+    return Graph.from_edges(
+        graph.edge_list() if edges is None else edges,
+        devices=graph.devices,
+        features=graph.features if features is None else features,
+        labels=graph.labels if labels is None else labels,
+        classes=graph.classes,
+    )
+
+
+def moved(one: Transcript, two: Transcript, pairs: Ints | None = None) -> Doubles:
+    """[devices or pairs] μ of all sums for the question whether `one` or `two` was there.
+
+    Args:
+        pairs: [pairs, 2] devices that change together; by default each changes alone.
+    """
+    squares = np.zeros(len(one.roles) if pairs is None else len(pairs))
+    for square, _, noise in _changes(one, two, pairs):
+        squares += square / (EXACT if noise is None else noise.sigma * noise.clip) ** 2
+    return np.sqrt(squares)
+
+
+def log_likelihood(
+    run: Transcript, other: Transcript, pairs: Ints | None = None, *, known: float = 0.0
+) -> Doubles:
+    """[devices or pairs] of all opened sums, if these alone had added what they add in `other`.
+
+    Relative to `run`, which has 0: with noise z of the sums and the change c of a vector the
+    logarithm is (|z|² - |z + c|²)/(2σ²).
+
+    Args:
+        known: share of the noise that the attacker knows and takes off.
+    """
+    found = np.zeros(len(run.roles) if pairs is None else len(pairs))
+    for square, product, noise in _changes(run, other, pairs):
+        scale = EXACT if noise is None else noise.total
+        found -= (square + 2 * (1 - known) * product) / (2 * scale**2)
+    return found
+
+
+def _changes(
+    one: Transcript, two: Transcript, pairs: Ints | None
+) -> Iterator[tuple[Doubles, Doubles, Noise | None]]:
+    """For each sum: |c|² and ⟨z, c⟩ of c = one - two, and the noise that z was drawn from."""
+    devices = len(one.roles)
+    for number, (first, second) in enumerate(zip(one.parts, two.parts, strict=True)):
+        rest = one.noise_of(number)
+        a, b = first.vectors, second.vectors
+        square, product = np.zeros((2, devices))
+        if isinstance(a, OuterVectors) and isinstance(b, OuterVectors):
+            square[first.devices] = a.squared_distance(b)
+            product[first.devices] = a.inner(rest) - b.inner(rest)
+            if pairs is not None:  # of parts that no pair moves: all zeros, up to rounding
+                square, product = square[pairs].sum(axis=1), product[pairs].sum(axis=1)
+        elif not isinstance(a, OuterVectors) and not isinstance(b, OuterVectors):
+            change = np.zeros((devices, len(rest)))
+            change[first.devices] = a - b
+            if pairs is not None:
+                change = change[pairs].sum(axis=1)
+            square, product = (change**2).sum(axis=1), change @ rest
+        yield square, product, one.noises[number]
+
+
+def mu_of(run: Transcript, question: str) -> Doubles:
+    """[devices] the account's μ, by role."""
+    mu = {role: run.schedule.mu(role, question) for role in Role}
+    return np.array([mu[Role(role)] for role in run.roles])
