@@ -406,9 +406,9 @@ def test_rare_features_count_more_but_not_those_lost_in_noise() -> None:
         floor = 1.0 if protect == "none" else RARE * present(schedule.noise(COUNTS)).total
         expected = [max(count, floor) ** -DAMPING for count in total]
         assert_allclose(encoder.feature_weights, expected, rtol=1e-12)
-        weighted = encoder._rows[0] / np.array(expected)
+        weighted = encoder.rows[0] / np.array(expected)
         assert_allclose(weighted, weighted[0] * np.ones(5), rtol=1e-5)
-        assert np.linalg.norm(encoder._rows[0]) == pytest.approx(1, rel=1e-6)
+        assert np.linalg.norm(encoder.rows[0]) == pytest.approx(1, rel=1e-6)
     assert RARE * present(schedule_of().noise(COUNTS)).total > 1
 
 

@@ -83,15 +83,16 @@ class Encoder:
             weighted.data = weighted.data * weights[weighted.indices]
         else:
             weighted = rows * weights
-        self._rows: Any = unit_rows(weighted)
-        self._training: Any = self._rows[self._base.train]
+        self.rows: Any = unit_rows(weighted)
+        """[hosted, d] features as they are used: weighted, of norm 1."""
+        self._training: Any = self.rows[self._base.train]
         exact = self._training.astype(np.float64)
         squares = exact.power(2) if sparse else exact**2
         self._squares = np.asarray(squares.sum(axis=1)).ravel() + BIAS**2
 
     def logits(self) -> Doubles:
         """[hosted, k]"""
-        return self._apply(self._rows)
+        return self._apply(self.rows)
 
     def counts(self, *, each: bool) -> Doubles:
         """Sizes of the training devices' features: [hosted, d] each, or their sum."""

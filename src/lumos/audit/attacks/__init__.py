@@ -46,6 +46,9 @@ ATTACKS: Registry[Attack] = Registry(
         "answers": "lumos.audit.attacks.link_askers:ATTACK",
         "link-neighbours": "lumos.audit.attacks.link_neighbours:ATTACK",
         "link-sums": "lumos.audit.attacks.link_sums:ATTACK",
+        "whole-run": "lumos.audit.attacks.whole_run_label:ATTACK",
+        "features": "lumos.audit.attacks.feature_swap:ATTACK",
+        "opinions": "lumos.audit.attacks.opinion_ratio:ATTACK",
     },
 )
 """Every attack by name, in the order in which an audit runs them."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lumos.aggregate.noise import Noise
+from lumos.audit.estimates import Proportion
 from lumos.audit.scene import Recorded
 from lumos.audit.views import sums_on, told
 from lumos.device.shard import Shard, cut
@@ -32,7 +33,7 @@ from lumos.training.config import Config
 from lumos.training.private_data import PrivateData, split_private_data
 from lumos.training.profile import Problem
 from lumos.training.split import Role
-from lumos.typing import Bytes, Doubles, Ints
+from lumos.typing import Bytes, Doubles, Flags, Ints
 
 EXACT = 1e-6
 """Standard deviation that takes the place of noise in exact sums: that of rounding."""
@@ -82,6 +83,8 @@ class Transcript:
     noises: list[Noise | None] = field(repr=False)
     evidence: list[Doubles] = field(repr=False)
     """[devices, k] what each opinion was made of."""
+    rows: Any = field(repr=False)
+    """[devices, d] features as the encoder uses them, weighted by the counts."""
 
     def noise_of(self, number: int) -> Doubles:
         """The noise in a sum, as whoever knows all vectors can tell it."""
@@ -137,6 +140,10 @@ class ReplayedClassifier(StrictClassifier):
         yield from self.setup()
         yield from self.epochs(0, self.schedule.config.train.epochs)
         yield from self.finish()
+
+    def weighted_rows(self) -> Any:
+        """[devices, d] features as the encoder uses them."""
+        return self._encoder.rows
 
     def _tell_opinion(self, number: int) -> Program[None]:
         self.evidence.append(np.sum(self._evidence(number), axis=0))
@@ -223,6 +230,7 @@ def _replayed(
         sums=trainer.given.added[before:],
         noises=trainer.given.noises[before:],
         evidence=trainer.evidence,
+        rows=trainer.weighted_rows(),
     )
 
 
@@ -288,6 +296,40 @@ def _changes(
                 change = change[pairs].sum(axis=1)
             square, product = (change**2).sum(axis=1), change @ rest
         yield square, product, one.noises[number]
+
+
+def independent_cases(one: Transcript, two: Transcript, devices: Ints) -> int:
+    """How many independent cases these devices are worth: all share the noise of one run.
+
+    The noise that decides a case is that along its change c, in units of the noise. Cases u, w have
+    the correlation of their c; the variance of a mean over n cases grows by the factor n |Σ ĉ|²/n²,
+    with ĉ the changes at length 1.
+    """
+    squares = np.zeros(len(one.roles))
+    for square, _, noise in _changes(one, two, None):
+        squares += square / (EXACT if noise is None else noise.total) ** 2
+    chosen = np.isin(np.arange(len(squares)), devices) & (squares > 0)
+    weights = np.where(chosen, 1 / np.sqrt(np.where(squares > 0, squares, 1.0)), 0.0)
+    together = 0.0
+    for first, second, noise in zip(one.parts, two.parts, one.noises, strict=True):
+        by_device = weights[first.devices]
+        total = _weighted(first.vectors, by_device) - _weighted(second.vectors, by_device)
+        together += float((total**2).sum()) / (EXACT if noise is None else noise.total) ** 2
+    many = int(chosen.sum())
+    return max(1, min(many, int(many**2 / max(together, 1e-300)))) if many else 0
+
+
+def _weighted(vectors: Doubles | OuterVectors, weights: Doubles) -> Doubles:
+    """The sum of all vectors, each times a weight."""
+    if not isinstance(vectors, OuterVectors):
+        return weights @ vectors
+    table = np.asarray(vectors.rows.T @ (vectors.slope * weights[:, None]))
+    return np.concatenate([table.ravel(), weights @ vectors.rest])
+
+
+def share_of(right: Flags, cases: int) -> Proportion:
+    """How often a guess was right, as a share of so many independent cases."""
+    return Proportion(round(float(right.mean()) * cases), cases)
 
 
 def mu_of(run: Transcript, question: str) -> Doubles:

@@ -16,7 +16,7 @@ from lumos.audit.estimates import CertifiedEpsilon, Proportion
 from lumos.audit.scene import Recorded, Scene
 from lumos.audit.views import said
 from lumos.strict.settings import settings_of
-from lumos.typing import Ints
+from lumos.typing import Flags, Ints
 
 
 def run(scene: Scene) -> Iterator[AuditRow]:
@@ -43,23 +43,7 @@ def rows(recorded: Recorded, symbols: Ints, what: str) -> Iterator[AuditRow]:
         bound_is=f"label: this one or another, ε = {epsilon:g}",
         knows_mechanism=True,
     )
-    joint = np.bincount(labels[here] * classes + symbols[here], minlength=classes**2)
-    joint = joint.reshape(classes, classes)
-    there = np.flatnonzero(counts)
-    tests = [
-        CertifiedEpsilon(
-            int(joint[one, s]),
-            int(counts[one]),
-            int(joint[two, s]),
-            int(counts[two]),
-            tests=classes * len(there) * (len(there) - 1),
-        )
-        for s in range(classes)
-        for one in there
-        for two in there
-        if one != two
-    ]
-    best = max(tests, key=lambda test: test.interval(CONFIDENCE)[0])
+    best = certified(labels[here], np.eye(classes, dtype=np.bool_)[symbols[here]])
     yield AuditRow(
         attack=ATTACK.name,
         adversary="one neighbour",
@@ -72,16 +56,48 @@ def rows(recorded: Recorded, symbols: Ints, what: str) -> Iterator[AuditRow]:
     )
 
 
-def most_right(epsilon: float, classes: int, prior: np.ndarray | None = None) -> float:
-    """The largest accuracy of any guess of one of `classes` labels under pure ε.
+def certified(truth: Ints, named: Flags) -> CertifiedEpsilon:
+    """The ε that frequencies certify: the best test "the message names value j" of all pairs.
 
-    With P[seen | one] ≤ e^ε P[seen | other], a posterior is at most p e^ε / (p e^ε + 1 - p) for the
-    prior p of that label; no prior is larger than the most frequent one.
+    Args:
+        truth: [messages] what was randomized.
+        named: [messages, values] which values each message names.
+    """
+    counts = np.bincount(truth)
+    there = np.flatnonzero(counts)
+    hits = np.stack([named[truth == one].sum(axis=0) for one in there])
+    tests = [
+        CertifiedEpsilon(
+            int(hits[one, value]),
+            int(counts[there[one]]),
+            int(hits[two, value]),
+            int(counts[there[two]]),
+            tests=named.shape[1] * len(there) * (len(there) - 1),
+        )
+        for value in range(named.shape[1])
+        for one in range(len(there))
+        for two in range(len(there))
+        if one != two
+    ]
+    return max(tests, key=lambda test: test.interval(CONFIDENCE)[0])
+
+
+def most_right(
+    epsilon: float, classes: int, prior: np.ndarray | None = None, delta: float = 0.0
+) -> float:
+    """The largest accuracy of any guess of one of `classes` labels under (ε, δ).
+
+    Pure: with P[seen | one] ≤ e^ε P[seen | other], a posterior is at most t(p) =
+    p e^ε / (p e^ε + 1 - p) for the prior p of that label; no prior is larger than the most frequent
+    one. With δ: let m be the probability that c is guessed, and Q the mixture of all other labels.
+    Then m = π P_c[c] + (1 - π) Q[c], and P_c[c] ≤ e^ε Q[c] + δ, so π P_c[c] ≤
+    t(π) (m + (1 - π) e^-ε δ); summed over c, at most t(p) (1 + (k - 1) e^-ε δ).
     """
     p = 1 / classes if prior is None else float(np.max(prior))
     if math.isinf(epsilon):
         return 1.0
-    return p * math.exp(epsilon) / (p * math.exp(epsilon) + 1 - p)
+    other = math.exp(-epsilon)
+    return min(1.0, p / (p + (1 - p) * other) * (1 + (classes - 1) * other * delta))
 
 
 ATTACK = Attack(

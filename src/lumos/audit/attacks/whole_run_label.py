@@ -1,0 +1,246 @@
+"""Labels from the whole of a run: all its sums, with the symbol and without it.
+
+**Everything but one label.** The informed attacker knows the features, edges and draws of all other
+devices, and the device's own features and edges. It takes off what all others added to each sum,
+and computes the exact likelihood of every randomized label that the device may have (the chain rule
+over all sums is exact: their noise is independent). **Row holders.** The second attacker knows the
+words of devices, as a public profile shows them, and no label. A word that few training devices
+hold has a row of its own in the counts and in the encoder's sums; what is added to it points to the
+label of its holders. Words also point to labels in general, so beside it stands the same guess
+about devices that are in no sum.
+
+Whatever they find, a label has its pure ε, because all sums are functions of the randomized label;
+with `label_epsilon=inf` the sums' (ε, δ) and the symbol's ε add up.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lumos.audit.attacks import Attack
+from lumos.audit.attacks.strict_replay import (
+    Transcript,
+    independent_cases,
+    log_likelihood,
+    replay,
+    replay_of,
+    share_of,
+)
+from lumos.audit.attacks.symbol_ratio import most_right
+from lumos.audit.audit_row import AuditRow
+from lumos.audit.estimates import Proportion
+from lumos.audit.scene import Recorded, Scene, without_masked_vectors
+from lumos.audit.views import printed
+from lumos.strict.classify_schedule import ClassifySchedule
+from lumos.strict.outer_vectors import OuterVectors
+from lumos.strict.settings import settings_of
+from lumos.training.split import Role
+from lumos.typing import Doubles, Ints
+
+INFORMED = "whoever knows all but one label"
+LABEL = "label: this one or another"
+FEW = 3
+COLUMNS = {Role.TRAIN: "training devices", Role.VALIDATION: "validation devices"}
+
+
+def simulated(scene: Scene) -> Recorded:
+    """The recorded run; one with simulated coins and no book, whose draws can be repeated."""
+    config = scene.config("classify")
+    if config.train.coins == "simulated" and settings_of(config).book is None:
+        return scene.recorded("classify")
+    scene.say("recording a run with simulated coins")
+    return scene.record(
+        scene.graph, "classify", keep=without_masked_vectors, coins="simulated", book=None
+    )
+
+
+def run(scene: Scene) -> Iterator[AuditRow]:
+    """The informed attacker, then row holders."""
+    recorded = simulated(scene)
+    replayed = replay_of(recorded)
+    scene.say("likelihood of every label in all sums")
+    yield from informed_rows(recorded, InformedGuesses.of(replayed))
+    yield from row_holders(recorded, replayed)
+
+
+class InformedGuesses(NamedTuple):
+    """What the informed attacker says of every device's label, each device by itself."""
+
+    run: Transcript
+    likelihood: Doubles
+    """[devices, values] logarithm of that of all sums, if the device had this randomized label;
+    the largest is 0."""
+    prior: Doubles
+    """[k] shares of the labels."""
+
+    @staticmethod
+    def of(run: Transcript) -> "InformedGuesses":
+        """By a replay for each value that a randomized label may have."""
+        drawn = run.labels
+        likelihood = np.stack(
+            [
+                log_likelihood(
+                    run,
+                    replay(
+                        run,
+                        labels=drawn._replace(values=np.where(drawn.values < 0, -1, value)),
+                    ),
+                )
+                for value in range(drawn.form.alphabet)
+            ],
+            axis=1,
+        )
+        labels = np.asarray(run.graph.labels)
+        counts = np.bincount(labels[labels >= 0], minlength=run.schedule.classes)
+        return InformedGuesses(
+            run, likelihood - likelihood.max(axis=1, keepdims=True), counts / counts.sum()
+        )
+
+    def posterior(self, *, symbol: bool, prior: Doubles | None = None) -> Doubles:
+        """[devices, k] logarithm of the probability of each label, less that of the likeliest.
+
+        Args:
+            symbol: whether the attacker also received the device's symbol.
+            prior: [k] that of labels; all are equally likely by default.
+        """
+        schedule = self.run.schedule
+        seen = np.exp(self.likelihood)
+        if symbol:
+            symbols = self.run.seen.symbols
+            senders = np.flatnonzero(symbols >= 0)
+            seen[senders] *= _symbol_table(schedule)[:, symbols[senders]].T
+        table = schedule.label_form.table(schedule.strict.sums_epsilon)  # [label, value]
+        with np.errstate(divide="ignore"):
+            posterior = np.log(seen @ table.T) + (0.0 if prior is None else np.log(prior))
+        return posterior - posterior.max(axis=1, keepdims=True)
+
+    def right(self, role: Role, *, symbol: bool, prior: Doubles | None = None) -> np.ndarray:
+        """[devices of the role] whether the guess is right."""
+        guess = self.posterior(symbol=symbol, prior=prior).argmax(axis=1)
+        right: np.ndarray = (guess == self.run.graph.labels)[self.run.roles == role]
+        return right
+
+
+def _symbol_table(schedule: ClassifySchedule) -> Doubles:
+    """[values of the sums, symbols] probability of a symbol, given the value that sums use."""
+    form, strict = schedule.symbol_form, schedule.strict
+    if math.isinf(strict.sums_epsilon):
+        return form.table(strict.epsilon)  # the value is the label
+    kept = form.strength(strict.epsilon) / form.strength(strict.sums_epsilon)
+    every = np.arange(form.alphabet)
+    same_place = every[:, None] // form.base == every // form.base
+    return kept * np.eye(form.alphabet) + (1 - kept) / form.base * same_place
+
+
+def informed_rows(recorded: Recorded, guesses: InformedGuesses) -> Iterator[AuditRow]:
+    """By role; of training devices with the symbol and without it."""
+    run = guesses.run
+    values = run.labels.values
+    other = np.where(values < 0, -1, (values + 1) % run.labels.form.alphabet)
+    another = replay(run, labels=run.labels._replace(values=other))
+    for role, symbol, what in (
+        (Role.TRAIN, True, "all sums and its symbol"),
+        (Role.TRAIN, False, "all sums, without its symbol"),
+        (Role.VALIDATION, False, "all sums"),
+    ):
+        here = np.flatnonzero(run.roles == role)
+        labels = np.asarray(run.graph.labels)[here]
+        counts = np.bincount(labels, minlength=run.schedule.classes)
+        right = guesses.right(role, symbol=symbol, prior=guesses.prior)
+        # Draws of symbols are independent; without them the noise decides, which all share.
+        cases = len(here) if symbol else independent_cases(run, another, here)
+        yield _row(
+            recorded,
+            role,
+            prior=float(counts.max() / counts.sum()),
+            adversary=INFORMED,
+            about=f"label of one of the {COLUMNS[role]}, from {what}",
+            estimate=share_of(right, cases),
+            chance_is="the most frequent label",
+            knows_mechanism=True,
+            note=f"It knows all other data and draws. {len(here):,} devices share the noise of one "
+            f"run; they count as {cases:,} cases.",
+        )
+
+
+def row_holders(recorded: Recorded, run: Transcript) -> Iterator[AuditRow]:
+    """The attacker that knows words and no labels; nothing where no word is rare."""
+    rare = rare_words(run)
+    guess = guesses_by_rows(run, rare)
+    labels = np.asarray(run.graph.labels)
+    holds = np.asarray((run.rows[:, rare] != 0).sum(axis=1)).ravel() > 0
+    here, outside = (
+        np.flatnonzero(holds & (run.roles == role)) for role in (Role.TRAIN, Role.TEST)
+    )
+    if not len(here) or not len(outside):
+        return
+    right = guess == labels
+    yield _row(
+        recorded,
+        Role.TRAIN,
+        prior=float(right[outside].mean()),
+        adversary="everybody",
+        about="label of a training device that holds a word of few, from its rows in all sums",
+        estimate=Proportion(int(right[here].sum()), len(here)),
+        chance_is="the same guess about test devices, which are in no sum",
+        knows_mechanism=False,
+        note=f"It knows the words of devices and who trains, and no label; of few are words of at "
+        f"most {FEW} training devices. The bound multiplies the odds without by e^ε.",
+    )
+
+
+def rare_words(run: Transcript) -> Ints:
+    """Words that few training devices hold, and one at least."""
+    held = np.asarray((run.rows[run.roles == Role.TRAIN] != 0).sum(axis=0)).ravel()
+    return np.flatnonzero((held > 0) & (held <= FEW))
+
+
+def guesses_by_rows(run: Transcript, words: Ints) -> Ints:
+    """[devices] the label to which the rows of some of a device's words point.
+
+    A device adds to row w and class c of an encoder's sum its value x_w times the slope of c, which
+    is negative for the class of its randomized label only. So -Σ_w x_w · sum[w, c] / σ² is matched
+    with each class, over all sums of the encoder.
+    """
+    classes, rows = run.schedule.classes, run.rows[:, words]
+    score = np.zeros((rows.shape[0], classes))
+    for part, total, noise in zip(run.parts[1:], run.seen.totals[1:], run.noises[1:], strict=True):
+        if isinstance(part.vectors, OuterVectors):
+            spread = 1.0 if noise is None else noise.total
+            table = total[: run.rows.shape[1] * classes].reshape(-1, classes)[words]
+            score -= np.asarray(rows @ table) / spread**2
+    guess: Ints = score.argmax(axis=1)
+    return guess
+
+
+def _row(
+    recorded: Recorded, role: Role, *, prior: float, estimate: Proportion, **words: Any
+) -> AuditRow:
+    """A row whose bound multiplies the odds of the best guess without these messages by e^ε."""
+    cell = printed(recorded.run, LABEL, COLUMNS[role])
+    classes = recorded.graph.class_count
+    return AuditRow(
+        attack=ATTACK.name,
+        measure="accuracy",
+        estimate=estimate,
+        chance=prior,
+        bound=None if cell is None else most_right(cell[0], classes, np.array([prior]), cell[1]),
+        bound_is="" if cell is None else f"{LABEL}, {COLUMNS[role]}, {spelled(cell)}",
+        **words,
+    )
+
+
+def spelled(cell: tuple[float, float]) -> str:
+    """A cell of the table of promises, as it is printed."""
+    return f"({cell[0]:g}, {cell[1]:g})" if cell[1] else f"ε = {cell[0]:g}, pure"
+
+
+ATTACK = Attack(
+    name="whole-run",
+    title="labels from all sums of a run",
+    run=run,
+    profiles=frozenset({"strict"}),
+    tasks=frozenset({"classify"}),
+)
