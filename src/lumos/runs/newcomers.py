@@ -43,6 +43,7 @@ def predict_newcomers(
     *,
     graph: Graph | None = None,
     data_dir: Path | None = None,
+    carrier: str = "loopback",
 ) -> tuple[Floats, LedgerReport]:
     """[newcomers, classes] probabilities, and the ledger of what it took.
 
@@ -50,13 +51,17 @@ def predict_newcomers(
         run: a run that classifies.
         graph: the graph of the run; found by its name or path otherwise.
         data_dir: where named graphs lie.
+        carrier: what moves the messages, a name of `lumos.exchange.CARRIERS`.
     """
     if not run.classes:
         raise UsageError("newcomers are for runs that classify; this one predicts links")
     config = run.config.profile.for_newcomers(run.config)
     graph = graph or run.whole_graph(data_dir)
     federation: Federation[Any] = Federation(
-        _with_newcomers(run, graph, newcomers), config, step=_release_number(newcomers)
+        _with_newcomers(run, graph, newcomers),
+        config,
+        step=_release_number(newcomers),
+        carrier=carrier,
     )
     for trainer in federation.trainers:
         trainer.load(run.model.weights, run.model.kept)

@@ -49,6 +49,8 @@ ATTACKS: Registry[Attack] = Registry(
         "whole-run": "lumos.audit.attacks.whole_run_label:ATTACK",
         "features": "lumos.audit.attacks.feature_swap:ATTACK",
         "opinions": "lumos.audit.attacks.opinion_ratio:ATTACK",
+        "neighbourhood": "lumos.audit.attacks.neighbourhood:ATTACK",
+        "repeats": "lumos.audit.attacks.repeated_releases:ATTACK",
     },
 )
 """Every attack by name, in the order in which an audit runs them."""
