@@ -51,7 +51,9 @@ def main() -> None:
         raise SystemExit("every device needs a label here")
     labels = np.asarray(graph.labels)
     pairs = Pairs.of(graph)
-    rows: list[dict[str, str | float]] = [{"messages": "classes", **leak(pairs, Messages.of([labels], pairs))}]
+    rows: list[dict[str, str | float]] = [
+        {"messages": "classes", **leak(pairs, Messages.of([labels], pairs))}
+    ]
     for opinions, opinion_epsilon in CELLS:
         runs = [
             lumos.train(

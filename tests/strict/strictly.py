@@ -40,6 +40,7 @@ def federation(graph: Graph, roles: Any = None, seed: int = 0, **settings: Any) 
     if roles is None:
         roles = np.full(graph.devices, Role.TRAIN)
     control, shards = settings.pop("control", False), settings.pop("shards", 1)
+    carrier = settings.pop("carrier", "loopback")
     problem = Problem(
         graph=graph,
         keep=np.zeros(len(graph.neighbours), np.bool_),
@@ -49,7 +50,8 @@ def federation(graph: Graph, roles: Any = None, seed: int = 0, **settings: Any) 
         seed=seed,
         shards=shards,
     )
-    return Federation(problem, Config.of(**{**QUICK, **settings}), control=control)
+    config = Config.of(**{**QUICK, **settings})
+    return Federation(problem, config, control=control, carrier=carrier)
 
 
 def started(*args: Any, **settings: Any) -> Any:

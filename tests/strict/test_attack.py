@@ -9,7 +9,7 @@ some must nearly be reached, or the attack would prove nothing.
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,17 +18,18 @@ from tests.narrow import present, sparse
 from tests.strict.replay import (
     CLASSES,
     WORDS,
-    Transcript,
-    changed,
     little_graph,
-    log_likelihood,
-    moved,
-    mu_of,
+    same_run,
     truth_probability,
     whole_run,
+    written_out,
 )
 from tests.strict.strictly import started, strict
 
+from lumos.aggregate.fixed_point import FixedPoint
+from lumos.audit.attacks.feature_swap import apart
+from lumos.audit.attacks.strict_replay import changed, log_likelihood, moved, mu_of
+from lumos.audit.attacks.whole_run_label import InformedGuesses
 from lumos.device.coins import PublicCoins
 from lumos.graph import Graph
 from lumos.strict.classify_promises import promises
@@ -39,75 +40,37 @@ MARGIN = 3.5
 """Standard errors."""
 
 
-class Guesses(NamedTuple):
-    """What the informed attacker says of every device's label, each device by itself."""
-
-    run: Transcript
-    truth: np.ndarray
-    posterior: np.ndarray
-    """[devices, k] logarithms, less the largest."""
-
-    def right(self, role: Role) -> np.ndarray:
-        """[devices of the role] whether the guess is right."""
-        return (self.posterior.argmax(axis=1) == self.truth)[self.run.roles == role]
-
-    def symbol_right(self) -> np.ndarray:
-        """[training devices] the same of who guesses the symbol."""
-        return (self.run.symbols == self.truth)[self.run.roles == Role.TRAIN]
-
-
-def informed(seed: int, **settings: Any) -> Guesses:
+def informed(seed: int, **settings: Any) -> InformedGuesses:
     """All sums and symbols of a run, and all labels equally likely before."""
     graph = little_graph(seed, devices=400)
-    settings = {"epochs": 31, **settings}
-    run = whole_run(graph, seed, **settings)
-    strict, form = run.of.strict, run.of.label_form
-    drawn = run.drawn
-    likelihood = np.stack(  # [devices, values]
-        [
-            log_likelihood(
-                run,
-                whole_run(
-                    graph,
-                    given=run,
-                    labels=drawn._replace(values=np.where(drawn.values < 0, -1, value)),
-                    **settings,
-                ),
-            )
-            for value in range(form.alphabet)
-        ],
-        axis=1,
-    )
-    likelihood -= likelihood.max(axis=1, keepdims=True)
-    kept = form.strength(strict.epsilon) / form.strength(strict.sums_epsilon)
-    chain = kept * np.eye(CLASSES) + (1 - kept) / CLASSES  # [value of the sums, symbol]
-    table = form.table(strict.sums_epsilon)  # [label, value of the sums]
-    by_symbol = np.ones((len(run.roles), CLASSES))
-    senders = np.flatnonzero(run.symbols >= 0)
-    by_symbol[senders] = chain[:, run.symbols[senders]].T
-    with np.errstate(divide="ignore"):
-        posterior = np.log((np.exp(likelihood) * by_symbol) @ table.T)
-    posterior -= posterior.max(axis=1, keepdims=True)
-    return Guesses(run, present(graph.labels), posterior)
+    return InformedGuesses.of(whole_run(graph, seed, **{"epochs": 31, **settings}))
+
+
+def by_symbol(guesses: InformedGuesses) -> np.ndarray:
+    """[training devices] whether the symbol is the label."""
+    here = guesses.run.roles == Role.TRAIN
+    right: np.ndarray = (guesses.run.seen.symbols == guesses.run.graph.labels)[here]
+    return right
 
 
 def test_informed_attacker_has_no_more_than_the_randomized_label() -> None:
     all_guesses = [informed(seed, epsilon=3.0) for seed in range(SEEDS)]
     bound = truth_probability(3.0, CLASSES)
     for role in (Role.TRAIN, Role.VALIDATION):
-        right = np.concatenate([guesses.right(role) for guesses in all_guesses])
+        right = np.concatenate([guesses.right(role, symbol=True) for guesses in all_guesses])
         assert right.mean() < bound + MARGIN * np.sqrt(bound * (1 - bound) / len(right))
     for guesses in all_guesses:
         # No two labels are further apart than ε, whatever was seen.
-        assert guesses.posterior.min() >= -3.0 - 1e-9
+        posterior = guesses.posterior(symbol=True)
+        assert posterior.min() >= -3.0 - 1e-9
         # Whoever has the symbol learns nothing from the sums.
-        here = guesses.run.roles == Role.TRAIN
-        symbols = guesses.run.symbols[here]
-        alone = np.log(guesses.run.of.label_form.table(3.0)[:, symbols].T)
-        assert np.allclose(
-            guesses.posterior[here], alone - alone.max(axis=1, keepdims=True), atol=1e-9
-        )
-        assert np.array_equal(guesses.right(Role.TRAIN), guesses.symbol_right())
+        here = guesses.run.seen.symbols >= 0
+        symbols = guesses.run.seen.symbols[here]
+        alone = np.log(guesses.run.schedule.label_form.table(3.0)[:, symbols].T)
+        assert np.allclose(posterior[here], alone - alone.max(axis=1, keepdims=True), atol=1e-9)
+        told = here[guesses.run.roles == Role.TRAIN]  # all but devices without a neighbour
+        right = guesses.right(Role.TRAIN, symbol=True)
+        assert np.array_equal(right[told], by_symbol(guesses)[told])
 
 
 @pytest.mark.parametrize("label_epsilon", [4.0, float("inf")])
@@ -115,21 +78,22 @@ def test_sums_tell_more_than_the_symbol_where_they_use_a_better_label(label_epsi
     """The same devices: right by all sums, and by the symbol alone. Little noise, to see it."""
     settings = {"epsilon": 2.0, "label_epsilon": label_epsilon, "update_epsilon": 24.0}
     all_guesses = [informed(seed, **settings) for seed in range(SEEDS)]
-    right = np.concatenate([guesses.right(Role.TRAIN) for guesses in all_guesses])
-    by_symbol = np.concatenate([guesses.symbol_right() for guesses in all_guesses])
-    gained, lost = (right & ~by_symbol).sum(), (by_symbol & ~right).sum()
+    right = np.concatenate([guesses.right(Role.TRAIN, symbol=True) for guesses in all_guesses])
+    alone = np.concatenate([by_symbol(guesses) for guesses in all_guesses])
+    gained, lost = (right & ~alone).sum(), (alone & ~right).sum()
     assert gained - lost > MARGIN * np.sqrt(gained + lost)  # the attack has teeth
     if label_epsilon == 4.0:
         bound = truth_probability(label_epsilon, CLASSES)
         assert right.mean() < bound + MARGIN * np.sqrt(bound * (1 - bound) / len(right))
-        assert min(guesses.posterior.min() for guesses in all_guesses) >= -label_epsilon - 1e-9
+        lowest = min(guesses.posterior(symbol=True).min() for guesses in all_guesses)
+        assert lowest >= -label_epsilon - 1e-9
 
 
 def test_informed_attacker_reads_true_labels_from_exact_sums() -> None:
     """Nothing but noise and randomized labels stops the attack."""
     guesses = informed(0, epsilon=2.0, label_epsilon=float("inf"), protect="none")
-    assert guesses.right(Role.TRAIN).all()
-    assert guesses.right(Role.VALIDATION).all()
+    assert guesses.right(Role.TRAIN, symbol=True).all()
+    assert guesses.right(Role.VALIDATION, symbol=False).all()
 
 
 @pytest.mark.parametrize("settings", [{}, {"label_epsilon": 5.0}, {"mechanism": "digits"}])
@@ -138,9 +102,9 @@ def test_true_labels_are_not_read_after_the_draw(settings: dict[str, Any]) -> No
     graph = little_graph(3)
     run = whole_run(graph, 3, **settings)
     poisoned = changed(graph, labels=(present(graph.labels) + 1) % CLASSES)
-    again = whole_run(poisoned, 3, roles=run.roles, labels=run.drawn, **settings)
-    assert run.is_same(again)
-    assert not run.is_same(whole_run(poisoned, 3, roles=run.roles, **settings))
+    again = whole_run(poisoned, 3, roles=run.roles, labels=run.labels, **settings)
+    assert same_run(run, again)
+    assert not same_run(run, whole_run(poisoned, 3, roles=run.roles, **settings))
 
 
 def test_labels_of_other_classes_are_drawn_anew(tmp_path: Path) -> None:
@@ -192,7 +156,7 @@ def test_other_features_stay_within_the_account(signs: str) -> None:
         rows = other_rows(np.asarray(graph.features), np.random.default_rng(seed))
         for features in rows.values():
             other = changed(graph, features=features.astype(np.float32))
-            mu = moved(run, whole_run(other, given=run, signs=signs))
+            mu = moved(run, whole_run(other, given=run))
             assert not mu[run.roles == Role.TEST].any()
             for role in largest:
                 here = run.roles == role
@@ -215,7 +179,7 @@ def test_opened_sums_tell_features_apart_as_well_as_noise_allows() -> None:
         features = np.roll(np.asarray(graph.features), 1, axis=1)
         other = whole_run(changed(graph, features=features), given=run)
         here = run.roles == Role.TRAIN
-        right.append((log_likelihood(run, run) > log_likelihood(run, other))[here])
+        right.append((log_likelihood(run, other) < 0)[here])
         noise = present(run.noises[0])
         mu = moved(run, other)[here]
         expected.append(ndtr(mu * (noise.sigma * noise.clip / noise.total) / 2))
@@ -232,8 +196,7 @@ def test_every_sum_has_noise_of_its_own(aggregate: str) -> None:
     graph = little_graph(5, devices=30)
     run = whole_run(graph, 5, aggregate=aggregate, encoder_epochs=3, epochs=12)
     noises = [
-        (run.totals[step] - run.vectors[step].sum(axis=0)) / present(run.noises[step]).total
-        for step in run.totals
+        run.noise_of(number) / present(noise).total for number, noise in enumerate(run.noises)
     ]
     assert len(noises) == 14
     whole = np.concatenate(noises)
@@ -250,32 +213,23 @@ def test_every_sum_has_noise_of_its_own(aggregate: str) -> None:
 )
 def test_vectors_in_the_sums_or_zeros_stay_within_the_account(settings: dict[str, Any]) -> None:
     run = whole_run(little_graph(6), 6, **settings)
-    nothing = Transcript(run.roles, 6, vectors={step: 0 * v for step, v in run.vectors.items()})
-    assert (moved(run, nothing) <= mu_of(run, "norm")).all()
-    for step, noise in run.noises.items():
-        norms = np.linalg.norm(run.vectors[step], axis=1)
-        assert norms.max() <= present(noise).clip  # as the sum encodes them, after rounding
-
-
-def matching(graph: Graph) -> list[np.ndarray]:
-    """Edges that share no device."""
-    used: set[int] = set()
-    chosen = []
-    for one, two in graph.edge_list():
-        if not used & {int(one), int(two)}:
-            used |= {int(one), int(two)}
-            chosen.append(np.array([one, two]))
-    return chosen
+    fixed = FixedPoint.of(run.schedule.config.updates, len(run.roles))
+    squares = np.zeros(len(run.roles))
+    for number, noise in enumerate(map(present, run.noises)):
+        norms = np.linalg.norm(fixed.rounded(written_out(run, number)), axis=1)
+        assert norms.max() <= noise.clip  # as the sum encodes them, after rounding
+        squares += (norms / (noise.sigma * noise.clip)) ** 2
+    assert (np.sqrt(squares) <= mu_of(run, "norm")).all()
 
 
 def edge_shares(graph: Graph, roles: np.ndarray | None, seed: int, **settings: Any) -> Any:
     """μ of each edge of a matching by the account's, by the roles of its ends; and the run."""
     run = whole_run(graph, seed, roles=roles, **settings)
-    chosen = matching(graph)
+    chosen = apart(graph, np.random.default_rng(seed))
     gone = {tuple(edge) for edge in chosen}
     rest = np.array([edge for edge in graph.edge_list() if tuple(edge) not in gone])
     without = changed(graph, edges=rest.reshape(-1, 2))
-    mu = moved(run, whole_run(without, given=run, **settings), chosen)
+    mu = moved(run, whole_run(without, given=run), chosen)
     ends = np.array([run.roles[edge] for edge in chosen])
     account = mu_of(run, "edge")
     shares = mu / np.maximum([account[edge].sum() for edge in chosen], 1e-300)
@@ -289,7 +243,7 @@ def test_an_edge_stays_within_the_account_of_its_ends(settings: dict[str, Any]) 
         shares, ends, run = edge_shares(little_graph(20 + seed), None, seed, **settings)
         for share, (one, two) in zip(shares, np.sort(ends, axis=1), strict=True):
             largest[one, two] = max(largest.get((one, two), 0.0), share)
-        promised = 2 * max(run.of.mu(role, "edge") for role in (Role.TRAIN, Role.VALIDATION))
+        promised = 2 * max(run.schedule.mu(role, "edge") for role in (Role.TRAIN, Role.VALIDATION))
         assert promised >= 2 * mu_of(run, "edge").max() - 1e-12
     assert largest[Role.VALIDATION, Role.VALIDATION] > 0.1
     assert max(largest.values()) <= 1
@@ -314,7 +268,7 @@ def test_the_account_of_an_edge_of_training_devices_is_reached() -> None:
 def test_cells_are_the_account_of_the_audit() -> None:
     """What the table prints is what the tests above compare with."""
     run = whole_run(little_graph(7), 7)
-    table = promises(run.of)
+    table = promises(run.schedule)
     for role, column in (
         (Role.TRAIN, "training devices"),
         (Role.VALIDATION, "validation devices"),
@@ -324,8 +278,8 @@ def test_cells_are_the_account_of_the_audit() -> None:
             ("vectors in the sums or zeros", "norm", 1, 0.0),
             ("one edge: there or not", "edge", 2, 16.0),
         ):
-            mu = times * run.of.mu(role, question)
-            epsilon, delta = present(run.of.account(mu))
+            mu = times * run.schedule.mu(role, question)
+            epsilon, delta = present(run.schedule.account(mu))
             (cell,) = (row[column] for row in table if about in row["about"])
             printed = cell.strip("()").split(", ")
             assert epsilon + messages <= float(printed[0]) + 1e-9

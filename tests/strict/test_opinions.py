@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from tests.narrow import present
-from tests.strict.replay import changed, little_graph, whole_run
+from tests.strict.replay import little_graph, whole_run
 from tests.strict.strictly import epochs, started, strict, sums
 
+from lumos.audit.attacks.strict_replay import changed
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import cut
 from lumos.encode.label_form import LabelForm
@@ -204,11 +205,11 @@ def test_opinions_are_made_of_received_messages_only() -> None:
     """Given what was sent, other features and randomized labels at home move no evidence."""
     graph = little_graph(1)
     run = whole_run(graph, 1)
-    drawn = run.drawn
+    drawn = run.labels
     values = np.where(drawn.values < 0, -1, (drawn.values + 1) % 4)
     others = changed(graph, features=1 - np.asarray(graph.features))
     again = whole_run(others, given=run, labels=drawn._replace(values=values))
-    for number, evidence in run.evidence.items():
+    for number, evidence in enumerate(run.evidence):
         assert np.array_equal(evidence, again.evidence[number])
 
 
@@ -219,7 +220,7 @@ def test_one_edge_moves_the_evidence_of_its_two_ends_only() -> None:
     for gone in (0, len(edges) // 2):
         without = changed(graph, edges=np.delete(edges, gone, axis=0))
         again = whole_run(without, given=run)
-        for number, evidence in run.evidence.items():
+        for number, evidence in enumerate(run.evidence):
             moved = np.flatnonzero((evidence != again.evidence[number]).any(axis=1))
             assert set(moved) <= set(edges[gone])
         assert len(moved) == 2  # the last opinion is made of symbols and of the first one

@@ -23,9 +23,15 @@ def cell(run: Run, about: str, column: str) -> str:
     raise UsageError(f"the table of promises has no cell {about!r}, {column!r}")
 
 
-def printed(run: Run, about: str, column: str) -> tuple[float, float] | None:
-    """(ε, δ) of a cell, δ = 0 where it is pure; None where it promises nothing."""
-    text = cell(run, about, column)
+def printed(run: Run, about: str, column: str, *, life: bool = False) -> tuple[float, float] | None:
+    """(ε, δ) of a cell, δ = 0 where it is pure; None where it promises nothing.
+
+    Args:
+        life: over all runs with a book, where the table has a column for it.
+    """
+    names = [name for row in run.promises for name in row if name.startswith(column)]
+    for_life = [name for name in names if life and "life" in name]
+    text = cell(run, about, for_life[0] if for_life else column)
     both, pure = _BOTH.search(text), _PURE.search(text)
     if both is not None:
         return _value(both[1]), _value(both[2])

@@ -132,7 +132,9 @@ def questions(pairs: Pairs, messages: Messages) -> Iterator[Question]:
         )
         case = pairs.sender * (int(pairs.other.max()) + 1) + pairs.other
         here = pairs.usable
-        yield Question(name, EDGE, pairs.is_edge[here], columns, first, pairs.half[here], case[here])
+        yield Question(
+            name, EDGE, pairs.is_edge[here], columns, first, pairs.half[here], case[here]
+        )
 
 
 def ratio(columns: list[Ints], truth: Flags, half: Flags) -> Doubles:

@@ -68,9 +68,7 @@ def short(scene: Scene, number: int, **changes: Any) -> Recorded:
     few["clip"] = wanted.clip * (1 + (1 + number) / 1000)
     if wanted.label_epsilon is not None and "epsilon" in changes:
         few["label_epsilon"] = max(wanted.label_epsilon, changes["epsilon"])
-    return scene.record(
-        scene.graph, "classify", keep=without_masked_vectors, **{**few, **changes}
-    )
+    return scene.record(scene.graph, "classify", keep=without_masked_vectors, **{**few, **changes})
 
 
 def book_row(scene: Scene, what: str, levels: Sequence[float]) -> AuditRow:

@@ -257,21 +257,16 @@ def moved(one: Transcript, two: Transcript, pairs: Ints | None = None) -> Double
     return np.sqrt(squares)
 
 
-def log_likelihood(
-    run: Transcript, other: Transcript, pairs: Ints | None = None, *, known: float = 0.0
-) -> Doubles:
+def log_likelihood(run: Transcript, other: Transcript, pairs: Ints | None = None) -> Doubles:
     """[devices or pairs] of all opened sums, if these alone had added what they add in `other`.
 
     Relative to `run`, which has 0: with noise z of the sums and the change c of a vector the
     logarithm is (|z|² - |z + c|²)/(2σ²).
-
-    Args:
-        known: share of the noise that the attacker knows and takes off.
     """
     found = np.zeros(len(run.roles) if pairs is None else len(pairs))
     for square, product, noise in _changes(run, other, pairs):
         scale = EXACT if noise is None else noise.total
-        found -= (square + 2 * (1 - known) * product) / (2 * scale**2)
+        found -= (square + 2 * product) / (2 * scale**2)
     return found
 
 
@@ -283,19 +278,35 @@ def _changes(
     for number, (first, second) in enumerate(zip(one.parts, two.parts, strict=True)):
         rest = one.noise_of(number)
         a, b = first.vectors, second.vectors
-        square, product = np.zeros((2, devices))
-        if isinstance(a, OuterVectors) and isinstance(b, OuterVectors):
+        if isinstance(a, OuterVectors) and isinstance(b, OuterVectors) and pairs is None:
+            square, product = np.zeros((2, devices))
             square[first.devices] = a.squared_distance(b)
             product[first.devices] = a.inner(rest) - b.inner(rest)
-            if pairs is not None:  # of parts that no pair moves: all zeros, up to rounding
-                square, product = square[pairs].sum(axis=1), product[pairs].sum(axis=1)
-        elif not isinstance(a, OuterVectors) and not isinstance(b, OuterVectors):
+        elif _equal(a, b):
+            square, product = np.zeros((2, devices if pairs is None else len(pairs)))
+        else:
             change = np.zeros((devices, len(rest)))
-            change[first.devices] = a - b
+            change[first.devices] = _written_out(a) - _written_out(b)
             if pairs is not None:
                 change = change[pairs].sum(axis=1)
             square, product = (change**2).sum(axis=1), change @ rest
         yield square, product, one.noises[number]
+
+
+def _equal(one: Doubles | OuterVectors, two: Doubles | OuterVectors) -> bool:
+    """Whether outer products are the same; those of no edge are, and they are wide."""
+    if not isinstance(one, OuterVectors) or not isinstance(two, OuterVectors):
+        return False
+    difference: Any = one.rows - two.rows
+    return (
+        np.array_equal(one.slope, two.slope)
+        and np.array_equal(one.rest, two.rest)
+        and not abs(difference).max()
+    )
+
+
+def _written_out(vectors: Doubles | OuterVectors) -> Doubles:
+    return vectors.dense() if isinstance(vectors, OuterVectors) else vectors
 
 
 def independent_cases(one: Transcript, two: Transcript, devices: Ints) -> int:

@@ -1,0 +1,263 @@
+"""Attacks on strict classification: within every bound on the real system, above it on twins that
+are broken on purpose."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lumos
+from lumos.aggregate.ideal import IdealCoordinator
+from lumos.audit import ATTACKS, AuditReport, AuditRow, Scene
+from lumos.audit.attacks import (
+    feature_swap,
+    neighbourhood,
+    repeated_releases,
+    strict_replay,
+    symbol_ratio,
+)
+from lumos.audit.views import printed
+from lumos.device.coins import PublicCoins
+from lumos.encode.label_draws import LabelDraws
+from lumos.graph import Graph
+from lumos.strict import classify_trainer, opinions
+from lumos.strict.classify_trainer import StrictClassifier
+from lumos.training.profile import Problem
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return lumos.load("demo:600")
+
+
+def scene_of(graph: Graph, **settings: Any) -> Scene:
+    return Scene(graph, settings, tasks=["classify"])
+
+
+def report(rows: list[AuditRow]) -> AuditReport:
+    return AuditReport(
+        graph="",
+        devices=0,
+        profile="strict",
+        settings={},
+        seed=0,
+        rows=rows,
+        seconds={},
+        lumos="",
+    )
+
+
+def attacked(name: str, graph: Graph, **settings: Any) -> AuditReport:
+    return report(list(ATTACKS[name].run(scene_of(graph, **settings))))
+
+
+def exceeded(found: AuditReport, *words: str) -> bool:
+    """Whether a row about all of these exceeds its bound."""
+    return any(all(word in row.about for word in words) for row in found.exceeded)
+
+
+@pytest.mark.parametrize("name", ["whole-run", "features", "opinions"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"label_epsilon": float("inf")}, {"mechanism": "digits", "opinions": 1}]
+)
+def test_the_real_system_keeps_every_bound(
+    name: str, settings: dict[str, Any], graph: Graph
+) -> None:
+    found = attacked(name, graph, **settings)
+    assert found.rows
+    assert not found.exceeded
+    assert any(row.bound is not None for row in found.rows)
+
+
+def test_exact_sums_have_no_bound_on_features(graph: Graph) -> None:
+    assert attacked("features", graph, protect="none").rows == []
+    rows = attacked("whole-run", graph, protect="none", label_epsilon=float("inf")).rows
+    assert all(row.bound is None for row in rows)
+    assert rows[1].value == 1  # true labels, from exact sums
+
+
+def test_labels_in_the_clear_are_found(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_the_clear(self: LabelDraws, *epsilons: float) -> np.ndarray:
+        return np.stack([self.labels] * len(epsilons))
+
+    monkeypatch.setattr(LabelDraws, "at", in_the_clear)
+    assert exceeded(attacked("symbol", graph), "label of a training device")
+    assert exceeded(attacked("whole-run", graph), "training devices", "and its symbol")
+
+
+def test_sums_of_true_labels_are_found(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symbols are randomized, sums use the label, and hardly any noise hides it."""
+    real = classify_trainer.draw_labels
+
+    def leaking(shard: Any, labels: Any, *rest: Any) -> Any:
+        drawn = real(shard, labels, *rest)
+        return drawn._replace(values=np.where(drawn.values < 0, -1, labels))
+
+    monkeypatch.setattr(classify_trainer, "draw_labels", leaking)
+    found = attacked("whole-run", graph, epsilon=1.0, update_epsilon=200.0)
+    assert exceeded(found, "training devices", "without its symbol")
+
+
+def test_noise_left_out_is_found(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = IdealCoordinator.sum
+    monkeypatch.setattr(IdealCoordinator, "sum", lambda self, width, noise=None: real(self, width))
+    found = attacked("features", graph)
+    assert exceeded(found, "features of one of the training devices", "guessed")
+
+
+def test_noise_from_a_public_seed_is_found(graph: Graph) -> None:
+    """A simulation's noise comes from the run seed; whoever knows it takes it off."""
+    recorded = scene_of(graph).recorded("classify")
+    run = strict_replay.replay_of(recorded)
+    problem = Problem(
+        graph=graph,
+        keep=np.zeros(len(graph.neighbours), np.bool_),
+        roles=recorded.roles,
+        held_back=np.empty((0, 2), np.int64),
+        classes=graph.class_count,
+        seed=0,
+        shards=1,
+    )
+    name = recorded.config.profile.coins(problem, recorded.config, control=False)
+    totals = []
+    for step, (total, noise) in enumerate(zip(run.seen.totals, run.noises, strict=True)):
+        assert noise is not None
+        drawn = PublicCoins(0).generator(f"ideal noise{name}", step).standard_normal(len(total))
+        totals.append(total - noise.total * drawn)
+    known = replace(run, seen=run.seen._replace(totals=totals))
+    generator = np.random.default_rng(0)
+    found = report(list(feature_swap.feature_rows(recorded, known, generator)))
+    assert exceeded(found, "features of one of the training devices", "guessed")
+    again = report(list(feature_swap.feature_rows(recorded, run, generator)))
+    assert not again.exceeded
+
+
+def test_opinions_that_are_not_randomized_are_found(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loud(shard: Any, evidence: Any, mechanism: Any, number: int) -> Any:
+        return opinions.opinions(shard, evidence, replace(mechanism, epsilon=20.0), number)
+
+    monkeypatch.setattr(classify_trainer, "opinions", loud)
+    found = attacked("opinions", graph)
+    assert exceeded(found, "opinion 1 before")
+    assert exceeded(found, "opinion 2 before")
+    quiet = attacked("opinions", graph, opinion_epsilon=1.0)
+    assert exceeded(quiet, "ε that the frequencies of opinion 1")
+
+
+def test_degrees_in_opinions_are_found(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    def degrees(shard: Any, evidence: Any, mechanism: Any, number: int) -> Any:
+        few = np.minimum(shard.degree // 3, mechanism.size - 1)
+        return mechanism.release(few, np.full((len(shard), mechanism.coins), 2**32 - 1, np.uint32))
+
+    def below_median() -> float:
+        rows = attacked("neighbourhood", graph).rows
+        return next(row.value for row in rows if "median" in row.about)
+
+    honest = below_median()
+    monkeypatch.setattr(classify_trainer, "opinions", degrees)
+    assert below_median() > 0.95 > honest + 0.1
+
+
+def test_several_runs_with_a_book(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = scene_of(graph)
+    rows = [
+        repeated_releases.book_row(scene, what, levels)
+        for what, levels in (("larger", (2.0, 3.0)), ("the same", (3.0,) * 4))
+    ]
+    assert not report(rows).exceeded
+    real = repeated_releases.short
+
+    def forgetful(scene: Scene, number: int, **changes: Any) -> Any:
+        changes["book"].unlink(missing_ok=True)
+        return real(scene, number, **changes)
+
+    monkeypatch.setattr(repeated_releases, "short", forgetful)
+    twin = repeated_releases.book_row(scene, "the same", (3.0,) * 4)
+    assert report([twin]).exceeded
+
+
+def test_a_smaller_epsilon_later_prints_what_the_first_run_told(graph: Graph) -> None:
+    row = repeated_releases.book_row(scene_of(graph), "smaller", (4.0, 1.0))
+    assert not report([row]).exceeded
+
+
+def test_runs_without_a_book_add_up(graph: Graph) -> None:
+    row = repeated_releases.free_row(scene_of(graph, epsilon=1.0), 1.0)
+    assert row.bound is not None
+    assert not report([row]).exceeded
+    assert row.value > symbol_ratio.most_right(1.0, graph.class_count) + 0.2
+
+
+def test_a_newcomer_receives_the_same_every_time(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeated_releases, "PREDICTIONS", 8)
+    assert not report([repeated_releases.newcomer_row(scene_of(graph))]).exceeded
+    real = StrictClassifier.load
+
+    def redrawn(self: StrictClassifier, arrays: Any, kept: Any) -> None:
+        classes = self.schedule.classes
+        fresh = np.random.default_rng().integers(0, classes, kept["opinions"].shape, np.uint8)
+        real(self, arrays, {**kept, "opinions": fresh})
+
+    monkeypatch.setattr(StrictClassifier, "load", redrawn)
+    assert report([repeated_releases.newcomer_row(scene_of(graph))]).exceeded
+
+
+def test_likelihoods_are_those_of_written_out_vectors() -> None:
+    """An oracle: distances and inner products of outer products, by dense arrays."""
+    graph = lumos.load("demo:60")
+    run = strict_replay.replay_of(scene_of(graph).recorded("classify"))
+    values = run.labels.values
+    other = strict_replay.replay(
+        run, labels=run.labels._replace(values=np.where(values < 0, -1, (values + 1) % 3))
+    )
+    mu, logarithm = np.zeros((2, graph.devices))
+    for number, noise in enumerate(run.noises):
+        assert noise is not None
+        change = np.zeros((graph.devices, len(run.seen.totals[number])))
+        for sign, some in ((1, run), (-1, other)):
+            part = some.parts[number]
+            vectors: Any = part.vectors
+            change[part.devices] += sign * getattr(vectors, "dense", lambda v=vectors: v)()
+        residual = run.noise_of(number)
+        mu += (change**2).sum(axis=1) / (noise.sigma * noise.clip) ** 2
+        with_other = ((residual + change) ** 2).sum(axis=1) - (residual**2).sum()
+        logarithm -= with_other / (2 * noise.total**2)
+    assert np.allclose(strict_replay.moved(run, other), np.sqrt(mu), atol=1e-6)
+    assert np.allclose(strict_replay.log_likelihood(run, other), logarithm, atol=1e-6)
+
+
+def test_bound_of_a_guess_is_that_of_the_best_mechanism() -> None:
+    """Randomized response reaches it; with δ a mechanism that tells all with probability δ does."""
+    classes, epsilon, delta = 4, 1.5, 0.1
+    p = np.exp(epsilon) / (np.exp(epsilon) + classes - 1)
+    assert symbol_ratio.most_right(epsilon, classes) == pytest.approx(p)
+    both = delta + (1 - delta) * p
+    assert symbol_ratio.most_right(epsilon, classes, delta=delta) == pytest.approx(both)
+    assert symbol_ratio.most_right(0.0, 2, delta=delta) == pytest.approx(0.5 * (1 + delta))
+
+
+def test_printed_cells_are_read(graph: Graph) -> None:
+    run = scene_of(graph).recorded("classify").run
+    assert printed(run, "label: this one", "training devices") == (3.0, 0.0)
+    assert printed(run, "features", "training devices") == (8.0, 1e-5)
+    assert printed(run, "degree", "training devices") is None
+    assert printed(run, "label: this one", "other devices") is None
+
+
+def test_edges_apart_share_no_device(graph: Graph) -> None:
+    edges = feature_swap.apart(graph, np.random.default_rng(0))
+    assert len(np.unique(edges)) == edges.size > graph.devices / 8
+    there = {tuple(edge) for edge in graph.edge_list()}
+    assert all(tuple(edge) in there for edge in edges)
+
+
+def test_pairs_are_a_sample_of_all(graph: Graph) -> None:
+    every, some = neighbourhood.Pairs.of(graph), neighbourhood.Pairs.of(graph, 50)
+    assert len(every.sender) == len(graph.neighbours)
+    keys = set(zip(every.attacker.tolist(), every.sender.tolist(), strict=True))
+    assert set(zip(some.attacker.tolist(), some.sender.tolist(), strict=True)) < keys
