@@ -17,7 +17,7 @@ from lumos.audit.attacks import (
     strict_replay,
     symbol_ratio,
 )
-from lumos.audit.views import printed
+from lumos.audit.printed import printed
 from lumos.device.coins import PublicCoins
 from lumos.encode.label_draws import LabelDraws
 from lumos.graph import Graph

@@ -9,7 +9,6 @@
   bodies unless the carrier seals them.
 """
 
-import re
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,6 @@ from lumos.device.shard import COORDINATOR
 from lumos.exchange.batch import Batch
 from lumos.exchange.tape import Tape
 from lumos.graph import Graph
-from lumos.runs.run import Run
-from lumos.training.config import Config
 from lumos.typing import Bytes, Doubles, Flags, Ints
 
 

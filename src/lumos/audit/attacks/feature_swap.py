@@ -34,14 +34,13 @@ from lumos.audit.attacks.strict_replay import (
 from lumos.audit.attacks.whole_run_label import COLUMNS, INFORMED, simulated, spelled
 from lumos.audit.audit_row import AuditRow
 from lumos.audit.estimates import Exactly
+from lumos.audit.printed import printed
 from lumos.audit.scene import Recorded, Scene
-from lumos.audit.views import printed
 from lumos.encode.label_form import LabelForm
 from lumos.encode.mechanisms.digits import Digits
 from lumos.encode.mechanisms.krr import RandomizedResponse
 from lumos.graph import Graph
 from lumos.training.private_data import features_of
-from lumos.training.split import Role
 from lumos.typing import Doubles, Flags, Ints
 
 FEATURES, EDGE = "features: these or others", "one edge: there or not"

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lumos.aggregate.fixed_point import FixedPoint
 from lumos.aggregate.noise import Noise
 from lumos.audit.estimates import Proportion
 from lumos.audit.scene import Recorded
-from lumos.audit.views import sums_on, told
+from lumos.audit.views import opened_on, told
 from lumos.device.shard import Shard, cut
 from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program, no_part
@@ -57,7 +58,7 @@ def seen_on(tape: Tape, schedule: ClassifySchedule, devices: int) -> Seen:
     symbols[senders] = schedule.symbol_form.values(bodies[senders])
     numbers = range(schedule.strict.opinions)
     opinions = [told(tape, "strict/opinion", devices, number)[0] for number in numbers]
-    return Seen(sums_on(tape, schedule.config, devices), symbols, opinions)
+    return Seen(opened_on(tape, FixedPoint.of(schedule.config.updates, devices)), symbols, opinions)
 
 
 class Part(NamedTuple):

@@ -31,8 +31,8 @@ from lumos.audit.attacks.strict_replay import (
 from lumos.audit.attacks.symbol_ratio import most_right
 from lumos.audit.audit_row import AuditRow
 from lumos.audit.estimates import Proportion
+from lumos.audit.printed import printed
 from lumos.audit.scene import Recorded, Scene, without_masked_vectors
-from lumos.audit.views import printed
 from lumos.strict.classify_schedule import ClassifySchedule
 from lumos.strict.outer_vectors import OuterVectors
 from lumos.strict.settings import settings_of
