@@ -105,8 +105,9 @@ def edge_rows(
     kept = ~np.isin(_keys(every, run.graph.devices), _keys(edges, run.graph.devices))
     without = replay(run, graph=changed(run.graph, edges=every[kept]))
     distances, ratio = moved(run, without, edges), log_likelihood(run, without, edges)
-    messages = run.schedule.edge_messages
     for role, column in COLUMNS.items():
+        # Of its two ends.
+        messages = 2 * run.schedule.spending(role).opinions
         here = (run.roles[edges] == role).all(axis=1)
         if here.any():
             yield from _rows(

@@ -23,8 +23,8 @@ from lumos.audit.attacks.symbol_ratio import most_right
 from lumos.audit.attacks.whole_run_label import LABEL, spelled
 from lumos.audit.audit_row import AuditRow
 from lumos.audit.estimates import Exactly, Proportion
-from lumos.audit.scene import Recorded, Scene, without_masked_vectors
 from lumos.audit.printed import printed
+from lumos.audit.scene import Recorded, Scene, without_masked_vectors
 from lumos.audit.views import told
 from lumos.exchange.tape import Tape, recording
 from lumos.runs.newcomers import Newcomer, predict_newcomers

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from lumos.aggregate.fixed_point import FixedPoint
 from lumos.aggregate.noise import Noise
@@ -107,7 +108,13 @@ class GivenSums(NoisySums):
         """Nobody has to agree on anything."""
         yield from ()
 
-    def sum(self, update: Update, noise: Noise | None, step: int) -> Program[Doubles]:
+    def sum(
+        self,
+        update: Update,
+        noise: Noise | None,
+        step: int,
+        drop_stage: npt.NDArray[np.int8] | None = None,
+    ) -> Program[Doubles]:
         """The next total, whatever the devices add."""
         yield from ()
         self.added.append(update(False))
