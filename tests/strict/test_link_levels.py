@@ -230,7 +230,7 @@ def test_noise_below_nothing_gives_finite_evidence() -> None:
 def test_a_reading_survives_its_file(bits: int) -> None:
     rng = np.random.default_rng(bits)
     reading = read_levels(histograms(rng, dict.fromkeys(WAYS, STEEP), 500), 2.0, bits)
-    again = Reading.of(reading.arrays())
+    again = Reading.of(reading.arrays(), bits)
     assert (again.way, again.kept) == (reading.way, reading.kept)
     assert (again.separation, again.error) == (reading.separation, reading.error)
     assert_array_equal(again.evidence, reading.evidence)

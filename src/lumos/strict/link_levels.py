@@ -145,7 +145,8 @@ class Reading:
         }
         for name, (kind, *shape) in shapes.items():
             array = arrays.get(f"levels/{name}")
-            if array is None or array.dtype.kind != kind or array.shape != tuple(shape):
+            good = array is not None and array.dtype.kind == kind and array.shape == tuple(shape)
+            if array is None or not good or (kind == "f" and not np.isfinite(array).all()):
                 raise InputError(f"model.npz: levels/{name} is not of this run; train again")
         kept = arrays["levels/kept"].tolist()
         known = str(arrays["levels/way"]) in (*WAYS, ALONE)

@@ -197,7 +197,8 @@ def _check(schedule: LinkSchedule, width: int, weights: Arrays, kept: Arrays, de
     }
     for name, shape in shapes.items():
         array = weights.get(name)
-        if array is None or array.shape != shape or array.dtype != np.float64:
+        good = array is not None and array.shape == shape and array.dtype == np.float64
+        if array is None or not good or not np.isfinite(array).all():
             raise InputError(f"model.npz: the array {name!r} is not of this run; train again")
     sent = kept.get("sent")
     if sent is None or sent.shape != (devices, rounds) or sent.dtype != np.uint8:
