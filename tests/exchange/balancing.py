@@ -14,7 +14,7 @@ from lumos.graph import Graph
 from lumos.session.workers import InProcess
 from lumos.trees.balancers.greedy import greedy
 from lumos.trees.balancers.mcmc import mcmc, mcmc_coordinator
-from lumos.trees.balancers.optimal import optimal, optimal_coordinator
+from lumos.trees.balancers.optimal import optimal
 
 SEED = 5
 ITERATIONS = 4
@@ -59,12 +59,12 @@ def balanced(
             comparer = IdealComparer(shard, endpoint)
         if balancer == "mcmc":
             return mcmc(shard, comparer, ITERATIONS)
-        return {"greedy": greedy, "optimal": optimal}[balancer](shard, comparer)
+        return optimal(shard) if balancer == "optimal" else greedy(shard, comparer)
 
     def coordinator_program(endpoint: Endpoint) -> Program[None]:
         if balancer == "mcmc":
             return mcmc_coordinator(graph.devices, PublicCoins(SEED), ITERATIONS)
-        return optimal_coordinator(graph.devices) if balancer == "optimal" else no_part(endpoint)
+        return no_part(endpoint)
 
     pieces = cut(graph, shards, SEED)
     carrier = carrier_of(pieces, EVERY_DOOR, IDEAL_TOPICS if compare == "ideal" else ())

@@ -16,7 +16,9 @@ from tests.exchange.post import Post, packed, unpacked
 from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.device import PrivateCoins, PublicCoins, Shard
 from lumos.exchange import Endpoint, Inbox, Outbox, add_up
-from lumos.trees.balancers.optimal import optimal, optimal_coordinator
+from lumos.exchange.endpoint import no_part
+from lumos.trees.balancers.mcmc import mcmc, mcmc_coordinator
+from lumos.trees.balancers.optimal import optimal
 
 
 class Birth(msgspec.Struct, tag="birth"):
@@ -25,6 +27,8 @@ class Birth(msgspec.Struct, tag="birth"):
     device: int
     total: int
     seed: int
+    iterations: int
+    """Steps of `mcmc`; 0 stands for `optimal`."""
     neighbours: list[int]
     secret: list[int]
 
@@ -86,7 +90,9 @@ def live(source: int, sink: int) -> Report:
     carrier = Pipes(source, sink)
     if birth.device < 0:
         endpoint = Endpoint(None)
-        endpoint.drive(optimal_coordinator(birth.total), carrier)
+        steps = birth.iterations
+        program = mcmc_coordinator(birth.total, PublicCoins(birth.seed), steps)
+        endpoint.drive(program if steps else no_part(), carrier)
         return Report([], 0, 0, 0, 0, 0, 0, 0.0, topics(endpoint, birth.total))
     shard = Shard(
         np.array([birth.device]),
@@ -97,7 +103,9 @@ def live(source: int, sink: int) -> Report:
         PublicCoins(birth.seed),
     )
     endpoint = Endpoint(shard, ideal=IDEAL_TOPICS)
-    keep = endpoint.drive(optimal(shard, IdealComparer(shard, endpoint)), carrier)
+    comparer = IdealComparer(shard, endpoint)
+    program = mcmc(shard, comparer, birth.iterations) if birth.iterations else optimal(shard)
+    keep = endpoint.drive(program, carrier)
     ledger = add_up([endpoint.ledger], birth.total)  # of one device: its own counts
     return Report(
         shard.neighbours[keep].tolist(),

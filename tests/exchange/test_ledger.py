@@ -105,7 +105,7 @@ def test_random_chatter_is_counted_as_the_spy_counts_it(
     assert ledger_differences(ledger, carrier.ledger()) == []
 
 
-@pytest.mark.parametrize("balancer", ["greedy", "optimal"])
+@pytest.mark.parametrize("balancer", ["greedy", "mcmc"])
 def test_secret_comparisons_are_counted_as_the_spy_counts_them(balancer: str) -> None:
     carriers: list[Isolated] = []
 

@@ -16,7 +16,7 @@ from lumos.device import Shard, cut
 from lumos.exchange import Endpoint, LedgerReport, Program, Topic
 from lumos.exchange.carriers.loopback import Loopback
 from lumos.graph import Graph, demo_graph
-from lumos.trees.balancers.optimal import optimal
+from lumos.trees.balancers.greedy import greedy
 
 Differences = Callable[[LedgerReport, LedgerReport], list[str]]
 SOURCES = Path(lumos.__file__).parent
@@ -36,7 +36,7 @@ def test_the_same_trees_and_ledger_from_isolated_shards(
     assert ledger_differences(ledger, its_ledger) == []
 
 
-@pytest.mark.parametrize(("balancer", "shards"), [("optimal", 3), ("optimal", 8), ("mcmc", 8)])
+@pytest.mark.parametrize(("balancer", "shards"), [("greedy", 3), ("greedy", 8), ("mcmc", 8)])
 def test_the_same_with_secret_comparisons(
     balancer: str, shards: int, ledger_differences: Differences
 ) -> None:
@@ -133,7 +133,7 @@ def test_an_honest_program_passes_where_the_cheater_does_not(
 def test_the_poison_reaches_all_state_of_a_suspended_program(sixty: Graph) -> None:
     shard = cut(sixty, 2, SEED)[0]
     endpoint = Endpoint(shard, ideal=IDEAL_TOPICS)
-    program = optimal(shard, IdealComparer(shard, endpoint))
+    program = greedy(shard, IdealComparer(shard, endpoint))
     outbox = next(program)
     arrays = {id(array) for array in reachable(program, endpoint)}
     state: list[np.ndarray] = [

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from lumos.compare.answers import recorded
 from lumos.compare.comparer import Comparer, RefusingComparer
 from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.compare.secure import SecureComparer
@@ -124,7 +125,7 @@ def _balance(
         else:
             budget = settings.comparison_budget
             comparer = SecureComparer(shard, endpoint, workers, on_steps, budget)
-        return balancer.device_program(shard, comparer, settings, history.observe)
+        return balancer.device_program(shard, recorded(shard, comparer), settings, history.observe)
 
     def coordinator_program(_: Endpoint) -> Program[None]:
         return balancer.coordinator_program(graph.devices, PublicCoins(seed), settings)

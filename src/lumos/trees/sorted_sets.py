@@ -20,3 +20,11 @@ def union(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> npt.ND
     both.sort()
     distinct: npt.NDArray[np.int64] = both[first_of_each(both)]
     return distinct
+
+
+def place_in_group(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """[values] how many equal values stand before each one in the sorted array."""
+    starts = np.flatnonzero(first_of_each(values))
+    sizes = np.diff(np.append(starts, len(values)))
+    place: npt.NDArray[np.int64] = np.arange(len(values)) - np.repeat(starts, sizes)
+    return place

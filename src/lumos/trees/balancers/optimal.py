@@ -1,76 +1,88 @@
-"""The optimal balancer: edges are handed over, and paths of carried edges reversed, until no such
-path leads to a device whose workload is lower by two or more.
+"""The optimal balancer: a public threshold falls until no assignment stays within it.
 
-Then the largest workload is the least possible. Proof: take a device of largest workload f and all
-devices that can be reached from it over carried edges. Every device of this set carries only edges
-inside the set; the first carries f of them, each other at least f - 1. So the set has more than
-(f - 1) · |set| inner edges, and in every assignment some device of the set carries at least f.
+Under a threshold t, devices that carry more than t hand edges to neighbours that carry less, and
+reverse paths to devices that do, until nobody is above t, or no path is left. Then t is possible or
+impossible, and everybody knows which. Proof of the latter: take all devices that can be reached
+over carried edges from those above t. Every device of this set carries only edges inside the set,
+at least t of them, and some carry more. So the set has more than t · |set| inner edges, and in
+every assignment some device of it carries more than t. Later thresholds are higher, so edges move
+only within the set, and what it proves stays true.
+
+Nothing is compared, and a device that is not above a threshold, and is not asked by one that is,
+sends nothing at all.
 """
 
-import numpy as np
-
-from lumos.compare.comparer import Comparer, agree_on_length, count_objections
+from lumos.compare.comparer import Comparer
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
-from lumos.exchange.endpoint import Program
-from lumos.exchange.masked_flag import anyone, count_for_everyone
+from lumos.exchange.endpoint import Program, no_part
 from lumos.graph import Graph
 from lumos.trees.balancers import Observe
-from lumos.trees.balancers.greedy import greedy_once
 from lumos.trees.edge_assignment import EdgeAssignment
-from lumos.trees.handovers import move
+from lumos.trees.handovers import hand_over
 from lumos.trees.reversal import reverse_paths
 from lumos.trees.settings import TreeSettings
 from lumos.typing import Flags
 
+FALL = 4
+"""A threshold that was possible is followed by one lower by this part of it."""
 
-def optimal(shard: Shard, comparer: Comparer) -> Program[Flags]:
+
+def optimal(shard: Shard) -> Program[Flags]:
     """Balance. Returns [slots] True where the hosted device carries the edge, each edge once."""
-    state = EdgeAssignment(shard, (yield from greedy_once(shard, comparer)))
-    # No workload ever rises above the largest at the start; protocols compare values up to 3 above.
-    bits = yield from agree_on_length(shard, state.workload + 3)
-    step = 0
-    while True:
-        step = yield from move(state, comparer, bits, step)
-        if not (yield from reverse_paths(state, comparer, bits, step)):
-            break
-    # Every device checks what it knows; whether anybody objects is all that becomes known.
-    doubt = np.zeros(len(shard), np.bool_)
-    doubt[shard.owner[state.keep & (state.high > 1)]] = True
-    if (yield from anyone(shard, doubt)):
-        raise AssertionError(
-            "after balancing, a carried edge still leads to a device that is lighter by two"
-        )
+    me = shard.devices[shard.owner]
+    coin = shard.public.for_pairs("who carries at the start", me, shard.neighbours)
+    state = EdgeAssignment(shard, coin == (me < shard.neighbours))
+    # impossible < least possible largest workload ≤ possible; both are public.
+    impossible, possible = -1, shard.total - 1
+    last, step = possible, 0
+    while possible - impossible > 1:
+        threshold = next_threshold(impossible, possible)
+        if threshold > last:
+            state.full[:] = False
+        last = threshold
+        step = yield from hand_over(state, threshold, step)
+        above = reversed_ = True
+        while above and reversed_:
+            above, reversed_ = yield from reverse_paths(state, threshold)
+        if above:
+            impossible = threshold
+        else:
+            possible = threshold
     return state.keep
 
 
-def optimal_coordinator(total: int) -> Program[None]:
-    """The coordinator's part: a public bit for each bit length tried, and one for the check."""
-    yield from count_objections(total)
-    yield from count_for_everyone(total)
+def next_threshold(impossible: int, possible: int) -> int:
+    """The threshold to try: down by parts until one is impossible, then halfway.
+
+    A threshold far below the optimum would make many devices answer for nothing.
+    """
+    if impossible < 0:
+        return possible - max(1, possible // FALL)
+    return (impossible + possible) // 2
 
 
 class OptimalBalancer:
     """The balancer `optimal`."""
 
-    compares = True
+    compares = False
     iterative = False
 
     def device_program(
         self, shard: Shard, comparer: Comparer, settings: TreeSettings, observe: Observe
     ) -> Program[Flags]:
-        """Moves and path reversals."""
-        return optimal(shard, comparer)
+        """Handovers and path reversals."""
+        return optimal(shard)
 
     def coordinator_program(
         self, total: int, public: PublicCoins, settings: TreeSettings
     ) -> Program[None]:
-        """Counts objections."""
-        return optimal_coordinator(total)
+        """Nothing to do."""
+        return no_part()
 
     def expected_comparisons(self, graph: Graph, settings: TreeSettings) -> int:
-        """5 to 7 for each edge (Facebook, LastFM, Twitch: `benchmarks/bench_balancers.py`)."""
-        return int(6.5 * graph.edges)
+        """None."""
+        return 0
 
 
 OPTIMAL = OptimalBalancer()
