@@ -36,7 +36,7 @@ class Events(NamedTuple):
     kind: Ints
     """[events] number in `kinds`: topic, word and direction; or the answer of a comparison."""
     value: Ints
-    """[events] the viewer's own number in a comparison, a threshold that all know, or `NO_VALUE`."""
+    """[events] the viewer's own number in a comparison, a public threshold, or `NO_VALUE`."""
     kinds: list[str]
 
 

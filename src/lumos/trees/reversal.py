@@ -69,8 +69,8 @@ def reverse_paths(state: EdgeAssignment, threshold: int) -> Program[tuple[bool, 
 def _search(state: EdgeAssignment, threshold: int) -> Program[tuple[Ints | None, Ints]]:
     """Waves from the devices above the threshold; whoever has room answers towards them.
 
-    A full device answers those whose search reached it first, each for another place with room that
-    it was told of. So places are told of from wave to wave towards the start, and never in a circle.
+    A full device answers those whose search reached it first, each for other room that it was told
+    of. So answers go back wave by wave, and never in a circle.
 
     Returns:
         found: slots of devices above the threshold (increasing) over which there is room; None if
