@@ -111,8 +111,8 @@ def ratios(rows: list[dict[str, Any]]) -> None:
     sent = walk["messages"] / best["messages"]
     control = walk["control_bits_per_edge"] / best["control_bits_per_edge"]
     print(
-        f"{best['graph']:<13}largest over optimum: {above}; mcmc over optimal: {sent:.2f} messages, "
-        f"{control:.1f} control bits; optimal compares nothing"
+        f"{best['graph']:<13}largest over optimum: {above}; mcmc over optimal: "
+        f"{sent:.2f} messages, {control:.1f} control bits; optimal compares nothing"
     )
 
 

@@ -1,6 +1,6 @@
 """What balancers tell of degrees and workloads, beside what they cost: one table for each graph.
 
-    python -m benchmarks.tree_leak [--graph demo|facebook] [--balancers greedy mcmc optimal] [--json]
+    python -m benchmarks.tree_leak [--graph demo|facebook] [--balancers greedy …] [--json]
 
 Attackers are those of `lumos.audit.attacks.tree_messages`: one neighbour, pooled neighbours and the
 coordinator, each from everything that it received, sent and was answered in a recorded run, and

@@ -3,8 +3,7 @@
 Adversaries: *one neighbour* has all that passed between it and the victim, and the answers of their
 comparisons; *pooled neighbours* put what they have together, all of the victim's neighbours without
 knowing that they are all (if they knew, they would count themselves: that is the degree, and those
-edges that they do not carry are the workload); *the coordinator* has what it was sent. They know the
-graph of nobody else.
+edges that they do not carry are the workload); *the coordinator* has what it was sent.
 
 Attackers learn on one half of the devices, whose degree and workload they know, and are judged on
 the other half. A network gives a distribution over degrees and one over workloads; each question is
@@ -13,8 +12,9 @@ one may find more. Beside them stands an exact reading: the values of round(ln d
 answers of pooled neighbours leave possible.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from lumos.training.metrics import auc
 from lumos.typing import Doubles, Flags, Floats, Ints
 
 Adversary = Literal["one neighbour", "pooled neighbours", "coordinator"]
+ADVERSARIES: tuple[Adversary, ...] = get_args(Adversary)
 Knowledge = Literal["nothing", "own degree", "own numbers", "messages"]
 TARGETS = (
     "degree",
@@ -55,17 +56,20 @@ class TreeLeak:
     victims: int
 
 
-def tree_leaks(run: TreeRun, *, seed: int = 0) -> list[TreeLeak]:
-    """Every adversary on one run, beside what it knows without messages."""
+def tree_leaks(
+    run: TreeRun, *, adversaries: Sequence[Adversary] = ADVERSARIES, seed: int = 0
+) -> list[TreeLeak]:
+    """Every adversary on one run, beside what it knows without messages.
+
+    Args:
+        run: what was recorded.
+        adversaries: who attacks.
+        seed: for which half of the devices is known to them.
+    """
     known = np.random.default_rng(seed).random(run.graph.devices) < 0.5
     leaks = []
-    adversaries: list[tuple[Adversary, dict[Knowledge, _Views]]] = [
-        ("one neighbour", _one_neighbour(run, seed)),
-        ("pooled neighbours", _pooled(run)),
-        ("coordinator", _coordinator(run)),
-    ]
-    for adversary, by_knowledge in adversaries:
-        for knowledge, views in by_knowledge.items():
+    for adversary in adversaries:
+        for knowledge, views in _views(run, adversary, seed).items():
             found, victims = _attack(run, views, known)
             leaks.append(
                 TreeLeak(
@@ -77,6 +81,12 @@ def tree_leaks(run: TreeRun, *, seed: int = 0) -> list[TreeLeak]:
                 )
             )
     return leaks
+
+
+def _views(run: TreeRun, adversary: Adversary, seed: int) -> "dict[Knowledge, _Views]":
+    if adversary == "one neighbour":
+        return _one_neighbour(run, seed)
+    return _pooled(run) if adversary == "pooled neighbours" else _coordinator(run)
 
 
 def determined_classes(run: TreeRun) -> float:
@@ -126,7 +136,7 @@ def _one_neighbour(run: TreeRun, seed: int) -> dict[Knowledge, _Views]:
 
 
 def _some_slots(run: TreeRun, seed: int) -> Ints:
-    """Slots (viewer, victim), increasing: of every victim as many viewers as `MOST_VIEWS` allows."""
+    """Slots (viewer, victim), increasing: some viewers of every victim, as many of each."""
     graph = run.graph
     coins = np.random.default_rng(seed).random(len(graph.neighbours))
     order = np.lexsort((coins, graph.neighbours))

@@ -24,7 +24,7 @@ from lumos.trees.reversal import reverse_paths
 from lumos.trees.settings import TreeSettings
 from lumos.typing import Flags
 
-FALL = 4
+FALL = 8
 """A threshold that was possible is followed by one lower by this part of it."""
 
 
