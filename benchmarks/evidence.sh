@@ -21,17 +21,16 @@ PY
 
 for graph in facebook lastfm twitch-ENGB; do
     run "$graph-greedy" "$graph" --balancer greedy --compare ideal --plot "$out/$graph-greedy.png"
-    run "$graph-optimal" "$graph" --balancer optimal --compare ideal --plot "$out/$graph-optimal.png"
+    run "$graph-optimal" "$graph" --balancer optimal --plot "$out/$graph-optimal.png"
 done
 run facebook-mcmc-1000 facebook --balancer mcmc --iterations 1000 --compare ideal
 run facebook-mcmc-50000 facebook --balancer mcmc --iterations 50000 --compare ideal
 run lastfm-mcmc-300 lastfm --balancer mcmc --iterations 300 --compare ideal
 for shards in 1 2 7; do
-    run "facebook-optimal-shards-$shards" facebook --compare ideal --shards "$shards"
+    run "facebook-optimal-shards-$shards" facebook --shards "$shards"
 done
 run million-greedy demo:1000000 --balancer greedy --compare ideal
-run million-optimal demo:1000000 --balancer optimal --compare ideal
-run lastfm-optimal-secure lastfm --balancer optimal
+run million-optimal demo:1000000 --balancer optimal
 run lastfm-mcmc-300-secure lastfm --balancer mcmc --iterations 300
 run facebook-greedy-secure facebook --balancer greedy
 
