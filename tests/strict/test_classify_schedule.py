@@ -242,7 +242,7 @@ def test_what_the_defaults_promise() -> None:
     assert figures[Role.VALIDATION, "norm"] < 7.7
     assert {figures[Role.TEST, question] for question in schedule.reach(VOTE)._fields} == {0.0}
     # An edge: two opinions of both ends at ε_m = 4, and the sums of both ends.
-    opinions = schedule.spending(Role.TRAIN).opinions
+    opinions = schedule.disclosed(Role.TRAIN).opinions
     assert opinions == 2 * 4
     mu = 2 * max(schedule.mu(role, "edge") for role in (Role.TRAIN, Role.VALIDATION))
     edge = 2 * opinions + present(schedule.account(mu))[0]

@@ -93,7 +93,7 @@ def printed_cells() -> dict[tuple[str, str], float]:
     names = {FEATURES: rows[1], NORM: rows[3], EDGE: rows[5]}
     cells = {}
     for (role, question), _ in of_classify().items():
-        spent = schedule.spending(ROLES[role])
+        spent = schedule.disclosed(ROLES[role])
         cells[role, question] = numbers(names[question][role])[0] - 2 * spent.opinions * (
             question == EDGE
         )

@@ -22,9 +22,9 @@ from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
 from lumos.storage import read_arrays, write_arrays
 from lumos.strict.book_file import UNMATCHED
+from lumos.strict.disclosed import NEWLY
 from lumos.strict.matching import NOBODY
 from lumos.strict.release_book import ReleaseBook
-from lumos.strict.spending import NEWLY
 from lumos.training.split import Role, split_vertices
 
 SYMBOL = "strict/symbol"

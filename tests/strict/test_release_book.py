@@ -23,9 +23,9 @@ from lumos.errors import BudgetExceeded, UsageError
 from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
 from lumos.storage import read_arrays, write_arrays
+from lumos.strict.disclosed import NEWLY
 from lumos.strict.release_book import ReleaseBook
 from lumos.strict.run_charges import Charge
-from lumos.strict.spending import NEWLY
 from lumos.training.split import Role, split_vertices
 
 SYMBOL = "strict/symbol"

@@ -5,7 +5,7 @@
 sums, products and scores. `schedule` (`classify_schedule`, `link_schedule`) has the stages and the
 noise of every sum, `classify_promises` and `link_promises` the tables of guarantees, `release_book`
 what devices have told in their lives (`book_file` is its file; parts: `label_record`,
-`run_charges`, `answer_record`; `book_charges` has the limits, `spending` what a table prints).
+`run_charges`, `answer_record`; `book_charges` has the limits, `disclosed` what a table prints).
 
 The rest are the parts that are learnt or sent. Labels: `own_classifier`, `neighbour_evidence`,
 `opinions`, `trust`, `residual_head`, `vote`. Links: `matching` finds partners, `word_rows` and

@@ -23,8 +23,8 @@ from collections.abc import Callable
 
 from lumos.strict.book_charges import EDGE, FEATURES, LABEL, NORM, RECORD
 from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
+from lumos.strict.disclosed import NEWLY, BookView, Disclosed, with_life
 from lumos.strict.settings import StrictSettings
-from lumos.strict.spending import NEWLY, BookView, Spending, with_life
 from lumos.strict.vote import Vote
 from lumos.strict.wording import NONE, NOTHING, arms, life_of_runs, parties, public, shortcuts, up
 from lumos.training.split import Role
@@ -39,7 +39,7 @@ WEAK = 0.4
 WIDE = 0.05
 """Standard error of the voted accuracy above which a run warns."""
 
-Cell = Callable[[ClassifySchedule, Role, Spending], str]
+Cell = Callable[[ClassifySchedule, Role, Disclosed], str]
 
 
 def promises(schedule: ClassifySchedule, book: BookView | None = None) -> list[dict[str, str]]:
@@ -55,7 +55,7 @@ def promises(schedule: ClassifySchedule, book: BookView | None = None) -> list[d
         "degree": lambda *_: f"{NONE}: as many edges at once",
     }
     rows = {
-        about: tuple(cell(schedule, role, schedule.spending(role)) for role in ROLES.values())
+        about: tuple(cell(schedule, role, schedule.disclosed(role)) for role in ROLES.values())
         for about, cell in cells.items()
     }
     if book is None:
@@ -65,14 +65,14 @@ def promises(schedule: ClassifySchedule, book: BookView | None = None) -> list[d
         for about, cell in cells.items()
     }
     rows[NEWLY] = tuple(
-        _spent(schedule, schedule.spending(role)._replace(label=book.newly[name]))
+        _spent(schedule, schedule.disclosed(role)._replace(label=book.newly[name]))
         for name, role in ROLES.items()
     )
     life[NEWLY] = tuple(_spent(schedule, book.life[name]) for name in ROLES)
     return with_life(rows, life, list(ROLES))
 
 
-def _label(schedule: ClassifySchedule, role: Role, spent: Spending) -> str:
+def _label(schedule: ClassifySchedule, role: Role, spent: Disclosed) -> str:
     if role == Role.TEST and not spent.label and not spent.mu[LABEL]:
         return "not used"
     if not math.isinf(schedule.strict.sums_epsilon) and not spent.mu[LABEL]:
@@ -80,38 +80,38 @@ def _label(schedule: ClassifySchedule, role: Role, spent: Spending) -> str:
     return _with_sums(schedule, role, spent, LABEL, spent.label)
 
 
-def _features(schedule: ClassifySchedule, role: Role, spent: Spending) -> str:
+def _features(schedule: ClassifySchedule, role: Role, spent: Disclosed) -> str:
     if role == Role.TEST and not spent.mu[FEATURES]:
         return _and_answers("they never leave the device", spent)
     return _and_answers(_with_sums(schedule, role, spent, FEATURES), spent)
 
 
-def _record(schedule: ClassifySchedule, role: Role, spent: Spending) -> str:
+def _record(schedule: ClassifySchedule, role: Role, spent: Disclosed) -> str:
     if role == Role.TEST and not spent.mu[RECORD] and not spent.label:
         return _and_answers("it never leaves the device", spent)
     return _and_answers(_with_sums(schedule, role, spent, RECORD, spent.label), spent)
 
 
-def _presence(schedule: ClassifySchedule, role: Role, spent: Spending) -> str:
+def _presence(schedule: ClassifySchedule, role: Role, spent: Disclosed) -> str:
     if role == Role.TEST and not spent.mu[NORM]:
         return _and_answers("no vector in any sum", spent)
     return _and_answers(_with_sums(schedule, role, spent, NORM), spent)
 
 
-def _edge(schedule: ClassifySchedule, role: Role, spent: Spending) -> str:
+def _edge(schedule: ClassifySchedule, role: Role, spent: Disclosed) -> str:
     if spent.answers:
         return f"{NONE}: answers about links are about edges"
     return _with_sums(schedule, role, spent, EDGE, 2 * spent.opinions, ends=2)
 
 
-def _other_edge(schedule: ClassifySchedule, role: Role, spent: Spending) -> str:
+def _other_edge(schedule: ClassifySchedule, role: Role, spent: Disclosed) -> str:
     # One end swaps a neighbour; the old one and the new one lose and gain an edge.
     if spent.answers:
         return f"{NONE}: answers about links are about edges"
     return _with_sums(schedule, role, spent, EDGE, 3 * spent.opinions, ends=4)
 
 
-def _and_answers(cell: str, spent: Spending) -> str:
+def _and_answers(cell: str, spent: Disclosed) -> str:
     """What answers about links tell of features is a number of them, and no ε."""
     return cell + f", and {NONE} by {spent.answers} answers about links" * bool(spent.answers)
 
@@ -119,7 +119,7 @@ def _and_answers(cell: str, spent: Spending) -> str:
 def _with_sums(
     schedule: ClassifySchedule,
     role: Role,
-    spent: Spending,
+    spent: Disclosed,
     question: str,
     epsilon: float = 0.0,
     ends: int = 1,
@@ -139,7 +139,7 @@ def _with_sums(
     return f"({up(epsilon + account[0])}, {account[1]:g})"
 
 
-def _spent(schedule: ClassifySchedule, spent: Spending) -> str:
+def _spent(schedule: ClassifySchedule, spent: Disclosed) -> str:
     """Each account by itself: what a book counts against its limits."""
     parts = [f"label ε = {up(spent.label)}"] * (spent.label > 0)
     parts += [f"opinions ε = {up(spent.opinions)}"] * (spent.opinions > 0)

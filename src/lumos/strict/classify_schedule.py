@@ -26,10 +26,10 @@ from lumos.encode.label_form import LabelForm
 from lumos.encode.mechanisms import AUTO, Mechanism, make_mechanism
 from lumos.errors import UsageError
 from lumos.strict.book_charges import EDGE, FEATURES, LABEL, NORM, RECORD, sum_charge
+from lumos.strict.disclosed import Disclosed
 from lumos.strict.run_charges import Charge
 from lumos.strict.schedule import Schedule
 from lumos.strict.settings import TRUST_EPOCHS
-from lumos.strict.spending import Spending
 from lumos.training.split import Role
 
 COUNTS, ENCODER, SCALE, SYMBOLS = "counts", "encoder", "scale", "symbols"
@@ -280,13 +280,13 @@ class ClassifySchedule(Schedule):
         """What a book counts for all sums of a device of some role."""
         return sum_charge(self.strict, self.run_mu(role))
 
-    def spending(self, role: Role) -> Spending:
+    def disclosed(self, role: Role) -> Disclosed:
         """What is seen of a device of some role in one run."""
         strict = self.strict
         label = strict.sums_epsilon
         if math.isinf(label):  # only the symbol is a release
             label = strict.epsilon if role == Role.TRAIN else 0.0
-        return Spending(
+        return Disclosed(
             label=label if role in (Role.TRAIN, Role.VALIDATION) else 0.0,
             opinions=strict.opinions * strict.opinion_epsilon,
             mu=self.run_mu(role),

@@ -41,6 +41,7 @@ from lumos.strict.classify_schedule import (
 )
 from lumos.strict.classify_widths import residual_head, widths
 from lumos.strict.control_messages import drawn_opinions, drawn_symbols, drawn_values
+from lumos.strict.disclosed import BookView, Disclosed
 from lumos.strict.feature_rows import FeatureRows
 from lumos.strict.loss_choice import loss_vectors
 from lumos.strict.neighbour_evidence import MessageCounts
@@ -52,7 +53,6 @@ from lumos.strict.own_classifier import LOSS_SCALE, Encoder
 from lumos.strict.release_book import ReleaseBook
 from lumos.strict.residual_head import ResidualHead, ResidualInput
 from lumos.strict.run_charges import Charge
-from lumos.strict.spending import BookView, Spending
 from lumos.strict.temperature import choose_scale, confidence_vectors
 from lumos.strict.topics import OPINION, SYMBOL
 from lumos.strict.trainer import StrictTrainer
@@ -371,7 +371,7 @@ class StrictClassifier(StrictTrainer):
         groups = {name: result.roles == role for name, role in ROLES.items()}
         groups["other devices"] = ~np.isin(result.roles, (Role.TRAIN, Role.VALIDATION))
         return BookView(
-            life={name: Spending.of_lives(lives, group) for name, group in groups.items()},
+            life={name: Disclosed.of_lives(lives, group) for name, group in groups.items()},
             newly={
                 name: float(result.paid[group].max(initial=0)) for name, group in groups.items()
             },

@@ -10,23 +10,23 @@ is to infer it: about edges and degrees there is no promise, only figures of att
 import math
 
 from lumos.strict.book_charges import FEATURES, LABEL, NORM, RECORD
+from lumos.strict.disclosed import NEWLY, Disclosed, with_life
 from lumos.strict.link_levels import ALONE, WAYS, Reading
 from lumos.strict.link_schedule import PRODUCTS, LinkSchedule
 from lumos.strict.settings import ANSWERS_OF_CALIBRATION
-from lumos.strict.spending import NEWLY, Spending, with_life
 from lumos.strict.wording import NONE, arms, life_of_runs, parties, public, shortcuts, up
 
 SUMS, ANSWERS, MESSAGES = "by sums", "by answers", "by messages to neighbours"
 
 
-def promises(schedule: LinkSchedule, life: Spending | None = None) -> list[dict[str, str]]:
+def promises(schedule: LinkSchedule, life: Disclosed | None = None) -> list[dict[str, str]]:
     """One row for each question, one column for each way out of a device.
 
     Args:
         life: with a book, what all runs told; each column then has one for life beside it.
     """
     columns = [SUMS, ANSWERS, MESSAGES]
-    run = schedule.spending()
+    run = schedule.disclosed()
     rows = _rows(schedule, run, _answers(schedule))
     rows["label"] = ("not used",) * 3
     if life is None:
@@ -50,7 +50,7 @@ def promises(schedule: LinkSchedule, life: Spending | None = None) -> list[dict[
     return with_life(rows, whole, columns)
 
 
-def _rows(schedule: LinkSchedule, spent: Spending, answers: str) -> dict[str, tuple[str, ...]]:
+def _rows(schedule: LinkSchedule, spent: Disclosed, answers: str) -> dict[str, tuple[str, ...]]:
     """By question, the cells of all columns but those about labels."""
     return {
         "features: these or others": (
@@ -74,7 +74,7 @@ def _rows(schedule: LinkSchedule, spent: Spending, answers: str) -> dict[str, tu
     }
 
 
-def _with_sums(schedule: LinkSchedule, spent: Spending, question: str) -> str:
+def _with_sums(schedule: LinkSchedule, spent: Disclosed, question: str) -> str:
     account = schedule.account(spent.mu[question])
     if account is None:
         exact = {

@@ -18,10 +18,10 @@ from lumos.aggregate.noise import Noise
 from lumos.encode.mechanisms import Mechanism, make_mechanism
 from lumos.errors import UsageError
 from lumos.strict.book_charges import EDGE, FEATURES, LABEL, NORM, RECORD, sum_charge
+from lumos.strict.disclosed import Disclosed
 from lumos.strict.run_charges import Charge
 from lumos.strict.schedule import Schedule
 from lumos.strict.settings import ANSWERS_OF_CALIBRATION
-from lumos.strict.spending import Spending
 
 COUNTS, PRODUCTS, WHITENING, COLOURS, LEVELS = (
     "counts",
@@ -143,11 +143,11 @@ class LinkSchedule(Schedule):
                     square += (change * (1 + MARGIN) / (noise.sigma * noise.clip)) ** 2
         return math.sqrt(square)
 
-    def spending(self) -> Spending:
+    def disclosed(self) -> Disclosed:
         """What is seen of a device in training. About edges sums have no bound: see the table."""
         features = self.mu("features")
         mu = {LABEL: 0.0, FEATURES: features, RECORD: features, NORM: self.mu("norm"), EDGE: 0.0}
-        return Spending(
+        return Disclosed(
             label=0.0,
             opinions=self.strict.opinions * self.strict.opinion_epsilon,
             mu=mu,
@@ -156,4 +156,4 @@ class LinkSchedule(Schedule):
 
     def sum_charge(self) -> Charge:
         """What a book counts for all sums of a device."""
-        return sum_charge(self.strict, self.spending().mu)
+        return sum_charge(self.strict, self.disclosed().mu)

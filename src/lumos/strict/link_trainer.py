@@ -27,6 +27,7 @@ from lumos.strict.book_charges import opinion_charge
 from lumos.strict.book_file import UNMATCHED
 from lumos.strict.control_messages import drawn_values
 from lumos.strict.coordinator import Widths
+from lumos.strict.disclosed import Disclosed
 from lumos.strict.link_answers import levels_of_pairs
 from lumos.strict.link_encoder import LinkEncoder
 from lumos.strict.link_levels import (
@@ -55,7 +56,6 @@ from lumos.strict.neighbour_messages import ReceivedMessages, send_over
 from lumos.strict.noisy_sums import Update
 from lumos.strict.release_book import ReleaseBook
 from lumos.strict.run_charges import Charge
-from lumos.strict.spending import Spending
 from lumos.strict.surroundings import Surroundings
 from lumos.strict.topics import COLOUR, OPINION
 from lumos.strict.trainer import StrictTrainer
@@ -309,11 +309,11 @@ class StrictLinker(StrictTrainer):
             kept={**result.arrays(), **self._remembered()},
         )
 
-    def _life(self) -> Spending | None:
+    def _life(self) -> Disclosed | None:
         """What all devices have spent; None without a book."""
         if self._book is None:
             return None
-        return Spending.of_lives(self._book.lives(), np.ones(self.shard.total, np.bool_))
+        return Disclosed.of_lives(self._book.lives(), np.ones(self.shard.total, np.bool_))
 
     def _sum_charges(self) -> list[tuple[Charge, Ints]]:
         return [(self.schedule.sum_charge(), self.shard.devices)]

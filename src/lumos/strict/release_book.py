@@ -23,11 +23,11 @@ from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.answer_record import AnswerRecord, Done
 from lumos.strict.book_charges import OPINIONS, QUESTIONS, SUMS
 from lumos.strict.book_file import UNMATCHED, BookFile, BookSeal, OpenBook
+from lumos.strict.disclosed import Lives
 from lumos.strict.label_record import LabelRecord, class_digest
 from lumos.strict.matching import NOBODY
 from lumos.strict.run_charges import Charge, RunCharges
 from lumos.strict.settings import ANSWERS_OF_CALIBRATION
-from lumos.strict.spending import Lives
 from lumos.typing import Doubles, Ints
 
 TOLERANCE = 1 + 1e-12

@@ -36,7 +36,7 @@ class Lives:
     """Answers about links."""
 
 
-class Spending(NamedTuple):
+class Disclosed(NamedTuple):
     """The largest of any device of a group."""
 
     label: float
@@ -49,10 +49,10 @@ class Spending(NamedTuple):
     """About links."""
 
     @staticmethod
-    def of_lives(lives: Lives, group: Flags) -> "Spending":
+    def of_lives(lives: Lives, group: Flags) -> "Disclosed":
         """Of some devices, in all runs with their book."""
         squares = {name: float(lives.squares[name][group].max(initial=0)) for name in QUESTIONS}
-        return Spending(
+        return Disclosed(
             label=float(lives.label[group].max(initial=0)),
             opinions=float(lives.opinions[group].max(initial=0)),
             mu={name: math.sqrt(square) for name, square in squares.items()},
@@ -63,7 +63,7 @@ class Spending(NamedTuple):
 class BookView(NamedTuple):
     """What a table of promises says of a book, for each group of devices."""
 
-    life: Mapping[str, Spending]
+    life: Mapping[str, Disclosed]
     newly: Mapping[str, float]
     """ε that the group's labels cost in this run: the largest of any device."""
 
