@@ -39,18 +39,19 @@ class Attack:
 ATTACKS: Registry[Attack] = Registry(
     "attack",
     {
-        "ledger": "lumos.audit.attacks.ledger_conformance:ATTACK",
-        "colluders": "lumos.audit.attacks.chosen_colluders:ATTACK",
         "symbol": "lumos.audit.attacks.symbol_ratio:ATTACK",
+        "repeats": "lumos.audit.attacks.repeated_releases:ATTACK",
+        "whole-run": "lumos.audit.attacks.whole_run_label:ATTACK",
+        "features": "lumos.audit.attacks.feature_swap:ATTACK",
         "canary": "lumos.audit.attacks.canary:ATTACK",
+        "opinions": "lumos.audit.attacks.opinion_ratio:ATTACK",
+        "neighbourhood": "lumos.audit.attacks.neighbourhood:ATTACK",
         "answers": "lumos.audit.attacks.link_askers:ATTACK",
         "link-neighbours": "lumos.audit.attacks.link_neighbours:ATTACK",
         "link-sums": "lumos.audit.attacks.link_sums:ATTACK",
-        "whole-run": "lumos.audit.attacks.whole_run_label:ATTACK",
-        "features": "lumos.audit.attacks.feature_swap:ATTACK",
-        "opinions": "lumos.audit.attacks.opinion_ratio:ATTACK",
-        "neighbourhood": "lumos.audit.attacks.neighbourhood:ATTACK",
-        "repeats": "lumos.audit.attacks.repeated_releases:ATTACK",
+        "trees": "lumos.audit.attacks.tree_messages:ATTACK",
+        "colluders": "lumos.audit.attacks.chosen_colluders:ATTACK",
+        "ledger": "lumos.audit.attacks.ledger_conformance:ATTACK",
     },
 )
 """Every attack by name, in the order in which an audit runs them."""

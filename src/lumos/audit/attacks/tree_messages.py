@@ -12,25 +12,30 @@ one may find more. Beside them stands an exact reading: the values of round(ln d
 answers of pooled neighbours leave possible.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch.nn import functional
 
-from lumos.audit.tree_events import Reader, TreeRun, own_numbers, slot_events, taken
+from lumos.audit.attacks import Attack
+from lumos.audit.audit_row import AuditRow
+from lumos.audit.estimates import Area, Proportion
+from lumos.audit.scene import Scene
+from lumos.audit.tree_events import Reader, TreeRun, own_numbers, record_trees, slot_events, taken
 from lumos.training.metrics import auc
 from lumos.typing import Doubles, Flags, Floats, Ints
 
 Adversary = Literal["one neighbour", "pooled neighbours", "coordinator"]
 ADVERSARIES: tuple[Adversary, ...] = get_args(Adversary)
 Knowledge = Literal["nothing", "own degree", "own numbers", "messages"]
+ABOVE = "degree above the median"
 TARGETS = (
     "degree",
     "degree within 20 %",
-    "degree above the median",
+    ABOVE,
     "round(ln degree)",
     "workload",
     "workload within 1",
@@ -311,3 +316,38 @@ def _distributions(
 
 def _copied(model: torch.nn.Module) -> dict[str, Any]:
     return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def run(scene: Scene) -> Iterator[AuditRow]:
+    """The balancer of the run, on the whole graph, with answers of the ideal comparison."""
+    settings = replace(scene.config(scene.tasks[0]).trees, compare="ideal")
+    if settings.balancer == "none":
+        return
+    leaks = tree_leaks(record_trees(scene.graph, settings, seed=scene.seed), seed=scene.seed)
+    alone = {leak.adversary: leak for leak in leaks if leak.knowledge in ("own numbers", "nothing")}
+    for leak in leaks:
+        if leak.knowledge != "messages":
+            continue
+        for target in TARGETS:
+            found, area = leak.found[target], target == ABOVE
+            yield AuditRow(
+                attack=ATTACK.name,
+                adversary=leak.adversary,
+                about=f"{target}, while trees are balanced ({leak.balancer})",
+                measure="AUC" if area else "accuracy",
+                estimate=Area(found, leak.victims // 2, leak.victims // 2)
+                if area
+                else Proportion(round(found * leak.victims), leak.victims),
+                chance=alone[leak.adversary].found[target],
+                chance_is="its own degree, workload and edge"
+                if leak.adversary != "coordinator"
+                else "the most frequent value",
+            )
+
+
+ATTACK = Attack(
+    name="trees",
+    title="degrees and workloads from tree messages",
+    run=run,
+    profiles=frozenset({"paper"}),
+)
