@@ -183,12 +183,12 @@ def opinions(recorded: Recorded) -> list[AuditRow]:
 
 
 def test_opinions_have_their_epsilon(recorded: Recorded) -> None:
-    sent, ratio = opinions(recorded)
-    assert verdict(sent, ratio) == [WITHIN, WITHIN]
+    sent, ratio, both = opinions(recorded)
+    assert verdict(sent, ratio, both) == [WITHIN, WITHIN, WITHIN]
     assert sent.bound == 4
     assert sent.estimate.interval(0.999)[0] > 2
-    assert ratio.bound == 12
-    assert ratio.value > 4
+    assert (ratio.bound, both.bound) == (12, 24)
+    assert 4 < ratio.value < both.value
 
 
 def test_meant_opinions_are_those_of_the_devices(
@@ -251,7 +251,7 @@ def test_twin_with_bare_opinions(scene: Scene, monkeypatch: pytest.MonkeyPatch) 
         "randomized",
         lambda shard, chosen, mechanism, number: chosen.astype(np.uint8)[:, None],
     )
-    sent, _ = opinions(scene.record(scene.graph, "link", opinion_epsilon=1.0))
+    sent, *_ = opinions(scene.record(scene.graph, "link", opinion_epsilon=1.0))
     assert sent.bound == 1
     assert verdict(sent) == [EXCEEDED]
 

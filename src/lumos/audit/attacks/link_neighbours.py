@@ -125,17 +125,22 @@ def opinion_rows(recorded: Recorded, told: Ints, halves: KnownHalf) -> Iterator[
     pairs, _ = with_neighbours(recorded.graph, *halves.asked)
     pairs = np.random.default_rng(6).permutation(pairs)[:PAIRS]
     if promised is not None and len(pairs):
-        ratio = np.abs(edge_ratios(recorded, told, pairs)).max()
-        yield AuditRow(
-            attack=ATTACK.name,
-            adversary="all neighbours of a device",
-            about="an edge of it, there or not: largest likelihood ratio of all its opinions",
-            measure="ε",
-            estimate=Exactly(float(ratio), len(pairs)),
-            bound=promised[0],
-            bound_is=f"{EDGE}, {MESSAGES}: ε = {promised[0]:g} at each end",
-            knows_mechanism=True,
-        )
+        one, other = (edge_ratios(recorded, told, turned) for turned in (pairs, pairs[:, ::-1]))
+        # Given all that was said, the opinions of both ends are independent: their ratios add up.
+        for ends, ratio in ((1, one), (2, one + other)):
+            yield AuditRow(
+                attack=ATTACK.name,
+                adversary="all neighbours of one end"
+                if ends == 1
+                else "all neighbours of each end",
+                about="an edge, there or not: largest likelihood ratio of all opinions of "
+                + ("one end" if ends == 1 else "both ends"),
+                measure="ε",
+                estimate=Exactly(float(np.abs(ratio).max()), len(pairs)),
+                bound=ends * promised[0],
+                bound_is=f"{EDGE}, {MESSAGES}: ε = {promised[0]:g} at each end",
+                knows_mechanism=True,
+            )
 
 
 def first_opinions(recorded: Recorded, told: Ints) -> Ints:
