@@ -2,8 +2,8 @@
 
     python -m benchmarks.strict_leak [--graph facebook] [--epsilon 3] [--seeds 3] [--json]
 
-The attackers are those of `lumos.audit.attacks.neighbourhood`, over all pairs of neighbours, without
-numbers of their own. AUC 0.5 is chance. The row `classes` knows the true classes of u, v and w, and
+The attackers are those of `lumos.audit.attacks.neighbourhood`, over all pairs of neighbours,
+without numbers of their own. AUC 0.5 is chance. The row `classes` knows the true classes of u, v and w, and
 nothing else: what homophily alone tells.
 """
 

@@ -21,7 +21,7 @@ from lumos.audit.printed import printed
 from lumos.device.coins import PublicCoins
 from lumos.encode.label_draws import LabelDraws
 from lumos.graph import Graph
-from lumos.strict import classify_trainer, opinions
+from lumos.strict import classify_trainer, noisy_labels, opinions
 from lumos.strict.classify_trainer import StrictClassifier
 from lumos.training.profile import Problem
 
@@ -88,7 +88,7 @@ def test_labels_in_the_clear_are_found(graph: Graph, monkeypatch: pytest.MonkeyP
 
 def test_sums_of_true_labels_are_found(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Symbols are randomized, sums use the label, and hardly any noise hides it."""
-    real = classify_trainer.draw_labels
+    real = noisy_labels.draw_labels
 
     def leaking(shard: Any, labels: Any, *rest: Any) -> Any:
         drawn = real(shard, labels, *rest)

@@ -1,4 +1,4 @@
-"""Whole strict runs on little graphs, replayed by the audit (`lumos.audit.attacks.strict_replay`)."""
+"""Whole strict runs on little graphs, and their replays by the audit."""
 
 import math
 from typing import Any
@@ -14,6 +14,7 @@ from lumos.device.coins import PublicCoins
 from lumos.exchange.tape import recording
 from lumos.graph import Graph
 from lumos.strict.noisy_labels import NoisyLabels
+from lumos.strict.outer_vectors import OuterVectors
 from lumos.training.split import split_vertices
 
 CLASSES, WORDS = 4, 40
@@ -89,8 +90,9 @@ def written_out(run: Transcript, number: int) -> np.ndarray:
     """[devices, width] all vectors of a sum."""
     part = run.parts[number]
     vectors = np.zeros((len(run.roles), len(run.seen.totals[number])))
-    narrow = isinstance(part.vectors, np.ndarray)
-    vectors[part.devices] = part.vectors if narrow else part.vectors.dense()
+    vectors[part.devices] = (
+        part.vectors.dense() if isinstance(part.vectors, OuterVectors) else part.vectors
+    )
     return vectors
 
 

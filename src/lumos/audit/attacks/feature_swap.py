@@ -181,14 +181,14 @@ def _rows(
 
 
 def apart(graph: Graph, generator: np.random.Generator) -> Ints:
-    """[edges, 2] edges of which no two have a device in common: those that come first at both ends
-    in a random order."""
+    """[edges, 2] edges without a common device: those that come first at both ends by chance."""
     edges = graph.edge_list()
     order = generator.permutation(len(edges))
     first = np.full(graph.devices, len(edges))
     for end in (0, 1):
         np.minimum.at(first, edges[:, end], order)
-    return edges[(first[edges[:, 0]] == order) & (first[edges[:, 1]] == order)]
+    chosen: Ints = edges[(first[edges[:, 0]] == order) & (first[edges[:, 1]] == order)]
+    return chosen
 
 
 def opinion_ratios(run: Transcript, without: Transcript, edges: Ints) -> Doubles | None:

@@ -15,7 +15,7 @@ every AUC.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -69,7 +69,8 @@ class Pairs(NamedTuple):
         if most is None or most >= len(sender):
             return pairs
         chosen = np.sort(generator.permutation(len(sender))[:most])
-        return Pairs(*(column[chosen] for column in pairs))
+        columns: Any = (column[chosen] for column in pairs)
+        return Pairs(*columns)
 
 
 class Messages(NamedTuple):
@@ -171,12 +172,15 @@ def network(columns: list[Ints], truth: Flags, half: Flags) -> Doubles:
     )
     optimizer = torch.optim.Adam(model.parameters(), 0.01)
     falling = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.6)
-    learn = torch.from_numpy(np.flatnonzero(half))
+    learn = np.flatnonzero(half)
     for _ in range(ROUNDS):
-        for batch in learn[torch.randperm(len(learn))].split(BATCH):
+        order = torch.from_numpy(learn)[torch.randperm(len(learn))]
+        for start in range(0, len(learn), BATCH):
+            batch = order[start : start + BATCH]
             optimizer.zero_grad()
             logits = model(inputs[batch])[:, 0]
-            functional.binary_cross_entropy_with_logits(logits, wanted[batch]).backward()
+            loss: Any = functional.binary_cross_entropy_with_logits(logits, wanted[batch])
+            loss.backward()
             optimizer.step()
         falling.step()
     with torch.no_grad():

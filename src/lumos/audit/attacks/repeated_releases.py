@@ -1,9 +1,9 @@
 """Several runs: what a neighbour that saw all of them knows of a label, against the printed cell.
 
-**With a book** a label is drawn once for life. Runs at several ε show draws of one chain, so whoever
-saw all of them knows what the largest ε tells: the cell that the last run prints must cover it.
-**Without a book** every run draws anew, and their ε add up. **A newcomer** that is predicted many
-times receives what its neighbours sent in the run, every time the same.
+**With a book** a label is drawn once for life. Runs at several ε show draws of one chain, so
+whoever saw all of them knows what the largest ε tells: the cell that the last run prints must cover
+it. **Without a book** every run draws anew, and their ε add up. **A newcomer** that is predicted
+many times receives what its neighbours sent in the run, every time the same.
 
 The neighbour takes the symbols of all runs for independent draws and chooses the likeliest label:
 the best guess where they are independent, and where they are one chain it is the symbol of the

@@ -113,8 +113,10 @@ class InformedGuesses(NamedTuple):
             seen[senders] *= _symbol_table(schedule)[:, symbols[senders]].T
         table = schedule.label_form.table(schedule.strict.sums_epsilon)  # [label, value]
         with np.errstate(divide="ignore"):
-            posterior = np.log(seen @ table.T) + (0.0 if prior is None else np.log(prior))
-        return posterior - posterior.max(axis=1, keepdims=True)
+            posterior: Doubles = np.log(seen @ table.T)
+            posterior += 0.0 if prior is None else np.log(prior)
+        posterior -= posterior.max(axis=1, keepdims=True)
+        return posterior
 
     def right(self, role: Role, *, symbol: bool, prior: Doubles | None = None) -> np.ndarray:
         """[devices of the role] whether the guess is right."""
@@ -131,7 +133,8 @@ def _symbol_table(schedule: ClassifySchedule) -> Doubles:
     kept = form.strength(strict.epsilon) / form.strength(strict.sums_epsilon)
     every = np.arange(form.alphabet)
     same_place = every[:, None] // form.base == every // form.base
-    return kept * np.eye(form.alphabet) + (1 - kept) / form.base * same_place
+    table: Doubles = kept * np.eye(form.alphabet) + (1 - kept) / form.base * same_place
+    return table
 
 
 def informed_rows(recorded: Recorded, guesses: InformedGuesses) -> Iterator[AuditRow]:
