@@ -3,8 +3,8 @@
     python -m benchmarks.strict_leak [--graph facebook] [--epsilon 3] [--seeds 3] [--json]
 
 The attackers are those of `lumos.audit.attacks.neighbourhood`, over all pairs of neighbours,
-without numbers of their own. AUC 0.5 is chance. The row `classes` knows the true classes of u, v and w, and
-nothing else: what homophily alone tells.
+without numbers of their own. AUC 0.5 is chance. The row `classes` knows the true classes of u, v
+and w, and nothing else: what homophily alone tells.
 """
 
 import argparse
@@ -16,14 +16,14 @@ from rich.console import Console
 from rich.table import Table
 
 import lumos
-from lumos.audit.attacks.neighbourhood import Messages, Pairs, best, questions
+from lumos.audit.attacks.neighbourhood import HeardMessages, NeighbourPairs, best, questions
 from lumos.encode.mechanisms import COIN, make_mechanism
 
 CELLS = [(0, 4.0), *((opinions, epsilon) for opinions in (1, 2, 3) for epsilon in (2.0, 3.0, 4.0))]
 """Numbers of opinions and ε of each."""
 
 
-def leak(pairs: Pairs, messages: Messages) -> dict[str, float]:
+def leak(pairs: NeighbourPairs, messages: HeardMessages) -> dict[str, float]:
     """AUC by question."""
     return {question.name: best(question) for question in questions(pairs, messages)}
 
@@ -50,9 +50,9 @@ def main() -> None:
     if graph.labels is None or graph.labels.min() < 0:
         raise SystemExit("every device needs a label here")
     labels = np.asarray(graph.labels)
-    pairs = Pairs.of(graph)
+    pairs = NeighbourPairs.of(graph)
     rows: list[dict[str, str | float]] = [
-        {"messages": "classes", **leak(pairs, Messages.of([labels], pairs))}
+        {"messages": "classes", **leak(pairs, HeardMessages.of([labels], pairs))}
     ]
     for opinions, opinion_epsilon in CELLS:
         runs = [
@@ -68,7 +68,7 @@ def main() -> None:
         ]
         kept = runs[0].model.kept
         sent = [kept["released"], *kept["opinions"][:, :, 0].astype(np.int64).T]
-        found = leak(pairs, Messages.of(sent, pairs))
+        found = leak(pairs, HeardMessages.of(sent, pairs))
         name = f"ε {options.epsilon:g}, opinions {opinions}"
         if opinions:
             name += f" at {opinion_epsilon:g}"

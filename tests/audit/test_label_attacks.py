@@ -257,7 +257,7 @@ def test_edges_apart_share_no_device(graph: Graph) -> None:
 
 
 def test_pairs_are_a_sample_of_all(graph: Graph) -> None:
-    every, some = neighbourhood.Pairs.of(graph), neighbourhood.Pairs.of(graph, 50)
+    every, some = neighbourhood.NeighbourPairs.of(graph), neighbourhood.NeighbourPairs.of(graph, 50)
     assert len(every.sender) == len(graph.neighbours)
     keys = set(zip(every.attacker.tolist(), every.sender.tolist(), strict=True))
     assert set(zip(some.attacker.tolist(), some.sender.tolist(), strict=True)) < keys

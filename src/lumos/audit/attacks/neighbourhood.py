@@ -37,11 +37,11 @@ SEEN = 16.0
 COMBINATIONS = 1 << 22
 """Most combinations of columns that a likelihood ratio tells apart."""
 MOST = 150_000
-"""Pairs (u, v) of an audit."""
+"""NeighbourPairs (u, v) of an audit."""
 DEGREE, EDGE = "degree", "edge"
 
 
-class Pairs(NamedTuple):
+class NeighbourPairs(NamedTuple):
     """Some (u, v), a third device w for each, and which half attackers learn on."""
 
     attacker: Ints
@@ -54,7 +54,7 @@ class Pairs(NamedTuple):
     half: Flags
 
     @staticmethod
-    def of(graph: Graph, most: int | None = None) -> "Pairs":
+    def of(graph: Graph, most: int | None = None) -> "NeighbourPairs":
         """All pairs, or so many at random; half of the w are neighbours of v."""
         generator = np.random.default_rng(0)
         attacker, sender = np.repeat(np.arange(graph.devices), graph.degrees), graph.neighbours
@@ -65,15 +65,15 @@ class Pairs(NamedTuple):
         other = np.where(is_edge, graph.neighbours[graph.offsets[sender] + pick], anybody)
         usable = (other != attacker) & (other != sender)
         half = generator.random(len(sender)) < 0.5
-        pairs = Pairs(attacker, sender, other, is_edge, usable, degree, half)
+        pairs = NeighbourPairs(attacker, sender, other, is_edge, usable, degree, half)
         if most is None or most >= len(sender):
             return pairs
         chosen = np.sort(generator.permutation(len(sender))[:most])
         columns: Any = (column[chosen] for column in pairs)
-        return Pairs(*columns)
+        return NeighbourPairs(*columns)
 
 
-class Messages(NamedTuple):
+class HeardMessages(NamedTuple):
     """What devices sent in a run, for each pair: a column of numbers for each message."""
 
     sender: list[Ints]
@@ -84,14 +84,14 @@ class Messages(NamedTuple):
     """From w to a neighbour of w; the symbol first."""
 
     @staticmethod
-    def of(sent: Sequence[Ints], pairs: Pairs) -> "Messages":
+    def of(sent: Sequence[Ints], pairs: NeighbourPairs) -> "HeardMessages":
         """Of [devices] what each told all its neighbours; who told nothing has -1."""
         every = [np.where(values < 0, values.max() + 1, values) for values in sent]
         sender, attacker, other = (
             [message[devices] for message in every]
             for devices in (pairs.sender, pairs.attacker, pairs.other)
         )
-        return Messages(sender, attacker, other)
+        return HeardMessages(sender, attacker, other)
 
 
 class Question(NamedTuple):
@@ -109,7 +109,7 @@ class Question(NamedTuple):
     """The device or pair that is asked about: pairs of one case are not independent."""
 
 
-def questions(pairs: Pairs, messages: Messages) -> Iterator[Question]:
+def questions(pairs: NeighbourPairs, messages: HeardMessages) -> Iterator[Question]:
     """Degrees, then edges."""
     paired = [
         column
@@ -209,8 +209,8 @@ def run(scene: Scene) -> Iterator[AuditRow]:
     """By the symbols and opinions of one recorded run."""
     recorded = scene.recorded("classify")
     graph = recorded.graph
-    pairs = Pairs.of(graph, MOST)
-    messages = Messages.of(sent_in(recorded), pairs)
+    pairs = NeighbourPairs.of(graph, MOST)
+    messages = HeardMessages.of(sent_in(recorded), pairs)
     degree = np.log2(1 + graph.degrees[pairs.attacker]).round().astype(np.int64)
     mine = (slots_of(graph, pairs.attacker, pairs.other) >= 0).astype(np.int64)
     for question in questions(pairs, messages):

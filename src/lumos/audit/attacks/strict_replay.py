@@ -62,7 +62,7 @@ def seen_on(tape: Tape, schedule: ClassifySchedule, devices: int) -> Seen:
     return Seen(opened_on(tape, FixedPoint.of(schedule.config.updates, devices)), symbols, opinions)
 
 
-class Part(NamedTuple):
+class Summands(NamedTuple):
     """What devices added to one sum; all others added nothing."""
 
     devices: Ints
@@ -78,7 +78,7 @@ class Transcript:
     schedule: ClassifySchedule
     seen: Seen = field(repr=False)
     labels: NoisyLabels = field(repr=False)
-    parts: list[Part] = field(repr=False)
+    parts: list[Summands] = field(repr=False)
     """In the order of the sums."""
     sums: list[Doubles] = field(repr=False)
     """Of all devices' vectors, without noise."""
@@ -140,7 +140,7 @@ class ReplayedClassifier(StrictClassifier):
         self._symbols = seen.symbols
         self._seen = seen
         self.given = self._sums = GivenSums(shard, endpoint, schedule.config, seen.totals)
-        self.parts: list[Part] = []
+        self.parts: list[Summands] = []
         self.evidence: list[Doubles] = []
 
     def whole(self) -> Program[None]:
@@ -160,14 +160,14 @@ class ReplayedClassifier(StrictClassifier):
 
     def _update(self, stage: str, number: int) -> Update:
         if stage == COUNTS:
-            self.parts.append(Part(self._training, self._encoder.count_vectors()))
+            self.parts.append(Summands(self._training, self._encoder.count_vectors()))
         elif stage == ENCODER:
-            self.parts.append(Part(self._training, self._encoder.gradients()))
+            self.parts.append(Summands(self._training, self._encoder.gradients()))
         return super()._update(stage, number)
 
     def _summed(self, stage: str, vectors: Doubles) -> Update:
         rows = self._participants(stage)
-        self.parts.append(Part(rows, self._sums.rounded(vectors[rows])))
+        self.parts.append(Summands(rows, self._sums.rounded(vectors[rows])))
         return super()._summed(stage, vectors)
 
 
