@@ -10,7 +10,7 @@ from lumos.device.coins import PublicCoins
 from lumos.device.shard import COORDINATOR
 from lumos.exchange.batch import Batch
 from lumos.exchange.tape import Keep, Tape, recording
-from lumos.exchange.topic import Topic
+from lumos.exchange.topic import Door, Topic
 from lumos.graph import Graph
 from lumos.runs.run import Run
 from lumos.runs.train import train
@@ -22,6 +22,12 @@ OPENED = ("aggregate/sum", "aggregate/ideal-sum")
 """Topics on which the coordinator tells everybody a sum, of either backend."""
 
 Say = Callable[[str], None]
+
+OPEN_EPOCHS = 40
+"""Epochs of a recorded run whose profile sends messages without protection. The first epochs of a
+long run are the same as those of a short one, and each tells more: figures are lower bounds."""
+OPEN_KEPT = 400
+"""Devices whose unprotected messages are kept: all of them would fill the memory."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,11 +90,27 @@ class Scene:
         )
 
     def recorded(self, task: str) -> Recorded:
-        """The run itself, recorded once; bodies of masked vectors are not kept."""
+        """The run itself, recorded once; bodies of masked vectors are not kept.
+
+        Of a profile that opens the door `open`, the first epochs are recorded, with comparisons in
+        the clear, unless settings say otherwise; and unprotected messages of some devices.
+        """
         if task not in self._kept:
             self.say(f"recording a run ({task})")
-            self._kept[task] = self.record(self.graph, task, keep=without_masked_vectors)
+            config, changes = self.config(task), dict[str, Any]()
+            if Door.OPEN in config.profile.doors:
+                short = {"epochs": min(OPEN_EPOCHS, config.train.epochs), "compare": "ideal"}
+                changes = {name: short[name] for name in short if name not in self.settings}
+            keep = open_ones_of(self.watched())
+            self._kept[task] = self.record(self.graph, task, keep=keep, **changes)
         return self._kept[task]
+
+    def watched(self) -> Flags:
+        """[devices] at most `OPEN_KEPT`: whose unprotected messages are kept, in both directions."""
+        some = np.random.default_rng(self.seed).permutation(self.graph.devices)[:OPEN_KEPT]
+        watched = np.zeros(self.graph.devices, np.bool_)
+        watched[some] = True
+        return watched
 
     def record(
         self,
@@ -129,6 +151,21 @@ def without_masked_vectors(topic: Topic, batch: Batch) -> Batch | None:
     if topic.name not in OPENED:
         return None
     return batch.take(np.flatnonzero(batch.sender == COORDINATOR)[:1])
+
+
+def open_ones_of(devices: Flags) -> Keep:
+    """All but masked vectors, and of the door `open` only what these devices receive or send.
+
+    Args:
+        devices: [devices] whose messages are kept.
+    """
+    some = received_by(devices)
+
+    def keep(topic: Topic, batch: Batch) -> Batch | None:
+        unprotected = topic.door is Door.OPEN
+        return some(topic, batch) if unprotected else without_masked_vectors(topic, batch)
+
+    return keep
 
 
 def received_by(devices: Flags) -> Keep:

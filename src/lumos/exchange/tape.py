@@ -55,6 +55,8 @@ class TopicTraffic:
     """Rounds in which anybody sent."""
     sizes: set[int] = field(default_factory=set, repr=False)
     """Bytes of single messages."""
+    uneven: list[int] = field(default_factory=list, repr=False)
+    """Rounds in which messages differ in size."""
     sent: Ints = field(repr=False)
     """[devices + 1] messages; the coordinator is the last."""
     received: Ints = field(repr=False)
@@ -86,7 +88,11 @@ class TopicTraffic:
         if batch.lengths is None:
             sizes += self.topic.size
         self.rounds.append(round_)
-        self.sizes.update(np.unique(sizes).tolist())
+        if sizes.min() == sizes.max():  # `np.unique` takes long where all are equal
+            self.sizes.add(int(sizes[0]))
+        else:
+            self.sizes.update(np.flatnonzero(np.bincount(sizes)).tolist())
+            self.uneven.append(round_)
         sender, receiver = batch.sender % places, batch.receiver % places  # -1 is the last
         for messages, bytes_, end in (
             (self.sent, self.bytes_sent, sender),
@@ -98,7 +104,9 @@ class TopicTraffic:
         where = np.minimum(np.searchsorted(self.pairs, keys), max(0, len(self.pairs) - 1))
         known = self.pairs[where] == keys if len(self.pairs) else np.zeros(len(keys), np.bool_)
         if not known.all():
-            self.pairs = np.union1d(self.pairs, keys[~known])
+            fresh = np.sort(keys[~known])
+            fresh = fresh[np.diff(fresh, prepend=-1) > 0]
+            self.pairs = np.insert(self.pairs, np.searchsorted(self.pairs, fresh), fresh)
 
 
 class Tape:

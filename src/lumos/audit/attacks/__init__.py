@@ -49,8 +49,12 @@ ATTACKS: Registry[Attack] = Registry(
         "answers": "lumos.audit.attacks.link_askers:ATTACK",
         "link-neighbours": "lumos.audit.attacks.link_neighbours:ATTACK",
         "link-sums": "lumos.audit.attacks.link_sums:ATTACK",
+        "leaf-features": "lumos.audit.attacks.leaf_features:ATTACK",
+        "gradient-labels": "lumos.audit.attacks.gradient_labels:ATTACK",
+        "embedding-neighbours": "lumos.audit.attacks.embedding_neighbours:ATTACK",
         "trees": "lumos.audit.attacks.tree_messages:ATTACK",
         "colluders": "lumos.audit.attacks.chosen_colluders:ATTACK",
+        "broker": "lumos.audit.attacks.broker:ATTACK",
         "ledger": "lumos.audit.attacks.ledger_conformance:ATTACK",
     },
 )
