@@ -106,7 +106,7 @@ class Scene:
         return self._kept[task]
 
     def watched(self) -> Flags:
-        """[devices] at most `OPEN_KEPT`: whose unprotected messages are kept, in both directions."""
+        """[devices] whose unprotected messages are kept, sent and received: `OPEN_KEPT` at most."""
         some = np.random.default_rng(self.seed).permutation(self.graph.devices)[:OPEN_KEPT]
         watched = np.zeros(self.graph.devices, np.bool_)
         watched[some] = True

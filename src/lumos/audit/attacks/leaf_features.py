@@ -12,7 +12,8 @@ release (`train/features`) alone tells the carrier of an edge: the only path tha
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 import numpy as np
 import torch
@@ -33,9 +34,8 @@ from lumos.audit.scene import Recorded, Scene
 from lumos.encode import joined, read, recover
 from lumos.encode.recovered import RecoveredFeatures
 from lumos.encode.release import Released
-from lumos.model.dropout import Drops, sites
-from lumos.model.feature_products import as_dense
-from lumos.model.tree_tensors import Trees
+from lumos.model.feature_products import as_dense, project
+from lumos.model.gcn import EIGHTH, TreeGCN
 from lumos.paper.feature_exchange import on_leaves
 from lumos.paper.settings import settings_of
 from lumos.training.metrics import auc
@@ -89,9 +89,10 @@ def run(scene: Scene) -> Iterator[AuditRow]:
 
 
 def attackable(recorded: Recorded) -> bool:
-    """Whether a leaf depends on its own branch and on nothing else that the attacker lacks."""
+    """Whether it is the network whose equations are written down here: that of the defaults."""
     model = recorded.config.model
-    return model.layers <= 2 and settings_of(recorded.config).virtual_nodes
+    trees = settings_of(recorded.config).virtual_nodes
+    return model.backbone == "gcn" and model.layers == 2 and trees
 
 
 def victims(recorded: Recorded, watched: Flags, most: int = MOST) -> tuple[Ints, Ints]:
@@ -117,35 +118,67 @@ def frequencies(recorded: Recorded) -> Doubles:
     return np.clip(share, floor, 1 - floor)
 
 
+class LeafEquations:
+    """What the carrier's features make of one neighbour's leaf, in several epochs at once.
+
+    By the formulas of `lumos.model.gcn` for two layers: z = x W and z' = x' W for the features x of
+    the carrier and x' of the neighbour, act(.) = ReLU divided by 1 - chance of dropout,
+
+        leaf = act(z'/2 + b), parent = act((z + z')/√8 + b), leaf' = (leaf/2 + parent/√8) W' + b'
+
+    Args:
+        recorded: the run.
+        epochs: how many.
+        released: [victims, d] x'.
+    """
+
+    def __init__(self, recorded: Recorded, epochs: int, released: RecoveredFeatures) -> None:
+        config = recorded.config.model
+        self._factor, self._last = 1 / (1 - config.dropout), config.activate_last
+        tables, first, matrices, second, theirs = [], [], [], [], []
+        model = network_of(recorded)
+        for weights in islice(weights_by_epoch(recorded), epochs):
+            model.load(weights)
+            layers = [layer for layer in model.network.layers if isinstance(layer, TreeGCN)]
+            with torch.no_grad():
+                tables.append(layers[0].weight.clone())
+                first.append(layers[0].bias.clone())
+                matrices.append(layers[1].weight.clone())
+                second.append(layers[1].bias.clone())
+                theirs.append(project(released, layers[0].weight))
+        self._width = tables[0].shape[1]
+        self._table = torch.cat(tables, dim=1)  # [d, epochs · width]: one product for all epochs
+        self._first, self._second = (torch.stack(some)[:, None] for some in (first, second))
+        self._matrix, self._theirs = torch.stack(matrices), torch.stack(theirs)
+
+    def leaves(self, x: Tensor) -> Tensor:
+        """[epochs, victims, width] for [victims, d]."""
+        mine = (x @ self._table).view(len(x), -1, self._width).transpose(0, 1)
+        leaf = self._act(self._theirs / 2 + self._first)
+        parent = self._act((mine + self._theirs) * EIGHTH + self._first)
+        out = torch.bmm(leaf / 2 + parent * EIGHTH, self._matrix) + self._second
+        return self._act(out) if self._last else out
+
+    def _act(self, rows: Tensor) -> Tensor:
+        return torch.relu(rows) * self._factor
+
+
 def searched(
     recorded: Recorded, victim: Ints, attacker: Ints, often: Doubles, epochs: int
 ) -> Doubles:
     """[victims, d] what explains the leaves of the first `epochs` best, from 0 to 1."""
-    model, devices = network_of(recorded), recorded.graph.devices
-    released = _released(recorded, attacker, victim)
-    trees = Trees(
-        owner=torch.arange(len(victim)),
-        workload=torch.ones(len(victim), dtype=torch.int64),
-        virtual_nodes=True,
+    equations = LeafEquations(recorded, epochs, _released(recorded, attacker, victim))
+    devices, batches = recorded.graph.devices, recorded.tape.messages("train/leaf")[:epochs]
+    seen = torch.from_numpy(
+        np.stack([rows_in(batch, victim, attacker, devices) for batch in batches])
     )
-    nothing_fell = _nothing_fell(trees, model.network.widths, recorded.config.model.dropout)
-    seen, weights = [], []
-    batches = recorded.tape.messages("train/leaf")
-    for number, vector in enumerate(weights_by_epoch(recorded)):
-        if number < epochs:
-            rows = torch.from_numpy(rows_in(batches[number], victim, attacker, devices))
-            seen.append(rows / (SPREAD * rows.abs().mean() + 1e-12))
-            weights.append((vector, 1 / (SPREAD * rows.abs().mean() + 1e-12)))
+    size = SPREAD * seen.abs().mean(dim=(1, 2), keepdim=True) + 1e-12
 
     def misfit(x: Tensor) -> Tensor:
-        """Gradient of Σ |seen - computed| with respect to x, epoch by epoch."""
         x = x.detach().requires_grad_(True)
-        for (vector, scale), rows in zip(weights, seen, strict=True):
-            model.load(vector)
-            leaves = model.network(trees, x, released, nothing_fell).neighbour
-            loss = smooth_l1_loss(leaves * scale, rows, reduction="sum")
-            loss.backward()  # type: ignore[no-untyped-call]
-        return x.grad if x.grad is not None else torch.zeros_like(x)
+        loss = smooth_l1_loss(equations.leaves(x) / size, seen / size, reduction="sum")
+        (slope,) = torch.autograd.grad(loss, x)
+        return slope
 
     return explained(misfit, often, len(victim))
 
@@ -283,18 +316,6 @@ def _read(recorded: Recorded, sender: Ints, receiver: Ints) -> Released:
             (rows, batch.body[place], np.zeros(0, np.int64) if lengths is None else lengths[place])
         )
     return read(joined(parts, len(sender)), graph.feature_count, noisy=noisy)
-
-
-def _nothing_fell(trees: Trees, widths: Sequence[int], chance: float) -> Drops | None:
-    """Dropout divides by 1 - chance what does not fall."""
-    if not chance:
-        return None
-    found = sites(trees, list(widths))
-    return Drops(
-        chance,
-        {(site.layer, site.kind): torch.empty(0, dtype=torch.int64) for site in found},
-        {(site.layer, site.kind): site.width for site in found},
-    )
 
 
 ATTACK = Attack(
