@@ -11,7 +11,7 @@ import lumos
 from lumos.audit import AuditReport, Scene, run_audit
 from lumos.audit.attacks import broker, embedding_neighbours, gradient_labels, leaf_features
 from lumos.audit.attacks.ledger_conformance import uncounted_bytes
-from lumos.audit.attacks.paper_weights import network_of, weights_by_epoch
+from lumos.audit.attacks.paper_weights import network_of, rows_in, weights_by_epoch
 from lumos.audit.ridge import ridge_scores
 from lumos.audit.scene import without_masked_vectors
 from lumos.encode.recovered import Elements, RecoveredFeatures
@@ -21,8 +21,8 @@ from lumos.exchange.tape import Tape
 from lumos.exchange.topic import Topic
 from lumos.model.tree_tensors import Trees
 
-SHORT = {"encoder_epochs": 2, "epochs": 63}
-QUICK = {"profile": "paper", "balancer": "none", "epochs": 12, "dropout": 0.0}
+SHORT: dict[str, Any] = {"encoder_epochs": 2, "epochs": 63}
+QUICK: dict[str, Any] = {"profile": "paper", "balancer": "none", "epochs": 12, "dropout": 0.0}
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_equations_explain_what_was_sent(paper: Scene) -> None:
     truth = torch.from_numpy(leaf_features.words(recorded, victim).astype(np.float32))
     computed = leaf_features.LeafEquations(recorded, 12, released).leaves(truth)
     for number, batch in enumerate(recorded.tape.messages("train/leaf")[:12]):
-        rows = leaf_features.rows_in(batch, victim, attacker, recorded.graph.devices)
+        rows = rows_in(batch, victim, attacker, recorded.graph.devices)
         np.testing.assert_allclose(computed[number], rows, rtol=1e-3, atol=1e-5)
 
 

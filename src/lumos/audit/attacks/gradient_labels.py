@@ -65,7 +65,9 @@ def run(scene: Scene) -> Iterator[AuditRow]:
         about=f"degree of a training device within {NEAR:.0%}, from the number of leaves",
         measure="accuracy",
         # Edges that both ends carry count twice: about as often as at the attacker itself.
-        estimate=_near(guess * degree[attacker] / truth[attacker], degree[victim]),
+        estimate=_near(
+            guess * (degree[attacker] / truth[attacker]).astype(np.float64), degree[victim]
+        ),
         chance=_near(degree[attacker] * 1.0, degree[victim]).value,
         chance_is="the attacker's own degree",
     )
@@ -76,7 +78,8 @@ def leaves(recorded: Recorded) -> Ints:
     trees, graph = recorded.run.trees, recorded.graph
     carriers = np.bincount(graph.neighbours[trees.keep], minlength=graph.devices)
     own = np.maximum(trees.workload, 1) if settings_of(recorded.config).virtual_nodes else 1
-    return own + carriers
+    standing: Ints = own + carriers
+    return standing
 
 
 def victims(recorded: Recorded, watched: Flags) -> tuple[Ints, Ints]:

@@ -115,7 +115,8 @@ def frequencies(recorded: Recorded) -> Doubles:
     features = features_of(recorded.graph)
     share = np.asarray((features > settings_of(recorded.config).midpoint).mean(axis=0)).ravel()
     floor = 1 / (2 * recorded.graph.devices)
-    return np.clip(share, floor, 1 - floor)
+    often: Doubles = np.clip(share, floor, 1 - floor)
+    return often
 
 
 class LeafEquations:
