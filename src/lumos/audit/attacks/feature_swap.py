@@ -107,7 +107,7 @@ def edge_rows(
     distances, ratio = moved(run, without, edges), log_likelihood(run, without, edges)
     for role, column in COLUMNS.items():
         # Of its two ends.
-        messages = 2 * run.schedule.spending(role).opinions
+        messages = 2 * run.schedule.disclosed(role).opinions
         here = (run.roles[edges] == role).all(axis=1)
         if here.any():
             yield from _rows(
