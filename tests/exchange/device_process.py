@@ -91,8 +91,8 @@ def live(source: int, sink: int) -> Report:
     if birth.device < 0:
         endpoint = Endpoint(None)
         steps = birth.iterations
-        program = mcmc_coordinator(birth.total, PublicCoins(birth.seed), steps)
-        endpoint.drive(program if steps else no_part(), carrier)
+        coordinator = mcmc_coordinator(birth.total, PublicCoins(birth.seed), steps)
+        endpoint.drive(coordinator if steps else no_part(), carrier)
         return Report([], 0, 0, 0, 0, 0, 0, 0.0, topics(endpoint, birth.total))
     shard = Shard(
         np.array([birth.device]),

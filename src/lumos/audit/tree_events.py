@@ -252,7 +252,8 @@ class Reader:
             kind, value = np.full(count, -1), np.full(count, NO_VALUE)
             kind[there], value[there] = events.kind[event], events.value[event]
             columns += [_one_hot(kind, 0, self._kinds - 1), _one_hot(_gap(value, own, 4), -4, 4)]
-        return np.column_stack(columns)
+        numbers: Floats = np.column_stack(columns)
+        return numbers
 
 
 def _gap(value: Ints, own: Ints, most: int) -> Ints:
@@ -262,4 +263,5 @@ def _gap(value: Ints, own: Ints, most: int) -> Ints:
 
 def _one_hot(value: Ints, low: int, high: int) -> Floats:
     """[…, high - low + 1]"""
-    return (value[:, None] == np.arange(low, high + 1)).astype(np.float32)
+    hot: Floats = (value[:, None] == np.arange(low, high + 1)).astype(np.float32)
+    return hot

@@ -120,11 +120,11 @@ def _matched(shard: Shard, waiting: Ints, told: Ints, onward: Ints) -> tuple[Int
     """
     waiting.sort()
     told.sort()
-    keys = []
-    for slots in (waiting, told):
-        rows = shard.owner[slots]
-        keys.append(rows * len(onward) + place_in_group(rows))
-    _, ask, tell = np.intersect1d(*keys, assume_unique=True, return_indices=True)
+    ask, tell = (
+        shard.owner[slots] * len(onward) + place_in_group(shard.owner[slots])
+        for slots in (waiting, told)
+    )
+    _, ask, tell = np.intersect1d(ask, tell, assume_unique=True, return_indices=True)
     passed = waiting[ask]
     onward[passed] = told[tell]
     return passed, np.delete(waiting, ask), np.delete(told, tell)

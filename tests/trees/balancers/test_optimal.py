@@ -90,7 +90,7 @@ def test_a_worse_assignment_has_no_certificate() -> None:
     assert worse.lower_bound() == best.max_workload
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(least=st.integers(0, 5000), total=st.integers(1, 10_000))
 def test_the_threshold_ends_at_the_least_possible(least: int, total: int) -> None:
     """Every threshold lies between what is impossible and what is possible."""
@@ -105,7 +105,7 @@ def test_the_threshold_ends_at_the_least_possible(least: int, total: int) -> Non
         else:
             impossible = threshold
     assert possible == least
-    assert tried < 60
+    assert tried < 100  # 8 ln(total) and a few
 
 
 class Believed:

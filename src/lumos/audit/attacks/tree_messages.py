@@ -294,7 +294,8 @@ def _distributions(
     best, kept, worse = float("inf"), _copied(model), 0
     for step in range(_STEPS):
         adam.zero_grad()
-        loss(used[torch.randint(len(used), (_BATCH,))]).backward()
+        of_batch = loss(used[torch.randint(len(used), (_BATCH,))])
+        of_batch.backward()  # type: ignore[no-untyped-call]
         adam.step()
         if step % _CHECK == _CHECK - 1:
             model.eval()
