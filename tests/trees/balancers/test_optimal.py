@@ -186,7 +186,7 @@ def test_who_is_believed_to_be_full_is_in_long_runs(graph: Graph, shards: int) -
 
 def test_who_does_not_forget_when_the_threshold_rises_believes_something_false() -> None:
     """The check has power: a device that was full has room under a higher threshold."""
-    graph = random_graph(60, 0.2, 1)
+    graph = random_graph(80, 0.6, 0)
     assert believe(graph, 5).rises > 0
     with pytest.raises(AssertionError, match="has room"):
         believe(graph, 5, forget=False)
