@@ -330,7 +330,7 @@ def strict_links(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """A strict run that asks: words and surroundings tell its edges."""
     out = tmp_path_factory.mktemp("strict links") / "run"
     graph = town()  # predictions read it again, so it lies in a file
-    np.savez(out.parent / "town.npz", edges=graph.edge_list(), features=graph.features)
+    np.savez(out.parent / "town.npz", edges=graph.edge_list(), features=np.asarray(graph.features))
     return lumos.train(out.parent / "town.npz", task="link", protect="none", out=out), out
 
 

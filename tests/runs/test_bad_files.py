@@ -39,7 +39,7 @@ STOP = {"strict": 63, "paper": 3, "links": 10}
 def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     whole = town(200)
     path = tmp_path_factory.mktemp("graph") / "town.npz"
-    np.savez(path, edges=whole.edge_list(), features=whole.features)
+    np.savez(path, edges=whole.edge_list(), features=np.asarray(whole.features))
     return {"strict": "demo:60", "paper": "demo:60", "links": path}
 
 

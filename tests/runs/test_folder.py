@@ -111,7 +111,7 @@ def test_a_lock_is_private_and_so_is_what_an_interruption_left(tmp_path: Path) -
 
 def arrays_in(folder: Path) -> dict[str, np.ndarray]:
     """Every array of every npz in a folder."""
-    found = {}
+    found: dict[str, np.ndarray] = {}
     for path in sorted(folder.rglob("*.npz")):
         with np.load(path, allow_pickle=False) as file:
             found |= {f"{path.name}/{name}": file[name] for name in file.files}
@@ -207,7 +207,7 @@ def test_degrees_and_features_cannot_be_read_from_a_strict_folder(
     }
     for name, array in twins.items():
         twin = Path(shutil.copytree(folders[kind], tmp_path / f"{kind}-{name}"))
-        np.savez(twin / "twin.npz", leaked=array)
+        np.savez(twin / "twin.npz", leaked=np.asarray(array))
         seen = advantages({"twin": per_device(twin, 200)["twin.npz/leaked"]}, many)["twin"]
         if name == "workload" or (name != "embeddings" and kind == "classify"):
             assert seen > 0.35
@@ -329,7 +329,7 @@ def test_an_export_names_no_place_and_no_device(task: str, tmp_path: Path) -> No
     graph = town(50)
     graph = replace(graph, labels=np.arange(50) % 2, classes=("cat", "dog"))
     np.savez(
-        tmp_path / "town.npz", edges=graph.edge_list(), features=graph.features,
+        tmp_path / "town.npz", edges=graph.edge_list(), features=np.asarray(graph.features),
         target=np.array(graph.labels),
     )  # fmt: skip
     settings = {**(REAL if task == "classify" else {"task": "link"}), "coins": "system"}

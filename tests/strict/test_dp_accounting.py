@@ -1,9 +1,8 @@
 """The account against Google's `dp-accounting`: its PLD accountant knows nothing of ours.
 
 Every sum of a run is given to it as a Gaussian mechanism of its own, as noise over the move that a
-question is about; it discretises privacy losses and composes them numerically. The library wants an
-older `attrs` than other tools do, so it is an extra of its own (`pip install -e .[oracle]`); what
-it printed (version 0.6.0) is kept here, and is compared in any case.
+question is about; it discretises privacy losses and composes them numerically. What it
+printed (version 0.6.0) is kept here too.
 """
 
 import math

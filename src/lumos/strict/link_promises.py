@@ -67,7 +67,7 @@ def _rows(schedule: LinkSchedule, spent: Disclosed, answers: str) -> dict[str, t
         "one edge": (
             f"{NONE}: it may change who is matched with whom",
             f"{NONE}: answers are about edges",
-            f"ε = {up(spent.opinions)} at each end by opinions; {NONE} by proposals",
+            f"ε = {up(2 * spent.opinions)} by opinions of both ends; {NONE} by proposals",
         ),
         "degree": (NONE, f"{NONE}: many answers tell it", f"{NONE}: neighbours learn much of it"),
         "membership: there or not there at all": (NONE, NONE, NONE),

@@ -65,10 +65,8 @@ def run(scene: Scene) -> Iterator[AuditRow]:
         about=f"degree of a training device within {NEAR:.0%}, from the number of leaves",
         measure="accuracy",
         # Edges that both ends carry count twice: about as often as at the attacker itself.
-        estimate=_near(
-            guess * (degree[attacker] / truth[attacker]).astype(np.float64), degree[victim]
-        ),
-        chance=_near(degree[attacker] * 1.0, degree[victim]).value,
+        estimate=_near(guess * degree[attacker] / truth[attacker], degree[victim]),
+        chance=_near(degree[attacker], degree[victim]).value,
         chance_is="the attacker's own degree",
     )
 
@@ -115,10 +113,12 @@ def label_guess(slopes: Doubles) -> Ints:
 def leaves_guess(slope: Doubles) -> Ints:
     """[victims] leaves, by the first gradient, where softmax is uniform."""
     classes = slope.shape[1]
-    return np.rint((1 - 1 / classes) / np.maximum(-slope.min(axis=1), 1e-12)).astype(np.int64)
+    leaves = np.rint((1 - 1 / classes) / np.maximum(-slope.min(axis=1), 1e-12))
+    guess: Ints = leaves.astype(np.int64)
+    return guess
 
 
-def _near(guess: Doubles, truth: Ints) -> Proportion:
+def _near(guess: Doubles | Ints, truth: Ints) -> Proportion:
     return Proportion(int((np.abs(guess - truth) <= NEAR * truth).sum()), len(truth))
 
 

@@ -137,8 +137,8 @@ def opinion_rows(recorded: Recorded, told: Ints, halves: KnownHalf) -> Iterator[
                 + ("one end" if ends == 1 else "both ends"),
                 measure="ε",
                 estimate=Exactly(float(np.abs(ratio).max()), len(pairs)),
-                bound=ends * promised[0],
-                bound_is=f"{EDGE}, {MESSAGES}: ε = {promised[0]:g} at each end",
+                bound=ends * promised[0] / 2,
+                bound_is=f"{EDGE}, {MESSAGES}: ε = {promised[0]:g} by both ends",
                 knows_mechanism=True,
             )
 
