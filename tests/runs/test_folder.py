@@ -199,7 +199,7 @@ def test_degrees_and_features_cannot_be_read_from_a_strict_folder(
 
     # Twins: what folders kept before, each beside the present files.
     run = lumos.train(graph, **KINDS[kind])
-    twins = {
+    twins: dict[str, np.ndarray] = {
         "workload": run.trees.workload,
         "messages": run.ledger.messages_sent,
         "received": run.ledger.bytes_received,
