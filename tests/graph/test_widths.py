@@ -81,10 +81,14 @@ def test_objects_of_other_libraries() -> None:
     from torch_geometric.data import Data
 
     index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-    far = torch.sparse_coo_tensor(torch.tensor([[0], [FAR]]), torch.ones(1), (3, FAR + 1))
+    far = torch.sparse_coo_tensor(
+        torch.tensor([[0], [FAR]]), torch.ones(1), (3, FAR + 1), check_invariants=True
+    )
     refused(lambda: Graph.from_pyg(Data(edge_index=index, x=far, num_nodes=3)), str(FAR))
     refused(lambda: Graph.from_pyg(Data(edge_index=index, num_nodes=10**12)), "devices")
-    long = torch.sparse_coo_tensor(torch.tensor([[0], [0]]), torch.ones(1), (10**12, 2))
+    long = torch.sparse_coo_tensor(
+        torch.tensor([[0], [0]]), torch.ones(1), (10**12, 2), check_invariants=True
+    )
     refused(lambda: Graph.from_pyg(Data(edge_index=index, x=long, num_nodes=10**12)), "rows")
 
 
