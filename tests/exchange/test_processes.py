@@ -243,7 +243,7 @@ class LoseAnEdge:
 @pytest.fixture(scope="module")
 def ten() -> Graph:
     """Ten devices that need every topic of `optimal`, path reversals among them."""
-    return demo_graph(10, features=False, seed=15)
+    return demo_graph(10, features=False, seed=0)
 
 
 def outcome(nursery: Nursery, graph: Graph, balancer: str, tamper: Tamper | None = None) -> object:
