@@ -353,9 +353,6 @@ def test_fuzzed_newcomers(kind: str, finished: dict[str, Path], tmp_path: Path) 
     assert refusals > 5
 
 
-# This finds tracebacks in books whose arrays have another shape; `lumos.strict.release_book` and
-# `label_record` have to refuse them. The mark goes when they do.
-@pytest.mark.xfail(strict=False, reason="books are not checked against other shapes yet")
 def test_fuzzed_books(tmp_path: Path) -> None:
     """Through the public command only: what a book must hold is its own module's to say."""
     rng = np.random.default_rng(4)

@@ -38,7 +38,11 @@ FREE_RUNS = 8
 PREDICTIONS = 40
 """Of one newcomer."""
 COLUMN = "training devices"
-PLENTY = {"lifetime_epsilon": 1e3, "lifetime_opinion_epsilon": 1e3}
+PLENTY = {
+    "lifetime_epsilon": 1e3,
+    "lifetime_opinion_epsilon": 1e3,
+    "lifetime_update_epsilon": 1e3,
+}
 
 
 def run(scene: Scene) -> Iterator[AuditRow]:
