@@ -256,6 +256,7 @@ def _ranked(
         chance=_mean(_areas(prior, truth)).value,
         chance_is="how frequent words are",
         knows_mechanism=knows_mechanism,
+        note="weights are those that follow from the opened sums; frequencies of words are known",
     )
 
 
