@@ -8,10 +8,8 @@ In the first epoch embeddings are nearly zero and softmax is uniform, so the siz
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from lumos.audit.attacks import Attack
