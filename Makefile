@@ -8,9 +8,10 @@ OUT    ?= out
 
 .PHONY: demo test lint types unit browser wheel bench evidence install clean
 
-demo: $(STAMP)  ## train on the embedded graph, strict; then balance its trees by real cryptography
+demo: $(STAMP)  ## train on the embedded graph, strict; then balance its trees, also by real cryptography
 	$(BIN)/lumos train demo --control
 	$(BIN)/lumos trees demo --plot $(OUT)/demo-workloads.png
+	$(BIN)/lumos trees demo --balancer greedy
 
 test: lint types unit wheel  ## everything CI runs
 

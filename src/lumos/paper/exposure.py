@@ -22,14 +22,16 @@ def exposure(config: Config, ledger: LedgerReport) -> str:
     if config.train.task == "link":
         sentences.append(
             "Embeddings computed from raw features also went to strangers who drew the device as "
-            "a negative sample, and each asker's gradient told the asked whether it is a neighbour."
+            "a negative sample, and each asker's gradient told the asked, strangers too, the "
+            "direction of the asker's own embedding."
         )
     if settings_of(config).noisy:
         sentences.append(
             f"Released features cost ε = {ledger.epsilon_per_receiver:g} towards each receiver and "
             f"up to {ledger.epsilon_collusion:g} if a device's receivers collude; the form of a "
             "release tells its receiver about how many receivers there are, and so the sender's "
-            "degree. But since embeddings of raw features are open, this ε protects little here."
+            "degree. But since embeddings of raw features are open, this ε protects little here: "
+            "`lumos audit` finds a neighbour's words from embeddings, with or without it."
         )
     else:
         sentences.append("Features went to neighbours as they are (ε = inf).")

@@ -54,5 +54,5 @@ EMBEDDING_GRADIENT = Topic(
     name="train/embedding-gradient",
     door=Door.OPEN,
     shape=None,
-    learns="the asked device gets a gradient that tells whether the asker takes it for a neighbour",
+    learns="the asked device, strangers too, gets the direction of the asker's own embedding",
 )
