@@ -1,11 +1,12 @@
 """`lumos audit`: attack a graph or a run, and set what was found beside what is claimed."""
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from lumos.cli.common import Common, console, print_json, progress_bar
 from lumos.cli.options import given
@@ -86,15 +87,13 @@ def show(report: "AuditReport", out: Path | None) -> None:
         "attacks found; others may find more."
     )
     for adversary, rows in report.by_adversary().items():
-        table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
-        table.add_column(adversary, ratio=6)
-        table.add_column("found (interval)", ratio=3)
-        for column in ("without", "claimed", "verdict"):
-            table.add_column(column, ratio=2)
+        screen.print(f"\n[bold]{escape(adversary)}[/bold]")
         for row in rows:
-            table.add_row(*_cells(report, row))
-        screen.print()
-        screen.print(table)
+            _print(screen, row.about, 2)
+            _print(screen, _figures(report, row), 4)
+        notes = dict.fromkeys(f"{row.attack}: {row.note}" for row in rows if row.note)
+        for note in notes:
+            _print(screen, f"({note})", 2)
     screen.print()
     claimed = [row for row in report.rows if row.bound is not None]
     screen.print(
@@ -102,27 +101,26 @@ def show(report: "AuditReport", out: Path | None) -> None:
         "(99.9 % confidence for all rows together). "
         f"{sum(report.seconds.values()):.0f} s."
     )
-    for row in report.rows:
-        if row.note:
-            screen.print(f"{row.attack}, {escape(row.about)}: {escape(row.note)}")
     for row in report.exceeded:
         screen.print(f"EXCEEDED: {row.attack}, {row.adversary}, {escape(row.about)}")
     if out is not None:
         screen.print(f"audit: {out}")
 
 
-def _cells(report: "AuditReport", row: "AuditRow") -> list[str]:
-    about = row.about
-    if row.chance_is:
-        about += f"; without: {row.chance_is}"
-    if row.bound_is:
-        about += f"; claim: {row.bound_is}"
+def _figures(report: "AuditReport", row: "AuditRow") -> str:
+    """What was found, without and with the messages, what is claimed, and the verdict."""
     found, without, claimed = report.figures(row)
-    adds = report.advantage(row)
-    return [
-        escape(about),
-        found,
-        without + f" ({adds})" * bool(adds),
-        claimed,
-        report.verdict(row),
-    ]
+    parts = [found]
+    if row.chance is not None:
+        parts.append(f"without {without} ({row.chance_is}): {report.advantage(row)}")
+    if row.bound is not None:
+        parts.append(f"claimed {claimed} ({row.bound_is})")
+    return " · ".join([*parts, report.verdict(row)])
+
+
+def _print(screen: Console, text: str, indent: int) -> None:
+    """A paragraph, indented; no markup in it."""
+    space = " " * indent
+    width = min(screen.width, 120)
+    lines = textwrap.wrap(text, width, initial_indent=space, subsequent_indent=space + "  ")
+    screen.print("\n".join(lines), markup=False)
