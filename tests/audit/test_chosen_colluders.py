@@ -354,6 +354,8 @@ def test_the_audit_finds_nobody_opened_and_a_repeated_graph_exceeds_its_bound() 
     report = lumos.run_audit("demo:200", attacks=["colluders"], task="classify")
     assert report.rows[0].value == 0
     assert report.rows[1].value < 1
+    few = lumos.run_audit("demo:60", attacks=["colluders"], task="classify").rows[0]
+    assert few.about.startswith("devices whose vector 6 colluders open")  # 10 %, and not t = 11
     before = attack.agreed_pairs(200, AggregateSettings())
     threshold = mask_parameters(AggregateSettings(), 200).threshold
     assert (attack.caught(before, before, threshold) == threshold).all()  # known: all
