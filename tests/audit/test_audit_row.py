@@ -42,6 +42,11 @@ def test_more_rows_need_more_evidence() -> None:
     assert report(*[doubtful] * 40).verdict(doubtful) == WITHIN
 
 
+def test_a_note_is_written_once() -> None:
+    noted = [row(Exactly(1.0), attack=name, note="n") for name in ("a", "a", "b")]
+    assert report(*noted, row(Exactly(1.0))).notes() == ["a, 2 rows: n", "b, x: n"]
+
+
 def test_without_a_claim_nothing_is_exceeded() -> None:
     judged = row(Exactly(1.0))
     assert report(judged).verdict(judged) == NO_BOUND

@@ -108,6 +108,17 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
             found.setdefault(row.adversary, []).append(row)
         return found
 
+    def notes(self) -> list[str]:
+        """Every note of an attack once, with the row or rows that it is about."""
+        noted: dict[tuple[str, str], list[str]] = {}
+        for row in self.rows:
+            if row.note:
+                noted.setdefault((row.attack, row.note), []).append(row.about)
+        return [
+            f"{attack}, {abouts[0] if len(abouts) == 1 else f'{len(abouts)} rows'}: {note}"
+            for (attack, note), abouts in noted.items()
+        ]
+
     @property
     def exceeded(self) -> list[AuditRow]:
         """Rows that refute a promise."""

@@ -48,6 +48,8 @@ def audit(
     from lumos.audit import FILE, run_audit  # torch takes a second to import
 
     attacks = attack or []
+    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
+        raise UsageError(f"`out`: {out} must be a file in a folder that exists")
     with progress_bar("auditing") as bar:
         if (Path(target) / "run.json").exists():
             from lumos.runs.load import load_run
@@ -62,7 +64,7 @@ def audit(
             graph = load(target, data_dir=common.data_dir, **vars(reading))
             report = run_audit(graph, attacks=attacks, seed=common.seed, progress=bar, **settings)
     if out is not None:
-        write_json(out, report.to_json())
+        write_json(out, report.to_json(), private=True)
     if common.json:
         print_json(report.to_json())
     else:
@@ -91,16 +93,17 @@ def show(report: "AuditReport", out: Path | None) -> None:
         for row in rows:
             _print(screen, row.about, 2)
             _print(screen, _figures(report, row), 4)
-        notes = dict.fromkeys(f"{row.attack}: {row.note}" for row in rows if row.note)
-        for note in notes:
-            _print(screen, f"({note})", 2)
     screen.print()
     claimed = [row for row in report.rows if row.bound is not None]
+    if not report.rows:
+        screen.print("These attacks have nothing to attack under these settings: no rows.")
     screen.print(
         f"{len(claimed)} of {len(report.rows)} rows have a bound; {len(report.exceeded)} exceed it "
         "(99.9 % confidence for all rows together). "
         f"{sum(report.seconds.values()):.0f} s."
     )
+    for note in report.notes():
+        _print(screen, note, 0)
     for row in report.exceeded:
         screen.print(f"EXCEEDED: {row.attack}, {row.adversary}, {escape(row.about)}")
     if out is not None:

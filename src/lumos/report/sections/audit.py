@@ -47,7 +47,7 @@ def section(run: Run) -> Section:
                 stacked=True,
             )
         )
-    notes = "\n\n".join(f"{row.about}: {row.note}" for row in report.rows if row.note)
+    notes = "\n\n".join(report.notes())
     return Section("What attacks found", [*blocks, Text(notes)] if notes else blocks)
 
 
