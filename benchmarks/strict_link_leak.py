@@ -276,7 +276,7 @@ def coordinator(runs: int) -> list[Row]:
             "stage": stage,
             "account": one.account,
             "exact, largest": one.largest,
-            "measured": one.measured.mean,
+            "measured": one.largest * one.noise.value,
             "guesses": one.right / runs,
             "expected": one.expected,
         }

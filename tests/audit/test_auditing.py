@@ -62,6 +62,7 @@ def test_a_run_folder_is_audited_under_its_own_settings(
     assert command(["audit", str(out), "--attack", "symbol"]) == 0
     report = json.loads((out / "audit.json").read_text())
     assert (report["seed"], report["settings"]["epsilon"]) == (4, 1.0)
+    assert (out / "audit.json").stat().st_mode & 0o077 == 0  # as all files of a run folder
     assert command(["audit", str(out), "--epsilon", "2"]) == 2
     assert "own settings" in capsys.readouterr().err
     page = lumos.load_run(out).report(tmp_path / "page.html").read_text()
@@ -69,6 +70,18 @@ def test_a_run_folder_is_audited_under_its_own_settings(
     (out / "audit.json").write_text('{"rows": 3}')
     with pytest.raises(InputError, match=r"audit\.json: is damaged"):
         lumos.load_run(out).report(tmp_path / "page.html")
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_audit(
+    broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place in (tmp_path, tmp_path / "missing" / "audit.json"):
+        assert command(["audit", "demo:60", "--attack", broken, "--out", str(place)]) == 2
+        assert "--out" in capsys.readouterr().err
+
+
+def test_exact_sums_are_audited_without_a_book() -> None:
+    assert not lumos.run_audit("demo:60", attacks=["repeats"], protect="none").exceeded
 
 
 def test_an_audit_spends_nothing_from_a_book(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from lumos.aggregate.noise import epsilon_for
-from lumos.audit.estimates import Area, CertifiedEpsilon, Exactly, Mean, Proportion
+from lumos.audit.estimates import Area, CertifiedEpsilon, Exactly, Mean, NoiseRatio, Proportion
 from lumos.training.metrics import auc
 
 
@@ -72,6 +72,15 @@ def test_certified_epsilon_is_never_more_than_that_of_the_mechanism() -> None:
 def test_the_best_of_many_tests_needs_more() -> None:
     alone, chosen = (CertifiedEpsilon(90, 100, 10, 100, tests=tests) for tests in (1, 100))
     assert chosen.interval(0.99)[0] < alone.interval(0.99)[0]
+
+
+@pytest.mark.parametrize("numbers", [3, 11, 440])
+def test_less_noise_than_stated_is_shown_as_chi_square_says(numbers: int) -> None:
+    """The lower end is above 1 just where χ² is below its quantile; 0.8 of the noise gives 1.25."""
+    border = float(stats.chi2(numbers).ppf(0.0005))
+    for square, shown in ((0.999 * border, True), (1.001 * border, False)):
+        assert (NoiseRatio(square, numbers).interval(0.999)[0] > 1) == shown
+    assert NoiseRatio(0.64 * numbers, numbers).value == pytest.approx(1.25)
 
 
 def test_exact_numbers_have_no_width() -> None:

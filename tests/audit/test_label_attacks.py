@@ -1,14 +1,17 @@
 """Attacks on strict classification: within every bound on the real system, above it on twins that
 are broken on purpose."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 import lumos
 from lumos.aggregate.ideal import IdealCoordinator
+from lumos.aggregate.noise import Noise
 from lumos.audit import ATTACKS, AuditReport, AuditRow, Scene
 from lumos.audit.attacks import (
     feature_swap,
@@ -23,6 +26,7 @@ from lumos.encode.label_draws import LabelDraws
 from lumos.graph import Graph
 from lumos.strict import classify_trainer, noisy_labels, opinions
 from lumos.strict.classify_trainer import StrictClassifier
+from lumos.strict.coordinator import StrictCoordinator
 from lumos.training.profile import Problem
 
 
@@ -97,6 +101,93 @@ def test_sums_of_true_labels_are_found(graph: Graph, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(classify_trainer, "draw_labels", leaking)
     found = attacked("whole-run", graph, epsilon=1.0, update_epsilon=200.0)
     assert exceeded(found, "training devices", "without its symbol")
+    # At the defaults sums hide it, and the draws show it.
+    found = attacked("whole-run", graph)
+    assert exceeded(found, "validation devices", "label that sums use")
+
+
+def test_a_label_that_is_read_again_is_found(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, vectors = StrictClassifier.__init__, StrictClassifier._vectors
+
+    def remembering(
+        self: Any, shard: Any, endpoint: Any, private: Any, *rest: Any, **kw: Any
+    ) -> Any:
+        made(self, shard, endpoint, private, *rest, **kw)
+        self.remembered = private.labels
+
+    def reading(self: Any, stage: str) -> Any:
+        found = vectors(self, stage)
+        return 0.99 * found + 0.001 * (self.remembered[:, None] if stage == "trust" else 0)
+
+    monkeypatch.setattr(StrictClassifier, "__init__", remembering)
+    monkeypatch.setattr(StrictClassifier, "_vectors", reading)
+    assert exceeded(attacked("whole-run", graph), "vectors change with the label")
+
+
+@pytest.mark.parametrize("settings", [{"label_epsilon": float("inf")}, {"label_epsilon": 8.0}])
+def test_a_symbol_has_its_own_bound(
+    settings: dict[str, Any], graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not that of the label that sums use, which may be the label itself."""
+    assert not attacked("symbol", graph, **settings).exceeded
+    real = LabelDraws.at
+
+    def louder(self: LabelDraws, *epsilons: float) -> np.ndarray:
+        return real(self, *(max(epsilon, 8.0) for epsilon in epsilons))
+
+    monkeypatch.setattr(LabelDraws, "at", louder)
+    assert exceeded(attacked("symbol", graph, **settings), "label of a training device")
+
+
+def test_symbols_of_digits_are_read(graph: Graph) -> None:
+    """Of 30 classes in two places of base 6: one digit, and the likeliest label that has it."""
+    labels = np.random.default_rng(0).integers(0, 30, graph.devices)
+    many = Graph.from_edges(
+        graph.edge_list(), devices=graph.devices, features=graph.features, labels=labels
+    )
+    row, _ = attacked("symbol", many, mechanism="digits").rows
+    assert row.chance is not None
+    assert row.bound is not None
+    assert row.chance + 0.1 < row.value < row.bound
+
+
+def test_few_devices_outside_make_no_false_alarm() -> None:
+    """None of three test devices was guessed: the bound multiplied odds of 0."""
+    found = attacked("whole-run", lumos.load("demo:60"), label_epsilon=float("inf"))
+    (row,) = (row for row in found.rows if "word of few" in row.about)
+    assert row.chance == 0
+    assert not found.exceeded
+
+
+@pytest.mark.parametrize("stage", ["encoder", "trust"])
+def test_noise_of_one_stage_a_fifth_too_small_is_found(
+    stage: str, graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = StrictCoordinator._sum
+
+    def quieter(self: Any, of: str, step: int, coins: int) -> Any:
+        total, factor = Noise.total.fget, 0.8 if of == stage else 1.0  # type: ignore[attr-defined]
+        with monkeypatch.context() as patch:
+            patch.setattr(Noise, "total", property(lambda noise: factor * total(noise)))
+            sums = real(self, of, step, coins)
+            sent = next(sums)  # the noise is drawn before anything is awaited
+        return (yield from _continued(sums, sent))
+
+    monkeypatch.setattr(StrictCoordinator, "_sum", quieter)
+    found = attacked("features", graph)
+    assert [row.about for row in found.exceeded if "numbers of" in row.about] == [
+        row.about for row in found.rows if f"numbers of {stage}:" in row.about
+    ]
+
+
+def _continued(program: Any, sent: Any) -> Any:
+    """The rest of a program whose first step was taken."""
+    while True:
+        received = yield sent
+        try:
+            sent = program.send(received)
+        except StopIteration as end:
+            return end.value
 
 
 def test_noise_left_out_is_found(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,6 +322,31 @@ def test_likelihoods_are_those_of_written_out_vectors() -> None:
     assert np.allclose(strict_replay.log_likelihood(run, other), logarithm, atol=1e-6)
 
 
+def test_edges_are_no_more_cases_than_there_are() -> None:
+    """An oracle: n²/|Σ ĉ|² over changes of pairs, written out."""
+    graph = lumos.load("demo:60")
+    run = strict_replay.replay_of(scene_of(graph).recorded("classify"))
+    edges = feature_swap.apart(graph, np.random.default_rng(0))
+    every = graph.edge_list()
+    kept = ~(every[:, None] == edges[None]).all(axis=2).any(axis=1)
+    without = strict_replay.replay(run, graph=strict_replay.changed(graph, edges=every[kept]))
+    changes = []
+    for one, two, noise in zip(run.parts, without.parts, run.noises, strict=True):
+        assert noise is not None
+        dense = [getattr(part.vectors, "dense", lambda p=part: p.vectors)() for part in (one, two)]
+        change = np.zeros((graph.devices, dense[0].shape[1]))
+        change[one.devices] = (dense[0] - dense[1]) / noise.total
+        changes.append(change[edges].sum(axis=1))
+    whole = np.concatenate(changes, axis=1)
+    length = np.linalg.norm(whole, axis=1)
+    unit = whole[length > 0] / length[length > 0, None]
+    expected = len(unit) ** 2 / (unit.sum(axis=0) ** 2).sum()
+    found = strict_replay.independent_cases(run, without, edges)
+    assert found == min(len(unit), int(expected))
+    for edge in edges[length > 0]:
+        assert strict_replay.independent_cases(run, without, edge[None]) == 1
+
+
 def test_bound_of_a_guess_is_that_of_the_best_mechanism() -> None:
     """Randomized response reaches it; with δ a mechanism that tells all with probability δ does."""
     classes, epsilon, delta = 4, 1.5, 0.1
@@ -239,6 +355,28 @@ def test_bound_of_a_guess_is_that_of_the_best_mechanism() -> None:
     both = delta + (1 - delta) * p
     assert symbol_ratio.most_right(epsilon, classes, delta=delta) == pytest.approx(both)
     assert symbol_ratio.most_right(0.0, 2, delta=delta) == pytest.approx(0.5 * (1 + delta))
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.05])
+@pytest.mark.parametrize("epsilon", [0.3, 1.5, 3.0])
+def test_bound_of_a_guess_is_that_of_a_linear_programme(epsilon: float, delta: float) -> None:
+    """All channels from label to guess with P[g | c] ≤ e^ε P[g | d] + δ, for uneven labels."""
+    for prior in np.random.default_rng(0).dirichlet(np.ones(4), 8):
+        k = len(prior)
+        limits = []
+        for guess in range(k):
+            for one, other in itertools.permutations(range(k), 2):
+                limit = np.zeros((k, k))
+                limit[one, guess], limit[other, guess] = 1, -np.exp(epsilon)
+                limits.append(limit.ravel())
+        whole = np.kron(np.eye(k), np.ones(k))
+        best = linprog(
+            -np.diag(prior).ravel(), limits, np.full(len(limits), delta), whole, np.ones(k)
+        )
+        found = symbol_ratio.most_right(epsilon, k, prior, delta)
+        assert best.fun is not None
+        assert found == pytest.approx(-best.fun, abs=1e-7)
+        assert found <= symbol_ratio.raised_odds(epsilon, prior.max(), k, delta) + 1e-9 or delta
 
 
 def test_printed_cells_are_read(graph: Graph) -> None:

@@ -83,7 +83,7 @@ LINKS = Config.of(profile="strict", task="link")
 def shares_of_account(*, by_noise: bool = False) -> dict[str, float]:
     """By stage, μ in those of the account; `by_noise`: by the noise that was found."""
     return {
-        stage: (one.measured.mean if by_noise else one.largest) / max(one.account, 1e-9)
+        stage: one.largest * (one.noise.value if by_noise else 1) / max(one.account, 1e-9)
         for stage, one in link_sums.guesses(2, LINKS).items()
     }
 

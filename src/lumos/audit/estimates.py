@@ -3,13 +3,14 @@
 import math
 
 import msgspec
-from scipy.special import betaincinv, ndtri
+from scipy.special import betaincinv, gammaincinv, ndtri
 
 
 class Proportion(msgspec.Struct, frozen=True, tag="proportion"):
     """How often a guess was right; the interval is that of Clopper and Pearson (1934)."""
 
-    hits: int
+    hits: float
+    """Not whole where many dependent cases count as fewer independent ones."""
     trials: int
 
     @property
@@ -98,6 +99,35 @@ class Mean(msgspec.Struct, frozen=True, tag="mean"):
         return math.ceil(needed * self.trials)
 
 
+class NoiseRatio(msgspec.Struct, frozen=True, tag="noise"):
+    """A stated deviation of normal noise by the one found: above 1, there is less than stated."""
+
+    square: float
+    """Σ of squares of the numbers that were found, in units of the stated deviation."""
+    numbers: int
+
+    @property
+    def value(self) -> float:
+        """The ratio."""
+        return math.sqrt(self.numbers / max(self.square, 1e-300))
+
+    @property
+    def trials(self) -> int:
+        """Each number is one."""
+        return self.numbers
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Two-sided and exact: squares of the true deviation have a χ² distribution."""
+        tails, half = ((1 - confidence) / 2, (1 + confidence) / 2), self.numbers / 2
+        scale = max(self.square, 1e-300)
+        low, high = (math.sqrt(2 * float(gammaincinv(half, tail)) / scale) for tail in tails)
+        return low, high
+
+    def trials_to_show(self, advantage: float, confidence: float) -> int:
+        """Numbers for an interval narrower than ± `advantage`: their relative error is 1/√(2N)."""
+        return math.ceil((_deviations(confidence) * self.value / advantage) ** 2 / 2)
+
+
 class Exactly(msgspec.Struct, frozen=True, tag="exact"):
     """A number without chance in it: a count, or a likelihood that was computed."""
 
@@ -157,7 +187,7 @@ class CertifiedEpsilon(msgspec.Struct, frozen=True, tag="certified"):
         return self.trials
 
 
-Estimate = Proportion | Area | Mean | Exactly | CertifiedEpsilon
+Estimate = Proportion | Area | Mean | NoiseRatio | Exactly | CertifiedEpsilon
 
 
 def _epsilon(hit: float, false_hit: float, delta: float) -> float:

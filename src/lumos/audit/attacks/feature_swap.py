@@ -10,6 +10,9 @@ Other rows are those of another device, one word only, and no word at all. Edges
 once, no two at one device: given what passed, each is a case of its own. Opinions tell of an edge
 besides; the largest ratio of the probabilities of all opinions, with the edge and without it,
 stands beside what the table counts for them.
+
+It also knows what the sums would be without noise, and so how much noise was in them: stage by
+stage beside that of the account.
 """
 
 from collections.abc import Iterator
@@ -33,7 +36,8 @@ from lumos.audit.attacks.strict_replay import (
 )
 from lumos.audit.attacks.whole_run_label import COLUMNS, INFORMED, simulated, spelled
 from lumos.audit.audit_row import AuditRow
-from lumos.audit.estimates import Exactly
+from lumos.audit.estimates import Exactly, NoiseRatio
+from lumos.audit.noise_row import noise_row, noise_square
 from lumos.audit.printed import printed
 from lumos.audit.scene import Recorded, Scene
 from lumos.encode.label_form import LabelForm
@@ -52,11 +56,25 @@ def run(scene: Scene) -> Iterator[AuditRow]:
     replayed = replay_of(recorded)
     if not replayed.schedule.noisy:
         return  # exact sums promise nothing about features, and show all of them
+    yield from noise_rows(replayed)
     generator = np.random.default_rng(scene.seed)
     scene.say("other features")
     yield from feature_rows(recorded, replayed, generator)
     scene.say("one edge less")
     yield from edge_rows(recorded, replayed, generator)
+
+
+def noise_rows(run: Transcript) -> Iterator[AuditRow]:
+    """Stage by stage."""
+    squares, numbers = dict[str, float](), dict[str, int]()
+    for number, part in enumerate(run.parts):
+        noise = run.noises[number]
+        if noise is not None:
+            found = run.noise_of(number)
+            squares[part.stage] = squares.get(part.stage, 0.0) + noise_square(found, noise)
+            numbers[part.stage] = numbers.get(part.stage, 0) + len(found)
+    for stage in squares:
+        yield noise_row(ATTACK.name, INFORMED, stage, NoiseRatio(squares[stage], numbers[stage]))
 
 
 def other_features(graph: Graph, generator: np.random.Generator) -> dict[str, Any]:
@@ -116,7 +134,7 @@ def edge_rows(
                 column,
                 mu=distances[here],
                 right=ratio[here] < 0,
-                cases=independent_cases(run, without, edges[here].ravel()),
+                cases=independent_cases(run, without, edges[here]),
                 what=f"an edge of two {column}: there, or not, from all sums",
                 messages=messages,
             )

@@ -8,7 +8,7 @@ ratio is exact, and adaptive as the run is.
 
 - *μ*: largest distance of both candidates in any run, by the noise that is left when the tolerated
   colluders are subtracted and the tolerated devices are absent. Bound: the account;
-- *noise that was found*: the same by the noise that was found in the opened sums;
+- *noise that was found* in the opened sums of each stage, beside that of the account;
 - *guesses*: how often the likelihood ratio of the opened sums, all noise unknown, names these
   words. Bound: two Gaussians at a distance μ are told apart in Φ(μ/2) of cases, and no better.
 """
@@ -23,7 +23,8 @@ from lumos.aggregate.fixed_point import FixedPoint
 from lumos.aggregate.noise import Noise, epsilon_for
 from lumos.audit.attacks import Attack
 from lumos.audit.audit_row import AuditRow
-from lumos.audit.estimates import Exactly, Mean, Proportion
+from lumos.audit.estimates import Exactly, NoiseRatio, Proportion
+from lumos.audit.noise_row import noise_row, noise_square
 from lumos.audit.printed import printed
 from lumos.audit.scene import Scene
 from lumos.audit.views import exact_on, opened_on
@@ -66,17 +67,11 @@ def run(scene: Scene) -> Iterator[AuditRow]:
             knows_mechanism=True,
             note=f"planted worst case, {DEVICES} devices",
         )
+    for stage, one in found.items():
+        if stage != ALL:
+            adversary = "the coordinator, who knows all else"
+            yield noise_row(ATTACK.name, adversary, f"{stage} (links)", one.noise)
     whole = found[ALL]
-    yield AuditRow(
-        attack=ATTACK.name,
-        adversary="the coordinator with colluders, who knows all else",
-        about="the same, all sums, by the noise that was found in them",
-        measure="μ",
-        estimate=whole.measured,
-        bound=whole.account,
-        bound_is="the account of the sums",
-        knows_mechanism=True,
-    )
     cell = printed(scene.recorded("link").run, QUESTION, SUMS)
     if cell is not None:
         yield AuditRow(
@@ -111,8 +106,8 @@ class StageGuesses(NamedTuple):
     """μ."""
     largest: float
     """μ of any run, exact."""
-    measured: Mean
-    """The same by the noise that was found."""
+    noise: NoiseRatio
+    """That of the account by the one that was found."""
     right: float
     """How often the likelihood ratio names these words; half a time where both are as likely."""
     expected: float
@@ -147,14 +142,10 @@ def guesses(runs: int, config: Config) -> dict[str, StageGuesses]:
 
 def _of_stage(schedule: LinkSchedule, stage: str, some: "list[_OneSum]") -> StageGuesses:
     far, whole_far, better, square, numbers = np.array(some).T
-    noise, largest = np.sqrt(square.sum() / numbers.sum()), float(np.sqrt(far.max()))
-    # A standard deviation found in N numbers has a relative error of 1/√(2N).
-    measured = largest / noise
-    error = measured / np.sqrt(2 * numbers.sum())
     return StageGuesses(
         account=schedule.mu("features") if stage == ALL else stage_mu(schedule, stage),
-        largest=largest,
-        measured=Mean(float(measured), float(error), int(numbers.sum())),
+        largest=float(np.sqrt(far.max())),
+        noise=NoiseRatio(float(square.sum()), int(numbers.sum())),
         right=float((better > 0).sum() + (better == 0).sum() / 2),
         expected=float(ndtr(np.sqrt(whole_far) / 2).mean()),
     )
@@ -180,7 +171,7 @@ def _of_sum(total: Doubles, exact: Doubles, other: Doubles, noise: Noise) -> _On
     better = float(((total - other) ** 2).sum() - (found**2).sum())
     left = (noise.sigma * noise.clip) ** 2
     whole_noise = left * noise.devices / (noise.devices - noise.absent)
-    square = float((found**2).sum()) / whole_noise
+    square = noise_square(found, noise)
     return _OneSum(moved / left, moved / whole_noise, better / whole_noise, square, len(found))
 
 

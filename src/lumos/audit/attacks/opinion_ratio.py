@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from lumos.audit.attacks import Attack
-from lumos.audit.attacks.symbol_ratio import certified, most_right
+from lumos.audit.attacks.symbol_ratio import certified, most_right, public_schedule
 from lumos.audit.audit_row import AuditRow
 from lumos.audit.estimates import Proportion
 from lumos.audit.scene import Recorded, Scene
@@ -64,15 +64,6 @@ def run(scene: Scene) -> Iterator[AuditRow]:
             bound_is=claim,
             knows_mechanism=True,
         )
-
-
-def public_schedule(recorded: Recorded) -> ClassifySchedule:
-    """The schedule, as far as messages depend on it."""
-    return ClassifySchedule(
-        config=recorded.config,
-        devices=recorded.graph.devices,
-        classes=recorded.graph.class_count,
-    )
 
 
 def evidence_of(recorded: Recorded, schedule: ClassifySchedule) -> list[Doubles]:

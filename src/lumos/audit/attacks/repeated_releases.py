@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from lumos.audit.attacks import Attack
-from lumos.audit.attacks.opinion_ratio import public_schedule
-from lumos.audit.attacks.symbol_ratio import most_right
+from lumos.audit.attacks.symbol_ratio import most_right, public_schedule
 from lumos.audit.attacks.whole_run_label import LABEL, spelled
 from lumos.audit.audit_row import AuditRow
 from lumos.audit.estimates import Exactly, Proportion
@@ -47,14 +46,16 @@ PLENTY = {
 
 def run(scene: Scene) -> Iterator[AuditRow]:
     """With a book, without one, and a newcomer."""
-    epsilon = settings_of(scene.config("classify")).epsilon
-    for what, levels in (
-        ("at ε, then at a smaller ε", (epsilon, epsilon / 2)),
-        ("at ε, then at a larger ε", (epsilon, 1.5 * epsilon)),
-        ("four times at ε", (epsilon,) * 4),
-    ):
-        scene.say(f"runs with one book, {what}")
-        yield book_row(scene, what, levels)
+    strict = settings_of(scene.config("classify"))
+    epsilon = strict.epsilon
+    if strict.protect == "noise":  # exact sums have no book
+        for what, levels in (
+            ("at ε, then at a smaller ε", (epsilon, epsilon / 2)),
+            ("at ε, then at a larger ε", (epsilon, 1.5 * epsilon)),
+            ("four times at ε", (epsilon,) * 4),
+        ):
+            scene.say(f"runs with one book, {what}")
+            yield book_row(scene, what, levels)
     scene.say(f"{FREE_RUNS} runs without a book")
     yield free_row(scene, epsilon)
     scene.say("a newcomer, many times")

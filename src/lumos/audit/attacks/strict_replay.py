@@ -65,6 +65,7 @@ def seen_on(tape: Tape, schedule: ClassifySchedule, devices: int) -> Seen:
 class Summands(NamedTuple):
     """What devices added to one sum; all others added nothing."""
 
+    stage: str
     devices: Ints
     vectors: Doubles | OuterVectors
 
@@ -160,14 +161,14 @@ class ReplayedClassifier(StrictClassifier):
 
     def _update(self, stage: str, number: int) -> Update:
         if stage == COUNTS:
-            self.parts.append(Summands(self._training, self._encoder.count_vectors()))
+            self.parts.append(Summands(stage, self._training, self._encoder.count_vectors()))
         elif stage == ENCODER:
-            self.parts.append(Summands(self._training, self._encoder.gradients()))
+            self.parts.append(Summands(stage, self._training, self._encoder.gradients()))
         return super()._update(stage, number)
 
     def _summed(self, stage: str, vectors: Doubles) -> Update:
         rows = self._participants(stage)
-        self.parts.append(Summands(rows, self._sums.rounded(vectors[rows])))
+        self.parts.append(Summands(stage, rows, self._sums.rounded(vectors[rows])))
         return super()._summed(stage, vectors)
 
 
@@ -317,18 +318,26 @@ def _written_out(vectors: Doubles | OuterVectors) -> Doubles:
     return vectors.dense() if isinstance(vectors, OuterVectors) else vectors
 
 
-def independent_cases(one: Transcript, two: Transcript, devices: Ints) -> int:
-    """How many independent cases these devices are worth: all share the noise of one run.
+def independent_cases(one: Transcript, two: Transcript, cases: Ints) -> int:
+    """How many independent cases these are worth: all share the noise of one run.
 
     The noise that decides a case is that along its change c, in units of the noise. Cases u, w have
     the correlation of their c; the variance of a mean over n cases grows by the factor n |Σ ĉ|²/n²,
     with ĉ the changes at length 1.
+
+    Args:
+        cases: devices that change alone, or [pairs, 2] devices that change together; no device is
+            in two cases.
     """
-    squares = np.zeros(len(one.roles))
-    for square, _, noise in _changes(one, two, None):
+    pairs = cases if cases.ndim == 2 else None
+    squares = np.zeros(len(one.roles) if pairs is None else len(pairs))
+    for square, _, noise in _changes(one, two, pairs):
         squares += square / (EXACT if noise is None else noise.total) ** 2
-    chosen = np.isin(np.arange(len(squares)), devices) & (squares > 0)
-    weights = np.where(chosen, 1 / np.sqrt(np.where(squares > 0, squares, 1.0)), 0.0)
+    length = np.sqrt(squares if pairs is not None else squares[cases])
+    chosen = length > 0
+    by_case = np.where(chosen, 1 / np.where(chosen, length, 1.0), 0.0)
+    weights = np.zeros(len(one.roles))
+    weights[cases] = by_case if pairs is None else by_case[:, None]
     together = 0.0
     for first, second, noise in zip(one.parts, two.parts, one.noises, strict=True):
         by_device = weights[first.devices]
@@ -348,7 +357,7 @@ def _weighted(vectors: Doubles | OuterVectors, weights: Doubles) -> Doubles:
 
 def share_of(right: Flags, cases: int) -> Proportion:
     """How often a guess was right, as a share of so many independent cases."""
-    return Proportion(round(float(right.mean()) * cases), cases)
+    return Proportion(float(right.mean()) * cases, cases)
 
 
 def mu_of(run: Transcript, question: str) -> Doubles:

@@ -7,7 +7,10 @@ over all sums is exact: their noise is independent). **Row holders.** The second
 words of devices, as a public profile shows them, and no label. A word that few training devices
 hold has a row of its own in the counts and in the encoder's sums; what is added to it points to the
 label of its holders. Words also point to labels in general, so beside it stands the same guess
-about devices that are in no sum.
+about devices that are in no sum. **Draws.** Sums show little of one label, so whether labels that
+are never released are randomized is judged by the draws themselves, which no message shows. And a
+label is not read again once it is drawn: with other labels and the same draws, devices add the same
+to every sum.
 
 Whatever they find, a label has its pure ε, because all sums are functions of the randomized label;
 with `label_epsilon=inf` the sums' (ε, δ) and the symbol's ε add up.
@@ -22,15 +25,17 @@ import numpy as np
 from lumos.audit.attacks import Attack
 from lumos.audit.attacks.strict_replay import (
     Transcript,
+    changed,
     independent_cases,
     log_likelihood,
+    moved,
     replay,
     replay_of,
     share_of,
 )
-from lumos.audit.attacks.symbol_ratio import most_right
-from lumos.audit.audit_row import AuditRow
-from lumos.audit.estimates import Proportion
+from lumos.audit.attacks.symbol_ratio import most_right, raised_odds
+from lumos.audit.audit_row import CONFIDENCE, AuditRow
+from lumos.audit.estimates import Exactly, Proportion
 from lumos.audit.printed import printed
 from lumos.audit.scene import Recorded, Scene, without_masked_vectors
 from lumos.strict.classify_schedule import ClassifySchedule
@@ -42,6 +47,8 @@ from lumos.typing import Doubles, Ints
 INFORMED = "whoever knows all but one label"
 LABEL = "label: this one or another"
 FEW = 3
+UNMOVED = 1e-6
+"""A distance, in units of the noise, that stands for none: that of rounding."""
 COLUMNS = {Role.TRAIN: "training devices", Role.VALIDATION: "validation devices"}
 
 
@@ -63,6 +70,9 @@ def run(scene: Scene) -> Iterator[AuditRow]:
     scene.say("likelihood of every label in all sums")
     yield from informed_rows(recorded, InformedGuesses.of(replayed))
     yield from row_holders(recorded, replayed)
+    if not math.isinf(settings_of(recorded.config).sums_epsilon):
+        yield drawn_row(recorded, replayed)
+        yield undrawn_row(replayed)
 
 
 class InformedGuesses(NamedTuple):
@@ -163,7 +173,8 @@ def informed_rows(recorded: Recorded, guesses: InformedGuesses) -> Iterator[Audi
             estimate=share_of(right, cases),
             chance_is="the most frequent label",
             knows_mechanism=True,
-            note=f"It knows all other data and draws. {len(here):,} devices share the noise of one "
+            note=f"It knows all other data and draws, and makes no use of what features alone "
+            f"tell of a label. {len(here):,} devices share the noise of one "
             f"run; they count as {cases:,} cases.",
         )
 
@@ -180,17 +191,63 @@ def row_holders(recorded: Recorded, run: Transcript) -> Iterator[AuditRow]:
     if not len(here) or not len(outside):
         return
     right = guess == labels
+    without = Proportion(int(right[outside].sum()), len(outside))
+    frequent = np.bincount(labels[here]).max() / len(here)
     yield _row(
         recorded,
         Role.TRAIN,
-        prior=float(right[outside].mean()),
+        prior=without.value,
+        # Few devices may be outside: the most that the guess may be worth there.
+        at_most=max(float(frequent), without.interval(CONFIDENCE)[1]),
         adversary="everybody",
         about="label of a training device that holds a word of few, from its rows in all sums",
         estimate=Proportion(int(right[here].sum()), len(here)),
         chance_is="the same guess about test devices, which are in no sum",
         knows_mechanism=False,
         note=f"It knows the words of devices and who trains, and no label; of few are words of at "
-        f"most {FEW} training devices. The bound multiplies the odds without by e^ε.",
+        f"most {FEW} training devices. The bound multiplies by e^ε the largest odds "
+        "that the guess may have without.",
+    )
+
+
+def drawn_row(recorded: Recorded, run: Transcript) -> AuditRow:
+    """Labels of validation devices, if their draws were known, which nobody releases."""
+    epsilon, form = run.schedule.strict.sums_epsilon, run.labels.form
+    here = np.flatnonzero(run.roles == Role.VALIDATION)
+    labels, values = np.asarray(run.graph.labels)[here], run.labels.values[here]
+    counts = np.bincount(labels, minlength=form.size)
+    prior = counts / max(1, counts.sum())
+    guess = (prior[:, None] * form.table(epsilon))[:, values].argmax(axis=0)
+    cell = printed(recorded.run, LABEL, COLUMNS[Role.VALIDATION])
+    return AuditRow(
+        attack=ATTACK.name,
+        adversary="whoever knew a draw that is never sent",
+        about="label of one of the validation devices, from the label that sums use for it",
+        measure="accuracy",
+        estimate=Proportion(int((guess == labels).sum()), len(here)),
+        chance=float(prior.max()),
+        chance_is="the most frequent label",
+        bound=None if cell is None else most_right(cell[0], form.size, prior, cell[1]),
+        bound_is="" if cell is None else f"{LABEL}, {COLUMNS[Role.VALIDATION]}, {spelled(cell)}",
+        knows_mechanism=True,
+        note="No message shows these draws; the simulation repeats them.",
+    )
+
+
+def undrawn_row(run: Transcript) -> AuditRow:
+    """How many devices add anything else if their label is another and its draw is the same."""
+    labels, classes = np.asarray(run.graph.labels), run.schedule.classes
+    other = np.where(labels < 0, labels, (labels + 1) % classes)
+    moves = moved(run, replay(run, graph=changed(run.graph, labels=other)))
+    return AuditRow(
+        attack=ATTACK.name,
+        adversary=INFORMED,
+        about="devices whose vectors change with the label, where its draw stays the same",
+        measure="devices",
+        estimate=Exactly(float((moves > UNMOVED).sum()), len(labels)),
+        bound=0.0,
+        bound_is="a label is drawn once and not read again (docs/strict.md)",
+        knows_mechanism=True,
     )
 
 
@@ -219,17 +276,28 @@ def guesses_by_rows(run: Transcript, words: Ints) -> Ints:
 
 
 def _row(
-    recorded: Recorded, role: Role, *, prior: float, estimate: Proportion, **words: Any
+    recorded: Recorded,
+    role: Role,
+    *,
+    prior: float,
+    at_most: float | None = None,
+    estimate: Proportion,
+    **words: Any,
 ) -> AuditRow:
-    """A row whose bound multiplies the odds of the best guess without these messages by e^ε."""
+    """A row whose bound multiplies the odds of the best guess without these messages by e^ε.
+
+    Args:
+        prior: how often it is right.
+        at_most: the same for the bound, where `prior` was found in a sample.
+    """
     cell = printed(recorded.run, LABEL, COLUMNS[role])
-    classes = recorded.graph.class_count
+    odds, classes = prior if at_most is None else at_most, recorded.graph.class_count
     return AuditRow(
         attack=ATTACK.name,
         measure="accuracy",
         estimate=estimate,
         chance=prior,
-        bound=None if cell is None else most_right(cell[0], classes, np.array([prior]), cell[1]),
+        bound=None if cell is None else raised_odds(cell[0], odds, classes, cell[1]),
         bound_is="" if cell is None else f"{LABEL}, {COLUMNS[role]}, {spelled(cell)}",
         **words,
     )
