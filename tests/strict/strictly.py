@@ -95,7 +95,7 @@ def the_same_coins() -> Iterator[None]:
     may not change with it, has to keep the coins.
     """
 
-    def name(problem: Any, config: Any, *, control: bool) -> str:
+    def name(problem: Any, config: Any, *, control: bool, drawn: str = "") -> str:
         return "/control" if control else ""
 
     with pytest.MonkeyPatch.context() as patch:

@@ -13,7 +13,7 @@ from tests.narrow import present
 from tests.runs.running import listening
 from tests.strict.linking import linked, town
 from tests.strict.linking import run_with_wire as link_with_wire
-from tests.strict.strictly import run_with_wire, small, strict
+from tests.strict.strictly import run_with_wire, small, strict, sums
 
 from lumos import BudgetExceeded, Graph, InputError, UsageError
 from lumos.aggregate.noise import epsilon_for, mu_for
@@ -466,3 +466,57 @@ def test_files_are_for_their_owner(path: Path) -> None:
     strict(small(60), book=path)
     for file in (path, path.with_name("book.npz.lock")):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+# A run that looks the same, and is not.
+
+
+def renamed(graph: Graph, **changes: Any) -> Graph:
+    """The same graph with other labels, class names or ids; edges and features stay in place."""
+    ids = np.asarray(changes.pop("ids", graph.ids))
+    return Graph.from_edges(
+        ids[graph.edge_list()],
+        devices=graph.devices,
+        features=np.asarray(graph.features),
+        labels=changes.get("labels", graph.labels),
+        classes=changes.get("classes", graph.classes),
+        ids=ids.tolist(),
+    )
+
+
+def opened(graph: Graph, path: Path, **settings: Any) -> list[np.ndarray]:
+    """The noisy sums of a run with a book."""
+    with sums() as found:
+        strict(graph, book=path, lifetime_epsilon=100.0, **settings)
+    return [total for _, total in found]
+
+
+@pytest.mark.parametrize("what", ["label and back", "class names", "ids"])
+def test_a_run_with_other_draws_is_another_run(
+    path: Path, short: dict[str, int], what: str
+) -> None:
+    """It used to have the name of the first: the same noise over other labels, and no charge.
+
+    The difference of two such sums is that of the vectors alone, without any noise.
+    """
+    graph = small(60)
+    graph = renamed(graph, ids=[f"device {number}" for number in range(60)])
+    first = opened(graph, path, **short)
+    again = opened(graph, path, **short)
+    assert all(np.array_equal(one, two) for one, two in zip(first, again, strict=True))
+    charged = read_arrays(path)["charged/sums/spent"].sum(axis=1)
+    labels = present(graph.labels)
+    other = {
+        "label and back": graph,
+        "class names": renamed(graph, classes=tuple("abcd")),
+        "ids": renamed(graph, ids=[f"device {number}" for number in range(60)][::-1]),
+    }[what]
+    if what == "label and back":
+        changed = renamed(graph, labels=(labels + 1) % graph.class_count)
+        opened(changed, path, **short)
+        charged = read_arrays(path)["charged/sums/spent"].sum(axis=1)
+    later = opened(other, path, **short)
+    now = read_arrays(path)["charged/sums/spent"].sum(axis=1)
+    assert (now[1:] > charged[1:] * 1.2).all(), "new sums are charged"
+    # Counts do not depend on labels: all that differs in them is the noise.
+    assert not np.array_equal(first[0], later[0]), "new sums have new noise"

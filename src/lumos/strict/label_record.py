@@ -79,6 +79,12 @@ class LabelRecord:
         self.payer[:, changed] = -1
         self.label[entries] = labels
 
+    def earlier(self, entries: Ints, labels: Ints) -> Ints:
+        """[entries] how many labels each had before this one, whether or not it was seen yet."""
+        before = self.label[entries]
+        count: Ints = self.changes[entries] + ((before >= 0) & (before != labels))
+        return count
+
     def largest(self, entries: Ints) -> Doubles:
         """[entries] largest ε of a draw; 0 for none."""
         drawn = np.where(self.values[:, entries] >= 0, self.levels[:, None], 0.0)

@@ -111,7 +111,17 @@ class StrictProfile:
 
     def coins(self, problem: Problem, config: "Config", *, control: bool) -> str:
         """Every run that differs in anything has coins of its own."""
-        return coin_name(problem, config, control=control)
+        drawn = "" if settings_of(config).book is None else self._drawn(problem, config)
+        return coin_name(problem, config, control=control, drawn=drawn)
+
+    def _drawn(self, problem: Problem, config: "Config") -> str:
+        """Which draws of labels a book has for a run that classifies, as text."""
+        labels = problem.graph.labels
+        if config.train.task != "classify" or labels is None:
+            return ""
+        schedule = self._classify_schedule(problem, config)
+        book = self._book(problem, config)
+        return book.drawn(schedule.symbol_form, labels, schedule.class_names)
 
     def programs(self, placement: Placement) -> "Programs[ClassifyResult] | Programs[LinkResult]":
         """The trainers of all shards, and the coordinator's program."""
@@ -120,7 +130,9 @@ class StrictProfile:
         from lumos.strict.word_rows import WordRows
 
         problem, config, public = placement.problem, placement.config, placement.public
-        book = self._book(placement)
+        book = None
+        if settings_of(config).book is not None:
+            book = self._book(problem, config, placement.coins)
         places = list(zip(placement.shards, placement.endpoints, placement.private, strict=True))
 
         def coordinator(
@@ -192,20 +204,20 @@ class StrictProfile:
             signed=may_be_negative(problem.graph, settings_of(config)),
         )
 
-    def _book(self, placement: Placement) -> "ReleaseBook | None":
-        """The book of releases, where the run has one."""
+    def _book(self, problem: Problem, config: "Config", coins: str = "") -> "ReleaseBook":
+        """The book of releases of a run that has one; `coins` names the run."""
         from lumos.strict.release_book import ReleaseBook
 
-        strict, problem = settings_of(placement.config), placement.problem
+        strict = settings_of(config)
         if strict.book is None:
-            return None
+            raise ValueError("a run without a `book` was asked for it")
         # Whoever has fresh coins is another run, whatever its settings.
-        fresh = os.urandom(8).hex() if placement.config.train.coins == "system" else ""
+        fresh = os.urandom(8).hex() if config.train.coins == "system" else ""
         return ReleaseBook(
             strict.book,
             np.asarray(problem.graph.ids).astype(np.str_).tolist(),
             strict.lifetime_epsilon,
-            f"{problem.seed}{placement.coins}{fresh}",
+            f"{problem.seed}{coins}{fresh}",
         )
 
     def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "PairAnswers":

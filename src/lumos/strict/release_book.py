@@ -140,7 +140,7 @@ class ReleaseBook:
         most, digest = max(epsilons), class_digest(classes)
         with self._file.locked() as book:
             entries, spent = book.place[devices], book.arrays["spent"]
-            record = LabelRecord.read(book.arrays, f"{form.name} {digest}".strip(), book.entries)
+            record = LabelRecord.read(book.arrays, _record_name(form, digest), book.entries)
             record.see(entries, labels)
             increase = np.maximum(0.0, most - record.largest(entries))
             total = spent[entries] + increase
@@ -171,6 +171,19 @@ class ReleaseBook:
                 book.arrays.update(record.arrays())
                 self._file.write(book)
             return values, record.paid_by(entries, run)
+
+    def drawn(self, form: LabelForm, labels: Ints, classes: Sequence[str] | None) -> str:
+        """Which draws `labels` would give, as text: other draws, another text.
+
+        Args:
+            form, classes: as in `labels`.
+            labels: [all devices of the run], below 0 where there is none.
+        """
+        name = _record_name(form, class_digest(classes))
+        with self._file.locked() as book:
+            record = LabelRecord.read(book.arrays, name, book.entries)
+            earlier = record.earlier(book.place, labels)
+        return f"{name} {blake2b(earlier.tobytes(), digest_size=16).hexdigest()}"
 
     def charge(self, charge: Charge, devices: Ints) -> None:
         """Count something that is new in every run.
@@ -281,6 +294,10 @@ class ReleaseBook:
 
 _CALIBRATION = Charge(name="calibration", amounts=(ANSWERS_OF_CALIBRATION,), limits=(float("inf"),))
 """Answers of a run; their limit is that of all answers together."""
+
+
+def _record_name(form: LabelForm, digest: str) -> str:
+    return f"{form.name} {digest}".strip()
 
 
 def _answers(book: OpenBook) -> AnswerRecord:

@@ -4,13 +4,19 @@ Two releases, or two sums with noise, drawn with the same coins reveal more than
 So strict runs that differ in any setting have different coins: a run with one seed repeats itself
 exactly, and shares no coin with another. Settings that do not change the run itself (a control
 beside it, the checkpoint interval, the comparison of workloads) do not change its coins.
+
+With a book a run also depends on what the book has of its devices. So their ids are in the name,
+and which draws of their labels are used: a label that has changed, and changed back, is drawn anew,
+and the run that uses the new draw is another one, with noise and charges of its own.
 """
 
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lumos.graph.fingerprint import fingerprint
-from lumos.strict.settings import CLASSIFY_ONLY, LINK_ONLY
+from lumos.strict.settings import CLASSIFY_ONLY, LINK_ONLY, settings_of
 from lumos.training.profile import Problem
 from lumos.training.settings import UPDATES
 
@@ -41,8 +47,12 @@ _ADDED_LATER = frozenset({"lifetime_update_epsilon"})
 """Settings that there were not when results were first kept, and that do not change a run."""
 
 
-def coin_name(problem: Problem, config: "Config", *, control: bool) -> str:
-    """A name for the coins of a run, or of its control."""
+def coin_name(problem: Problem, config: "Config", *, control: bool, drawn: str = "") -> str:
+    """A name for the coins of a run, or of its control.
+
+    Args:
+        drawn: with a book, which draws of labels the run uses.
+    """
     settings = {**config.flat(), **_WITHOUT_EFFECT}
     settings = {name: settings[name] for name in settings.keys() - _ADDED_LATER}
     if config.train.task == "link":
@@ -57,5 +67,7 @@ def coin_name(problem: Problem, config: "Config", *, control: bool) -> str:
     unused = 0 if labels is None else problem.classes - 1 - int(labels.max(initial=-1))
     if unused:
         parts.append(f"{unused} classes that no device has")
+    if settings_of(config).book is not None:
+        parts += [repr(np.asarray(problem.graph.ids).astype(np.str_).tolist()), drawn]
     digest = blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
     return ("/control" if control else "") + "/" + digest
