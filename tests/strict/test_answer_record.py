@@ -49,10 +49,18 @@ def known(record: AnswerRecord, pairs: Any, vectors: str = "one") -> list[list[i
     return found
 
 
+def answer(record: AnswerRecord, pairs: Any, levels: Any, vectors: str = "one") -> None:
+    """The first of each pair asks, the second answers; both count it."""
+    ends = np.array(pairs)
+    record.add(ends, np.array(levels), vectors)
+    np.add.at(record.budget.asked, ends[:, 0], 1)
+    np.add.at(record.budget.answered, ends[:, 1], 1)
+
+
 def test_each_end_keeps_the_level_that_it_learnt(store: Stores) -> None:
     """In either order, as it was asked and as it is asked again."""
     pairs, levels = np.array([[3, 1], [0, 8]]), np.array([[2, 0], [1, 3]])
-    store().update(lambda record: record.add(pairs, levels, "one"))
+    store().update(lambda record: answer(record, pairs, levels))
     asked = [(1, 3), (3, 1), (8, 0), (0, 8), (1, 2), (0, 1)]
     nothing = [UNANSWERED, UNANSWERED]
     expected = [[0, 2], [2, 0], [3, 1], [1, 3], nothing, nothing]
@@ -63,8 +71,7 @@ def test_each_end_keeps_the_level_that_it_learnt(store: Stores) -> None:
 
 def test_budgets_and_answers_add_up(store: Stores) -> None:
     def more(record: AnswerRecord) -> int:
-        record.budget.asked[2] += 1
-        record.add(np.array([[2, len(record.pairs) + 3]]), np.array([[0, 0]]), "one")
+        answer(record, [[2, len(record.pairs) + 3]], [[0, 0]])
         return len(record.pairs)
 
     assert [store().update(more) for _ in range(4)] == [1, 2, 3, 4]
@@ -149,8 +156,7 @@ def _ask_many(path: str, kind: str, me: int) -> None:
     for number in range(20):
 
         def more(record: AnswerRecord, number: int = number) -> None:
-            record.budget.asked[me] += 1
-            record.add(np.array([[me, number % 3 + 3]]), np.full((1, 2), number % 4), f"run {me}")
+            answer(record, [[me, number % 3 + 3]], np.full((1, 2), number % 4), f"run {me}")
 
         store.update(more)
 
@@ -215,15 +221,14 @@ def test_answers_follow_devices_into_another_federation(tmp_path: Path) -> None:
     path = tmp_path / "book.npz"
 
     def ask(record: AnswerRecord) -> None:
-        record.add(np.array([[3, 1], [0, 8]]), np.array([[2, 0], [1, 3]]), "one")
-        record.budget.asked[3] += 1
+        answer(record, [[3, 1], [0, 8]], [[2, 0], [1, 3]])
 
     ReleaseBook(path, IDS, 4.0, "a run").update(ask)
     later = ["new", *IDS[4:0:-1]]  # devices 4, 3, 2, 1: device 0 is gone, as is 8
     book = ReleaseBook(path, later, 4.0, "another")
     assert book.update(lambda record: known(record, [(2, 4), (4, 2)])) == [[2, 0], [0, 2]]
     assert book.update(lambda record: record.budget.asked.tolist()) == [0, 0, 1, 0, 0]
-    book.update(lambda record: record.add(np.array([[0, 4]]), np.array([[1, 2]]), "one"))
+    book.update(lambda record: answer(record, [[0, 4]], [[1, 2]]))
     back = ReleaseBook(path, [*IDS, "new"], 4.0, "third")
     asked = [(9, 1), (0, 8), (1, 3)]
     assert back.update(lambda record: known(record, asked)) == [[1, 2], [1, 3], [0, 2]]

@@ -520,3 +520,37 @@ def test_a_run_with_other_draws_is_another_run(
     assert (now[1:] > charged[1:] * 1.2).all(), "new sums are charged"
     # Counts do not depend on labels: all that differs in them is the noise.
     assert not np.array_equal(first[0], later[0]), "new sums have new noise"
+
+
+TAMPERED: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
+    "an account without its sum": ("charged/opinions/spent", lambda array: array[:0]),
+    "an account of one amount": ("charged/sums/spent", lambda array: array[:1]),
+    "an account of more amounts": ("charged/sums/spent", lambda array: np.vstack([array, array])),
+    "half of an account": ("charged/sums/spent", lambda array: array / 2),
+    "calibrations not counted": ("answers/calibrated", lambda array: array * 0),
+    "more answers than there are": ("answers/asked", lambda array: array + 1),
+    "charges of nobody": ("charged/opinions/devices", lambda array: array * 0),
+    "bits that are no bytes": ("charged/sums/devices", lambda array: array.astype(np.uint64)),
+    "charges without amounts": ("charged/sums/runs", lambda array: np.full_like(array, "run")),
+    "rounded amounts": ("spent", lambda array: array.astype(np.float16)),
+    "draws at another ε": ("levels", lambda array: array + 1),
+    "draws taken back": ("values", lambda array: np.full_like(array, -1)),
+    "draws that are no labels": ("values", lambda array: np.where(array < 0, -1, 99)),
+    "labels of no class": ("label", lambda array: np.where(array < 0, -1, 99)),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_what_does_not_add_up_is_refused(path: Path, short: dict[str, int], what: str) -> None:
+    """Accounts that were cut ended in a traceback, or were never counted again."""
+    graph = small(60, edges=240)
+    strict(graph, book=path, **short)
+    linked(graph, book=path, seed=1)
+    arrays = read_arrays(path)
+    name, change = TAMPERED[what]
+    place = next(key for key in arrays if key == name or key.endswith(f"/{name}"))
+    if name in ("label", "levels", "values"):
+        place = next(key for key in arrays if key.startswith("labels/") and key.endswith(name))
+    write_arrays(path, {**arrays, place: change(arrays[place])})
+    with pytest.raises(InputError, match="was changed by hand"):
+        strict(graph, book=path, seed=2, **short)

@@ -580,9 +580,15 @@ def test_a_charge_above_its_limit_is_refused(path: Path) -> None:
 
 
 def test_one_of_several_amounts_above_its_limit_is_enough(path: Path) -> None:
-    charge = Charge(name="sums", amounts=(1.0, 2.0, 0.0), limits=(9.0, 3.0, 0.0), words="sums")
+    charge = Charge(
+        name="sums",
+        amounts=(1.0, 2.0, 0.0, 0.0, 0.0),
+        limits=(9.0, 3.0, 0.0, 0.0, 0.0),
+        words="sums",
+    )
     ReleaseBook(path, FIVE, 1.0, "/one").charge(charge, ALL[:2])
     with pytest.raises(BudgetExceeded, match=r"2 of 5"):
         ReleaseBook(path, FIVE, 1.0, "/two").charge(charge, ALL)
     ReleaseBook(path, FIVE, 1.0, "/two").charge(charge, ALL[2:])
-    assert_array_equal(read_arrays(path)["charged/sums/spent"], [[1.0] * 5, [2.0] * 5, [0.0] * 5])
+    spent = read_arrays(path)["charged/sums/spent"]
+    assert_array_equal(spent, [[1.0] * 5, [2.0] * 5, *[[0.0] * 5] * 3])

@@ -31,14 +31,25 @@ MOST_LEVELS = 8
 """That an answer may have."""
 ANSWERS_FORM = RecordForm(
     {
-        **{name: Column("i", (ENTRIES,)) for name in COUNTS},
-        "pairs": Column("i", ("answers", 2), below=ENTRIES),
-        "levels": Column("i", ("answers", 2)),
+        **{name: Column("i8", (ENTRIES,)) for name in COUNTS},
+        "pairs": Column("i8", ("answers", 2), below=ENTRIES),
+        "levels": Column("i8", ("answers", 2)),
         "vectors": Column("U", ("answers",)),
     },
     named=False,
 )
 """As a book has it: budgets of all entries, and pairs of entries."""
+
+
+def uncounted(record: Arrays) -> bool:
+    """Whether devices have asked and answered more or less often than there are answers of theirs.
+
+    Args:
+        record: the arrays of a book, as `ANSWERS_FORM` has them.
+    """
+    asked, answered = record["asked"], record["answered"]
+    given = np.bincount(record["pairs"].ravel(), minlength=len(asked))
+    return bool((asked > given).any() or (answered != given - asked).any())
 
 
 @dataclass(kw_only=True, eq=False)

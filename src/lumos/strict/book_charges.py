@@ -13,12 +13,14 @@ from lumos.aggregate.noise import mu_for
 from lumos.strict.run_charges import Charge
 from lumos.strict.settings import StrictSettings
 
-OPINIONS, SUMS = "opinions", "sums"
+OPINIONS, SUMS, CALIBRATION = "opinions", "sums", "calibration"
 """Names of the accounts."""
 LABEL, FEATURES, RECORD, NORM, EDGE = "label", "features", "record", "norm", "edge"
 QUESTIONS = (LABEL, FEATURES, RECORD, NORM, EDGE)
 """Of which μ² is kept: another label, where sums see it; other features; another record; zeros in
 place of the vectors; one edge more or less, at one of its ends."""
+ACCOUNTS = {OPINIONS: 1, SUMS: len(QUESTIONS), CALIBRATION: 1}
+"""How many amounts a charge of each account has."""
 ENDS = {EDGE: 2.0}
 """By which factor a change at one end is less than the whole change."""
 LIMITED = (RECORD, EDGE)

@@ -14,6 +14,8 @@ from lumos.typing import Arrays
 
 ENTRIES, PACKED = "entries", "packed entries"
 """Sizes that follow from the number of entries: one for each, or one bit for each."""
+ROUNDING = 1e-9
+"""By which part two rounded sums of the same amounts may differ."""
 
 Sizes = dict[str, int]
 
@@ -22,7 +24,7 @@ class Column(NamedTuple):
     """One array of a record."""
 
     kind: str
-    """Kinds of numpy types: f numbers, i whole numbers, u bytes, U text."""
+    """The numpy type: f8 numbers, i8 whole numbers, u1 bytes, u8 marks; U text of any length."""
     shape: tuple[str | int, ...]
     """Sizes: a number, `ENTRIES`, `PACKED`, or a name that all arrays of the record share."""
     fill: float = 0
@@ -34,7 +36,8 @@ class Column(NamedTuple):
 
     def check(self, array: npt.NDArray[Any], sizes: Sizes) -> str:
         """What is wrong with an array, in a few words; sizes that are new are noted."""
-        if array.dtype.kind not in self.kind:
+        text = array.dtype.kind == "U"
+        if not (text if self.kind == "U" else array.dtype == np.dtype(self.kind)):
             return "has another type"
         if array.ndim != len(self.shape):
             return "has another shape"
@@ -42,7 +45,7 @@ class Column(NamedTuple):
             size = wanted if isinstance(wanted, int) else sizes.setdefault(wanted, found)
             if size != found:
                 return "has another length"
-        if array.dtype.kind == "U" or not array.size:
+        if text or not array.size:
             return ""
         if not np.isfinite(array).all():
             return "has a number that is not finite"

@@ -24,10 +24,11 @@ import numpy.typing as npt
 from lumos.crypto import entropy
 from lumos.errors import InputError, UsageError
 from lumos.storage import locked, read_arrays, write_arrays
-from lumos.strict.answer_record import ANSWERS_FORM
+from lumos.strict.answer_record import ANSWERS_FORM, uncounted
+from lumos.strict.book_charges import ACCOUNTS, CALIBRATION
 from lumos.strict.book_columns import ENTRIES, Column, RecordForm, entry_sizes, records_in
-from lumos.strict.label_record import LABELS_FORM
-from lumos.strict.run_charges import CHARGES_FORM
+from lumos.strict.label_record import LABELS_FORM, unpaid
+from lumos.strict.run_charges import CHARGES_FORM, miscounted
 from lumos.typing import Arrays, Ints
 
 VERSION = 2
@@ -37,13 +38,13 @@ UNMATCHED = -2
 """In place of the partner of a device that has not looked for one."""
 
 _OWN = {
-    "version": Column("i", ()),
+    "version": Column("i8", ()),
     "ids": Column("U", (ENTRIES,)),
-    "secrets": Column("u", (ENTRIES, SECRET_BYTES)),
-    "marks": Column("u", ("serial",)),
-    "spent": Column("f", (ENTRIES,)),
+    "secrets": Column("u1", (ENTRIES, SECRET_BYTES)),
+    "marks": Column("u8", ("serial",)),
+    "spent": Column("f8", (ENTRIES,)),
     "runs": Column("U", ("runs",)),
-    "partners": Column("i", (ENTRIES,), UNMATCHED, UNMATCHED, ENTRIES),
+    "partners": Column("i8", (ENTRIES,), UNMATCHED, UNMATCHED, ENTRIES),
 }
 """Arrays of the book itself. `spent` is ε of releases; `runs` names those that paid for labels."""
 _RECORDS = {"labels": LABELS_FORM, "charged": CHARGES_FORM, "answers": ANSWERS_FORM}
@@ -151,12 +152,13 @@ class BookFile:
         try:
             arrays = read_arrays(self.path)
         except InputError:
-            raise self._refused("is damaged") from None
+            raise self.refused("is damaged") from None
         if problem := _problem(arrays):
-            raise self._refused(problem)
+            raise self.refused(problem)
         return arrays
 
-    def _refused(self, problem: str) -> InputError:
+    def refused(self, problem: str) -> InputError:
+        """The error that says what is wrong with the book, and what to do."""
         return InputError(
             f"{self.path}: {problem}; what devices have spent is not known any more, so use "
             "another `book`, and count what this one had on top"
@@ -227,11 +229,21 @@ def _problem(book: Arrays) -> str:
             if problem := form.check(arrays, sizes):
                 return f"was changed by hand: in {prefix!r} {problem}"
             known |= {f"{prefix}/{name}" for name in arrays}
+    for prefix, arrays in records_in(book, "charged", CHARGES_FORM).items():
+        name = prefix.removeprefix("charged/")
+        if name not in ACCOUNTS or miscounted(arrays, ACCOUNTS[name]):
+            return f"was changed by hand: {prefix!r} is not the sum of its charges"
     for name in book.keys() - known:
         return f"was changed by hand: {name!r} is unknown"
+    for arrays in records_in(book, "answers", ANSWERS_FORM).values():
+        counted = book.get(f"charged/{CALIBRATION}/spent", np.zeros((1, len(book["ids"]))))
+        if uncounted(arrays) or (arrays["calibrated"] != counted[0]).any():
+            return "was changed by hand: budgets of answers are not what was answered"
+    labels = records_in(book, "labels", LABELS_FORM)
+    if any(unpaid(arrays) for arrays in labels.values()):
+        return "was changed by hand: labels have cost more or less than their draws"
     paid = sum(
-        (arrays["paid"].sum(axis=0) for arrays in records_in(book, "labels", LABELS_FORM).values()),
-        np.zeros(len(book["ids"])),
+        (arrays["paid"].sum(axis=0) for arrays in labels.values()), np.zeros(len(book["ids"]))
     )
     if (paid > book["spent"] * (1 + 1e-9)).any():
         return "was changed by hand: labels have cost more than was spent"

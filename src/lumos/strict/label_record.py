@@ -12,20 +12,28 @@ from hashlib import blake2b
 
 import numpy as np
 
-from lumos.strict.book_columns import ENTRIES, Column, RecordForm
+from lumos.encode.label_form import LabelForm
+from lumos.strict.book_columns import ENTRIES, ROUNDING, Column, RecordForm
 from lumos.typing import Arrays, Doubles, Flags, Ints
 
 LABELS_FORM = RecordForm(
     {
-        "label": Column("i", (ENTRIES,), -1, -1),
-        "changes": Column("i", (ENTRIES,)),
-        "levels": Column("f", ("levels",)),
-        "values": Column("i", ("levels", ENTRIES), -1, -1),
-        "paid": Column("f", ("levels", ENTRIES)),
-        "payer": Column("i", ("levels", ENTRIES), -1, -1, "runs"),
+        "label": Column("i8", (ENTRIES,), -1, -1),
+        "changes": Column("i8", (ENTRIES,)),
+        "levels": Column("f8", ("levels",)),
+        "values": Column("i8", ("levels", ENTRIES), -1, -1),
+        "paid": Column("f8", ("levels", ENTRIES)),
+        "payer": Column("i8", ("levels", ENTRIES), -1, -1, "runs"),
     }
 )
 """As a book has it."""
+
+
+def unpaid(record: Arrays) -> bool:
+    """Whether a draw has cost more or less than its ε: all increases together are the largest."""
+    drawn = np.where(record["values"] >= 0, record["levels"][:, None], 0.0)
+    paid, largest = record["paid"].sum(axis=0), drawn.max(axis=0, initial=0.0)
+    return bool((np.abs(paid - largest) > ROUNDING * largest).any())
 
 
 @dataclass(kw_only=True, eq=False)
@@ -68,6 +76,14 @@ class LabelRecord:
         return {
             f"labels/{self.name}/{array}": getattr(self, array) for array in LABELS_FORM.columns
         }
+
+    def problem(self, form: LabelForm) -> str:
+        """What cannot be true of a record of this form, in a few words; empty if all can be."""
+        if self.label.max(initial=-1) >= form.size:
+            return "a label is of no class"
+        if self.values.max(initial=-1) >= form.alphabet:
+            return "a draw is no value of a label"
+        return ""
 
     def see(self, entries: Ints, labels: Ints) -> None:
         """Note the labels of these entries; draws of a label that has changed are dropped."""

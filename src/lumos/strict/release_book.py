@@ -21,7 +21,7 @@ from lumos.encode.label_form import LabelForm
 from lumos.errors import BudgetExceeded, InputError
 from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.answer_record import AnswerRecord, Done
-from lumos.strict.book_charges import OPINIONS, QUESTIONS, SUMS
+from lumos.strict.book_charges import CALIBRATION, OPINIONS, QUESTIONS, SUMS
 from lumos.strict.book_file import UNMATCHED, BookFile, BookSeal, OpenBook
 from lumos.strict.disclosed import Lives
 from lumos.strict.label_record import LabelRecord, class_digest
@@ -141,6 +141,8 @@ class ReleaseBook:
         with self._file.locked() as book:
             entries, spent = book.place[devices], book.arrays["spent"]
             record = LabelRecord.read(book.arrays, _record_name(form, digest), book.entries)
+            if problem := record.problem(form):
+                raise self._file.refused(f"was changed by hand: {problem}")
             record.see(entries, labels)
             increase = np.maximum(0.0, most - record.largest(entries))
             total = spent[entries] + increase
@@ -292,7 +294,7 @@ class ReleaseBook:
         return int(np.flatnonzero(runs == self._run)[0])
 
 
-_CALIBRATION = Charge(name="calibration", amounts=(ANSWERS_OF_CALIBRATION,), limits=(float("inf"),))
+_CALIBRATION = Charge(name=CALIBRATION, amounts=(ANSWERS_OF_CALIBRATION,), limits=(float("inf"),))
 """Answers of a run; their limit is that of all answers together."""
 
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from lumos.strict.book_columns import ENTRIES, PACKED, Column, RecordForm
+from lumos.strict.book_columns import ENTRIES, PACKED, ROUNDING, Column, RecordForm
 from lumos.typing import Arrays, Doubles, Flags, Ints
 
 CHARGES_FORM = RecordForm(
     {
-        "spent": Column("f", ("amounts", ENTRIES)),
+        "spent": Column("f8", ("amounts", ENTRIES)),
         "runs": Column("U", ("charges",)),
-        "devices": Column("u", ("charges", PACKED)),
+        "devices": Column("u1", ("charges", PACKED)),
     }
 )
 """As a book has it."""
@@ -82,6 +82,25 @@ class RunCharges:
             self.charged = np.vstack([self.charged, np.zeros(self.spent.shape[1], np.bool_)])
         self.charged[np.flatnonzero(self.runs == key)[0], entries] = True
         self.spent[:, entries] += np.array(charge.amounts)[:, None]
+
+
+def miscounted(record: Arrays, amounts: int) -> bool:
+    """Whether an account has another sum than its charges, or another number of amounts.
+
+    Args:
+        record: the arrays of an account, as `CHARGES_FORM` has them.
+        amounts: how many a charge of this account has.
+    """
+    try:
+        each = [[float(amount) for amount in key.split()[1:]] for key in record["runs"].tolist()]
+    except ValueError:
+        return True
+    if len(record["spent"]) != amounts or any(len(of) != amounts for of in each):
+        return True
+    entries = record["spent"].shape[1]
+    charged = np.unpackbits(record["devices"], axis=1, count=entries).astype(np.float64)
+    expected = np.array(each).reshape(len(each), amounts).T @ charged
+    return not np.allclose(record["spent"], expected, rtol=ROUNDING, atol=0)
 
 
 def _key(run: str, charge: Charge) -> str:
