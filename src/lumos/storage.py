@@ -1,6 +1,7 @@
 """Files that Lumos writes and reads again: JSON and npz, never pickle, written all or nothing.
 
 A file is written beside its place and then moved there, so an interruption leaves the old one.
+Symbolic links are followed: a file has one content and one lock, by whatever name it is used.
 Private files are readable by their owner only, from the moment they exist.
 
 An npz is checked before memory is asked for: every array is as large as its header announces, and
@@ -151,7 +152,7 @@ def locked(path: Path) -> Iterator[None]:
 
     Only the owner of the lock can read it: who may wait for a file may keep others from it.
     """
-    with _opened(path.with_name(path.name + ".lock"), "wb", PRIVATE) as lock:
+    with _opened(_beside(path, ".lock"), "wb", PRIVATE) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -166,9 +167,15 @@ def _opened(path: Path, how: str, mode: int) -> IO[Any]:
     return open(path, how, opener=lambda name, flags: os.open(name, flags, mode))
 
 
+def _beside(path: Path, ending: str) -> Path:
+    """A file beside the one that a path leads to."""
+    place = Path(os.path.realpath(path))
+    return place.with_name(place.name + ending)
+
+
 def _replace(path: Path, write: Callable[[IO[Any]], object], *, private: bool) -> None:
-    place = path.with_name(path.name + ".new")
+    place = _beside(path, ".new")
     place.unlink(missing_ok=True)  # left by an interruption, it would keep its own mode
     with _opened(place, "wb", PRIVATE if private else PUBLIC) as file:
         write(file)
-    os.replace(place, path)
+    os.replace(place, os.path.realpath(path))

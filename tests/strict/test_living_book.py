@@ -554,3 +554,18 @@ def test_what_does_not_add_up_is_refused(path: Path, short: dict[str, int], what
     write_arrays(path, {**arrays, place: change(arrays[place])})
     with pytest.raises(InputError, match="was changed by hand"):
         strict(graph, book=path, seed=2, **short)
+
+
+def test_a_link_to_a_book_is_the_book(path: Path, short: dict[str, int]) -> None:
+    """The link used to become a book of its own, and what it counted was lost to the other."""
+    graph, other = small(60), path.with_name("other.npz")
+    strict(graph, book=path, **short)
+    other.symlink_to(path.name)
+    strict(graph, book=other, seed=1, **short)
+    assert other.is_symlink()
+    assert max(of_devices(path, "charged/opinions/spent").values()) == 16.0
+    assert {file.name for file in path.parent.iterdir()} == {
+        "book.npz",
+        "book.npz.lock",
+        "other.npz",
+    }
