@@ -21,7 +21,7 @@ from lumos.device.coins import PublicCoins
 from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
 from lumos.storage import read_arrays, write_arrays
-from lumos.strict.book_file import UNMATCHED
+from lumos.strict.book_file import UNMATCHED, BookSeal
 from lumos.strict.disclosed import NEWLY
 from lumos.strict.matching import NOBODY
 from lumos.strict.release_book import ReleaseBook
@@ -569,3 +569,27 @@ def test_a_link_to_a_book_is_the_book(path: Path, short: dict[str, int]) -> None
         "book.npz.lock",
         "other.npz",
     }
+
+
+def test_a_book_that_is_gone_is_refused_in_one_line(path: Path) -> None:
+    """A prediction after somebody had deleted the book ended in a traceback."""
+    book = ReleaseBook(path, list("abc"), 4.0, "run")
+    seal = book.seal()
+    path.unlink()
+    with pytest.raises(InputError, match="the book is older than this run"):
+        ReleaseBook(path, list("abc"), 4.0, "prediction").check_seal(seal)
+    assert not path.exists(), "nothing was put in its place"
+
+
+SEALS = [np.array([1, 1]), np.array("a"), np.array(-1), np.array(0), np.array(1.0), np.array(1)]
+
+
+@pytest.mark.parametrize("serial", SEALS, ids=repr)
+def test_a_seal_that_no_run_wrote_is_refused(path: Path, serial: np.ndarray) -> None:
+    """0 stood for the last mark, so whoever knew the digest of the last state got any book in."""
+    book = ReleaseBook(path, list("abc"), 4.0, "run")
+    book.seal()
+    book.keep_partners(np.arange(3), np.full(3, NOBODY))
+    last = np.frombuffer(book.seal().digest, np.uint8)
+    with pytest.raises(InputError, match="is not the book of this run"):
+        book.check_seal(BookSeal.of({"book/serial": serial, "book/seal": last}))

@@ -65,10 +65,11 @@ class BookSeal(NamedTuple):
 
     @staticmethod
     def of(arrays: Arrays) -> "BookSeal | None":
-        """From what `arrays` gave; None where there is none."""
-        if "book/serial" not in arrays or "book/seal" not in arrays:
+        """From what `arrays` gave; None where there is none, or nothing that it can have given."""
+        serial, digest = (arrays.get(name, np.empty(0)) for name in ("book/serial", "book/seal"))
+        if serial.dtype != np.int64 or serial.shape or serial < 0 or digest.dtype != np.uint8:
             return None
-        return BookSeal(int(arrays["book/serial"]), arrays["book/seal"].tobytes())
+        return BookSeal(int(serial), digest.tobytes())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,7 +96,7 @@ class OpenBook:
         return self._digest(seal.serial) == seal.digest
 
     def _digest(self, serial: int) -> bytes:
-        mark = self.arrays["marks"][serial - 1].tobytes()
+        mark = self.arrays["marks"][max(serial, 1) - 1 : serial].tobytes()  # none before the first
         secrets = self.arrays["secrets"][self.place].tobytes()
         return blake2b(mark + secrets, digest_size=16).digest()
 
