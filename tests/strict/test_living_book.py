@@ -593,3 +593,38 @@ def test_a_seal_that_no_run_wrote_is_refused(path: Path, serial: np.ndarray) -> 
     last = np.frombuffer(book.seal().digest, np.uint8)
     with pytest.raises(InputError, match="is not the book of this run"):
         book.check_seal(BookSeal.of({"book/serial": serial, "book/seal": last}))
+
+
+def test_a_run_that_goes_on_after_other_labels_is_charged_again(
+    path: Path, tmp_path: Path, short: dict[str, int]
+) -> None:
+    """It has other draws and other noise from here on, however often somebody does it."""
+    graph = small(60)
+    other = renamed(graph, labels=(present(graph.labels) + 1) % graph.class_count)
+    settings = {**short, "book": path, "lifetime_epsilon": 100.0, "checkpoint_every": 1}
+
+    def interrupt(event: EpochEvent) -> None:
+        if event.epoch == short["epochs"]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        strict(graph, out=tmp_path / "run", on_epoch=interrupt, **settings)
+    strict(other, **settings)
+    before = max(of_devices(path, "charged/opinions/spent").values())
+    sums_before = read_arrays(path)["charged/sums/spent"][1].max()
+    strict(graph, out=tmp_path / "run", resume=True, **settings)
+    assert max(of_devices(path, "charged/opinions/spent").values()) == before + 8.0
+    assert read_arrays(path)["charged/sums/spent"][1].max() == pytest.approx(1.5 * sums_before)
+
+
+def test_a_run_does_not_go_on_with_other_names_of_classes(
+    path: Path, tmp_path: Path, short: dict[str, int]
+) -> None:
+    def interrupt(event: EpochEvent) -> None:
+        raise KeyboardInterrupt
+
+    settings = {**short, "book": path, "out": tmp_path / "run", "checkpoint_every": 1}
+    with pytest.raises(KeyboardInterrupt):
+        strict(small(60), on_epoch=interrupt, **settings)
+    with pytest.raises(UsageError, match="classes of the run there have other names"):
+        strict(renamed(small(60), classes=tuple("abcd")), resume=True, **settings)

@@ -313,6 +313,8 @@ def _same_run(path: Path, there: About, wanted: About) -> None:
             raise UsageError(
                 f"{path}: the run there has `{name}={there.settings.get(name)!r}`, not {value!r}"
             )
+    if there.classes != wanted.classes:
+        raise UsageError(f"{path}: the classes of the run there have other names; start a new one")
 
 
 def _is_run_file(path: Path) -> bool:

@@ -95,9 +95,7 @@ class StrictTrainer(ABC):
     def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
         """Epochs `first` + 1 … `last`, and what devices send one another before them."""
         schedule = self.schedule
-        if first == 0 and self._book is not None:
-            for charge, devices in self._sum_charges():
-                self._book.charge(charge, devices)
+        self._charge_sums()
         for number in range(first, last):
             yield from self._before(number)
             stage = schedule.stage(number)
@@ -105,6 +103,15 @@ class StrictTrainer(ABC):
             loss = self._advance(stage, number, total)
             if on_epoch is not None:
                 on_epoch(EpochRecord(number + 1, loss, None))
+
+    def _charge_sums(self) -> None:
+        """Have a book count all sums of this run, once: what it has counted it does not again.
+
+        A run that is resumed after a label has changed, and changed back, is another one.
+        """
+        if self._book is not None:
+            for charge, devices in self._sum_charges():
+                self._book.charge(charge, devices)
 
     def _sum(self, stage: str, number: int) -> Program[Doubles]:
         """The sum of epoch `number`."""
@@ -127,6 +134,7 @@ class StrictTrainer(ABC):
         """
         if self._book is not None:
             self._book.check_seal(BookSeal.of(state))
+        self._charge_sums()
         self._restore(state)
 
     def state(self) -> Arrays:
