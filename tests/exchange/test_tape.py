@@ -65,7 +65,7 @@ def test_what_an_ideal_backend_sends_is_marked() -> None:
     _, tape = recorded()
     assert {t.topic.name for t in tape.traffic if t.clear} == {
         "aggregate/ideal",
-        "aggregate/ideal-sum",
+        "aggregate/clear-sum/ideal",
     }
 
 

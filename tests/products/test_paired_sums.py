@@ -26,7 +26,7 @@ def assert_same_ledger(secure: LedgerReport | None, ideal: LedgerReport | None) 
             assert value == {}
             assert set(ideal.clear_traffic) == {
                 "aggregate/ideal",
-                "aggregate/ideal-sum",
+                "aggregate/clear-sum/ideal",
                 "products/ideal",
             }
         else:

@@ -63,7 +63,7 @@ def test_edges_degrees_and_membership(settings: dict[str, Any]) -> None:
     for about in ("degree", "membership: there or not there at all"):
         assert rows[about][MESSAGES].startswith(NONE)
     opinions = settings.get("opinions", 3)
-    assert rows["one edge"][MESSAGES].startswith(f"ε = {4 * opinions:g}")
+    assert rows["one edge"][MESSAGES].startswith(f"ε = {2 * 4 * opinions:g}")
     assert f"{NONE} by proposals" in rows["one edge"][MESSAGES]
 
 

@@ -87,7 +87,7 @@ def test_every_message_has_a_door_and_none_is_open(whole: tuple[Run, Wire]) -> N
 def test_masked_runs_pass_no_other_door() -> None:
     graph = small()
     result, wire = run_with_wire(graph, aggregate="secure", shards=2)
-    assert "aggregate/ideal-sum" not in wire.topics()
+    assert "aggregate/clear-sum/ideal" not in wire.topics()
     # Beside masks, nothing but symbols and opinions ever leaves.
     others = {name for name in wire.topics() if not name.startswith("aggregate/")}
     assert others == {SYMBOL, OPINION}

@@ -57,7 +57,7 @@ CLEAR = Topic(
     learns="nobody learns anything: a simulation agrees on the mask graph, and on who falls silent",
 )
 CLEAR_SUM = Topic(
-    name="aggregate/ideal-sum",
+    name="aggregate/clear-sum/ideal",
     door=Door.AGGREGATE,
     shape=None,
     coordinator=True,

@@ -5,7 +5,7 @@ import re
 
 from lumos.errors import UsageError
 from lumos.runs.run import Run
-from lumos.strict.wording import NONE
+from lumos.training.texts import NO_PROMISE
 
 _NUMBER = r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?|∞|inf)"
 _BOTH = re.compile(rf"\({_NUMBER}, {_NUMBER}\)")
@@ -33,7 +33,7 @@ def printed(run: Run, about: str, column: str, *, life: bool = False) -> tuple[f
     names = [name for row in run.promises for name in row if name.startswith(column)]
     for_life = [name for name in names if life and "life" in name]
     text = cell(run, about, for_life[0] if for_life else column)
-    if text.startswith(NONE):
+    if text.startswith(NO_PROMISE):
         return None  # whatever ε it names is that of a part: "no promise by the sums; ε = 3 by …"
     both, pure = _BOTH.search(text), _PURE.search(text)
     if both is not None:

@@ -18,7 +18,7 @@ from lumos.training.config import Config
 from lumos.training.split import EdgeSplit, Role, split_edges, split_vertices
 from lumos.typing import Flags, Ints
 
-OPENED = ("aggregate/sum", "aggregate/ideal-sum")
+OPENED = ("aggregate/sum", "aggregate/clear-sum/ideal")
 """Topics on which the coordinator tells everybody a sum, of either backend."""
 
 Say = Callable[[str], None]

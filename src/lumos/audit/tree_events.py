@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lumos.compare.answers import AnswerRecord, recording_answers
+from lumos.compare.answers import ComparisonAnswers, recording_answers
 from lumos.device.shard import COORDINATOR
 from lumos.exchange.tape import Tape, recording
 from lumos.exchange.topic import PUBLIC_ID, Door
@@ -87,7 +87,7 @@ def record_trees(graph: Graph, settings: TreeSettings, *, seed: int = 0) -> Tree
     )
 
 
-def events_of(tape: Tape, answers: AnswerRecord, devices: int) -> tuple[Events, Events]:
+def events_of(tape: Tape, answers: ComparisonAnswers, devices: int) -> tuple[Events, Events]:
     """What devices saw of devices, and what the coordinator saw."""
     threshold_in = _public_thresholds(tape, devices)
     found: list[_Seen] = []

@@ -75,7 +75,7 @@ def opened_on(tape: Tape, fixed: FixedPoint) -> list[Doubles]:
 def exact_on(tape: Tape, fixed: FixedPoint) -> list[Doubles]:
     """The same before noise. Nobody sees them in a real run: for attackers that know all vectors,
     and so can compute them."""
-    batches = [b for b in tape.messages("aggregate/ideal-sum") if b.sender[0] != COORDINATOR]
+    batches = [b for b in tape.messages("aggregate/clear-sum/ideal") if b.sender[0] != COORDINATOR]
     return [
         fixed.decode(sum(_words(row, batch, fixed) for row in range(batch.messages)))
         for batch in batches

@@ -20,8 +20,8 @@ from lumos.session.pairs import ComparedPairs
 from lumos.typing import Flags, Ints
 
 
-class Answers(NamedTuple):
-    """Answers that devices of one shard got at the same time."""
+class OutcomesOfEnds(NamedTuple):
+    """Outcomes that devices of one shard got at the same time."""
 
     position: int
     """How many entries of the tape came before."""
@@ -36,15 +36,15 @@ class Answers(NamedTuple):
     ways: int
 
 
-class AnswerRecord:
+class ComparisonAnswers:
     """Everything that was answered while `recording_answers`."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
-        self.entries: list[Answers] = []
+        self.entries: list[OutcomesOfEnds] = []
 
     def __repr__(self) -> str:
-        return f"AnswerRecord(entries={len(self.entries)})"  # answers are private
+        return f"ComparisonAnswers(entries={len(self.entries)})"  # answers are private
 
     def add(
         self, shard: Shard, pairs: ComparedPairs, values: Ints, answer: Signs, ways: int
@@ -53,14 +53,14 @@ class AnswerRecord:
         device = shard.devices[pairs.rows]
         position = len(self._tape.passed)
         self.entries.append(
-            Answers(position, device, pairs.peers.copy(), values.copy(), answer.copy(), ways)
+            OutcomesOfEnds(position, device, pairs.peers.copy(), values.copy(), answer.copy(), ways)
         )
 
 
 class RecordingComparer:
     """A comparer whose answers are recorded."""
 
-    def __init__(self, shard: Shard, comparer: Comparer, record: AnswerRecord) -> None:
+    def __init__(self, shard: Shard, comparer: Comparer, record: ComparisonAnswers) -> None:
         self._shard = shard
         self._comparer = comparer
         self._record = record
@@ -78,13 +78,13 @@ class RecordingComparer:
         return signs
 
 
-_RECORD: ContextVar[AnswerRecord | None] = ContextVar("answers", default=None)
+_RECORD: ContextVar[ComparisonAnswers | None] = ContextVar("answers", default=None)
 
 
 @contextmanager
-def recording_answers(tape: Tape) -> Iterator[AnswerRecord]:
+def recording_answers(tape: Tape) -> Iterator[ComparisonAnswers]:
     """Record the answers of all comparisons meanwhile, in the order of a tape."""
-    record = AnswerRecord(tape)
+    record = ComparisonAnswers(tape)
     token = _RECORD.set(record)
     try:
         yield record

@@ -4,8 +4,9 @@ import math
 
 from lumos.strict.schedule import Schedule
 from lumos.strict.settings import StrictSettings
+from lumos.training.texts import NO_PROMISE
 
-NONE = "no promise"
+NONE = NO_PROMISE
 NOTHING = "nothing"
 
 

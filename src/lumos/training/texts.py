@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+NO_PROMISE = "no promise"
+"""How a cell of a table of promises begins that makes none."""
 LOSS = "Mean training loss of each epoch, as all devices learn it from a sum."
 
 

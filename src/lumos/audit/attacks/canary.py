@@ -53,6 +53,7 @@ from lumos.typing import Doubles, Flags, Ints
 DEVICES = 80
 TRIALS = 5000
 """Numbers of a sum: half of them have the canary, the others do not."""
+JITTER = 1e-9
 NO_NOISE = 1e-18
 """A variance that stands for none."""
 IN_OUT = "label, features, membership"
@@ -253,7 +254,8 @@ class CanaryView:
         """The best weights for the noise found in half of the trials, judged on the rest."""
         half = len(self.there) // 2
         noise = self.seen[:, :half] - self.change[:, None] * self.there[:half]
-        covariance = noise @ noise.T / half + NO_NOISE * np.eye(len(noise))
+        # Noise that was used twice makes it singular: far above what rounding makes of it.
+        covariance = noise @ noise.T / half + JITTER * np.eye(len(noise))
         weights: Doubles = np.linalg.solve(covariance, self.change).astype(np.float64)
         return self._weighted(weights, half)
 
