@@ -70,7 +70,7 @@ def by(rows: Any, measure: str, text: str = "") -> list[AuditRow]:
 
 def test_cells_are_read_as_they_are_printed(recorded: Recorded) -> None:
     run = recorded.run
-    assert printed(run, "one edge", "by messages to neighbours") == (24.0, 0.0)
+    assert printed(run, "one edge", "by messages to neighbours") == (24.0, 0.0)  # both ends
     assert printed(run, "features: these or others", "by sums") is None  # exact sums
     assert counted(run, "features: these or others", "by answers", "bits") == 34
     assert counted(run, "features: these or others", "by answers", "answers") == 16

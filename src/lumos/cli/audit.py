@@ -40,7 +40,8 @@ def audit(
     target
         demo, facebook, …, a path of a graph, or a folder that `lumos train … --out` wrote.
     attack
-        Only this attack; may be given several times. All that apply by default.
+        Only this attack, as symbol; may be given several times. By default all that apply, to
+        both tasks unless --task names one. An unknown name lists all.
     out
         A JSON file to write. For a run folder, RUN/audit.json by default.
     """
