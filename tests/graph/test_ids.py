@@ -1,10 +1,13 @@
 """Ids and their indices, against a dictionary."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumos.graph.ids import lookup, shown, unique_ids
+from lumos.errors import InputError
+from lumos.graph import Graph
+from lumos.graph.ids import LONGEST_ID, lookup, shown, unique_ids
 
 distinct_ids = st.lists(st.integers(0, 40), unique=True, min_size=1)
 
@@ -45,3 +48,11 @@ def test_what_is_shown_fits_into_a_line(value: object) -> None:
     text = shown(value)
     assert len(text) <= 60
     assert "\n" not in text
+
+
+def test_an_id_is_not_as_long_as_a_book() -> None:
+    """Ids are kept at the length of the longest: one device made files of gigabytes for all."""
+    edges = [["a", "b" * LONGEST_ID]]
+    assert Graph.from_edges(edges).devices == 2
+    with pytest.raises(InputError, match="one has 1,001 characters"):
+        Graph.from_edges([["a", "b" * (LONGEST_ID + 1)]])

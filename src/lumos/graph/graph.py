@@ -17,7 +17,7 @@ from lumos.graph.arrays import (
     is_sparse,
     refuse_width,
 )
-from lumos.graph.ids import Ids, pairs_of, same_devices, shown
+from lumos.graph.ids import Ids, pairs_of, refuse_long, same_devices, shown
 from lumos.graph.neighbour_lists import neighbour_lists
 from lumos.typing import Floats, Ints
 
@@ -66,6 +66,7 @@ class Graph:
             object.__setattr__(self, "ids", freeze(self.ids, np.int64))
         if len(self.ids) != self.devices:
             raise InputError(f"ids: {len(self.ids)} ids for {self.devices} devices")
+        refuse_long(self.ids)
         if self.features is not None:
             sparse = is_sparse(self.features)
             features = finite_features(self.features, self.devices, "features")

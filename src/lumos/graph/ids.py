@@ -11,6 +11,9 @@ from lumos.typing import Ints
 
 Ids: TypeAlias = Ints | tuple[str, ...]
 
+LONGEST_ID = 1000
+"""Characters of an id. Files keep all ids at the length of the longest."""
+
 
 def shown(value: object) -> str:
     """Return `value` as it may stand in a one-line message: quoted, escaped and short."""
@@ -101,6 +104,15 @@ def unique_ids(ids: Any) -> Ids:
             raise InputError(f"ids: {shown(value)} occurs twice; ids must be distinct")
         seen.add(value)
     return text
+
+
+def refuse_long(ids: Ids) -> None:
+    """Refuse an id with which one device would make the files of all of them large."""
+    longest = max(map(len, ids), default=0) if isinstance(ids, tuple) else 0
+    if longest > LONGEST_ID:
+        raise InputError(
+            f"ids: one has {longest:,} characters; the most are {LONGEST_ID:,}, use shorter ones"
+        )
 
 
 def indices_of(values: NDArray[Any], ids: Ids) -> Ints:
