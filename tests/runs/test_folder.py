@@ -377,3 +377,16 @@ def test_the_command_line_refuses_too(
     assert command([*arguments, "--simulated"]) == 0
     assert path.exists()
     assert command([*arguments[:2], "--simulated"]) == 2
+
+
+@pytest.mark.parametrize("name", ["run/model.npz", "run/devices.npz", "book.npz", "link.npz"])
+def test_an_export_replaces_no_file_of_the_run(tmp_path: Path, name: str) -> None:
+    book = tmp_path / "book.npz"
+    run = lumos.train("demo:60", out=tmp_path / "run", book=book, **STRICT)
+    (tmp_path / "link.npz").symlink_to(book)
+    before = (tmp_path / name).read_bytes()
+    with pytest.raises(UsageError, match="is a file of the run itself"):
+        run.export(tmp_path / name, simulated=True)
+    assert (tmp_path / name).read_bytes() == before
+    run.export(tmp_path / "weights.npz", simulated=True)
+    run.export(tmp_path / "weights.npz", simulated=True)

@@ -352,10 +352,19 @@ class Run:
                 f"these weights are of a simulation and not exported: {reason}; train with "
                 "`coins='system'` and `aggregate='secure'`, or give `simulated=True`"
             )
+        if self._needs(path):
+            raise UsageError(f"{path}: is a file of the run itself; choose another `export`")
         try:
             write_arrays(path, {**self.model.weights, "about": json.dumps(self._exported())})
         except OSError as error:
             raise UsageError(f"{path}: cannot be written ({error.strerror})") from None
+
+    def _needs(self, path: Path) -> bool:
+        """Whether this is a file of the run's folder, or its book."""
+        settings = self.config.flat()
+        own = [] if self.folder is None else list(self.folder.iterdir())
+        own += [settings[name] for name in self.config.paths() if settings[name] is not None]
+        return path.exists() and any(file.exists() and path.samefile(file) for file in own)
 
     def _simulation(self) -> str:
         """Why the weights keep no promise; empty where devices were as they must be."""
