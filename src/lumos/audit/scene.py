@@ -23,7 +23,7 @@ OPENED = ("aggregate/sum", "aggregate/clear-sum/ideal")
 
 Say = Callable[[str], None]
 
-OPEN_EPOCHS = 40
+OPEN_EPOCHS = 20
 """Epochs of a recorded run whose profile sends messages without protection. The first epochs of a
 long run are the same as those of a short one, and each tells more: figures are lower bounds."""
 OPEN_KEPT = 400
