@@ -103,7 +103,7 @@ def of_training(seen: Seen) -> list[tuple[str, list[Message]]]:
                 asker = asker[::-1]
             if topic in ("train/ask", "train/embedding") and left[asker]:
                 left[asker] -= 1
-            elif topic.startswith("aggregate/ideal"):
+            elif topic in ("aggregate/ideal", "aggregate/clear-sum/ideal"):
                 cut = len(message.body) - 8 * STATISTICS_OF_VALIDATION
                 kept.append(message._replace(body=message.body[: max(60, cut)]))
             elif topic.startswith("masked-flag/"):
