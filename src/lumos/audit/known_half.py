@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lumos.audit.views import slots_of
 from lumos.graph import Graph
 from lumos.typing import Flags, Ints
 
@@ -45,6 +46,5 @@ class KnownHalf:
 
 def linked(graph: Graph, pairs: Ints) -> Flags:
     """[pairs] whether they are edges."""
-    edges = graph.edge_list()
-    taken = edges.min(axis=1) * graph.devices + edges.max(axis=1)
-    return np.isin(pairs.min(axis=1) * graph.devices + pairs.max(axis=1), taken)
+    found: Flags = slots_of(graph, pairs[:, 0], pairs[:, 1]) >= 0
+    return found

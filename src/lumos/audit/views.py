@@ -1,6 +1,6 @@
 """The part of a recording that an adversary gets. Attacks read a tape through these functions only.
 
-- *one neighbour* u of v: what passed between u and v, in both directions (`over_slots`);
+- *one neighbour* u of v: what passed between u and v, in both directions (`told`, `slots_of`);
 - *pooled neighbours* of v: the same of all of them;
 - *a stranger*: what passed between it and v, after it was a candidate or asked a question;
 - *everybody*: sums that were opened (`opened_sums`), weights that follow from them;
@@ -12,7 +12,6 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.aggregate.fixed_point import FixedPoint
 from lumos.audit.scene import OPENED, Recorded
@@ -31,14 +30,6 @@ def slots_of(graph: Graph, receiver: Ints, sender: Ints) -> Ints:
     place = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
     found = keys[place] == wanted if len(keys) else np.zeros(len(wanted), np.bool_)
     return np.where(found, place, -1)
-
-
-def over_slots(graph: Graph, batch: Batch, missing: int = -1) -> npt.NDArray[Any]:
-    """[slots, …] the body that each device received from each neighbour; `missing` where none."""
-    slots = slots_of(graph, batch.receiver, batch.sender)
-    seen = np.full((len(graph.neighbours), *batch.body.shape[1:]), missing, np.int64)
-    seen[slots[slots >= 0]] = batch.body[slots >= 0]
-    return seen
 
 
 def said(recorded: Recorded, topic: str, number: int = 0, missing: int = -1) -> Ints:

@@ -26,8 +26,9 @@ import torch
 from torch.nn import functional
 
 from lumos.audit.attacks import Attack
-from lumos.audit.audit_row import CONFIDENCE, AuditRow
-from lumos.audit.estimates import Area, CertifiedEpsilon, Estimate, Exactly, Mean, Proportion
+from lumos.audit.attacks.symbol_ratio import certified_against_rest
+from lumos.audit.audit_row import AuditRow
+from lumos.audit.estimates import Area, Estimate, Exactly, Mean, Proportion
 from lumos.audit.known_half import KnownHalf
 from lumos.audit.printed import counted
 from lumos.audit.scene import Recorded, Scene
@@ -182,24 +183,14 @@ def randomized_rows(result: LinkResult, askers: Ints, levels: Ints) -> Iterator[
     truth = levels_of(whole[targets] @ whole[askers].T, spec).ravel()
     said = levels[targets].ravel()
     # "It says a" where a is true, and where another level is: a mixture of worlds, each within ε.
-    tests = [
-        CertifiedEpsilon(
-            int(((said == a) & (truth == a)).sum()),
-            int((truth == a).sum()),
-            int(((said == a) & (truth != a)).sum()),
-            int((truth != a).sum()),
-            tests=spec.levels,
-        )
-        for a in range(spec.levels)
-        if (truth == a).any() and (truth != a).any()
-    ]
-    if tests:
+    found = certified_against_rest(truth, said, spec.levels)
+    if found is not None:
         yield AuditRow(
             attack=ATTACK.name,
             adversary="one stranger that asks",
             about="ε that the frequencies of answers certify, largest of all levels",
             measure="ε",
-            estimate=max(tests, key=lambda test: test.interval(CONFIDENCE)[0]),
+            estimate=found,
             bound=epsilon,
             bound_is=f"{FEATURES}, {ANSWERS}: ε = {epsilon:g} for each answer",
             knows_mechanism=True,

@@ -19,8 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lumos.audit.attacks import Attack
-from lumos.audit.audit_row import CONFIDENCE, AuditRow
-from lumos.audit.estimates import Area, CertifiedEpsilon, Exactly
+from lumos.audit.attacks.symbol_ratio import certified_against_rest
+from lumos.audit.audit_row import AuditRow
+from lumos.audit.estimates import Area, Exactly
 from lumos.audit.known_half import KnownHalf, linked
 from lumos.audit.printed import printed
 from lumos.audit.scene import Recorded, Scene
@@ -97,26 +98,15 @@ def opinion_rows(recorded: Recorded, told: Ints, halves: KnownHalf) -> Iterator[
     if not strict.opinions:
         return
     wanted = first_opinions(recorded, told)
-    tests = [
-        CertifiedEpsilon(
-            int(((told[:, 1] == colour) & (wanted == colour)).sum()),
-            int((wanted == colour).sum()),
-            int(((told[:, 1] == colour) & (wanted >= 0) & (wanted != colour)).sum()),
-            int(((wanted >= 0) & (wanted != colour)).sum()),
-            tests=strict.colours,
-        )
-        for colour in range(strict.colours)
-        if (wanted == colour).any() and ((wanted >= 0) & (wanted != colour)).any()
-    ]
-    if tests:
-        # "It says a" where a was meant, and where anything else was: a mixture of worlds that are
-        # each within ε of the first.
+    meant = wanted >= 0
+    found = certified_against_rest(wanted[meant], told[meant, 1], strict.colours)
+    if found is not None:
         yield AuditRow(
             attack=ATTACK.name,
             adversary="all neighbours of a device",
             about="ε that first opinions certify, sent against meant, largest of all colours",
             measure="ε",
-            estimate=max(tests, key=lambda test: test.interval(CONFIDENCE)[0]),
+            estimate=found,
             bound=strict.opinion_epsilon,
             bound_is=f"one opinion: ε = {strict.opinion_epsilon:g}",
             knows_mechanism=True,

@@ -196,7 +196,9 @@ def best(question: Question, own: Sequence[Ints] = ()) -> float:
     """
     truth, half = question.truth, question.half
     columns, first = [*own, *question.columns], [*own, *question.first]
-    scores = [ratio(columns, truth, half), ratio(first, truth, half), network(columns, truth, half)]
+    with torch.random.fork_rng():  # the network has a seed of its own
+        learnt = network(columns, truth, half)
+    scores = [ratio(columns, truth, half), ratio(first, truth, half), learnt]
     return max(judged(score, truth, half) for score in scores)
 
 

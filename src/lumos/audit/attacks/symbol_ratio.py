@@ -91,6 +91,31 @@ def certified(truth: Ints, named: Flags) -> CertifiedEpsilon:
     return max(tests, key=lambda test: test.interval(CONFIDENCE)[0])
 
 
+def certified_against_rest(truth: Ints, said: Ints, values: int) -> CertifiedEpsilon | None:
+    """The same by "it says a" where a was meant, and where anything else was.
+
+    All else is a mixture of worlds that are each within ε of the first. None, if there is no value
+    with cases of both kinds.
+
+    Args:
+        truth: [messages] what was randomized.
+        said: [messages] what was sent.
+        values: how many there are.
+    """
+    tests = [
+        CertifiedEpsilon(
+            int(((said == a) & (truth == a)).sum()),
+            int((truth == a).sum()),
+            int(((said == a) & (truth != a)).sum()),
+            int((truth != a).sum()),
+            tests=values,
+        )
+        for a in range(values)
+        if (truth == a).any() and (truth != a).any()
+    ]
+    return max(tests, key=lambda test: test.interval(CONFIDENCE)[0], default=None)
+
+
 def most_right(
     epsilon: float, classes: int, prior: np.ndarray | None = None, delta: float = 0.0
 ) -> float:

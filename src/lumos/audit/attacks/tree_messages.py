@@ -217,7 +217,8 @@ def _attack(run: TreeRun, views: _Views, known: Flags) -> tuple[dict[str, float]
     weight = weight / weight.sum()
     classes = np.maximum(np.searchsorted(values, degree, side="right") - 1, 0)
     wanted = np.stack([classes, np.minimum(workload, _WORKLOADS)])[:, views.victim[learn]]
-    by_degree, by_workload = _distributions(views, learn, wanted, (len(values), _WORKLOADS + 1))
+    with torch.random.fork_rng():  # the network has a seed of its own
+        by_degree, by_workload = _distributions(views, learn, wanted, (len(values), _WORKLOADS + 1))
 
     true_degree, true_workload = degree[asked], workload[asked]
     found: dict[str, float] = {}
