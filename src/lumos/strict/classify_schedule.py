@@ -1,7 +1,9 @@
 """The schedule of `classify`: its stages, the noise of each, and how far a vector can move in it.
 
-Every epoch is one sum.
+Every epoch is one sum. Two kinds of sums come before the first where features are scaled.
 
+    sizes        training devices     histograms of each feature over powers of two
+    centres      training devices     means of each feature
     counts       training devices     how often each feature occurs
     encoder      training devices     gradients of the own encoder
     scale        validation devices   losses of the own encoder at several scales
@@ -27,8 +29,9 @@ from lumos.encode.mechanisms import AUTO, Mechanism, make_mechanism
 from lumos.errors import UsageError
 from lumos.strict.book_charges import EDGE, FEATURES, LABEL, NORM, RECORD, sum_charge
 from lumos.strict.disclosed import Disclosed
+from lumos.strict.feature_scaling import CENTRES, SIZES
 from lumos.strict.run_charges import Charge
-from lumos.strict.schedule import Schedule
+from lumos.strict.schedule import SCALING_SHARE, Schedule
 from lumos.strict.settings import TRUST_EPOCHS
 from lumos.training.split import Role
 
@@ -49,8 +52,10 @@ SHARES = {
 }
 """The share of each stage in the budget μ², for the change that the stage's noise is made for:
 other features in `counts`, `encoder` and `scale`, one edge at one of its ends in all others. So the
-encoder has nearly everything that a training device may spend on its features, and the stages after
-it are held down by the promise about edges."""
+encoder has nearly everything that a training device may spend on its features, less what scaling
+them takes (`SCALING_SHARE`), and the stages after it are held down by the promise about edges."""
+_OF_EDGES = frozenset({SYMBOLS, OPINIONS, TRUST, TREES, VOTE, TEMPERATURE})
+"""Stages whose noise is made for one edge at one of its ends."""
 FEWER = 3.0
 """A device adds counts/(received + FEWER) to a matrix: one more message moves it by at most
 1/(1 + FEWER)."""
@@ -179,6 +184,8 @@ class ClassifySchedule(Schedule):
         others = len(self.candidates) - 1
         sure = math.sqrt(len(TEMPERED))  # numbers from 0 to 1
         return {
+            SIZES: Reach(1.0, math.sqrt(2), math.sqrt(2), 0.0),
+            CENTRES: Reach(1.0, 2.0, 2.0, 0.0),
             COUNTS: Reach(1.0, math.sqrt(2), math.sqrt(2), 0.0),
             ENCODER: Reach(first, self.features_change * first, 2 * first, 0.0),
             SCALE: Reach(LOSS_NORM, 2 * LOSS_NORM, 2 * LOSS_NORM, 0.0),
@@ -197,7 +204,7 @@ class ClassifySchedule(Schedule):
 
     def clip(self, stage: str) -> float:
         """Largest norm of one device's vector in a stage, as the noise assumes it."""
-        bounded_anyway = stage in (COUNTS, SYMBOLS, OPINIONS, VOTE, TEMPERATURE)
+        bounded_anyway = stage in (*self.first_stages, COUNTS, SYMBOLS, OPINIONS, VOTE, TEMPERATURE)
         return self.reach(stage).norm if self.noisy or bounded_anyway else float("inf")
 
     def limit(self, stage: str, width: int) -> float:
@@ -219,9 +226,15 @@ class ClassifySchedule(Schedule):
         if not self.noisy:
             return None
         reach = self.reach(stage)
-        change = reach.features if stage in (COUNTS, ENCODER, SCALE) else reach.edge
-        mu = self.whole_mu * math.sqrt(SHARES[stage] * self._part(stage, step))
+        change = reach.edge if stage in _OF_EDGES else reach.features
+        mu = self.whole_mu * math.sqrt(self._share(stage) * self._part(stage, step))
         return self.gaussian(mu, change, reach.norm)
+
+    def _share(self, stage: str) -> float:
+        """The share of a stage in the budget."""
+        if stage in self.first_stages:
+            return SCALING_SHARE
+        return self.left_of(SHARES[stage]) if stage == ENCODER else SHARES[stage]
 
     def _part(self, stage: str, step: int) -> float:
         """The part of one sum in the budget of its stage; matrices of opinions each have all."""
@@ -242,7 +255,7 @@ class ClassifySchedule(Schedule):
         """The stages in which a device's own vector is not zero."""
         training, shared = (COUNTS, ENCODER), (SYMBOLS,)
         if role == Role.TRAIN:
-            return training + shared
+            return (*dict.fromkeys(self.first_stages), *training, *shared)
         if role != Role.VALIDATION:
             return ()
         opinions = (OPINIONS,) if self.strict.opinions else ()
@@ -254,7 +267,7 @@ class ClassifySchedule(Schedule):
         square = 0.0
         for stage in self.stages_of(role):
             change = getattr(self.reach(stage), question)
-            for step in range(self.sums.get(stage, 1)):
+            for step in range(self.many(stage)):
                 noise = self.noise(stage, step)
                 if noise is not None:
                     square += (change / (noise.sigma * noise.clip)) ** 2

@@ -43,6 +43,7 @@ from lumos.strict.classify_widths import residual_head, widths
 from lumos.strict.control_messages import drawn_opinions, drawn_symbols, drawn_values
 from lumos.strict.disclosed import BookView, Disclosed
 from lumos.strict.feature_rows import FeatureRows
+from lumos.strict.feature_scaling import FeatureScaling
 from lumos.strict.loss_choice import loss_vectors
 from lumos.strict.neighbour_evidence import MessageCounts
 from lumos.strict.neighbour_messages import send_over
@@ -111,8 +112,7 @@ class StrictClassifier(StrictTrainer):
         control: bool = False,
     ) -> None:
         train, validate = (private.roles == role for role in (Role.TRAIN, Role.VALIDATION))
-        rows = FeatureRows(private.features, train, nonnegative=not schedule.signed)
-        super().__init__(shard, endpoint, rows, schedule, book=book, control=control)
+        super().__init__(shard, endpoint, private.features, schedule, book=book, control=control)
         self._training, self._validation = np.flatnonzero(train), np.flatnonzero(validate)
         self._roles = private.roles
         self._labels = draw_labels(shard, private.labels, schedule, self._book, train | validate)
@@ -131,6 +131,15 @@ class StrictClassifier(StrictTrainer):
         self._residual_input: ResidualInput | None = None
         self.scale, self.temperature = 1.0, 1.0
         self.vote = Vote.nobody()
+
+    def _make_rows(self) -> FeatureRows:
+        features = self.scaling.apply(self._features)
+        train = self._roles == Role.TRAIN
+        self._rows = FeatureRows(features, train, nonnegative=not self.schedule.signed)
+        return self._rows
+
+    def _scaling_devices(self) -> tuple[Ints, int]:
+        return self._training, self.schedule.training
 
     def _begin(self) -> None:
         schedule, train = self.schedule, self.schedule.config.train
@@ -427,6 +436,7 @@ class StrictClassifier(StrictTrainer):
         return {
             **encoder,
             "encoder_columns": self.columns,
+            **self._scaling_arrays(),
             **self._learnt(),
             **{stage: adam.weights for stage, adam in self.optimisers.items()},
             "choice": np.array(self.choice),
@@ -439,8 +449,11 @@ class StrictClassifier(StrictTrainer):
         Raises:
             InputError: they are not of a run with these settings.
         """
+        if self.schedule.first_stages:
+            self.scaling = FeatureScaling.of(arrays, int(self._features.shape[1]))
+        rows = self._make_rows()
         self.columns = self._columns_in(arrays)
-        self._prepare()
+        self._prepare(rows)
         self._check(arrays, kept)
         self._encoder.load(arrays)
         self._load_learnt(arrays)

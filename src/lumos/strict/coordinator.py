@@ -8,6 +8,7 @@ from lumos.aggregate import IdealCoordinator, SecureCoordinator
 from lumos.device.coins import PublicCoins
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.products import PairedCoordinator
+from lumos.strict.feature_scaling import width_of
 from lumos.strict.schedule import Schedule
 
 Widths = Callable[[str, int], int]
@@ -21,7 +22,8 @@ class StrictCoordinator:
         schedule: everything public.
         public: public coins.
         endpoint: whose ledger ideal sums are booked in.
-        features: d.
+        features: d, or the number of words that they make.
+        raw_features: d.
         widths: the widths of all sums, for a number of used features.
         arm: names the coins of the noise in ideal sums.
     """
@@ -32,13 +34,14 @@ class StrictCoordinator:
         public: PublicCoins,
         endpoint: Endpoint,
         features: int,
+        raw_features: int,
         widths: Callable[[int], Widths],
         arm: str = "",
     ) -> None:
         self._schedule = schedule
         self._noise = f"ideal noise{arm}"
         self._public = public
-        self._features = features
+        self._features, self._raw_features = features, raw_features
         kind = (
             SecureCoordinator if schedule.config.train.aggregate == "secure" else IdealCoordinator
         )
@@ -48,8 +51,12 @@ class StrictCoordinator:
         self._widths = widths(features)
 
     def setup(self) -> Program[None]:
-        """Draw the mask graph; count the holders of each feature, with `protect='holders'`."""
+        """Draw the mask graph; scale features; count their holders, with `protect='holders'`."""
         yield from self._sums.setup()
+        schedule = self._schedule
+        for place, stage in enumerate(schedule.first_stages):
+            width = width_of(stage, self._raw_features)
+            yield from self._add_up(stage, 0, width, schedule.first_coins(place))
         protect = self._schedule.strict.protect
         used = self._features
         if protect == "holders":
@@ -72,7 +79,11 @@ class StrictCoordinator:
             yield from self._sum(stage, 0, self._schedule.config.train.epochs + place)
 
     def _sum(self, stage: str, step: int, coins: int) -> Program[None]:
-        width, noise = self._widths(stage, step), self._schedule.noise(stage, step)
+        yield from self._add_up(stage, step, self._widths(stage, step), coins)
+
+    def _add_up(self, stage: str, step: int, width: int, coins: int) -> Program[None]:
+        """A sum of `width` numbers; `coins` names those of its noise."""
+        noise = self._schedule.noise(stage, step)
         drawn = None
         if isinstance(self._sums, IdealCoordinator) and noise is not None:
             generator = self._public.generator(self._noise, coins)

@@ -17,6 +17,7 @@ from lumos.device.shard import cut
 from lumos.errors import InputError
 from lumos.graph import Graph
 from lumos.strict.answer_budget import AnswerBudget
+from lumos.strict.feature_scaling import FeatureScaling
 from lumos.strict.link_answers import scores
 from lumos.strict.link_encoder import LinkEncoder
 from lumos.strict.link_levels import ALONE, BOTH, Reading, combined, integers, with_degrees
@@ -120,8 +121,11 @@ class LinkResult:
         strict, public = schedule.strict, PublicCoins(seed)
         training = split_edges(graph, public).training
         (shard,) = cut(training, 1, seed, arm=_coins(training, schedule.config, seed))
+        features = features_of(training)
+        if schedule.first_stages:
+            features = FeatureScaling.of(weights, training.feature_count).apply(features)
         words = WordRows(
-            features_of(training),
+            features,
             signed=schedule.signed,
             buckets=strict.word_buckets,
             public=public,

@@ -1,7 +1,9 @@
 """The schedule of `link`: its stages, the noise of each, and how far a vector can move in it.
 
-Every epoch is one sum.
+Every epoch is one sum. Two kinds of sums come before the first where features are scaled.
 
+    sizes       histograms of each feature over powers of two
+    centres     means of each feature
     counts      how often each word occurs
     products    words of a device and the embedding of its partner, along a matching of edges
     whitening   how embeddings are spread
@@ -19,8 +21,9 @@ from lumos.encode.mechanisms import Mechanism, make_mechanism
 from lumos.errors import UsageError
 from lumos.strict.book_charges import EDGE, FEATURES, LABEL, NORM, RECORD, sum_charge
 from lumos.strict.disclosed import Disclosed
+from lumos.strict.feature_scaling import CENTRES, SIZES
 from lumos.strict.run_charges import Charge
-from lumos.strict.schedule import Schedule
+from lumos.strict.schedule import SCALING_SHARE, Schedule
 from lumos.strict.settings import ANSWERS_OF_CALIBRATION
 
 COUNTS, PRODUCTS, WHITENING, COLOURS, LEVELS = (
@@ -33,7 +36,8 @@ COUNTS, PRODUCTS, WHITENING, COLOURS, LEVELS = (
 
 SHARES = {COUNTS: 0.03, PRODUCTS: 0.85, WHITENING: 0.02, LEVELS: 0.10}
 """The share of each stage in the budget μ², for other features in place of a device's own. Colours
-depend on no features; their noise is that of `COLOUR_SHARE`."""
+depend on no features; their noise is that of `COLOUR_SHARE`. What scaling features takes
+(`SCALING_SHARE`) is taken from the products'."""
 COLOUR_SHARE = 0.02
 """μ² of all sums of colours together, in those of the budget, for one device's vector or none."""
 GROWTH = 2.0
@@ -94,6 +98,11 @@ class LinkSchedule(Schedule):
         return (LEVELS,)
 
     @property
+    def stages(self) -> tuple[str, ...]:
+        """All stages, each once."""
+        return tuple(dict.fromkeys((*self.first_stages, *self.sums, *self.last_stages)))
+
+    @property
     def paired_stages(self) -> tuple[str, ...]:
         """Products."""
         return (PRODUCTS,)
@@ -111,6 +120,8 @@ class LinkSchedule(Schedule):
         words = math.sqrt(self.strict.words)
         root = math.sqrt(2)
         return {
+            SIZES: LinkReach(1.0, root),
+            CENTRES: LinkReach(1.0, 2.0),
             COUNTS: LinkReach(1.0, root),
             PRODUCTS: LinkReach(2 * words, math.sqrt(10) * words),
             WHITENING: LinkReach(1.0, root),
@@ -126,8 +137,9 @@ class LinkSchedule(Schedule):
         if stage == COLOURS:
             mu = self.whole_mu * math.sqrt(COLOUR_SHARE / self.sums[COLOURS])
             return self.gaussian(mu, norm, norm)
-        share = SHARES[stage]
+        share = SCALING_SHARE if stage in self.first_stages else SHARES[stage]
         if stage == PRODUCTS:
+            share = self.left_of(share)
             parts = [GROWTH**number for number in range(self.product_sums)]
             share *= parts[step] / sum(parts)
         return self.gaussian(self.whole_mu * math.sqrt(share), features, norm)
@@ -135,8 +147,8 @@ class LinkSchedule(Schedule):
     def mu(self, question: str) -> float:
         """μ of all sums of a run together, for a question of `LinkReach`."""
         square = 0.0
-        for stage, many in {**self.sums, LEVELS: 1}.items():
-            for step in range(many):
+        for stage in self.stages:
+            for step in range(self.many(stage)):
                 noise = self.noise(stage, step)
                 if noise is not None:
                     change: float = getattr(self.reach(stage), question)

@@ -88,18 +88,7 @@ class StrictLinker(StrictTrainer):
         book: ReleaseBook | None = None,
         control: bool = False,
     ) -> None:
-        strict = schedule.strict
-        words = WordRows(
-            private.features,
-            signed=schedule.signed,
-            buckets=strict.word_buckets,
-            public=shard.public,
-        )
-        if control:
-            chance = shard.coins.uniform_each(words.held, "control words", 0)
-            words.replaced(np.floor(chance * words.width).astype(np.int64))
-        super().__init__(shard, endpoint, words, schedule, book=book, control=control)
-        self._words = words
+        super().__init__(shard, endpoint, private.features, schedule, book=book, control=control)
         secure = schedule.config.train.aggregate == "secure"
         self._scorer = make_scorer(shard, endpoint, InProcess() if secure else None)
         self._held_back = private.held_back
@@ -109,6 +98,22 @@ class StrictLinker(StrictTrainer):
         self._sent: list[Bytes] = []
         """For each round [hosted]."""
         self.reading: Reading | None = None
+
+    def _make_rows(self) -> WordRows:
+        shard, schedule = self.shard, self.schedule
+        self._words = WordRows(
+            self.scaling.apply(self._features),
+            signed=schedule.signed,
+            buckets=schedule.strict.word_buckets,
+            public=shard.public,
+        )
+        if self._control:
+            chance = shard.coins.uniform_each(self._words.held, "control words", 0)
+            self._words.replaced(np.floor(chance * self._words.width).astype(np.int64))
+        return self._words
+
+    def _scaling_devices(self) -> tuple[Ints, int]:
+        return np.arange(len(self.shard)), self.shard.total
 
     def setup(self) -> Program[None]:
         """Agree on keys and on the words that may be used; find partners."""
@@ -332,6 +337,7 @@ class StrictLinker(StrictTrainer):
             raise ProtocolError("a run was read before it was calibrated")
         return {
             **self._state(),
+            **self._scaling_arrays(),
             "columns": self.columns,
             **self.reading.arrays(),
         }

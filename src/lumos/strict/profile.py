@@ -12,6 +12,7 @@ from lumos.errors import UsageError
 from lumos.exchange.topic import Door
 from lumos.graph import Graph
 from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
+from lumos.strict.feature_form import feature_form
 from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.run_coins import coin_name
 from lumos.strict.schedule import Schedule
@@ -139,7 +140,13 @@ class StrictProfile:
             schedule: Schedule, widths: Callable[[int], Widths], features: int
         ) -> StrictCoordinator:
             return StrictCoordinator(
-                schedule, public, placement.coordinator, features, widths, placement.coins
+                schedule,
+                public,
+                placement.coordinator,
+                features,
+                problem.graph.feature_count,
+                widths,
+                placement.coins,
             )
 
         if config.train.task == "classify":
@@ -186,12 +193,12 @@ class StrictProfile:
             config=config,
             devices=graph.devices,
             classes=max(2, graph.class_count),
-            signed=may_be_negative(graph, settings_of(config)),
+            **feature_form(graph, settings_of(config)),
         )
 
     def _link_schedule(self, graph: Graph, config: "Config") -> LinkSchedule:
-        signed = may_be_negative(graph, settings_of(config))
-        return LinkSchedule(config=config, devices=graph.devices, signed=signed)
+        form = feature_form(graph, settings_of(config))
+        return LinkSchedule(config=config, devices=graph.devices, **form)
 
     def _classify_schedule(self, problem: Problem, config: "Config") -> ClassifySchedule:
         return ClassifySchedule(
@@ -201,7 +208,7 @@ class StrictProfile:
             validation=int((problem.roles == Role.VALIDATION).sum()),
             classes=problem.classes,
             class_names=problem.graph.classes,
-            signed=may_be_negative(problem.graph, settings_of(config)),
+            **feature_form(problem.graph, settings_of(config)),
         )
 
     def _book(self, problem: Problem, config: "Config", coins: str = "") -> "ReleaseBook":
@@ -245,14 +252,6 @@ def _check_opinions(book: "ReleaseBook", graph: Graph, strict: StrictSettings) -
 
     if strict.opinions:
         book.check_charge(opinion_charge(strict), np.flatnonzero(graph.degrees > 0))
-
-
-def may_be_negative(graph: Graph, strict: StrictSettings) -> bool:
-    """Whether features may be negative. With `auto`, a public fact about the graph."""
-    if strict.signs != "auto":
-        return strict.signs == "signed"
-    values: Any = getattr(graph.features, "data", graph.features)
-    return values is not None and bool(np.asarray(values).min(initial=0) < 0)
 
 
 PROFILE = StrictProfile()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lumos.graph.fingerprint import fingerprint
+from lumos.strict.feature_form import feature_form
 from lumos.strict.settings import CLASSIFY_ONLY, LINK_ONLY, settings_of
 from lumos.training.profile import Problem
 from lumos.training.settings import UPDATES
@@ -43,8 +44,9 @@ in it when results were first kept stay in it, so that they can be repeated to t
 _CLASSIFY_NAME: dict[str, Any] = {"relay": "auto", "codebook": 8, "colours": "auto", "answer": 8}
 """The same, for `classify`: settings of links that there were when its results were kept."""
 
-_ADDED_LATER = frozenset({"lifetime_update_epsilon"})
-"""Settings that there were not when results were first kept, and that do not change a run."""
+_ADDED_LATER = frozenset({"lifetime_update_epsilon", "scaling"})
+"""Settings that there were not when results were first kept, and that do not change a run, or are
+named by what they do."""
 
 
 def coin_name(problem: Problem, config: "Config", *, control: bool, drawn: str = "") -> str:
@@ -61,6 +63,9 @@ def coin_name(problem: Problem, config: "Config", *, control: bool, drawn: str =
         own = {name: settings[name] for name in settings.keys() - LINK_ONLY}
         settings = own | _CLASSIFY_NAME
     parts = [fingerprint(problem.graph), repr(sorted(settings.items()))]
+    scaling = feature_form(problem.graph, settings_of(config))["scaling"]
+    if scaling != "none":
+        parts.append(f"features scaled by {scaling}")
     if config.updates != UPDATES:
         parts.append(repr(config.updates))
     labels = problem.graph.labels

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from lumos.aggregate.noise import Noise, epsilon_for, mu_for
 from lumos.errors import UsageError
+from lumos.strict.feature_scaling import STAGES, Scaling
 from lumos.strict.settings import StrictSettings, settings_of
 from lumos.training.config import Config
 
@@ -17,6 +18,8 @@ WIDEST = 12.0
 """Standard deviations of a share of noise that fit below the limit of the fixed point, beside the
 vector itself. A normal number is beyond them with a probability of 3.6e-33, so none of 2^67 numbers
 of a run is, but for a chance below 2^-40."""
+SCALING_SHARE = 0.04
+"""The share in the budget μ² of each sum that scales features; the largest stage gives it."""
 LEAST_SECURITY = 40
 """Bits of security that the table of promises takes for granted."""
 
@@ -28,6 +31,8 @@ class Schedule(ABC):
     config: Config
     devices: int
     """Number of devices."""
+    scaling: Scaling = "none"
+    """How features are scaled before anything else is learnt; never `auto`."""
 
     @property
     def strict(self) -> StrictSettings:
@@ -76,6 +81,23 @@ class Schedule(ABC):
     def paired_stages(self) -> tuple[str, ...]:
         """Stages whose sums are over products of matched devices."""
         return ()
+
+    @property
+    def first_stages(self) -> tuple[str, ...]:
+        """Stages of the single sums before the first epoch: those that scale features."""
+        return STAGES[self.scaling]
+
+    def first_coins(self, place: int) -> int:
+        """Names the coins of a sum before the first epoch: a number that no other sum has."""
+        return self.config.train.epochs + len(self.last_stages) + place
+
+    def many(self, stage: str) -> int:
+        """Number of sums of a stage."""
+        return self.first_stages.count(stage) or self.sums.get(stage, 1)
+
+    def left_of(self, share: float) -> float:
+        """The share of the largest stage in the budget, less what scaling features takes."""
+        return share - SCALING_SHARE * len(self.first_stages)
 
     @cached_property
     def whole_mu(self) -> float:
@@ -149,5 +171,5 @@ class Schedule(ABC):
             )
         for epoch in range(self.config.train.epochs):
             self.noise(self.stage(epoch), self.step(epoch))
-        for stage in self.last_stages:
+        for stage in (*self.first_stages, *self.last_stages):
             self.noise(stage)

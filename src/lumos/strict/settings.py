@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from lumos.encode.mechanisms import AUTO, check_name
 from lumos.errors import UsageError, one_of
 from lumos.model.settings import ModelSettings
+from lumos.strict.feature_scaling import Scaling
 
 if TYPE_CHECKING:
     from lumos.training.config import Config
@@ -119,6 +120,12 @@ class StrictSettings:
     """Whether features may be negative. nonnegative: every device sets negative values to 0, and
     the same promise needs less noise (classify), or there are half as many words (link); auto:
     nonnegative if no feature of the graph is negative, which is then public."""
+    scaling: Scaling = "auto"
+    """How features are brought to one scale. none: they are used as they are; size: each is divided
+    by its size, and zeros stay zero; standard: each is also shifted to its centre, and may then be
+    negative. Sizes and centres are learnt by noisy sums, within update_epsilon. auto: none if all
+    features lie between -1 and 1, which is then public, or if protect is holders or projection;
+    otherwise size for sparse features and standard for dense ones."""
     protect: Protection = "noise"
     """How updates are protected. noise: clipped, with noise inside the sum, (ε, δ) accounted;
     holders: exact sums, features with few holders left out; projection: exact sums, features mixed
@@ -148,6 +155,7 @@ class StrictSettings:
         check_name(self.mechanism)
         one_of("protect", self.protect, get_args(Protection))
         one_of("signs", self.signs, get_args(Signs))
+        one_of("scaling", self.scaling, get_args(Scaling))
         if self.opinions not in range(4):
             raise UsageError(f"`opinions` must be 0 to 3, got {self.opinions}")
         if not 0 < self.opinion_epsilon < float("inf"):

@@ -10,9 +10,11 @@ from typing import Protocol
 import numpy as np
 
 from lumos.device.shard import Shard
+from lumos.encode.bounds import Features
 from lumos.errors import InputError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.strict.book_file import BookSeal
+from lumos.strict.feature_scaling import FeatureScaling, ScalingSums
 from lumos.strict.noisy_sums import NoisySums, Update
 from lumos.strict.release_book import ReleaseBook
 from lumos.strict.run_charges import Charge
@@ -43,7 +45,7 @@ class StrictTrainer(ABC):
     Args:
         shard: the hosted devices.
         endpoint: whose ledger ideal sums are booked in.
-        rows: the devices' features.
+        features: [hosted, d] of the devices.
         schedule: everything public about the run.
         book: what devices have told in earlier runs; a control has none.
         control: release symbols that depend on no data.
@@ -53,7 +55,7 @@ class StrictTrainer(ABC):
         self,
         shard: Shard,
         endpoint: Endpoint,
-        rows: Rows,
+        features: Features,
         schedule: Schedule,
         *,
         book: ReleaseBook | None = None,
@@ -64,7 +66,8 @@ class StrictTrainer(ABC):
         self._control = control
         # The control is an experiment with coins of its own: it is outside the book.
         self._book = None if control else book
-        self._rows = rows
+        self._features = features
+        self.scaling = FeatureScaling.nothing(int(features.shape[1]))
         self._sums = NoisySums(shard, endpoint, schedule.config)
         self.columns = np.empty(0, np.int64)
         """Features in use, with `protect='holders'`."""
@@ -73,7 +76,9 @@ class StrictTrainer(ABC):
     def setup(self) -> Program[None]:
         """Agree on keys, and on the features that may be used."""
         yield from self._sums.setup()
-        strict, rows = self.schedule.strict, self._rows
+        yield from self._scale_features()
+        rows = self._make_rows()
+        strict = self.schedule.strict
         if strict.protect == "holders":
             counts = yield from self._sums.sum(
                 lambda each: rows.holders() if each else rows.holder_counts(), None, 0
@@ -84,13 +89,36 @@ class StrictTrainer(ABC):
                     f"no feature has {strict.min_holders} holders among the training "
                     "devices; lower `min_holders` or choose another `protect`"
                 )
-        self._prepare()
+        self._prepare(rows)
 
-    def _prepare(self) -> None:
+    def _scale_features(self) -> Program[None]:
+        """Learn centre and size of every feature, where they are scaled."""
+        schedule = self.schedule
+        if not schedule.first_stages:
+            return
+        bits = schedule.config.updates.fraction_bits
+        sums = ScalingSums(self._features, *self._scaling_devices(), bits)
+        for place, stage in enumerate(schedule.first_stages):
+            noise = schedule.noise(stage)
+            total = yield from self._sums.sum(
+                self._scaling_update(sums, stage), noise, schedule.first_coins(place)
+            )
+            sums.learn(stage, total, 0.0 if noise is None else noise.total)
+        self.scaling = sums.scaling()
+
+    def _scaling_update(self, sums: ScalingSums, stage: str) -> Update:
+        """The devices' vectors in a sum that scales features."""
+        return lambda each: sums.vectors(stage, each=each)
+
+    def _prepare(self, rows: Rows) -> None:
         """Build the models, once the used features are known."""
         if self.schedule.strict.protect == "holders":
-            self._rows.keep(self.columns)
+            rows.keep(self.columns)
         self._begin()
+
+    def _scaling_arrays(self) -> Arrays:
+        """How features were scaled, for whoever uses the weights; nothing where they were not."""
+        return self.scaling.arrays() if self.schedule.first_stages else {}
 
     def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
         """Epochs `first` + 1 … `last`, and what devices send one another before them."""
@@ -156,6 +184,14 @@ class StrictTrainer(ABC):
     @abstractmethod
     def _state(self) -> Arrays:
         """Everything that the next epochs depend on, apart from the book."""
+
+    @abstractmethod
+    def _make_rows(self) -> Rows:
+        """The devices' features as they are used, scaled."""
+
+    @abstractmethod
+    def _scaling_devices(self) -> tuple[Ints, int]:
+        """Positions of the hosted devices that add to sums of features; and their number in all."""
 
     @abstractmethod
     def _begin(self) -> None:

@@ -33,10 +33,15 @@ def parties(schedule: Schedule) -> str:
 
 def public(schedule: Schedule, facts: str, learnt: str) -> str:
     """A sentence on what no figure covers."""
-    signs = ", and whether any of them is negative" * (schedule.strict.signs == "auto")
+    strict = schedule.strict
+    known = ["whether any of them is negative"] * (strict.signs == "auto")
+    known += ["whether all of them lie between -1 and 1"] * (strict.scaling == "auto")
+    form = "".join(f", and {fact}" for fact in known)
+    if schedule.first_stages:
+        learnt = f"sizes and centres of the features, {learnt}"
     sums = "noisy sums" if schedule.noisy else "exact sums"
     return (
-        f"Public, and covered by no figure, are {facts}{signs}. Public too are {learnt}: they "
+        f"Public, and covered by no figure, are {facts}{form}. Public too are {learnt}: they "
         f"follow from {sums}."
     )
 

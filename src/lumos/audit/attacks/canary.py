@@ -41,10 +41,10 @@ from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.graph import Graph
 from lumos.strict.classify_schedule import ClassifySchedule
+from lumos.strict.feature_form import feature_form
 from lumos.strict.link_promises import SUMS
-from lumos.strict.link_schedule import LEVELS, MARGIN, LinkSchedule
+from lumos.strict.link_schedule import MARGIN, LinkSchedule
 from lumos.strict.noisy_sums import NoisySums
-from lumos.strict.profile import may_be_negative
 from lumos.strict.settings import settings_of
 from lumos.training.config import Config
 from lumos.training.split import Role
@@ -137,9 +137,9 @@ def mu_row(question: CanaryQuestion, found: "CanaryTest", how: str = "") -> Audi
 
 def questions(graph: Graph, config: Config, devices: int = DEVICES) -> Iterator[CanaryQuestion]:
     """Those of the table of promises of a task."""
-    signed = may_be_negative(graph, settings_of(config))
+    form = feature_form(graph, settings_of(config))
     if config.train.task == "link":
-        links = LinkSchedule(config=config, devices=devices, signed=signed)
+        links = LinkSchedule(config=config, devices=devices, **form)
         for about, field, row in (
             ("words, these or others", "features", OTHERS),
             ("in the sums or not", "norm", IN_OUT_LINK),
@@ -152,8 +152,8 @@ def questions(graph: Graph, config: Config, devices: int = DEVICES) -> Iterator[
                         links.reach(stage).norm * (1 + MARGIN),
                         getattr(links.reach(stage), field) * (1 + MARGIN),
                     )
-                    for stage, many in {**links.sums, LEVELS: 1}.items()
-                    for step in range(many)
+                    for stage in links.stages
+                    for step in range(links.many(stage))
                     if getattr(links.reach(stage), field)
                 ],
                 mu=links.mu(field),
@@ -163,7 +163,7 @@ def questions(graph: Graph, config: Config, devices: int = DEVICES) -> Iterator[
             )
         return
     classify = ClassifySchedule(
-        config=config, devices=devices, classes=max(2, graph.class_count), signed=signed
+        config=config, devices=devices, classes=max(2, graph.class_count), **form
     )
     for role, column in ((Role.TRAIN, "training devices"), (Role.VALIDATION, "validation devices")):
         for about, field, row in (
@@ -179,7 +179,7 @@ def questions(graph: Graph, config: Config, devices: int = DEVICES) -> Iterator[
                         getattr(classify.reach(stage), field),
                     )
                     for stage in classify.stages_of(role)
-                    for step in range(classify.sums.get(stage, 1))
+                    for step in range(classify.many(stage))
                     if getattr(classify.reach(stage), field)
                 ],
                 mu=classify.mu(role, field),

@@ -28,6 +28,7 @@ from lumos.graph import Graph
 from lumos.runs.federation import IDEAL_TOPICS, Federation
 from lumos.strict.classify_schedule import COUNTS, ENCODER, ClassifySchedule
 from lumos.strict.classify_trainer import StrictClassifier
+from lumos.strict.feature_scaling import ScalingSums
 from lumos.strict.noisy_labels import NoisyLabels
 from lumos.strict.noisy_sums import NoisySums, Update
 from lumos.strict.outer_vectors import OuterVectors
@@ -158,6 +159,11 @@ class ReplayedClassifier(StrictClassifier):
         self.evidence.append(np.sum(self._evidence(number), axis=0))
         self._sent = list(self._seen.opinions[:number])
         yield from self._exchange_opinions(number, np.arange(len(self.shard.owner)))
+
+    def _scaling_update(self, sums: ScalingSums, stage: str) -> Update:
+        vectors = sums.vectors(stage, each=True)[self._training]
+        self.parts.append(Summands(stage, self._training, vectors))
+        return super()._scaling_update(sums, stage)
 
     def _update(self, stage: str, number: int) -> Update:
         if stage == COUNTS:

@@ -1,0 +1,83 @@
+"""What is public about the features of a graph, and what follows for a run.
+
+Where a setting is `auto`, a fact about all features of the graph decides it: whether any is
+negative, whether all lie between -1 and 1, whether they are stored sparse. Such facts belong to a
+public schema, which real devices agree on before they meet; the run says that they are public.
+"""
+
+from typing import Any, TypedDict
+
+import numpy as np
+
+from lumos.errors import UsageError
+from lumos.graph import Graph
+from lumos.graph.arrays import is_sparse
+from lumos.strict.feature_scaling import Scaling
+from lumos.strict.settings import StrictSettings
+
+EXACT_FORMS = ("holders", "projection")
+"""Protections that depend on which features a device has, and so on features as they are."""
+
+
+class FeatureForm(TypedDict):
+    """What a schedule needs to know of features."""
+
+    signed: bool
+    """Whether they may be negative when they are used."""
+    scaling: Scaling
+    """How they are scaled; never `auto`."""
+
+
+def feature_form(graph: Graph, strict: StrictSettings) -> FeatureForm:
+    """The form of the features of a graph under these settings.
+
+    Raises:
+        UsageError: they cannot be scaled as asked.
+    """
+    scaling = _scaling(graph, strict)
+    shifted = scaling == "standard"
+    return FeatureForm(signed=shifted or may_be_negative(graph, strict), scaling=scaling)
+
+
+def may_be_negative(graph: Graph, strict: StrictSettings) -> bool:
+    """Whether features may be negative. With `auto`, a public fact about the graph."""
+    if strict.signs != "auto":
+        return strict.signs == "signed"
+    values = _values(graph)
+    return values is not None and bool(values.min(initial=0) < 0)
+
+
+def of_one_scale(graph: Graph) -> bool:
+    """Whether all features lie between -1 and 1: a public fact about the graph."""
+    values = _values(graph)
+    return values is None or bool(np.abs(values).max(initial=0) <= 1)
+
+
+def _values(graph: Graph) -> Any:
+    """The features as one array, without the zeros that are not stored."""
+    values: Any = getattr(graph.features, "data", None) if is_sparse(graph.features) else None
+    return graph.features if values is None else np.asarray(values)
+
+
+def _scaling(graph: Graph, strict: StrictSettings) -> Scaling:
+    sparse = graph.features is not None and is_sparse(graph.features)
+    if strict.scaling == "auto":
+        if strict.protect in EXACT_FORMS or of_one_scale(graph):
+            return "none"
+        return "size" if sparse or strict.signs == "nonnegative" else "standard"
+    if strict.scaling != "none" and strict.protect in EXACT_FORMS:
+        raise UsageError(
+            f"`scaling='{strict.scaling}'` changes which features a device has, and "
+            f"`protect='{strict.protect}'` depends on it; use `protect='noise'`, or scale features "
+            "by public bounds"
+        )
+    if strict.scaling == "standard" and sparse:
+        raise UsageError(
+            "`scaling='standard'` would fill the zeros of sparse features; use `scaling='size'`"
+        )
+    if strict.scaling == "standard" and strict.signs == "nonnegative":
+        raise UsageError(
+            "`scaling='standard'` shifts features below 0, and `signs='nonnegative'` cuts them off "
+            "there; use `scaling='size'`, or leave `signs` out"
+        )
+    return strict.scaling

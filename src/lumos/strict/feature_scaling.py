@@ -1,0 +1,213 @@
+"""Centre and size of every feature, learnt by noisy sums: private standardisation.
+
+A column in the thousands beside columns around 1 takes all of a row of norm 1, and an offset makes
+all rows alike. So before anything else is learnt, features are brought to one scale.
+
+An unbounded column has no sensitivity. So magnitudes are counted first, in a histogram over powers
+of two, to which every device adds one count per feature, 1/√d each. The octaves that hold most
+devices bound the feature, and a mean within these bounds is its centre. Both are repeated around
+the new centre: the noise of a mean is a share of the bounds, which become narrower each time.
+
+    histogram of |x|  →  mean  →  histogram of |x - c|  →  mean  →  histogram of |x - c|
+
+Sparse features keep their zeros: they are divided by their size, and not shifted. So do features
+that are mostly zero. Where noise hides most histograms nothing is changed, and the run says so.
+
+Guarantee: every sum is one more Gaussian mechanism of the account (`Schedule.first_stages`);
+centres and sizes are functions of noisy sums alone, so they are public.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from lumos.encode.bounds import Features
+from lumos.errors import InputError
+from lumos.typing import Arrays, Doubles, Flags, Ints
+
+Scaling = Literal["auto", "none", "size", "standard"]
+
+LEAST_POWER, POWERS = -24, 64
+"""Octaves of the histogram: from 2^-24 to 2^40; smaller numbers are zero, larger ones the last."""
+BUCKETS = 1 + POWERS
+WINDOW = 3
+"""Octaves that bound a feature together: they hold 76 % of a normal number, from σ/4 to 2σ."""
+CLEAR = 3.5
+"""Standard deviations of noise above which a window of a histogram is no accident."""
+LARGEST = 3.0
+"""Sizes from its centre at which a feature is cut off."""
+SIZES, CENTRES = "sizes", "centres"
+"""Stages: histograms, and means."""
+STAGES: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "size": (SIZES,),
+    "standard": (SIZES, CENTRES, SIZES, CENTRES, SIZES),
+}
+"""The sums of each kind of scaling, in order."""
+
+
+def width_of(stage: str, features: int) -> int:
+    """Numbers in one sum."""
+    return features * BUCKETS if stage == SIZES else features
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureScaling:
+    """What every device does with its own features before it uses them."""
+
+    centre: Doubles
+    """[d]"""
+    size: Doubles
+    """[d] above 0."""
+    learnt: bool = True
+    """False where noise hid most histograms: features stay as they are."""
+
+    @staticmethod
+    def nothing(features: int) -> "FeatureScaling":
+        """Features stay as they are."""
+        return FeatureScaling(np.zeros(features), np.ones(features), learnt=False)
+
+    def apply(self, features: Features) -> Features:
+        """[hosted, d] features around 0 and of size 1, at most `LARGEST`; sparse ones stay so."""
+        if not self.learnt:
+            return features
+        sparse: bool = issparse(features)
+        if sparse:
+            rows: Any = csr_array(features)
+            cut = np.clip(rows.data / self.size[rows.indices], -LARGEST, LARGEST)
+            return csr_array((cut.astype(np.float32), rows.indices, rows.indptr), shape=rows.shape)
+        moved = (np.asarray(features, np.float64) - self.centre) / self.size
+        return np.clip(moved, -LARGEST, LARGEST).astype(np.float32)
+
+    def arrays(self) -> Arrays:
+        """As a file keeps it."""
+        return {
+            "feature_centre": self.centre,
+            "feature_size": self.size,
+            "feature_scaled": np.array(self.learnt),
+        }
+
+    @staticmethod
+    def of(arrays: Arrays, features: int) -> "FeatureScaling":
+        """As `arrays` gave it.
+
+        Raises:
+            InputError: it is missing, or of other features.
+        """
+        centre, size = (arrays.get(f"feature_{name}") for name in ("centre", "size"))
+        learnt = arrays.get("feature_scaled")
+        if centre is None or size is None or learnt is None:
+            raise InputError("model.npz: centre and size of the features are missing; train again")
+        fits = centre.shape == size.shape == (features,) and learnt.dtype == np.bool_
+        if not fits or not np.isfinite(centre).all() or not (size > 0).all():
+            raise InputError("model.npz: centre and size are not of these features; train again")
+        return FeatureScaling(centre.astype(float), size.astype(float), bool(learnt))
+
+
+class ScalingSums:
+    """The hosted devices' part in learning a scaling.
+
+    Args:
+        features: [hosted, d] as the devices have them.
+        adding: positions of the devices that add to the sums.
+        devices: number of all devices that add, of all shards.
+        fraction_bits: of the fixed point in which numbers are added.
+    """
+
+    def __init__(self, features: Features, adding: Ints, devices: int, fraction_bits: int) -> None:
+        self._rows: Any = features[adding]
+        self._adding = adding
+        self._hosted, self._features = (int(size) for size in features.shape)
+        self._devices = max(1, devices)
+        self._steps = 2.0**fraction_bits
+        # Rounded down, so that no device's d numbers have a norm above 1.
+        self._one = np.floor(self._steps / np.sqrt(max(1, self._features))) / self._steps
+        self._centre = np.zeros(self._features)
+        self._bound = np.ones(self._features)
+        self._clear = np.zeros(self._features, np.bool_)
+        self._zeros = np.zeros(self._features, np.bool_)
+        self._first, self._learnt = True, True
+
+    def vectors(self, stage: str, *, each: bool) -> Doubles:
+        """The devices' vectors in a sum of a stage: [hosted, width] each, or their sum."""
+        if not each:
+            return self._count() if stage == SIZES else self._means().sum(axis=0)
+        whole = np.zeros((self._hosted, width_of(stage, self._features)))
+        whole[self._adding] = self._counts() if stage == SIZES else self._means()
+        return whole
+
+    def learn(self, stage: str, total: Doubles, noise: float) -> None:
+        """Use a sum; `noise` is the standard deviation of each of its numbers."""
+        counts, error = total / self._one, noise / self._one
+        if stage == CENTRES:
+            mean = counts / self._devices
+            moving = self._clear & ~self._zeros
+            self._centre = self._centre + np.where(moving, mean * self._bound, 0.0)
+            return
+        histogram = counts.reshape(self._features, BUCKETS)
+        bound, self._clear = _bounds(histogram, error)
+        if self._first:  # the only histogram around 0
+            self._first = False
+            self._zeros = histogram[:, 0] > self._devices / 2
+            self._learnt = bool(2 * self._clear.sum() >= self._features)
+        common, _ = _bounds(histogram.sum(axis=0, keepdims=True), error * self._features**0.5)
+        self._bound = np.where(self._clear, bound, common)
+
+    def scaling(self) -> FeatureScaling:
+        """What was learnt: a normal number is bounded by twice its standard deviation."""
+        if not self._learnt:
+            return FeatureScaling.nothing(self._features)
+        return FeatureScaling(self._centre, self._bound / 2)
+
+    def _values(self) -> Doubles:
+        """[adding, d] distances from the centre."""
+        sparse: bool = issparse(self._rows)
+        return np.asarray(self._rows.toarray() if sparse else self._rows, np.float64) - self._centre
+
+    def _counts(self) -> Doubles:
+        """[adding, d · BUCKETS] one count for each feature, at its octave."""
+        values = self._values()
+        vectors = np.zeros((*values.shape, BUCKETS))
+        np.put_along_axis(vectors, octaves(values)[:, :, None], self._one, axis=2)
+        return vectors.reshape(len(values), self._features * BUCKETS)
+
+    def _count(self) -> Doubles:
+        """[d · BUCKETS] the sum of these, without zeros of sparse features."""
+        sparse: bool = issparse(self._rows)
+        if sparse:
+            places, column = octaves(self._rows.data.astype(np.float64)), self._rows.indices
+        else:
+            places = octaves(self._values()).ravel()
+            column = np.tile(np.arange(self._features), len(self._adding))
+        size = self._features * BUCKETS
+        counts = np.bincount(column.astype(np.int64) * BUCKETS + places, minlength=size)
+        if sparse:
+            stored = np.bincount(column, minlength=self._features)
+            counts[::BUCKETS] += len(self._adding) - stored
+        return counts * self._one
+
+    def _means(self) -> Doubles:
+        """[adding, d] within the bounds, as shares of them, on the grid of the fixed point."""
+        within = np.clip(self._values() / self._bound, -1, 1) * self._one
+        rounded: Doubles = np.rint(within * self._steps) / self._steps
+        return rounded
+
+
+def octaves(values: Doubles) -> Ints:
+    """The bucket of each number: 0 for zero, 1 + the octave of its size, from `LEAST_POWER`."""
+    _, power = np.frexp(values)  # |x| in [2^(power - 1), 2^power)
+    bucket = np.clip(power - LEAST_POWER, 1, POWERS)
+    found: Ints = np.where(np.abs(values) < 2.0**LEAST_POWER, 0, bucket).astype(np.int64)
+    return found
+
+
+def _bounds(histogram: Doubles, error: float) -> tuple[Doubles, Flags]:
+    """[d] the upper end of the window with most devices; and whether it is no accident."""
+    sizes = np.pad(histogram[:, 1:], ((0, 0), (WINDOW - 1, 0)))
+    windows = np.sum([sizes[:, k : k + POWERS] for k in range(WINDOW)], axis=0)
+    best = windows.argmax(axis=1)
+    most = np.take_along_axis(windows, best[:, None], axis=1)[:, 0]
+    upper: Doubles = 2.0 ** (LEAST_POWER + 1.0 + best)
+    return upper, most > np.maximum(0.5, CLEAR * error * WINDOW**0.5)
