@@ -186,7 +186,8 @@ class ScalingSums:
         if sparse:
             stored = np.bincount(column, minlength=self._features)
             counts[::BUCKETS] += len(self._adding) - stored
-        return counts * self._one
+        total: Doubles = counts * self._one
+        return total
 
     def _means(self) -> Doubles:
         """[adding, d] within the bounds, as shares of them, on the grid of the fixed point."""
