@@ -14,7 +14,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -99,8 +99,12 @@ def read_arrays(path: Path) -> Arrays:
         ) from None
 
 
-def unpack_arrays(file: IO[bytes]) -> Arrays:
+def unpack_arrays(file: IO[bytes], wanted: Collection[str] | None = None) -> Arrays:
     """All arrays of an npz, without ever unpickling.
+
+    Args:
+        file: the npz.
+        wanted: where given, arrays of objects that are not among them are left out.
 
     Raises:
         InputError: an array is of objects, is not as large as its header announces, or the whole is
@@ -117,13 +121,17 @@ def unpack_arrays(file: IO[bytes]) -> Arrays:
                 f"is refused: {size:,} bytes would unpack to {unpacked:,}; write the file again "
                 "without compression"
             )
-        return {
-            member.filename.removesuffix(".npy"): _unpack(archive, member) for member in members
+        arrays = {
+            member.filename.removesuffix(".npy"): _unpack(archive, member, wanted)
+            for member in members
         }
+        return {name: array for name, array in arrays.items() if array is not None}
 
 
-def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
-    """One array, once its header agrees with the directory of the archive."""
+def _unpack(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, wanted: Collection[str] | None
+) -> npt.NDArray[Any] | None:
+    """One array, once its header agrees with the directory of the archive; None if left out."""
     name = one_line(member.filename.removesuffix(".npy"))
     with archive.open(member) as raw:
         version = np.lib.format.read_magic(raw)
@@ -134,6 +142,8 @@ def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[An
         else:
             raise InputError(f"is damaged: the array {name!r} is of an unknown version")
         shape, _, dtype = header
+        if dtype.hasobject and wanted is not None and name not in wanted:
+            return None
         if dtype.hasobject or dtype.fields is not None:
             raise InputError(f"is refused: the array {name!r} holds objects, not numbers or text")
         announced = math.prod(shape) * dtype.itemsize

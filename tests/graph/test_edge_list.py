@@ -135,7 +135,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "gephi": ("a,b,type\n1,2,Directed\n", {}, "line 2: 'Directed': the graph is directed"),
     "one column": ("1\n2\n", {}, "graph.csv, line 1: '1' is one id"),
-    "header only": ("a,b\n", {}, "graph.csv, line 2: the file holds no rows"),
+    "header only": ("source,target\n", {}, "graph.csv, line 2: the file holds no rows"),
     "comments only": ("# nothing\n", {}, "graph.csv, line 1: the file holds no rows"),
     "multi": ("1,2\n", {"labels_csv": "1,a,b\n2,a\n"}, r"labels.csv, line 1: more than one label"),
     "label file": ("1,2\n", {"labels_csv": ""}, r"labels.csv, line 1: the file holds no rows"),

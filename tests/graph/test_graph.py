@@ -154,7 +154,7 @@ def test_the_repr_shows_counts_only() -> None:
         ({"edges": [(0, 1)], "features": np.array(3.0)}, "got a single value"),
         ({"edges": [(0, 1)], "features": [["a"], ["b"]]}, "real numbers"),
         ({"edges": [(0, 1)], "labels": [0, -2]}, "row 1 is -2"),
-        ({"edges": [(0, 1)], "labels": [0.0, 1.0]}, "integers are needed"),
+        ({"edges": [(0, 1)], "labels": [0.5, 1.0]}, "row 0 is 0.5, no class"),
         ({"edges": [(0, 1)], "labels": [[0], [1]]}, r"got \[2, 1\]"),
         ({"edges": [(0, 1)], "labels": [0, 2], "classes": ["a", "b"]}, "class 2 has no name"),
     ],

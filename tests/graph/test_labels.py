@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumos.errors import InputError
-from lumos.graph.labels import encode, encode_array
+from lumos.graph.label_arrays import encode_array
+from lumos.graph.labels import encode
 from lumos.graph.options import ReadOptions
 
 
@@ -30,14 +31,14 @@ def test_text_is_sorted_as_text() -> None:
 @pytest.mark.parametrize("shape", [(3,), (3, 1)])
 def test_an_array_may_have_one_column(shape: tuple[int, ...]) -> None:
     values = np.array([4, -1, 2]).reshape(shape)
-    labels, classes = encode_array(values, "y", ReadOptions())
-    assert labels.tolist() == [1, -1, 0]
-    assert classes == ("2", "4")
+    found = encode_array(values, "y", ReadOptions())
+    assert found.labels.tolist() == [1, -1, 0]
+    assert found.classes == ("2", "4")
 
 
 def test_truth_values_are_two_classes() -> None:
-    labels, classes = encode_array(np.array([True, False]), "y", ReadOptions())
-    assert (labels.tolist(), classes) == ([1, 0], ("False", "True"))
+    found = encode_array(np.array([True, False]), "y", ReadOptions())
+    assert (found.labels.tolist(), found.classes) == ([1, 0], ("False", "True"))
 
 
 def test_columns_of_other_than_zeros_and_ones_are_no_labels() -> None:

@@ -96,7 +96,7 @@ def nodes(**attributes: Any) -> networkx.Graph:
         (nodes(x=[[1], [1, 2]]), r"node '1': 'x' has shape \[2\]"),
         (nodes(x=[[1], ["a"]]), "node '1': .* is no list of numbers"),
         (nodes(x=[[1], [float("nan")]]), "node '1': 'x' holds NaN"),
-        (nodes(y=[0, 0.5]), "node '1': the label 0.5 is no class"),
+        (nodes(y=[0, 0.5]), r"node '1': the label is 0.5, no class: .*`label_bins=4`"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(graph: Any, message: str) -> None:

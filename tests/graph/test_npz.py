@@ -75,7 +75,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "cube": ({"edges": [[0, 1]], "features": np.zeros((2, 2, 2))}, r"got \[2, 2, 2\]"),
     "complex": ({"edges": [[0, 1]], "features": np.eye(2) * 1j}, "real numbers"),
     "gap": ({"edges": [[0, 1]], "features": np.eye(2), "target": [0]}, "features 2, labels 1"),
-    "nan label": ({"edges": [[0, 1]], "target": [0, np.nan]}, "target: row 1 is nan"),
+    "inf label": ({"edges": [[0, 1]], "target": [0, np.inf]}, "target: row 1 is inf"),
     "float label": ({"edges": [[0, 1]], "target": [0.5, 1]}, "target: row 0 is 0.5"),
     "objects": ({"edges": np.array([[0, None]])}, "mine.npz: .* .edges. holds objects"),
     "weights": ({"edges": [[0, 1]], "edge_weight": [2]}, r"edge_weight: .*`weights='drop'`"),

@@ -84,7 +84,7 @@ def test_what_is_refused_can_be_converted() -> None:
         (data([[0, -1], [-1, 0]], num_nodes=3), "holds -1"),
         (data(BOTH, x=torch.zeros(2, 2)), "there are 2 devices|differs"),
         (data(BOTH, x=torch.full((4, 2), torch.nan)), "row 0, column 0 is nan"),
-        (data(BOTH, y=torch.rand(4)), "labels are integers"),
+        (data(BOTH, y=torch.rand(4)), r"y: row 0 is 0.\d+, no class: .*`label_bins=4`"),
         (data(BOTH, y=torch.zeros(3, dtype=torch.long), num_nodes=4), "labels 3"),
     ],
 )

@@ -151,7 +151,7 @@ WRONG = {
         {"target": TARGET + "1,8,b,tvshow\n"},
         r"line 6: device 1: .*`multilabel='first'`",
     ),
-    "nan label": ({"target": TARGET + "4,8,b,nan\n"}, "line 6: the label is 'nan'"),
+    "inf label": ({"target": TARGET + "4,8,b,inf\n"}, "line 6: the label is 'inf'"),
     "label id": ({"target": TARGET + "x,8,b,tvshow\n"}, "target.csv, line 6: 'x' is not an int"),
     "word range": ({"words": '{\n"0": [1],\n"1": [4714]}'}, r"line 3: .*4714 is not in 0 … 4713"),
     "word below": ({"words": '{"1": [-1]}'}, r"line 1: device '1': the word -1 is not in"),

@@ -6,9 +6,10 @@
     graph.features.json   {"id": [words]}   or this: words numbered from 0
     graph.features.npz    features, ids     or this: arrays, or scipy's save_npz
 
-A first line whose first cell is not a number is a header; lines that start with # are comments;
-commas, tabs, semicolons or blanks separate. Ids are integers if the first one is, otherwise names
-(a list of names needs its header).
+A first line may name the columns (`lumos.graph.header` tells, or the option `header`); lines that
+start with # are comments; commas, tabs, semicolons or blanks separate. Ids are integers if the
+first one is, otherwise names. A label file may have more columns if a header or `label_column`
+tells which is the label.
 """
 
 from pathlib import Path
@@ -17,7 +18,8 @@ from lumos.errors import InputError
 from lumos.graph.feature_files import FeatureArchive, FeatureFile, NumberTable
 from lumos.graph.files import Folder, text_of
 from lumos.graph.graph import Graph
-from lumos.graph.labels import read_labels
+from lumos.graph.label_columns import id_column
+from lumos.graph.label_file import read_labels
 from lumos.graph.options import NOT_ASKED, ReadOptions
 from lumos.graph.tabular import graph_of_tables
 from lumos.graph.text_table import TextTable, integers_first, table_of
@@ -30,29 +32,35 @@ FEATURES = (".features.csv", ".features.json", ".features.npz")
 def read_edge_list(path: Path, *, features: bool, options: ReadOptions) -> Graph:
     """Read a graph from an edge list and the files beside it."""
     folder = Folder(path.parent)
-    edges = _table(folder, path.name)
     names = folder.names()
-    labels = None
-    if f"{path.stem}.labels.csv" in names:
-        labels = _table(folder, f"{path.stem}.labels.csv")
-    integers = integers_first(labels or edges, 0)
-    notes: tuple[str, ...] = ()
     files = [name for name in (path.stem + suffix for suffix in FEATURES) if name in names]
     if len(files) > 1:
         raise InputError(f"{path}: features in {' and '.join(files)}; keep one of them")
+    beside = [name for name in (f"{path.stem}.labels.csv", *files) if name in names]
+    tables = _Tables(folder, options, [path.name, *beside])
+    edges = tables.read(path.name, ends=2)
+    labels = None
+    if f"{path.stem}.labels.csv" in names:
+        labels = tables.read(f"{path.stem}.labels.csv")
+    integers = (
+        integers_first(edges, 0) if labels is None else integers_first(labels, id_column(labels))
+    )
+    notes: tuple[str, ...] = ()
     if not files:
         notes = (f"features absent: there is no {path.stem}.features.csv, .json or .npz",)
     elif not features:
         notes = (NOT_ASKED,)
+    if labels is None and (options.label_column or options.label_bins):
+        raise InputError(
+            f"{path}: there is no {path.stem}.labels.csv, so no label to choose; add it"
+        )
     # Without labels the feature file says which devices there are, so it is read in any case.
     wanted = files and (features or labels is None)
     return graph_of_tables(
         name=path.stem,
         edges=edges,
-        labels=None
-        if labels is None
-        else (labels, read_labels(labels, options, integers=integers)),
-        features=_features(folder, files[0], integers) if wanted else None,
+        labels=None if labels is None else read_labels(labels, options, integers=integers),
+        features=_features(tables, files[0], integers, options) if wanted else None,
         want_features=features,
         integers=integers,
         options=options,
@@ -60,14 +68,42 @@ def read_edge_list(path: Path, *, features: bool, options: ReadOptions) -> Graph
     )
 
 
-def _table(folder: Folder, name: str) -> TextTable:
-    return table_of(text_of(folder.read(name), folder.file(name)), folder.file(name))
+class _Tables:
+    """The text files of a graph, each of which may tell whether another has a header."""
+
+    def __init__(self, folder: Folder, options: ReadOptions, names: list[str]) -> None:
+        self.folder = folder
+        self._header = options.header
+        self._names = [name for name in names if not name.endswith((".json", ".npz"))]
+
+    def read(self, name: str, ends: int = 1) -> TextTable:
+        """The table of a file, whose ids stand in the first `ends` columns."""
+        return table_of(
+            self.text(name),
+            self.folder.file(name),
+            header=self._header,
+            ends=ends,
+            known=lambda: self._ids_beside(name),
+        )
+
+    def text(self, name: str) -> str:
+        """The content of a file."""
+        return text_of(self.folder.read(name), self.folder.file(name))
+
+    def _ids_beside(self, name: str) -> set[str]:
+        """The ids in the other tables, without their first lines, which may be headers too."""
+        ids: set[str] = set()
+        for other in self._names:
+            if other != name:
+                table = table_of(self.text(other), self.folder.file(other), header="yes")
+                ids |= table.cells(2 if other == self._names[0] else 1)
+        return ids
 
 
-def _features(folder: Folder, name: str, integers: bool) -> FeatureFile:
+def _features(tables: _Tables, name: str, integers: bool, options: ReadOptions) -> FeatureFile:
+    folder = tables.folder
     if name.endswith(".npz"):
         return FeatureArchive(folder.read(name), folder.file(name), integers=integers)
     if name.endswith(".json"):
-        text = text_of(folder.read(name), folder.file(name))
-        return WordLists(text, folder.file(name), integers=integers)
-    return NumberTable(_table(folder, name), integers=integers)
+        return WordLists(tables.text(name), folder.file(name), integers=integers)
+    return NumberTable(tables.read(name), integers=integers, options=options)

@@ -3,7 +3,7 @@
 import hashlib
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -112,32 +112,53 @@ def text_of(content: bytes, file: str) -> str:
         ) from None
 
 
-def arrays_of(content: bytes, file: str) -> Arrays:
-    """Return all arrays of an npz, without ever unpickling."""
+def arrays_of(content: bytes, file: str, wanted: Collection[str] | None = None) -> Arrays:
+    """Return all arrays of an npz, without ever unpickling.
+
+    Args:
+        content: the npz.
+        file: its path, as errors name it.
+        wanted: where given, arrays of objects that are not among them are left out; otherwise, as
+            always among these, they are refused.
+    """
     with readable(file):
         if content.startswith(np.lib.format.MAGIC_PREFIX):
             raise InputError(f"{file}: it holds a single array; an npz with names is needed")
         try:
-            return unpack_arrays(io.BytesIO(content))
+            return unpack_arrays(io.BytesIO(content), wanted)
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
 
 
-def sparse_of(arrays: Arrays, file: str) -> Any:
-    """Return the sparse matrix that scipy's `save_npz` wrote in compressed rows or columns."""
+def sparse_of(arrays: Arrays, file: str, prefix: str = "", what: str = "features") -> Any:
+    """Return the sparse matrix that stands in an npz in compressed rows or columns.
+
+    Args:
+        arrays: `data`, `indices`, `indptr` and `shape`, and `format` as scipy's `save_npz` writes
+            it; without one the rows are compressed.
+        file: the path of the npz, as errors name it.
+        prefix: what stands before these names.
+        what: what the matrix holds, for errors.
+    """
     from scipy.sparse import csc_array, csr_array
 
+    parts = [f"{prefix}{part}" for part in ("data", "indices", "indptr", "shape")]
+    missing = [part for part in parts if part not in arrays]
+    if missing:
+        raise InputError(
+            f"{file}: {what}: there is no array {missing[0]!r}; write the matrix again"
+        )
     with readable(file):
-        kind = arrays["format"].item()
+        kind = arrays[f"{prefix}format"].item() if f"{prefix}format" in arrays else "csr"
         kind = kind.decode() if isinstance(kind, bytes) else str(kind)
         kinds = {"csr": csr_array, "csc": csc_array}
         if kind not in kinds:
-            raise InputError(f"{file}: a sparse matrix in the form csr or csc is needed")
-        rows, columns = (int(size) for size in arrays["shape"])
-        used = len(arrays["data"])
-        refuse_width(columns, used, f"{file}: features")
-        refuse_width(rows, used, f"{file}: rows of features")
-        parts = (arrays["data"], arrays["indices"], arrays["indptr"])
-        matrix = kinds[kind](parts, shape=(rows, columns))
+            raise InputError(f"{file}: {what}: a sparse matrix in the form csr or csc is needed")
+        data, indices, indptr, shape = (arrays[part] for part in parts)
+        rows, columns = (int(size) for size in shape)
+        used = len(data)
+        refuse_width(columns, used, f"{file}: {what}")
+        refuse_width(rows, used, f"{file}: rows of {what}")
+        matrix = kinds[kind]((data, indices, indptr), shape=(rows, columns))
         matrix.check_format(full_check=True)
         return csr_array(matrix)

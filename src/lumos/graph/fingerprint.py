@@ -10,11 +10,13 @@ from lumos.graph.graph import Graph
 
 
 def fingerprint(graph: Graph) -> str:
-    """16 hexadecimal digits that tell this graph, features and labels included, from others."""
+    """16 hexadecimal digits that tell this graph, with features, labels and roles, from others."""
     digest = blake2b(digest_size=8)
     parts: list[Any] = [graph.offsets, graph.neighbours]
     if graph.labels is not None:
         parts.append(graph.labels)
+    if graph.roles is not None:
+        parts.append(graph.roles)
     if issparse(graph.features):
         matrix = csr_array(graph.features)
         parts += [matrix.indptr, matrix.indices, matrix.data]

@@ -1,7 +1,7 @@
 """The graph: who is whose neighbour, and what each device knows of itself."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,8 +17,11 @@ from lumos.graph.arrays import (
     is_sparse,
     refuse_width,
 )
+from lumos.graph.bounds import BOUNDS_NOTE, bounded, checked_bounds
 from lumos.graph.ids import Ids, pairs_of, refuse_long, same_devices, shown
+from lumos.graph.label_arrays import given_labels
 from lumos.graph.neighbour_lists import neighbour_lists
+from lumos.graph.roles import checked_roles
 from lumos.typing import Floats, Ints
 
 if TYPE_CHECKING:
@@ -49,6 +52,9 @@ class Graph:
     """[devices]: the index of the class, -1 where it is unknown; None when there are none."""
     classes: tuple[str, ...] = ()
     """The names of the classes, in the order of their index."""
+    roles: Ints | None = None
+    """[devices]: 0 trains, 1 validates, 2 tests, -1 none of them; None when the source gives no
+    split."""
     name: str = ""
     """What the graph is called in tables."""
     dropped_self_loops: int = 0
@@ -75,11 +81,16 @@ class Graph:
         if self.labels is not None:
             labels = integer_labels(self.labels, self.devices, "labels")
             count = int(labels.max(initial=-1)) + 1
+            if not self.classes:
+                refuse_width(count, self.devices, "labels: number of classes")
             classes = tuple(self.classes) or tuple(str(index) for index in range(count))
             if count > len(classes):
                 raise InputError(f"labels: class {count - 1} has no name among {len(classes)}")
             object.__setattr__(self, "labels", freeze(labels, np.int64))
             object.__setattr__(self, "classes", classes)
+        if self.roles is not None:
+            roles = checked_roles(self.roles, self.devices)
+            object.__setattr__(self, "roles", freeze(roles, np.int64))
 
     @classmethod
     def from_edges(
@@ -88,8 +99,10 @@ class Graph:
         *,
         devices: int | None = None,
         features: Any = None,
-        labels: ArrayLike | None = None,
+        labels: ArrayLike | Sequence[object] | None = None,
         classes: Sequence[str] = (),
+        label_bins: int | None = None,
+        roles: ArrayLike | None = None,
         ids: ArrayLike | Sequence[str] | None = None,
         name: str = "",
         notes: Sequence[str] = (),
@@ -106,8 +119,12 @@ class Graph:
                 the distinct ids that occur, in ascending order.
             devices: how many devices there are.
             features: [devices, feature_count], an array or a scipy sparse array; finite.
-            labels: [devices] integers, -1 where unknown.
+            labels: [devices] whole numbers, -1 or NaN where unknown, or text, None or "" where
+                unknown. With `classes`, numbers are indices into them and text is one of them.
+                Without, numbers that look like ids or measurements are refused.
             classes: names of the classes.
+            label_bins: cut numbers into so many classes of about equal size.
+            roles: [devices] 0 trains, 1 validates, 2 tests, -1 none of them.
             ids: [devices] distinct ids, non-negative integers or text.
             name: what the graph is called.
             notes: sentences to keep with the graph.
@@ -115,6 +132,9 @@ class Graph:
                 `edge_index` does, do not count the second direction as a duplicate.
         """
         known = same_devices(devices=devices, features=features, labels=labels, ids=ids)
+        if labels is not None:
+            given = given_labels(labels, classes, label_bins, ids)
+            labels, classes, notes = given.labels, given.classes, (*notes, *given.notes)
         if known is not None and features is None and labels is None and ids is None:
             refuse_width(known, int(np.size(edges)), "devices")
         original, pairs = pairs_of(edges, known, ids)
@@ -129,6 +149,7 @@ class Graph:
             features=features,
             labels=labels,
             classes=classes,
+            roles=roles,
             name=name,
             notes=notes,
             both_directions=both_directions,
@@ -143,6 +164,7 @@ class Graph:
         features: Any = None,
         labels: ArrayLike | None = None,
         classes: Sequence[str] = (),
+        roles: ArrayLike | None = None,
         name: str = "",
         notes: Sequence[str] = (),
         both_directions: bool = False,
@@ -157,6 +179,7 @@ class Graph:
             features=features,
             labels=None if labels is None else np.asarray(labels),
             classes=tuple(classes),
+            roles=None if roles is None else np.asarray(roles),
             name=name,
             dropped_self_loops=clean.self_loops,
             dropped_duplicates=clean.repeats + (0 if twice else clean.both_ways),
@@ -188,6 +211,25 @@ class Graph:
         from lumos.graph.pyg import to_pyg
 
         return to_pyg(self)
+
+    def with_bounds(self, low: ArrayLike, high: ArrayLike) -> "Graph":
+        """The same graph with features mapped to (x - low) / (high - low), clipped to 0 … 1.
+
+        The bounds are public: every device maps its own values, and nobody tells any. A newcomer
+        maps its features in the same way.
+
+        Args:
+            low: a number, or [feature_count].
+            high: a number, or [feature_count]; above `low`.
+
+        Raises:
+            UsageError: there are no features, or these are no bounds.
+        """
+        if self.features is None:
+            raise UsageError("with_bounds: the graph has no features")
+        lower, upper = checked_bounds(low, high, width=self.feature_count)
+        features = bounded(self.features, lower, upper)
+        return replace(self, features=features, notes=(*self.notes, BOUNDS_NOTE))
 
     @property
     def devices(self) -> int:

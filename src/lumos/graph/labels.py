@@ -1,6 +1,12 @@
-"""Labels: one class per device, or unknown; class names in sorted order."""
+"""Labels: from the values that a source holds to one class per device, or unknown.
 
-from collections.abc import Iterable, Sequence
+Every source comes here with one text per device, so that the same values mean the same everywhere:
+empty, NaN and -1 are unknown; numbers are whole (1.0 is class 1) unless `label_bins` cuts them into
+classes; classes are sorted by name, or by value where all are numbers. Values that can hardly be
+classes are refused (`label_doubts`).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,68 +14,124 @@ import numpy as np
 
 from lumos.errors import InputError
 from lumos.graph.ids import shown
+from lumos.graph.label_bins import binned
+from lumos.graph.label_doubts import refuse_unlikely
 from lumos.graph.options import ReadOptions
-from lumos.graph.text_table import INTEGER, TextTable, id_of
+from lumos.graph.text_table import INTEGER, NUMBER
 from lumos.typing import Ints
 
 UNKNOWN = ("", "-1")
+LARGEST_WHOLE = 2.0**53
+"""Beyond it a float no longer tells neighbouring whole numbers apart."""
 
 
 @dataclass(frozen=True)
-class LabelRows:
-    """The label file, row by row."""
+class Labelled:
+    """The classes of all devices."""
 
-    ids: tuple[int | str, ...]
-    lines: tuple[int, ...]
-    names: tuple[str | None, ...]
-    """The class of each row, None where it is unknown."""
+    labels: Ints
+    """[devices]: the index of the class, -1 where it is unknown."""
+    classes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What was decided on the way, one sentence each."""
 
 
-def read_labels(
-    table: TextTable,
-    options: ReadOptions,
-    *,
-    integers: bool,
-    id_column: int = 0,
-    label_column: int | None = None,
-) -> LabelRows:
-    """Read the labels of a table; an empty cell or -1 is an unknown label.
+@dataclass(frozen=True)
+class LabelSource:
+    """Where labels come from, as errors name it."""
 
-    With a `label_column` all others are ignored; without one, the label is the second of two
-    columns, and further columns are further labels.
+    what: str
+    """The column, array or attribute."""
+    place: Callable[[int], str]
+    """Where the label of a device stands."""
+    other: str = ""
+    """How another column is chosen, and which there are."""
+    ids: Sequence[Any] = ()
+    """[devices] the ids, to tell whether the labels are the ids again; may be empty."""
+
+
+def label_classes(
+    values: Sequence[str | None], source: LabelSource, options: ReadOptions
+) -> Labelled:
+    """The classes that `values` say, one text per device; None is unknown.
+
+    Raises:
+        InputError: the values are no classes: fractions, negative numbers, or nearly all different.
     """
-    first: dict[int | str, tuple[int, str]] = {}
-    for line, row in table.rows():
-        label = 1 if label_column is None else label_column
-        if len(row) <= max(id_column, label):
-            table.refuse(
-                line,
-                f"{len(row)} columns, but the id is in column {id_column + 1} and the label in "
-                f"column {label + 1}; leave the label empty if it is unknown",
+    names = [
+        None if value is None or value == "" or value.casefold() == "nan" else value
+        for value in values
+    ]
+    distinct = {name for name in names if name is not None}
+    numbers: dict[str, float] | None = None
+    if distinct and all(NUMBER.fullmatch(name) for name in distinct):
+        numbers = {name: float(name) for name in distinct}
+    if options.label_bins is not None:
+        return _binned(names, numbers, source, options.label_bins)
+    notes: tuple[str, ...] = ()
+    if numbers is None:
+        names = [None if name in UNKNOWN else name for name in names]
+    else:
+        _refuse_no_class(names, numbers, source)
+        text = {name: _whole(name, number) for name, number in numbers.items()}
+        names = [None if name is None else text[name] for name in names]
+        classes = set(names) - {None, "-1"}
+        if "-1" in names and classes == {"1"}:
+            notes = ("labels: -1 is unknown, so all others are of class 1; call classes 0 and 1",)
+        names = [None if name == "-1" else name for name in names]
+    refuse_unlikely(names, source.ids, source.what, source.other, numeric=numbers is not None)
+    labels, found = encode(names)
+    return Labelled(labels, found, notes)
+
+
+def _whole(name: str, number: float) -> str:
+    return name if INTEGER.fullmatch(name) else str(int(number))
+
+
+def _refuse_no_class(
+    names: Sequence[str | None], numbers: dict[str, float], source: LabelSource
+) -> None:
+    """Refuse fractions, and negative numbers beside -1."""
+    fractions = {
+        name
+        for name, number in numbers.items()
+        if not INTEGER.fullmatch(name) and not (number.is_integer() and abs(number) < LARGEST_WHOLE)
+    }
+    negative = {name for name, number in numbers.items() if number < 0 and number != -1}
+    for row, name in enumerate(names) if fractions or negative else ():
+        if name in fractions:
+            raise InputError(
+                f"{source.place(row)} is {shown(name)[1:-1]}, no class: such numbers are measurements; "
+                f"cut them into classes with `label_bins=4`{source.other}"
             )
-        if label_column is None and any(row[2:]) and options.multilabel == "refuse":
-            table.refuse(line, _several(row[1], row[2]))
-        device = id_of(row[id_column], table, line, integers)
-        name = row[label]
-        if name.casefold() in ("nan", "inf", "-inf"):
-            table.refuse(line, f"the label is {shown(name)}; leave it empty if it is unknown")
-        if device in first:
-            if options.multilabel == "refuse":
-                table.refuse(line, f"device {device}: {_several(first[device][1], name)}")
-            continue
-        first[device] = (line, name)
-    return LabelRows(
-        ids=tuple(first),
-        lines=tuple(line for line, _ in first.values()),
-        names=tuple(None if name in UNKNOWN else name for _, name in first.values()),
-    )
+        if name in negative and not fractions:
+            raise InputError(
+                f"{source.place(row)} is {name}; only -1 (unknown) may be negative, number the "
+                f"classes from 0{source.other}"
+            )
 
 
-def _several(one: str, other: str) -> str:
-    return (
-        f"more than one label ({shown(one)}, {shown(other)}); give each device one, "
-        "or keep the first with `multilabel='first'`"
+def _binned(
+    names: Sequence[str | None], numbers: dict[str, float] | None, source: LabelSource, bins: int
+) -> Labelled:
+    if numbers is None:
+        row = next((i for i, name in enumerate(names) if name and not NUMBER.fullmatch(name)), None)
+        where = f"{source.what} has none" if row is None else f"{source.place(row)} is text"
+        raise InputError(f"{where}; `label_bins` needs numbers{source.other}")
+    # -1 is unknown as everywhere, unless the numbers are such that may be negative.
+    signed = any(number < 0 and number != -1 for number in numbers.values())
+    known = {name: n for name, n in numbers.items() if np.isfinite(n) and (signed or n != -1)}
+    rows = [row for row, name in enumerate(names) if name in known]
+    if len(set(known.values())) < 2:
+        raise InputError(f"{source.what}: all labels are the same number; there is nothing to cut")
+    index, classes = binned(np.array([known[names[row] or ""] for row in rows]), bins)
+    labels = np.full(len(names), -1, dtype=np.int64)
+    labels[rows] = index
+    note = (
+        f"labels are {source.what}, cut into {len(classes)} classes: {', '.join(classes)}; the "
+        "borders were computed from all labels and are public"
     )
+    return Labelled(labels, classes, (note,))
 
 
 def encode(names: Iterable[str | None]) -> tuple[Ints, tuple[str, ...]]:
@@ -97,40 +159,13 @@ def declared_classes(names: Any, what: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def encode_array(values: Any, what: str, options: ReadOptions) -> tuple[Ints, tuple[str, ...]]:
-    """Encode labels that come as an array: [devices], or [devices, 1]; -1 is unknown.
-
-    A wider array of zeros and ones says several labels per device.
-    """
-    array = np.asarray(values)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim == 2 and array.shape[1] > 1:
-        array = _first_label(array, what, options)
-    if array.ndim != 1:
-        raise InputError(f"{what}: one label per device is needed; got shape {list(array.shape)}")
-    if array.dtype.kind == "f":
-        wrong = np.flatnonzero(~np.isfinite(array))
-        row = int(wrong[0]) if len(wrong) else 0
-        value = array[row] if len(array) else array.dtype
-        raise InputError(f"{what}: row {row} is {value}; labels are integers, -1 where unknown")
-    if array.dtype.kind not in "iubU":
-        raise InputError(f"{what}: integers or text are needed; got {array.dtype}")
-    return encode(None if name in UNKNOWN else name for name in map(str, array.tolist()))
-
-
-def _first_label(array: Any, what: str, options: ReadOptions) -> Any:
-    if options.multilabel == "refuse":
-        raise InputError(
-            f"{what}: {array.shape[1]} columns are several labels per device; keep the first with "
-            "`multilabel='first'`"
-        )
-    if array.dtype.kind not in "iubf" or not np.isin(array, (0, 1)).all():
-        raise InputError(f"{what}: several labels per device must be columns of zeros and ones")
-    return np.where(array.any(axis=1), array.argmax(axis=1), -1)
-
-
-def aligned(rows: LabelRows, ids: Sequence[Any]) -> tuple[str | None, ...]:
-    """Return the label of each of `ids`, None for a device without a row."""
-    name = dict(zip(rows.ids, rows.names, strict=True))
-    return tuple(name.get(device) for device in ids)
+def indices_of_names(
+    names: Sequence[str | None], declared: Sequence[str], what: str
+) -> tuple[Ints, tuple[str, ...]]:
+    """[devices] the index of each name among the `declared` ones, -1 for None; and those."""
+    number: dict[str | None, int] = {name: index for index, name in enumerate(declared)}
+    number[None] = -1
+    for name in names:
+        if name not in number:
+            raise InputError(f"{what}: the label {shown(name)} is not among them; add it")
+    return np.array([number[name] for name in names], dtype=np.int64), tuple(declared)

@@ -1,27 +1,31 @@
 """Graphs from NetworkX and to it. Reading imports nothing: the object brings its own methods."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import is_sparse
+from lumos.graph.feature_columns import prepared
 from lumos.graph.graph import Graph
 from lumos.graph.ids import Ids, shown, unique_ids
-from lumos.graph.labels import UNKNOWN, declared_classes, encode
+from lumos.graph.node_attributes import (
+    CLASS_NAMES,
+    attributes_of,
+    networkx_features,
+    networkx_labels,
+)
 from lumos.graph.options import ReadOptions
 from lumos.graph.text_table import LARGEST_ID
-from lumos.typing import Doubles, Ints
 
-CLASS_NAMES = "class_names"
-"""Graph attribute: the names of the classes, in the order of their index."""
 _ABSENT = object()
 
 
 def from_networkx(
     graph: Any,
     *,
-    features: str | None = "x",
+    features: str | Sequence[str] | None = "x",
     labels: str | None = "y",
     weight: str = "weight",
     name: str = "",
@@ -32,15 +36,19 @@ def from_networkx(
     Args:
         graph: a `networkx.Graph` or `MultiGraph` (parallel edges are duplicates). A `DiGraph` is
             directed: it is refused unless directed="symmetrise".
-        features: node attribute with a list of numbers; on all nodes, or on none.
-        labels: node attribute with the class; None, -1 or "" is unknown. A list or set of classes
-            is refused unless multilabel="first"; a node without the attribute, where others have
-            it, is refused unless missing_labels="unknown". Classes are sorted by name, or in the
-            order of the graph attribute `class_names`.
+        features: node attribute with a number or a list of numbers, or several such attributes,
+            whose columns are joined; on all nodes, or, if it is `x`, on none. Text is refused
+            unless `categorical` lists the attribute.
+        labels: node attribute with the class; None, NaN, -1 or "" is unknown. A list or set of
+            classes is refused unless multilabel="first"; a node without the attribute, where others
+            have it, is refused unless missing_labels="unknown". Classes are sorted by name, or in
+            the order of the graph attribute `class_names`. The option `label_column` says the same.
         weight: edge attribute; its presence makes the graph weighted, and it is refused unless
             weights="drop".
         name: what the graph is called; otherwise its own name.
         options: the fields of `ReadOptions`.
+
+    Where the nodes have neither `x` nor `y`, a note lists the attributes that they have.
     """
     permissions = ReadOptions.of(options)
     if not (hasattr(graph, "nodes") and hasattr(graph, "edges") and hasattr(graph, "is_directed")):
@@ -60,23 +68,28 @@ def from_networkx(
                 "none; drop weights with `weights='drop'`"
             )
         pairs.append((number[u], number[v]))
-    declared = declared_classes(graph.graph.get(CLASS_NAMES), CLASS_NAMES)
-    classes: tuple[str, ...] = ()
-    known = None
-    names = _labels(graph, labels, permissions, declared)
-    if names is not None:
-        known, classes = _encoded(names, declared)
     if not nodes:
         raise InputError("the NetworkX graph is empty; it needs at least one node")
+    ids = _ids(nodes)
+    labelled = networkx_labels(graph, permissions.label_column or labels, permissions)
+    notes = () if labelled is None else labelled.notes
+    matrix = None
+    columns = networkx_features(graph, features, permissions)
+    if columns is not None:
+        matrix, more = prepared(columns, permissions, "features")
+        notes += more
+    if columns is None and labelled is None and (seen := attributes_of(graph)):
+        notes += (f"no node attribute is used; features= and labels= may name them: {seen}",)
     return Graph.from_indices(
         np.array(pairs, dtype=np.int64).reshape(-1, 2),
-        _ids(nodes),
-        features=_features(graph, features),
-        labels=known,
-        classes=classes,
+        ids,
+        features=matrix,
+        labels=None if labelled is None else labelled.labels,
+        classes=() if labelled is None else labelled.classes,
         # A DiGraph may hold u → v and v → u as the two arcs of each edge.
         both_directions=graph.is_directed(),
         name=name or str(getattr(graph, "name", "")),
+        notes=notes,
     )
 
 
@@ -122,69 +135,3 @@ def _ids(nodes: list[Any]) -> Ids:
             raise InputError(f"the id {shown(max(map(abs, nodes)))} is too large; use text")
         return unique_ids(np.array(nodes, dtype=np.int64))
     return unique_ids([str(node) for node in nodes])
-
-
-def _features(graph: Any, attribute: str | None) -> Any:
-    """[devices, width] if the nodes carry the attribute, else None."""
-    if attribute is None:
-        return None
-    rows = [(node, data[attribute]) for node, data in graph.nodes(data=True) if attribute in data]
-    if not rows:
-        return None
-    if len(rows) < len(graph):
-        node = next(node for node, data in graph.nodes(data=True) if attribute not in data)
-        raise InputError(f"node {shown(node)} has no {attribute!r}, but others have; add it")
-    vectors: list[Doubles] = []
-    for node, value in rows:
-        try:
-            vector = np.asarray(value, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError(f"node {shown(node)}: {shown(value)} is no list of numbers") from None
-        if vector.ndim != 1 or (vectors and len(vector) != len(vectors[0])):
-            raise InputError(f"node {shown(node)}: {attribute!r} has shape {list(vector.shape)}")
-        if not np.all(np.isfinite(vector)):
-            raise InputError(f"node {shown(node)}: {attribute!r} holds NaN or infinity; replace it")
-        vectors.append(vector)
-    return np.array(vectors)
-
-
-def _labels(
-    graph: Any, attribute: str | None, options: ReadOptions, declared: tuple[str, ...]
-) -> list[str | None] | None:
-    """[devices] names of classes if the nodes carry the attribute, else None."""
-    if attribute is None or all(attribute not in data for _, data in graph.nodes(data=True)):
-        return None
-    names: list[str | None] = []
-    for node, data in graph.nodes(data=True):
-        if attribute not in data and options.missing_labels == "refuse":
-            raise InputError(
-                f"node {shown(node)} has no {attribute!r}, but others have; set it to None if it "
-                "is unknown, or pass `missing_labels='unknown'`"
-            )
-        value = data.get(attribute)
-        if isinstance(value, list | tuple | set | frozenset):
-            if options.multilabel == "refuse":
-                raise InputError(
-                    f"node {shown(node)} has several labels ({shown(value)}); keep the first with "
-                    "`multilabel='first'`"
-                )
-            value = next(
-                iter(sorted(value, key=str) if isinstance(value, set | frozenset) else value), None
-            )
-        if isinstance(value, float | np.floating):
-            raise InputError(f"node {shown(node)}: the label {value} is no class; use an integer")
-        name = None if value is None else str(value)
-        names.append(None if name in UNKNOWN and name not in declared else name)
-    return names
-
-
-def _encoded(names: list[str | None], declared: tuple[str, ...]) -> tuple[Ints, tuple[str, ...]]:
-    """[devices] the index of each class, -1 for None, and the names of the classes."""
-    if not declared:
-        return encode(names)
-    number: dict[str | None, int] = {name: index for index, name in enumerate(declared)}
-    number[None] = -1
-    for name in names:
-        if name not in number:
-            raise InputError(f"{CLASS_NAMES}: the label {shown(name)} is not among them; add it")
-    return np.array([number[name] for name in names], dtype=np.int64), declared

@@ -1,12 +1,18 @@
 """One npz with the whole graph, as PyTorch Geometric's data sets are distributed.
 
 - `edges` [E, 2] (or [2, E]), or `edge_index` [2, E]: integers; each edge once, or in both
-  directions (the second direction is then not a duplicate).
+  directions (the second direction is then not a duplicate). Or a compressed adjacency matrix
+  (`lumos.graph.adjacency`).
 - `features` (or `x`) [devices, width]: optional.
-- `target` (or `y`, `labels`) [devices]: optional; integers or text, -1 or "" where unknown.
+- `target` (or `y`, `labels`) [devices]: optional; numbers or text, -1, NaN or "" where unknown. The
+  option `label_column` names another array, or a column of a wider one.
+- `class_names`: optional; text, into which whole labels are indices.
 - `ids` [devices]: optional; without it edges hold row numbers.
+- `train_mask`, `val_mask`, `test_mask` [devices], or lists of rows (`train_idx`, …): optional.
 - `directed`: optional; true makes the graph directed. `edge_weight`, `edge_attr` or `weights`
   make it weighted.
+
+Arrays of objects are never unpickled: those with other names are skipped, these are refused.
 """
 
 from pathlib import Path
@@ -16,41 +22,62 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumos.errors import InputError
+from lumos.graph import adjacency
+from lumos.graph.arrays import is_sparse
+from lumos.graph.feature_columns import Columns, prepared
 from lumos.graph.files import Folder, arrays_of
 from lumos.graph.graph import Graph
-from lumos.graph.labels import encode_array
+from lumos.graph.label_arrays import encode_array
+from lumos.graph.labels import Labelled
 from lumos.graph.options import NOT_ASKED, ReadOptions
+from lumos.graph.roles import MASK_NAMES, roles_in
+from lumos.typing import Arrays
 
 WEIGHTS = ("edge_weight", "edge_weights", "edge_attr", "weights", "weight")
+LABELS = ("target", "y", "labels")
+OTHERS = ("edges", "edge_index", "features", "x", "ids", "directed", "attr_matrix", "class_names")
+WANTED = frozenset([*OTHERS, *LABELS, *WEIGHTS, *MASK_NAMES, *adjacency.PART_NAMES])
+"""Arrays that are read."""
 
 
 def read_npz(path: Path, *, features: bool, options: ReadOptions) -> Graph:
     """Read a graph from an npz."""
     file = str(path)
-    arrays = arrays_of(Folder(path.parent).read(path.name), file)
-    edges = edges_in(arrays, file)
-    refuse_what_is_lost(arrays, file, options)
-    matrix = _first(arrays, "features", "x")
-    target = _first(arrays, "target", "y", "labels")
-    labels, classes = (
-        (None, ()) if target is None else encode_array(target, f"{file}: target", options)
+    chosen = {options.label_column} if options.label_column else set()
+    arrays = arrays_of(
+        Folder(path.parent).read(path.name), file, (WANTED | chosen) - {"class_names"}
     )
-    notes: tuple[str, ...] = ()
-    devices = None if matrix is None or matrix.ndim == 0 else len(matrix)
+    refuse_what_is_lost(arrays, file, options)
+    devices: int | None = None
+    if adjacency.has_adjacency(arrays):
+        edges, devices = adjacency.adjacency_pairs(arrays, file, options)
+        matrix = adjacency.attributes(arrays, file)
+    else:
+        edges, matrix = edges_in(arrays, file), None
+    matrix = _first(arrays, "features", "x") if matrix is None else matrix
+    labelled, notes = _labels(arrays, file, options)
     if matrix is None:
-        notes = ("features absent: the npz has no array 'features'",)
-    elif not features:
-        matrix, notes = None, (NOT_ASKED,)
+        notes = ("features absent: the npz has no array 'features'", *notes)
+    elif matrix.ndim:
+        devices = int(matrix.shape[0]) if devices is None else devices
+    if matrix is not None and not features:
+        matrix, notes = None, (NOT_ASKED, *notes)
     try:
+        if matrix is not None and (is_sparse(matrix) or matrix.ndim):
+            matrix, more = prepared(Columns(matrix), options, "features")
+            notes += more
+        labels = None if labelled is None else labelled.labels
+        roles, more = roles_in(arrays, labels, options)
         graph = Graph.from_edges(
             edges,
             devices=devices,
             features=matrix,
             labels=labels,
-            classes=classes,
+            classes=() if labelled is None else labelled.classes,
+            roles=roles,
             ids=arrays.get("ids"),
             name=path.stem,
-            notes=notes,
+            notes=notes + more,
             both_directions=True,
         )
     except InputError as error:
@@ -60,11 +87,52 @@ def read_npz(path: Path, *, features: bool, options: ReadOptions) -> Graph:
     return graph
 
 
-def _first(arrays: dict[str, NDArray[Any]], *names: str) -> NDArray[Any] | None:
+def _first(arrays: Arrays, *names: str) -> NDArray[Any] | None:
     return next((arrays[name] for name in names if name in arrays), None)
 
 
-def edges_in(arrays: dict[str, NDArray[Any]], file: str) -> NDArray[Any]:
+def _labels(
+    arrays: Arrays, file: str, options: ReadOptions
+) -> tuple[Labelled | None, tuple[str, ...]]:
+    """The classes that the npz says, if any, and notes."""
+    asked = options.label_column
+    others = [name for name in arrays if name not in WANTED or name in LABELS]
+    name = asked if asked in arrays else next((name for name in LABELS if name in arrays), None)
+    target = arrays[name] if name is not None else adjacency.label_matrix(arrays, file)
+    if asked is not None and asked not in arrays and not _is_column(asked, target):
+        raise InputError(
+            f"{file}: there is no array {asked!r}; `label_column` is one of: {', '.join(arrays)}"
+        )
+    if target is None:
+        if not others:
+            return None, ()
+        note = f"labels absent: no array {', '.join(LABELS)}; `label_column` may name one of: {', '.join(others)}"
+        return None, (note,)
+    name = name or "labels"
+    seen = ", ".join(one for one in others if one != name)
+    other = f", or name another array with `label_column` (it has: {seen})" if seen else ""
+    names = arrays.get("class_names")
+    whole = target.ndim == 1 and target.dtype.kind in "iu" and options.label_bins is None
+    if whole and names is not None and names.dtype.kind == "U" and names.ndim == 1:
+        classes = tuple(names.tolist())
+        fits = len(set(classes)) == len(classes) and target.max(initial=-1) < len(classes)
+        if fits and target.min(initial=0) >= -1:
+            return Labelled(target.astype(np.int64), classes), ()
+    labelled = encode_array(target, f"{file}: {name}", options, other=other, ids=arrays.get("ids"))
+    return labelled, labelled.notes
+
+
+def _is_column(asked: str, target: NDArray[Any] | None) -> bool:
+    """Whether `asked` is the number of a column of the labels."""
+    return (
+        target is not None
+        and target.ndim == 2
+        and asked.isdecimal()
+        and int(asked) < target.shape[1]
+    )
+
+
+def edges_in(arrays: Arrays, file: str) -> NDArray[Any]:
     """[E, 2]: the edges of an npz, whichever way round they are stored."""
     if "edges" in arrays:
         name, array = "edges", arrays["edges"]
@@ -74,7 +142,10 @@ def edges_in(arrays: dict[str, NDArray[Any]], file: str) -> NDArray[Any]:
         name, array = "edge_index", arrays["edge_index"].T
     else:
         has = ", ".join(arrays) or "nothing"
-        raise InputError(f"{file}: there is no array 'edges' (it has: {has}); add it, [E, 2]")
+        raise InputError(
+            f"{file}: there is no array 'edges' (it has: {has}); add it, [E, 2], or an adjacency "
+            "matrix: adj_data, adj_indices, adj_indptr, adj_shape"
+        )
     if array.ndim != 2 or array.shape[1] != 2:
         raise InputError(f"{file}: {name}: shape {list(arrays[name].shape)}; [E, 2] is needed")
     if array.dtype.kind not in "iu":
@@ -83,7 +154,7 @@ def edges_in(arrays: dict[str, NDArray[Any]], file: str) -> NDArray[Any]:
     return np.asarray(array)
 
 
-def refuse_what_is_lost(arrays: dict[str, NDArray[Any]], file: str, options: ReadOptions) -> None:
+def refuse_what_is_lost(arrays: Arrays, file: str, options: ReadOptions) -> None:
     """Refuse directions and weights unless the options give them up."""
     if options.weights == "refuse":
         for name in WEIGHTS:

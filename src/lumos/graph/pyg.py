@@ -12,10 +12,14 @@ import numpy as np
 
 from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import is_sparse, refuse_width
+from lumos.graph.feature_columns import Columns, prepared
 from lumos.graph.graph import Graph
 from lumos.graph.ids import unique_ids
-from lumos.graph.labels import declared_classes, encode_array
+from lumos.graph.label_arrays import as_labels, encode_array, given_labels
+from lumos.graph.labels import Labelled, declared_classes
 from lumos.graph.options import ReadOptions
+from lumos.graph.roles import MASK_NAMES, masks_of, roles_in
+from lumos.typing import Ints
 
 
 def from_pyg(data: Any, *, name: str = "", **options: Any) -> Graph:
@@ -26,7 +30,10 @@ def from_pyg(data: Any, *, name: str = "", **options: Any) -> Graph:
             `y` [devices] (-1 is unknown). PyG holds an undirected edge in both directions: data
             that lack one is directed, and refused unless directed="symmetrise". `edge_weight` or
             `edge_attr` is refused unless weights="drop", `y` with several columns unless
-            multilabel="first". `device_ids` and `class_names`, where present, are kept.
+            multilabel="first" or a `label_column`. `y` may be whole numbers of any type, NaN where
+            unknown, or a list of text; label_column="z" takes the attribute `z` instead.
+            `train_mask`, `val_mask` and `test_mask` become `Graph.roles`, unless masks="ignore".
+            `device_ids` and `class_names`, where present, are kept.
         name: what the graph is called; otherwise the `name` of the data.
         options: the fields of `ReadOptions`.
     """
@@ -47,7 +54,14 @@ def from_pyg(data: Any, *, name: str = "", **options: Any) -> Graph:
             )
     if permissions.directed == "refuse":
         _refuse_directed(arcs)
-    labels, classes = _labels(data, permissions)
+    labelled = _labels(data, permissions)
+    labels = None if labelled is None else labelled.labels
+    roles, notes = _roles(data, labels, permissions)
+    notes += () if labelled is None else labelled.notes
+    features = _features(getattr(data, "x", None))
+    if features is not None:
+        features, more = prepared(Columns(features), permissions, "x")
+        notes += more
     with warnings.catch_warnings():
         # Without x, y or num_nodes PyG takes the largest index, which is what we want, and warns.
         warnings.simplefilter("ignore")
@@ -55,11 +69,12 @@ def from_pyg(data: Any, *, name: str = "", **options: Any) -> Graph:
     graph = Graph.from_edges(
         arcs.T,
         devices=None if count is None else int(count),
-        features=_features(getattr(data, "x", None)),
+        features=features,
         labels=labels,
-        classes=classes,
+        classes=() if labelled is None else labelled.classes,
+        roles=roles,
         name=name or str(getattr(data, "name", None) or ""),
-        notes=_masks(data),
+        notes=notes,
         both_directions=True,
     )
     return _named(graph, getattr(data, "device_ids", None))
@@ -70,7 +85,8 @@ def to_pyg(graph: Graph) -> Any:
 
     `edge_index` [2, 2 · edges] holds both directions, sorted; `x` [devices, feature_count] is a
     dense tensor, or a sparse COO tensor where the features are sparse; `y` [devices] holds indices
-    into `class_names`, -1 where the label is unknown. `device_ids` and `name` are kept.
+    into `class_names`, -1 where the label is unknown. Roles become `train_mask`, `val_mask` and
+    `test_mask`. `device_ids` and `name` are kept.
 
     Raises:
         UsageError: PyTorch Geometric is not installed.
@@ -102,26 +118,54 @@ def to_pyg(graph: Graph) -> Any:
     if graph.labels is not None:
         data.y = torch.from_numpy(graph.labels.copy())
         data.class_names = list(graph.classes)
+    if graph.roles is not None:
+        for name, mask in masks_of(graph.roles).items():
+            data[name] = torch.from_numpy(mask)
     by_name = isinstance(graph.ids, tuple)
     data.device_ids = list(graph.ids) if by_name else torch.from_numpy(np.array(graph.ids))
     data.name = graph.name
     return data
 
 
-def _labels(data: Any, options: ReadOptions) -> tuple[Any, tuple[str, ...]]:
-    """[devices] the index of each class, and the names of the classes."""
-    target = getattr(data, "y", None)
+def _labels(data: Any, options: ReadOptions) -> Labelled | None:
+    """The classes that `y`, or the attribute that was asked for, says; None without any."""
+    name, asked = "y", options.label_column
+    target = getattr(data, name, None)
+    if asked is not None and not (asked.isdecimal() and np.ndim(target) == 2):
+        name, target = asked, getattr(data, asked, None)
+        if target is None:
+            raise InputError(
+                f"data: it has no {asked!r}; `label_column` is one of: {_seen(data) or 'none'}"
+            )
     if target is None:
-        return None, ()
+        return None
+    more = _seen(data, name)
+    other = f", or name another attribute with `label_column` (it has: {more})" if more else ""
     declared = declared_classes(getattr(data, "class_names", None), "class_names")
-    values = _array(target)
-    if not declared or values.ndim != 1 or values.dtype.kind not in "iu":
-        return encode_array(values, "y", options)
+    values = as_labels(target)
+    if not declared or values.ndim != 1 or options.label_bins is not None or name != "y":
+        return encode_array(values, name, options, other=other)
+    if values.dtype.kind not in "iu":
+        return given_labels(values, declared, None, None)
     if len(values) and values.max() >= len(declared):
         raise InputError(
             f"class_names: class {values.max()} of y has no name among {len(declared)}; add it"
         )
-    return values, declared
+    return Labelled(values, declared)
+
+
+def _seen(data: Any, *but: str) -> str:
+    """The attributes of the data that may hold labels, as messages list them."""
+    keys = getattr(data, "keys", ())
+    none = {"edge_index", "x", "device_ids", "class_names", "name", "num_nodes", *MASK_NAMES, *but}
+    return ", ".join(key for key in (keys() if callable(keys) else keys) if key not in none)
+
+
+def _roles(data: Any, labels: Any, options: ReadOptions) -> tuple[Ints | None, tuple[str, ...]]:
+    """The roles that the masks of the data say, and notes."""
+    masks = {name: getattr(data, name, None) for name in sorted(MASK_NAMES)}
+    arrays = {name: _array(mask) for name, mask in masks.items() if mask is not None}
+    return roles_in(arrays, labels, options)
 
 
 def _named(graph: Graph, ids: Any) -> Graph:
@@ -132,15 +176,6 @@ def _named(graph: Graph, ids: Any) -> Graph:
     if len(named) != graph.devices:
         raise InputError(f"device_ids: {len(named)} ids for {graph.devices} devices")
     return replace(graph, ids=named)
-
-
-def _masks(data: Any) -> list[str]:
-    """A note where the data brings a split of its own, which training does not use."""
-    masks = ("train_mask", "val_mask", "test_mask")
-    present = [name for name in masks if getattr(data, name, None) is not None]
-    if not present:
-        return []
-    return [f"{', '.join(present)} are not used: lumos train splits by its run seed"]
 
 
 def _array(tensor: Any) -> np.ndarray[Any, Any]:

@@ -7,10 +7,10 @@ from lumos.errors import InputError, MissingData
 from lumos.graph.catalog import CATALOG, Entry
 from lumos.graph.files import Folder, text_of
 from lumos.graph.graph import Graph
-from lumos.graph.labels import read_labels
+from lumos.graph.label_file import read_labels
 from lumos.graph.options import NOT_ASKED, ReadOptions
 from lumos.graph.tabular import graph_of_tables
-from lumos.graph.text_table import table_of
+from lumos.graph.text_table import TextTable, table_of
 from lumos.graph.word_lists import WordLists
 
 
@@ -43,19 +43,19 @@ def inside_zip(path: Path, file: str) -> Folder:
 
 
 def read_entry(entry: Entry, folder: Folder, *, features: bool, options: ReadOptions) -> Graph:
-    """Read a graph whose files and columns are known."""
-    table = table_of(
-        text_of(folder.read(entry.labels), folder.file(entry.labels)), folder.file(entry.labels)
-    )
+    """Read a graph whose files are known, and its columns where it is one of the catalog."""
+    table = _table(folder, entry.labels, options, ends=1)
+    if len(table.header) < 2 and not entry.label_column:
+        table.refuse(1, "a header is needed: id,target")
+    named = bool(entry.label_column) and options.label_column is None
     labels = read_labels(
         table,
         options,
         integers=True,
-        id_column=table.column(entry.id_column),
-        label_column=table.column(entry.label_column),
+        ids=table.column(entry.id_column) if entry.id_column else None,
+        label=table.column(entry.label_column) if named else None,
     )
-    file = folder.file(entry.edges)
-    edges = table_of(text_of(folder.read(entry.edges), file), file)
+    edges = _table(folder, entry.edges, options, ends=2)
     words = None
     notes: tuple[str, ...] = ()
     if not features:
@@ -72,7 +72,7 @@ def read_entry(entry: Entry, folder: Folder, *, features: bool, options: ReadOpt
     return graph_of_tables(
         name=entry.name,
         edges=edges,
-        labels=(table, labels),
+        labels=labels,
         features=words,
         want_features=features,
         integers=True,
@@ -97,17 +97,20 @@ def entry_in(folder: Folder) -> Entry:
             f"{folder.file('')}: a SNAP folder holds one *edges.csv, one *target.csv and possibly "
             f"one *features.json; found {len(edges)}, {len(targets)} and {len(words)}{hint}"
         )
-    header = table_of(text_of(folder.read(targets[0]), folder.file(targets[0])), targets[0]).header
-    if len(header) < 2:
-        raise InputError(f"{folder.file(targets[0])}, line 1: a header is needed: id,target")
     return replace(
         CATALOG["facebook"],
         name=PurePosixPath(folder.file("")).stem,
         edges=edges[0],
         labels=targets[0],
         features=words[0] if words else "features.json",
-        id_column="new_id" if "new_id" in header else header[0],
-        label_column="target" if "target" in header else header[-1],
+        # The columns are chosen by their names when the file is read.
+        id_column="",
+        label_column="",
         feature_count=0,
         sha256={},
     )
+
+
+def _table(folder: Folder, name: str, options: ReadOptions, ends: int) -> TextTable:
+    file = folder.file(name)
+    return table_of(text_of(folder.read(name), file), file, header=options.header, ends=ends)

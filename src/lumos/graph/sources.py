@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lumos.errors import UsageError
+from lumos.graph.bounds import read_bounds
 from lumos.graph.catalog import CATALOG, entry_of
 from lumos.graph.demo import DEVICES, demo_graph
 from lumos.graph.edge_list import SUFFIXES, read_edge_list
@@ -41,7 +42,7 @@ def load(
         count = (match[1] or str(DEVICES)).replace("_", "")
         if not count:
             raise UsageError(f"{text!r}: write the number of devices after the colon, as demo:60")
-        return demo_graph(int(count), features=features)
+        return _demo(int(count), features, permissions)
     if entry := entry_of(text):
         folder = find_entry(entry, data_directory(data_dir))
         return read_entry(entry, folder, features=features, options=permissions)
@@ -54,21 +55,34 @@ def load(
     return load_path(path, features=features, options=permissions)
 
 
-def as_graph(graph: Any, data_dir: str | os.PathLike[str] | None = None) -> Graph:
+def _demo(devices: int, features: bool, options: ReadOptions) -> Graph:
+    if options.label_column or options.label_bins or options.categorical:
+        raise UsageError(
+            "demo has one label, and words as features: leave out `label_column`, `label_bins` and "
+            "`categorical`"
+        )
+    graph = demo_graph(devices, features=features)
+    if not features or not options.feature_bounds:
+        return graph
+    return graph.with_bounds(*read_bounds(options.feature_bounds, graph.feature_count))
+
+
+def as_graph(graph: Any, data_dir: str | os.PathLike[str] | None = None, **options: Any) -> Graph:
     """Return the graph that `graph` is, or stands for.
 
     Args:
         graph: a `Graph`, a PyG `Data`, a NetworkX graph, or a name or path as `load` takes it.
         data_dir: where the named graphs lie; see `load`.
+        options: the fields of `ReadOptions`; a `Graph` has been read and ignores them.
     """
     if isinstance(graph, Graph):
         return graph
     if isinstance(graph, str | os.PathLike):
-        return load(graph, data_dir=data_dir)
+        return load(graph, data_dir=data_dir, **options)
     if hasattr(graph, "edge_index"):
-        return Graph.from_pyg(graph)
+        return Graph.from_pyg(graph, **options)
     if hasattr(graph, "nodes") and hasattr(graph, "edges"):
-        return Graph.from_networkx(graph)
+        return Graph.from_networkx(graph, **options)
     raise UsageError(
         f"graph: {type(graph).__name__} is neither a lumos.Graph, a PyG Data, a NetworkX graph, "
         "nor a name or path"

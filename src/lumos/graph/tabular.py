@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumos.errors import InputError
+from lumos.graph.feature_columns import prepared
 from lumos.graph.feature_files import FeatureFile
 from lumos.graph.graph import Graph
 from lumos.graph.ids import Ids, lookup, shown
-from lumos.graph.labels import LabelRows, aligned, encode
+from lumos.graph.label_file import LabelRows
 from lumos.graph.neighbour_lists import distinct
 from lumos.graph.options import ReadOptions
 from lumos.graph.text_table import TextTable, id_of, integer_pairs, sorted_ids
@@ -22,7 +23,7 @@ def graph_of_tables(
     *,
     name: str,
     edges: TextTable,
-    labels: tuple[TextTable, LabelRows] | None,
+    labels: LabelRows | None,
     features: FeatureFile | None,
     want_features: bool,
     integers: bool,
@@ -37,21 +38,22 @@ def graph_of_tables(
     """
     pairs = read_edges(edges, options, integers=integers)
     ids = _devices(pairs, labels, features, integers, options)
-    beside = labels[0].file if labels is not None else features.file if features else edges.file
+    beside = labels.table.file if labels is not None else features.file if features else edges.file
     indices = _indices(edges, pairs, ids, beside, options if labels is not None else None)
-    matrix, more = features.matrix(ids) if features is not None and want_features else (None, ())
+    matrix, more = None, ()
+    if features is not None and want_features:
+        matrix, more = _features(features, ids, options)
     known = None
-    classes: tuple[str, ...] = ()
     if labels is not None:
-        known, classes = encode(aligned(labels[1], ids if isinstance(ids, tuple) else ids.tolist()))
+        known = labels.labelled(ids if isinstance(ids, tuple) else ids.tolist(), options)
     graph = Graph.from_indices(
         indices,
         ids,
         features=matrix,
-        labels=known,
-        classes=classes,
+        labels=None if known is None else known.labels,
+        classes=() if known is None else known.classes,
         name=name,
-        notes=notes + more,
+        notes=notes + edges.notes + (() if known is None else known.notes) + more,
     )
     if graph.edges == 0:
         raise InputError(f"{edges.file}: every row joins a device to itself; no edge is left")
@@ -60,7 +62,7 @@ def graph_of_tables(
 
 def _devices(
     pairs: Any,
-    labels: tuple[TextTable, LabelRows] | None,
+    labels: LabelRows | None,
     features: FeatureFile | None,
     integers: bool,
     options: ReadOptions,
@@ -70,12 +72,19 @@ def _devices(
         # Millions of edges: a set of Python integers would take a gigabyte.
         return distinct(pairs.ravel())
     everything = labels is not None and options.missing_labels == "unknown"
-    listed: set[Any] = set() if labels is None else set(labels[1].ids)
+    listed: set[Any] = set() if labels is None else set(labels.ids)
     if features is not None and (labels is None or everything):
         listed |= features.ids()
     if everything or (labels is None and features is None):
         listed.update(pairs.ravel().tolist())
     return sorted_ids(listed, integers)
+
+
+def _features(features: FeatureFile, ids: Ids, options: ReadOptions) -> tuple[Any, tuple[str, ...]]:
+    """[devices, width] as the options want them, and notes."""
+    columns, notes = features.columns(ids)
+    matrix, more = prepared(columns, options, features.file)
+    return matrix, notes + more
 
 
 def _indices(

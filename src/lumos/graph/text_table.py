@@ -4,17 +4,21 @@ import csv
 import io
 import re
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NoReturn
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import PurePosixPath
+from typing import Literal, NoReturn
 
 import numpy as np
 
 from lumos.errors import InputError
+from lumos.graph.header import Verdict, first_line, is_number, named
 from lumos.graph.ids import Ids, shown
 from lumos.typing import Ints
 
 INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE)
 LARGEST_ID = 2**63 - 1
 
 
@@ -22,7 +26,7 @@ LARGEST_ID = 2**63 - 1
 class TextTable:
     """A text table: an optional header, then rows; lines that start with # are comments.
 
-    The first line is a header unless its first cell is a number. The separator is a comma, or if
+    `lumos.graph.header` tells whether the first line is a header. The separator is a comma, or if
     the first line has none, a tab, a semicolon or blanks.
     """
 
@@ -37,6 +41,8 @@ class TextTable:
     """Where the first row starts in `text`."""
     first_line: int
     """The line on which the first row stands, from 1."""
+    notes: tuple[str, ...] = ()
+    """Says how the first line was read, where that was a guess."""
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield each row with the number of its (last) line."""
@@ -53,6 +59,14 @@ class TextTable:
         except csv.Error as error:
             self.refuse(self.first_line + reader.line_num - 1, f"it is not a table row ({error})")
 
+    def width(self) -> int:
+        """Number of columns, in the header or else in the first row."""
+        return len(self.header) or next((len(row) for _, row in self.rows()), 0)
+
+    def cells(self, columns: int) -> set[str]:
+        """All cells in the first `columns` columns."""
+        return {cell for _, row in self.rows() for cell in row[:columns] if cell}
+
     def column(self, name: str) -> int:
         """Index of the column called `name`."""
         if name.casefold() not in self.header:
@@ -65,8 +79,23 @@ class TextTable:
         raise InputError(f"{self.file}, line {line}: {what}")
 
 
-def table_of(text: str, file: str) -> TextTable:
-    """Find comments, separator and header of a table."""
+def table_of(
+    text: str,
+    file: str,
+    *,
+    header: Literal["auto", "yes", "no"] = "auto",
+    ends: int = 1,
+    known: Callable[[], Collection[str]] = frozenset,
+) -> TextTable:
+    """Find comments, separator and header of a table.
+
+    Args:
+        text: the content of the file.
+        file: its path, as errors name it.
+        header: whether the first line is a header; "auto" finds out (`lumos.graph.header`).
+        ends: how many of the first columns hold ids.
+        known: ids that stand in other files; called only where the table alone does not tell.
+    """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     comments: list[tuple[int, str]] = []
     start, line = 0, 1
@@ -77,21 +106,38 @@ def table_of(text: str, file: str) -> TextTable:
         if content and not content.startswith("#"):
             separator = next((mark for mark in ",\t;" if mark in content), " ")
             cells = [cell.strip().strip('"') for cell in content.split(separator)]
-            if _number(cells[0]):
-                return TextTable(file, text, (), separator, tuple(comments), start, line)
-            header = tuple(cell.casefold() for cell in cells)
-            return TextTable(file, text, header, separator, tuple(comments), end + 1, line + 1)
+            cells = [cell for cell in cells if cell] if separator == " " else cells
+            table = TextTable(file, text, (), separator, tuple(comments), start, line)
+            names = tuple(cell.casefold() for cell in cells)
+            below = replace(table, header=names, body=end + 1, first_line=line + 1)
+            verdict = Verdict(header == "yes", True)
+            if header == "auto":
+                verdict = _verdict(cells, below, ends, known)
+            chosen = below if verdict.header else table
+            return chosen if verdict.certain else replace(chosen, notes=(_guess(file, verdict),))
         comments += [(line, content.lstrip("# "))] if content else []
         start, line = end + 1, line + 1
     raise InputError(f"{file}, line 1: the file holds no rows; the graph is empty")
 
 
-def _number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+def _verdict(
+    cells: list[str], below: TextTable, ends: int, known: Callable[[], Collection[str]]
+) -> Verdict:
+    """Whether `cells`, the first line, are a header of the rows below."""
+    if is_number(cells[0]) or named(cells[:ends]):
+        return first_line(cells, [], ends)
+    # A header above millions of numbers is told from their first row.
+    second = [row for _, row in islice(below.rows(), 1)]
+    again = any(cell and cell in below.text[below.body :] for cell in cells[:ends])
+    if second and is_number(second[0][0]) and not again:
+        return first_line(cells, second, ends)
+    return first_line(cells, [row for _, row in below.rows()], ends, known())
+
+
+def _guess(file: str, verdict: Verdict) -> str:
+    read, other = ("names of columns", "no") if verdict.header else ("a row like the others", "yes")
+    name = PurePosixPath(file).name
+    return f"{name}: its first line was read as {read}; if that is wrong, use `header='{other}'`"
 
 
 def integer_pairs(table: TextTable) -> Ints | None:
@@ -138,7 +184,7 @@ def integers_first(table: TextTable, column: int) -> bool:
             table.refuse(line, f"{len(row)} columns; column {column + 1} should hold the id")
         if INTEGER.fullmatch(row[column]):
             return True
-        if _number(row[column]):
+        if is_number(row[column]):
             table.refuse(line, f"{shown(row[column])} is not an integer; ids are integers or names")
         return False
     raise InputError(f"{table.file}, line {table.first_line}: the file holds no rows")

@@ -7,6 +7,7 @@ import numpy as np
 
 from lumos.errors import InputError
 from lumos.graph.arrays import refuse_width
+from lumos.graph.feature_columns import Columns
 from lumos.graph.ids import Ids, shown
 from lumos.graph.text_table import INTEGER, LARGEST_ID
 
@@ -80,8 +81,8 @@ class WordLists:
         """Return the ids of the devices that the file speaks of."""
         return set(self._lists)
 
-    def matrix(self, ids: Ids) -> tuple[Any, tuple[str, ...]]:
-        """[devices, width] in the order of `ids`, and notes."""
+    def columns(self, ids: Ids) -> tuple[Columns, tuple[str, ...]]:
+        """The features in the order of `ids`, and notes."""
         from scipy.sparse import csr_array
 
         known = ids if isinstance(ids, tuple) else ids.tolist()
@@ -96,7 +97,7 @@ class WordLists:
         empty = sum(device not in self._lists for device in known)
         note = f"{empty} devices have no entry in {self.file}: they hold no words"
         matrix = csr_array((ones, words, offsets), shape=(len(known), width))
-        return matrix, (note,) if empty else ()
+        return Columns(matrix), (note,) if empty else ()
 
 
 class _Object:

@@ -6,7 +6,6 @@ and no loss can know of another edge (errata 8).
 """
 
 from dataclasses import dataclass, field
-from enum import IntEnum
 
 import numpy as np
 
@@ -14,20 +13,11 @@ from lumos.device.coins import PublicCoins
 from lumos.errors import InputError
 from lumos.graph import Graph
 from lumos.graph.neighbour_lists import neighbour_lists
+from lumos.graph.roles import Role as Role
 from lumos.typing import Ints
 
 VERTICES = (0.50, 0.25, 0.25)
 EDGES = (0.80, 0.05, 0.15)
-
-
-class Role(IntEnum):
-    """What a device does in `classify`."""
-
-    NOBODY = -1
-    """It has no label: it takes part, and is only predicted."""
-    TRAIN = 0
-    VALIDATION = 1
-    TEST = 2
 
 
 def split_vertices(labels: Ints, coins: PublicCoins) -> Ints:

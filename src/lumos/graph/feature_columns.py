@@ -1,0 +1,147 @@
+"""Columns of features: categories become one-hot, numbers are mapped by public bounds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lumos.errors import InputError, UsageError
+from lumos.graph.arrays import finite_features, is_sparse
+from lumos.graph.bounds import BOUNDS_NOTE, bounded, read_bounds
+from lumos.graph.ids import shown
+from lumos.graph.label_arrays import texts_of
+from lumos.graph.label_doubts import unlikely
+from lumos.graph.labels import encode
+from lumos.graph.options import ReadOptions
+from lumos.typing import Floats
+
+MOST_NAMED = 12
+"""A note names so many categories of a column at most."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Features as a source holds them."""
+
+    matrix: Any
+    """[devices, width] numbers, dense or sparse; anything in columns that `texts` has."""
+    names: Sequence[str] = ()
+    """[width] the names of the columns, or nothing."""
+    first: int = 0
+    """The number of the first column, as errors count."""
+    texts: Mapping[int, Sequence[str | None]] = field(default_factory=dict)
+    """Columns that hold text: [devices] each."""
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return int(self.matrix.shape[1]) if len(self.matrix.shape) == 2 else 0
+
+    def name(self, column: int) -> str:
+        """A column as messages name it."""
+        return shown(self.names[column]) if self.names else str(column + self.first)
+
+
+def chosen_columns(
+    wanted: Sequence[str], names: Sequence[str], width: int, first: int, what: str
+) -> list[int]:
+    """Indices of the columns that `categorical` lists, by name or number.
+
+    Raises:
+        UsageError: there is no such column.
+    """
+    number = {name.casefold(): index for index, name in enumerate(names)}
+    found = []
+    for column in wanted:
+        index = number.get(column.casefold(), -1)
+        if index < 0 and column.isdecimal():
+            index = int(column) - first
+        if not 0 <= index < width:
+            has = ", ".join(map(str, names[:MOST_NAMED])) if names else ""
+            has = has or f"numbers {first} … {first + width - 1}"
+            raise UsageError(
+                f"{what}: there is no column {shown(column)} for `categorical` (it has: {has})"
+            )
+        found.append(index)
+    return sorted(set(found))
+
+
+def prepared(columns: Columns, options: ReadOptions, what: str) -> tuple[Any, tuple[str, ...]]:
+    """[devices, width] the features as a graph keeps them, and notes.
+
+    Each column of `categorical` is replaced, where it stands, by one column per category: 1 for the
+    devices that have it; a device without a category has none of them. All other columns are mapped
+    by `feature_bounds`.
+    """
+    wanted = options.categorical_columns
+    matrix = columns.matrix
+    if not wanted and not options.feature_bounds:
+        return matrix, ()
+    if len(matrix.shape) != 2:
+        raise InputError(f"{what}: [devices, width] is needed; got {list(matrix.shape)}")
+    devices = matrix.shape[0]
+    chosen = chosen_columns(wanted, columns.names, columns.width, columns.first, what)
+    blocks: dict[int, Floats] = {}
+    notes: list[str] = []
+    for column in chosen:
+        texts = columns.texts.get(column)
+        if texts is None:
+            texts = texts_of(
+                _dense_column(matrix, column), f"{what}, column {columns.name(column)}"
+            )
+        blocks[column], categories = _one_hot(texts, f"{what}, column {columns.name(column)}")
+        more = len(categories) - MOST_NAMED
+        listed = ", ".join(categories[:MOST_NAMED]) + (f", and {more} more" if more > 0 else "")
+        notes.append(
+            f"features: column {columns.name(column)} is one-hot, its {len(categories)} categories "
+            f"are public: {listed}"
+        )
+    kept = [column for column in range(columns.width) if column not in blocks]
+    rest = finite_features(matrix[:, kept] if blocks else matrix, devices, what)
+    if options.feature_bounds:
+        low, high = read_bounds(options.feature_bounds, columns.width)
+        rest = bounded(rest, low[kept], high[kept], what)
+        notes.append(BOUNDS_NOTE)
+    return _joined(rest, kept, blocks), tuple(notes)
+
+
+def _dense_column(matrix: Any, column: int) -> Any:
+    values = matrix[:, [column]]
+    return np.asarray(values.toarray() if is_sparse(values) else values)[:, 0]
+
+
+def _one_hot(texts: Sequence[str | None], what: str) -> tuple[Floats, tuple[str, ...]]:
+    """[devices, categories]: 1 where a device has the category; and the categories, sorted."""
+    labels, categories = encode([text or None for text in texts])
+    known = np.flatnonzero(labels >= 0)
+    if unlikely(len(categories), len(known)):
+        raise InputError(
+            f"{what}: {len(categories):,} different values on {len(known):,} devices are no "
+            "categories; take it out of `categorical`"
+        )
+    made = np.zeros((len(labels), len(categories)), np.float32)
+    made[known, labels[known]] = 1
+    return made, categories
+
+
+def _joined(rest: Any, kept: Sequence[int], blocks: Mapping[int, Floats]) -> Any:
+    """[devices, width] all columns in the order of the source."""
+    if not blocks:
+        return rest
+    parts = _in_order(rest, kept, blocks)
+    if not is_sparse(rest):
+        return np.hstack(parts)
+    from scipy.sparse import csr_array, hstack
+
+    return csr_array(hstack([csr_array(part) for part in parts]))
+
+
+def _in_order(rest: Any, kept: Sequence[int], blocks: Mapping[int, Floats]) -> list[Any]:
+    parts: list[Any] = []
+    start = 0
+    for column, block in sorted(blocks.items()):
+        end = int(np.searchsorted(kept, column))
+        parts += [rest[:, start:end], block]
+        start = end
+    return [*parts, rest[:, start:]]
