@@ -16,6 +16,7 @@ from lumos.graph.sources import as_graph
 from lumos.runs.run import Run
 from lumos.runs.schema import plain
 from lumos.training.config import Config
+from lumos.training.given_split import given_again
 from lumos.typing import Progress
 
 TASKS = ("classify", "link")
@@ -48,11 +49,14 @@ def run_audit(
             raise UsageError("a run is audited under its own settings; give none")
         settings, seed = _own_settings(graph.config), graph.about.seed
         whole = graph.whole_graph(data_dir)
+        # The default split is drawn anew for every seed; any other is kept.
+        split = given_again(graph.split_of(data_dir), whole) if graph.about.split.name else None
     else:
+        split = None
         whole = as_graph(graph, data_dir)
     task = settings.pop("task", None)
     tasks = [task] if task else [t for t in TASKS if t == "link" or _has_labels(whole.labels)]
-    scene = Scene(whole, settings, tasks=tasks, seed=seed, say=_say(progress))
+    scene = Scene(whole, settings, tasks=tasks, seed=seed, split=split, say=_say(progress))
     configs = [scene.config(task) for task in tasks]
     _refuse_ignored(settings, configs)
     chosen = _chosen(attacks, scene, configs[0].train.profile)

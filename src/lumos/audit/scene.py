@@ -15,7 +15,8 @@ from lumos.graph import Graph
 from lumos.runs.run import Run
 from lumos.runs.train import train
 from lumos.training.config import Config
-from lumos.training.split import EdgeSplit, Role, split_edges, split_vertices
+from lumos.training.given_split import GivenSplit, edge_split, vertex_split
+from lumos.training.split import EdgeSplit, Role
 from lumos.typing import Flags, Ints
 
 OPENED = ("aggregate/sum", "aggregate/clear-sum/ideal")
@@ -58,6 +59,7 @@ class Scene:
         settings: as `lumos.train` takes them, without `task`.
         tasks: `classify`, `link` or both.
         seed: run seed.
+        split: as `lumos.train` takes it.
         say: called with what is being done.
     """
 
@@ -68,9 +70,11 @@ class Scene:
         *,
         tasks: Collection[str],
         seed: int = 0,
+        split: GivenSplit = None,
         say: Say | None = None,
     ) -> None:
         self.graph = graph
+        self.split = split
         self.settings = dict(settings)
         self.tasks = tuple(tasks)
         self.seed = seed
@@ -131,13 +135,13 @@ class Scene:
         seed = self.seed if seed is None else seed
         config = self.config(task, **{"floor": False, "control": False, **changes})
         with recording(keep) as tape:
-            run = train(graph, config, seed=seed, carrier="recording")
+            run = train(graph, config, seed=seed, split=self.split, carrier="recording")
         public = PublicCoins(seed)
         if task == "link":
-            split = split_edges(graph, public)
+            split = edge_split(graph, self.split, public).split
             roles = np.full(graph.devices, Role.NOBODY, np.int64)
             return Recorded(run=run, tape=tape, graph=split.training, roles=roles, split=split)
-        roles = split_vertices(np.asarray(graph.labels), public)
+        roles = vertex_split(graph, self.split, public).roles
         return Recorded(run=run, tape=tape, graph=graph, roles=roles)
 
 

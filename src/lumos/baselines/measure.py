@@ -14,13 +14,14 @@ from lumos.baselines.settings import BaselineSettings
 from lumos.baselines.systems import BASELINES
 from lumos.baselines.systems.system import Received, ServerProblem
 from lumos.device.coins import PublicCoins
-from lumos.errors import InputError, UsageError
+from lumos.errors import UsageError
 from lumos.graph import Graph
 from lumos.graph.sources import as_graph
 from lumos.memory import peak_rss_mb
+from lumos.training.given_split import GivenSplit, edge_split, vertex_split
 from lumos.training.metrics import accuracy, link_auc
 from lumos.training.private_data import features_of
-from lumos.training.split import Role, split_edges, split_vertices
+from lumos.training.split import Role
 from lumos.typing import Floats, Progress
 
 
@@ -38,6 +39,8 @@ class Measured:
     history: list[dict[str, float]] = field(repr=False)
     """One record per epoch: loss, and the score that the server chooses by."""
     best_epoch: int
+    split: str
+    """Where the split comes from, in one sentence."""
     notes: list[str]
     """What the server learns, what it cost, what was sampled: one plain sentence each."""
     seconds: float
@@ -59,6 +62,7 @@ class Measured:
             **self.metrics,
             "epochs": len(self.history),
             "best_epoch": self.best_epoch,
+            "split": self.split,
             "final_loss": self.history[-1]["loss"],
             "seconds": round(self.seconds, 3),
             "seconds_per_epoch": round(self.seconds_per_epoch, 4),
@@ -74,6 +78,7 @@ def baseline(
     settings: BaselineSettings | None = None,
     *,
     seed: int = 0,
+    split: GivenSplit = None,
     data_dir: Path | None = None,
     progress: Progress | None = None,
     **single_settings: Any,
@@ -84,6 +89,7 @@ def baseline(
         graph: a `Graph`, a PyG `Data`, a NetworkX graph, or a name or path as `load` takes it.
         settings: all settings; or give single ones by name, as `system="lpgnn", epsilon=1.0`.
         seed: run seed: of the split, as in `lumos.train`, of weights and of all noise.
+        split: as in `lumos.train`.
         data_dir: where named graphs lie.
         progress: callback `(done, total, note)`, called after every epoch.
     """
@@ -93,7 +99,7 @@ def baseline(
     start = time.perf_counter()
     whole = as_graph(graph, data_dir)
     features_of(whole)  # or say that there are none
-    problem = _problem(whole, settings, PublicCoins(seed))
+    problem, origin = _problem(whole, settings, split, PublicCoins(seed))
     system = BASELINES[settings.system]
     attempts = system.attempts(settings)
     fitted: list[_Fitted] = []
@@ -119,6 +125,7 @@ def baseline(
         outputs=chosen.outputs,
         history=chosen.history,
         best_epoch=chosen.best_epoch,
+        split=origin,
         notes=[*received.disclosed, *system.chosen(attempts, best)],
         seconds=time.perf_counter() - start,
         seconds_per_epoch=spent / sum(len(each.history) for each in fitted),
@@ -138,18 +145,18 @@ def settings_of(**settings: Any) -> BaselineSettings:
     return BaselineSettings(**settings)
 
 
-def _problem(graph: Graph, settings: BaselineSettings, public: PublicCoins) -> ServerProblem:
+def _problem(
+    graph: Graph, settings: BaselineSettings, given: GivenSplit, public: PublicCoins
+) -> tuple[ServerProblem, str]:
+    """The problem, and where its split comes from."""
     if settings.task == "link":
-        split = split_edges(graph, public)
+        held = edge_split(graph, given, public)
         nobody = np.full(graph.devices, Role.NOBODY, np.int64)
-        return ServerProblem(graph=split.training, roles=nobody, split=split, public=public)
-    if graph.labels is None:
-        raise InputError(
-            f"{graph.name or 'the graph'} has no labels; classify needs them, "
-            "`task='link'` does not"
-        )
-    roles = split_vertices(graph.labels, public)
-    return ServerProblem(graph=graph, roles=roles, split=None, public=public)
+        split = held.split
+        problem = ServerProblem(graph=split.training, roles=nobody, split=split, public=public)
+        return problem, held.origin
+    roles, origin, _ = vertex_split(graph, given, public)
+    return ServerProblem(graph=graph, roles=roles, split=None, public=public), origin
 
 
 class _Fitted(NamedTuple):

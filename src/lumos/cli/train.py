@@ -286,8 +286,8 @@ def _show_scores(run: "Run") -> None:
         choice = run.training.choice
         meaning = f" ({texts.choices[choice]})" if what == "auc" and choice in texts.choices else ""
         console().print(f"{texts.chooser} chose: {choice}{meaning}")
-    if run.training.caution:
-        console().print(as_options(f"note: {run.training.caution}"))
+    for caution in run.training.cautions:
+        console().print(as_options(f"note: {caution}"))
     if run.promises:
         console().print("(scores are the observer's, from true data: no promise covers them)")
     if run.control is None:

@@ -119,6 +119,7 @@ def _train(job: CellJob) -> dict[str, Any]:
         if name.endswith(("_accuracy", "_auc")) and isinstance(value, float)
     }
     fields = {name: summary[name] for name in SUMMARY_FIELDS}
+    fields["caution"] = "; ".join(summary["cautions"])
     return {**scores, **fields, "ledger": _ledger(summary), "resumed": resume}
 
 
@@ -139,7 +140,6 @@ SUMMARY_FIELDS = (
     "final_loss",
     "max_workload",
     "choice",
-    "caution",
     "compare",
     "aggregate",
     "coins",

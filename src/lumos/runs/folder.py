@@ -1,6 +1,7 @@
 """The run folder: settings, trees, metrics, checkpoints, model. Plain JSON and npz, no pickle.
 
 run.json            versions, graph, seed, shards, settings
+split.npz           who trains, validates and tests; held-out edges that were given
 trees.npz           who carries which edge, workloads, degrees, and the ledger of balancing
 metrics.jsonl       one line per epoch
 checkpoint.npz      where the run stands
@@ -14,7 +15,8 @@ Guarantee, against whoever else uses this machine: the folder is made for its ow
 every file in it. Guarantee, against whoever reads the folder of a finished run in a profile whose
 door `open` is shut: beside ids and predictions it has what devices sent, and nothing else of a
 single device. Workloads, degrees and counts of messages stay out, of which only totals, means and
-the largest are kept; a checkpoint has such counts, and is removed when the run is finished.
+the largest are kept; a checkpoint has such counts, and is removed when the run is finished. Edges
+that were given as held out for `link` are in the folder: without them it could not be used again.
 """
 
 import dataclasses
@@ -35,8 +37,9 @@ from lumos.exchange.ledger_report import LedgerReport
 from lumos.exchange.topic import Door
 from lumos.graph import Graph
 from lumos.graph.fingerprint import fingerprint
+from lumos.graph.roles import Role, checked_roles
 from lumos.runs.events import EpochEvent
-from lumos.runs.schema import FORMAT, About, KeptTrees, decode, plain
+from lumos.runs.schema import FORMAT, About, AboutSplit, KeptTrees, decode, plain
 from lumos.runs.tree_summary import TreeSummary
 from lumos.storage import (
     append_text,
@@ -49,7 +52,8 @@ from lumos.storage import (
 )
 from lumos.training.config import Config
 from lumos.training.outcome import CONTROL, MAIN, OWN
-from lumos.typing import Arrays
+from lumos.training.split import DataSplit
+from lumos.typing import Arrays, Ints
 
 ARMS = {MAIN: "", OWN: "own", CONTROL: "control"}
 """Where each arm keeps its metrics and checkpoints."""
@@ -72,7 +76,7 @@ LEDGER_ARRAYS: dict[str, tuple[Any, ...]] = {
     "device_edge_epsilon": (np.float64,),
 }
 """What a folder knows of single devices and pairs: kind of number, and width where there is one."""
-DEVICES = "devices.npz"
+DEVICES, SPLIT = "devices.npz", "split.npz"
 CHECKPOINT = "checkpoint.npz"
 
 
@@ -253,6 +257,58 @@ class RunFolder:
                 f"{path}: is damaged ({one_line(error)}); restart without `resume`"
             ) from None
 
+    def save_split(self, about: AboutSplit, split: DataSplit, devices: int) -> None:
+        """Keep roles of devices, which are public; of edges only those that cannot be drawn again.
+
+        Args:
+            devices: number of all devices.
+        """
+        if split.train.ndim == 1:
+            roles = np.full(devices, Role.NOBODY, np.int8)
+            roles[split.train] = Role.TRAIN
+            roles[split.validation] = Role.VALIDATION
+            roles[split.test] = Role.TEST
+            write_arrays(self.path / SPLIT, {"roles": roles}, private=True)
+        elif about.shares is None:
+            held = {"validation": split.validation, "test": split.test}
+            write_arrays(self.path / SPLIT, held, private=True)
+
+    def roles(self, about: About) -> Ints:
+        """[devices] roles of a run that classifies.
+
+        Raises:
+            InputError: the file is missing or damaged.
+        """
+        arrays = read_arrays(self.path / SPLIT)
+        try:
+            return checked_roles(_array(arrays["roles"], np.int8), about.devices)
+        except (*_DAMAGED, InputError) as error:
+            raise InputError(
+                f"{self.path / SPLIT}: is damaged ({one_line(error)}); train again"
+            ) from None
+
+    def held_out(self, about: About) -> tuple[Ints, Ints] | None:
+        """Validation and test edges that were given, [edges, 2] each; None if they were drawn.
+
+        Raises:
+            InputError: the file is missing or damaged.
+        """
+        if about.split.shares is not None:
+            return None
+        arrays = read_arrays(self.path / SPLIT)
+        try:
+            validation, test = (
+                _array(arrays[name], np.int64, 2) for name in ("validation", "test")
+            )
+            both = np.concatenate([validation, test])
+            if len(both) == 0 or not 0 <= both.min() <= both.max() < about.devices:
+                raise ValueError("an edge is of no device")
+            return validation, test
+        except _DAMAGED as error:
+            raise InputError(
+                f"{self.path / SPLIT}: is damaged ({one_line(error)}); train again"
+            ) from None
+
     def save_ledger(self, ledger: LedgerReport, *, per_device: bool) -> None:
         """Keep the ledger of training; `per_device` as in `save_trees`."""
         arrays = _ledger_arrays(ledger, per_device=per_device)
@@ -272,7 +328,12 @@ class RunFolder:
 
 
 def describe(
-    graph: Graph, source: Mapping[str, Any], config: Config, seed: int, shards: int
+    graph: Graph,
+    source: Mapping[str, Any],
+    config: Config,
+    seed: int,
+    shards: int,
+    split: AboutSplit,
 ) -> About:
     """What `run.json` says of a run."""
     return About(
@@ -292,6 +353,7 @@ def describe(
         classes=list(graph.classes) if config.train.task == "classify" else [],
         notes=list(graph.notes),
         settings=plain(config.flat()),
+        split=split,
     )
 
 
@@ -313,6 +375,8 @@ def _same_run(path: Path, there: About, wanted: About) -> None:
             raise UsageError(
                 f"{path}: the run there has `{name}={there.settings.get(name)!r}`, not {value!r}"
             )
+    if there.split.name != wanted.split.name:
+        raise UsageError(f"{path}: the run there has another `split`: {there.split.origin}")
     if there.classes != wanted.classes:
         raise UsageError(f"{path}: the classes of the run there have other names; start a new one")
 

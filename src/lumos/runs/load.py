@@ -18,6 +18,7 @@ from lumos.runs.tree_summary import TreeSummary
 from lumos.storage import read_arrays, read_json
 from lumos.training.config import Config
 from lumos.training.outcome import CONTROL, MAIN, OWN
+from lumos.training.split import DataSplit
 from lumos.typing import Arrays
 
 
@@ -55,6 +56,7 @@ def load_run(path: Path | str, graph: Graph | None = None) -> Run:
         raise InputError(f"{folder.path / DEVICES}: is damaged; train again")
     kept = {name: known[name] for name in known.keys() - {"ids", "embeddings", "logits"}}
     logits = known.get("logits")
+    links = config.train.task == "link"
     return Run(
         about=about,
         config=config,
@@ -64,7 +66,7 @@ def load_run(path: Path | str, graph: Graph | None = None) -> Run:
             split=result.split,
             best_epoch=result.best_epoch,
             choice=result.choice,
-            caution=result.caution,
+            cautions=result.cautions,
             estimates=result.estimates,
         ),
         cost=Cost(
@@ -85,6 +87,8 @@ def load_run(path: Path | str, graph: Graph | None = None) -> Run:
         ids=tuple(known["ids"].astype(np.str_).tolist()),
         graph=graph,
         folder=folder.path,
+        _split=None if links else DataSplit.of_roles(folder.roles(about), about.split.origin),
+        _held_out=folder.held_out(about) if links else None,
     )
 
 

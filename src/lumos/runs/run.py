@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import torch
 
+from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph, load
@@ -24,6 +25,7 @@ from lumos.storage import write_arrays, write_json
 from lumos.training.config import Config
 from lumos.training.link_questions import ANSWERS, AskedPairs, OnAnswers, TrainedLinks
 from lumos.training.outcome import CONTROL, MAIN, OWN
+from lumos.training.split import DataSplit, EdgeSplit, edges_left, only_edges, split_edges
 from lumos.typing import Arrays, Doubles, Flags, Floats, Ints
 
 Scores = dict[str, float]
@@ -63,8 +65,8 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
     """Whose weights were kept."""
     choice: str
     """Which of several candidates validation devices chose; empty where there is no choice."""
-    caution: str
-    """What a reader of the scores should know; may be empty."""
+    cautions: list[str]
+    """What a reader of the scores should know and what would help, one sentence each."""
     estimates: dict[str, float]
     """Scores that the run measured by itself, without any true label: `voted_accuracy` from the
     validation devices' noisy vote, its standard error `voted_accuracy_error`, and both for own
@@ -135,6 +137,10 @@ class Run:
     """The graph, where the run was just trained or read together with it."""
     folder: Path | None = field(default=None, repr=False)
     """Where the run lies, if it was written or read."""
+    _split: DataSplit | None = field(default=None, repr=False)
+    """The split, where it was just made, or is of devices."""
+    _held_out: tuple[Ints, Ints] | None = field(default=None, repr=False)
+    """Validation and test edges that were given, of a run that was read from its folder."""
     _memory: dict[str, Any] = field(default_factory=dict, repr=False)
     """What was computed for earlier questions, and without a folder what devices answered."""
 
@@ -167,6 +173,47 @@ class Run:
     def promises(self) -> list[dict[str, str]]:
         """The table of promises, row by row; empty where none is made."""
         return self.privacy.promises
+
+    @property
+    def split(self) -> DataSplit:
+        """Who or what trains, validates and tests.
+
+        `train`, `validation` and `test` are rows of devices, as in `ids` and in all arrays; for
+        links they are edges, [edges, 2] of rows. `origin` says in one sentence where the split
+        comes from.
+        """
+        return self.split_of(None)
+
+    def split_of(self, data_dir: Path | None) -> DataSplit:
+        """The same; a run of links that was read from its folder splits its graph again.
+
+        Args:
+            data_dir: where named graphs lie.
+        """
+        if self._split is not None:
+            return self._split
+        origin = self.about.split.origin
+        if self._held_out is None:
+            return self._drawn_again(data_dir).edges(origin)
+        validation, test = self._held_out
+        train = self._training_graph(data_dir).edge_list()
+        return DataSplit(train=train, validation=validation, test=test, origin=origin)
+
+    def _drawn_again(self, data_dir: Path | None) -> EdgeSplit:
+        """A random split of edges, by seed and shares."""
+        shares = self.about.split.shares
+        if shares is None:
+            raise InputError("run.json does not say how edges were split; train again")
+        return split_edges(self.whole_graph(data_dir), PublicCoins(self.about.seed), shares)
+
+    def _training_graph(self, data_dir: Path | None) -> Graph:
+        """The graph with its training edges only, for links."""
+        if self._split is not None:
+            return only_edges(self.whole_graph(data_dir), self._split.train)
+        if self._held_out is None:
+            return self._drawn_again(data_dir).training
+        graph = self.whole_graph(data_dir)
+        return only_edges(graph, edges_left(graph, *self._held_out))
 
     @property
     def embeddings(self) -> Floats:
@@ -267,7 +314,7 @@ class Run:
             weights=self.model.weights,
             embeddings=self.model.embeddings,
             kept=self.model.kept,
-            graph=lambda: self.whole_graph(data_dir),
+            graph=lambda: self._training_graph(data_dir),
             ids=self.ids,
             folder=self.folder,
             memory=self._memory,
@@ -414,6 +461,7 @@ class Run:
         """
         folder = RunFolder.create(Path(path), self.about)
         folder.save_trees(self.trees, per_device=keeps_device_values(self.config))
+        folder.save_split(self.about.split, self.split, len(self.ids))
         for arm, events in self.histories.items():
             folder.arm(arm).write_metrics(events)
         self.write_result(folder)
@@ -475,7 +523,7 @@ class Run:
             exposed=self.privacy.exposed,
             promises=self.privacy.promises,
             choice=self.training.choice,
-            caution=self.training.caution,
+            cautions=self.training.cautions,
             estimates=self.training.estimates,
             notes=about.notes,
         )

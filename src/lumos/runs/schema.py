@@ -12,7 +12,7 @@ from lumos.exchange.topic import Door
 from lumos.storage import one_line
 from lumos.training.config import Config
 
-FORMAT = 5
+FORMAT = 6
 """Version of the run folder."""
 Number = float | str
 """A number, or "inf", which JSON cannot carry as one."""
@@ -24,6 +24,17 @@ class Split(msgspec.Struct, frozen=True):
     train: int
     validation: int
     test: int
+
+
+class AboutSplit(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a split comes from."""
+
+    origin: str
+    """One sentence."""
+    name: str
+    """A digest; empty for the default split of the seed."""
+    shares: tuple[float, float, float] | None = None
+    """Of a random split of edges, from which it can be drawn again."""
 
 
 class PerEpoch(msgspec.Struct, frozen=True):
@@ -64,6 +75,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """What was said about the graph when it was read."""
     settings: dict[str, Any]
     """By name, as `Config.of` takes them; infinity and paths as text."""
+    split: AboutSplit
 
     def config(self) -> Config:
         """The settings as a configuration."""
@@ -143,7 +155,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     exposed: str
     promises: list[dict[str, str]]
     choice: str
-    caution: str
+    cautions: list[str]
     estimates: dict[str, float]
     notes: list[str]
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,14 +21,16 @@ from lumos.runs.events import EpochEvent, OnEpoch
 from lumos.runs.folder import RunFolder, describe, keeps_device_values
 from lumos.runs.loop import TrainedArm, fit
 from lumos.runs.run import Cost, Privacy, Run, Scores, TrainedModel, Training
-from lumos.runs.schema import About, PerEpoch, Split
+from lumos.runs.schema import About, AboutSplit, PerEpoch, Split
 from lumos.runs.tree_summary import TreeSummary
+from lumos.training.cautions import below_own, no_better_than_control, unconverged
 from lumos.training.config import Config
+from lumos.training.given_split import GivenSplit, edge_split, vertex_split
 from lumos.training.metrics import auc, class_scores, dot_products
 from lumos.training.outcome import CONTROL, MAIN, OWN, Judged, PairScores
 from lumos.training.private_data import features_of
 from lumos.training.profile import Problem
-from lumos.training.split import EdgeSplit, Role, split_edges, split_vertices
+from lumos.training.split import DataSplit, EdgeSplit, Role
 from lumos.trees.balance import Balanced, balance
 from lumos.typing import Ints, Progress
 
@@ -42,6 +44,7 @@ def train(
     carrier: str = "loopback",
     data_dir: Path | None = None,
     source: Mapping[str, Any] | None = None,
+    split: GivenSplit = None,
     trees: Balanced | None = None,
     out: Path | str | None = None,
     resume: bool = False,
@@ -59,6 +62,11 @@ def train(
         carrier: what moves the messages, a name of `lumos.exchange.CARRIERS`.
         data_dir: where named graphs lie.
         source: arguments by which `load` finds the graph again, for newcomers.
+        split: who trains, validates and tests. By default masks that the graph has, otherwise a
+            random split by the seed: half of the labelled devices train, a quarter validates, a
+            quarter tests; 80, 5 and 15 % of the edges for links. Otherwise shares, as
+            `(0.6, 0.2, 0.2)`; a mapping of `train`, `val` and `test` to original ids or masks, for
+            links of `val` and `test` to pairs of ids; a file with one of them; or `"random"`.
         trees: trees that were balanced before, for the same graph and seed (classify only).
         out: a run folder to write.
         resume: go on with an interrupted run in `out`.
@@ -73,19 +81,20 @@ def train(
     start = time.perf_counter()
     whole = as_graph(graph, data_dir)
     _check(whole, config)
-    problem, split = _problem(whole, config, seed, shards)
+    problem, chosen = _problem(whole, config, split, seed, shards)
     if trees is not None and trees.graph is not problem.graph:
         raise UsageError("trees: they belong to another graph")
     if source is None:
         source = {"spec": findable(graph)} if isinstance(graph, str | Path) else {}
-    about = describe(whole, source, config, seed, shards)
+    about = describe(whole, source, config, seed, shards, chosen.about)
     folder = _folder(out, about, config, resume=resume)
     summary = _trees(problem, config, trees, carrier, folder, progress)
     problem = replace(problem, keep=summary.keep)
     fitted = _fit_arms(problem, config, carrier, folder, resume, progress, on_epoch)
-    run = _finished(whole, problem, split, about, config, summary, fitted, start)
+    run = _finished(whole, problem, chosen, about, config, summary, fitted, start)
     run = replace(run, folder=None if folder is None else folder.path)
     if folder is not None:
+        folder.save_split(about.split, run.split, whole.devices)
         run.write_result(folder)
         if not keeps_device_values(config):
             folder.remove_checkpoints()
@@ -109,9 +118,18 @@ def _check(graph: Graph, config: Config) -> None:
     config.profile.check(graph, config)
 
 
+class _Chosen(NamedTuple):
+    """The split of a run."""
+
+    about: AboutSplit
+    data: DataSplit
+    edges: EdgeSplit | None
+    """For link."""
+
+
 def _problem(
-    graph: Graph, config: Config, seed: int, shards: int
-) -> tuple[Problem, EdgeSplit | None]:
+    graph: Graph, config: Config, split: GivenSplit, seed: int, shards: int
+) -> tuple[Problem, _Chosen]:
     """What is to be learnt. `keep` is still empty."""
     public = PublicCoins(seed)
     problem = Problem(
@@ -125,15 +143,18 @@ def _problem(
         owner=fingerprint(graph),
     )
     if config.train.task == "link":
-        split = split_edges(graph, public)
-        return replace(problem, graph=split.training, held_back=split.validation), split
-    if graph.labels is None:
-        raise InputError(
-            f"{graph.name or 'the graph'} has no labels; classify needs them, `task='link'` does "
-            "not"
+        held = edge_split(graph, split, public)
+        edges = held.split
+        chosen = _Chosen(
+            AboutSplit(origin=held.origin, name=held.name, shares=held.shares),
+            edges.edges(held.origin),
+            edges,
         )
-    roles = split_vertices(graph.labels, public)
-    return replace(problem, roles=roles, classes=graph.class_count), None
+        problem = replace(problem, graph=edges.training, held_back=edges.validation)
+        return replace(problem, split=held.name), chosen
+    roles, origin, name = vertex_split(graph, split, public)
+    chosen = _Chosen(AboutSplit(origin=origin, name=name), DataSplit.of_roles(roles, origin), None)
+    return replace(problem, roles=roles, classes=graph.class_count, split=name), chosen
 
 
 def _folder(
@@ -218,7 +239,7 @@ def _fit_arms(
 def _finished(
     graph: Graph,
     problem: Problem,
-    split: EdgeSplit | None,
+    split: _Chosen,
     about: About,
     config: Config,
     trees: TreeSummary,
@@ -231,16 +252,17 @@ def _finished(
     for arm, part in outcome.judged.items():
         if arm != OWN or config.train.floor:
             judged[arm] = part
+    scores = {arm: _scores(graph, problem, split.edges, part) for arm, part in judged.items()}
     return Run(
         about=about,
         config=config,
-        scores={arm: _scores(graph, problem, split, part) for arm, part in judged.items()},
+        scores=scores,
         histories={arm: of_arm.history for arm, of_arm in fitted.items()},
         training=Training(
-            split=_sizes(problem, split),
+            split=Split(len(split.data.train), len(split.data.validation), len(split.data.test)),
             best_epoch=outcome.best_epoch,
             choice=outcome.choice,
-            caution=outcome.caution,
+            cautions=[*outcome.cautions, *_cautions(config, main, scores, len(split.data.test))],
             estimates=outcome.estimates,
         ),
         cost=Cost(
@@ -260,7 +282,22 @@ def _finished(
         ledger=main.ledger,
         ids=tuple(np.asarray(graph.ids).astype(np.str_).tolist()),
         graph=graph,
+        _split=split.data,
     )
+
+
+def _cautions(config: Config, main: TrainedArm, scores: dict[str, Scores], cases: int) -> list[str]:
+    """What the observer sees: a loss that still falls, own features or a control as good."""
+    metric, unit = ("auc", "of AUC") if config.train.task == "link" else ("accuracy", "points")
+    last_stage = max(config.profile.texts(config).stages.values(), default=1)
+    finished = main.outcome.best_epoch == len(main.history)
+    losses = [event.loss for event in main.history[last_stage - 1 :]] if finished else []
+    of = {arm: float(figures[f"test_{metric}"]) for arm, figures in scores.items()}
+    return [
+        *unconverged(losses, config.train.epochs),
+        *below_own(of[MAIN], of.get(OWN), cases, unit),
+        *no_better_than_control(of[MAIN], of.get(CONTROL), cases, unit),
+    ]
 
 
 def _scores(graph: Graph, problem: Problem, split: EdgeSplit | None, part: Judged) -> Scores:
@@ -285,15 +322,6 @@ def _auc(score: PairScores, edges: Ints, strangers: Ints) -> float:
     """AUC of pairs that are scored together: a budget of answers must not know which are edges."""
     scores = score(np.concatenate([edges, strangers]))
     return auc(scores[..., : len(edges)].ravel(), scores[..., len(edges) :].ravel())
-
-
-def _sizes(problem: Problem, split: EdgeSplit | None) -> Split:
-    if split is not None:
-        return Split(split.training.edges, len(split.validation), len(split.test))
-    train, validation, test = (
-        int((problem.roles == role).sum()) for role in (Role.TRAIN, Role.VALIDATION, Role.TEST)
-    )
-    return Split(train, validation, test)
 
 
 def _note(event: EpochEvent) -> str:

@@ -22,10 +22,9 @@ import math
 from collections.abc import Callable
 
 from lumos.strict.book_charges import EDGE, FEATURES, LABEL, NORM, RECORD
-from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
+from lumos.strict.classify_schedule import ClassifySchedule
 from lumos.strict.disclosed import NEWLY, BookView, Disclosed, with_life
 from lumos.strict.settings import StrictSettings
-from lumos.strict.vote import Vote
 from lumos.strict.wording import NONE, NOTHING, arms, life_of_runs, parties, public, shortcuts, up
 from lumos.training.split import Role
 
@@ -34,11 +33,6 @@ ROLES = {
     "validation devices": Role.VALIDATION,
     "other devices": Role.TEST,
 }
-WEAK = 0.4
-"""Strength r of a randomized label below which a run warns."""
-WIDE = 0.05
-"""Standard error of the voted accuracy above which a run warns."""
-
 Cell = Callable[[ClassifySchedule, Role, Disclosed], str]
 
 
@@ -184,26 +178,3 @@ def _over_runs(strict: StrictSettings) -> str:
         f"{life_of_runs(strict)} A label has the largest ε of all its draws, for all runs "
         "together; a changed label is drawn anew, its ε is added, and that it changed may be seen."
     )
-
-
-def caution(schedule: ClassifySchedule, width: int, vote: Vote) -> str:
-    """Warnings about noise that drowns the signal; empty where it does not."""
-    sentences = []
-    noise = schedule.noise(ENCODER)
-    if noise is not None and noise.sigma * math.sqrt(width) > schedule.training:
-        # A sum of vectors has a norm of at most n · C, its noise one of about σ · C · √width.
-        sentences.append(
-            f"{schedule.training:,} training devices are too few for {width:,} weights under this "
-            "noise; more devices, fewer features or a larger `update_epsilon` would help"
-        )
-    if schedule.strength < WEAK:
-        sentences.append(
-            f"at `epsilon={schedule.strict.sums_epsilon:g}` a label of {schedule.classes} classes "
-            "is mostly noise; a larger `epsilon` or fewer classes would help"
-        )
-    if vote.accuracy[1] > WIDE:
-        sentences.append(
-            f"{schedule.validation:,} validation devices are few: their vote measures accuracy "
-            f"with a standard error of {100 * vote.accuracy[1]:.0f} points"
-        )
-    return "; ".join(sentences)

@@ -24,7 +24,8 @@ from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.strict.book_charges import opinion_charge
-from lumos.strict.classify_promises import ROLES, caution, promises, reading
+from lumos.strict.classify_cautions import Found, cautions
+from lumos.strict.classify_promises import ROLES, promises, reading
 from lumos.strict.classify_schedule import (
     COUNTS,
     ENCODER,
@@ -133,7 +134,7 @@ class StrictClassifier(StrictTrainer):
         self.vote = Vote.nobody()
 
     def _make_rows(self) -> FeatureRows:
-        features = self.scaling.apply(self._features)
+        features = self._scaled_features()
         train = self._roles == Role.TRAIN
         self._rows = FeatureRows(features, train, nonnegative=not self.schedule.signed)
         return self._rows
@@ -363,13 +364,23 @@ class StrictClassifier(StrictTrainer):
             exposed=reading(self.schedule),
             promises=promises(self.schedule, self._book_view(result)),
             choice=self.schedule.candidates[self.choice],
-            caution=caution(self.schedule, self._encoder.width, self.vote),
+            cautions=cautions(self.schedule, self._found()),
             kept={
                 "released": result.released,
                 "opinions": result.opinions,
                 **self._remembered(),
             },
             estimates=self.vote.estimates(),
+        )
+
+    def _found(self) -> Found:
+        """What noisy sums said of features and neighbours."""
+        return Found(
+            features=int(self._features.shape[1]),
+            width=self._encoder.width,
+            vote=self.vote,
+            scaled=self.scaling is None or self.scaling.learnt,
+            largest=self._encoder.largest_feature(),
         )
 
     def _book_view(self, result: ClassifyResult) -> BookView | None:
@@ -449,7 +460,8 @@ class StrictClassifier(StrictTrainer):
         Raises:
             InputError: they are not of a run with these settings.
         """
-        if self.schedule.first_stages:
+        # By the weights: newcomers' features must not decide what was public in the run.
+        if "feature_size" in arrays:
             self.scaling = FeatureScaling.of(arrays, int(self._features.shape[1]))
         rows = self._make_rows()
         self.columns = self._columns_in(arrays)

@@ -136,7 +136,7 @@ def reading(schedule: LinkSchedule) -> str:
     return " ".join([*sentences, *arms(schedule), *shortcuts(schedule)])
 
 
-def caution(schedule: LinkSchedule, read: Reading, words: int) -> str:
+def cautions(schedule: LinkSchedule, read: Reading, words: int) -> list[str]:
     """Why neither words nor surroundings were used, and where noise drowns the encoder."""
     sentences = []
     noise = schedule.noise(PRODUCTS, schedule.product_sums - 1)
@@ -154,4 +154,4 @@ def caution(schedule: LinkSchedule, read: Reading, words: int) -> str:
             f"from strangers with an AUC of {read.separation[best]:.2f} ± {read.error[best]:.2f}, "
             "which may be chance; so no device is asked"
         )
-    return "; ".join(sentences)
+    return sentences

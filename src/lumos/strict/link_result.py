@@ -28,7 +28,6 @@ from lumos.strict.surroundings import Surroundings
 from lumos.strict.word_rows import WordRows
 from lumos.training.private_data import features_of
 from lumos.training.profile import Problem
-from lumos.training.split import split_edges
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ class LinkResult:
 
     @staticmethod
     def of(
-        schedule: LinkSchedule, seed: int, graph: Graph, weights: Arrays, kept: Arrays
+        schedule: LinkSchedule, seed: int, training: Graph, weights: Arrays, kept: Arrays
     ) -> "LinkResult":
         """What the devices of a finished run hold, computed at home once more.
 
@@ -111,7 +110,7 @@ class LinkResult:
         whom several colours were equally likely may take another, the same whenever it is asked.
 
         Args:
-            graph: the whole graph of the run.
+            training: the graph of the run with its training edges.
             weights: as `Trainer.arrays` gave them.
             kept: as `arrays` gave it.
 
@@ -119,7 +118,6 @@ class LinkResult:
             InputError: weights or messages are of another run.
         """
         strict, public = schedule.strict, PublicCoins(seed)
-        training = split_edges(graph, public).training
         (shard,) = cut(training, 1, seed, arm=_coins(training, schedule.config, seed))
         features = features_of(training)
         if schedule.first_stages:

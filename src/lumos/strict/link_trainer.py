@@ -41,7 +41,7 @@ from lumos.strict.link_levels import (
     spec_for,
 )
 from lumos.strict.link_prediction import alone, judged
-from lumos.strict.link_promises import caution, promises, reading
+from lumos.strict.link_promises import cautions, promises, reading
 from lumos.strict.link_result import LinkResult, score_vectors
 from lumos.strict.link_schedule import (
     COLOURS,
@@ -102,7 +102,7 @@ class StrictLinker(StrictTrainer):
     def _make_rows(self) -> WordRows:
         shard, schedule = self.shard, self.schedule
         self._words = WordRows(
-            self.scaling.apply(self._features),
+            self._scaled_features(),
             signed=schedule.signed,
             buckets=schedule.strict.word_buckets,
             public=shard.public,
@@ -309,7 +309,7 @@ class StrictLinker(StrictTrainer):
             exposed=reading(self.schedule),
             promises=promises(self.schedule, self._life()),
             choice=result.reading.way,
-            caution=caution(self.schedule, result.reading, self._words.width),
+            cautions=cautions(self.schedule, result.reading, self._words.width),
             estimates=result.estimates(),
             kept={**result.arrays(), **self._remembered()},
         )

@@ -115,6 +115,11 @@ class Encoder:
         self.feature_weights = np.maximum(total, least) ** -DAMPING
         self._use_weights()
 
+    def largest_feature(self) -> float:
+        """Mean size of the largest feature in rows of norm 1, as the noisy counts have it."""
+        count = float(self.feature_weights.min(initial=1.0)) ** (-1 / DAMPING)
+        return min(1.0, count / max(1, self._schedule.training))
+
     def count_vectors(self) -> OuterVectors:
         """The training devices' parts of the counts: a row, and nothing else."""
         rows = abs(within(self._base.training, self._schedule.limit(COUNTS, self._base.width)))

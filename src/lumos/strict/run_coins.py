@@ -66,6 +66,8 @@ def coin_name(problem: Problem, config: "Config", *, control: bool, drawn: str =
     scaling = feature_form(problem.graph, settings_of(config))["scaling"]
     if scaling != "none":
         parts.append(f"features scaled by {scaling}")
+    if problem.split:
+        parts.append(f"split {problem.split}")
     if config.updates != UPDATES:
         parts.append(repr(config.updates))
     labels = problem.graph.labels

@@ -67,7 +67,8 @@ class StrictTrainer(ABC):
         # The control is an experiment with coins of its own: it is outside the book.
         self._book = None if control else book
         self._features = features
-        self.scaling = FeatureScaling.nothing(int(features.shape[1]))
+        self.scaling: FeatureScaling | None = None
+        """How features are scaled, once it is known; None where they are not."""
         self._sums = NoisySums(shard, endpoint, schedule.config)
         self.columns = np.empty(0, np.int64)
         """Features in use, with `protect='holders'`."""
@@ -118,7 +119,11 @@ class StrictTrainer(ABC):
 
     def _scaling_arrays(self) -> Arrays:
         """How features were scaled, for whoever uses the weights; nothing where they were not."""
-        return self.scaling.arrays() if self.schedule.first_stages else {}
+        return {} if self.scaling is None else self.scaling.arrays()
+
+    def _scaled_features(self) -> Features:
+        """[hosted, d] features as the devices use them."""
+        return self._features if self.scaling is None else self.scaling.apply(self._features)
 
     def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
         """Epochs `first` + 1 … `last`, and what devices send one another before them."""

@@ -43,6 +43,9 @@ class Vote(NamedTuple):
     """Of the chosen one, estimated from the vote alone; and its standard error."""
     own: tuple[float, float]
     """The same of the own encoder."""
+    gain: tuple[float, float] = (math.nan, math.nan)
+    """How many more validation devices the best other candidate agrees with than the own encoder;
+    and its standard error."""
 
     @staticmethod
     def nobody() -> "Vote":
@@ -58,13 +61,15 @@ class Vote(NamedTuple):
         gains, losses = total[1::2], total[2::2]
         best = 1 + int(np.argmax(gains - losses))
         net, moved = gains[best - 1] - losses[best - 1], gains[best - 1] + losses[best - 1]
-        choice = best if net > math.sqrt(max(1.0, moved) + 2 * spread**2) else 0
+        error = math.sqrt(max(1.0, moved) + 2 * spread**2)
+        choice = best if net > error else 0
         agreed = total[0] + (net if choice else 0.0)
         noises = 3 if choice else 1
         return Vote(
             choice,
             _unmixed(float(agreed), spread * math.sqrt(noises), schedule),
             _unmixed(float(total[0]), spread, schedule),
+            (float(net), error),
         )
 
     def estimates(self) -> dict[str, float]:

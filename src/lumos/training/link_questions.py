@@ -31,7 +31,7 @@ class TrainedLinks:
     embeddings: Floats | None = field(repr=False)
     """[devices, width] where a run folder keeps them."""
     graph: Callable[[], Graph] = field(repr=False)
-    """Finds the graph of the run, for profiles that need it."""
+    """Finds the graph of the run with its training edges, for profiles that need it."""
     ids: tuple[str, ...] = field(default=(), repr=False)
     """Original ids of the devices, by which a book finds their entries."""
     folder: Path | None = None

@@ -32,7 +32,7 @@ class Outcome:
     """The table of promises, row by row; empty where none is made."""
     choice: str = ""
     """Which of several candidates validation devices chose; empty where there is no choice."""
-    caution: str = ""
+    cautions: list[str] = field(default_factory=list)
     """What a reader of the scores should know."""
     estimates: dict[str, float] = field(default_factory=dict)
     """Scores that the run itself measured, without any true label; none in most profiles."""

@@ -51,6 +51,8 @@ class Problem:
     """0 for link."""
     seed: int
     shards: int
+    split: str = ""
+    """Digest of the split; empty for the default one of the seed."""
     alone: bool = False
     """Whether trees have no neighbours at all: own features only."""
     owner: str = ""

@@ -20,8 +20,12 @@ VERTICES = (0.50, 0.25, 0.25)
 EDGES = (0.80, 0.05, 0.15)
 
 
-def split_vertices(labels: Ints, coins: PublicCoins) -> Ints:
-    """[devices] roles: 50 % of the labelled devices train, 25 % validate, 25 % test.
+Shares = tuple[float, float, float]
+"""Of training, validation and test."""
+
+
+def split_vertices(labels: Ints, coins: PublicCoins, shares: Shares = VERTICES) -> Ints:
+    """[devices] roles: by default 50 % of the labelled devices train, 25 % validate, 25 % test.
 
     Raises:
         InputError: fewer than four devices have labels, or all labels are the same.
@@ -32,15 +36,40 @@ def split_vertices(labels: Ints, coins: PublicCoins) -> Ints:
             f"labels: {len(known)} devices have one; classify needs at least 4, "
             "two to train, one to validate and one to test"
         )
-    if len(np.unique(labels[known])) < 2:
-        raise InputError("labels: all are of one class; there is nothing to classify")
+    several_classes(labels[known])
     order = coins.generator("split/vertices").permutation(known)
     roles = np.full(len(labels), Role.NOBODY, np.int64)
-    train, validation = _ends(len(known), VERTICES)
+    train, validation, test = _ends(len(known), shares)
     roles[order[:train]] = Role.TRAIN
     roles[order[train:validation]] = Role.VALIDATION
-    roles[order[validation:]] = Role.TEST
+    roles[order[validation:test]] = Role.TEST
     return roles
+
+
+def several_classes(labels: Ints) -> None:
+    """Raise `InputError` where all labels are the same."""
+    if len(np.unique(labels)) < 2:
+        raise InputError("labels: all are of one class; there is nothing to classify")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DataSplit:
+    """Who or what trains, validates and tests: rows of devices, or edges as pairs of rows."""
+
+    train: Ints = field(repr=False)
+    """[devices], or [edges, 2]"""
+    validation: Ints = field(repr=False)
+    test: Ints = field(repr=False)
+    origin: str
+    """Where the split comes from, in one sentence."""
+
+    @staticmethod
+    def of_roles(roles: Ints, origin: str) -> "DataSplit":
+        """Of devices."""
+        train, validation, test = (
+            np.flatnonzero(roles == role) for role in (Role.TRAIN, Role.VALIDATION, Role.TEST)
+        )
+        return DataSplit(train=train, validation=validation, test=test, origin=origin)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,9 +86,18 @@ class EdgeSplit:
     """[edges, 2] pairs that are no edges of the whole graph, for the observer's validation AUC."""
     test_strangers: Ints = field(repr=False)
 
+    def edges(self, origin: str) -> DataSplit:
+        """The edges alone."""
+        return DataSplit(
+            train=self.training.edge_list(),
+            validation=self.validation,
+            test=self.test,
+            origin=origin,
+        )
 
-def split_edges(graph: Graph, coins: PublicCoins) -> EdgeSplit:
-    """80 % of the edges train, 5 % validate, 15 % test.
+
+def split_edges(graph: Graph, coins: PublicCoins, shares: Shares = EDGES) -> EdgeSplit:
+    """By default 80 % of the edges train, 5 % validate, 15 % test.
 
     Raises:
         InputError: too few edges, or too few pairs that are none.
@@ -68,9 +106,54 @@ def split_edges(graph: Graph, coins: PublicCoins) -> EdgeSplit:
     if len(edges) < 5:
         raise InputError(f"edges: {len(edges)}; link prediction needs at least 5")
     order = coins.generator("split/edges").permutation(len(edges))
-    train, validation = _ends(len(edges), EDGES)
-    clean = neighbour_lists(edges[np.sort(order[:train])], graph.devices)
-    training = Graph(
+    train, validation, test = _ends(len(edges), shares)
+    return hold_out(
+        graph,
+        edges[np.sort(order[:train])],
+        edges[np.sort(order[train:validation])],
+        edges[np.sort(order[validation:test])],
+        coins,
+    )
+
+
+def hold_out(
+    graph: Graph, training: Ints, validation: Ints, test: Ints, coins: PublicCoins
+) -> EdgeSplit:
+    """A split into these edges, [edges, 2] each; the pairs that are none are drawn.
+
+    Raises:
+        InputError: too few pairs are none.
+    """
+    edges = np.unique(np.concatenate([graph.edge_list(), validation, test]), axis=0)
+    strangers = pairs_without_edge(
+        edges, graph.devices, len(validation) + len(test), coins.generator("split/strangers")
+    )
+    return EdgeSplit(
+        training=only_edges(graph, training),
+        validation=validation,
+        test=test,
+        validation_strangers=strangers[: len(validation)],
+        test_strangers=strangers[len(validation) :],
+    )
+
+
+def edges_left(graph: Graph, *held_out: Ints) -> Ints:
+    """[edges, 2] of the graph that are not among those held out, [edges, 2] each, as u < v."""
+    edges, out = graph.edge_list(), np.concatenate(held_out)
+    taken = np.isin(pair_keys(edges, graph.devices), pair_keys(out, graph.devices))
+    left: Ints = edges[~taken]
+    return left
+
+
+def pair_keys(pairs: Ints, devices: int) -> Ints:
+    """[pairs] one number for each pair of rows."""
+    return pairs[:, 0] * devices + pairs[:, 1]
+
+
+def only_edges(graph: Graph, edges: Ints) -> Graph:
+    """The same devices with these edges [edges, 2], and no trace of any other."""
+    clean = neighbour_lists(edges, graph.devices)
+    return Graph(
         offsets=clean.offsets,
         neighbours=clean.neighbours,
         ids=graph.ids,
@@ -79,17 +162,6 @@ def split_edges(graph: Graph, coins: PublicCoins) -> EdgeSplit:
         classes=graph.classes,
         name=graph.name,
         notes=graph.notes,
-    )
-    held, test = edges[np.sort(order[train:validation])], edges[np.sort(order[validation:])]
-    strangers = pairs_without_edge(
-        edges, graph.devices, len(held) + len(test), coins.generator("split/strangers")
-    )
-    return EdgeSplit(
-        training=training,
-        validation=held,
-        test=test,
-        validation_strangers=strangers[: len(held)],
-        test_strangers=strangers[len(held) :],
     )
 
 
@@ -105,7 +177,7 @@ def pairs_without_edge(
         raise InputError(
             f"edges: {len(edges)} of {possible} pairs are edges; too few are left to test on"
         )
-    taken = np.sort(edges[:, 0] * devices + edges[:, 1])
+    taken = np.sort(pair_keys(edges, devices))
     drawn = np.empty(0, np.int64)
     while len(drawn) < count:
         ends = generator.integers(0, devices, (2 * count, 2))
@@ -119,7 +191,13 @@ def pairs_without_edge(
     return np.stack([drawn // devices, drawn % devices], axis=1)
 
 
-def _ends(count: int, shares: tuple[float, float, float]) -> tuple[int, int]:
-    """Where training and validation end; each part has at least one."""
+def _ends(count: int, shares: Shares) -> tuple[int, int, int]:
+    """Where training, validation and test end; each part has at least one.
+
+    Training has what the others leave, where the shares are of everything.
+    """
     validation, test = (max(1, round(share * count)) for share in shares[1:])
-    return count - validation - test, count - test
+    train = count - validation - test
+    if sum(shares) < 1 - 1e-9:
+        train = min(train, max(1, round(shares[0] * count)))
+    return train, train + validation, train + validation + test

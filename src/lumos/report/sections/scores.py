@@ -91,6 +91,5 @@ def _notes(run: Run) -> list[str]:
         meaning = texts.choices.get(training.choice, training.choice)
         chooser = texts.chooser[0].upper() + texts.chooser[1:]
         notes.append(f"{chooser} chose `{training.choice}`: {meaning}.")
-    if training.caution:
-        notes.append(f"Note: {training.caution}.")
+    notes += [f"Note: {caution}." for caution in training.cautions]
     return notes + [f"Note on the graph: {note}." for note in run.about.notes]
