@@ -4,13 +4,12 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.narrow import present
 from tests.strict.classifying import schedule_of
 from tests.strict.composition import DELTA, all_sums, epsilon_of, honest_noise, moves
 
-from lumos.strict.classify_promises import ROLES, WEAK, WIDE, caution, promises, reading
+from lumos.strict.classify_promises import ROLES, promises, reading
 from lumos.strict.classify_schedule import (
     COUNTS,
     ENCODER,
@@ -23,7 +22,6 @@ from lumos.strict.classify_schedule import (
     VOTE,
     ClassifySchedule,
 )
-from lumos.strict.vote import Vote
 from lumos.strict.wording import NONE
 
 TRAINING, VALIDATION, OTHER = "training devices", "validation devices", "other devices"
@@ -239,75 +237,3 @@ def test_with_a_book_the_reading_says_what_columns_for_life_are(
     assert "Columns for life count what is seen in all runs with this book" in sentence
     assert "ε = 4 of labels, 64 of opinions, and 31 of sums" in sentence
     assert ("Sums used true labels" in sentence) == (label_epsilon == math.inf)
-
-
-# Cautions.
-
-
-def measured(error: float) -> Vote:
-    return Vote(0, (0.7, error), (0.7, error))
-
-
-def test_no_caution_where_there_is_enough_of_everything() -> None:
-    plenty = schedule_of(devices=200_000, training=100_000, validation=50_000)
-    assert caution(plenty, 1000, measured(0.01)) == ""
-    assert caution(plenty, 1000, Vote.nobody()) == ""  # before the vote
-
-
-def test_a_caution_where_noise_drowns_the_encoder() -> None:
-    """Where its norm is above that of all updates together."""
-    for training, protect in ((30, "noise"), (100_000, "noise"), (30, "none")):
-        schedule = schedule_of(devices=2 * training, training=training, protect=protect)
-        drowned = training == 30 and protect == "noise"
-        sentence = caution(schedule, 3606, measured(0.01))
-        assert ("30 training devices are too few for 3,606 weights" in sentence) == drowned
-        assert bool(sentence) == drowned
-    schedule = schedule_of()
-    noise = honest_noise(schedule, ENCODER, 0) / schedule.reach(ENCODER).norm
-    border = (schedule.training / noise) ** 2  # σ · √width = n
-    assert not caution(schedule, math.floor(border) - 1, measured(0.01))
-    assert caution(schedule, math.ceil(border) + 1, measured(0.01))
-
-
-@pytest.mark.parametrize(
-    ("settings", "weak"),
-    [
-        ({"epsilon": 3.0}, False),
-        ({"epsilon": 2.0}, False),
-        ({"epsilon": 1.0}, True),
-        ({"epsilon": 1.0, "label_epsilon": 3.0}, False),
-        ({"epsilon": 1.0, "label_epsilon": math.inf}, False),
-        ({"epsilon": 1.0, "classes": 2}, False),
-        ({"epsilon": 3.0, "classes": 100, "mechanism": "krr"}, True),
-    ],
-)
-def test_a_caution_where_labels_are_mostly_noise(settings: dict[str, Any], weak: bool) -> None:
-    schedule = schedule_of(devices=200_000, training=100_000, **settings)
-    classes = settings.get("classes", 4)
-    level = settings.get("label_epsilon", settings["epsilon"])
-    odds = math.exp(-level)
-    truthful, other = 1 / (1 + (classes - 1) * odds), odds / (1 + (classes - 1) * odds)
-    assert (truthful - other < WEAK) == weak
-    assert ("mostly noise" in caution(schedule, 100, measured(0.01))) == weak
-
-
-def test_a_caution_where_few_devices_validate() -> None:
-    schedule = schedule_of(devices=200_000, training=100_000, validation=20)
-    assert WIDE == 0.05
-    assert caution(schedule, 100, measured(0.05)) == ""
-    sentence = caution(schedule, 100, measured(0.12))
-    assert sentence.startswith("20 validation devices are few")
-    assert "a standard error of 12 points" in sentence
-    # A vote of so few has such an error.
-    vote = Vote.of(noisy_total(schedule), schedule)
-    assert vote.accuracy[1] > WIDE
-
-
-def noisy_total(schedule: ClassifySchedule) -> np.ndarray:
-    """A vote in which half agree with their own features, and nothing else changes."""
-    return np.array([schedule.validation / 2, 0.0, 0.0])
-
-
-def test_cautions_add_up() -> None:
-    schedule = schedule_of(devices=60, training=30, validation=5, epsilon=0.5)
-    assert caution(schedule, 3606, measured(0.3)).count("; ") >= 2

@@ -281,7 +281,7 @@ def test_a_run_finds_edges_where_words_and_surroundings_tell_them(good: Run) -> 
     assert good.metrics["test_auc"] > 0.8
     assert good.own is not None
     assert good.own["test_auc"] < 0.6
-    assert good.training.caution == ""
+    assert good.training.cautions == []
     estimates = good.training.estimates
     assert set(estimates) == {f"levels_auc_{way}{end}" for way in WAYS for end in ("", "_error")}
     assert 0.5 < estimates[f"levels_auc_{good.training.choice}"] <= 1
@@ -312,12 +312,12 @@ def test_never_worse_than_alone_on_a_random_graph(seed: int) -> None:
     run = linked(graph, seed=seed, protect="none")
     assert run.training.choice == ALONE
     assert run.metrics == run.own
-    assert "pairs are scored by the asker's own degree" in run.training.caution
-    assert "which may be chance; so no device is asked" in run.training.caution
-    assert "too few" not in run.training.caution
+    assert "pairs are scored by the asker's own degree" in run.training.cautions[0]
+    assert "which may be chance; so no device is asked" in run.training.cautions[0]
+    assert "too few" not in run.training.cautions[0]
     noisy = linked(graph, seed=seed, update_epsilon=1.0)
     assert noisy.training.choice == ALONE
-    assert "200 devices are too few for 40 words under this noise" in noisy.training.caution
+    assert "200 devices are too few for 40 words under this noise" in noisy.training.cautions[0]
 
 
 def test_in_doubt_vectors_of_both_are_kept() -> None:

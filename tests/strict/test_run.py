@@ -281,8 +281,8 @@ def test_every_run_tells_what_it_promises(whole: tuple[Run, Wire]) -> None:
         "`aggregate='secure'` with `coins='system'`",
     ):
         assert words in result.privacy.exposed
-    assert "30 training devices are too few for 3,607 weights" in result.training.caution
-    assert "15 validation devices are few" in result.training.caution
+    assert "30 training devices are too few for 3,607 weights" in " ".join(result.training.cautions)
+    assert "15 validation devices are few" in " ".join(result.training.cautions)
 
 
 # Noise.

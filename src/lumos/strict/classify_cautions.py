@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lumos.strict.classify_schedule import ENCODER, SIZES, ClassifySchedule
-from lumos.strict.feature_scaling import CLEAR, WINDOW
+from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
+from lumos.strict.feature_scaling import CLEAR, SIZES, WINDOW
 from lumos.strict.vote import Vote
 
 WEAK = 0.4
@@ -54,10 +54,10 @@ def _features(schedule: ClassifySchedule, found: Found) -> Iterator[str]:
         # Most of the devices must stand out of the noise of the octaves that they share.
         most = CLEAR * math.sqrt(WINDOW * found.features) * noise.total / 0.75
         yield (
-            f"features have different scales, and noise hid them: {schedule.training:,} training "
-            f"devices are too few to learn the scales of {found.features:,} features, about "
+            f"features were not brought to one scale: {schedule.training:,} training devices are "
+            f"too few to learn the scales of {found.features:,} features under this noise, about "
             f"{_round_up(most):,} would do; public bounds of the features (`feature_bounds`) need "
-            "no devices"
+            "none"
         )
     elif found.largest > DROWNED and found.features > 1:
         help_ = "`scaling='standard'` or public bounds (`feature_bounds`) would help"
@@ -129,5 +129,5 @@ def _neighbours(schedule: ClassifySchedule, vote: Vote) -> Iterator[str]:
 
 def _round_up(number: float) -> int:
     """Two digits: it is an estimate."""
-    step = 10 ** max(0, math.floor(math.log10(max(1.0, number))) - 1)
-    return math.ceil(number / step) * step
+    step = 10.0 ** max(0, math.floor(math.log10(max(1.0, number))) - 1)
+    return round(math.ceil(number / step) * step)

@@ -13,6 +13,7 @@ in a weight is about the same for any number of devices n and any budget μ, so 
 all graphs. `LONGEST` bounds it for large federations and for exact sums.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -117,7 +118,7 @@ class Encoder:
 
     def largest_feature(self) -> float:
         """Mean size of the largest feature in rows of norm 1, as the noisy counts have it."""
-        count = float(self.feature_weights.min(initial=1.0)) ** (-1 / DAMPING)
+        count = math.exp(-math.log(self.feature_weights.min(initial=1.0)) / DAMPING)
         return min(1.0, count / max(1, self._schedule.training))
 
     def count_vectors(self) -> OuterVectors:

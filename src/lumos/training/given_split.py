@@ -213,9 +213,11 @@ def _roles_of(graph: Graph, parts: Mapping[str, Any]) -> Ints:
     for part in parts:
         if part.endswith("_negative"):
             raise UsageError(f"`split`: {part} is for `task='link'`; leave it out")
-    masks = [None if parts.get(part) is None else _mask(graph, parts[part], part) for part in PARTS]
+    train, validation, test = (
+        None if parts.get(part) is None else _mask(graph, parts[part], part) for part in PARTS
+    )
     labels = np.asarray(graph.labels)
-    roles = roles_of_masks(*masks, labels, "split")
+    roles = roles_of_masks(train, validation, test, labels, "split")
     several_classes(labels[roles >= 0])
     return roles
 
@@ -232,7 +234,7 @@ def _mask(graph: Graph, rows: Any, part: str) -> Flags:
                 f"split: the mask {part} has the shape {list(array.shape)}; one value per device, "
                 f"[{graph.devices}]"
             )
-        return array.astype(np.bool_)
+        return np.asarray(array, np.bool_)
     indices = _rows_of(graph, array, part)
     mask = np.zeros(graph.devices, np.bool_)
     mask[indices] = True

@@ -1,0 +1,206 @@
+"""Cautions: each appears where its number says so, and on a graph that is made to trigger it."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.strict.classifying import schedule_of
+from tests.strict.composition import honest_noise
+from tests.strict.test_feature_scaling import communities
+
+import lumos
+from lumos.graph import Graph
+from lumos.strict.classify_cautions import DROWNED, FEW, WEAK, WIDE, Found, cautions
+from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
+from lumos.strict.vote import Vote
+from lumos.training.cautions import below_own, no_better_than_control, still_falling, unconverged
+
+PLENTY: dict[str, Any] = {"devices": 200_000, "training": 100_000, "validation": 50_000}
+
+
+def measured(error: float, *, choice: int = 1, gain: tuple[float, float] = (9.0, 1.0)) -> Vote:
+    return Vote(choice, (0.7, error), (0.7, error), gain)
+
+
+def found(width: int = 100, error: float = 0.01, **others: Any) -> Found:
+    return Found(features=20, width=width, vote=others.pop("vote", measured(error)), **others)
+
+
+def test_none_where_there_is_enough_of_everything() -> None:
+    plenty = schedule_of(**PLENTY)
+    assert cautions(plenty, found(1000)) == []
+    assert cautions(plenty, found(1000, vote=Vote.nobody())) == []  # before the vote
+
+
+def test_noise_that_drowns_the_encoder_and_how_many_devices_would_do() -> None:
+    """Where its norm is above that of all updates together."""
+    for training, protect in ((300, "noise"), (100_000, "noise"), (300, "none")):
+        schedule = schedule_of(devices=2 * training, training=training, protect=protect)
+        drowned = training == 300 and protect == "noise"
+        sentences = cautions(schedule, found(36_060))
+        assert [
+            f"{training:,} training devices are too few for 36,060 weights" in s for s in sentences
+        ] == ([True] if drowned else [])
+    schedule = schedule_of()
+    noise = honest_noise(schedule, ENCODER, 0) / schedule.reach(ENCODER).norm
+    border = (schedule.training / noise) ** 2  # σ · √width = n
+    assert not cautions(schedule, found(math.floor(border) - 1))
+    (sentence,) = cautions(schedule, found(math.floor(4 * border)))
+    # Four times the weights need twice the devices.
+    assert f"about {2 * schedule.training:,} would do" in sentence
+
+
+@pytest.mark.parametrize(
+    ("settings", "weak"),
+    [
+        ({"epsilon": 3.0}, False),
+        ({"epsilon": 2.0}, False),
+        ({"epsilon": 1.0}, True),
+        ({"epsilon": 1.0, "label_epsilon": 3.0}, False),
+        ({"epsilon": 1.0, "label_epsilon": math.inf}, False),
+        ({"epsilon": 1.0, "classes": 2}, False),
+        ({"epsilon": 3.0, "classes": 100, "mechanism": "krr"}, True),
+    ],
+)
+def test_labels_that_are_mostly_noise(settings: dict[str, Any], weak: bool) -> None:
+    schedule = schedule_of(devices=200_000, training=100_000, **settings)
+    classes = settings.get("classes", 4)
+    level = settings.get("label_epsilon", settings["epsilon"])
+    odds = math.exp(-level)
+    truthful, other = 1 / (1 + (classes - 1) * odds), odds / (1 + (classes - 1) * odds)
+    assert (truthful - other < WEAK) == weak
+    assert any("mostly noise" in sentence for sentence in cautions(schedule, found())) == weak
+
+
+def test_few_labels_and_how_many_would_do() -> None:
+    strength = schedule_of().strength
+    border = FEW * 4 / strength**2
+    for training in (math.floor(border), math.ceil(border)):
+        schedule = schedule_of(devices=2000, training=training)
+        few = [s for s in cautions(schedule, found(1)) if s.startswith("few labels")]
+        assert bool(few) == (training < border)
+    (sentence,) = cautions(schedule_of(devices=2000, training=50), found(1))
+    assert sentence.startswith("few labels: 50 training devices for 4 classes, about ")
+    needed = int(sentence.split("about ")[1].split(" would")[0].replace(",", ""))
+    assert border <= needed <= 1.1 * border
+
+
+def test_few_validation_devices_and_how_many_would_do() -> None:
+    schedule = schedule_of(devices=200_000, training=100_000, validation=20)
+    assert cautions(schedule, found(error=WIDE)) == []
+    (sentence,) = cautions(schedule, found(error=2 * WIDE))
+    assert sentence.startswith("20 validation devices are few")
+    assert "a standard error of 10 points; about 80" in sentence
+    # A vote of so few has such an error.
+    vote = Vote.of(np.array([schedule.validation / 2, 0.0, 0.0]), schedule)
+    assert vote.accuracy[1] > WIDE
+
+
+@pytest.mark.parametrize(
+    ("net", "words"),
+    [(-500.0, "neighbours mislead here"), (3.0, "cannot be told from noise"), (900.0, None)],
+)
+def test_neighbours_that_mislead_or_say_nothing(net: float, words: str | None) -> None:
+    schedule = schedule_of(**PLENTY)
+    vote = measured(0.01, choice=int(net > 100), gain=(net, 100.0))
+    sentences = cautions(schedule, found(vote=vote))
+    assert len(sentences) == (words is not None)
+    if words is not None:
+        assert words in sentences[0]
+        points = 100 * net / 50_000 / schedule.strength
+        assert f"({points:+.1f} ± " in sentences[0]
+
+
+def test_the_gain_of_a_vote_is_what_it_counted() -> None:
+    schedule = schedule_of(protect="none")
+    vote = Vote.of(np.array([100.0, 30.0, 50.0]), schedule)
+    assert vote.choice == 0
+    assert vote.gain == (-20.0, math.sqrt(80))
+
+
+def test_a_feature_that_hides_the_others() -> None:
+    schedule = schedule_of(**PLENTY)
+    assert cautions(schedule, found(largest=DROWNED)) == []
+    (sentence,) = cautions(schedule, found(largest=0.9))
+    assert sentence.startswith("one feature makes up 81 % of a device's features")
+    assert "`scaling='standard'`" in sentence
+    assert cautions(schedule, Found(1, 10, measured(0.01), largest=1.0)) == []
+
+
+def test_scales_that_noise_hid() -> None:
+    scaled = ClassifySchedule(**{**vars(schedule_of(**PLENTY)), "scaling": "standard"})
+    (sentence,) = cautions(scaled, found(scaled=False))
+    assert "too few to learn the scales of 20 features" in sentence
+    assert "`feature_bounds`" in sentence
+
+
+# The observer's.
+
+
+def test_a_loss_that_still_falls() -> None:
+    falling = np.exp(-np.arange(50) / 30)
+    flat = np.concatenate([np.exp(-np.arange(50) / 3), np.full(50, 1e-9)]) + 1
+    noisy = 1 + 0.05 * np.random.default_rng(0).standard_normal(100)
+    assert still_falling(falling.tolist()) is not None
+    for losses in (flat, noisy, falling[:9], falling[::-1]):
+        assert still_falling(losses.tolist()) is None
+    assert still_falling([None, float("nan"), *falling.tolist()]) is not None
+    (sentence,) = unconverged(falling.tolist(), 60)
+    assert "`epochs=120` would help" in sentence
+    assert not list(unconverged(flat.tolist(), 60))
+
+
+def test_own_features_or_a_control_that_did_as_well() -> None:
+    assert list(below_own(0.80, 0.79, 1000, "points")) == []
+    assert list(below_own(0.80, 0.82, 1000, "points")) == []  # chance: one error is 1.8 points
+    assert list(below_own(0.80, None, 1000, "points")) == []
+    (sentence,) = below_own(0.80, 0.90, 1000, "points")
+    assert "by 10 points" in sentence
+    assert list(no_better_than_control(0.9, 0.8, 1000, "points")) == []
+    assert list(no_better_than_control(0.9, None, 1000, "points")) == []
+    (sentence,) = no_better_than_control(0.9, 0.89, 1000, "points")
+    assert "the control did as well" in sentence
+
+
+# On graphs that are made to trigger them.
+
+
+def with_edges(graph: Graph, edges: Any) -> Graph:
+    return Graph.from_edges(
+        edges, devices=graph.devices, features=graph.features, labels=graph.labels
+    )
+
+
+def said(graph: Graph, **settings: Any) -> str:
+    return "\n".join(lumos.train(graph, **settings).training.cautions)
+
+
+def test_random_edges_say_nothing() -> None:
+    graph = communities()
+    edges = np.random.default_rng(0).integers(0, graph.devices, (3 * graph.devices, 2))
+    assert "what neighbours add cannot be told from noise" in said(with_edges(graph, edges))
+
+
+def test_few_devices_for_the_noise_and_few_labels() -> None:
+    text = said(communities(devices=100), update_epsilon=1.0)
+    assert "training devices are too few for 69 weights" in text
+    assert "few labels: 50 training devices for 4 classes" in text
+    assert "validation devices are few" in text
+
+
+def test_scales_that_nothing_was_done_about() -> None:
+    graph = communities("one column in the thousands")
+    assert "one feature makes up 100 % of" in said(graph, scaling="none")
+    assert "one feature makes up" not in said(graph)
+    hidden = "features were not brought to one scale: 30 training devices are too few"
+    assert hidden in said(communities("one column in the thousands", devices=60))
+
+
+def test_too_few_epochs() -> None:
+    graph = communities(devices=300)
+    text = said(
+        graph, profile="paper", epochs=15, balancer="none", low=-1e3, high=1e3, epsilon=float("inf")
+    )
+    assert "training was not finished" in text
+    assert "`epochs=30` would help" in text
