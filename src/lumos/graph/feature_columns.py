@@ -8,7 +8,7 @@ import numpy as np
 
 from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import finite_features, is_sparse
-from lumos.graph.bounds import BOUNDS_NOTE, bounded, read_bounds
+from lumos.graph.feature_bounds import BOUNDS_NOTE, bounded, read_bounds
 from lumos.graph.ids import shown
 from lumos.graph.label_arrays import texts_of
 from lumos.graph.label_doubts import unlikely
