@@ -118,7 +118,7 @@ def test_categories_need_no_bounds(tmp_path: Path) -> None:
 
 
 def test_infinity_is_not_clipped(tmp_path: Path) -> None:
-    np.savez(tmp_path / "g.npz", edges=[[0, 1]], x=[[np.inf], [0]])
+    np.savez(tmp_path / "g.npz", edges=[[0, 1]], x=np.array([[np.inf], [0]]))
     with pytest.raises(InputError, match="row 0, column 0 is inf"):
         load(tmp_path / "g.npz", feature_bounds="0,1")
 
