@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lumos.cli.main import run
@@ -182,3 +183,35 @@ def test_bad_usage_is_one_line_and_status_2(
     refusal: Callable[..., str], arguments: list[str], message: str
 ) -> None:
     assert message in refusal(*arguments)
+
+
+def test_check_of_a_file_with_columns_to_choose(
+    answer: Callable[..., Any], refusal: Callable[..., str], tmp_path: Path
+) -> None:
+    ring = [f"u{device},u{(device + 1) % 30}" for device in range(30)]
+    people = [f"u{device},{'ab'[device % 2]},{device / 4}" for device in range(30)]
+    path = tmp_path / "graph.csv"
+    path.write_text("\n".join(ring))
+    (tmp_path / "graph.labels.csv").write_text("\n".join(["id,team,score", *people]))
+    (tmp_path / "graph.features.csv").write_text(
+        "\n".join(["id,city,age", *(f"u{device},{'xyz'[device % 3]},-1" for device in range(30))])
+    )
+    check = ("check", str(path))
+    assert "--label-column team" in refusal(*check)
+    chosen = ["--label-column", "score"]
+    assert "--categorical city" in refusal(*check, *chosen)
+    chosen += ["--categorical", "city", "--feature-bounds=-1,1"]
+    assert "--label-bins 4" in refusal(*check, *chosen)
+    chosen += ["--label-bins", "3"]
+    result = answer(*check, *chosen)
+    assert (result["devices"], result["classes"], result["features"]) == (30, 3, 4)
+    assert "--label-bins" in refusal(*check, "--label-bins", "1")
+    assert "--label-bins" in refusal(*check, "--label-bins", "x")
+
+
+def test_check_counts_a_split(answer: Callable[..., Any], tmp_path: Path) -> None:
+    masks = {"train_mask": [1, 1, 0, 0], "test_mask": [0, 0, 1, 0]}
+    np.savez(tmp_path / "g.npz", edges=[[0, 1], [2, 3]], y=[0, 1, 0, -1], **masks)
+    result = answer("check", str(tmp_path / "g.npz"))
+    assert (result["train"], result["validation"], result["test"]) == (2, 0, 1)
+    assert "train" not in answer("check", str(tmp_path / "g.npz"), "--masks", "ignore")

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from lumos.cli.main import run
+from lumos.graph import ReadOptions
 from lumos.training.config import COMMON
 from lumos.training.profiles import PROFILES
 
@@ -515,7 +516,7 @@ def test_help_lists_every_setting_once() -> None:
         for field in dataclasses.fields(group)
     }
     others = {"--out", "--resume", "--tensorboard", "--json", "--seed", "--shards", "--data-dir"}
-    others |= {"--directed", "--weights", "--multilabel", "--missing-labels"}
+    others |= {"--" + field.name.replace("_", "-") for field in dataclasses.fields(ReadOptions)}
     assert len(names) == len(set(names))
     assert set(names) == settings | others
     defaults = {options.split()[0]: words for options, words in listed}

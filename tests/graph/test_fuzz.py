@@ -32,6 +32,12 @@ options = st.fixed_dictionaries(
         "weights": st.just("drop"),
         "multilabel": st.just("first"),
         "missing_labels": st.just("unknown"),
+        "label_column": st.sampled_from(["1", "2", "0", "x", "target", "id", "facebook_id", "y"]),
+        "label_bins": st.integers(2, 4),
+        "masks": st.just("ignore"),
+        "categorical": st.sampled_from(["1", "2", "x", "0,1", ","]),
+        "feature_bounds": st.sampled_from(["0,1", "-1,1", "2,1", "nan,1", "nowhere"]),
+        "header": st.sampled_from(["yes", "no"]),
     },
 )
 
@@ -149,6 +155,12 @@ array = st.sampled_from(
         np.eye(3),
         np.full((3, 2), np.nan),
         np.array([0, 1, -1]),
+        np.array([0, 1, 2]),
+        np.array([0, 1, 2, 3]),
+        np.array([3, 3]),
+        np.array([1.0, np.nan, 0.5]),
+        np.array([True, False, False]),
+        np.array([None, "a", 3], dtype=object),
         np.array(["a", "b", ""]),
         np.array([b"a", b"b"]),
         np.array(5),
@@ -163,11 +175,15 @@ array = st.sampled_from(
         np.zeros((3, 2), dtype=complex),
     ]
 )
-names = ("edges", "edge_index", "features", "x", "target", "y", "ids", "weights", "directed")
+names = (
+    *("edges", "edge_index", "features", "x", "target", "y", "ids", "weights", "directed"),
+    *("train_mask", "val_mask", "test_mask", "train_idx", "test_idx", "class_names"),
+    *("adj_data", "adj_indices", "adj_indptr", "adj_shape", "attr_matrix"),
+)
 
 
 @quick
-@given(st.dictionaries(st.sampled_from(names), array, max_size=5), options)
+@given(st.dictionaries(st.sampled_from(names), array, max_size=8), options)
 def test_npz_with_any_arrays(arrays: dict[str, Any], chosen: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "graph.npz"
@@ -191,3 +207,19 @@ def test_feature_archives_with_any_arrays(arrays: dict[str, Any], chosen: dict[s
 def test_names(spec: str) -> None:
     with pytest.raises(LumosError):
         load(f"no/{spec}")
+
+
+objects = st.lists(
+    st.sampled_from(
+        ["a", "b", "", "1", "nan", 0, 1, 2, -1, -2, 1.0, 0.5, None, True, (1,), 10**30]
+    ),
+    min_size=3,
+    max_size=3,
+)
+
+
+@quick
+@given(objects, st.sampled_from([(), ("a", "b"), ("0", "1", "2")]), st.none() | st.integers(2, 3))
+def test_labels_of_any_kind(labels: Any, classes: Any, bins: Any) -> None:
+    edges = [[0, 1], [1, 2]]
+    survives(lambda: Graph.from_edges(edges, labels=labels, classes=classes, label_bins=bins))

@@ -16,7 +16,9 @@ from tests.graph.writing import EDGES, WORDS
 from lumos.errors import InputError
 from lumos.graph import load
 from lumos.graph.arrays import WIDEST, WIDEST_PER_INDEX, refuse_width
+from lumos.graph.feature_columns import Columns, prepared
 from lumos.graph.graph import Graph
+from lumos.graph.options import ReadOptions
 
 FAR = 2147483646
 
@@ -70,6 +72,24 @@ def test_rows_that_no_column_names(tmp_path: Path) -> None:
         shape=np.array([10**12, 2]), format=np.array(b"csc"),
     )  # fmt: skip
     refused(lambda: load(tmp_path / "graph.csv"), "rows of features")
+
+
+@pytest.mark.parametrize("prefix", ["attr_", "adj_", "labels_"])
+@pytest.mark.parametrize("shape", [(3, FAR + 1), (FAR + 1, 3), (FAR + 1, FAR + 1)])
+def test_matrices_in_parts(tmp_path: Path, prefix: str, shape: tuple[int, int]) -> None:
+    ring = {"data": [1, 1], "indices": [1, 0], "indptr": [0, 1, 2, 2], "shape": [3, 3]}
+    arrays = {f"adj_{name}": part for name, part in ring.items()}
+    arrays |= {f"{prefix}{name}": part for name, part in ring.items()}
+    np.savez(tmp_path / "g.npz", **{**arrays, f"{prefix}shape": np.array(shape)})
+    refused(lambda: load(tmp_path / "g.npz"), str(FAR), "g.npz")
+
+
+def test_categories_and_bounds_see_no_far_index() -> None:
+    """They come after the width was checked."""
+    wide = csr_array((np.ones(1, np.float32), ([2], [FAR])), shape=(3, FAR + 1))
+    for options in ({"categorical": "0"}, {"feature_bounds": "0,1"}):
+        with pytest.raises(InputError, match="far beyond the others"):
+            prepared(Columns(wide), ReadOptions.of(options), "x")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 from rich.table import Table
 
 from lumos.cli.common import Common, console, print_json, progress_bar, say
+from lumos.cli.wording import as_options
 from lumos.errors import LumosError, MissingData
 from lumos.graph import Graph, ReadOptions, load
 from lumos.graph.catalog import CATALOG, Entry, entry_of, require_entry
@@ -155,6 +156,10 @@ def check(graph: str, /, *, conversions: Conversions = REFUSE, common: Common = 
 def summary(graph: Graph) -> dict[str, Any]:
     """Return the counts of a graph; nothing about a single device."""
     labelled = 0 if graph.labels is None else int(np.count_nonzero(graph.labels >= 0))
+    parts = {}
+    if graph.roles is not None:
+        train, validation, test = (int(np.count_nonzero(graph.roles == role)) for role in range(3))
+        parts = {"train": train, "validation": validation, "test": test}
     return {
         "name": graph.name,
         "devices": graph.devices,
@@ -166,6 +171,7 @@ def summary(graph: Graph) -> dict[str, Any]:
         "isolated": int(np.count_nonzero(graph.degrees == 0)),
         "max_degree": int(graph.degrees.max()),
         "labelled": labelled,
+        **parts,
         "notes": list(graph.notes),
     }
 
@@ -176,7 +182,7 @@ def _print(result: dict[str, Any]) -> None:
         if key == "checksums":
             shown = ", ".join(f"{file} {state}" for file, state in value.items()) or "none known"
         elif key == "notes":
-            shown = "; ".join(value) or "–"
+            shown = as_options("; ".join(value)) or "–"
         else:
             shown = f"{value:,}" if isinstance(value, int) else str(value)
         table.add_row(key.replace("_", " "), shown)

@@ -74,28 +74,32 @@ class _Tables:
     def __init__(self, folder: Folder, options: ReadOptions, names: list[str]) -> None:
         self.folder = folder
         self._header = options.header
+        self._read: dict[str, TextTable] = {}
         self._names = [name for name in names if not name.endswith((".json", ".npz"))]
 
     def read(self, name: str, ends: int = 1) -> TextTable:
-        """The table of a file, whose ids stand in the first `ends` columns."""
-        return table_of(
+        """A table whose ids stand in the first `ends` columns; the edges are read first."""
+        self._read[name] = table_of(
             self.text(name),
             self.folder.file(name),
             header=self._header,
             ends=ends,
             known=lambda: self._ids_beside(name),
         )
+        return self._read[name]
 
     def text(self, name: str) -> str:
         """The content of a file."""
         return text_of(self.folder.read(name), self.folder.file(name))
 
     def _ids_beside(self, name: str) -> set[str]:
-        """The ids in the other tables, without their first lines, which may be headers too."""
+        """The ids in the other tables; the first line of one not read yet may be a header."""
         ids: set[str] = set()
         for other in self._names:
             if other != name:
-                table = table_of(self.text(other), self.folder.file(other), header="yes")
+                table = self._read.get(other)
+                if table is None:
+                    table = table_of(self.text(other), self.folder.file(other), header="yes")
                 ids |= table.cells(2 if other == self._names[0] else 1)
         return ids
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from lumos.errors import InputError, UsageError
-from lumos.graph.arrays import finite_features, is_sparse
-from lumos.graph.bounds import BOUNDS_NOTE, bounded, read_bounds
+from lumos.graph.arrays import finite_features, is_sparse, refuse_width
+from lumos.graph.feature_bounds import BOUNDS_NOTE, bounded, read_bounds
 from lumos.graph.ids import shown
 from lumos.graph.label_arrays import texts_of
 from lumos.graph.label_doubts import unlikely
@@ -81,6 +81,9 @@ def prepared(columns: Columns, options: ReadOptions, what: str) -> tuple[Any, tu
     if len(matrix.shape) != 2:
         raise InputError(f"{what}: [devices, width] is needed; got {list(matrix.shape)}")
     devices = matrix.shape[0]
+    if is_sparse(matrix):
+        # Before anything is as wide as the matrix says.
+        refuse_width(columns.width, int(matrix.nnz), what)
     chosen = chosen_columns(wanted, columns.names, columns.width, columns.first, what)
     blocks: dict[int, Floats] = {}
     notes: list[str] = []

@@ -17,7 +17,7 @@ from lumos.graph.arrays import (
     is_sparse,
     refuse_width,
 )
-from lumos.graph.bounds import BOUNDS_NOTE, bounded, checked_bounds
+from lumos.graph.feature_bounds import BOUNDS_NOTE, bounded, checked_bounds
 from lumos.graph.ids import Ids, pairs_of, refuse_long, same_devices, shown
 from lumos.graph.label_arrays import given_labels
 from lumos.graph.neighbour_lists import neighbour_lists

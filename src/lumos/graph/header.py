@@ -13,7 +13,7 @@ WORDS = frozenset(
         *("fromnodeid", "tonodeid", "nodefrom", "nodeto", "start", "end", "head", "tail"),
         *("origin", "destination", "follower", "followee", "citing", "cited", "parent", "child"),
         *("user", "userid", "person", "member", "friend", "account", "accountid"),
-        *("actor", "author", "authorid", "paper", "paperid", "page", "pageid"),
+        *("actor", "author", "authorid", "paperid", "page", "pageid"),
     ]
 )
 """What columns of ids are called, without digits and signs: node_1 and id2 are among them."""

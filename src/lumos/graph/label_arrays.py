@@ -60,19 +60,24 @@ def given_labels(labels: Any, classes: Sequence[str], bins: int | None, ids: Any
         return Labelled(array, tuple(classes))  # the graph refuses it
     if bins is not None:
         return encode_array(array, "labels", options, ids=ids)
-    if array.dtype.kind == "O" and not any(isinstance(value, str) for value in array.tolist()):
-        texts = texts_of(array, "labels")
-        array = np.array([np.nan if text is None else float(text) for text in texts])
+    if array.dtype.kind == "O" and all(map(_is_number, array.tolist())):
+        array = np.array([np.nan if text is None else float(text) for text in texts_of(array, "")])
     if array.dtype.kind == "f" and _is_whole(array):
         array = np.where(np.isnan(array), -1, array).astype(np.int64)
     if array.dtype.kind in "iub":
-        if classes or not unlikely(len(np.unique(array[array >= 0])), np.sum(array >= 0)):
+        known = array[array >= 0]
+        if classes or not unlikely(len(np.unique(known)), len(known)):
             return Labelled(array, tuple(classes))
     elif classes and array.dtype.kind in "UO":
         names = texts_of(array, "labels")
-        known = [None if n in (None, *UNKNOWN) and n not in classes else n for n in names]
-        return Labelled(*indices_of_names(known, classes, "classes"))
+        listed = [None if n in (None, *UNKNOWN) and n not in classes else n for n in names]
+        return Labelled(*indices_of_names(listed, classes, "classes"))
     return encode_array(array, "labels", options, ids=ids)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether an object is a number, or stands for a missing one."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _is_whole(array: np.ndarray[Any, Any]) -> bool:

@@ -101,8 +101,8 @@ def _refuse_no_class(
     for row, name in enumerate(names) if fractions or negative else ():
         if name in fractions:
             raise InputError(
-                f"{source.place(row)} is {shown(name)[1:-1]}, no class: such numbers are measurements; "
-                f"cut them into classes with `label_bins=4`{source.other}"
+                f"{source.place(row)} is {shown(name)[1:-1]}, no class: such numbers are "
+                f"measurements; cut them into classes with `label_bins=4`{source.other}"
             )
         if name in negative and not fractions:
             raise InputError(
@@ -128,7 +128,7 @@ def _binned(
     labels = np.full(len(names), -1, dtype=np.int64)
     labels[rows] = index
     note = (
-        f"labels are {source.what}, cut into {len(classes)} classes: {', '.join(classes)}; the "
+        f"labels: {source.what} is cut into {len(classes)} classes: {', '.join(classes)}; the "
         "borders were computed from all labels and are public"
     )
     return Labelled(labels, classes, (note,))

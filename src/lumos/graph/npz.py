@@ -106,8 +106,8 @@ def _labels(
     if target is None:
         if not others:
             return None, ()
-        note = f"labels absent: no array {', '.join(LABELS)}; `label_column` may name one of: {', '.join(others)}"
-        return None, (note,)
+        seen = ", ".join(others)
+        return None, (f"labels absent: `label_column` may name one of the arrays {seen}",)
     name = name or "labels"
     seen = ", ".join(one for one in others if one != name)
     other = f", or name another array with `label_column` (it has: {seen})" if seen else ""

@@ -36,14 +36,16 @@ class ReadOptions:
     categorical: str = ""
     """Columns of features that hold categories, separated by commas; they become one-hot."""
     feature_bounds: str = ""
-    """Public bounds of features, LOW,HIGH or a CSV with a row per column; they map to 0 … 1."""
+    """Public bounds of features: LOW,HIGH or a CSV with a row per column; they map to 0 … 1."""
     header: Literal["auto", "yes", "no"] = "auto"
     """Whether the first line of each text table names its columns."""
 
     def __post_init__(self) -> None:
         # As Python callers write them: label_column=3, categorical=["color", 4], (low, high).
-        if isinstance(self.label_column, int) and not isinstance(self.label_column, bool):
-            object.__setattr__(self, "label_column", str(self.label_column))
+        column: Any = self.label_column
+        if isinstance(column, int) and not isinstance(column, bool):
+            object.__setattr__(self, "label_column", str(column))
+        value: Any
         for name in ("categorical", "feature_bounds"):
             value = getattr(self, name)
             if value is None:

@@ -131,7 +131,7 @@ def _labels(data: Any, options: ReadOptions) -> Labelled | None:
     """The classes that `y`, or the attribute that was asked for, says; None without any."""
     name, asked = "y", options.label_column
     target = getattr(data, name, None)
-    if asked is not None and not (asked.isdecimal() and np.ndim(target) == 2):
+    if asked is not None and not (asked.isdecimal() and getattr(target, "ndim", 1) == 2):
         name, target = asked, getattr(data, asked, None)
         if target is None:
             raise InputError(

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from lumos.errors import UsageError
-from lumos.graph.bounds import read_bounds
 from lumos.graph.catalog import CATALOG, entry_of
 from lumos.graph.demo import DEVICES, demo_graph
 from lumos.graph.edge_list import SUFFIXES, read_edge_list
+from lumos.graph.feature_bounds import read_bounds
 from lumos.graph.files import Folder
 from lumos.graph.graph import Graph
 from lumos.graph.ids import shown

@@ -40,7 +40,8 @@ def graph_of_tables(
     ids = _devices(pairs, labels, features, integers, options)
     beside = labels.table.file if labels is not None else features.file if features else edges.file
     indices = _indices(edges, pairs, ids, beside, options if labels is not None else None)
-    matrix, more = None, ()
+    matrix: Any = None
+    more: tuple[str, ...] = ()
     if features is not None and want_features:
         matrix, more = _features(features, ids, options)
     known = None

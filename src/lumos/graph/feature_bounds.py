@@ -31,8 +31,6 @@ def read_bounds(text: str, width: int) -> tuple[Doubles, Doubles]:
     rows = []
     for line, row in table.rows():
         cells = [row[column] if column < len(row) else "" for column in (low, high)]
-        # Bounds of a column that needs none, because it holds categories, may be left empty.
-        cells = ["0", "1"] if not any(cells) else cells
         if not all(NUMBER.fullmatch(cell) for cell in cells):
             table.refuse(line, "two numbers are needed, low,high")
         rows.append([float(cell) for cell in cells])
