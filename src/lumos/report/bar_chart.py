@@ -12,6 +12,7 @@ from lumos.report.scale import Scale, fit_scale, format_tick
 from lumos.report.svg import COLOURS, GRID, INK, MUTED, WIDTH, Canvas, text_width
 
 Values = Sequence[Sequence[float | None]]
+Singles = Sequence[Sequence[Sequence[float]]]
 
 _ROW = 22.0
 """Height of a row."""
@@ -57,13 +58,18 @@ def dots(
     *,
     digits: int = 2,
     mark_name: str = MARK_NAME,
+    singles: Singles | None = None,
 ) -> str:
     """As `bars`, but a dot for each value on an axis that need not begin at 0.
 
     For scores that lie close together: bars that do not begin at 0 would misstate their ratio.
+
+    Args:
+        singles: [groups][series] the values that a mean is of, as those of single seeds: each is
+            a thin vertical stroke.
     """
     chart = _Chart(groups, series, unit, title, digits, mark_name, from_zero=False)
-    return chart.draw(values, errors, marks)
+    return chart.draw(values, errors, marks, singles)
 
 
 @dataclass(frozen=True)
@@ -73,15 +79,16 @@ class _Cell:
     value: float | None
     error: float | None
     mark: float | None
+    singles: Sequence[float]
     label: str
 
     @property
     def extent(self) -> list[float | None]:
         """What the axis must hold."""
         if self.value is None:
-            return [self.mark]
+            return [self.mark, *self.singles]
         half = self.error or 0.0
-        return [self.mark, self.value - half, self.value + half]
+        return [self.mark, *self.singles, self.value - half, self.value + half]
 
 
 @dataclass(frozen=True)
@@ -96,9 +103,15 @@ class _Chart:
     mark_name: str
     from_zero: bool
 
-    def draw(self, values: Values, errors: Values | None, marks: Values | None) -> str:
+    def draw(
+        self,
+        values: Values,
+        errors: Values | None,
+        marks: Values | None,
+        singles: Singles | None = None,
+    ) -> str:
         """The finished SVG."""
-        cells = self._cells(values, errors, marks)
+        cells = self._cells(values, errors, marks, singles)
         flat = [cell for row in cells for cell in row]
         canvas = Canvas()
         top = self._top(canvas, any(cell.mark is not None for cell in flat))
@@ -132,11 +145,16 @@ class _Chart:
         return len(self.groups) == 1 and len(self.series) > 1
 
     def _cells(
-        self, values: Values, errors: Values | None, marks: Values | None
+        self,
+        values: Values,
+        errors: Values | None,
+        marks: Values | None,
+        singles: Singles | None,
     ) -> list[list[_Cell]]:
         nothing = [[None] * len(self.series) for _ in self.groups]
+        none: Singles = [[()] * len(self.series) for _ in self.groups]
         tables = {"values": values, "errors": errors or nothing, "marks": marks or nothing}
-        for name, table in tables.items():
+        for name, table in [*tables.items(), ("singles", singles or none)]:
             wrong = any(len(row) != len(self.series) for row in table)
             if wrong or len(table) != len(self.groups):
                 raise UsageError(
@@ -144,10 +162,14 @@ class _Chart:
                 )
         return [
             [
-                _Cell(value, error, mark, self._label(value, error, mark))
-                for value, error, mark in zip(*rows, strict=True)
+                _Cell(value, error, mark, single, self._label(value, error, mark))
+                for (value, error, mark), single in zip(
+                    zip(*rows, strict=True), of_group, strict=True
+                )
             ]
-            for rows in zip(*tables.values(), strict=True)
+            for rows, of_group in zip(
+                zip(*tables.values(), strict=True), singles or none, strict=True
+            )
         ]
 
     def _label(self, value: float | None, error: float | None, mark: float | None) -> str:
@@ -184,6 +206,8 @@ class _Chart:
 
     def _draw_cell(self, canvas: Canvas, scale: Scale, y: float, number: int, cell: _Cell) -> None:
         colour = COLOURS[number % len(COLOURS)]
+        for single in cell.singles:
+            canvas.line(scale(single), y - 8, scale(single), y + 8, colour, width=1.5)
         if cell.value is not None:
             if self.from_zero:
                 begin, end = sorted((scale(0), scale(cell.value)))
