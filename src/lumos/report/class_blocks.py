@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lumos.report.heat_map import MOST, confusion
+from lumos.report.heat_map import MOST, confusion, is_wide
 from lumos.report.page import Figure, Table
 
 ClassRows = Sequence[Mapping[str, Any]]
 """[classes] of `class`, `devices`, `precision`, `recall` and `f1`, as `run.metrics` has them in
 `test_per_class`."""
 
+HOW_TO_READ = "Devices, and their share in the row; an empty cell is 0. The diagonal is right."
 _MEASURES = {"precision": "precision", "recall": "recall", "f1": "F1"}
 
 
@@ -45,7 +46,7 @@ def _shown_measures(number: int) -> dict[str, str]:
 
 
 def confusion_block(
-    names: Sequence[str], counts: Sequence[Sequence[int]], title: str, caption: str = ""
+    names: Sequence[str], counts: Sequence[Sequence[int]], title: str, caption: str = HOW_TO_READ
 ) -> Figure | Table:
     """A heat map; of more classes than can be drawn, a table of the largest confusions.
 
@@ -56,8 +57,7 @@ def confusion_block(
         caption: a sentence below the drawing.
     """
     if len(names) <= MOST:
-        about = "Devices, and their share in the row; an empty cell is 0. Blue is right."
-        return Figure(confusion(names, counts, title), f"{about} {caption}".rstrip(), wide=True)
+        return Figure(confusion(names, counts, title), caption, wide=is_wide(names))
     rows = [
         [names[true], names[taken], count, f"{100 * count / sum(counts[true]):.0f} %"]
         for count, true, taken in largest_confusions(counts)[:MOST]

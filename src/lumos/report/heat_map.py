@@ -32,8 +32,7 @@ def confusion(names: Sequence[str], counts: Sequence[Sequence[int]], title: str 
         raise UsageError(f"confusion: counts must be {classes} rows of {classes} numbers")
     if not 1 <= classes <= MOST:
         raise UsageError(f"confusion: 1 to {MOST} classes can be drawn, got {classes}")
-    numbered = [f"{number + 1}  {name}" for number, name in enumerate(names)]
-    room = max(60.0, min(_NAME, max(text_width(name, _SMALL) for name in numbered) + 8))
+    room = _room(names)
     cell = max(_CELL, min(110.0, (WIDTH - room) / classes))
     width = max(WIDTH, room + classes * cell)
     canvas = Canvas()
@@ -45,13 +44,29 @@ def confusion(names: Sequence[str], counts: Sequence[Sequence[int]], title: str 
         canvas.text(middle, top - 6, words, anchor="middle", size=_SMALL, fill=MUTED)
     for row, of_class in enumerate(counts):
         y = top + row * _CELL
-        name = _cut(names[row] if fits else numbered[row], room - 8)
+        number = "" if fits else f" {row + 1}"
+        name = _cut(names[row], room - 8 - text_width(number, _SMALL)) + number
         canvas.text(room - 8, y + _CELL / 2 + 5, name, anchor="end", size=_SMALL)
         for column, count in enumerate(of_class):
             x, share = room + column * cell, count / max(1, sum(of_class))
             _draw_cell(canvas, x, y, cell, count, share, RIGHT if row == column else WRONG)
     description = " ".join(_describe(names, row, counts[row]) for row in range(classes))
     return canvas.svg(title or "Confusion matrix", description, top + classes * _CELL + 4, width)
+
+
+def is_wide(names: Sequence[str]) -> bool:
+    """Whether the matrix of these classes needs a figure of the whole width."""
+    return _room(names) + len(names) * _CELL > WIDTH
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """Names as rows have them where columns have numbers."""
+    return [f"{name} {number + 1}" for number, name in enumerate(names)]
+
+
+def _room(names: Sequence[str]) -> float:
+    """Width of the names of rows."""
+    return max(60.0, min(_NAME, max(text_width(name, _SMALL) for name in _numbered(names)) + 8))
 
 
 def _draw_cell(
