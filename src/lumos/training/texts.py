@@ -50,8 +50,10 @@ class SumStage:
     learns: str
     """What is learnt from its sums, by whom."""
     first: int
-    """Its first epoch; 1 is the first of the run. Past the last epoch for sums after training."""
+    """Its first epoch; 1 is the first of the run. Below 1 for sums before, past the last epoch for
+    sums after training."""
     last: int
+    """Its last epoch."""
     numbers: int
     """Numbers in one of its sums."""
     loss: str = ""

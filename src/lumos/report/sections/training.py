@@ -53,8 +53,8 @@ def _stage_table(run: Run, stages: Sequence[SumStage]) -> Table:
 
 
 def _epochs_in_words(run: Run, stage: SumStage) -> str:
-    if stage.first > len(run.history):
-        return "after"
+    if stage.first > len(run.history) or stage.last < 1:
+        return "before" if stage.last < 1 else "after"
     return (
         str(stage.first) if stage.first == stage.last else _joined(f"{stage.first} to {stage.last}")
     )
@@ -75,7 +75,7 @@ def _hidden(stage: SumStage, moved: Movement) -> str:
 
 
 def _events(run: Run, stage: SumStage, arm: str = MAIN) -> list[EpochEvent]:
-    return run.histories[arm][stage.first - 1 : stage.last]
+    return run.histories[arm][max(0, stage.first - 1) : max(0, stage.last)]
 
 
 def _loss(run: Run, stage: SumStage, *, alone: bool) -> Figure:
