@@ -79,7 +79,7 @@ def promise_line(run: "Run") -> str:
     parts += [f"nothing about {', '.join(nothing)}"] * bool(nothing)
     train = run.config.train
     if train.coins == "simulated" or train.aggregate == "ideal":
-        parts.append("this was a simulation, and real devices keep it")
+        parts.append("this was a simulation, which keeps none of it")
     return "; ".join(parts)
 
 

@@ -22,17 +22,18 @@ _MOST = 20
 def show_graph(graph: Graph) -> str:
     """HTML of a graph."""
     labelled = 0 if graph.labels is None else int((graph.labels >= 0).sum())
-    classes = ", ".join(graph.classes[:_MOST]) + ", …" * (len(graph.classes) > _MOST)
+    names = ", ".join(graph.classes[:_MOST]) + ", …" * (len(graph.classes) > _MOST)
     rows: list[tuple[str, str | int]] = [
         ("devices", graph.devices),
         ("edges", graph.edges),
         ("features", graph.feature_count or "none"),
-        ("classes", f"{graph.class_count:,}: {classes}" if graph.class_count else "no labels"),
+        ("classes", graph.class_count or "no labels"),
+        ("labelled devices", labelled),
     ]
-    if graph.class_count:
-        rows.append(("labelled devices", labelled))
+    about = [f"Classes: {names}"] if names else []
     name = graph.name.strip() or "a graph in memory"
-    return fragment(title("Graph", name), table(["", "number"], rows), listed(graph.notes))
+    facts = table(["", "number"], rows)
+    return fragment(title("Graph", name), facts, listed([*about, *graph.notes]))
 
 
 def show_balanced(trees: Balanced) -> str:
