@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     import pandas
 
 
-def frame(columns: Mapping[str, Sequence[Any]]) -> "pandas.DataFrame":
-    """A frame from columns of one length, in their order.
+def frame(columns: Mapping[str, Any]) -> "pandas.DataFrame":
+    """A frame from columns (sequences or arrays of one length), in their order.
 
     Raises:
         UsageError: pandas is not installed.

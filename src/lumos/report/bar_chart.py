@@ -118,12 +118,14 @@ class _Chart:
         right = WIDTH - max([60.0, *(text_width(cell.label) for cell in flat)]) - 26
         extent = [number for cell in flat for number in cell.extent]
         scale = fit_scale(extent, 20, right, from_zero=self.from_zero)
+        first = text_width(self._tick(scale.low), 13) / 2  # it stands in the middle below its tick
+        scale = fit_scale(extent, max(20.0, first), right, from_zero=self.from_zero)
         group_height = (LINE + 4) * self._grouped + 6
         group_height += len(self.series) * (_ROW + LINE * self._named_rows)
         bottom = top + len(self.groups) * group_height
         for tick in scale.ticks(max(2, int(right // 75))):
             canvas.line(scale(tick), top, scale(tick), bottom, GRID)
-            label = format_tick(tick) + (self.unit and f" {self.unit}")
+            label = self._tick(tick)
             canvas.text(scale(tick), bottom + 16, label, anchor="middle", size=13, fill=MUTED)
         for number, (group, row) in enumerate(zip(self.groups, cells, strict=True)):
             self._draw_group(canvas, scale, top + number * group_height, group, row)
@@ -133,6 +135,9 @@ class _Chart:
             for name, cell in zip(self.series, row, strict=True)
         )
         return canvas.svg(self.title or "Scores", description, bottom + 24)
+
+    def _tick(self, number: float) -> str:
+        return format_tick(number) + (self.unit and f" {self.unit}")
 
     @property
     def _grouped(self) -> bool:

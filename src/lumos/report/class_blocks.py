@@ -58,7 +58,7 @@ def confusion_block(
     """
     if len(names) <= MOST:
         return Figure(confusion(names, counts, title), caption, wide=is_wide(names))
-    rows = [
+    rows: list[list[str | int | None]] = [
         [names[true], names[taken], count, f"{100 * count / sum(counts[true]):.0f} %"]
         for count, true, taken in largest_confusions(counts)[:MOST]
     ]

@@ -4,17 +4,20 @@ import math
 
 from lumos.report.bar_chart import dots
 from lumos.report.metric import arm_name, score_of
-from lumos.report.page import Figure
+from lumos.report.page import Figure, Text
 from lumos.runs.run import Run
 from lumos.training.outcome import MAIN, OWN
 
+_MOST_ERROR = 0.2
+"""Standard error of an accuracy that still tells something."""
 
-def estimates(run: Run) -> list[Figure]:
+
+def estimates(run: Run) -> list[Figure | Text]:
     """What the run measured of itself, without any true label, where it did."""
     return [*_vote(run), *_levels(run)]
 
 
-def _vote(run: Run) -> list[Figure]:
+def _vote(run: Run) -> list[Figure | Text]:
     """The accuracy that the noisy vote of validation devices tells, beside the true one."""
     found = run.training.estimates
     names = {MAIN: "voted_accuracy", OWN: "own_voted_accuracy"}
@@ -25,6 +28,15 @@ def _vote(run: Run) -> list[Figure]:
     }
     if not known:
         return []
+    error = max(found[f"{name}_error"] for name in known.values())
+    if not error <= _MOST_ERROR:
+        return [
+            Text(
+                f"The vote of {run.training.split.validation:,} validation devices has a standard "
+                f"error of {100 * error:.0f} points, so devices themselves do not know how "
+                "accurate they are."
+            )
+        ]
     values = [[100 * found[name], 100 * score_of(run, arm, "val")] for arm, name in known.items()]
     errors = [[100 * found[f"{name}_error"], None] for name in known.values()]
     drawing = dots(
@@ -43,7 +55,7 @@ def _vote(run: Run) -> list[Figure]:
     return [Figure(drawing, about)]
 
 
-def _levels(run: Run) -> list[Figure]:
+def _levels(run: Run) -> list[Figure | Text]:
     """What the run itself measured of each way to compare two devices, where it did."""
     prefix, found = "levels_auc_", run.training.estimates
     ways = [name for name in found if name.startswith(prefix) and f"{name}_error" in found]

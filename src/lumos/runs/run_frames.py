@@ -1,7 +1,7 @@
 """The tables of a run as pandas frames."""
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lumos.errors import UsageError
 from lumos.frames import frame, frame_of_rows
@@ -44,9 +44,10 @@ def predictions_frame(run: "Run") -> "pandas.DataFrame":
     if run.model.logits is None:
         raise UsageError("this run predicts links and has no classes; use predict_links")
     chances = run.predict_proba()
-    columns = {"device": list(run.ids), "predicted": run.predict()}
-    chance_of = {f"p({name})": chances[:, place] for place, name in enumerate(run.classes)}
-    return frame({**columns, **chance_of})
+    columns: dict[str, Any] = {"device": list(run.ids), "predicted": run.predict()}
+    for place, name in enumerate(run.classes):
+        columns[f"p({name})"] = chances[:, place]
+    return frame(columns)
 
 
 def promises_frame(run: "Run") -> "pandas.DataFrame":

@@ -74,8 +74,8 @@ class Balanced:
 
     def frame(self) -> "pandas.DataFrame":
         """Devices as a pandas frame: `device` (original id), `degree`, `workload`."""
-        columns = {"degree": self.graph.degrees, "workload": self.workload}
-        return frame({"device": list(self.graph.ids), **columns})
+        devices = list(self.graph.ids)
+        return frame({"device": devices, "degree": self.graph.degrees, "workload": self.workload})
 
     def certificate(self) -> Ints:
         """A set of devices whose inner edges force the largest workload, if it is optimal."""

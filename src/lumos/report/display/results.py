@@ -7,7 +7,7 @@ import numpy as np
 from lumos.audit.audit_row import AuditReport
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph
-from lumos.report.display.fragment import drawing, fragment, listed, paragraph, table, title
+from lumos.report.display.fragment import Cell, drawing, fragment, listed, paragraph, table, title
 from lumos.report.distribution import cdf
 from lumos.trees.balance import Balanced
 from lumos.typing import Ints
@@ -39,7 +39,7 @@ def show_graph(graph: Graph) -> str:
 def show_balanced(trees: Balanced) -> str:
     """HTML of balanced trees."""
     degrees = trees.graph.degrees
-    rows = [
+    rows: list[list[Cell]] = [
         [name, int(load.max(initial=0)), float(load.mean()), _percentile(load, 99)]
         for name, load in (("every neighbour kept", degrees), ("balanced", trees.workload))
     ]
@@ -94,7 +94,7 @@ def show_audit(report: AuditReport) -> str:
 
 def show_ledger(ledger: LedgerReport) -> str:
     """HTML of a ledger."""
-    rows = [
+    rows: list[list[Cell]] = [
         [name, line.door, line.messages, line.bytes, line.learns]
         for name, line in ledger.topics.items()
     ]
