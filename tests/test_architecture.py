@@ -15,6 +15,8 @@ ROOMS = (
     "errors",
     "typing",
     "registry",
+    "display",
+    "frames",
     "memory",
     "storage",
     "graph",

@@ -10,12 +10,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.image import imread
-from tests.report.chromium import Browser, browser, find
+from tests.report.chromium import Browser, Tab, browser, find
 from tests.report.page_reading import read, tables
 
 import lumos
 from lumos.cli.main import run as lumos_command
-from lumos.report import Figure, Page, Section, Table, Text, bars, cdf, dots, lines
+from lumos.report import (
+    Figure,
+    Page,
+    Section,
+    Table,
+    Text,
+    bars,
+    cdf,
+    confusion_block,
+    dots,
+    lines,
+    seeds_figure,
+)
 
 WIDTHS = (1200, 390, 320)
 WANTED = (
@@ -100,7 +112,18 @@ def figures() -> Page:
         cdf({"every neighbour kept": sizes, "after mcmc": sizes // 99}, title="Workload",
             x_title="workload", marks={"paper: largest 39": 39, "least possible: 37": 37}),
     ]  # fmt: skip
-    return Page("Figures", ["All kinds."], [Section("All", [Figure(svg, "…") for svg in drawn])])
+    matrices = [confusion_matrix(classes) for classes in (2, 6, 9, 20, 100)]
+    seeds = seeds_figure({"strict": [91.0, 92.5, 90.1], "own": [73.0], "LPGNN": []}, "Seeds")
+    blocks = [*(Figure(svg, "…") for svg in drawn), *matrices, seeds]
+    return Page("Figures", ["All kinds."], [Section("All", blocks)])
+
+
+def confusion_matrix(classes: int) -> Figure | Table:
+    """Many confusions of classes with long names; the counts of some cells have six digits."""
+    counts = np.random.default_rng(classes).integers(0, 12, (classes, classes)) ** 2
+    counts[0, 0] += 123_456
+    names = [f"{'a rather long name' if n % 3 else 'class'} {n}" for n in range(classes)]
+    return confusion_block(names, counts.tolist(), f"{classes} classes")
 
 
 def hostile() -> Page:
@@ -177,21 +200,65 @@ def test_screenshots(chromium: Browser, pages: dict[str, Path], kind: str, width
     assert (pixels.min(axis=2) > 0.97).mean() > 0.6
 
 
-def test_colours_and_words_stand_out(chromium: Browser, pages: dict[str, Path]) -> None:
-    """All words have a contrast of 4.5 or more on white."""
+Channels = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+def channels(colour: str) -> Channels:
+    """[3] red, green and blue from 0 to 1."""
+    return np.array([int(part) for part in re.findall(r"\d+", colour)[:3]]) / 255
+
+
+def contrast(one: Channels, other: Channels) -> float:
+    """The WCAG's, of two colours."""
+    brightness = []
+    for colour in (one, other):
+        linear = np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
+        brightness.append(float(linear @ [0.2126, 0.7152, 0.0722]) + 0.05)
+    return max(brightness) / min(brightness)
+
+
+def of_scheme(tab: Tab, scheme: str) -> None:
+    """Let the tab prefer light or dark pages."""
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    tab.call("Emulation.setEmulatedMedia", features=[feature])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["paper", "figures"])
+def test_colours_and_words_stand_out(
+    chromium: Browser, pages: dict[str, Path], kind: str, scheme: str
+) -> None:
+    """All words have a contrast of 4.5 or more on the page; so do those on cells of a matrix, and
+    lines and shapes have 3."""
     with chromium.tab(1200) as tab:
-        tab.open(pages["paper"])
-        colours = tab.measure(
+        of_scheme(tab, scheme)
+        tab.open(pages[kind])
+        paper = channels(tab.measure("getComputedStyle(document.body).backgroundColor"))
+        assert (paper.mean() > 0.5) == (scheme == "light")
+        words = tab.measure(
             "[...new Set([...document.querySelectorAll('body *')].map((e) => "
             "e instanceof SVGTextElement ? getComputedStyle(e).fill : getComputedStyle(e).color))]"
         )
-    assert colours
-    for colour in colours:
-        channels = np.array([int(part) for part in re.findall(r"\d+", colour)[:3]]) / 255
-        linear = np.where(
-            channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4
+        cells = tab.measure(
+            "[...document.querySelectorAll('svg rect[fill-opacity]')].map((e) => "
+            "[getComputedStyle(e).fill, Number(getComputedStyle(e).fillOpacity)])"
         )
-        assert 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05) >= 4.5, colour
+        shapes = tab.measure(
+            "[...new Set([...document.querySelectorAll("
+            "'svg circle, svg rect:not([fill-opacity]), svg path:not([opacity])')].flatMap((e) => "
+            "[getComputedStyle(e).fill, getComputedStyle(e).stroke]))]"
+        )
+    assert words
+    for colour in words:
+        assert contrast(channels(colour), paper) >= 4.5, colour
+    ink = channels(next(colour for colour in words if colour))
+    assert bool(cells) == (kind == "figures")
+    for colour, opacity in cells:
+        shade = opacity * channels(colour) + (1 - opacity) * paper
+        assert contrast(ink, shade) >= 4.5, (colour, opacity)
+    for colour in shapes:
+        if colour != "none" and not np.allclose(channels(colour), paper):
+            assert contrast(channels(colour), paper) >= 3, colour
 
 
 def test_it_prints(chromium: Browser, pages: dict[str, Path]) -> None:

@@ -15,8 +15,10 @@ from tests.report.run_files import changed, page, result_of, table
 import lumos
 from lumos.exchange.topic import Door
 from lumos.report.metric import ARMS, arm_name
+from lumos.report.stages import stages_of
 from lumos.training.profiles import PROFILES
 
+NAMES = {"macro-F1": "test_macro_f1"} | {f"hits@{k}": f"test_hits_at_{k}" for k in (10, 50, 100)}
 PREFIX = {"run": "", "own": "own_", "control": "control_"}
 
 
@@ -24,7 +26,7 @@ def test_scores(run: Path) -> None:
     result = result_of(run)
     what = "auc" if result["task"] == "link" else "accuracy"
     columns, rows = table(run, "measured by the observer")
-    assert columns == ["", "validation", "test"]
+    assert columns[:3] == ["", "validation", "test"]
     arms = [arm for arm in ARMS if f"{PREFIX[arm]}test_{what}" in result]
     assert [row[0] for row in rows] == [arm_name(lumos.load_run(run), arm) for arm in arms]
     shown = page(run)
@@ -34,6 +36,9 @@ def test_scores(run: Path) -> None:
         test = result[f"{PREFIX[arm]}test_{what}"]
         assert number(row[1]) == pytest.approx(result[f"{PREFIX[arm]}val_{what}"], abs=5.1e-5)
         assert number(row[2]) == pytest.approx(test, abs=5.1e-5)
+        for name, cell in zip(columns[3:], row[3:], strict=True):
+            stored = result[PREFIX[arm] + NAMES.get(name, f"test_{name.replace(' ', '_')}")]
+            assert number(cell) == pytest.approx(stored, abs=5.1e-4)
         assert fact == row[2]
         assert any(words.startswith(row[2].removesuffix("%").strip()) for words in drawn)
 
@@ -42,12 +47,13 @@ def test_the_ledger(run: Path) -> None:
     result = result_of(run)
     topics = {**result["tree_ledger"]["topics"], **result["ledger"]["topics"]}
     columns, rows = table(run, "The ledger")
-    assert columns == ["topic", "door", "messages", "bytes", "who learns what"]
+    assert columns == ["topic", "door", "messages", "bytes", "bytes each", "who learns what"]
     assert {row[0] for row in rows} == set(topics)
-    for name, door, messages, size, learns in rows:
+    for name, door, messages, size, each, learns in rows:
         line = topics[name]
         assert (door, learns) == (line["door"], " ".join(line["learns"].split()))
         assert (number(messages), number(size)) == (line["messages"], line["bytes"])
+        assert abs(number(each) * line["messages"] - line["bytes"]) <= line["messages"] / 2
     _, doors = table(run, "The doors")
     assert [row[0] for row in doors] == ["open", "release", "compare", "control", "aggregate"]
     assert {row[0] for row in doors} == set(Door)
@@ -128,7 +134,8 @@ def numbers_in(content: Any) -> set[int]:
 
 
 def test_every_large_number_is_the_runs(run: Path) -> None:
-    """Numbers of four digits and more stand in the run's files, or are sums over a door."""
+    """Numbers of four digits and more stand in the run's files, or are sums over a door, means of
+    a topic, or widths of sums, which have a test of their own."""
     result = result_of(run)
     known = numbers_in(result) | numbers_in(json.loads((run / "run.json").read_text("utf-8")))
     topics = [
@@ -138,6 +145,10 @@ def test_every_large_number_is_the_runs(run: Path) -> None:
         for what in ("messages", "bytes"):
             known.add(sum(line[what] for line in topics if line["door"] == door))
     known |= {22_000}  # e¹⁰, in words on ε
+    known |= {round(line["bytes"] / line["messages"]) for line in topics if line["messages"]}
+    stages = stages_of(lumos.load_run(run))
+    sums = [(stage.last - stage.first + 1, stage.numbers) for stage in stages]
+    known |= {width for _, width in sums} | {sum(many * width for many, width in sums)}
     words = page(run).words("code", "style", "svg")
     large = re.findall(r"(?<![\w.,])(?:\d{1,3}(?:,\d{3})+|\d{4,})(?![\w.])", words)
     shown = {int(text.replace(",", "")) for text in large}
@@ -146,20 +157,36 @@ def test_every_large_number_is_the_runs(run: Path) -> None:
 
 
 def test_curves_end_where_the_run_ended(run: Path) -> None:
+    """Of every stage: its loss is drawn, in every arm that has one, or said to be hidden."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    drawn = [s for s in page(run).all("svg") if s.all("title")[0].text() == "Training loss"]
-    if all(line["loss"] is None for line in lines):
-        assert not drawn
-        return
-    (svg,) = drawn
-    description = svg.all("desc")[0].text()
-    first, *_, last = (line for line in lines if line["loss"] is not None)
-    words = f"this run: {first['loss']:.4g} at {first['epoch']}, "
-    words += f"{last['loss']:.4g} at {last['epoch']}."
-    assert words in description
-    for arm in ("own", "control"):
-        name = arm_name(lumos.load_run(run), arm)
-        assert (name in description) == (run / arm / "metrics.jsonl").exists()
+    shown, loaded = page(run), lumos.load_run(run)
+    stages = stages_of(loaded)
+    for stage in stages:
+        title = "Training loss" if len(stages) == 1 else f"Training loss: {stage.name}"
+        drawn = [svg for svg in shown.all("svg") if svg.all("title")[0].text() == title]
+        known = [line for line in lines[stage.first - 1 : stage.last] if line["loss"] is not None]
+        hidden = f"The loss of the stage {stage.name} is not drawn" in shown.text()
+        assert len(drawn) + hidden == bool(known), stage.name
+        if not drawn:
+            continue
+        description = drawn[0].all("desc")[0].text()
+        (first, *_, last) = known
+        words = f"this run: {first['loss']:.4g} at {first['epoch']}, "
+        words += f"{last['loss']:.4g} at {last['epoch']}."
+        assert words in description
+        for arm in ("own", "control"):
+            name = arm_name(loaded, arm)
+            assert (name in description) == (run / arm / "metrics.jsonl").exists()
+
+
+def test_the_widths_of_all_sums_are_those_that_were_sent(run: Path) -> None:
+    """Masked vectors have 8 bytes a number: the ledger counted what the page computes."""
+    loaded = lumos.load_run(run)
+    stages = stages_of(loaded)
+    numbers = sum((stage.last - stage.first + 1) * stage.numbers for stage in stages)
+    masked = loaded.ledger.topics["aggregate/masked/ideal"].bytes
+    assert masked == 8 * 60 * numbers
+    assert f"{numbers:,}" in page(run).text()
 
 
 def test_a_hostile_name(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -201,15 +228,16 @@ def test_the_page_of_strict_links(runs: dict[str, Path]) -> None:
     assert "ε\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}3" not in shown
     assert "the asker's own degree alone" in shown
     assert "control: random words and colours" in shown
-    _, rows = table(folder, "from noisy histograms")
     measured = result["estimates"]
-    assert rows == [
-        [way, f"{measured[f'levels_auc_{way}']:.3f} ± {measured[f'levels_auc_{way}_error']:.3f}"]
-        for way in ("words", "surroundings", "both")
-    ]
+    drawn = [text.text() for svg in page(folder).all("svg") for text in svg.all("text")]
+    for way in ("words", "surroundings", "both"):
+        auc, error = measured[f"levels_auc_{way}"], measured[f"levels_auc_{way}_error"]
+        assert f"{auc:.3f} ± {error:.3f} (guessing 0.500)" in drawn
     ledger = result["ledger"]
     assert f"{ledger['scores']:,} pairs learnt the level of their score in training" in shown
     assert f"{ledger['comparison_bits']:,.0f} bits, counted at both ends" in shown
     assert "Workload and trees" not in shown
     _, stages = table(folder, "The stages of training")
-    assert [row[1] for row in stages] == ["1", "2 to 5", "6", "7 to 10"]
+    assert [row[1].replace("\N{NO-BREAK SPACE}", " ") for row in stages] == [
+        "1", "2 to 5", "6", "7 to 10", "after",
+    ]  # fmt: skip

@@ -1,11 +1,16 @@
 """Rows of an audit, and the verdict on each."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from lumos.audit.estimates import Estimate
+from lumos.display import DISPLAYS
+from lumos.frames import frame_of_rows
+
+if TYPE_CHECKING:
+    import pandas
 
 FILE = "audit.json"
 """In a run folder: the report page has a chapter of it."""
@@ -59,6 +64,29 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: dict[str, float]
     """By attack."""
     lumos: str
+
+    def __repr__(self) -> str:
+        name, claimed = self.graph.strip() or "a graph in memory", len(self.claimed)
+        return (
+            f"AuditReport({name}, profile {self.profile}, seed {self.seed}: {len(self.rows)} rows, "
+            f"{claimed} with a bound, {len(self.exceeded)} exceed it)"
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: all rows, those of one adversary together."""
+        shown: str = DISPLAYS["audit"](self)
+        return shown
+
+    def frame(self) -> "pandas.DataFrame":
+        """Rows as a pandas frame: `attack`, `adversary`, `about`, `measure`, `value`, `low`, `high`
+        (interval), `chance`, `bound`, `advantage`, `verdict`, `note`."""
+        names = ("attack", "adversary", "about", "measure", "value", "low", "high", "chance")
+        return frame_of_rows(self.lines(), (*names, "bound", "advantage", "verdict", "note"))
+
+    @property
+    def claimed(self) -> list[AuditRow]:
+        """Rows for which a bound is claimed."""
+        return [row for row in self.rows if row.bound is not None]
 
     @property
     def confidence(self) -> float:

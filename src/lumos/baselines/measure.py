@@ -14,6 +14,7 @@ from lumos.baselines.settings import BaselineSettings
 from lumos.baselines.systems import BASELINES
 from lumos.baselines.systems.system import Received, ServerProblem
 from lumos.device.coins import PublicCoins
+from lumos.display import DISPLAYS
 from lumos.errors import UsageError
 from lumos.graph import Graph
 from lumos.graph.sources import as_graph
@@ -46,6 +47,20 @@ class Measured:
     seconds: float
     """From the graph to the result."""
     seconds_per_epoch: float
+
+    def __repr__(self) -> str:
+        name = self.graph.name.strip() or "a graph in memory"
+        numbers = {key: score for key, score in self.metrics.items() if isinstance(score, float)}
+        scores = ", ".join(f"{key} {score:.4f}" for key, score in numbers.items())
+        return (
+            f"Measured({self.settings.system} on {name}, {self.settings.task}, seed {self.seed}: "
+            f"{scores})"
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: scores, and what the server learns."""
+        shown: str = DISPLAYS["measured"](self)
+        return shown
 
     def summary(self) -> dict[str, Any]:
         """Everything that `lumos baseline --json` prints."""

@@ -3,17 +3,22 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lumos.device.shard import COORDINATOR
+from lumos.display import DISPLAYS
 from lumos.errors import UsageError
 from lumos.exchange.ledger import Ledger
 from lumos.exchange.revealed_bits import ANSWER_BITS
 from lumos.exchange.topic import PUBLIC_ID, TOPICS, Door, Topic
 from lumos.exchange.traffic import Booking, FlowsByTopic
+from lumos.frames import frame_of_rows
 from lumos.typing import Doubles, Ints
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,6 +100,23 @@ class LedgerReport:
 
     They stand for the booked messages in `topics` and depend on the number of shards.
     """
+
+    def __repr__(self) -> str:
+        doors = sorted({line.door for line in self.topics.values() if line.messages})
+        return (
+            f"LedgerReport({self.messages:,} messages, {self.bytes:,} bytes, {self.rounds:,} "
+            f"rounds, {len(self.topics)} topics through {', '.join(doors) or 'no door'})"
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: every topic."""
+        shown: str = DISPLAYS["ledger"](self)
+        return shown
+
+    def frame(self) -> "pandas.DataFrame":
+        """Topics as a pandas frame: `topic`, `door`, `messages`, `bytes`, `ideal`, `learns`."""
+        rows = [{"topic": name, **vars(line)} for name, line in self.topics.items()]
+        return frame_of_rows(rows, ("topic", "door", "messages", "bytes", "ideal", "learns"))
 
     def revealed_by(self, device: int) -> dict[int, float]:
         """To whom a device has revealed bits of answers, and how many.

@@ -2,7 +2,7 @@
 
 from lumos.paper.settings import settings_of
 from lumos.training.config import Config
-from lumos.training.texts import ProfileTexts, TreeTexts
+from lumos.training.texts import ProfileTexts, RunSizes, SumStage, TreeTexts
 
 LARGEST_WORKLOAD = {"facebook": 39.0, "lastfm": 16.0}
 """By graph, the largest workload that the paper reports after tree trimming."""
@@ -25,4 +25,25 @@ def texts(config: Config) -> ProfileTexts:
             virtual_nodes=paper.virtual_nodes,
             reported_largest=LARGEST_WORKLOAD,
         ),
+        sums=_sums,
     )
+
+
+def _sums(sizes: RunSizes) -> list[SumStage]:
+    """Every epoch is one sum: a gradient, and what loss and validation score are made of."""
+    from lumos.paper.tasks import STATISTICS  # torch, which settings do without
+
+    weights = sum(array.size for array in sizes.weights.values())
+    return [
+        SumStage(
+            name="network",
+            learns="all weights of the network, from gradients of training devices",
+            first=1,
+            last=sizes.epochs,
+            numbers=weights + len(STATISTICS),
+            loss=(
+                "Mean loss over training devices. Where it goes on falling while the validation "
+                "score does not rise, the network learns its training devices by heart."
+            ),
+        )
+    ]

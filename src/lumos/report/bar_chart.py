@@ -12,6 +12,7 @@ from lumos.report.scale import Scale, fit_scale, format_tick
 from lumos.report.svg import COLOURS, GRID, INK, MUTED, WIDTH, Canvas, text_width
 
 Values = Sequence[Sequence[float | None]]
+Singles = Sequence[Sequence[Sequence[float]]]
 
 _ROW = 22.0
 """Height of a row."""
@@ -57,13 +58,18 @@ def dots(
     *,
     digits: int = 2,
     mark_name: str = MARK_NAME,
+    singles: Singles | None = None,
 ) -> str:
     """As `bars`, but a dot for each value on an axis that need not begin at 0.
 
     For scores that lie close together: bars that do not begin at 0 would misstate their ratio.
+
+    Args:
+        singles: [groups][series] the values that a mean is of, as those of single seeds: each is
+            a thin vertical stroke.
     """
     chart = _Chart(groups, series, unit, title, digits, mark_name, from_zero=False)
-    return chart.draw(values, errors, marks)
+    return chart.draw(values, errors, marks, singles)
 
 
 @dataclass(frozen=True)
@@ -73,15 +79,16 @@ class _Cell:
     value: float | None
     error: float | None
     mark: float | None
+    singles: Sequence[float]
     label: str
 
     @property
     def extent(self) -> list[float | None]:
         """What the axis must hold."""
         if self.value is None:
-            return [self.mark]
+            return [self.mark, *self.singles]
         half = self.error or 0.0
-        return [self.mark, self.value - half, self.value + half]
+        return [self.mark, *self.singles, self.value - half, self.value + half]
 
 
 @dataclass(frozen=True)
@@ -96,21 +103,29 @@ class _Chart:
     mark_name: str
     from_zero: bool
 
-    def draw(self, values: Values, errors: Values | None, marks: Values | None) -> str:
+    def draw(
+        self,
+        values: Values,
+        errors: Values | None,
+        marks: Values | None,
+        singles: Singles | None = None,
+    ) -> str:
         """The finished SVG."""
-        cells = self._cells(values, errors, marks)
+        cells = self._cells(values, errors, marks, singles)
         flat = [cell for row in cells for cell in row]
         canvas = Canvas()
         top = self._top(canvas, any(cell.mark is not None for cell in flat))
         right = WIDTH - max([60.0, *(text_width(cell.label) for cell in flat)]) - 26
         extent = [number for cell in flat for number in cell.extent]
         scale = fit_scale(extent, 20, right, from_zero=self.from_zero)
+        first = text_width(self._tick(scale.low), 13) / 2  # it stands in the middle below its tick
+        scale = fit_scale(extent, max(20.0, first), right, from_zero=self.from_zero)
         group_height = (LINE + 4) * self._grouped + 6
         group_height += len(self.series) * (_ROW + LINE * self._named_rows)
         bottom = top + len(self.groups) * group_height
         for tick in scale.ticks(max(2, int(right // 75))):
             canvas.line(scale(tick), top, scale(tick), bottom, GRID)
-            label = format_tick(tick) + (self.unit and f" {self.unit}")
+            label = self._tick(tick)
             canvas.text(scale(tick), bottom + 16, label, anchor="middle", size=13, fill=MUTED)
         for number, (group, row) in enumerate(zip(self.groups, cells, strict=True)):
             self._draw_group(canvas, scale, top + number * group_height, group, row)
@@ -120,6 +135,9 @@ class _Chart:
             for name, cell in zip(self.series, row, strict=True)
         )
         return canvas.svg(self.title or "Scores", description, bottom + 24)
+
+    def _tick(self, number: float) -> str:
+        return format_tick(number) + (self.unit and f" {self.unit}")
 
     @property
     def _grouped(self) -> bool:
@@ -132,11 +150,16 @@ class _Chart:
         return len(self.groups) == 1 and len(self.series) > 1
 
     def _cells(
-        self, values: Values, errors: Values | None, marks: Values | None
+        self,
+        values: Values,
+        errors: Values | None,
+        marks: Values | None,
+        singles: Singles | None,
     ) -> list[list[_Cell]]:
         nothing = [[None] * len(self.series) for _ in self.groups]
+        none: Singles = [[()] * len(self.series) for _ in self.groups]
         tables = {"values": values, "errors": errors or nothing, "marks": marks or nothing}
-        for name, table in tables.items():
+        for name, table in [*tables.items(), ("singles", singles or none)]:
             wrong = any(len(row) != len(self.series) for row in table)
             if wrong or len(table) != len(self.groups):
                 raise UsageError(
@@ -144,10 +167,14 @@ class _Chart:
                 )
         return [
             [
-                _Cell(value, error, mark, self._label(value, error, mark))
-                for value, error, mark in zip(*rows, strict=True)
+                _Cell(value, error, mark, single, self._label(value, error, mark))
+                for (value, error, mark), single in zip(
+                    zip(*rows, strict=True), of_group, strict=True
+                )
             ]
-            for rows in zip(*tables.values(), strict=True)
+            for rows, of_group in zip(
+                zip(*tables.values(), strict=True), singles or none, strict=True
+            )
         ]
 
     def _label(self, value: float | None, error: float | None, mark: float | None) -> str:
@@ -184,6 +211,8 @@ class _Chart:
 
     def _draw_cell(self, canvas: Canvas, scale: Scale, y: float, number: int, cell: _Cell) -> None:
         colour = COLOURS[number % len(COLOURS)]
+        for single in cell.singles:
+            canvas.line(scale(single), y - 8, scale(single), y + 8, colour, width=1.5)
         if cell.value is not None:
             if self.from_zero:
                 begin, end = sorted((scale(0), scale(cell.value)))

@@ -1,7 +1,8 @@
 """The metric of a run: what it is called, how a score is written, how sure it is."""
 
 import math
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from lumos.runs.run import Run
 from lumos.training.outcome import CONTROL, MAIN, OWN
@@ -34,6 +35,12 @@ def arms(run: Run) -> list[str]:
 def score_of(run: Run, arm: str = MAIN, part: Literal["test", "val"] = "test") -> float:
     """Score of an arm on the test or the validation devices (classify) or edges (link)."""
     return run.scores[arm][f"{part}_{'auc' if predicts_links(run) else 'accuracy'}"]
+
+
+def measured(run: Run, arm: str, name: str) -> Any:
+    """A score of an arm by its name, a number or a list; None where it was not measured."""
+    scores: Mapping[str, Any] = run.scores[arm]
+    return scores.get(name)
 
 
 def format_score(run: Run, score: float) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from lumos.report.page import Page
 from lumos.report.sections import (
     audit,
+    classes,
     cost,
     messages,
     protection,
@@ -17,7 +18,18 @@ from lumos.report.sections import (
 from lumos.report.summary import subtitle, summary, title
 from lumos.runs.run import Run
 
-_SECTIONS = (scores, training, messages, protection, audit, trees, cost, settings, rerun)
+_SECTIONS = (
+    scores,
+    classes,
+    training,
+    messages,
+    protection,
+    audit,
+    trees,
+    cost,
+    settings,
+    rerun,
+)
 
 
 def write_page(run: Run, path: Path) -> Path:
@@ -30,10 +42,11 @@ def write_page(run: Run, path: Path) -> Path:
 
 
 def page_of(run: Run) -> Page:
-    """The page of a run; without trees or an audit it has no section of them."""
+    """The page of a run; without trees, classes or an audit it has no section of them."""
     has = {
         trees: run.config.profile.texts(run.config).trees is not None,
         audit: audit.has_audit(run),
+        classes: classes.has_classes(run),
     }
     return Page(
         title=title(run),

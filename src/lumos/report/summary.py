@@ -13,7 +13,12 @@ _NETWORKS = {"gcn": "a graph convolutional network (GCN)", "gat": "a graph atten
 
 def title(run: Run) -> str:
     """Heading of the page."""
-    return f"Lumos on {run.about.graph or 'a graph without a name'}"
+    return f"Lumos on {graph_name(run)}"
+
+
+def graph_name(run: Run) -> str:
+    """What the graph is called; never empty."""
+    return run.about.graph.strip() or "a graph in memory"
 
 
 def subtitle(run: Run) -> str:
@@ -120,19 +125,20 @@ def comparison(run: Run) -> str:
     if run.own is None:
         sentences.append("A run on own features only (`floor`) is not part of this one.")
     if run.control is None and not _scores_pairs(run):
-        sentences.append(
-            "No control was run (`control`), so this page cannot say how much of the score is "
-            "owed to what neighbours released."
-        )
+        sentences.append(_no_control("what neighbours released"))
     elif run.control is None:
-        sentences.append(
-            "No control was run (`control`), so this page cannot say how much of the score is "
-            "owed to what devices compare."
-        )
+        sentences.append(_no_control("what devices compare"))
     sentences.append(
         f"All of this is one run with one seed ({run.about.seed}); other seeds give other figures."
     )
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _no_control(cause: str) -> str:
+    return (
+        "No control was run, so this page cannot say how much of the score is owed to "
+        f"{cause}; --control, or `control=True` in Python, trains one beside the run."
+    )
 
 
 def verdict(run: Run) -> str:

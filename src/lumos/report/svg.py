@@ -15,6 +15,8 @@ INK, MUTED, GRID = "#1a1a1a", "#555555", "#d9d9d9"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d00", "#444444")
 """Okabe and Ito's palette, in the order of contrast on white, its orange darkened and its sky blue
 left out. Colour never stands alone: dashes, shapes or words say the same."""
+_LEAST = 0.72
+"""Least scale of a wide drawing: text of 13 has more than 9 pixels."""
 DASHES = ("", "7 4", "2 3", "9 3 2 3", "12 4", "4 2", "1 4")
 """One more than colours: no two of many series have both in common."""
 
@@ -93,12 +95,21 @@ class Canvas:
         )
 
     def box(
-        self, x: float, y: float, width: float, height: float, fill: str, *, stroke: str = "none"
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        fill: str,
+        *,
+        stroke: str = "none",
+        opacity: float | None = None,
     ) -> None:
-        """A rectangle."""
+        """A rectangle; `opacity`: of its filling, so that words on it stay legible."""
+        shade = "" if opacity is None else f' fill-opacity="{opacity:.2f}"'
         self._elements.append(
             f'<rect x="{_px(x)}" y="{_px(y)}" width="{_px(width)}" height="{_px(height)}" rx="2"'
-            f' fill="{fill}" stroke="{stroke}" stroke-width="1.5"/>'
+            f' fill="{fill}" stroke="{stroke}" stroke-width="1.5"{shade}/>'
         )
 
     def circle(
@@ -125,10 +136,18 @@ class Canvas:
             up = -size if number % 4 == 2 else size
             self.path([(x - size, y - up), (x + size, y - up), (x, y + up)], fill=fill, width=0)
 
-    def svg(self, title: str, description: str, height: float) -> str:
-        """The finished drawing, with a title and a description for those who do not see it."""
+    def svg(self, title: str, description: str, height: float, width: float = WIDTH) -> str:
+        """The finished drawing, with a title and a description for those who do not see it.
+
+        Args:
+            width: a wider one is for a `Figure` that is `wide`: it scrolls where it would become
+                too small to be read.
+        """
+        sized = ""
+        if width > WIDTH:
+            sized = f' style="min-width: {_px(_LEAST * width)}px; max-width: {_px(width)}px"'
         return (
-            f'<svg viewBox="0 0 {_px(WIDTH)} {_px(height)}" role="img"'
+            f'<svg viewBox="0 0 {_px(width)} {_px(height)}" role="img"{sized}'
             f' xmlns="http://www.w3.org/2000/svg"><title>{escape(title)}</title>'
             f"<desc>{escape(description)}</desc>{''.join(self._elements)}</svg>"
         )
@@ -142,7 +161,6 @@ def text_width(words: str, size: float = TEXT) -> float:
 
 def _px(number: float) -> str:
     """A length with at most one decimal."""
-    """A length with one decimal at most."""
     return f"{round(number, 1) + 0.0:.1f}".removesuffix(".0")  # + 0.0: no minus before a zero
 
 

@@ -5,20 +5,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import torch
 
 from lumos.device.coins import PublicCoins
+from lumos.display import DISPLAYS
 from lumos.errors import InputError, UsageError
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph, load
 from lumos.graph.fingerprint import fingerprint
 from lumos.registry import Registry
+from lumos.runs import run_frames
 from lumos.runs.events import EpochEvent
 from lumos.runs.folder import DEVICES, RunFolder, keeps_device_values
+from lumos.runs.run_text import run_text
 from lumos.runs.schema import About, PerEpoch, Result, Split, plain
 from lumos.runs.tree_summary import TreeSummary
 from lumos.storage import write_arrays, write_json
@@ -27,6 +30,9 @@ from lumos.training.link_questions import ANSWERS, AskedPairs, OnAnswers, Traine
 from lumos.training.outcome import CONTROL, MAIN, OWN
 from lumos.training.split import DataSplit, EdgeSplit, edges_left, only_edges, split_edges
 from lumos.typing import Arrays, Doubles, Flags, Floats, Ints
+
+if TYPE_CHECKING:
+    import pandas
 
 Scores = dict[str, float]
 """`test_accuracy` and `val_accuracy`, with `…_macro_f1` and `…_calibration_error`; or `test_auc`
@@ -104,6 +110,17 @@ class LinkPredictions:
     ledger: LedgerReport | None = field(repr=False)
     """What passed; None where nothing did."""
 
+    def __repr__(self) -> str:
+        return (
+            f"LinkPredictions({len(self.probability):,} pairs, {int(self.answered.sum()):,} "
+            "answered by the second device)"
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        shown: str = DISPLAYS["links"](self)
+        return shown
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
@@ -145,9 +162,12 @@ class Run:
     """What was computed for earlier questions, and without a folder what devices answered."""
 
     def __repr__(self) -> str:
-        train = self.config.train
-        scores = ", ".join(f"{name}={value:.4f}" for name, value in self.metrics.items())
-        return f"Run({train.task} on {self.about.graph}, profile {train.profile}: {scores})"
+        return run_text(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: scores of all arms, what was learnt, the promise."""
+        shown: str = DISPLAYS["run"](self)
+        return shown
 
     @property
     def metrics(self) -> Scores:
@@ -233,6 +253,30 @@ class Run:
     def classes(self) -> list[str]:
         """Names of the classes; none for link."""
         return self.about.classes
+
+    def scores_frame(self) -> "pandas.DataFrame":
+        """Scores as a frame: `arm` (`run`, `own`, `control`), `score` (as `metrics` has it),
+        `value`."""
+        return run_frames.scores_frame(self)
+
+    def history_frame(self) -> "pandas.DataFrame":
+        """Epochs as a frame: `arm`, `epoch`, `loss`, `score`, `seconds`, as in `EpochEvent`; NaN
+        where an epoch has no loss or score."""
+        return run_frames.history_frame(self)
+
+    def predictions_frame(self) -> "pandas.DataFrame":
+        """Devices as a frame: `device` (original id, as text), `predicted` (a class), and `p(…)`
+        for the probability of each class.
+
+        Raises:
+            UsageError: the run predicts links.
+        """
+        return run_frames.predictions_frame(self)
+
+    def promises_frame(self) -> "pandas.DataFrame":
+        """The table of promises as a frame: `about`, and a column for each of those it is against;
+        empty where none is made."""
+        return run_frames.promises_frame(self)
 
     def predict(self, ids: Iterable[int | str] | None = None) -> list[str]:
         """The most likely class of each device, unlabelled ones too.

@@ -1,6 +1,7 @@
 """What the strict profile says about its runs."""
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 from lumos.strict.classify_schedule import CANDIDATES, ClassifySchedule
@@ -14,11 +15,11 @@ from lumos.strict.settings import (
     OF_TREES,
     settings_of,
 )
+from lumos.strict.stage_texts import NAMES, stages_of
 from lumos.training.config import Config
 from lumos.training.texts import LOSS, ProfileTexts, TreeTexts
 from lumos.trees.settings import TreeSettings
 
-_STAGES = {"trees": "tree network"}
 _OWN, _NEIGHBOURS, _TREES_TOO = CANDIDATES
 _CHOICES = {
     _OWN: "what own features say, so neighbours did not count",
@@ -53,6 +54,7 @@ def texts(config: Config) -> ProfileTexts:
         trees=None if config.train.task == "link" else _TREES,
         loss=_NOISY_LOSS if settings_of(config).protect == "noise" else LOSS,
         stages=_stages(config),
+        sums=partial(stages_of, config),
         choices=_CHOICES,
         **(_links(config) if config.train.task == "link" else {}),
         unused_settings=NOT_USED | of_trees | _of_other_task(config.train.task),
@@ -85,7 +87,7 @@ def _stages(config: Config) -> dict[str, int]:
     schedule: Schedule = kind(config=config, devices=0)  # stages are the same for any number
     stages = [schedule.stage(epoch) for epoch in range(config.train.epochs)]
     return {
-        _STAGES.get(stage, stage): number + 1
+        NAMES.get(stage, stage): number + 1
         for number, stage in enumerate(stages)
         if number and stage != stages[number - 1]
     }

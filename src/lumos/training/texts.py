@@ -1,7 +1,9 @@
 """What a profile says about its runs, for reports: sentences and names, no figures of a run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from lumos.typing import Arrays
 
 NO_PROMISE = "no promise"
 """How a cell of a table of promises begins that makes none."""
@@ -27,6 +29,38 @@ class TreeTexts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunSizes:
+    """What the widths of sums depend on; all of it is public."""
+
+    epochs: int
+    """That were trained."""
+    devices: int
+    classes: int
+    """0 for link."""
+    weights: Arrays = field(repr=False)
+    """The trained weights by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumStage:
+    """Epochs, or single sums after the last epoch, whose sums are of one kind."""
+
+    name: str
+    """As a heading has it."""
+    learns: str
+    """What is learnt from its sums, by whom."""
+    first: int
+    """Its first epoch; 1 is the first of the run. Below 1 for sums before, past the last epoch for
+    sums after training."""
+    last: int
+    """Its last epoch."""
+    numbers: int
+    """Numbers in one of its sums."""
+    loss: str = ""
+    """What the loss of its epochs is of, and what to see in it; empty where they have none."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProfileTexts:
     """What a profile says about a run with certain settings."""
 
@@ -41,6 +75,8 @@ class ProfileTexts:
     """By name, the first epoch of each stage of training after the first; 1 is the first epoch."""
     first_stage: str = "first stage"
     """Name of the stage before them."""
+    sums: Callable[[RunSizes], Sequence[SumStage]] | None = None
+    """The stages of a finished run in order, with the widths of their sums; None: not described."""
     choices: Mapping[str, str] = field(default_factory=dict)
     """By candidate, as `Outcome.choice` names it: what it predicts from."""
     budget: str = ""

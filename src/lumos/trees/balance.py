@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -12,10 +12,12 @@ from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.compare.secure import SecureComparer
 from lumos.device.coins import CoinSource, PublicCoins
 from lumos.device.shard import Shard, cut
+from lumos.display import DISPLAYS
 from lumos.errors import one_of
 from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
+from lumos.frames import frame
 from lumos.graph import Graph
 from lumos.graph.neighbour_lists import spans
 from lumos.graph.sources import as_graph
@@ -25,6 +27,9 @@ from lumos.trees.balancers import BALANCERS, Balancer
 from lumos.trees.optimum import certificate, forced_workload, least_largest_workload
 from lumos.trees.settings import TreeSettings
 from lumos.typing import Flags, Ints, Progress
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,6 +58,24 @@ class Balanced:
     def max_workload(self) -> int:
         """The largest workload."""
         return int(self.workload.max(initial=0))
+
+    def __repr__(self) -> str:
+        name = self.graph.name.strip() or "a graph in memory"
+        return (
+            f"Balanced({name}, {self.settings.balancer}: largest workload {self.max_workload:,}, "
+            f"largest degree {int(self.graph.degrees.max(initial=0)):,}, "
+            f"{self.ledger.comparisons:,} comparisons ({self.compare}), {self.seconds:.2f} s)"
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: workloads before and after."""
+        shown: str = DISPLAYS["balanced"](self)
+        return shown
+
+    def frame(self) -> "pandas.DataFrame":
+        """Devices as a pandas frame: `device` (original id), `degree`, `workload`."""
+        devices = list(self.graph.ids)
+        return frame({"device": devices, "degree": self.graph.degrees, "workload": self.workload})
 
     def certificate(self) -> Ints:
         """A set of devices whose inner edges force the largest workload, if it is optimal."""

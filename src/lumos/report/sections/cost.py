@@ -1,6 +1,7 @@
 """What an epoch costs a device, and what the simulation cost."""
 
-from lumos.report.page import Section, Table, Text
+from lumos.report.page import Block, Section, Table, Text
+from lumos.report.stages import stages_of
 from lumos.runs.run import Run
 
 
@@ -18,4 +19,22 @@ def section(run: Run) -> Section:
         f"{cost.seconds_per_epoch:.3f} per epoch, and {cost.peak_rss_mb:,.0f} MB at its peak."
     )
     table = Table(["", "mean", "largest"], rows, "What a device sends and receives in one epoch")
-    return Section("Cost", [table, Text(simulation)])
+    blocks: list[Block] = [table, Text(_widths(run)), Text(simulation)]
+    return Section("Cost", blocks)
+
+
+def _widths(run: Run) -> str:
+    """How wide sums are, from which the bytes follow."""
+    about = run.about
+    stages = [stage for stage in stages_of(run) if stage.numbers]
+    text = f"A device has {about.features:,} features."
+    if not stages:
+        return text
+    widest = max(stages, key=lambda stage: stage.numbers)
+    total = sum((stage.last - stage.first + 1) * stage.numbers for stage in stages)
+    sums = sum(stage.last - stage.first + 1 for stage in stages)
+    where = f", in the stage {widest.name}" if len(stages) > 1 else ""
+    return (
+        f"{text} The widest sum has {widest.numbers:,} numbers{where}; all {sums:,} sums of the "
+        f"run have {total:,}."
+    )

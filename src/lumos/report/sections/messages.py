@@ -30,8 +30,11 @@ def section(run: Run) -> Section:
         ),
         _doors(run, topics),
         Table(
-            ["topic", "door", "messages", "bytes", "who learns what"],
-            [[name, line.door, line.messages, line.bytes, line.learns] for name, line in topics],
+            ["topic", "door", "messages", "bytes", "bytes each", "who learns what"],
+            [
+                [name, line.door, line.messages, line.bytes, _each(line), line.learns]
+                for name, line in topics
+            ],
             "The ledger: every kind of message, before and in training",
             stacked=True,
         ),
@@ -52,6 +55,11 @@ def section(run: Run) -> Section:
             )
         )
     return Section("What left the devices", blocks)
+
+
+def _each(line: TopicLine) -> str:
+    """Bytes of one message, on average."""
+    return f"{line.bytes / line.messages:,.0f}" if line.messages else "–"
 
 
 def topics_by_door(run: Run) -> Topics:

@@ -8,17 +8,30 @@ from lumos.report.metric import (
     arms,
     deviation,
     format_score,
+    measured,
     metric_name,
     predicts_links,
     score_of,
 )
 from lumos.report.page import Block, Figure, Section, Table, Text
 from lumos.runs.run import Run
+from lumos.training.outcome import MAIN
+
+HITS = {f"test_hits_at_{most}": f"hits@{most}" for most in (10, 50, 100)}
+RANKING = {"test_average_precision": "average precision", **HITS}
+"""Scores of links beside ROC-AUC: what they are called."""
+OTHERS = {
+    "test_macro_f1": "macro-F1",
+    "test_balanced_accuracy": "balanced accuracy",
+    "test_calibration_error": "calibration error",
+    **RANKING,
+}
+"""Columns of the table beside the first two."""
 
 
 def section(run: Run) -> Section:
     """A figure, the same as a table, the split, and what to know."""
-    blocks: list[Block] = [_figure(run), _table(run), *_levels(run)]
+    blocks: list[Block] = [_figure(run), *_ranking(run), _table(run)]
     blocks += [Text(note) for note in _notes(run)]
     return Section("Scores", blocks)
 
@@ -44,35 +57,46 @@ def _figure(run: Run) -> Figure:
     return Figure(drawing, about * known + "The axis does not begin at 0.")
 
 
+def _ranking(run: Run) -> list[Block]:
+    """How many edges are among the pairs that a run is surest of, where links are predicted."""
+    names = [name for name in RANKING if measured(run, MAIN, name) is not None]
+    if not names:
+        return []
+    drawing = dots(
+        [RANKING[name] for name in names],
+        [arm_name(run, arm) for arm in arms(run)],
+        [[measured(run, arm, name) for arm in arms(run)] for name in names],
+        title="Edges among the surest pairs",
+        digits=3,
+    )
+    about = (
+        "hits@k: the share of held-back edges that are scored above all but k of the pairs that "
+        "are none. Average precision: the area under the curve of precision over recall."
+    )
+    return [Figure(drawing, about)]
+
+
 def _table(run: Run) -> Table:
+    others = [name for name in OTHERS if measured(run, MAIN, name) is not None]
     rows = [
         [
             arm_name(run, arm),
             format_score(run, score_of(run, arm, "val")),
             format_score(run, score_of(run, arm)),
+            *(_number(measured(run, arm, name)) for name in others),
         ]
         for arm in arms(run)
     ]
     metric = metric_name(run)
     caption = f"{metric[0].upper()}{metric[1:]}, measured by the observer of the simulation"
-    return Table(["", "validation", "test"], rows, caption, beside=True)
+    if others:
+        caption += "; further scores on the test set"
+    columns = ["", "validation", "test", *(OTHERS[name] for name in others)]
+    return Table(columns, rows, caption, beside=not others, stacked=bool(others))
 
 
-def _levels(run: Run) -> list[Block]:
-    """What the run itself measured of each way to compare two devices, where it did."""
-    prefix, estimates = "levels_auc_", run.training.estimates
-    ways = [name for name in estimates if name.startswith(prefix) and f"{name}_error" in estimates]
-    if not ways:
-        return []
-    rows = [
-        [name.removeprefix(prefix), f"{estimates[name]:.3f} ± {estimates[f'{name}_error']:.3f}"]
-        for name in ways
-    ]
-    caption = (
-        "ROC-AUC of the levels of held-back edges against those of strangers, from noisy "
-        "histograms: known to the devices themselves"
-    )
-    return [Table(["compared", "ROC-AUC ± standard error"], rows, caption, beside=True)]
+def _number(score: float | None) -> str | None:
+    return None if score is None else f"{score:.3f}"
 
 
 def _notes(run: Run) -> list[str]:
@@ -84,12 +108,23 @@ def _notes(run: Run) -> list[str]:
             after = "Trees, releases and training see training edges only."
     notes = [
         f"Of the {kind}, {split.train:,} train, {split.validation:,} validate and "
-        f"{split.test:,} test; which ones is public. {after}"
+        f"{split.test:,} test; which ones is public. {after} {_origin(run)}".rstrip()
     ]
     if training.choice:
         texts = run.config.profile.texts(run.config)
         meaning = texts.choices.get(training.choice, training.choice)
         chooser = texts.chooser[0].upper() + texts.chooser[1:]
         notes.append(f"{chooser} chose `{training.choice}`: {meaning}.")
-    notes += [f"Note: {caution}." for caution in training.cautions]
-    return notes + [f"Note on the graph: {note}." for note in run.about.notes]
+    notes += [f"Note: {_sentence(caution)}" for caution in training.cautions]
+    return notes + [f"Note on the graph: {_sentence(note)}" for note in run.about.notes]
+
+
+def _origin(run: Run) -> str:
+    """Which split was used."""
+    origin = run.about.split.origin
+    return _sentence(origin[:1].upper() + origin[1:])
+
+
+def _sentence(text: str) -> str:
+    """With one full stop at its end."""
+    return text.rstrip(". ") + "."

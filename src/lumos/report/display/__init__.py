@@ -1,0 +1,1 @@
+"""What notebooks show of results: fragments of HTML that `lumos.display` names."""

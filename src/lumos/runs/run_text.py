@@ -1,0 +1,115 @@
+"""A run as text: what `print(run)` shows, on one screen and without any private value."""
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lumos.training.outcome import CONTROL, MAIN, OWN
+from lumos.training.texts import NO_PROMISE
+
+if TYPE_CHECKING:
+    from lumos.runs.run import Run
+
+ARMS = {MAIN: "this run", OWN: "own", CONTROL: "control"}
+_FIGURE = re.compile(r"ε = ([\d.e+]+), pure|\(([\d.e+]+), ([\d.e+-]+)\)")
+_SHARES = {"accuracy": "accuracy", "macro_f1": "macro-F1", "balanced_accuracy": "balanced accuracy"}
+_LINKS = {"auc": "ROC-AUC", "average_precision": "average precision", "hits_at_50": "hits@50"}
+SHOWN = {
+    **{
+        f"{part}_{name}": (f"{part} {words}", True)
+        for name, words in _SHARES.items()
+        for part in ("val", "test")
+        if part == "test" or name == "accuracy"
+    },
+    **{
+        f"{part}_{name}": (f"{part} {words}", False)
+        for name, words in _LINKS.items()
+        for part in ("val", "test")
+        if part == "test" or name == "auc"
+    },
+}
+"""By name of a score: its heading, and whether it is written in per cent."""
+
+
+def headline(run: "Run") -> str:
+    """What was run, in one line."""
+    about, train = run.about, run.config.train
+    name = about.graph.strip() or "a graph in memory"
+    return (
+        f"{train.task} on {name} ({about.devices:,} devices, {about.edges:,} edges), "
+        f"profile {train.profile}, seed {about.seed}"
+    )
+
+
+def score_table(run: "Run") -> tuple[list[str], list[list[str]]]:
+    """Headings and rows: an arm in each row, the scores that people report in the columns."""
+    names = [name for name in SHOWN if name in run.metrics]
+    rows = [
+        [words, *(_written(run.scores[arm], name) for name in names)]
+        for arm, words in ARMS.items()
+        if arm in run.scores
+    ]
+    return ["", *(SHOWN[name][0] for name in names)], rows
+
+
+def promise_line(run: "Run") -> str:
+    """The table of promises in one line: by what is promised, the largest ε of any device."""
+    if not run.promises:
+        return "nothing; `run.privacy.exposed` says what left the devices"
+    given, nothing, deltas = [], [], set()
+    seen = set()
+    for row in run.promises:
+        about = row["about"].split(":")[0]
+        if about in seen or "," in about:  # a question that another row asks in plainer words
+            continue
+        seen.add(about)
+        cells = [cell for name, cell in row.items() if name != "about"]
+        figures = [found for cell in cells if (found := _FIGURE.fullmatch(cell))]
+        beyond = [cell.split(": ")[1] for cell in cells if cell.startswith(f"{NO_PROMISE} beyond")]
+        refused = [cell for cell in cells if NO_PROMISE in cell]
+        if len(refused) > len(beyond):
+            nothing.append(about)
+        elif figures:
+            worst = max(float(found[1] or found[2]) for found in figures)
+            deltas |= {found[3] for found in figures if found[3]}
+            given.append(" and ".join([f"{about} ε = {worst:g}", *beyond]))
+    delta = f" (δ = {', '.join(sorted(deltas))})" if deltas else ""
+    parts = [f"{', '.join(given)}{delta}"] * bool(given)
+    parts += [f"nothing about {', '.join(nothing)}"] * bool(nothing)
+    train = run.config.train
+    if train.coins == "simulated" or train.aggregate == "ideal":
+        parts.append("this was a simulation, which keeps none of it")
+    return "; ".join(parts)
+
+
+def run_text(run: "Run") -> str:
+    """All of it."""
+    columns, rows = score_table(run)
+    lines = [f"Run: {headline(run)}", *aligned(columns, rows)]
+    lines += textwrap.wrap(
+        f"promised: {promise_line(run)}", 88, initial_indent="  ", subsequent_indent="    "
+    )
+    if run.folder is not None:
+        lines.append(f"  folder: {run.folder}")
+    return "\n".join(lines)
+
+
+def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as lines of text: the first column flush left, all others flush right."""
+    table = [columns, *rows]
+    widths = [max(len(row[place]) for row in table) for place in range(len(columns))]
+    return [
+        "  "
+        + "  ".join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in table
+    ]
+
+
+def _written(scores: Mapping[str, Any], name: str) -> str:
+    if name not in scores:
+        return "–"
+    return f"{100 * scores[name]:.2f} %" if SHOWN[name][1] else f"{scores[name]:.4f}"
