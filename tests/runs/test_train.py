@@ -28,6 +28,7 @@ def changed(graph: Graph, **parts: Any) -> Graph:
     given: dict[str, Any] = {
         "features": graph.features,
         "labels": graph.labels,
+        "classes": graph.classes,
         "edges": graph.edge_list(),
         **parts,
     }
@@ -177,7 +178,7 @@ def test_links_have_a_floor_too(sixty: Graph) -> None:
     result = run(sixty, floor=True, control=True, task="link")
     assert result.own is not None
     assert result.control is not None
-    assert set(result.own) == set(result.control) == {"test_auc", "val_auc"}
+    assert set(result.own) == set(result.control) == set(result.metrics)
 
 
 def test_tiny_federations() -> None:
