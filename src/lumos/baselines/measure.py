@@ -66,6 +66,7 @@ class Measured:
             "peak_rss_mb": peak_rss_mb(),
             "seed": self.seed,
             "settings": plain,
+            "protects": BASELINES[settings.system].protects(settings),
             "notes": [*self.graph.notes, *self.notes],
         }
 
