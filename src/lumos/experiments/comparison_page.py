@@ -193,8 +193,8 @@ def _cost(evaluation: Evaluation) -> Section:
     blocks.append(
         Text(
             f"All runs took {duration(evaluation.seconds)} in {evaluation.processes} processes. "
-            "They are simulations on one machine: a time says nothing of real devices. Own features "
-            "are a part of the strict run and have no time of their own."
+            "They are simulations on one machine: a time says nothing of real devices. Own "
+            "features are a part of the strict run and have no time of their own."
         )
     )
     return Section("Cost", blocks)

@@ -8,7 +8,7 @@ from lumos.experiments.cache import CachedResult, Key, ResultCache, key_of
 from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import Dataset
 from lumos.experiments.figures import FIGURES, cells_of
-from lumos.experiments.figures.evaluation import NOT_RUN, CellOutcome, Evaluation
+from lumos.experiments.figures.evaluation import NOT_RUN, CellOutcome, PaperEvaluation
 from lumos.experiments.figures.names import SYSTEM_NAMES, TRUE_LABELS
 from lumos.experiments.figures.row import Row
 from lumos.experiments.request import Request
@@ -79,10 +79,10 @@ class RunPlan:
             return CellOutcome(cached.result, "", cached.other_version)
         return CellOutcome(reason=self.reasons.get(cell, NOT_RUN))
 
-    def evaluation(self, dataset: Dataset) -> Evaluation:
+    def evaluation(self, dataset: Dataset) -> PaperEvaluation:
         """The evaluation of one graph with these results."""
         request = self.request
-        return Evaluation(
+        return PaperEvaluation(
             dataset=dataset,
             settings=request.settings,
             lookup=self.lookup,
