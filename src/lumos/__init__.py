@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         UsageError,
     )
     from lumos.exchange.ledger_report import LedgerReport
+    from lumos.experiments.comparison import Evaluation
+    from lumos.experiments.evaluate import evaluate
     from lumos.graph import Graph, load
     from lumos.runs.events import EpochEvent
     from lumos.runs.load import load_run
@@ -52,6 +54,7 @@ _HOMES = {
     "Config": "lumos.training.config",
     "DoorClosed": "lumos.errors",
     "EpochEvent": "lumos.runs.events",
+    "Evaluation": "lumos.experiments.comparison",
     "Forest": "lumos.trees.forest",
     "Graph": "lumos.graph",
     "InputError": "lumos.errors",
@@ -66,6 +69,7 @@ _HOMES = {
     "UsageError": "lumos.errors",
     "balance": "lumos.trees.balance",
     "baseline": "lumos.baselines",
+    "evaluate": "lumos.experiments.evaluate",
     "load": "lumos.graph",
     "load_run": "lumos.runs.load",
     "run_audit": "lumos.audit.auditing",
@@ -79,6 +83,7 @@ __all__ = [
     "Config",
     "DoorClosed",
     "EpochEvent",
+    "Evaluation",
     "Forest",
     "Graph",
     "InputError",
@@ -93,6 +98,7 @@ __all__ = [
     "UsageError",
     "balance",
     "baseline",
+    "evaluate",
     "load",
     "load_run",
     "run_audit",

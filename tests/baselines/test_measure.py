@@ -13,7 +13,7 @@ from lumos.baselines.systems.lpgnn import LABEL_STEPS
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph, load
-from lumos.training.metrics import accuracy, link_auc
+from lumos.training.metrics import LINK_SCORES, accuracy, device_scores, link_auc
 from lumos.training.split import Role, split_edges, split_vertices
 
 torch.set_num_threads(1)
@@ -32,10 +32,10 @@ def test_accuracy_is_of_the_split_of_train(system: str) -> None:
     assert graph.labels is not None
     roles = split_vertices(graph.labels, PublicCoins(3))
     assert found.outputs.shape == (graph.devices, graph.class_count)
-    assert found.metrics == {
-        "test_accuracy": accuracy(found.outputs, graph.labels, roles, Role.TEST),
-        "val_accuracy": accuracy(found.outputs, graph.labels, roles, Role.VALIDATION),
-    }
+    assert found.metrics == device_scores(found.outputs, graph.labels, roles, graph.classes)
+    assert found.metrics["test_accuracy"] == accuracy(found.outputs, graph.labels, roles, Role.TEST)
+    table = np.array(found.metrics["test_confusion"])
+    assert table.trace() / table.sum() == found.metrics["test_accuracy"]
 
 
 @pytest.mark.parametrize("system", ["centralized", "own", "naive"])
@@ -43,9 +43,13 @@ def test_auc_is_of_the_split_of_train(system: str) -> None:
     graph = load("demo:120")
     found = measured(graph, system=system, task="link", seed=3)
     split = split_edges(graph, PublicCoins(3))
-    assert found.metrics == {
+    wanted = {
         "test_auc": link_auc(found.outputs, split.test, split.test_strangers),
         "val_auc": link_auc(found.outputs, split.validation, split.validation_strangers),
+    }
+    assert {name: found.metrics[name] for name in wanted} == wanted
+    assert found.metrics.keys() == {
+        f"{part}_{name}" for part in ("test", "val") for name in LINK_SCORES
     }
 
 

@@ -16,6 +16,7 @@ from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.runs.train import train
 from lumos.training.config import Config
+from lumos.training.metrics import LINK_SCORES, PARTS
 from lumos.training.split import Role, split_vertices
 from lumos.trees.settings import TreeSettings
 
@@ -27,6 +28,7 @@ def changed(graph: Graph, **parts: Any) -> Graph:
     given: dict[str, Any] = {
         "features": graph.features,
         "labels": graph.labels,
+        "classes": graph.classes,
         "edges": graph.edge_list(),
         **parts,
     }
@@ -87,7 +89,7 @@ def test_four_labels_are_enough(sixty: Graph) -> None:
 def test_links_need_no_labels(sixty: Graph) -> None:
     one, other = (run(graph, task="link") for graph in (sixty, changed(sixty, labels=None)))
     assert losses(one) == losses(other)
-    assert set(one.metrics) == {"test_auc", "val_auc"}
+    assert set(one.metrics) == {f"{part}_{name}" for part in PARTS for name in LINK_SCORES}
 
 
 # Features
@@ -176,7 +178,7 @@ def test_links_have_a_floor_too(sixty: Graph) -> None:
     result = run(sixty, floor=True, control=True, task="link")
     assert result.own is not None
     assert result.control is not None
-    assert set(result.own) == set(result.control) == {"test_auc", "val_auc"}
+    assert set(result.own) == set(result.control) == set(result.metrics)
 
 
 def test_tiny_federations() -> None:

@@ -9,8 +9,22 @@ from numpy.testing import assert_allclose
 
 from lumos.paper.trainer import Weights
 from lumos.training.adam import Adam
-from lumos.training.metrics import accuracy, auc, calibration_error, link_auc, macro_f1
-from lumos.training.split import Role
+from lumos.training.metrics import (
+    accuracy,
+    auc,
+    average_precision,
+    balanced_accuracy,
+    calibration_error,
+    confusion,
+    device_scores,
+    hits_at,
+    link_auc,
+    link_scores,
+    macro_f1,
+    pair_scores,
+    per_class,
+)
+from lumos.training.split import EdgeSplit, Role
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.3])
@@ -130,3 +144,128 @@ def test_calibrated_logits_have_a_small_error() -> None:
     labels = (chances.cumsum(axis=1) > coins.random((20_000, 1))).argmax(axis=1)
     assert calibration_error(logits, labels) < 0.02
     assert calibration_error(4 * logits, labels) > 0.1
+
+
+labelled = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40)
+
+
+@settings(deadline=None)
+@given(labelled)
+def test_class_scores_against_counting_by_hand(pairs: list[tuple[int, int]]) -> None:
+    """scikit-learn's formulas written out, `zero_division=0`; classes without a device are 0."""
+    labels, predicted = (np.array(side) for side in zip(*pairs, strict=True))
+    table = confusion(predicted, labels, 5)
+    for true in range(5):
+        for given_class in range(5):
+            assert table[true, given_class] == pairs.count((true, given_class))
+    rows = per_class(table, ["a", "b", "c", "d", "nobody's"])
+    recalls = {}
+    for c, row in enumerate(rows):
+        right = sum(true == c == said for true, said in pairs)
+        have, given_it = (sum(pair[side] == c for pair in pairs) for side in (0, 1))
+        precision = right / given_it if given_it else 0.0
+        recall = right / have if have else 0.0
+        both = precision + recall
+        f1 = 2 * precision * recall / both if both else 0.0
+        assert row == {
+            "class": ["a", "b", "c", "d", "nobody's"][c],
+            "devices": have,
+            "precision": pytest.approx(precision),
+            "recall": pytest.approx(recall),
+            "f1": pytest.approx(f1),
+        }
+        if have:
+            recalls[c] = recall
+    assert balanced_accuracy(predicted, labels) == pytest.approx(np.mean([*recalls.values()]))
+
+
+def test_balanced_accuracy_counts_rare_classes_as_much() -> None:
+    labels = np.array([0] * 98 + [1, 1])
+    assert balanced_accuracy(np.zeros(100, np.int64), labels) == 0.5
+    assert balanced_accuracy(np.full(100, 7), labels) == 0.0  # a class that nobody has
+    assert balanced_accuracy(labels, labels) == 1.0
+
+
+@settings(deadline=None)
+@given(scores, scores)
+def test_average_precision_is_the_sum_of_steps(positive: list[int], negative: list[int]) -> None:
+    """Σ (R_n - R_{n-1}) P_n over thresholds from the highest score down, as scikit-learn has it."""
+    total, before = 0.0, 0.0
+    for threshold in sorted({*positive, *negative}, reverse=True):
+        right = sum(score >= threshold for score in positive)
+        wrong = sum(score >= threshold for score in negative)
+        recall = right / len(positive)
+        total += (recall - before) * right / (right + wrong)
+        before = recall
+    found = average_precision(np.array(positive, float), np.array(negative, float))
+    assert found == pytest.approx(total, abs=1e-12)
+
+
+@settings(deadline=None)
+@given(scores, scores, st.integers(1, 12))
+def test_hits_are_above_the_kth_best_negative(
+    positive: list[int], negative: list[int], most: int
+) -> None:
+    found = hits_at(most, np.array(positive, float), np.array(negative, float))
+    if len(negative) < most:
+        assert found == 1.0
+        return
+    best = sorted(negative, reverse=True)[most - 1]
+    assert found == pytest.approx(sum(score > best for score in positive) / len(positive))
+
+
+def test_hits_of_ties_and_of_few_negatives() -> None:
+    assert hits_at(10, np.zeros(4), np.zeros(30)) == 0.0  # a constant score finds nothing
+    assert hits_at(3, np.array([5.0, 4, 3, 2]), np.array([6.0, 5, 4, 1])) == 0.25  # 5 > 4 only
+    assert hits_at(10, np.array([-9.0]), np.zeros(9)) == 1.0  # OGB: fewer than K negatives
+
+
+def test_scores_at_both_ends_are_pooled_and_hits_averaged() -> None:
+    up, down = np.array([[3.0, 1.0], [0.0, 9.0]]), np.array([[2.0] * 10, [4.0] * 10])
+    found = link_scores(up, down)
+    assert found["auc"] == auc(up.ravel(), down.ravel())
+    assert found["average_precision"] == average_precision(up.ravel(), down.ravel())
+    # First ends: 3 beats the tenth best, 2. Second ends: 9 beats 4.
+    assert found["hits_at_10"] == 0.5
+    assert found["hits_at_50"] == found["hits_at_100"] == 1.0
+    assert link_scores(up[0], down[0])["hits_at_10"] == 0.5
+
+
+def test_all_scores_of_a_run_by_name() -> None:
+    logits = np.array([[3.0, 0], [0, 1], [2, 0], [0, 1], [5, 0]], np.float32)
+    labels = np.array([0, 1, 1, 1, -1])
+    roles = np.array([Role.TEST, Role.VALIDATION, Role.TEST, Role.TRAIN, Role.NOBODY])
+    found = device_scores(logits, labels, roles, ("cat", "dog"))
+    assert found["test_accuracy"] == 0.5
+    assert found["val_accuracy"] == found["val_balanced_accuracy"] == found["val_macro_f1"] == 1.0
+    assert found["test_confusion"] == [[1, 0], [1, 0]]
+    assert found["test_per_class"] == [
+        {"class": "cat", "devices": 1, "precision": 0.5, "recall": 1.0, "f1": pytest.approx(2 / 3)},
+        {"class": "dog", "devices": 1, "precision": 0.0, "recall": 0.0, "f1": 0.0},
+    ]
+    names = ("accuracy", "macro_f1", "balanced_accuracy", "calibration_error")
+    floats = {f"{part}_{name}" for part in ("test", "val") for name in names}
+    assert found.keys() == floats | {"test_per_class", "test_confusion"}
+
+
+def test_edges_and_strangers_are_scored_together_once() -> None:
+    pairs = np.arange(16).reshape(8, 2)
+    asked = []
+
+    def score(some: np.ndarray) -> np.ndarray:
+        asked.append(some.tolist())
+        return some[:, 0].astype(float)
+
+    split = EdgeSplit(
+        training=None,  # type: ignore[arg-type]
+        test=pairs[4:6],
+        test_strangers=pairs[:2],
+        validation=pairs[2:4],
+        validation_strangers=pairs[6:],
+    )
+    found = pair_scores(score, split)
+    assert asked == [
+        [*pairs[4:6].tolist(), *pairs[:2].tolist()],
+        [*pairs[2:4].tolist(), *pairs[6:].tolist()],
+    ]
+    assert (found["test_auc"], found["val_auc"]) == (1.0, 0.0)

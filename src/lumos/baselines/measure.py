@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from lumos.graph import Graph
 from lumos.graph.sources import as_graph
 from lumos.memory import peak_rss_mb
 from lumos.training.given_split import GivenSplit, edge_split, vertex_split
-from lumos.training.metrics import accuracy, link_auc
+from lumos.training.metrics import Scores, device_scores, dot_products, pair_scores
 from lumos.training.private_data import features_of
 from lumos.training.split import Role
 from lumos.typing import Floats, Progress
@@ -33,8 +34,8 @@ class Measured:
     graph: Graph
     settings: BaselineSettings
     seed: int
-    metrics: dict[str, float]
-    """`test_accuracy` and `val_accuracy`, or `test_auc` and `val_auc`."""
+    metrics: Scores
+    """By name, the same as those of `lumos.train`: see `lumos.training.metrics.Scores`."""
     outputs: Floats = field(repr=False)
     """[devices, classes] logits, or [devices, hidden] embeddings, of the chosen epoch."""
     history: list[dict[str, float]] = field(repr=False)
@@ -84,6 +85,7 @@ class Measured:
             "peak_rss_mb": peak_rss_mb(),
             "seed": self.seed,
             "settings": plain,
+            "protects": BASELINES[settings.system].protects(settings),
             "notes": [*self.graph.notes, *self.notes],
         }
 
@@ -220,16 +222,8 @@ def _fit(
     return _Fitted(best.numpy(), best_score, best_epoch, history)
 
 
-def _scores(graph: Graph, problem: ServerProblem, outputs: Floats) -> dict[str, float]:
+def _scores(graph: Graph, problem: ServerProblem, outputs: Floats) -> Scores:
     """The observer's scores, on true labels or edges, by the code that scores `lumos train`."""
-    split = problem.split
-    if split is not None:
-        return {
-            "test_auc": link_auc(outputs, split.test, split.test_strangers),
-            "val_auc": link_auc(outputs, split.validation, split.validation_strangers),
-        }
-    labels = np.asarray(graph.labels)
-    return {
-        "test_accuracy": accuracy(outputs, labels, problem.roles, Role.TEST),
-        "val_accuracy": accuracy(outputs, labels, problem.roles, Role.VALIDATION),
-    }
+    if problem.split is not None:
+        return pair_scores(partial(dot_products, outputs), problem.split)
+    return device_scores(outputs, np.asarray(graph.labels), problem.roles, graph.classes)

@@ -88,11 +88,13 @@ def show(measured: "Measured") -> None:
         + " · ".join(filter(None, parts))
     )
     table = Table(show_header=False, box=None)
-    if summary["task"] == "classify":
-        kind, scores = "accuracy", [f"{100 * score:.2f} %" for score in measured.metrics.values()]
+    kind, name = ("accuracy", "accuracy") if summary["task"] == "classify" else ("ROC-AUC", "auc")
+    test, validation = (measured.metrics[f"{part}_{name}"] for part in ("test", "val"))
+    if name == "accuracy":
+        scores = f"test {100 * test:.2f} %, validation {100 * validation:.2f} %"
     else:
-        kind, scores = "ROC-AUC", [f"{score:.4f}" for score in measured.metrics.values()]
-    table.add_row(f"{kind} (observer)", f"test {scores[0]}, validation {scores[1]}")
+        scores = f"test {test:.4f}, validation {validation:.4f}"
+    table.add_row(f"{kind} (observer)", scores)
     table.add_row("epochs", f"{summary['epochs']}, weights of epoch {summary['best_epoch']}")
     table.add_row(
         "seconds",

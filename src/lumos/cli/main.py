@@ -24,6 +24,9 @@ app.command(
 )
 app.command("lumos.cli.predict:predict", name="predict", help="Predict with a trained model.")
 app.command("lumos.cli.audit:audit", name="audit", help="Attack a graph or a run, with bounds.")
+app.command(
+    "lumos.cli.evaluate:evaluate", name="evaluate", help="Compare systems on one graph, over seeds."
+)
 app.command("lumos.cli.reproduce:reproduce", name="reproduce", help="Run the paper's evaluation.")
 app.command("lumos.cli.report:report", name="report", help="Write the HTML page of a run.")
 

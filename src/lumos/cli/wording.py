@@ -23,6 +23,9 @@ _COMMANDS = (
     "plot",
     "tensorboard",
     "seeds",
+    "systems",
+    "jobs",
+    "split",
     "profiles",
 )
 """Options of commands that are no setting of any dataclass."""

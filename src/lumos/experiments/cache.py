@@ -109,7 +109,7 @@ class ResultCache:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise UsageError(
-                    f"{self.out}: another `lumos reproduce` is at work there; wait for it, or "
+                    f"{self.out}: another `lumos` command is at work there; wait for it, or "
                     "choose another `out`"
                 ) from None
             yield

@@ -8,7 +8,7 @@ from lumos.experiments.cache import CachedResult, Key, ResultCache, key_of
 from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import Dataset
 from lumos.experiments.figures import FIGURES, cells_of
-from lumos.experiments.figures.evaluation import NOT_RUN, CellOutcome, Evaluation
+from lumos.experiments.figures.evaluation import NOT_RUN, CellOutcome, PaperEvaluation
 from lumos.experiments.figures.names import SYSTEM_NAMES, TRUE_LABELS
 from lumos.experiments.figures.row import Row
 from lumos.experiments.request import Request
@@ -30,7 +30,7 @@ class RunPlan:
     results: dict[Cell, CachedResult] = field(default_factory=dict)
     reasons: dict[Cell, str] = field(default_factory=dict)
     """Why a cell that was run has no result."""
-    jobs: list[PlannedJob] = field(default_factory=list)
+    jobs: list[PlannedJob[CellJob]] = field(default_factory=list)
     """Cells that had no result when the plan was made."""
 
     @staticmethod
@@ -48,7 +48,7 @@ class RunPlan:
                     plan.jobs.append(plan._job(cell, key, dataset))
         return plan
 
-    def _job(self, cell: Cell, key: Key, dataset: Dataset) -> PlannedJob:
+    def _job(self, cell: Cell, key: Key, dataset: Dataset) -> PlannedJob[CellJob]:
         request = self.request
         job = CellJob(
             cell=cell,
@@ -63,7 +63,7 @@ class RunPlan:
             megabytes=request.settings.megabytes(cell, dataset.edges),
         )
 
-    def on_end(self, end: JobEnd) -> None:
+    def on_end(self, end: JobEnd[CellJob]) -> None:
         """Record how a job ended."""
         result = self.cache.get(end.job.key) if end.status == 0 else None
         for cell in (cell for cell, key in self.keys.items() if key == end.job.key):
@@ -79,10 +79,10 @@ class RunPlan:
             return CellOutcome(cached.result, "", cached.other_version)
         return CellOutcome(reason=self.reasons.get(cell, NOT_RUN))
 
-    def evaluation(self, dataset: Dataset) -> Evaluation:
+    def evaluation(self, dataset: Dataset) -> PaperEvaluation:
         """The evaluation of one graph with these results."""
         request = self.request
-        return Evaluation(
+        return PaperEvaluation(
             dataset=dataset,
             settings=request.settings,
             lookup=self.lookup,

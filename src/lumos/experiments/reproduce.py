@@ -12,6 +12,7 @@ from lumos.experiments.reproduction import Reproduction
 from lumos.experiments.request import Request
 from lumos.experiments.scheduler import JobEnd, Resources, expected_seconds, run_all
 from lumos.experiments.sentences import duration
+from lumos.experiments.worker import CellJob
 
 Message = Callable[[str], None]
 """Callback `(line)`, called with a line of progress."""
@@ -68,10 +69,10 @@ def reproduce(
         return dataclasses.replace(outcome, files=write_files(plan, rows, outcome))
 
 
-def _run(plan: RunPlan, resources: Resources, on_message: Message) -> Sequence[JobEnd]:
+def _run(plan: RunPlan, resources: Resources, on_message: Message) -> Sequence[JobEnd[CellJob]]:
     """Run the jobs of a plan, with a line for each."""
 
-    def on_end(end: JobEnd, remaining: int) -> None:
+    def on_end(end: JobEnd[CellJob], remaining: int) -> None:
         plan.on_end(end)
         what = f"{end.seconds:.0f} s"
         if end.status:
@@ -81,7 +82,7 @@ def _run(plan: RunPlan, resources: Resources, on_message: Message) -> Sequence[J
     return run_all(plan.jobs, resources, plan.cache.out / "logs", on_end)
 
 
-def _line(end: JobEnd) -> str:
+def _line(end: JobEnd[CellJob]) -> str:
     return f"{end.job.cell.describe()}: {end.reason}"
 
 

@@ -1,17 +1,20 @@
-"""Runs each cell in a process of its own: as many as cores and memory allow, longest first."""
+"""Runs each job in a process of its own: as many as cores and memory allow, longest first."""
 
 import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from lumos.experiments.job import Job
 from lumos.experiments.profile_modules import profile_modules
-from lumos.experiments.worker import CellJob, child
+from lumos.experiments.worker import child
 from lumos.training.profiles import PROFILES
 
 _PRELOADED = ("lumos.experiments.worker", "lumos.runs.train", "lumos.baselines")
@@ -21,20 +24,23 @@ _POLL_SECONDS = 0.05
 _MEMORY_SHARE = 0.9  # of what is free at the start
 
 
+SomeJob = TypeVar("SomeJob", bound=Job)
+
+
 @dataclass(frozen=True, kw_only=True)
-class PlannedJob:
+class PlannedJob(Generic[SomeJob]):
     """A job, and what it is expected to need."""
 
-    job: CellJob
+    job: SomeJob
     seconds: float
     megabytes: float
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobEnd:
+class JobEnd(Generic[SomeJob]):
     """How the process of a job ended."""
 
-    job: CellJob
+    job: SomeJob
     status: int
     """0: the result is written. 2: refused, as a wrong setting is. Anything else: failed."""
     reason: str
@@ -59,7 +65,7 @@ class Resources:
         return Resources(jobs=jobs, threads=max(1, cores // jobs), megabytes=free)
 
 
-def expected_seconds(jobs: Sequence[PlannedJob], resources: Resources) -> float:
+def expected_seconds(jobs: Sequence[PlannedJob[Any]], resources: Resources) -> float:
     """Expected seconds until all are done, longest first, ignoring memory."""
     ends = [0.0] * resources.jobs
     for planned in sorted(jobs, key=lambda planned: -planned.seconds):
@@ -68,11 +74,11 @@ def expected_seconds(jobs: Sequence[PlannedJob], resources: Resources) -> float:
 
 
 def run_all(
-    jobs: Sequence[PlannedJob],
+    jobs: Sequence[PlannedJob[SomeJob]],
     resources: Resources,
     logs: Path,
-    on_end: Callable[[JobEnd, int], None],
-) -> list[JobEnd]:
+    on_end: Callable[[JobEnd[SomeJob], int], None],
+) -> list[JobEnd[SomeJob]]:
     """Run every job. An exception, a keyboard interrupt too, kills all processes.
 
     Args:
@@ -80,7 +86,7 @@ def run_all(
     """
     pending = sorted(jobs, key=lambda planned: -planned.seconds)
     running: list[_Running] = []
-    ends: list[JobEnd] = []
+    ends: list[JobEnd[SomeJob]] = []
     logs.mkdir(parents=True, exist_ok=True)
     try:
         while pending or running:
@@ -100,14 +106,14 @@ def run_all(
 
 
 class _Running(NamedTuple):
-    planned: PlannedJob
+    planned: PlannedJob[Any]
     process: BaseProcess
     start: float
 
 
 def _next(
-    pending: Sequence[PlannedJob], running: Sequence[_Running], resources: Resources
-) -> PlannedJob | None:
+    pending: Sequence[PlannedJob[SomeJob]], running: Sequence[_Running], resources: Resources
+) -> PlannedJob[SomeJob] | None:
     """The longest job that fits; a job alone always does."""
     if len(running) >= resources.jobs:
         return None
@@ -120,18 +126,19 @@ def _next(
     return next(fitting, None)
 
 
-def _start(job: CellJob, resources: Resources, logs: Path) -> BaseProcess:
+def _start(job: Job, resources: Resources, logs: Path) -> BaseProcess:
     """Start a process; on Linux a fork of one that has imported torch and done nothing yet."""
     context: Any = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
     if _FORKS:
         context.set_forkserver_preload([*_PRELOADED, *profile_modules(PROFILES, "trainer")])
     process: BaseProcess = context.Process(
-        target=child, args=(job, logs / f"{job.key}.txt", resources.threads), daemon=True
+        target=child, args=(job, logs / f"{job.name}.txt", resources.threads), daemon=True
     )
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, str(resources.threads)))
     try:
-        process.start()
+        with _without_main_module():
+            process.start()
     finally:
         for name, value in before.items():
             if value is None:
@@ -141,8 +148,19 @@ def _start(job: CellJob, resources: Resources, logs: Path) -> BaseProcess:
     return process
 
 
-def _end(job: CellJob, status: int, logs: Path, seconds: float) -> JobEnd:
-    log = logs / f"{job.key}.txt"
+@contextmanager
+def _without_main_module() -> Iterator[None]:
+    """Hide the script that is run: a process would import it, and so run it again."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+def _end(job: SomeJob, status: int, logs: Path, seconds: float) -> JobEnd[SomeJob]:
+    log = logs / f"{job.name}.txt"
     if status == 0 and job.path.exists():
         log.unlink(missing_ok=True)
         return JobEnd(job=job, status=0, reason="", seconds=seconds)

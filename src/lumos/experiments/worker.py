@@ -1,4 +1,4 @@
-"""The process of one cell: computes the result, writes it atomically and ends.
+"""The process of one job: computes the result, writes it atomically and ends.
 
 It also ends when its parent has died.
 """
@@ -11,14 +11,16 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lumos.errors import InputError, LumosError
 from lumos.experiments.cache import Key, write_record
 from lumos.experiments.cell import Cell
+from lumos.experiments.job import Job
 from lumos.experiments.result_versions import result_kind, version_of
+from lumos.graph import Graph
 
 PARENT_GONE = 3
 """Exit status."""
@@ -35,13 +37,28 @@ class CellJob:
     """The file of the result."""
     partial: Path
     """The run folder until it is finished."""
+    graph: Graph | None = field(default=None, repr=False)
+    """The graph, where it is not to be loaded by the name in the cell."""
+    split: Any = field(default=None, repr=False)
+    """As `lumos.train` takes it."""
+    whole: bool = False
+    """Whether the result has everything that a run or a baseline says of itself."""
+
+    @property
+    def name(self) -> str:
+        """Of its log."""
+        return str(self.key)
+
+    def run(self) -> None:
+        """Compute the cell and write it."""
+        finish(self)
 
 
-def child(job: CellJob, log: Path, threads: int) -> None:
-    """Entry point of a cell's process.
+def child(job: Job, log: Path, threads: int) -> None:
+    """Entry point of a job's process.
 
     Args:
-        job: the cell.
+        job: what to compute.
         log: file for standard output and standard error.
         threads: number of threads of torch.
     """
@@ -53,7 +70,7 @@ def child(job: CellJob, log: Path, threads: int) -> None:
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(threads)
     try:
-        finish(job)
+        job.run()
     except LumosError as error:
         print(str(error), file=sys.stderr, flush=True)
         os._exit(error.exit_status)
@@ -100,19 +117,21 @@ def _train(job: CellJob) -> dict[str, Any]:
 
     config = Config.asked(**dict(job.cell.settings))
     resume = (job.partial / "run.json").exists()
-    arguments: dict[str, Any] = {
-        "config": config,
-        "seed": job.cell.seed,
-        "data_dir": _data_dir(job),
-    }
+    arguments: dict[str, Any] = {"config": config, **_arguments(job)}
     try:
-        run = train(job.cell.graph, out=job.partial, resume=resume, **arguments)
+        run = train(out=job.partial, resume=resume, **arguments)
     except InputError:
         if not resume:
             raise
         shutil.rmtree(job.partial)  # a damaged checkpoint: start over
-        run = train(job.cell.graph, out=job.partial, **arguments)
+        run = train(out=job.partial, **arguments)
     summary = run.summary()
+    if job.whole:
+        arms = {
+            arm: round(sum(event.seconds for event in events), 3)
+            for arm, events in run.histories.items()
+        }
+        return {**summary, "arm_seconds": arms, "resumed": resume}
     scores = {
         name: value
         for name, value in summary.items()
@@ -155,10 +174,12 @@ SUMMARY_FIELDS = (
 def _baseline(job: CellJob) -> dict[str, Any]:
     from lumos.baselines import baseline
 
-    measured = baseline(
-        job.cell.graph, seed=job.cell.seed, data_dir=_data_dir(job), **dict(job.cell.settings)
-    )
-    return dict(measured.summary())
+    measured = baseline(**_arguments(job), **dict(job.cell.settings))
+    summary = measured.summary()
+    if job.whole:
+        return summary
+    further = [name for name in measured.metrics if not name.endswith(("_accuracy", "_auc"))]
+    return {name: value for name, value in summary.items() if name not in further}
 
 
 def _trees(job: CellJob) -> dict[str, Any]:
@@ -182,6 +203,17 @@ def _cost(job: CellJob) -> dict[str, Any]:
     graph = load(job.cell.graph, data_dir=_data_dir(job))
     measured = measure_epoch(graph, seed=job.cell.seed, device=device, **settings)
     return {**measured, "peak_rss_mb": peak_rss_mb()}
+
+
+def _arguments(job: CellJob) -> dict[str, Any]:
+    """What `train` and `baseline` have in common."""
+    split = {} if job.split is None else {"split": job.split}
+    return {
+        "graph": job.cell.graph if job.graph is None else job.graph,
+        "seed": job.cell.seed,
+        "data_dir": _data_dir(job),
+        **split,
+    }
 
 
 def _data_dir(job: CellJob) -> Path | None:

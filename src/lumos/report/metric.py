@@ -34,7 +34,8 @@ def arms(run: Run) -> list[str]:
 
 def score_of(run: Run, arm: str = MAIN, part: Literal["test", "val"] = "test") -> float:
     """Score of an arm on the test or the validation devices (classify) or edges (link)."""
-    return run.scores[arm][f"{part}_{'auc' if predicts_links(run) else 'accuracy'}"]
+    score: float = run.scores[arm][f"{part}_{'auc' if predicts_links(run) else 'accuracy'}"]
+    return score
 
 
 def measured(run: Run, arm: str, name: str) -> Any:

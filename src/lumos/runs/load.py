@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from lumos.errors import InputError
@@ -12,11 +13,12 @@ from lumos.graph import Graph
 from lumos.graph.fingerprint import fingerprint
 from lumos.runs.events import EpochEvent
 from lumos.runs.folder import ARMS, DEVICES, LEDGER_ARRAYS, RunFolder, keeps_device_values
-from lumos.runs.run import Cost, Privacy, Run, Scores, TrainedModel, Training
-from lumos.runs.schema import About, Result, config_of, decode, plain
+from lumos.runs.run import Cost, Privacy, Run, TrainedModel, Training
+from lumos.runs.schema import About, Result, config_of, decode, plain, score_types
 from lumos.runs.tree_summary import TreeSummary
-from lumos.storage import read_arrays, read_json
+from lumos.storage import one_line, read_arrays, read_json
 from lumos.training.config import Config
+from lumos.training.metrics import Scores
 from lumos.training.outcome import CONTROL, MAIN, OWN
 from lumos.training.split import DataSplit
 from lumos.typing import Arrays
@@ -60,7 +62,7 @@ def load_run(path: Path | str, graph: Graph | None = None) -> Run:
     return Run(
         about=about,
         config=config,
-        scores=_scores(folder.path / "result.json", config),
+        scores=_scores(folder.path / "result.json", config, len(about.classes)),
         histories={arm: events for arm, events in histories.items() if events},
         training=Training(
             split=result.split,
@@ -92,20 +94,33 @@ def load_run(path: Path | str, graph: Graph | None = None) -> Run:
     )
 
 
-def _scores(path: Path, config: Config) -> dict[str, Scores]:
-    """Scores stand in result.json by names such as own_test_accuracy."""
+def _scores(path: Path, config: Config, classes: int) -> dict[str, Scores]:
+    """Scores stand in result.json by names such as own_test_accuracy.
+
+    Raises:
+        InputError: those of the run itself are not all there, or some are no scores.
+    """
     numbers = read_json(path)
-    kinds = {"link": ("auc",), "classify": ("accuracy", "macro_f1", "calibration_error")}
-    wanted = [f"{part}_{kind}" for part in ("test", "val") for kind in kinds[config.train.task]]
+    wanted = score_types(config.train.task, classes)
     scores: dict[str, Scores] = {}
     for arm in (MAIN, OWN, CONTROL):
         prefix = "" if arm == MAIN else f"{arm}_"
-        names = {name: f"{prefix}{name}" for name in wanted}
-        if all(isinstance(numbers.get(name), float | int) for name in names.values()):
-            scores[arm] = {short: float(numbers[name]) for short, name in names.items()}
-    if MAIN not in scores:
-        raise InputError(f"{path}: has no {wanted[0]}; train again")
+        missing = [name for name in wanted if f"{prefix}{name}" not in numbers]
+        if missing and arm == MAIN:
+            raise InputError(f"{path}: has no {missing[0]}; train again")
+        if not missing:
+            scores[arm] = {
+                name: _score(path, f"{prefix}{name}", numbers, kind)
+                for name, kind in wanted.items()
+            }
     return scores
+
+
+def _score(path: Path, name: str, numbers: dict[str, Any], kind: Any) -> Any:
+    try:
+        return msgspec.to_builtins(msgspec.convert(numbers[name], kind))
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{path}: {name} is damaged ({one_line(error)}); train again") from None
 
 
 def _check_same_run(

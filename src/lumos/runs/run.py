@@ -27,16 +27,13 @@ from lumos.runs.tree_summary import TreeSummary
 from lumos.storage import write_arrays, write_json
 from lumos.training.config import Config
 from lumos.training.link_questions import ANSWERS, AskedPairs, OnAnswers, TrainedLinks
+from lumos.training.metrics import Scores
 from lumos.training.outcome import CONTROL, MAIN, OWN
 from lumos.training.split import DataSplit, EdgeSplit, edges_left, only_edges, split_edges
 from lumos.typing import Arrays, Doubles, Flags, Floats, Ints
 
 if TYPE_CHECKING:
     import pandas
-
-Scores = dict[str, float]
-"""`test_accuracy` and `val_accuracy`, with `…_macro_f1` and `…_calibration_error`; or `test_auc`
-and `val_auc`. They are the observer's, from true labels and edges: no promise covers them."""
 
 REPORTS: Registry[Any] = Registry("report", {"html": "lumos.report.run_page:write_page"})
 """Pages of a run by format: a function `(run, path) -> Path`."""

@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -11,11 +11,13 @@ from lumos.errors import InputError, LumosError
 from lumos.exchange.topic import Door
 from lumos.storage import one_line
 from lumos.training.config import Config
+from lumos.training.metrics import CLASS_SCORES, LINK_SCORES, PARTS
 
 FORMAT = 6
 """Version of the run folder."""
 Number = float | str
 """A number, or "inf", which JSON cannot carry as one."""
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -165,6 +167,29 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("the table of promises is no table")
         for ledger in (self.ledger, self.tree_ledger):
             msgspec.convert(ledger, LedgerTotals)
+
+
+class ClassScores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One class in `test_per_class`."""
+
+    name: str = msgspec.field(name="class")
+    devices: Annotated[int, msgspec.Meta(ge=0)]
+    """That have this class, among those that test."""
+    precision: Share
+    recall: Share
+    f1: Share
+
+
+def score_types(task: str, classes: int) -> dict[str, Any]:
+    """The scores in `result.json` by name, and the type of each."""
+    names = LINK_SCORES if task == "link" else CLASS_SCORES
+    types: dict[str, Any] = {f"{part}_{name}": Share for part in PARTS for name in names}
+    if task == "classify":
+        size = msgspec.Meta(min_length=classes, max_length=classes)
+        row = Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], size]
+        types["test_per_class"] = Annotated[list[ClassScores], size]
+        types["test_confusion"] = Annotated[list[row], size]
+    return types
 
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)

@@ -20,19 +20,19 @@ from lumos.model.network import TreeNetwork
 from lumos.runs.events import EpochEvent, OnEpoch
 from lumos.runs.folder import RunFolder, describe, keeps_device_values
 from lumos.runs.loop import TrainedArm, fit
-from lumos.runs.run import Cost, Privacy, Run, Scores, TrainedModel, Training
+from lumos.runs.run import Cost, Privacy, Run, TrainedModel, Training
 from lumos.runs.schema import About, AboutSplit, PerEpoch, Split
 from lumos.runs.tree_summary import TreeSummary
 from lumos.training.cautions import below_own, no_better_than_control, unconverged
 from lumos.training.config import Config
 from lumos.training.given_split import GivenSplit, edge_split, vertex_split
-from lumos.training.metrics import auc, class_scores, dot_products
-from lumos.training.outcome import CONTROL, MAIN, OWN, Judged, PairScores
+from lumos.training.metrics import Scores, device_scores, dot_products, pair_scores
+from lumos.training.outcome import CONTROL, MAIN, OWN, Judged
 from lumos.training.private_data import features_of
 from lumos.training.profile import Problem
 from lumos.training.split import DataSplit, EdgeSplit, Role
 from lumos.trees.balance import Balanced, balance
-from lumos.typing import Ints, Progress
+from lumos.typing import Progress
 
 
 def train(
@@ -303,25 +303,10 @@ def _cautions(config: Config, main: TrainedArm, scores: dict[str, Scores], cases
 def _scores(graph: Graph, problem: Problem, split: EdgeSplit | None, part: Judged) -> Scores:
     """The observer's scores: of pairs where edges are split, of logits otherwise."""
     if split is not None:
-        score = part if callable(part) else partial(dot_products, part)
-        return {
-            "test_auc": _auc(score, split.test, split.test_strangers),
-            "val_auc": _auc(score, split.validation, split.validation_strangers),
-        }
+        return pair_scores(part if callable(part) else partial(dot_products, part), split)
     if callable(part):
         raise TypeError("pairs are scored where edges are split")
-    labels = np.asarray(graph.labels)
-    parts = {"test": Role.TEST, "val": Role.VALIDATION}
-    by_part = {
-        name: class_scores(part, labels, problem.roles, role) for name, role in parts.items()
-    }
-    return {f"{name}_{score}": value for name, of in by_part.items() for score, value in of.items()}
-
-
-def _auc(score: PairScores, edges: Ints, strangers: Ints) -> float:
-    """AUC of pairs that are scored together: a budget of answers must not know which are edges."""
-    scores = score(np.concatenate([edges, strangers]))
-    return auc(scores[..., : len(edges)].ravel(), scores[..., len(edges) :].ravel())
+    return device_scores(part, np.asarray(graph.labels), problem.roles, graph.classes)
 
 
 def _note(event: EpochEvent) -> str:

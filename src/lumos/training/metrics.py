@@ -1,13 +1,99 @@
-"""Scores, computed by the observer of a simulation from what no single participant has."""
+"""Scores, computed by the observer of a simulation from what no single participant has.
+
+`device_scores` and `pair_scores` are the scores of a whole run: Lumos and the systems that it is
+compared with are scored by them alike.
+"""
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lumos.training.split import Role
-from lumos.typing import Floats, Ints
+from lumos.training.outcome import PairScores
+from lumos.training.split import EdgeSplit, Role
+from lumos.typing import Doubles, Floats, Ints
+
+Scores = dict[str, Any]
+"""The observer's scores by name; no promise covers them.
+
+classify: `test_accuracy`, `test_macro_f1`, `test_balanced_accuracy`, `test_calibration_error`, and
+the same with `val_`; `test_per_class`, a list of `{"class", "devices", "precision", "recall",
+"f1"}`; `test_confusion`, a list of rows of counts (row: true class, column: predicted class).
+link: `test_auc`, `test_average_precision`, `test_hits_at_10`, `…_50`, `…_100`, and the same with
+`val_`.
+"""
+
+CLASS_SCORES = ("accuracy", "macro_f1", "balanced_accuracy", "calibration_error")
+HITS = (10, 50, 100)
+LINK_SCORES = ("auc", "average_precision", *(f"hits_at_{most}" for most in HITS))
+PARTS = {"test": Role.TEST, "val": Role.VALIDATION}
 
 BINS = 15
 """Ranges of probabilities in `calibration_error`."""
+
+
+def device_scores(logits: Floats, labels: Ints, roles: Ints, classes: Sequence[str]) -> Scores:
+    """All scores of classify.
+
+    Args:
+        logits: [devices, classes]
+        labels: [devices] the true class, -1 where there is none.
+        roles: [devices]
+        classes: names of the classes.
+    """
+    scores: Scores = {
+        f"{part}_{name}": score
+        for part, role in PARTS.items()
+        for name, score in class_scores(logits, labels, roles, role).items()
+    }
+    tested = np.flatnonzero(roles == Role.TEST)
+    table = confusion(logits[tested].argmax(axis=1), labels[tested], len(classes))
+    scores["test_per_class"] = per_class(table, classes)
+    scores["test_confusion"] = table.tolist()
+    return scores
+
+
+def pair_scores(score: PairScores, split: EdgeSplit) -> Scores:
+    """All scores of link: edges against as many pairs that are none.
+
+    Args:
+        score: called once with the pairs of each part. Edges and strangers are scored together: a
+            budget of answers must not know which are edges.
+        split: the edges and strangers of each part.
+    """
+    parts = {
+        "test": (split.test, split.test_strangers),
+        "val": (split.validation, split.validation_strangers),
+    }
+    scores: Scores = {}
+    for part, (edges, strangers) in parts.items():
+        values = score(np.concatenate([edges, strangers]))
+        up, down = values[..., : len(edges)], values[..., len(edges) :]
+        scores |= {f"{part}_{name}": value for name, value in link_scores(up, down).items()}
+    return scores
+
+
+def link_scores(positive: Doubles, negative: Doubles) -> dict[str, float]:
+    """ROC-AUC, average precision and hits@K.
+
+    Where a pair has a score at each of its ends, both are pooled for AUC and average precision.
+    Hits are counted for first ends and for second ends apart, and averaged: the K best pairs
+    without an edge are then found among as many pairs as where a pair has one score.
+
+    Args:
+        positive: [edges] or [2, edges] scores of edges.
+        negative: [pairs] or [2, pairs] scores of pairs without an edge.
+    """
+    ends = list(zip(np.atleast_2d(positive), np.atleast_2d(negative), strict=True))
+    return {
+        "auc": auc(positive.ravel(), negative.ravel()),
+        "average_precision": average_precision(positive.ravel(), negative.ravel()),
+        **{
+            f"hits_at_{most}": float(np.mean([hits_at(most, up, down) for up, down in ends]))
+            for most in HITS
+        },
+    }
 
 
 def accuracy(logits: Floats, labels: Ints, roles: Ints, role: Role) -> float:
@@ -18,11 +104,13 @@ def accuracy(logits: Floats, labels: Ints, roles: Ints, role: Role) -> float:
 
 
 def class_scores(logits: Floats, labels: Ints, roles: Ints, role: Role) -> dict[str, float]:
-    """Accuracy, macro-F1 and calibration error over the devices of a role."""
+    """The scores of `CLASS_SCORES` over the devices of a role."""
     here = np.flatnonzero(roles == role)
+    predicted = logits[here].argmax(axis=1)
     return {
         "accuracy": accuracy(logits, labels, roles, role),
-        "macro_f1": macro_f1(logits[here].argmax(axis=1), labels[here]),
+        "macro_f1": macro_f1(predicted, labels[here]),
+        "balanced_accuracy": balanced_accuracy(predicted, labels[here]),
         "calibration_error": calibration_error(logits[here], labels[here]),
     }
 
@@ -33,6 +121,45 @@ def macro_f1(predicted: Ints, labels: Ints) -> float:
     hits = np.array([((predicted == c) & (labels == c)).sum() for c in classes])
     either = np.array([(predicted == c).sum() + (labels == c).sum() for c in classes])
     return float((2 * hits / either).mean()) if len(classes) else 0.0
+
+
+def balanced_accuracy(predicted: Ints, labels: Ints) -> float:
+    """Mean recall of the classes that occur as a label: rare ones count as much."""
+    table = confusion(
+        predicted, labels, int(max(predicted.max(initial=0), labels.max(initial=0))) + 1
+    )
+    devices = table.sum(axis=1)
+    there = devices > 0
+    return float((table.diagonal()[there] / devices[there]).mean()) if there.any() else 0.0
+
+
+def confusion(predicted: Ints, labels: Ints, classes: int) -> Ints:
+    """[classes, classes] counts of devices: row is the true class, column the predicted one."""
+    return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
+
+
+def per_class(table: Ints, classes: Sequence[str]) -> list[dict[str, Any]]:
+    """Devices, precision, recall and F1 of each class.
+
+    precision: of the devices that were given this class, the share that has it. recall: of the
+    devices that have it, the share that was given it. F1: their harmonic mean. Each is 0 where
+    there is nothing to divide by, as in a class that nobody has or that is never predicted.
+
+    Args:
+        table: [classes, classes] as `confusion` returns it.
+        classes: names of the classes.
+    """
+    hits, devices, given = table.diagonal(), table.sum(axis=1), table.sum(axis=0)
+    columns = zip(
+        classes,
+        devices.tolist(),
+        (hits / np.maximum(given, 1)).tolist(),
+        (hits / np.maximum(devices, 1)).tolist(),
+        (2 * hits / np.maximum(given + devices, 1)).tolist(),
+        strict=True,
+    )
+    names = ("class", "devices", "precision", "recall", "f1")
+    return [dict(zip(names, column, strict=True)) for column in columns]
 
 
 def calibration_error(logits: Floats, labels: Ints) -> float:
@@ -57,6 +184,31 @@ def auc(positive: npt.NDArray[np.float64], negative: npt.NDArray[np.float64]) ->
     below = np.searchsorted(order, positive, side="left")
     not_above = np.searchsorted(order, positive, side="right")
     return float((below + not_above).mean() / (2 * len(negative)))
+
+
+def average_precision(positive: Doubles, negative: Doubles) -> float:
+    """Area under the curve of precision over recall, as a sum of steps.
+
+    AP = Σ (R_n - R_{n-1}) P_n over the distinct scores from the highest down: the mean, over the
+    positives, of the precision among all that score as high or higher. Ties are one step, so their
+    order does not matter.
+    """
+    up, down = np.sort(positive), np.sort(negative)
+    as_high = len(up) - np.searchsorted(up, up, side="left")
+    wrong = len(down) - np.searchsorted(down, up, side="left")
+    return float((as_high / (as_high + wrong)).mean())
+
+
+def hits_at(most: int, positive: Doubles, negative: Doubles) -> float:
+    """Share of positives that score higher than the K-th best negative (OGB's hits@K).
+
+    A positive that ties with it is no hit, so a constant score has none. With fewer than K
+    negatives every positive is a hit, as in OGB: the score then says nothing.
+    """
+    if len(negative) < most:
+        return 1.0
+    place = len(negative) - most
+    return float((positive > np.partition(negative, place)[place]).mean())
 
 
 def dot_products(embeddings: Floats, pairs: Ints) -> npt.NDArray[np.float64]:

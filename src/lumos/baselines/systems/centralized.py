@@ -23,6 +23,10 @@ class Centralized(System):
             "normalise": False,
         }
 
+    def protects(self, settings: BaselineSettings) -> str:
+        """Nothing."""
+        return "nothing: one server holds all features, labels and edges"
+
     def receive(self, problem: ServerProblem, settings: BaselineSettings) -> Received:
         """All of it, in the clear."""
         graph = problem.graph

@@ -52,6 +52,13 @@ class Lpgnn(System):
             "weight_decay": 1e-3 if clean else 0.0,
         }
 
+    def protects(self, settings: BaselineSettings) -> str:
+        """Features and label; the server knows the edges."""
+        return (
+            f"label: ε = {settings.label_epsilon:g}; features: ε = {settings.epsilon:g}; "
+            "edges: none, the server knows them"
+        )
+
     def receive(self, problem: ServerProblem, settings: BaselineSettings) -> Received:
         """Edges, multi-bit features, and noisy labels of training and validation devices."""
         graph, public = problem.graph, problem.public

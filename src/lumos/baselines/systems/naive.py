@@ -35,6 +35,16 @@ class Naive(System):
             own["label_epsilon"] = given.epsilon if given.epsilon is not None else 2.0
         return own
 
+    def protects(self, settings: BaselineSettings) -> str:
+        """Everything that leaves a device, each with its own ε."""
+        label = "not used"
+        if settings.label_epsilon is not None:
+            label = f"ε = {settings.label_epsilon:g}"
+        return (
+            f"label: {label}; features: ({settings.epsilon:g}, {settings.delta:g}); one entry of a "
+            f"neighbour list: ε = {settings.epsilon:g}"
+        )
+
     def receive(self, problem: ServerProblem, settings: BaselineSettings) -> Received:
         """A noised copy of every ego network, and noisy labels."""
         graph, public, epsilon = problem.graph, problem.public, settings.epsilon

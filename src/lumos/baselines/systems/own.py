@@ -18,6 +18,11 @@ class Own(System):
         link = given.task == "link"
         return {"dropout": 0.0 if link else 0.5, "normalise": not link}
 
+    def protects(self, settings: BaselineSettings) -> str:
+        """Nothing; for classify no edge is used."""
+        edges = "edges are the targets" if settings.task == "link" else "edges: not used"
+        return f"no promise: weights are trained without noise; {edges}"
+
     def receive(self, problem: ServerProblem, settings: BaselineSettings) -> Received:
         """Raw features and no edge; for link, training edges are targets."""
         graph = problem.graph

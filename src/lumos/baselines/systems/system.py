@@ -73,6 +73,10 @@ class System(ABC):
     def receive(self, problem: ServerProblem, settings: "BaselineSettings") -> Received:
         """Everything that devices send, as the server receives it."""
 
+    def protects(self, settings: "BaselineSettings") -> str:
+        """What protects label, features and edges, in one short line."""
+        return "see its notes"
+
     def attempts(self, settings: "BaselineSettings") -> "list[BaselineSettings]":
         """The settings to train with, of which the best validation score chooses one."""
         return [settings]

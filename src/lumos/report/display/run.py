@@ -13,7 +13,10 @@ def show_run(run: Run) -> str:
         parts.append(paragraph("No control was run: train(…, control=True) adds one."))
     if (figure := curve(run)) is not None:
         parts.append(drawing(figure.svg, figure.caption))
-    parts += [paragraph(f"Promised: {promise_line(run)}.".replace("`", "")), listed(run.training.cautions)]
+    parts += [
+        paragraph(f"Promised: {promise_line(run)}.".replace("`", "")),
+        listed(run.training.cautions),
+    ]
     if run.folder is not None:
         parts.append(paragraph(f"Folder: {run.folder}"))
     return fragment(*parts)

@@ -1,0 +1,130 @@
+"""`lumos evaluate`: several systems on one graph, over several seeds: one table and a page."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
+
+from lumos.cli.common import Common, console, print_json, say
+from lumos.cli.wording import as_options
+from lumos.errors import LumosError, UsageError
+from lumos.graph import ReadOptions, load
+
+if TYPE_CHECKING:
+    from lumos.experiments.comparison import Evaluation
+
+SHARED, REFUSE = Common(), ReadOptions()
+WIDTH = 160
+"""Of a table that goes to a file."""
+
+
+class SystemsFailed(LumosError):
+    """Some systems have no score; the others are there."""
+
+
+def evaluate(
+    graph: str,
+    /,
+    *,
+    seeds: int = 3,
+    systems: Annotated[list[str] | None, Parameter(negative="", consume_multiple=True)] = None,
+    task: str = "classify",
+    epsilon: float | None = None,
+    backbone: str | None = None,
+    split: Path | None = None,
+    jobs: int | None = None,
+    out: Path | None = None,
+    reading: Annotated[ReadOptions, Parameter(name="*")] = REFUSE,
+    common: Common = SHARED,
+) -> None:
+    """Compare Lumos, own features, the control and other systems on one graph.
+
+    Every system is run with the same seeds and splits, and finished with its own defaults. With
+    --out, an interrupted command goes on where it stopped.
+
+    Parameters
+    ----------
+    graph
+        demo, demo:60, facebook, twitch-ENGB, …, or a path.
+    seeds
+        Number of seeds, from --seed on.
+    systems
+        strict, paper, own, control, own-unprotected, centralized, lpgnn (all of these by default),
+        naive, or a registered one.
+    task
+        classify: predict labels; link: predict edges.
+    epsilon
+        ε of what a device releases, in every system that has one.
+    backbone
+        gcn, gat or sage, in every system that has one.
+    split
+        File that says who trains, validates and tests; the same for all seeds.
+    jobs
+        Processes at a time [default: as many as cores, as far as memory allows].
+    out
+        Folder for report.html, evaluation.json and the results of single runs.
+    """
+    common_settings: dict[str, Any] = {"epsilon": epsilon, "backbone": backbone}
+    if common.shards != 1:
+        raise UsageError("`shards` has no meaning here: they change no score; leave it out")
+    from lumos.experiments.evaluate import evaluate as run_all  # imports torch: not for --help
+    from lumos.experiments.evaluated_systems import chosen_systems
+
+    settings = {name: value for name, value in common_settings.items() if value is not None}
+    chosen_systems(systems, task, settings)  # refuse before a large graph is loaded
+    loaded = load(graph, data_dir=common.data_dir, **vars(reading))
+    try:
+        evaluation = run_all(
+            loaded,
+            systems=systems,
+            seeds=seeds,
+            seed=common.seed,
+            task=task,
+            split=split,
+            jobs=jobs,
+            out=out,
+            progress=lambda done, total, note: say(f"{done:g} of {total:g}: {note}"),
+            **settings,
+        )
+    except KeyboardInterrupt:
+        if out is not None:
+            say(f"interrupted; finished runs are in {out}: the same command continues")
+        raise
+    if common.json:
+        print_json(evaluation.summary())
+    else:
+        show(evaluation, out)
+    failed = [runs.system.name for runs in evaluation.runs if not runs.results]
+    if failed:
+        raise SystemsFailed(f"no score of {', '.join(failed)}: the table says why")
+
+
+def show(evaluation: "Evaluation", out: Path | None) -> None:
+    """The result for people."""
+    from lumos.experiments.score_table import body, protections, remarks, title
+    from lumos.experiments.sentences import duration
+
+    screen = console()
+    if not screen.is_terminal:
+        screen.width = WIDTH
+    table = Table(box=None, padding=(0, 1))
+    headings, lines = body(evaluation)
+    for place, heading in enumerate(headings):
+        table.add_column(Text(heading), justify="right" if place else "left")
+    for line in lines:
+        table.add_row(*map(Text, line))
+    screen.print(Text(title(evaluation)))
+    screen.print()
+    screen.print(table)
+    screen.print()
+    for sentence in remarks(evaluation):
+        screen.print(Text(as_options(sentence)))
+    screen.print("What protects label, features and edges:")
+    promises = Table(show_header=False, box=None, padding=(0, 1, 0, 2))
+    for name, what in protections(evaluation).items():
+        promises.add_row(Text(name), Text(what))
+    screen.print(promises)
+    where = "" if out is None else f" · page: {out / 'report.html'}"
+    screen.print(Text(f"{duration(evaluation.seconds)} in {evaluation.processes} processes{where}"))

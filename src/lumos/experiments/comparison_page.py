@@ -1,0 +1,237 @@
+"""The page of `lumos.evaluate`: scores, what neighbours add, single classes, protection, cost."""
+
+import shlex
+from collections.abc import Sequence
+
+import numpy as np
+
+from lumos.experiments.comparison import Evaluation, SystemRuns, SystemScore
+from lumos.experiments.score_table import NAMES, body, protections, remarks, title, unit
+from lumos.experiments.sentences import duration
+from lumos.report import Block, Code, Fact, Facts, Figure, Page, Section, Table, Text, bars, dots
+from lumos.training.outcome import OWN
+from lumos.training.profiles import STRICT
+
+MOST_CLASSES = 30
+"""Classes of which single ones are shown."""
+ANSWERED = 2.0
+"""Standard errors from which on a difference is called more than noise."""
+
+
+def page(evaluation: Evaluation) -> Page:
+    """One page for one evaluation."""
+    sections = [_scores(evaluation), _protection(evaluation)]
+    if 0 < len(evaluation.classes) <= MOST_CLASSES:
+        sections.append(_classes(evaluation))
+    sections += [_cost(evaluation), _settings(evaluation)]
+    return Page(
+        title=f"{evaluation.graph}: systems compared",
+        subtitle=title(evaluation),
+        summary=[_facts(evaluation), *_summary(evaluation)],
+        sections=sections,
+    )
+
+
+def _main_rows(evaluation: Evaluation) -> list[SystemScore]:
+    return [evaluation.row(runs.system.key) for runs in evaluation.runs]
+
+
+def _facts(evaluation: Evaluation) -> Facts:
+    factor, digits, sign = unit(evaluation)
+    space = "\N{NO-BREAK SPACE}"
+    facts = []
+    for row in _main_rows(evaluation):
+        if row.mean is None:
+            continue
+        spread = f"± {factor * row.sd:.{digits}f} over {row.seeds} seeds" if row.sd else "one seed"
+        value = f"{factor * row.mean:.{digits}f}" + f"{space}{sign}" * bool(sign)
+        facts.append(Fact(value, row.system, spread, strong=row.key == STRICT))
+    return Facts(facts)
+
+
+def _summary(evaluation: Evaluation) -> list[str]:
+    """What the table says, in plain words."""
+    metric = NAMES[evaluation.metrics[0]]
+    sentences = [
+        f"Test {metric} on {evaluation.graph}: every system with the same "
+        f"{len(evaluation.seeds)} seeds and splits, finished runs with each system's own defaults. "
+        "Scores are the observer's, from true data: no promise covers them."
+    ]
+    rows = {row.key: row for row in _main_rows(evaluation)}
+    if STRICT in rows and rows[STRICT].minus_own is not None:
+        sentences.append(_added(rows[STRICT], evaluation))
+    return sentences
+
+
+def _added(row: SystemScore, evaluation: Evaluation) -> str:
+    factor, digits, sign = unit(evaluation)
+    gain, error = factor * (row.minus_own or 0.0), row.minus_own_se
+    points = "points" if sign else f"of {NAMES[row.metric]}"
+    text = f"Neighbours add {gain:+.{digits}f} {points} to own features under the same protection"
+    if error is None:
+        return f"{text}, with one seed: more seeds would tell how sure that is."
+    error *= factor
+    sure = abs(gain) > ANSWERED * error
+    verdict = "more than chance explains" if sure else "which may be chance"
+    return f"{text}, with a standard error of {error:.{digits}f}: {verdict}."
+
+
+def _scores(evaluation: Evaluation) -> Section:
+    factor, digits, sign = unit(evaluation)
+    main = evaluation.metrics[0]
+    rows = _main_rows(evaluation)
+    blocks: list[Block] = [
+        Figure(
+            dots(
+                [NAMES[main]],
+                [row.system for row in rows],
+                [[_times(row.mean, factor) for row in rows]],
+                [[_times(row.sd, factor) for row in rows]],
+                unit=sign,
+                title=f"Test {NAMES[main]}",
+                digits=digits,
+            ),
+            "Mean and standard deviation over seeds. The axis does not begin at 0.",
+        )
+    ]
+    paired = [row for row in rows if row.minus_own is not None]
+    if paired:
+        blocks.append(
+            Figure(
+                dots(
+                    ["difference"],
+                    [row.system for row in paired],
+                    [[_times(row.minus_own, factor) for row in paired]],
+                    [[_times(row.minus_own_se, factor) for row in paired]],
+                    unit="points" if sign else "",
+                    title=f"Test {NAMES[main]} minus that of own features",
+                    digits=digits,
+                ),
+                "Differences to own features under the protection of the strict profile, on the "
+                "same seeds; here ± is the standard error of the mean.",
+            )
+        )
+    table = body(evaluation)
+    caption = f"Test scores; {remarks(evaluation)[0]}" if remarks(evaluation) else "Test scores"
+    blocks.append(Table(table.headings, table.lines, caption, stacked=True))
+    blocks += [Text(sentence) for sentence in remarks(evaluation)[1:]]
+    return Section("Scores", blocks)
+
+
+def _protection(evaluation: Evaluation) -> Section:
+    about = (
+        "A score without its promise says half. (ε, δ) is of the whole run: what somebody who sees "
+        "every message and the model can tell; of several kinds of devices the weakest counts."
+    )
+    rows = [[name, what] for name, what in protections(evaluation).items()]
+    caption = "What protects label, features and edges"
+    return Section(
+        "Protection", [Text(about), Table(["system", "protected by"], rows, caption, stacked=True)]
+    )
+
+
+def _classes(evaluation: Evaluation) -> Section:
+    scored = [runs for runs in evaluation.runs if runs.per_class()]
+    blocks: list[Block] = []
+    if scored:
+        lines = [
+            [name, *(f"{100 * runs.per_class()[place]['f1']:.1f}" for runs in scored)]
+            for place, name in enumerate(evaluation.classes)
+        ]
+        heads = ["class", *(runs.system.name for runs in scored)]
+        blocks.append(Table(heads, lines, "F1 of each class in %, mean over seeds", stacked=True))
+        blocks += [_details(scored[0], evaluation), _confusion(scored[0], evaluation)]
+    return Section("Single classes", blocks)
+
+
+def _details(runs: SystemRuns, evaluation: Evaluation) -> Table:
+    lines = [
+        [
+            name,
+            f"{row['devices']:,.0f}",
+            *(f"{100 * row[score]:.1f}" for score in ("precision", "recall", "f1")),
+        ]
+        for name, row in zip(evaluation.classes, runs.per_class(), strict=True)
+    ]
+    return Table(
+        ["class", "devices", "precision", "recall", "F1"],
+        lines,
+        f"{runs.system.name}: test devices, precision, recall and F1 in %, mean over seeds",
+        beside=True,
+    )
+
+
+def _confusion(runs: SystemRuns, evaluation: Evaluation) -> Table:
+    table = runs.confusion()
+    share = 100 * table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+    lines: list[Sequence[str]] = [
+        [name, *(f"{number:.0f}" for number in share[place])]
+        for place, name in enumerate(evaluation.classes)
+    ]
+    return Table(
+        ["true class", *evaluation.classes],
+        lines,
+        f"{runs.system.name}: of the test devices of a class, the share in % that was given each "
+        "class; all seeds together",
+        beside=True,
+    )
+
+
+def _cost(evaluation: Evaluation) -> Section:
+    rows = [row for row in _main_rows(evaluation) if row.seconds is not None]
+    blocks: list[Block] = []
+    if rows:
+        drawing = bars(
+            ["seconds"],
+            [row.system for row in rows],
+            [[row.seconds for row in rows]],
+            unit="s",
+            title="Seconds of one run",
+            digits=1,
+        )
+        blocks.append(Figure(drawing, "Wall-clock time, while other runs took the other cores."))
+    blocks.append(
+        Text(
+            f"All runs took {duration(evaluation.seconds)} in {evaluation.processes} processes. "
+            "They are simulations on one machine: a time says nothing of real devices. Own "
+            "features are a part of the strict run and have no time of their own."
+        )
+    )
+    return Section("Cost", blocks)
+
+
+def command(evaluation: Evaluation) -> str:
+    """The command that repeats the evaluation."""
+    parts = ["lumos", "evaluate", evaluation.graph, "--seeds", str(len(evaluation.seeds))]
+    if evaluation.seeds[0]:
+        parts += ["--seed", str(evaluation.seeds[0])]
+    if evaluation.task == "link":
+        parts += ["--task", "link"]
+    for name, value in evaluation.settings.items():
+        parts += [f"--{name.replace('_', '-')}", str(value)]
+    return shlex.join(parts)
+
+
+def _settings(evaluation: Evaluation) -> Section:
+    lines = [
+        [runs.system.name, ", ".join(f"{name} {value}" for name, value in _changed(runs).items())]
+        for runs in evaluation.runs
+        if runs.system.arm != OWN and runs.results
+    ]
+    caption = "Settings that matter to a score, as they were used"
+    blocks: list[Block] = [
+        Code(command(evaluation)),
+        Table(["system", "settings"], lines, caption, stacked=True),
+    ]
+    return Section("Settings, and how to run it again", blocks)
+
+
+def _changed(runs: SystemRuns) -> dict[str, object]:
+    result = next(iter(runs.results.values()))
+    names = ("epochs", "epsilon", "label_epsilon", "update_epsilon", "update_delta", "backbone")
+    settings = result["settings"]
+    return {name: settings[name] for name in names if settings.get(name) is not None}
+
+
+def _times(value: float | None, factor: float) -> float | None:
+    return None if value is None else factor * value

@@ -1,0 +1,163 @@
+"""The table of an evaluation: for the terminal, for notebooks and for the page."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from lumos.experiments.comparison import Evaluation, SystemScore
+from lumos.experiments.sentences import duration
+from lumos.training.metrics import HITS
+from lumos.training.outcome import OWN
+
+NAMES = {
+    "test_accuracy": "accuracy",
+    "test_macro_f1": "macro-F1",
+    "test_balanced_accuracy": "balanced accuracy",
+    "test_calibration_error": "calibration error",
+    "test_auc": "ROC-AUC",
+    "test_average_precision": "average precision",
+    **{f"test_hits_at_{most}": f"hits@{most}" for most in HITS},
+}
+"""What tables call a metric."""
+
+
+class Body(NamedTuple):
+    """A table as text."""
+
+    headings: list[str]
+    lines: list[list[str]]
+
+
+def unit(evaluation: Evaluation) -> tuple[float, int, str]:
+    """Factor, decimals and unit of its scores: per cent for classify, shares for link."""
+    return (1.0, 4, "") if evaluation.task == "link" else (100.0, 2, "%")
+
+
+def body(evaluation: Evaluation) -> Body:
+    """System, scores, the paired difference to own features, seeds, seconds."""
+    factor, digits, sign = unit(evaluation)
+    percent = f", {sign}" if sign else ""
+    compared = any(row.minus_own is not None for row in evaluation.rows)
+    headings = ["system", *(f"{NAMES[metric]}{percent}" for metric in evaluation.metrics)]
+    if compared:
+        headings.append(f"{NAMES[evaluation.metrics[0]]} minus own features")
+    headings += ["seeds", "seconds a run"]
+    lines = []
+    for runs in evaluation.runs:
+        rows = [evaluation.row(runs.system.key, metric) for metric in evaluation.metrics]
+        main = rows[0]
+        line = [main.system, *(_score(row, factor, digits) for row in rows)]
+        if compared:
+            line.append(difference(main, factor, digits))
+        seconds = "" if main.seconds is None else f"{main.seconds:,.1f}"
+        lines.append([*line, str(main.seeds), "in the run" if main.key == OWN else seconds])
+    return Body(headings, lines)
+
+
+def _score(row: SystemScore, factor: float, digits: int) -> str:
+    if row.mean is None:
+        return "none"
+    text = f"{factor * row.mean:.{digits}f}"
+    return text if row.sd is None else f"{text} ± {factor * row.sd:.{digits}f}"
+
+
+def difference(row: SystemScore, factor: float, digits: int) -> str:
+    """Mean ± standard deviation of the paired difference to own features."""
+    if row.minus_own is None:
+        return ""
+    text = f"{factor * row.minus_own:+.{digits}f}"
+    return text if row.minus_own_sd is None else f"{text} ± {factor * row.minus_own_sd:.{digits}f}"
+
+
+def title(evaluation: Evaluation) -> str:
+    """Graph, task and seeds in a line."""
+    count = len(evaluation.seeds)
+    seeds = f"seed {evaluation.seeds[0]}"
+    if count > 1:
+        seeds = f"{count} seeds ({evaluation.seeds[0]} to {evaluation.seeds[-1]})"
+    return (
+        f"{evaluation.graph}: {evaluation.devices:,} devices, {evaluation.edges:,} edges · "
+        f"{evaluation.task} · {seeds}"
+    )
+
+
+def remarks(evaluation: Evaluation) -> list[str]:
+    """What a reader of the table should know, a sentence each."""
+    several = len(evaluation.seeds) > 1
+    sentences = [
+        "± is the standard deviation over seeds; differences are paired by seed."
+    ] * several
+    if evaluation.task == "link":
+        sentences += few_negatives(evaluation)
+    for runs in evaluation.runs:
+        if runs.reasons:
+            seeds = ", ".join(map(str, runs.reasons))
+            sentences.append(f"{runs.system.name} has no result of seed {seeds}: {runs.reason}")
+    sentences += [f"{name} is left out: {why}" for name, why in evaluation.left_out.items()]
+    return [*sentences, *(f"note on the graph: {note}" for note in evaluation.notes)]
+
+
+def few_negatives(evaluation: Evaluation) -> list[str]:
+    """A sentence where hits@K are 1 by definition."""
+    sizes = [
+        result["split"]["test"]
+        for runs in evaluation.runs
+        for result in runs.results.values()
+        if "split" in result
+    ]
+    empty = [f"hits@{most}" for most in HITS if sizes and min(sizes) < most]
+    if not empty:
+        return []
+    return [
+        f"{', '.join(empty)} would need as many pairs without an edge, and there are {min(sizes)}: "
+        "every score is 1 by definition"
+    ]
+
+
+def protections(evaluation: Evaluation) -> dict[str, str]:
+    """By name of a system, what protects label, features and edges."""
+    rows = (evaluation.row(runs.system.key) for runs in evaluation.runs)
+    return {row.system: row.protects for row in rows if row.protects}
+
+
+def as_text(evaluation: Evaluation) -> str:
+    """The table as plain text, with what protects each system below it."""
+    table = body(evaluation)
+    shown = [table.headings, *table.lines]
+    widths = [max(len(line[column]) for line in shown) for column in range(len(table.headings))]
+    lines = [title(evaluation), ""]
+    lines += [_aligned(line, widths) for line in shown]
+    lines += ["", *remarks(evaluation), "", "What protects label, features and edges:"]
+    lines += [f"  {name}: {what}" for name, what in protections(evaluation).items()]
+    lines += [
+        "",
+        f"{sum(len(runs.results) for runs in evaluation.runs)} scores in "
+        f"{duration(evaluation.seconds)}, in {evaluation.processes} processes",
+    ]
+    return "\n".join(lines)
+
+
+def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
+    first, *rest = line
+    cells = [first.ljust(widths[0])]
+    cells += [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
+    return "  ".join(cells).rstrip()
+
+
+def as_html(evaluation: Evaluation) -> str:
+    """The table as HTML; every name is escaped."""
+    table = body(evaluation)
+    heads = Markup("").join(Markup("<th>{}</th>").format(text) for text in table.headings)
+    lines = Markup("").join(
+        Markup("<tr>{}</tr>").format(
+            Markup("").join(Markup("<td>{}</td>").format(cell) for cell in line)
+        )
+        for line in table.lines
+    )
+    below = Markup("").join(Markup("<p>{}</p>").format(text) for text in remarks(evaluation))
+    return str(
+        Markup(
+            "<p><b>{}</b></p><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>{}"
+        ).format(title(evaluation), heads, lines, below)
+    )
