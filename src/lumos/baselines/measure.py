@@ -18,10 +18,11 @@ from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.sources import as_graph
 from lumos.memory import peak_rss_mb
+from lumos.progress import ProgressOption, displayed
 from lumos.training.metrics import accuracy, link_auc
 from lumos.training.private_data import features_of
 from lumos.training.split import Role, split_edges, split_vertices
-from lumos.typing import Floats, Progress
+from lumos.typing import Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,7 +76,7 @@ def baseline(
     *,
     seed: int = 0,
     data_dir: Path | None = None,
-    progress: Progress | None = None,
+    progress: ProgressOption = None,
     **single_settings: Any,
 ) -> Measured:
     """Train and measure one of the systems that Lumos is compared with.
@@ -85,7 +86,7 @@ def baseline(
         settings: all settings; or give single ones by name, as `system="lpgnn", epsilon=1.0`.
         seed: run seed: of the split, as in `lumos.train`, of weights and of all noise.
         data_dir: where named graphs lie.
-        progress: callback `(done, total, note)`, called after every epoch.
+        progress: True shows it; or a callback `(done, total, note)`, called after every epoch.
     """
     if settings is not None and single_settings:
         raise UsageError("give a BaselineSettings or single settings, not both")
@@ -98,17 +99,18 @@ def baseline(
     attempts = system.attempts(settings)
     fitted: list[_Fitted] = []
     spent = 0.0
-    for number, attempt in enumerate(attempts):
+    with displayed(progress, settings.system) as shown:
+        for number, attempt in enumerate(attempts):
 
-        def on_epoch(epoch: int, note: str, before: int = number) -> None:
-            if progress is not None:
-                done = before * settings.epochs + epoch
-                progress(done, len(attempts) * settings.epochs, note)
+            def on_epoch(epoch: int, note: str, before: int = number) -> None:
+                if shown is not None:
+                    done = before * settings.epochs + epoch
+                    shown(done, len(attempts) * settings.epochs, note)
 
-        received = system.receive(problem, attempt)
-        clock = time.perf_counter()
-        fitted.append(_fit(received, attempt, whole, problem.public, on_epoch))
-        spent += time.perf_counter() - clock
+            received = system.receive(problem, attempt)
+            clock = time.perf_counter()
+            fitted.append(_fit(received, attempt, whole, problem.public, on_epoch))
+            spent += time.perf_counter() - clock
     best = int(np.argmax([each.score for each in fitted]))
     chosen = fitted[best]
     return Measured(
