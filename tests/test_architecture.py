@@ -17,6 +17,7 @@ ROOMS = (
     "registry",
     "memory",
     "storage",
+    "progress",
     "graph",
     "crypto",
     "device",
@@ -38,6 +39,7 @@ ROOMS = (
     "report",
     "experiments",
     "cli",
+    "__main__",
 )
 """In the order in which they may import: each from those before it, never from one after it."""
 INDEPENDENT = {("strict", "paper"), ("baselines", "runs"), ("report", "baselines")}

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from lumos.baselines.server_network import Network
-from lumos.baselines.settings import BaselineSettings
+from lumos.baselines.settings import BaselineSettings, asked
 from lumos.baselines.systems import BASELINES
 from lumos.baselines.systems.system import Received, ServerProblem
 from lumos.device.coins import PublicCoins
@@ -90,7 +90,7 @@ def baseline(
     """
     if settings is not None and single_settings:
         raise UsageError("give a BaselineSettings or single settings, not both")
-    settings = settings or settings_of(**single_settings)
+    settings = settings or asked(**single_settings)
     start = time.perf_counter()
     whole = as_graph(graph, data_dir)
     features_of(whole)  # or say that there are none
@@ -125,19 +125,6 @@ def baseline(
         seconds=time.perf_counter() - start,
         seconds_per_epoch=spent / sum(len(each.history) for each in fitted),
     )
-
-
-def settings_of(**settings: Any) -> BaselineSettings:
-    """Settings by name.
-
-    Raises:
-        UsageError: there is no such setting.
-    """
-    known = BaselineSettings.__dataclass_fields__
-    for name in settings:
-        if name not in known:
-            raise UsageError(f"there is no setting {name!r}; there are {', '.join(known)}")
-    return BaselineSettings(**settings)
 
 
 def _problem(graph: Graph, settings: BaselineSettings, public: PublicCoins) -> ServerProblem:
