@@ -9,7 +9,7 @@ from lumos.baselines.settings import ServerSettings, asked
 from lumos.cli.common import Common, console, print_json
 from lumos.cli.option_groups import placed
 from lumos.cli.options import AS_IT_IS, Reading, given, options_of
-from lumos.cli.run_screen import columns_of, paragraph, shown
+from lumos.cli.run_screen import columns_of, heading_of, paragraph, shown
 from lumos.graph import load
 
 if TYPE_CHECKING:
@@ -85,9 +85,7 @@ def show(measured: "Measured", *, verbose: bool) -> None:
     paragraph(screen, f"On {name}, {summary['system']} {done}.")
     screen.print()
     columns = columns_of(summary["task"], measured.metrics)
-    table = Table(
-        "accuracy in % (observer)" if classify else "ROC-AUC (observer)", box=None, header_style=""
-    )
+    table = Table(heading_of(summary["task"]), box=None, header_style="")
     for column in columns:
         table.add_column(column, justify="right")
     figures = (shown(measured.metrics[key], summary["task"]) for key in columns.values())

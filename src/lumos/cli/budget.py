@@ -73,7 +73,7 @@ def budget(
         epsilon=epsilon,
         mechanism=mechanism,
         opinions=opinions,
-        opinion_epsilon=opinion_epsilon,
+        **({"opinion_epsilon": opinion_epsilon} if opinions else {}),
         update_epsilon=update_epsilon,
     )
     result = kept(symbol, degree)

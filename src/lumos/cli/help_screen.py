@@ -1,7 +1,8 @@
 """The help of a command: a first screen that fits a terminal, and everything with `--help-all`."""
 
 import textwrap
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from cyclopts.help import HelpEntry, HelpPanel
 from rich.console import Console, ConsoleOptions
@@ -15,7 +16,8 @@ _NAMES = 22
 """Columns for the name of an option."""
 
 
-class HelpScreen(NamedTuple):
+@dataclass(frozen=True)
+class HelpScreen:
     """Prints the help of one command; a `cyclopts` help formatter."""
 
     command: str
@@ -23,7 +25,7 @@ class HelpScreen(NamedTuple):
     everything: bool
     """Whether `--help-all` asked for all options and full texts."""
 
-    show_metavar = False
+    show_metavar: ClassVar[bool] = False
 
     def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
         """Print one group of options, or the commands."""

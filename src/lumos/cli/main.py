@@ -44,7 +44,7 @@ for _place, (_name, _help) in enumerate(_COMMANDS.items()):
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run one command; exit 0 when done, 1 when it failed, 2 on bad usage or input, 130 on Ctrl-C."""
+    """Run one command; exit 0: done, 1: failed, 2: bad usage or input, 130: interrupted."""
     sys.exit(run(arguments))
 
 

@@ -94,7 +94,8 @@ def predict(
     train = trained.config.train
     if scores is not None and (trained.classes or not trained.promises):
         raise UsageError(
-            "--scores has no meaning for this run, only for strict runs of --task link"
+            "--scores has no meaning for this run, only for one of --task link with promises; "
+            "leave it out"
         )
     if scores is not None and id is None and pairs is None:
         raise UsageError("--scores has no meaning without --id or --pairs; leave it out")

@@ -59,12 +59,9 @@ def show(run: "Run", out: Path | None, *, verbose: bool) -> None:
 
 def score_table(run: "Run") -> Table:
     """The observer's scores of every arm."""
-    texts = run.config.profile.texts(run.config)
-    classify = run.config.train.task == "classify"
-    columns = columns_of(run.config.train.task, run.metrics)
-    table = Table(
-        "accuracy in % (observer)" if classify else "ROC-AUC (observer)", box=None, header_style=""
-    )
+    texts, task = run.config.profile.texts(run.config), run.config.train.task
+    columns = columns_of(task, run.metrics)
+    table = Table(heading_of(task), box=None, header_style="")
     for name in columns:
         table.add_column(name, justify="right")
     arms: dict[str, Scores | None] = {
@@ -74,9 +71,13 @@ def score_table(run: "Run") -> Table:
     }
     for name, scores in arms.items():
         if scores is not None:
-            task = run.config.train.task
             table.add_row(name, *(shown(scores[key], task) for key in columns.values()))
     return table
+
+
+def heading_of(task: str) -> str:
+    """What a table of scores shows, and that it is the observer's."""
+    return "accuracy (observer), %" if task == "classify" else "ROC-AUC (observer)"
 
 
 def columns_of(task: str, scores: Mapping[str, Any]) -> dict[str, str]:

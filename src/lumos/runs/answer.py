@@ -29,13 +29,14 @@ def answer(run: Run) -> str:
             f"come out right (ROC-AUC, {tested:,} edges)"
         )
     parts = [sentence]
+    texts = run.config.profile.texts(run.config)
     if run.own is not None:
         own = run.own[f"test_{what}"]
-        texts = run.config.profile.texts(run.config)
         alone = "with own features alone" if classify else f"by {texts.own}"
         parts.append(f"{alone} {_share(own)}, {_added(score, own, tested, what)}")
     if run.control is not None:
-        parts.append(_against_control(run, score, tested, what))
+        control = run.control[f"test_{what}"]
+        parts.append(_against_control(score, control, texts.control, tested, what))
     return "; ".join(parts) + "."
 
 
@@ -89,26 +90,20 @@ def beyond_noise(one: float, other: float, tested: int, what: str) -> bool:
 
 
 def _added(score: float, own: float, tested: int, what: str) -> str:
+    """What the difference to own features says."""
     points = 100 * (score - own)
     who = "neighbours" if what == "accuracy" else "messages"
     if score == own:
         return f"so {who} add nothing"
     if not beyond_noise(score, own, tested, what):
-        return (
-            f"so {who} add {points:+.1f} points, which is within the noise of so small a test set"
-        )
-    return (
-        f"so {who} add {points:.1f} points" if points > 0 else f"so {who} cost {-points:.1f} points"
-    )
+        return f"so {who} add {points:+.1f} points, within the noise of so small a test set"
+    return f"so {who} {'add' if points > 0 else 'cost'} {abs(points):.1f} points"
 
 
-def _against_control(run: Run, score: float, tested: int, what: str) -> str:
-    assert run.control is not None
-    control = run.control[f"test_{what}"]
-    of = run.config.profile.texts(run.config).control
-    verdict = ""
-    if not beyond_noise(score, control, tested, what):
-        verdict = ": the run tells no more than that"
+def _against_control(score: float, control: float, of: str, tested: int, what: str) -> str:
+    """What a control reaches, and whether the run tells more."""
+    more = beyond_noise(score, control, tested, what) and score > control
+    verdict = "" if more else ", so messages tell nothing that shows here"
     return f"a control with {of} reaches {_share(control)}{verdict}"
 
 

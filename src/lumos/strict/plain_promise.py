@@ -11,8 +11,9 @@ from lumos.training.texts import NO_PROMISE
 HARDLY = 10.0
 """Largest ε of which "can hardly tell" is said."""
 
+_NUMBER = r"[\d.e+-]+"
 _FIGURE = re.compile(
-    r"ε = (?P<pure>[\d.e+]+), pure|\((?P<epsilon>[\d.e+]+), (?P<delta>[\d.e+-]+)\)"
+    rf"ε = (?P<pure>{_NUMBER}), pure|\((?P<both>{_NUMBER}), (?P<delta>{_NUMBER})\)"
 )
 _ASKED = {
     "label: this one or another": "one label from another",
@@ -39,7 +40,9 @@ class _Figure(NamedTuple):
 
 def classify_in_words(promises: Sequence[Mapping[str, str]]) -> str:
     """One sentence on what can hardly be told, one on what is less protected, one on the rest."""
-    hardly, less, nothing = [], [], []
+    hardly: list[str] = []
+    less: list[str] = []
+    nothing: list[str] = []
     for row in promises:
         about = row["about"]
         figure = _worst(row)
@@ -57,7 +60,9 @@ def link_in_words(promises: Sequence[Mapping[str, str]]) -> str:
     features = next(row for row in promises if row["about"] == "features: these or others")
     told = "one device's features from any others"
     figure = _worst({name: cell for name, cell in features.items() if name.startswith(SUMS)})
-    hardly, less, nothing = [], [], []
+    hardly: list[str] = []
+    less: list[str] = []
+    nothing: list[str] = []
     if figure is None:
         nothing.append(told)
     else:
@@ -98,7 +103,7 @@ def _worst(row: Mapping[str, str]) -> _Figure | None:
         if NO_PROMISE in cell:
             return None
         if (found := _FIGURE.fullmatch(cell)) is not None:
-            epsilon = float(found["pure"] or found["epsilon"])
+            epsilon = float(found["pure"] or found["both"])
             worst = max(worst, _Figure(epsilon, found["delta"] or ""))
     return worst
 
