@@ -103,21 +103,23 @@ class NotebookBar:
         self._pace = Pace(clock)
         self._last = clock()
         self._now: tuple[float, float | None, str, float | None] = (0, None, "", None)
-        self._handle: Any = sys.modules["IPython"].display.display(
-            self._content(), raw=True, display_id=True
-        )
+        self._handle: Any = None
 
     def __call__(self, done: float, total: float | None = None, note: str = "") -> None:
         """Report that `done` of `total` is finished."""
         self._now = done, total, note, self._pace.left(done, total)
         now = self._clock()
-        if now - self._last >= _SECONDS_BETWEEN_UPDATES:
+        if self._handle is None:
+            show = sys.modules["IPython"].display.display
+            self._handle = show(self._content(), raw=True, display_id=True)
+        elif now - self._last >= _SECONDS_BETWEEN_UPDATES:
             self._last = now
             self._handle.update(self._content(), raw=True)
 
     def close(self) -> None:
-        """Show the last state."""
-        self._handle.update(self._content(), raw=True)
+        """Show the last state, if there was any."""
+        if self._handle is not None:
+            self._handle.update(self._content(), raw=True)
 
     def _content(self) -> dict[str, str]:
         done, total, *_ = self._now

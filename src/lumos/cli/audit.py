@@ -121,7 +121,7 @@ def show(report: "AuditReport", out: Path | None, *, verbose: bool) -> None:
     if out is not None:
         screen.print(f"audit: {out}")
     elif not verbose:
-        screen.print("(--verbose prints intervals and what each bound is)")
+        screen.print("(--verbose prints what each bound is, and notes)")
 
 
 def _answer(report: "AuditReport") -> str:
@@ -139,9 +139,9 @@ def _answer(report: "AuditReport") -> str:
 
 
 def _line(report: "AuditReport", row: "AuditRow") -> str:
-    """What was found, without the messages, what is claimed, and the verdict; no intervals."""
+    """What was found with its interval, without the messages, what is claimed, the verdict."""
     found, without, claimed = report.figures(row)
-    parts = [f"{row.about}: {found.split(' (')[0]}"]
+    parts = [f"{row.about}: {found}"]
     parts += [f"without messages {without}"] * (row.chance is not None)
     parts += [f"claimed {claimed}"] * (row.bound is not None)
     return f"{', '.join(parts)} · {report.verdict(row)}"

@@ -76,6 +76,8 @@ def standard_error(score: float, tested: int, what: str) -> float:
 
     Q₁ = A/(2-A), Q₂ = 2A²/(1+A), variance (A(1-A) + (n-1)(Q₁ - A² + Q₂ - A²)) / n².
     """
+    if not tested:
+        return math.inf
     if what == "accuracy":
         return math.sqrt(score * (1 - score) / tested)
     first, second, square = score / (2 - score), 2 * score**2 / (1 + score), score**2
