@@ -19,6 +19,7 @@ ROOMS = (
     "frames",
     "memory",
     "storage",
+    "progress",
     "graph",
     "crypto",
     "device",
@@ -40,6 +41,7 @@ ROOMS = (
     "report",
     "experiments",
     "cli",
+    "__main__",
 )
 """In the order in which they may import: each from those before it, never from one after it."""
 INDEPENDENT = {("strict", "paper"), ("baselines", "runs"), ("report", "baselines")}

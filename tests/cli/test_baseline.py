@@ -89,6 +89,10 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert "naive" in out
     assert "accuracy (observer)" in out
     assert "6 in total" in " ".join(out.split())
+    assert out.startswith("On demo:60, naive classifies ")
+    assert "MB peak" not in out
+    assert run(["baseline", "naive", "demo:60", "--epochs", "2", "--verbose"]) == 0
+    assert "MB peak" in capsys.readouterr().out
     assert run(["baseline", "own", "demo:60", "--epochs", "2", "--task", "link"]) == 0
     assert "ROC-AUC" in capsys.readouterr().out
 

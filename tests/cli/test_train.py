@@ -1,6 +1,5 @@
 """`lumos train` as people type it."""
 
-import dataclasses
 import json
 import os
 import re
@@ -16,9 +15,6 @@ import pytest
 import torch
 
 from lumos.cli.main import run
-from lumos.graph import ReadOptions
-from lumos.training.config import COMMON
-from lumos.training.profiles import PROFILES
 
 torch.set_num_threads(1)  # small graphs: a second thread only waits
 
@@ -160,10 +156,40 @@ def test_no_noise_is_valid_json(
         strict_json((tmp_path / "run" / name).read_text("utf-8"))
 
 
-def test_the_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_answer_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["train", *QUICK, "--control"]) == 0
     out, err = capsys.readouterr()
-    assert err == ""  # no progress bar where nobody looks
+    assert err == ""  # no progress where nothing takes ten seconds
+    first, _, table = out.partition("\n\n")
+    assert re.fullmatch(
+        r"On demo:60, \d+\.\d % of 15 test devices are classified rightly; with own features alone "
+        r"\d+\.\d %, so neighbours .*; a control with releases without information reaches .*\.",
+        first,
+    )
+    assert "accuracy (observer)" in table
+    for row in ("this run", "own features only, no neighbour", "control: releases without"):
+        assert re.search(rf"{row}.* \d+\.\d +\d+\.\d +\d+\.\d", table)
+    assert "Nothing is promised: neighbours got embeddings of raw features" in table
+    assert "This was a simulation." in table
+    assert "30 devices train, 15 validate, 15 test" in table
+    assert len(out.splitlines()) <= 12
+    for detail in ("train/leaf", "MB peak", "What was exposed"):
+        assert detail not in out  # only where it is asked for
+
+
+def test_one_advice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", *STRICT]) == 0
+    out = capsys.readouterr().out
+    assert len(re.findall("^Advice: ", out, re.MULTILINE)) == 1
+    assert "are too few for 600 weights" in out or "validation devices are few" in out
+    assert run(["train", *ALONE]) == 0
+    assert "Advice: --control shows what messages contribute" in capsys.readouterr().out
+
+
+def test_everything_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", *QUICK, "--control", "--verbose"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
     plain = " ".join(out.split())
     for words in (
         "demo:60: 60 devices, 204 edges · classify · profile paper · gcn · ε = 2",
@@ -171,7 +197,6 @@ def test_the_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "updates ideal",
         "coins simulated",
         "differs from the paper: weights are those of the best validation score",
-        "accuracy (observer)",
         "What was exposed, and to whom:",
         "This run used the door `open`",
         "this ε protects little here",
@@ -179,14 +204,13 @@ def test_the_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "MB peak",
     ):
         assert words in plain
-    for row in ("this run", "own features only, no neighbour", "control: releases without"):
-        assert re.search(rf"{row}.* \d+\.\d\d % +\d+\.\d\d %", out)
     assert re.search(r"train/leaf +open +[\d,]+ +[\d,]+", out)
 
 
 def test_the_table_of_links(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["train", *ALONE, "--task", "link", "--epsilon", "inf"]) == 0
+    assert run(["train", *ALONE, "--task", "link", "--epsilon", "inf", "--verbose"]) == 0
     out = capsys.readouterr().out
+    assert re.match(r"On demo:60, \d+\.\d % of comparisons of a test edge", out)
     assert "ROC-AUC (observer)" in out
     assert re.search(r"this run +[01]\.\d{4} +[01]\.\d{4}", out)
     assert "no noise (ε = inf)" in out
@@ -196,8 +220,15 @@ def test_the_table_of_links(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_strict_prints_its_promises(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["train", *STRICT]) == 0
+    assert run(["train", *STRICT, "--verbose"]) == 0
     out = capsys.readouterr().out
+    assert re.search(
+        r"^Promise: Someone who sees every message and the model can hardly tell one label from "
+        r"another \(ε = 3\) or one device's features from any others \(ε = 8, δ = 1e-05\)\.",
+        out,
+        re.MULTILINE,
+    )
+    assert "the promise needs --aggregate secure and --coins system" in out
     assert "profile strict" in out
     assert "What is promised" in out
     for words in (
@@ -314,9 +345,9 @@ def test_an_interrupted_run_goes_on(capsys: pytest.CaptureFixture[str], tmp_path
         shown, said = process.communicate(timeout=120)
     finally:
         process.kill()
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert shown == ""
-    assert f"the same command with --resume continues in {out}" in said
+    assert said == f"lumos: interrupted; the same command with --resume continues in {out}\n"
     assert "Traceback" not in said
     assert not (out / "result.json").exists()
     with np.load(out / "checkpoint.npz") as found:
@@ -340,7 +371,7 @@ def test_interrupted_without_a_folder(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("lumos.runs.train.train", pulled)
-    assert run(["train", *ALONE]) == 1
+    assert run(["train", *ALONE]) == 130
     out, err = capsys.readouterr()
     assert out == ""
     assert err == "lumos: interrupted\n"  # there is nothing to resume
@@ -498,29 +529,3 @@ def test_a_refused_run_leaves_no_events(capsys: pytest.CaptureFixture[str], tmp_
 
 def test_half_an_epoch_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--epochs" in refused(capsys, *ALONE[:-3], "--epochs", "1.5")
-
-
-def test_help_lists_every_setting_once() -> None:
-    # In a process of its own: an option and its words on one line, at any width of this terminal.
-    code = "from lumos.cli.main import main; main(['train', '--help'])"
-    wide = {**os.environ, "COLUMNS": "500"}
-    done = subprocess.run([sys.executable, "-c", code], env=wide, capture_output=True, text=True)
-    assert done.returncode == 0
-    out = done.stdout
-    listed = re.findall(r"^│ +(--\S.*?) {2,}(\S.*?) *│$", out, re.MULTILINE)
-    names = [options.split()[0] for options, _ in listed]
-    names = [name for name in names if not name.startswith("--no-")]  # the other word of a switch
-    settings = {
-        "--" + field.name.replace("_", "-")
-        for group in (*COMMON.values(), *(PROFILES[name].settings for name in PROFILES))
-        for field in dataclasses.fields(group)
-    }
-    others = {"--out", "--resume", "--tensorboard", "--json", "--seed", "--shards", "--data-dir"}
-    others |= {"--" + field.name.replace("_", "-") for field in dataclasses.fields(ReadOptions)}
-    assert len(names) == len(set(names))
-    assert set(names) == settings | others
-    defaults = {options.split()[0]: words for options, words in listed}
-    assert "[default: 2] Or: ε of the one symbol" in defaults["--epsilon"]
-    assert defaults["--epsilon"].endswith("[default: 3]")
-    assert "[choices: classify, link]" in defaults["--task"]
-    assert "300 for paper; 61 for strict (10 for link)]" in defaults["--epochs"]

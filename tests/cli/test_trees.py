@@ -63,10 +63,17 @@ def test_shards_change_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_table_is_labelled(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["trees", "demo:60", "--compare", "ideal", "--balancer", "mcmc"]) == 0
+    arguments = ["trees", "demo:60", "--compare", "ideal", "--balancer", "mcmc"]
+    assert run(arguments) == 0
     out = capsys.readouterr().out
-    for words in ("comparisons ideal", "coins simulated", "observer", "least possible", "step"):
+    assert out.startswith("On demo:60, the busiest device carries ")
+    for words in ("comparisons (ideal)", "coins simulated", "observer", "least possible"):
         assert words in out
+    assert "who learns what" not in out
+    assert run([*arguments, "--verbose"]) == 0
+    more = capsys.readouterr().out
+    for words in ("who learns what", "bits per pair", "step"):
+        assert words in more
 
 
 @pytest.mark.parametrize(

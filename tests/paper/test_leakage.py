@@ -132,7 +132,8 @@ def differences(one: Seen, other: Seen) -> set[str]:
 
 @pytest.mark.parametrize("balancer", ["greedy", "mcmc", "optimal"])
 def test_no_edge_that_was_held_back_influences_training(balancer: str, sixty: Graph) -> None:
-    one, other = (live(world, balancer=balancer, iterations=30) for world in worlds(sixty))
+    steps = {"iterations": 30} if balancer == "mcmc" else {}
+    one, other = (live(world, balancer=balancer, **steps) for world in worlds(sixty))
     assert one.result.metrics != other.result.metrics  # the observer does see other edges
     assert validation_pairs(one.links) != validation_pairs(other.links)
     assert differences(one, other) == set()

@@ -13,6 +13,7 @@ from lumos.audit.audit_row import AuditReport, AuditRow
 from lumos.audit.scene import Say, Scene
 from lumos.errors import UsageError
 from lumos.graph.sources import as_graph
+from lumos.progress import ProgressOption, displayed
 from lumos.runs.run import Run
 from lumos.runs.schema import plain
 from lumos.training.config import Config
@@ -28,7 +29,7 @@ def run_audit(
     attacks: Collection[str] = (),
     seed: int = 0,
     data_dir: Path | None = None,
-    progress: Progress | None = None,
+    progress: ProgressOption = None,
     **settings: Any,
 ) -> AuditReport:
     """Attack a graph under some settings, or a finished run under its own.
@@ -41,7 +42,7 @@ def run_audit(
         attacks: names of `ATTACKS`; all that apply by default.
         seed: run seed.
         data_dir: where named graphs lie.
-        progress: callback `(done, total, note)`.
+        progress: True shows it; or a callback `(done, total, note)`.
         settings: as `lumos.train` takes them; without `task`, both tasks are audited.
     """
     if isinstance(graph, Run):
@@ -56,20 +57,21 @@ def run_audit(
         whole = as_graph(graph, data_dir)
     task = settings.pop("task", None)
     tasks = [task] if task else [t for t in TASKS if t == "link" or _has_labels(whole.labels)]
-    scene = Scene(whole, settings, tasks=tasks, seed=seed, split=split, say=_say(progress))
+    scene = Scene(whole, settings, tasks=tasks, seed=seed, split=split)
     configs = [scene.config(task) for task in tasks]
     _refuse_ignored(settings, configs)
     chosen = _chosen(attacks, scene, configs[0].train.profile)
     rows: list[AuditRow] = []
     seconds: dict[str, float] = {}
-    for number, name in enumerate(chosen):
-        start = time.perf_counter()
-        scene.say = _say(progress, number, len(chosen), name)
-        scene.say(ATTACKS[name].title)
-        rows += ATTACKS[name].run(scene)
-        seconds[name] = round(time.perf_counter() - start, 2)
-    if progress is not None:
-        progress(len(chosen), len(chosen), "done")
+    with displayed(progress, "auditing") as shown:
+        for number, name in enumerate(chosen):
+            start = time.perf_counter()
+            scene.say = _say(shown, number, len(chosen), name)
+            scene.say(ATTACKS[name].title)
+            rows += ATTACKS[name].run(scene)
+            seconds[name] = round(time.perf_counter() - start, 2)
+        if shown is not None:
+            shown(len(chosen), len(chosen), "done")
     return AuditReport(
         graph=whole.name or "graph",
         devices=whole.devices,
@@ -95,6 +97,7 @@ def _own_settings(config: Config) -> dict[str, Any]:
         for name, value in config.flat().items()
         if value != default[name]
         and name not in ("book", "checkpoint_every")
+        and not name.startswith("lifetime_")  # limits of the book
         and not config.profile.ignores(name, config)
     }
 

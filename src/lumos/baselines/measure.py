@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from lumos.baselines.server_network import Network
-from lumos.baselines.settings import BaselineSettings
+from lumos.baselines.settings import BaselineSettings, asked
 from lumos.baselines.systems import BASELINES
 from lumos.baselines.systems.system import Received, ServerProblem
 from lumos.device.coins import PublicCoins
@@ -20,11 +20,12 @@ from lumos.errors import UsageError
 from lumos.graph import Graph
 from lumos.graph.sources import as_graph
 from lumos.memory import peak_rss_mb
+from lumos.progress import ProgressOption, displayed
 from lumos.training.given_split import GivenSplit, edge_split, vertex_split
 from lumos.training.metrics import Scores, device_scores, dot_products, pair_scores
 from lumos.training.private_data import features_of
 from lumos.training.split import Role
-from lumos.typing import Floats, Progress
+from lumos.typing import Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,7 +98,7 @@ def baseline(
     seed: int = 0,
     split: GivenSplit = None,
     data_dir: Path | None = None,
-    progress: Progress | None = None,
+    progress: ProgressOption = None,
     **single_settings: Any,
 ) -> Measured:
     """Train and measure one of the systems that Lumos is compared with.
@@ -108,11 +109,11 @@ def baseline(
         seed: run seed: of the split, as in `lumos.train`, of weights and of all noise.
         split: as in `lumos.train`.
         data_dir: where named graphs lie.
-        progress: callback `(done, total, note)`, called after every epoch.
+        progress: True shows it; or a callback `(done, total, note)`, called after every epoch.
     """
     if settings is not None and single_settings:
         raise UsageError("give a BaselineSettings or single settings, not both")
-    settings = settings or settings_of(**single_settings)
+    settings = settings or asked(**single_settings)
     start = time.perf_counter()
     whole = as_graph(graph, data_dir)
     features_of(whole)  # or say that there are none
@@ -121,17 +122,18 @@ def baseline(
     attempts = system.attempts(settings)
     fitted: list[_Fitted] = []
     spent = 0.0
-    for number, attempt in enumerate(attempts):
+    with displayed(progress, settings.system) as shown:
+        for number, attempt in enumerate(attempts):
 
-        def on_epoch(epoch: int, note: str, before: int = number) -> None:
-            if progress is not None:
-                done = before * settings.epochs + epoch
-                progress(done, len(attempts) * settings.epochs, note)
+            def on_epoch(epoch: int, note: str, before: int = number) -> None:
+                if shown is not None:
+                    done = before * settings.epochs + epoch
+                    shown(done, len(attempts) * settings.epochs, note)
 
-        received = system.receive(problem, attempt)
-        clock = time.perf_counter()
-        fitted.append(_fit(received, attempt, whole, problem.public, on_epoch))
-        spent += time.perf_counter() - clock
+            received = system.receive(problem, attempt)
+            clock = time.perf_counter()
+            fitted.append(_fit(received, attempt, whole, problem.public, on_epoch))
+            spent += time.perf_counter() - clock
     best = int(np.argmax([each.score for each in fitted]))
     chosen = fitted[best]
     return Measured(
@@ -147,19 +149,6 @@ def baseline(
         seconds=time.perf_counter() - start,
         seconds_per_epoch=spent / sum(len(each.history) for each in fitted),
     )
-
-
-def settings_of(**settings: Any) -> BaselineSettings:
-    """Settings by name.
-
-    Raises:
-        UsageError: there is no such setting.
-    """
-    known = BaselineSettings.__dataclass_fields__
-    for name in settings:
-        if name not in known:
-            raise UsageError(f"there is no setting {name!r}; there are {', '.join(known)}")
-    return BaselineSettings(**settings)
 
 
 def _problem(

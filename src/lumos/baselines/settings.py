@@ -127,3 +127,26 @@ class BaselineSettings(ServerSettings):
             for name, value in dataclasses.asdict(self).items()
             if value is not None
         }
+
+    def ignored(self, name: str) -> str:
+        """With which of these settings another one has no effect; empty where it has one."""
+        if name in ("delta", "one_bit") and self.epsilon == math.inf:
+            return "`epsilon=inf`, only with a finite `epsilon`"
+        return ""
+
+
+def asked(**settings: Any) -> BaselineSettings:
+    """Settings by name.
+
+    Raises:
+        UsageError: there is no such setting, its value is refused, or it cannot have an effect.
+    """
+    known = BaselineSettings.__dataclass_fields__
+    for name in settings:
+        if name not in known:
+            raise UsageError(f"there is no setting {name!r}; there are {', '.join(known)}")
+    made = BaselineSettings(**settings)
+    for name in settings:
+        if reason := made.ignored(name):
+            raise UsageError(f"`{name}` has no meaning with {reason}; leave it out")
+    return made

@@ -2,32 +2,40 @@
 
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
-from lumos.cli.common import Common, console, print_json, progress_bar
-from lumos.cli.options import given
-from lumos.cli.train import NOTHING, REFUSE, Options
+from lumos.cli.common import Common, console, print_json
+from lumos.cli.option_groups import placed
+from lumos.cli.options import AS_IT_IS, Reading, given
+from lumos.cli.train import run_options
 from lumos.errors import PromiseExceeded, UsageError
-from lumos.graph import ReadOptions, load
+from lumos.graph import load
 from lumos.storage import write_json
 
 if TYPE_CHECKING:
     from lumos.audit import AuditReport, AuditRow
-SHARED = Common()
+
+    Options = Any
+else:
+    Options = run_options("AuditOptions", task="both")
+
+SHARED, NOTHING = Common(), Options()
+NOT_AUDITED = ("control", "floor", "checkpoint_every")
+"""Settings of what stands beside a run, which no attack looks at."""
 
 
 def audit(
-    target: str,
+    target: Annotated[str, placed("target")],
     /,
     *,
-    attack: Annotated[list[str] | None, Parameter(negative="")] = None,
+    attack: Annotated[list[str] | None, placed("attack", negative="")] = None,
     options: Annotated[Options, Parameter(name="*")] = NOTHING,
-    reading: Annotated[ReadOptions, Parameter(name="*")] = REFUSE,
-    out: Path | None = None,
+    reading: Annotated[Reading, Parameter(name="*")] = AS_IT_IS,
+    out: Annotated[Path | None, placed("out")] = None,
     common: Common = SHARED,
 ) -> None:
     """Attack a federation by the recorded messages of a real run; compare with what is claimed.
@@ -46,69 +54,97 @@ def audit(
         A JSON file to write. For a run folder, RUN/audit.json by default.
     """
     settings = given(options)
+    common.refuse("shards", because="an audit records its runs in one shard")
+    for name in NOT_AUDITED:
+        if name in settings:
+            raise UsageError(
+                f"`{name}` has no meaning for an audit, which attacks the run itself; leave it out"
+            )
     from lumos.audit import FILE, run_audit  # torch takes a second to import
 
     attacks = attack or []
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise UsageError(f"`out`: {out} must be a file in a folder that exists")
-    with progress_bar("auditing") as bar:
-        if (Path(target) / "run.json").exists():
-            from lumos.runs.load import load_run
+    if (Path(target) / "run.json").exists():
+        from lumos.runs.load import load_run
 
-            if settings:
-                raise UsageError("a run is audited under its own settings; leave options out")
-            out = Path(target) / FILE if out is None else out
-            report = run_audit(
-                load_run(target), attacks=attacks, data_dir=common.data_dir, progress=bar
-            )
-        else:
-            graph = load(target, data_dir=common.data_dir, **vars(reading))
-            report = run_audit(graph, attacks=attacks, seed=common.seed, progress=bar, **settings)
+        if settings or given(reading):
+            raise UsageError("a run is audited under its own settings; leave options out")
+        common.refuse("seed", because="a run is audited under its own seed")
+        out = Path(target) / FILE if out is None else out
+        report = run_audit(
+            load_run(target), attacks=attacks, data_dir=common.data_dir, progress=True
+        )
+    else:
+        graph = load(target, data_dir=common.data_dir, **given(reading))
+        report = run_audit(graph, attacks=attacks, seed=common.seed, progress=True, **settings)
     if out is not None:
         write_json(out, report.to_json(), private=True)
     if common.json:
         print_json(report.to_json())
     else:
-        show(report, out)
+        show(report, out, verbose=common.verbose)
     if report.exceeded:
         names = ", ".join(sorted({row.attack for row in report.exceeded}))
         many = len(report.exceeded)
         raise PromiseExceeded(f"{many} of {len(report.rows)} rows exceed their bound ({names})")
 
 
-def show(report: "AuditReport", out: Path | None) -> None:
-    """The table for people: one block for each adversary."""
+def show(report: "AuditReport", out: Path | None, *, verbose: bool) -> None:
+    """The answer, then a line for each row, or everything; one block for each adversary."""
     screen = console()
-    settings = ", ".join(f"{name}={value}" for name, value in report.settings.items())
-    screen.print(
-        f"{escape(report.graph)}: {report.devices:,} devices · profile {report.profile}"
-        + f" · {escape(settings)}" * bool(settings)
-        + f" · seed {report.seed}"
-    )
-    screen.print(
-        "Attackers see what the protocol gives them in a recorded run. Figures are what these "
-        "attacks found; others may find more."
-    )
+    _print(screen, _answer(report), 0)
+    if verbose:
+        settings = ", ".join(f"{name}={value}" for name, value in report.settings.items())
+        parts = [f"{report.devices:,} devices", f"profile {report.profile}", settings]
+        _print(screen, " · ".join(part for part in (*parts, f"seed {report.seed}") if part), 0)
+        _print(
+            screen,
+            "Attackers see what the protocol gives them in a recorded run. Figures are what these "
+            "attacks found; others may find more.",
+            0,
+        )
     for adversary, rows in report.by_adversary().items():
-        screen.print(f"\n[bold]{escape(adversary)}[/bold]")
+        screen.print()
+        screen.print(Text(adversary, style="bold"))
         for row in rows:
-            _print(screen, row.about, 2)
-            _print(screen, _figures(report, row), 4)
+            if verbose:
+                _print(screen, row.about, 2)
+                _print(screen, _figures(report, row), 4)
+            else:
+                _print(screen, _line(report, row), 2)
     screen.print()
-    claimed = [row for row in report.rows if row.bound is not None]
-    if not report.rows:
-        screen.print("These attacks have nothing to attack under these settings: no rows.")
-    screen.print(
-        f"{len(claimed)} of {len(report.rows)} rows have a bound; {len(report.exceeded)} exceed it "
-        "(99.9 % confidence for all rows together). "
-        f"{sum(report.seconds.values()):.0f} s."
-    )
-    for note in report.notes():
+    for note in report.notes() if verbose else ():
         _print(screen, note, 0)
     for row in report.exceeded:
-        screen.print(f"EXCEEDED: {row.attack}, {row.adversary}, {escape(row.about)}")
+        screen.print(f"EXCEEDED: {row.attack}, {row.adversary}, {row.about}")
     if out is not None:
         screen.print(f"audit: {out}")
+    elif not verbose:
+        screen.print("(--verbose prints what each bound is, and notes)")
+
+
+def _answer(report: "AuditReport") -> str:
+    """One sentence: how many bounds were tested, and how many were exceeded."""
+    if not report.rows:
+        return "These attacks have nothing to attack under these settings: no rows."
+    claimed = sum(row.bound is not None for row in report.rows)
+    exceeded = len(report.exceeded)
+    verdict = f"{exceeded} exceed their bound" if exceeded else "no bound is exceeded"
+    return (
+        f"On {report.graph}, {len(report.rows)} attacks on the {report.profile} profile, {claimed} "
+        f"of them against a bound that is claimed: {verdict} (99.9 % confidence for all together, "
+        f"{sum(report.seconds.values()):.0f} s)."
+    )
+
+
+def _line(report: "AuditReport", row: "AuditRow") -> str:
+    """What was found with its interval, without the messages, what is claimed, the verdict."""
+    found, without, claimed = report.figures(row)
+    parts = [f"{row.about}: {found}"]
+    parts += [f"without messages {without}"] * (row.chance is not None)
+    parts += [f"claimed {claimed}"] * (row.bound is not None)
+    return f"{', '.join(parts)} · {report.verdict(row)}"
 
 
 def _figures(report: "AuditReport", row: "AuditRow") -> str:
@@ -127,4 +163,4 @@ def _print(screen: Console, text: str, indent: int) -> None:
     space = " " * indent
     width = min(screen.width, 120)
     lines = textwrap.wrap(text, width, initial_indent=space, subsequent_indent=space + "  ")
-    screen.print("\n".join(lines), markup=False)
+    screen.print("\n".join(lines))

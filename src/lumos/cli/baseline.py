@@ -1,16 +1,16 @@
 """`lumos baseline`: the systems that Lumos is compared with, on the same splits and scores."""
 
-import textwrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.table import Table
 
-from lumos.baselines.settings import BaselineSettings, ServerSettings
-from lumos.cli.common import Common, console, print_json, progress_bar
-from lumos.cli.options import given, options_of
-from lumos.errors import UsageError
-from lumos.graph import ReadOptions, load
+from lumos.baselines.settings import ServerSettings, asked
+from lumos.cli.common import Common, console, print_json
+from lumos.cli.option_groups import placed
+from lumos.cli.options import AS_IT_IS, Reading, given, options_of
+from lumos.cli.run_screen import columns_of, heading_of, paragraph, shown
+from lumos.graph import load
 
 if TYPE_CHECKING:
     from lumos.baselines.measure import Measured
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Options = Any
 else:
     Options = options_of(
-        "Options",
+        "BaselineOptions",
         ServerSettings,
         backbone="gcn",
         epsilon="2",
@@ -39,16 +39,16 @@ else:
         normalise="only for own --task classify",
     )
 
-COMMON, NOTHING, REFUSE = Common(), Options(), ReadOptions()
+COMMON, NOTHING = Common(), Options()
 
 
 def baseline(
-    system: str,
-    graph: str,
+    system: Annotated[str, placed("system")],
+    graph: Annotated[str, placed("graph")],
     /,
     *,
     options: Annotated[Options, Parameter(name="*")] = NOTHING,
-    reading: Annotated[ReadOptions, Parameter(name="*")] = REFUSE,
+    reading: Annotated[Reading, Parameter(name="*")] = AS_IT_IS,
     common: Common = COMMON,
 ) -> None:
     """Train and measure a system that Lumos is compared with.
@@ -60,41 +60,46 @@ def baseline(
     graph
         demo, demo:60, facebook, twitch-ENGB, …, or a path.
     """
-    if common.shards != 1:
-        raise UsageError("`shards` has no meaning for a baseline: one server holds what it gets")
-    settings = BaselineSettings(system=system, **given(options))
+    common.refuse("shards", because="one server holds what it gets")
+    settings = asked(system=system, **given(options))
     from lumos.baselines import measure  # imports torch, which takes a second: not for --help
 
-    loaded = load(graph, data_dir=common.data_dir, **vars(reading))
-    with progress_bar(system) as bar:
-        measured = measure.baseline(loaded, settings, seed=common.seed, progress=bar)
+    loaded = load(graph, data_dir=common.data_dir, **given(reading))
+    measured = measure.baseline(loaded, settings, seed=common.seed, progress=True)
     if common.json:
         print_json(measured.summary())
     else:
-        show(measured)
+        show(measured, verbose=common.verbose)
 
 
-def show(measured: "Measured") -> None:
-    """The result for people."""
+def show(measured: "Measured", *, verbose: bool) -> None:
+    """The answer, the scores, what the server got; cost and settings if everything is asked for."""
     screen, summary = console(), measured.summary()
-    noise = [
-        f"{name} {summary[key]}"
-        for name, key in (("ε", "epsilon"), ("label ε", "label_epsilon"))
-        if summary[key] is not None
-    ]
-    parts = [summary["system"], summary["task"], summary["backbone"], *noise]
-    screen.print(
-        f"{summary['graph']}: {summary['devices']:,} devices, {summary['edges']:,} edges · "
-        + " · ".join(filter(None, parts))
+    classify, name = summary["task"] == "classify", summary["graph"] or "this graph"
+    score = 100 * measured.metrics["test_accuracy" if classify else "test_auc"]
+    done = (
+        f"classifies {score:.1f} % of test devices rightly"
+        if classify
+        else f"tells a test edge from a pair of strangers in {score:.1f} % of comparisons (ROC-AUC)"
     )
+    paragraph(screen, f"On {name}, {summary['system']} {done}.")
+    screen.print()
+    columns = columns_of(summary["task"], measured.metrics)
+    table = Table(heading_of(summary["task"]), box=None, header_style="")
+    for column in columns:
+        table.add_column(column, justify="right")
+    figures = (shown(measured.metrics[key], summary["task"]) for key in columns.values())
+    table.add_row(summary["system"], *figures)
+    screen.print(table)
+    screen.print()
+    paragraph(screen, " ".join(measured.notes))
+    if verbose:
+        _show_details(measured, summary)
+
+
+def _show_details(measured: "Measured", summary: dict[str, Any]) -> None:
     table = Table(show_header=False, box=None)
-    kind, name = ("accuracy", "accuracy") if summary["task"] == "classify" else ("ROC-AUC", "auc")
-    test, validation = (measured.metrics[f"{part}_{name}"] for part in ("test", "val"))
-    if name == "accuracy":
-        scores = f"test {100 * test:.2f} %, validation {100 * validation:.2f} %"
-    else:
-        scores = f"test {test:.4f}, validation {validation:.4f}"
-    table.add_row(f"{kind} (observer)", scores)
+    table.add_row("graph", f"{summary['devices']:,} devices, {summary['edges']:,} edges")
     table.add_row("epochs", f"{summary['epochs']}, weights of epoch {summary['best_epoch']}")
     table.add_row(
         "seconds",
@@ -103,6 +108,6 @@ def show(measured: "Measured") -> None:
     )
     settings = summary["settings"].items()
     table.add_row("settings", ", ".join(f"{name} {value}" for name, value in settings))
-    screen.print(table)
-    for note in summary["notes"]:
-        screen.print(textwrap.fill(note, min(screen.width, 100)))
+    for note in measured.graph.notes:
+        table.add_row("note", note)
+    console().print(table)

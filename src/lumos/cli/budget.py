@@ -1,11 +1,12 @@
 """`lumos budget`: how much signal messages keep and what they should gain, before any run."""
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 from rich.table import Table
 
 from lumos.cli.common import Common, console, print_json
+from lumos.cli.option_groups import placed
 from lumos.encode.mechanisms import COIN, Mechanism, make_mechanism
 from lumos.errors import UsageError
 from lumos.training.expectation import Expected, Forecast, Population
@@ -16,16 +17,16 @@ COMMON = Common()
 
 def budget(
     *,
-    epsilon: float = 3.0,
-    classes: int = 4,
-    degree: int = 10,
-    mechanism: str = "auto",
-    opinions: int = 2,
-    opinion_epsilon: float = 4.0,
-    update_epsilon: float = 8.0,
-    devices: int = 10_000,
-    homophily: float = 0.8,
-    own_accuracy: float = 0.7,
+    epsilon: Annotated[float, placed("epsilon")] = 3.0,
+    classes: Annotated[int, placed("classes")] = 4,
+    degree: Annotated[int, placed("degree")] = 10,
+    mechanism: Annotated[str, placed("mechanism")] = "auto",
+    opinions: Annotated[int, placed("opinions")] = 2,
+    opinion_epsilon: Annotated[float, placed("opinion_epsilon")] = 4.0,
+    update_epsilon: Annotated[float, placed("update_epsilon")] = 8.0,
+    devices: Annotated[int, placed("devices")] = 10_000,
+    homophily: Annotated[float, placed("homophily")] = 0.8,
+    own_accuracy: Annotated[float, placed("own_accuracy")] = 0.7,
     common: Common = COMMON,
 ) -> None:
     """Print how much of the signal messages keep, and what neighbours should add to accuracy.
@@ -72,7 +73,7 @@ def budget(
         epsilon=epsilon,
         mechanism=mechanism,
         opinions=opinions,
-        opinion_epsilon=opinion_epsilon,
+        **({"opinion_epsilon": opinion_epsilon} if opinions else {}),
         update_epsilon=update_epsilon,
     )
     result = kept(symbol, degree)

@@ -1,16 +1,17 @@
-"""What every command shares: its common options, its JSON, its table, its progress bar."""
+"""What every command shares: its common options, its JSON, its screen."""
 
 import json as jsonlib
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from lumos.cli.option_groups import placed
+from lumos.errors import UsageError
 
 
 @Parameter(name="*")
@@ -18,14 +19,32 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 class Common:
     """Options that every command understands."""
 
-    json: Annotated[bool, Parameter(negative="")] = False
-    """Print one JSON object on standard output, and nothing else there."""
-    seed: int = 0
+    seed: Annotated[int, placed("seed")] = 0
     """Run seed, of public coins, and in a simulation of the device secrets too."""
-    shards: int = 1
+    shards: Annotated[int, placed("shards")] = 1
     """Number of shards, which share nothing but the exchange; the result is the same."""
-    data_dir: Annotated[Path | None, Parameter(env_var="LUMOS_DATA")] = None
+    data_dir: Annotated[
+        Path | None, placed("data_dir", env_var="LUMOS_DATA", show_env_var=False)
+    ] = None
     """Folder of the graphs (also LUMOS_DATA)."""
+    json: Annotated[bool, placed("json", negative="", show_default=False)] = False
+    """Print one JSON object on standard output, and nothing else there."""
+    verbose: Annotated[bool, placed("verbose", negative="", show_default=False)] = False
+    """Print everything that is known, not the answer alone."""
+
+    def refuse(self, *names: str, because: str) -> None:
+        """Refuse common options that have no effect here.
+
+        Args:
+            names: of `seed` and `shards`.
+            because: why, after a colon.
+
+        Raises:
+            UsageError: one of them was given.
+        """
+        for name in names:
+            if getattr(self, name) != getattr(Common, name):
+                raise UsageError(f"`{name}` has no meaning here: {because}; leave it out")
 
 
 def say(text: str) -> None:
@@ -34,41 +53,10 @@ def say(text: str) -> None:
 
 
 def console() -> Console:
-    """A console on standard output; plain text when it is not a terminal."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    """A console on standard output that takes every text as it is: names may hold anything."""
+    return Console(highlight=False, markup=False, emoji=False, soft_wrap=not sys.stdout.isatty())
 
 
 def print_json(result: Mapping[str, Any] | list[Any]) -> None:
     """Print the one JSON object of a command."""
     print(jsonlib.dumps(result, ensure_ascii=False, allow_nan=False))
-
-
-@contextmanager
-def progress_bar(what: str) -> Iterator["Bar"]:
-    """Show progress on standard error when it is a terminal; otherwise do nothing."""
-    if not sys.stderr.isatty():
-        yield Bar(None, None)
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=None, note="")
-        yield Bar(progress, task)
-
-
-class Bar:
-    """A progress bar, or its silent twin."""
-
-    def __init__(self, progress: Progress | None, task: Any) -> None:
-        self._progress = progress
-        self._task = task
-
-    def __call__(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Report that `done` of `total` is finished."""
-        if self._progress is not None:
-            self._progress.update(self._task, completed=done, total=total, note=note)

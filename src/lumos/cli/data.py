@@ -1,6 +1,5 @@
 """`lumos data`: list graphs, download them, verify them."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,23 +7,24 @@ import numpy as np
 from cyclopts import App, Parameter
 from rich.table import Table
 
-from lumos.cli.common import Common, console, print_json, progress_bar, say
-from lumos.cli.wording import as_options
+from lumos.cli.common import Common, console, print_json, say
+from lumos.cli.option_groups import placed
+from lumos.cli.options import AS_IT_IS, Reading, given
 from lumos.errors import LumosError, MissingData
-from lumos.graph import Graph, ReadOptions, load
+from lumos.graph import Graph, load
 from lumos.graph.catalog import CATALOG, Entry, entry_of, require_entry
 from lumos.graph.demo import DEVICES
 from lumos.graph.fetch import Status, checksums, fetch, refuse_different
 from lumos.graph.snap import find_entry
 from lumos.graph.sources import data_directory
+from lumos.progress import displayed
 
-app = App(name="data", help="List, fetch and check graphs.")
+app = App(name="data", help="List, fetch and check graphs.", help_format="plaintext")
 
-Conversions = Annotated[ReadOptions, Parameter(name="*")]
-COMMON, REFUSE = Common(), ReadOptions()
+COMMON = Common()
 
 
-@app.command(name="list")
+@app.command(name="list", sort_key=0)
 def list_graphs(*, common: Common = COMMON) -> None:
     """List the graphs that Lumos knows by name, and whether their files are here."""
     folder = data_directory(common.data_dir)
@@ -70,12 +70,12 @@ def _path_of(entry: Entry, folder: Path) -> str | None:
         return f"unreadable: {error}"
 
 
-@app.command(name="fetch")
+@app.command(name="fetch", sort_key=1)
 def fetch_graph(
-    name: str,
+    name: Annotated[str, placed("name")],
     /,
     *,
-    force: Annotated[bool, Parameter(negative="")] = False,
+    force: Annotated[bool, placed("force", negative="", show_default=False)] = False,
     common: Common = COMMON,
 ) -> None:
     """Download a graph from SNAP and verify the files inside.
@@ -101,7 +101,7 @@ def fetch_graph(
         result = {"name": entry.name, "path": path, "fetched": False, "checksums": status}
         _report(result, common, f"{entry.name} is here: {path}")
         return
-    with progress_bar(f"fetch {entry.archive}") as bar:
+    with displayed(True, f"fetch {entry.archive}") as bar:
         target, status = fetch(entry, data_dir, progress=bar)
     result = {"name": entry.name, "path": str(target), "fetched": True, "checksums": status}
     verified = sum(state == "ok" for state in status.values())
@@ -128,8 +128,14 @@ def _report(result: dict[str, Any], common: Common, line: str) -> None:
         print(line)
 
 
-@app.command(name="check")
-def check(graph: str, /, *, conversions: Conversions = REFUSE, common: Common = COMMON) -> None:
+@app.command(name="check", sort_key=2)
+def check(
+    graph: Annotated[str, placed("graph")],
+    /,
+    *,
+    reading: Annotated[Reading, Parameter(name="*")] = AS_IT_IS,
+    common: Common = COMMON,
+) -> None:
     """Read a graph, print what is in it, and verify its checksums where they are known.
 
     Parameters
@@ -137,7 +143,7 @@ def check(graph: str, /, *, conversions: Conversions = REFUSE, common: Common = 
     graph
         A name of `lumos data list`, or the path of a SNAP folder or zip, npz, or edge list.
     """
-    loaded = load(graph, data_dir=common.data_dir, **asdict(conversions))
+    loaded = load(graph, data_dir=common.data_dir, **given(reading))
     result = summary(loaded)
     entry = entry_of(graph)
     if entry is not None:

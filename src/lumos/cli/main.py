@@ -6,46 +6,60 @@ import sys
 from cyclopts import App, CycloptsError
 
 import lumos
+from lumos.cli.help_screen import HELP_ALL, HelpScreen
 from lumos.cli.wording import as_options
 from lumos.errors import LumosError
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it: 128 and the number of the signal."""
+
 app = App(
     name="lumos",
-    help="Federated graph learning where every device is one vertex.",
+    help="""Federated graph learning where every device is one vertex.
+
+  lumos train demo                       a first run, in seconds
+  lumos train demo --out runs/demo       the same, kept in a folder
+  lumos report runs/demo                 its page
+  lumos train --help                     what can be chosen""",
+    help_format="plaintext",
     version=lumos.__version__,
+    version_format="plaintext",
     suppress_keyboard_interrupt=False,
 )
-app.command("lumos.cli.data:app", name="data", help="List, fetch and check graphs.")
-app.command("lumos.cli.trees:trees", name="trees", help="Decide who carries which edge.")
-app.command("lumos.cli.train:train", name="train", help="Train a model across devices.")
-app.command("lumos.cli.baseline:baseline", name="baseline", help="Train a system for comparison.")
-app.command(
-    "lumos.cli.budget:budget", name="budget", help="Signal that messages keep, and a forecast."
-)
-app.command("lumos.cli.predict:predict", name="predict", help="Predict with a trained model.")
-app.command("lumos.cli.audit:audit", name="audit", help="Attack a graph or a run, with bounds.")
-app.command(
-    "lumos.cli.evaluate:evaluate", name="evaluate", help="Compare systems on one graph, over seeds."
-)
-app.command("lumos.cli.reproduce:reproduce", name="reproduce", help="Run the paper's evaluation.")
-app.command("lumos.cli.report:report", name="report", help="Write the HTML page of a run.")
+_COMMANDS = {
+    "train": "Train a model across devices, without pooling their data.",
+    "predict": "Predict with a trained model.",
+    "report": "Write the page of a run.",
+    "evaluate": "Compare systems on one graph, over seeds.",
+    "baseline": "Train a system for comparison.",
+    "audit": "Attack a graph or a run, and compare with what is claimed.",
+    "budget": "What noise leaves of messages, and a forecast, before a run.",
+    "trees": "Decide who carries which edge.",
+    "data": "List, fetch and check graphs.",
+    "reproduce": "Run the paper's evaluation.",
+}
+"""In the order of `lumos --help`; each is a function of its own module, or an app of commands."""
+for _place, (_name, _help) in enumerate(_COMMANDS.items()):
+    _function = "app" if _name == "data" else _name
+    app.command(f"lumos.cli.{_name}:{_function}", name=_name, help=_help, sort_key=_place)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run one command; exit 0 when done, 1 when it failed, 2 on bad usage or input."""
+    """Run one command; exit 0: done, 1: failed, 2: bad usage or input, 130: interrupted."""
     sys.exit(run(arguments))
 
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        _execute(words)
     except CycloptsError as error:
         return _fail(f"{' '.join(str(error).split())} Type: lumos --help", 2)
     except LumosError as error:
         return _fail(str(error), error.exit_status)
-    except KeyboardInterrupt:
-        return _fail("interrupted", 1)
+    except KeyboardInterrupt as interrupt:  # its argument, if any, says how to go on
+        return _fail("; ".join(["interrupted", *map(str, interrupt.args)]), INTERRUPTED)
     except BrokenPipeError:
         # The reader went away (`lumos … | head`): nothing to report, and nowhere to report it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -53,6 +67,18 @@ def run(arguments: list[str] | None = None) -> int:
     except OSError as error:
         return _fail(f"{error.filename or 'a file'}: {error.strerror or error}", 1)
     return 0
+
+
+def _execute(words: list[str]) -> None:
+    everything = HELP_ALL in words
+    words = ["--help" if word == HELP_ALL else word for word in words]
+    if {"--help", "-h"} & {*words}:
+        chain, _, _ = app.parse_commands(words)
+        command = " ".join(word for word in chain if not word.startswith("-"))
+        app.help_formatter = HelpScreen(command, everything)
+    elif not words:
+        app.help_formatter = HelpScreen("", everything)
+    app(words, exit_on_error=False, print_error=False, result_action="return_value")
 
 
 def _fail(line: str, status: int) -> int:

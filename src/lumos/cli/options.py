@@ -7,10 +7,14 @@ what was left to the profile.
 import dataclasses
 from collections.abc import Sequence
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from cyclopts import Parameter, Token
 from docstring_parser import parse_from_object
+
+from lumos.cli.option_groups import placed
+from lumos.cli.wording import as_options
+from lumos.graph import ReadOptions
 
 
 def options_of(name: str, *groups: type[Any], **defaults: str) -> type[Any]:
@@ -23,28 +27,35 @@ def options_of(name: str, *groups: type[Any], **defaults: str) -> type[Any]:
     """
     hints: dict[str, Any] = {}
     texts: dict[str, list[str]] = {}
+    shown: dict[str, list[str]] = {}
     for group in groups:
         words, types = _descriptions(group), get_type_hints(group)
         for field in dataclasses.fields(group):
             if hints.setdefault(field.name, types[field.name]) != types[field.name]:
                 raise TypeError(f"{field.name}: two groups have it, with different types")
-            text = " ".join((words.get(field.name) or "").split())
-            if field.name in defaults or _worth(field.default):
-                default = defaults.get(field.name) or _shown(field.default)
-                text = f"{text} \\[default: {default}]"
-            texts.setdefault(field.name, []).append(text)
-    options = [
-        (option, _annotated(_or_none(hint), _parameter(hint, " Or: ".join(texts[option]))), None)
-        for option, hint in hints.items()
-    ]
+            texts.setdefault(field.name, []).append(" ".join((words.get(field.name) or "").split()))
+            if field.name in defaults:
+                shown[field.name] = [defaults[field.name]]
+            elif _worth(field.default):
+                shown.setdefault(field.name, []).append(_shown(field.default))
+    options = []
+    for option, hint in hints.items():
+        default = " or ".join(dict.fromkeys(shown.get(option, ())))
+        about = _parameter(option, hint, " Or: ".join(texts[option]), default)
+        options.append((option, _annotated(_or_none(hint), about), None))
     made = dataclasses.make_dataclass(name, options, frozen=True, kw_only=True)
     made.__module__ = __name__
     return made
 
 
-def _parameter(hint: Any, text: str) -> Parameter:
+def _parameter(option: str, hint: Any, text: str, default: str) -> Parameter:
     whole = int in (hint, *get_args(hint))
-    return Parameter(help=text, show_default=False, converter=whole_or_word if whole else None)
+    return placed(
+        option,
+        help=as_options(text),
+        show_default=default or False,
+        converter=whole_or_word if whole else None,
+    )
 
 
 def _descriptions(group: type[Any]) -> dict[str, str | None]:
@@ -89,3 +100,12 @@ def _worth(default: Any) -> bool:
 
 def _shown(default: Any) -> str:
     return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+if TYPE_CHECKING:
+    Reading = Any
+else:
+    Reading = options_of("Reading", ReadOptions)
+"""What may be lost when a graph is read: an option for each of `ReadOptions`."""
+AS_IT_IS = Reading()
+"""No option given."""

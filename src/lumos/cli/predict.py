@@ -7,35 +7,40 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter
 from rich.table import Table
 
-from lumos.cli.common import Bar, Common, console, print_json, progress_bar
+from lumos.cli.common import Common, console, print_json
+from lumos.cli.option_groups import placed
 from lumos.errors import InputError, UsageError
+from lumos.progress import displayed
 from lumos.training.profiles import STRICT
 
 if TYPE_CHECKING:
     from lumos.runs.run import Run
-    from lumos.typing import Floats
+    from lumos.typing import Floats, Progress
 
 COMMON = Common()
+TOP = 10
+"""How many candidates are printed."""
 _SHOWN = 20
 
 
 def predict(
-    run: Path,
+    run: Annotated[Path, placed("run")],
     /,
     *,
-    id: list[str] | None = None,
-    pairs: Path | None = None,
-    candidates: Path | None = None,
-    top: int = 10,
-    scores: Literal["ideal", "secure"] = "ideal",
-    workers: int | None = None,
-    newcomer: Path | None = None,
-    csv: Path | None = None,
-    export: Path | None = None,
-    simulated: Annotated[bool, Parameter(negative="")] = False,
+    id: Annotated[list[str] | None, placed("id")] = None,
+    pairs: Annotated[Path | None, placed("pairs")] = None,
+    candidates: Annotated[Path | None, placed("candidates")] = None,
+    top: Annotated[int | None, placed("top", show_default="10")] = None,
+    scores: Annotated[
+        Literal["ideal", "secure"] | None, placed("scores", show_default="ideal")
+    ] = None,
+    workers: Annotated[int | None, placed("workers")] = None,
+    newcomer: Annotated[Path | None, placed("newcomer")] = None,
+    csv: Annotated[Path | None, placed("csv")] = None,
+    export: Annotated[Path | None, placed("export")] = None,
+    simulated: Annotated[bool, placed("simulated", negative="", show_default=False)] = False,
     common: Common = COMMON,
 ) -> None:
     """Predict with the model of a run folder.
@@ -75,13 +80,25 @@ def predict(
         raise UsageError("--id, --pairs and --newcomer are three questions; ask one at a time")
     if candidates is not None and (id is None or len(id) != 1):
         raise UsageError("--candidates needs one --id: the device that asks them")
-    if top < 1:
+    if top is not None and top < 1:
         raise UsageError(f"--top must be 1 or more, got {top}")
+    if top is not None and candidates is None:
+        raise UsageError("--top has no meaning without --candidates; leave it out")
+    if workers is not None and scores != "secure":
+        raise UsageError("--workers has no meaning without --scores secure; leave it out")
+    common.refuse("seed", "shards", because="a run predicts by what it was trained with")
     from lumos.runs.load import load_run
     from lumos.runs.newcomers import predict_newcomers, read_newcomers
 
     trained = load_run(run)
     train = trained.config.train
+    if scores is not None and (trained.classes or not trained.promises):
+        raise UsageError(
+            "--scores has no meaning for this run, only for one of --task link with promises; "
+            "leave it out"
+        )
+    if scores is not None and id is None and pairs is None:
+        raise UsageError("--scores has no meaning without --id or --pairs; leave it out")
     result: dict[str, Any] = {"run": str(run), "task": train.task, "profile": train.profile}
     if export is not None:
         trained.export(export, simulated=simulated)
@@ -104,7 +121,8 @@ def predict(
             data_dir=common.data_dir,
         )
         if candidates is not None:
-            rows = sorted(rows, key=lambda row: (not row["answered"], -row["probability"]))[:top]
+            rows.sort(key=lambda row: (not row["answered"], -row["probability"]))
+            rows = rows[: top or TOP]
     elif trained.classes or export is None:
         rows = _rows(trained, id)
     else:
@@ -179,7 +197,7 @@ def _links(
 ) -> list[dict[str, Any]]:
     """id, other, probability and whether the other answered, of each pair."""
     start = time.perf_counter()
-    with progress_bar("scores") as bar:
+    with displayed(True, "scores") as bar:
         found = run.ask_links(
             pairs,
             secure=secure,
@@ -201,12 +219,13 @@ def _links(
     ]
 
 
-def _per_second(bar: Bar, start: float) -> Any:
+def _per_second(bar: "Progress | None", start: float) -> Any:
     """A callback that shows how many pairs are scored in a second; the bar shows the time left."""
 
     def show(done: int, total: int) -> None:
         rate = done / max(time.perf_counter() - start, 1e-9)
-        bar(done, total, f"{done:,} of {total:,} pairs, {rate:,.0f} per second")
+        if bar is not None:
+            bar(done, total, f"{rate:,.0f} pairs per second")
 
     return show
 

@@ -1,14 +1,22 @@
 """`lumos report`: one self-contained HTML page of a run."""
 
 from pathlib import Path
+from typing import Annotated
 
 from lumos.cli.common import Common, print_json
+from lumos.cli.option_groups import placed
 from lumos.storage import PRIVATE
 
 COMMON = Common()
 
 
-def report(run: Path, /, *, out: Path | None = None, common: Common = COMMON) -> None:
+def report(
+    run: Annotated[Path, placed("run")],
+    /,
+    *,
+    out: Annotated[Path | None, placed("out")] = None,
+    common: Common = COMMON,
+) -> None:
     """Write one HTML page of a finished run: no script, nothing to load, ready to print.
 
     Parameters

@@ -1,35 +1,45 @@
 """`lumos trees`: decide who carries which edge, and show what it cost."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from cyclopts import Parameter
 from rich.table import Table
 
-from lumos.cli.common import Common, console, print_json, progress_bar, say
+from lumos.cli.common import Common, console, print_json, say
+from lumos.cli.option_groups import placed
+from lumos.cli.options import AS_IT_IS, Reading, given, options_of
+from lumos.cli.run_screen import paragraph
 from lumos.device.coins import CoinSource
-from lumos.graph import Graph, ReadOptions, load
+from lumos.errors import UsageError
+from lumos.graph import Graph, load
 from lumos.graph.options import NOT_ASKED
 from lumos.memory import peak_rss_mb
+from lumos.progress import duration
 from lumos.trees.balance import Balanced, balance
 from lumos.trees.estimate import expected_comparisons, expected_seconds
 from lumos.trees.plot import check_plot, plot_workloads
 from lumos.trees.settings import TreeSettings
 
-COMMON, SETTINGS, REFUSE = Common(), TreeSettings(), ReadOptions()
+if TYPE_CHECKING:
+    Options = Any
+else:
+    Options = options_of("TreeOptions", TreeSettings)
+
+COMMON, NOTHING = Common(), Options()
 
 _LONG = 20.0  # seconds after which a run is announced
 
 
 def trees(
-    graph: str,
+    graph: Annotated[str, placed("graph")],
     /,
     *,
-    settings: Annotated[TreeSettings, Parameter(name="*")] = SETTINGS,
-    reading: Annotated[ReadOptions, Parameter(name="*")] = REFUSE,
-    coins: CoinSource = "simulated",
-    plot: Path | None = None,
+    options: Annotated[Options, Parameter(name="*")] = NOTHING,
+    reading: Annotated[Reading, Parameter(name="*")] = AS_IT_IS,
+    coins: Annotated[CoinSource, placed("coins")] = "simulated",
+    plot: Annotated[Path | None, placed("plot")] = None,
     common: Common = COMMON,
 ) -> None:
     """Balance the trees of a federation: decide who carries which edge.
@@ -43,19 +53,14 @@ def trees(
     plot
         File for a picture of the workloads (.png, .svg or .pdf).
     """
+    settings = _asked(given(options))
     if plot is not None:
         check_plot(plot)
-    loaded = load(graph, data_dir=common.data_dir, features=False, **vars(reading))
+    loaded = load(graph, data_dir=common.data_dir, features=False, **given(reading))
     announce(loaded, settings)
-    with progress_bar("balancing") as bar:
-        balanced = balance(
-            loaded,
-            settings,
-            seed=common.seed,
-            shards=common.shards,
-            coins=coins,
-            progress=bar,
-        )
+    balanced = balance(
+        loaded, settings, seed=common.seed, shards=common.shards, coins=coins, progress=True
+    )
     result = summary(balanced, common)
     if plot is not None:
         plot_workloads(
@@ -70,7 +75,20 @@ def trees(
     if common.json:
         print_json(result)
     else:
-        _show(result, balanced)
+        _show(result, balanced, verbose=common.verbose)
+
+
+def _asked(settings: dict[str, Any]) -> TreeSettings:
+    """The settings that were given.
+
+    Raises:
+        UsageError: one of them cannot have an effect.
+    """
+    made = TreeSettings(**settings)
+    for name in settings:
+        if reason := made.ignored(name):
+            raise UsageError(f"`{name}` has no meaning with {reason}; leave it out")
+    return made
 
 
 def summary(balanced: Balanced, common: Common) -> dict[str, Any]:
@@ -118,37 +136,57 @@ def announce(graph: Graph, settings: TreeSettings) -> None:
     if seconds > _LONG:
         say(
             f"About {expected_comparisons(graph, settings):,} secret comparisons, roughly "
-            f"{_duration(seconds)} here. --compare ideal computes them in the clear (simulation "
+            f"{duration(seconds)} here. --compare ideal computes them in the clear (simulation "
             "only), with the same counts."
         )
 
 
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-def _show(result: dict[str, Any], balanced: Balanced) -> None:
-    out = console()
+def _show(result: dict[str, Any], balanced: Balanced, *, verbose: bool) -> None:
+    """The answer, the workloads, and what it cost; topics where everything is asked for."""
+    screen = console()
+    paragraph(screen, _answer(result))
+    screen.print()
+    screen.print(_workloads(result, balanced))
+    screen.print()
     graph, ledger = balanced.graph, balanced.ledger
-    out.print(
-        f"{result['graph']}: {graph.devices:,} devices, {graph.edges:,} edges · balancer "
-        f"{result['balancer']} · comparisons {result['compare']} · coins {result['coins']}"
+    paragraph(
+        screen,
+        f"{result['balancer']} took {ledger.comparisons:,} comparisons ({result['compare']}), "
+        f"{ledger.messages:,} messages and {balanced.seconds:.1f} s; coins {result['coins']}.",
     )
-    for note in result["notes"]:
-        out.print(f"note: {note}")
-    doors = Table("topic", "door", "messages", "bytes", "who learns what", box=None)
-    for name, line in ledger.topics.items():
-        doors.add_row(name, line.door, f"{line.messages:,}", f"{line.bytes:,}", line.learns)
-    out.print()
-    out.print(doors)
-    _show_workloads(result, balanced)
-    _show_cost(result, balanced)
+    if verbose:
+        screen.print(f"{graph.devices:,} devices, {graph.edges:,} edges")
+        for note in result["notes"]:
+            screen.print(f"note: {note}")
+        doors = Table("topic", "door", "messages", "bytes", "who learns what", box=None)
+        for name, line in ledger.topics.items():
+            doors.add_row(name, line.door, f"{line.messages:,}", f"{line.bytes:,}", line.learns)
+        screen.print()
+        screen.print(doors)
+        screen.print()
+        _show_cost(result, balanced)
     if "plot" in result:
-        out.print(f"picture: {result['plot']}")
+        screen.print(f"picture: {result['plot']}")
 
 
-def _show_workloads(result: dict[str, Any], balanced: Balanced) -> None:
-    table = Table("workload (observer)", box=None)
+def _answer(result: dict[str, Any]) -> str:
+    """One sentence: the largest workload, what it would be otherwise, and what is possible."""
+    bound = result["lower_bound"]
+    least = (
+        f"no assignment does better: the edges among {result['certificate_devices']:,} devices "
+        f"force {bound:,} (certificate checked)"
+        if result["optimal"]
+        else f"{bound:,} is possible"
+    )
+    return (
+        f"On {result['graph']}, the busiest device carries {result['max_workload']:,} edges "
+        f"instead of {result['max_degree']:,}; {least}. Trimming saves "
+        f"{100 * result['messages_saved_by_trimming']:.1f} % of the messages of an epoch."
+    )
+
+
+def _workloads(result: dict[str, Any], balanced: Balanced) -> Table:
+    table = Table("workload (observer)", box=None, header_style="")
     for name in ("largest", "99 %", "median", "mean"):
         table.add_column(name, justify="right")
     rows = (("without trimming", balanced.graph.degrees), (result["balancer"], balanced.workload))
@@ -158,21 +196,7 @@ def _show_workloads(result: dict[str, Any], balanced: Balanced) -> None:
             name, f"{largest:,.0f}", f"{high:,.0f}", f"{median:,.0f}", f"{workload.mean():.2f}"
         )
     table.add_row("least possible", f"{result['lower_bound']:,}", "", "", "")
-    out = console()
-    out.print()
-    out.print(table)
-    if result["optimal"]:
-        out.print(
-            f"optimal: the edges among {result['certificate_devices']:,} devices force a workload "
-            f"of {result['lower_bound']:,} (certificate checked)"
-        )
-    else:
-        out.print(f"not optimal: {result['max_workload']:,} against {result['lower_bound']:,}")
-    out.print(
-        f"trimming saves {100 * result['messages_saved_by_trimming']:.1f} % of the messages of an "
-        "epoch"
-    )
-    out.print()
+    return table
 
 
 def _show_cost(result: dict[str, Any], balanced: Balanced) -> None:

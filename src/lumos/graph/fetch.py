@@ -55,7 +55,7 @@ def fetch(
     data_dir: Path,
     *,
     base_url: str | None = None,
-    progress: Progress = lambda done, total, note: None,
+    progress: Progress | None = None,
 ) -> tuple[Path, dict[str, Status]]:
     """Download the archive of a graph into `data_dir`; return its path and what was verified.
 
@@ -91,7 +91,11 @@ def fetch(
 
 
 def _download(
-    url: str, write: Callable[[bytes], object], progress: Progress, entry: Entry, target: Path
+    url: str,
+    write: Callable[[bytes], object],
+    progress: Progress | None,
+    entry: Entry,
+    target: Path,
 ) -> None:
     try:
         with urllib.request.urlopen(url, timeout=PATIENCE) as answer:  # noqa: S310  # checked above
@@ -101,7 +105,8 @@ def _download(
             while block := answer.read(BLOCK):
                 write(block)
                 done += len(block)
-                progress(done, total, f"{done / 1e6:.1f} MB")
+                if progress is not None:
+                    progress(done, total, f"{done / 1e6:.1f} MB")
     except (OSError, http.client.HTTPException, ValueError) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()

@@ -38,3 +38,11 @@ class ModelSettings:
             raise UsageError(f"dropout must be at least 0 and below 1, got {self.dropout}")
         if self.pool not in POOLINGS:
             raise UsageError(f"pool must be one of {', '.join(POOLINGS)}, got {self.pool!r}")
+
+    def ignored(self, name: str) -> str:
+        """With which of these settings another one has no effect; empty where it has one."""
+        if name == "heads" and self.backbone != "gat":
+            return f"`backbone='{self.backbone}'`, only with `backbone='gat'`"
+        if name in ("hidden", "heads") and self.layers == 1:
+            return "`layers=1`, only with more layers"
+        return ""

@@ -44,8 +44,9 @@ class PaperProfile:
         }
 
     def ignores(self, name: str, config: "Config") -> str:
-        """Every setting that it has means something."""
-        return ""
+        """With which settings a setting has no meaning."""
+        groups = (config.train, config.trees, config.model, settings_of(config))
+        return next(filter(None, (group.ignored(name) for group in groups)), "")
 
     def improvements(self, config: "Config") -> list[str]:
         """Where a run departs from the letter of the paper, one sentence each."""

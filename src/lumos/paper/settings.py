@@ -38,6 +38,14 @@ class PaperSettings(EncoderSettings):
         if self.patience and self.select == "last":
             raise UsageError("`patience` goes by the validation score; leave out `select='last'`")
 
+    def ignored(self, name: str) -> str:
+        """With which of these settings another one has no effect; empty where it has one."""
+        if name == "bins" and self.noisy:
+            return "a finite `epsilon`, only with `epsilon=inf`"
+        if name == "recovery" and not self.noisy and not self.bins:
+            return "`epsilon=inf`, only with a finite `epsilon` or with `bins`"
+        return ""
+
 
 def settings_of(config: "Config") -> PaperSettings:
     """The settings of this profile."""

@@ -12,6 +12,7 @@ def texts(config: Config) -> ProfileTexts:
     """What reports say about a run."""
     paper = settings_of(config)
     return ProfileTexts(
+        promise=lambda _: _unprotected(config),
         design="this is the paper's own design.",
         trees=TreeTexts(
             workload=(
@@ -47,3 +48,19 @@ def _sums(sizes: RunSizes) -> list[SumStage]:
             ),
         )
     ]
+
+
+def _unprotected(config: Config) -> str:
+    """What a run does not protect, in one sentence."""
+    paper = settings_of(config)
+    told = "labels" if config.train.task == "classify" else "links"
+    strangers = " and strangers" * (config.train.task == "link")
+    features = (
+        f"ε = {paper.epsilon:g} covers released features alone"
+        if paper.noisy
+        else "features went to neighbours as they are"
+    )
+    return (
+        f"Nothing is promised: neighbours{strangers} got embeddings of raw features, and gradients "
+        f"that depend on {told}, without protection; {features}."
+    )

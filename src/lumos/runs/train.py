@@ -17,6 +17,7 @@ from lumos.graph.fingerprint import fingerprint
 from lumos.graph.sources import as_graph, is_named
 from lumos.memory import peak_rss_mb
 from lumos.model.network import TreeNetwork
+from lumos.progress import ProgressOption, displayed
 from lumos.runs.events import EpochEvent, OnEpoch
 from lumos.runs.folder import RunFolder, describe, keeps_device_values
 from lumos.runs.loop import TrainedArm, fit
@@ -48,7 +49,7 @@ def train(
     trees: Balanced | None = None,
     out: Path | str | None = None,
     resume: bool = False,
-    progress: Progress | None = None,
+    progress: ProgressOption = None,
     on_epoch: OnEpoch | None = None,
     **settings: Any,
 ) -> Run:
@@ -70,7 +71,8 @@ def train(
         trees: trees that were balanced before, for the same graph and seed (classify only).
         out: a run folder to write.
         resume: go on with an interrupted run in `out`.
-        progress: callback `(done, total, note)`, called periodically.
+        progress: True shows it: a bar in a terminal or notebook, a line every ten seconds
+            elsewhere. Or a callback `(done, total, note)`, called periodically.
         on_epoch: callback `(EpochEvent)`, called after every epoch of every arm.
     """
     if config is not None and settings:
@@ -88,9 +90,10 @@ def train(
         source = {"spec": findable(graph)} if isinstance(graph, str | Path) else {}
     about = describe(whole, source, config, seed, shards, chosen.about)
     folder = _folder(out, about, config, resume=resume)
-    summary = _trees(problem, config, trees, carrier, folder, progress)
-    problem = replace(problem, keep=summary.keep)
-    fitted = _fit_arms(problem, config, carrier, folder, resume, progress, on_epoch)
+    with displayed(progress, "training") as shown:
+        summary = _trees(problem, config, trees, carrier, folder, shown)
+        problem = replace(problem, keep=summary.keep)
+        fitted = _fit_arms(problem, config, carrier, folder, resume, shown, on_epoch)
     run = _finished(whole, problem, chosen, about, config, summary, fitted, start)
     run = replace(run, folder=None if folder is None else folder.path)
     if folder is not None:

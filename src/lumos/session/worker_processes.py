@@ -38,7 +38,10 @@ class _Worker:
     def __init__(self) -> None:
         self.connection, theirs = Pipe()
         self.process = subprocess.Popen(
-            [sys.executable, *_COMMAND], stdin=theirs.fileno(), stdout=subprocess.DEVNULL
+            [sys.executable, *_COMMAND],
+            stdin=theirs.fileno(),
+            stdout=subprocess.DEVNULL,
+            process_group=0,  # the keyboard's interrupt is the parent's, from the first moment on
         )
         theirs.close()
 

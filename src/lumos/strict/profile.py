@@ -19,6 +19,7 @@ from lumos.strict.schedule import Schedule
 from lumos.strict.settings import (
     LINK_OPINIONS,
     NOT_USED,
+    OF_BALANCING,
     OF_TREES,
     StrictSettings,
     default_epochs,
@@ -61,16 +62,24 @@ class StrictProfile:
     def ignores(self, name: str, config: "Config") -> str:
         """With which settings a setting has no meaning."""
         if name in NOT_USED:
-            return f"`profile='{self.name}'`"
-        task = config.train.task
+            return f"`profile='{self.name}'`, only with `profile='paper'`"
+        if name in OF_BALANCING:
+            return (
+                f"`profile='{self.name}'`, where nothing is balanced, only with `profile='paper'`"
+            )
+        task, strict = config.train.task, settings_of(config)
         if has_no_meaning(name, task):
-            return f"`profile='{self.name}'` and `task='{task}'`"
+            other = "classify" if task == "link" else "link"
+            return f"`profile='{self.name}'` and `task='{task}'`, only with `task='{other}'`"
         if name in OF_TREES and task == "link":
             # A network on trees needs neighbours' vectors at home, and nobody releases one.
             return f"`profile='{self.name}'` and `task='link'`, which have no tree network"
-        if name in OF_TREES and not settings_of(config).tree_network:
-            return f"`profile='{self.name}'` and `tree_network=False`"
-        return ""
+        if name in OF_TREES and not strict.tree_network:
+            return (
+                f"`profile='{self.name}'` and `tree_network=False`, only with `tree_network=True`"
+            )
+        groups = (config.train, config.model, strict)
+        return next(filter(None, (group.ignored(name) for group in groups)), "")
 
     def improvements(self, config: "Config") -> list[str]:
         """None: it does not follow the paper at all."""

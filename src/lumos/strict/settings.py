@@ -9,6 +9,7 @@ from lumos.encode.mechanisms import AUTO, check_name
 from lumos.errors import UsageError, one_of
 from lumos.model.settings import ModelSettings
 from lumos.strict.feature_scaling import Scaling
+from lumos.trees.settings import TreeSettings
 
 if TYPE_CHECKING:
     from lumos.training.config import Config
@@ -27,6 +28,9 @@ Signs = Literal["auto", "nonnegative", "signed"]
 
 NOT_USED = frozenset({"pool", "activate_last"})
 """Settings of the model that the networks of this profile do not have."""
+
+OF_BALANCING = frozenset({setting.name for setting in fields(TreeSettings)} - {"balancer"})
+"""Settings of a balancer, and there is none: nobody carries an edge for another."""
 
 OF_TREES = frozenset(
     {setting.name for setting in fields(ModelSettings)} | {"learning_rate", "weight_decay"}
@@ -57,6 +61,16 @@ LINK_ONLY = frozenset(
         "score_degrees",
     }
 )
+
+
+_OF_PROTECTION: Mapping[str, Protection] = {
+    "update_epsilon": "noise",
+    "update_delta": "noise",
+    "clip": "noise",
+    "min_holders": "holders",
+    "projection": "projection",
+}
+"""Settings of one kind of protection."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +205,16 @@ class StrictSettings:
                 raise UsageError(f"`{name}` must be 1 or more, got {getattr(self, name)}")
         if not LEAST_CLIP <= self.clip < float("inf"):
             raise UsageError(f"`clip` must be {LEAST_CLIP} or more, got {self.clip}")
+
+    def ignored(self, name: str) -> str:
+        """With which of these settings another one has no effect; empty where it has one."""
+        if name in _OF_PROTECTION and self.protect != _OF_PROTECTION[name]:
+            return f"`protect='{self.protect}'`, only with `protect='{_OF_PROTECTION[name]}'`"
+        if name in ("opinion_epsilon", "lifetime_opinion_epsilon") and not self.opinions:
+            return "`opinions=0`, only with opinions"
+        if name.startswith("lifetime_") and self.book is None:
+            return "a run on its own, only with `book`"
+        return ""
 
     @property
     def sums_epsilon(self) -> float:

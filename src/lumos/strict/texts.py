@@ -7,6 +7,7 @@ from typing import Any
 from lumos.strict.classify_schedule import CANDIDATES, ClassifySchedule
 from lumos.strict.link_levels import ALONE, BOTH, SURROUNDINGS, WORDS
 from lumos.strict.link_schedule import COUNTS, LinkSchedule
+from lumos.strict.plain_promise import classify_in_words, link_in_words
 from lumos.strict.schedule import Schedule
 from lumos.strict.settings import (
     CLASSIFY_ONLY,
@@ -52,6 +53,7 @@ def texts(config: Config) -> ProfileTexts:
     of_trees = {field.name for field in dataclasses.fields(TreeSettings)}  # nothing is balanced
     return ProfileTexts(
         trees=None if config.train.task == "link" else _TREES,
+        promise=link_in_words if config.train.task == "link" else classify_in_words,
         loss=_NOISY_LOSS if settings_of(config).protect == "noise" else LOSS,
         stages=_stages(config),
         sums=partial(stages_of, config),

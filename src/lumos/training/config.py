@@ -121,5 +121,8 @@ def _unknown(name: str, profile: Profile[Any], known: Mapping[str, str]) -> str:
     """Why there is no such setting: it is another profile's, or nobody's."""
     for other in PROFILES:
         if name in {setting.name for setting in dataclasses.fields(PROFILES[other].settings)}:
-            return f"`{name}` has no meaning with `profile='{profile.name}'`; leave it out"
+            return (
+                f"`{name}` has no meaning with `profile='{profile.name}'`, only with "
+                f"`profile='{other}'`; leave it out"
+            )
     return f"there is no setting {name!r}; there are {', '.join(known)}"

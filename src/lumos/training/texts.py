@@ -7,6 +7,8 @@ from lumos.typing import Arrays
 
 NO_PROMISE = "no promise"
 """How a cell of a table of promises begins that makes none."""
+PromiseInWords = Callable[[Sequence[Mapping[str, str]]], str]
+"""From the table of promises of a run to a few plain sentences."""
 LOSS = "Mean training loss of each epoch, as all devices learn it from a sum."
 
 
@@ -66,6 +68,8 @@ class ProfileTexts:
 
     trees: TreeTexts | None
     """None where no tree is built."""
+    promise: PromiseInWords
+    """The whole promise in plain words, or what is not protected."""
     design: str = ""
     """Whose design it is that messages leave through the door `open`: a sentence that follows
     "Privacy:" and begins with a small letter."""

@@ -21,6 +21,7 @@ from lumos.frames import frame
 from lumos.graph import Graph
 from lumos.graph.neighbour_lists import spans
 from lumos.graph.sources import as_graph
+from lumos.progress import ProgressOption, displayed
 from lumos.session.worker_processes import make_pool
 from lumos.session.workers import Workers
 from lumos.trees.balancers import BALANCERS, Balancer
@@ -95,7 +96,7 @@ def balance(
     shards: int = 1,
     coins: CoinSource = "simulated",
     carrier: str = "loopback",
-    progress: Progress | None = None,
+    progress: ProgressOption = None,
 ) -> Balanced:
     """Run the tree constructor of a whole federation on this machine.
 
@@ -107,7 +108,7 @@ def balance(
         shards: number of shards that share nothing but the exchange; the result is the same.
         coins: device secrets from the run seed, or from the operating system.
         carrier: what moves the messages, a name of `CARRIERS`.
-        progress: callback `(done, total, note)`, called periodically.
+        progress: True shows it; or a callback `(done, total, note)`, called periodically.
     """
     graph = as_graph(graph)
     settings = settings or TreeSettings()
@@ -117,7 +118,8 @@ def balance(
     secret = balancer.compares and settings.compare == "secure"
     workers = make_pool(settings.workers) if secret else None
     try:
-        return _balance(graph, settings, balancer, seed, coins, pieces, workers, carrier, progress)
+        with displayed(progress, "balancing") as shown:
+            return _balance(graph, settings, balancer, seed, coins, pieces, workers, carrier, shown)
     finally:
         if workers is not None:
             workers.close()

@@ -34,3 +34,18 @@ class TreeSettings:
             raise UsageError(f"`workers` must be 1 or more, got {self.workers}")
         if self.comparison_budget is not None and not self.comparison_budget >= 0:
             raise UsageError(f"`comparison_budget` must be 0 or more, got {self.comparison_budget}")
+
+    def ignored(self, name: str) -> str:
+        """With which of these settings another one has no effect; empty where it has one.
+
+        `compare` always has a meaning: it says what may be computed in the clear, whatever the
+        balancer turns out to need.
+        """
+        balancer = BALANCERS[self.balancer]
+        if name == "iterations" and not balancer.iterative:
+            return f"`balancer='{self.balancer}'`, only with one that takes steps (mcmc)"
+        if name in ("workers", "comparison_budget") and not balancer.compares:
+            return f"`balancer='{self.balancer}'`, only with one that compares (greedy, mcmc)"
+        if name == "workers" and self.compare != "secure":
+            return f"`compare='{self.compare}'`, only with `compare='secure'`"
+        return ""

@@ -1,0 +1,191 @@
+"""Where every option stands in the help, and which options the first screen shows.
+
+One line per option: its group and, if `--help` shows it, its short text. An option without a short
+text is for experts: only `--help-all` shows it, in full. `COMMANDS` has what a command shows
+otherwise. A test fails where an option of any command is missing here.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from cyclopts import Group, Parameter
+
+DATA = Group("Data", sort_key=1)
+TASK = Group("Task", sort_key=2)
+PRIVACY = Group("Privacy", sort_key=3)
+MODEL = Group("Model", sort_key=4)
+TREES = Group("Trees", sort_key=5)
+RUN = Group("Run", sort_key=6)
+COMMON = Group("Every command", sort_key=7)
+
+
+class Placed(NamedTuple):
+    """Where an option stands."""
+
+    group: Group
+    short: str = ""
+    """One line for `--help`; empty: only `--help-all` shows the option."""
+
+
+OPTIONS: Mapping[str, Placed] = {
+    # What is read.
+    "graph": Placed(DATA, "demo, demo:60, facebook, twitch-ENGB, …, or a path"),
+    "directed": Placed(DATA),
+    "weights": Placed(DATA),
+    "multilabel": Placed(DATA),
+    "missing_labels": Placed(DATA),
+    "name": Placed(DATA, "a graph of lumos data list"),
+    "force": Placed(DATA, "download it even if it is here"),
+    "run": Placed(DATA, "a folder that lumos train --out wrote"),
+    "target": Placed(DATA, "a graph, or a folder that lumos train --out wrote"),
+    # What is learnt, and who does it.
+    "task": Placed(TASK, "classify: predict labels; link: predict edges"),
+    "profile": Placed(TASK, "strict: it promises; paper: the paper's design"),
+    "system": Placed(TASK, "centralized, own, lpgnn, naive, or a registered one"),
+    "attack": Placed(TASK, "only this attack; may be repeated"),
+    # What leaves a device.
+    "epsilon": Placed(PRIVACY, "ε of what a device releases"),
+    "label_epsilon": Placed(PRIVACY),
+    "mechanism": Placed(PRIVACY),
+    "opinions": Placed(PRIVACY),
+    "opinion_epsilon": Placed(PRIVACY, "ε of one opinion, about edges"),
+    "update_epsilon": Placed(PRIVACY, "ε of all sums together, about features"),
+    "update_delta": Placed(PRIVACY),
+    "protect": Placed(PRIVACY),
+    "book": Placed(PRIVACY, "file that counts what devices release in all runs"),
+    "lifetime_epsilon": Placed(PRIVACY),
+    "lifetime_opinion_epsilon": Placed(PRIVACY),
+    "lifetime_update_epsilon": Placed(PRIVACY),
+    "answer_bits": Placed(PRIVACY),
+    "answers": Placed(PRIVACY),
+    "answer_epsilon": Placed(PRIVACY),
+    "signs": Placed(PRIVACY),
+    "min_holders": Placed(PRIVACY),
+    "projection": Placed(PRIVACY),
+    "clip": Placed(PRIVACY),
+    "low": Placed(PRIVACY),
+    "high": Placed(PRIVACY),
+    "bins": Placed(PRIVACY),
+    "delta": Placed(PRIVACY),
+    "one_bit": Placed(PRIVACY),
+    "edge_sample": Placed(PRIVACY),
+    "aggregate": Placed(PRIVACY, "ideal: sums in the clear; secure: masked sums"),
+    "coins": Placed(PRIVACY, "simulated: from the seed; system: as on devices"),
+    # The network and its training.
+    "epochs": Placed(MODEL, "passes over all devices"),
+    "backbone": Placed(MODEL, "gcn, gat, or another PyG layer"),
+    "tree_network": Placed(MODEL),
+    "encoder_epochs": Placed(MODEL),
+    "learning_rate": Placed(MODEL),
+    "weight_decay": Placed(MODEL),
+    "layers": Placed(MODEL),
+    "hidden": Placed(MODEL),
+    "output": Placed(MODEL),
+    "heads": Placed(MODEL),
+    "dropout": Placed(MODEL),
+    "activate_last": Placed(MODEL),
+    "pool": Placed(MODEL),
+    "recovery": Placed(MODEL),
+    "select": Placed(MODEL),
+    "patience": Placed(MODEL),
+    "embedding": Placed(MODEL),
+    "words": Placed(MODEL),
+    "word_buckets": Placed(MODEL),
+    "colours": Placed(MODEL),
+    "score_degrees": Placed(MODEL),
+    "steps": Placed(MODEL),
+    "label_steps": Placed(MODEL),
+    "normalise": Placed(MODEL),
+    # Who carries which edge.
+    "balancer": Placed(TREES, "none, greedy, mcmc or optimal"),
+    "iterations": Placed(TREES),
+    "compare": Placed(TREES, "paper: ideal compares in the clear, quickly"),
+    "comparison_budget": Placed(TREES),
+    "workers": Placed(TREES),
+    "virtual_nodes": Placed(TREES),
+    # What a command does with the result.
+    "control": Placed(RUN, "also train with releases without information"),
+    "floor": Placed(RUN),
+    "checkpoint_every": Placed(RUN),
+    "out": Placed(RUN, "run folder to write"),
+    "resume": Placed(RUN, "continue the interrupted run in --out"),
+    "tensorboard": Placed(RUN),
+    "plot": Placed(RUN, "file for a picture of the workloads"),
+    "id": Placed(TASK, "only this device; may be repeated"),
+    "pairs": Placed(TASK, "links: a file with two ids on each line"),
+    "candidates": Placed(TASK, "links: a file with ids; --id asks each of them"),
+    "top": Placed(TASK, "how many of the candidates to print"),
+    "newcomer": Placed(TASK, "a JSON file of devices that join after training"),
+    "scores": Placed(PRIVACY),
+    "csv": Placed(RUN, "file to write all rows to"),
+    "export": Placed(RUN, "file to write the weights to (.npz)"),
+    "simulated": Placed(RUN),
+    # What a forecast assumes.
+    "classes": Placed(DATA, "k, the number of classes"),
+    "degree": Placed(DATA, "neighbours of a device"),
+    "devices": Placed(DATA, "number of devices"),
+    "homophily": Placed(DATA, "share of edges within a class"),
+    "own_accuracy": Placed(DATA, "accuracy of own features alone"),
+    # The paper's evaluation.
+    "figures": Placed(TASK, "classification, link-prediction, epsilon, …; or all"),
+    "profiles": Placed(TASK, "both, paper or strict"),
+    "seeds": Placed(RUN, "number of seeds"),
+    "quick": Placed(RUN, "a short form, within ten minutes on two cores"),
+    "jobs": Placed(RUN, "processes at a time"),
+    "keep": Placed(RUN),
+    "kept": Placed(RUN),
+    "results": Placed(RUN),
+    # What every command has.
+    "seed": Placed(COMMON, "run seed"),
+    "shards": Placed(COMMON, "shards of the simulation; the result is the same"),
+    "data_dir": Placed(COMMON, "folder of the graphs (also LUMOS_DATA)"),
+    "json": Placed(COMMON, "print one JSON object instead"),
+    "verbose": Placed(COMMON, "print everything that is known"),
+}
+
+COMMANDS: Mapping[str, Mapping[str, str]] = {
+    "trees": {
+        "iterations": "steps of mcmc",
+        "compare": "secure: by cryptography; ideal: in the clear",
+        "comparison_budget": "most bits that a pair may reveal",
+    },
+    "baseline": {
+        "epsilon": "ε of a device's features",
+        "label_epsilon": "ε of a device's label",
+        "backbone": "gcn, gat or sage",
+    },
+    "budget": {
+        "epsilon": "ε of the symbol that a device releases: its label",
+        "opinions": "opinions that a device tells its neighbours",
+        "mechanism": "auto, krr, digits, oue, multibit",
+        "update_epsilon": "ε of all sums together",
+    },
+    "predict": {"scores": "links: ideal, or secure by cryptography"},
+    "audit": {"out": "JSON file to write", "control": ""},
+    "report": {"out": "file to write"},
+    "reproduce": {"out": "folder for tables, figures and the page", "graph": "may be repeated"},
+}
+"""By command, short texts in place of those above; an empty one leaves an option to experts."""
+
+
+def short_text(command: str, option: str) -> str:
+    """What `--help` of a command says of an option; empty where it does not show it."""
+    own = COMMANDS.get(command, {})
+    return own[option] if option in own else OPTIONS.get(option, Placed(RUN)).short
+
+
+def rank(option: str) -> int:
+    """Where an option stands among those of its group; after all others where it is unknown."""
+    return [*OPTIONS].index(option) if option in OPTIONS else len(OPTIONS)
+
+
+def placed(option: str, **more: Any) -> Parameter:
+    """The annotation of an option: its group, and what else is given.
+
+    Args:
+        option: its name as Python has it.
+        more: as `cyclopts.Parameter` takes it.
+    """
+    return (
+        Parameter(group=OPTIONS[option].group, **more) if option in OPTIONS else Parameter(**more)
+    )

@@ -1,0 +1,150 @@
+"""Everything that is known of a run, for `--verbose`: what it cost, and who learns what."""
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from lumos.cli.common import console
+from lumos.cli.wording import as_options
+
+if TYPE_CHECKING:
+    from lumos.runs.run import Run
+
+
+def show_details(run: "Run") -> None:
+    """Print settings, estimates, cost, promises, exposure and topics."""
+    screen = console()
+    screen.print()
+    config, ledger = run.config, run.ledger
+    summary = run.summary()
+    noisy = config.profile_settings.epsilon < float("inf")
+    epsilon = f"ε = {config.profile_settings.epsilon:g}" if noisy else "no noise (ε = inf)"
+    budget = config.profile.texts(config).budget or epsilon
+    used = not config.profile.ignores("backbone", config)
+    screen.print(
+        f"{run.about.graph}: {run.about.devices:,} devices, {run.about.edges:,} edges · "
+        f"{config.train.task} · profile {config.train.profile} · "
+        + f"{config.model.backbone} · " * used
+        + budget
+    )
+    balanced = config.trees.balancer != "none"
+    trees = f"trees {config.trees.balancer}, comparisons {run.trees.compare} · " * balanced
+    screen.print(
+        f"{trees}updates {config.train.aggregate} · coins {config.train.coins} · "
+        f"seed {run.about.seed}"
+    )
+    for note in run.about.notes:
+        screen.print(f"note: {note}")
+    for improvement in config.improvements():
+        screen.print(as_options(f"differs from the paper: {improvement}"))
+    _show_choice(run)
+    screen.print()
+    each = run.cost.per_epoch
+    table = Table(show_header=False, box=None)
+    best = run.training.best_epoch
+    chosen = f", weights of epoch {best}" if best < summary["epochs"] else ""
+    table.add_row("epochs", f"{summary['epochs']}{chosen}")
+    table.add_row(
+        "per device",
+        f"{ledger.messages_sent.mean():,.0f} messages and {ledger.bytes_sent.mean():,.0f} bytes "
+        f"sent in all, {ledger.rounds:,} rounds",
+    )
+    table.add_row(
+        "per device and epoch",
+        f"{each.messages_sent_mean:,.1f} messages and {each.bytes_sent_mean:,.0f} bytes "
+        f"sent, at most {each.messages_sent_largest:,.0f} and "
+        f"{each.bytes_sent_largest:,.0f}; {each.rounds:,.0f} rounds",
+    )
+    if noisy:
+        edges = f"; {ledger.edge_epsilon:g} on its edges" * (ledger.edge_epsilon > 0)
+        spent = (
+            f"{ledger.epsilon_per_receiver:g} per receiver, {ledger.epsilon_collusion:,g} if all "
+            "receivers of a device collude (largest)"
+        )
+        if not ledger.epsilon_collusion:
+            spent = "0 on features and labels: no release depends on them"
+        table.add_row("ε of messages", spent + edges)
+    if ledger.scores:
+        table.add_row(
+            "answers in training",
+            f"{ledger.scores:,} pairs learnt the level of their score, "
+            f"{ledger.comparison_bits / ledger.scores:g} bits each",
+        )
+    table.add_row(
+        "seconds",
+        f"{run.cost.seconds:.1f} in all, {run.cost.seconds_per_epoch:.3f} per epoch; "
+        f"{summary['peak_rss_mb']:,.0f} MB peak",
+    )
+    screen.print(table)
+    screen.print()
+    if run.promises:
+        _show_promises(run.promises)
+    screen.print("What was exposed, and to whom:")
+    screen.print(textwrap.fill(as_options(run.privacy.exposed), min(screen.width, 100)))
+    screen.print()
+    _show_topics(run)
+
+
+def _show_topics(run: "Run") -> None:
+    table = Table("topic", "door", box=None)
+    table.add_column("messages", justify="right")
+    table.add_column("bytes", justify="right")
+    for report in (run.trees.ledger, run.ledger):
+        for name, line in report.topics.items():
+            table.add_row(name, line.door, f"{line.messages:,}", f"{line.bytes:,}")
+    console().print(table)
+    console().print("(who learns what from each topic: --json, or docs/privacy.md)")
+    console().print()
+
+
+def _show_promises(promises: list[dict[str, str]]) -> None:
+    """What is promised about what, against whom: one block for each kind of thing."""
+    screen = console()
+    screen.print("What is promised (docs/strict.md explains each entry):")
+    about: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for row in promises:  # rows with the same promises are printed once
+        cells = tuple((who, promise) for who, promise in row.items() if who != "about")
+        about.setdefault(cells, []).append(row["about"])
+    for cells, names in about.items():
+        table = Table(show_header=False, box=None, padding=(0, 1, 0, 2))
+        for who, promise in cells:
+            table.add_row(who, promise)
+        screen.print(f" {', '.join(names)}")
+        screen.print(table)
+    screen.print()
+
+
+def _show_choice(run: "Run") -> None:
+    """What the run measured by itself, what it chose, and what its scores are."""
+    texts = run.config.profile.texts(run.config)
+    what = "accuracy" if run.config.train.task == "classify" else "auc"
+    if what == "accuracy":
+        console().print(
+            f"calibration error {100 * run.metrics['test_calibration_error']:.2f} points"
+        )
+    estimates = run.training.estimates
+    if measured := [name for name in estimates if f"{name}_error" in estimates and what == "auc"]:
+        levels = ", ".join(
+            f"{name.removeprefix('levels_auc_')} {estimates[name]:.3f} ± "
+            f"{estimates[f'{name}_error']:.3f}"
+            for name in measured
+        )
+        console().print(
+            f"levels of held-back edges against strangers, by noisy histograms: {levels}"
+        )
+    elif estimates:
+        console().print(
+            "without true labels, from the noisy vote: accuracy "
+            f"{100 * estimates['voted_accuracy']:.1f} ± "
+            f"{100 * estimates['voted_accuracy_error']:.1f} %, own features "
+            f"{100 * estimates['own_voted_accuracy']:.1f} ± "
+            f"{100 * estimates['own_voted_accuracy_error']:.1f} %"
+        )
+    if run.training.choice:
+        choice = run.training.choice
+        meaning = f" ({texts.choices[choice]})" if what == "auc" and choice in texts.choices else ""
+        console().print(f"{texts.chooser} chose: {choice}{meaning}")
+    for caution in run.training.cautions:
+        console().print(as_options(f"caution: {caution}"))
+    console().print("(scores are the observer's, from true data: no promise covers them)")

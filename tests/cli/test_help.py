@@ -1,0 +1,120 @@
+"""`--help` fits a screen, in groups; `--help-all` has everything; no option is without a group."""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from lumos.baselines.settings import ServerSettings
+from lumos.cli.main import app, run
+from lumos.cli.option_groups import COMMANDS, OPTIONS, short_text
+from lumos.graph import ReadOptions
+from lumos.training.config import COMMON
+from lumos.training.profiles import PROFILES
+
+WIDTH, HEIGHT = 80, 40
+COMMAND_NAMES = ["train", "trees", "baseline", "predict", "audit", "budget", "report"]
+GROUPS = ["Data", "Task", "Privacy", "Model", "Trees", "Run", "Every command"]
+
+
+@pytest.fixture(autouse=True)
+def _eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+
+
+def help_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    assert run([*arguments]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out.splitlines()
+
+
+def options_in(lines: list[str]) -> list[str]:
+    return [found[0] for line in lines if (found := re.findall(r"^  (--[a-z-]+)", line))]
+
+
+def options_of_commands() -> Iterator[tuple[str, str]]:
+    """Every command and every option that it takes, as the parser knows them."""
+    names = [name for name in app if not name.startswith("-")]
+    for name in names:
+        commands = [[name]]
+        if (inner := [sub for sub in app[name] if not sub.startswith("-")]) and name == "data":
+            commands = [[name, sub] for sub in inner]
+        for command in commands:
+            _, apps, _ = app.parse_commands(command)
+            for argument in apps[-1].assemble_argument_collection():
+                if argument.parse and argument.show:
+                    yield " ".join(command), argument.name.lstrip("-").replace("-", "_")
+
+
+def test_every_option_of_every_command_has_a_group() -> None:
+    missing = {(command, option) for command, option in options_of_commands()}
+    missing = {each for each in missing if each[1].lower() not in OPTIONS}
+    assert missing == set(), "add these to lumos.cli.option_groups.OPTIONS"
+
+
+def test_every_setting_has_a_group() -> None:
+    groups = [*COMMON.values(), ServerSettings, ReadOptions]
+    groups += [PROFILES[name].settings for name in PROFILES]
+    settings = {field.name for group in groups for field in dataclasses.fields(group)}
+    assert settings - set(OPTIONS) == set(), "add these to lumos.cli.option_groups.OPTIONS"
+
+
+@pytest.mark.parametrize("command", COMMAND_NAMES)
+def test_the_first_screen_fits(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    lines = help_of(capsys, command, "--help")
+    assert len(lines) <= HEIGHT
+    assert max(map(len, lines)) <= WIDTH
+    titles = [line[:-1] for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert titles == [group for group in GROUPS if group in titles]  # in this order, no other
+    for line in lines:
+        assert not line.startswith(" " * 20)  # a text that goes on in another line
+
+
+def test_short_texts_are_short() -> None:
+    own = [text for texts in COMMANDS.values() for text in texts.values()]
+    for text in [*own, *(placed.short for placed in OPTIONS.values())]:
+        assert len(text) <= 56
+        assert not text.endswith(".")
+
+
+def test_experts_ask_for_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    first = options_in(help_of(capsys, "train", "--help"))
+    lines = help_of(capsys, "train", "--help-all")
+    everything = options_in(lines)
+    assert set(first) < set(everything)
+    assert "--learning-rate" in everything
+    assert "--learning-rate" not in first
+    assert len(everything) == len(set(everything))
+    settings = {
+        "--" + field.name.replace("_", "-")
+        for group in (*COMMON.values(), *(PROFILES[name].settings for name in PROFILES))
+        for field in dataclasses.fields(group)
+    }
+    assert settings <= set(everything)
+    text = " ".join(" ".join(lines).split())
+    assert "[default: 2 for paper; 3 for strict]" in text
+    assert "[choices: classify, link]" in text
+    assert "[default: 300 for paper; 61 for strict (10 for link)]" in text
+    assert "(`backbone`)" not in text  # settings are options here
+
+
+def test_all_commands_in_order_and_a_first_example(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = help_of(capsys, "--help")
+    assert len(lines) <= 24
+    assert any(line.startswith("  lumos train demo ") for line in lines)
+    names = [line.split()[0] for line in lines[lines.index("Commands:") + 1 :]]
+    assert names[:3] == ["train", "predict", "report"]
+    assert set(names) >= {name for name in app if not name.startswith("-")} - {"-h"}
+    assert help_of(capsys) == lines  # without any argument too
+
+
+def test_help_goes_with_any_place(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["data", "fetch", "--help"], ["data", "--help"], ["data", "check", "-h"]):
+        assert "Usage: lumos data" in help_of(capsys, *arguments)[0]
+    assert "--force" in options_in(help_of(capsys, "data", "fetch", "--help-all"))
+
+
+def test_an_unknown_option_is_for_experts() -> None:
+    assert short_text("train", "unheard_of") == ""

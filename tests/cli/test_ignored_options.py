@@ -1,0 +1,181 @@
+"""An option that cannot have an effect is refused in one line that says when it has one."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lumos.cli.main import run
+from lumos.errors import UsageError
+from lumos.training.config import COMMON, Config
+from lumos.training.profiles import PROFILES
+
+PAPER, LINK = ["--profile", "paper"], ["--task", "link"]
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run([*arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("lumos: ")
+    assert err.count("\n") == 1
+    return err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option", "needs"),
+    [
+        (["--compare", "ideal"], "--compare", "--profile paper"),
+        (["--iterations", "5"], "--iterations", "--profile paper"),
+        (["--workers", "2"], "--workers", "--profile paper"),
+        (["--comparison-budget", "5"], "--comparison-budget", "--profile paper"),
+        (["--pool", "sum"], "--pool", "--profile paper"),
+        (["--virtual-nodes"], "--virtual-nodes", "--profile paper"),
+        (["--patience", "5"], "--patience", "--profile paper"),
+        (["--backbone", "gat"], "--backbone", "--tree-network"),
+        (["--learning-rate", "0.1"], "--learning-rate", "--tree-network"),
+        (["--tree-network", "--heads", "2"], "--heads", "--backbone gat"),
+        (["--projection", "64"], "--projection", "--protect projection"),
+        (["--min-holders", "3"], "--min-holders", "--protect holders"),
+        ([*LINK, "--min-holders", "3"], "--min-holders", "--protect holders"),
+        (["--protect", "none", "--clip", "1"], "--clip", "--protect noise"),
+        (["--protect", "none", "--update-epsilon", "1"], "--update-epsilon", "--protect noise"),
+        (["--protect", "none", "--update-delta", "0.1"], "--update-delta", "--protect noise"),
+        (["--opinions", "0", "--opinion-epsilon", "1"], "--opinion-epsilon", "with opinions"),
+        (["--lifetime-epsilon", "5"], "--lifetime-epsilon", "--book"),
+        (["--lifetime-opinion-epsilon", "5"], "--lifetime-opinion-epsilon", "--book"),
+        ([*LINK, "--lifetime-update-epsilon", "5"], "--lifetime-update-epsilon", "--book"),
+        (["--answers", "9"], "--answers", "--task link"),
+        ([*LINK, "--epsilon", "2"], "--epsilon", "--task classify"),
+        ([*PAPER, "--update-epsilon", "2"], "--update-epsilon", "--profile strict"),
+        ([*PAPER, "--balancer", "greedy", "--iterations", "5"], "--iterations", "mcmc"),
+        ([*PAPER, "--balancer", "none", "--workers", "2"], "--workers", "greedy, mcmc"),
+        ([*PAPER, "--compare", "ideal", "--workers", "2"], "--workers", "--compare secure"),
+        (
+            [*PAPER, "--balancer", "optimal", "--comparison-budget", "5"],
+            "--comparison-budget",
+            "greedy, mcmc",
+        ),
+        ([*PAPER, "--heads", "2"], "--heads", "--backbone gat"),
+        ([*PAPER, "--layers", "1", "--hidden", "8"], "--hidden", "more layers"),
+        ([*PAPER, "--bins"], "--bins", "--epsilon inf"),
+        ([*PAPER, "--epsilon", "inf", "--recovery", "letter"], "--recovery", "finite --epsilon"),
+        (
+            ["--coins", "system", "--checkpoint-every", "5"],
+            "--checkpoint-every",
+            "--coins simulated",
+        ),
+        (["--checkpoint-every", "5"], "--checkpoint-every", "--out"),
+        (["--tensorboard"], "--tensorboard", "--out"),
+        (["--resume"], "--resume", "--out"),
+    ],
+)
+def test_train(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], option: str, needs: str
+) -> None:
+    line = refused(capsys, "train", "demo:60", *arguments)
+    assert line.startswith(f"lumos: {option} ")
+    assert needs in line
+    assert option == needs or "has no meaning with" in line or "needs" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option", "needs"),
+    [
+        (["--iterations", "5"], "--iterations", "mcmc"),
+        (["--workers", "2"], "--workers", "greedy, mcmc"),
+        (["--comparison-budget", "2"], "--comparison-budget", "greedy, mcmc"),
+        (
+            ["--balancer", "greedy", "--compare", "ideal", "--workers", "2"],
+            "--workers",
+            "--compare secure",
+        ),
+    ],
+)
+def test_trees(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], option: str, needs: str
+) -> None:
+    line = refused(capsys, "trees", "demo:60", *arguments)
+    assert line.startswith(f"lumos: {option} has no meaning with")
+    assert needs in line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["naive", "demo:60", "--epsilon", "inf", "--delta", "0.01"],
+        ["lpgnn", "demo:60", "--epsilon", "inf", "--one-bit"],
+        ["own", "demo:60", "--shards", "3"],
+        ["centralized", "demo:60", "--epsilon", "3"],
+    ],
+)
+def test_baseline(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert f"{arguments[-1] if arguments[-1][0] == '-' else arguments[-2]} has no meaning" in (
+        refused(capsys, "baseline", *arguments)
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["demo:60", "--control"],
+        ["demo:60", "--no-floor"],
+        ["demo:60", "--checkpoint-every", "3"],
+        ["demo:60", "--shards", "2"],
+    ],
+)
+def test_audit(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert "has no meaning" in refused(capsys, "audit", *arguments)
+
+
+def test_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = str(tmp_path / "run")
+    quick = ["--profile", "paper", "--balancer", "none", "--epochs", "1", "--no-floor"]
+    assert run(["train", "demo:60", *quick, "--out", folder]) == 0
+    capsys.readouterr()
+    for more in (["--seed", "3"], ["--directed", "symmetrise"], ["--epsilon", "3"]):
+        assert "own se" in refused(capsys, "audit", folder, *more)
+    for more in (
+        ["--top", "3"],
+        ["--workers", "3"],
+        ["--scores", "secure"],
+        ["--scores", "ideal"],
+        ["--seed", "3"],
+        ["--shards", "3"],
+    ):
+        line = refused(capsys, "predict", folder, *more)
+        assert line.startswith(f"lumos: {more[0]} has no meaning")
+        assert line.rstrip().endswith("leave it out")
+
+
+@pytest.mark.parametrize("profile", ["strict", "paper"])
+@pytest.mark.parametrize("task", ["classify", "link"])
+def test_whole_dictionaries_of_settings_are_still_taken(profile: str, task: str) -> None:
+    config = Config.of(profile=profile, task=task)
+    assert Config.of(**config.flat()) == config
+
+
+@pytest.mark.parametrize("profile", ["strict", "paper"])
+@pytest.mark.parametrize("task", ["classify", "link"])
+def test_every_reason_says_when(profile: str, task: str) -> None:
+    flat = Config.of(profile=profile, task=task).flat()
+    fields = {
+        field.name
+        for group in (*COMMON.values(), *(PROFILES[name].settings for name in PROFILES))
+        for field in dataclasses.fields(group)
+    }
+    for name in fields - {"profile", "task", "book"}:
+        line = reason(profile=profile, task=task, **{name: flat.get(name)})
+        if line:
+            assert f"`{name}` has no meaning with" in line
+            assert "only with" in line or "which have no tree network" in line
+
+
+def reason(**settings: Any) -> str:
+    """Why settings are refused; empty where they are taken."""
+    try:
+        Config.asked(**settings)
+    except UsageError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,143 @@
+"""The answer of a run in words: it claims no more than the test set shows."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import lumos
+from lumos.graph import Graph
+from lumos.runs.answer import advice, answer, beyond_noise, promise, split_used, standard_error
+from lumos.runs.run import Run
+from lumos.runs.schema import Split
+from lumos.training.metrics import auc
+
+
+@pytest.fixture(scope="module")
+def labels(sixty: Graph) -> Run:
+    return lumos.train(sixty, profile="paper", balancer="none", epochs=1)
+
+
+@pytest.fixture(scope="module")
+def links(sixty: Graph) -> Run:
+    return lumos.train(sixty, profile="paper", balancer="none", epochs=1, task="link")
+
+
+def scored(run: Run, tested: int, what: str = "accuracy", /, **scores: float) -> Run:
+    """The run with other scores on a test set of another size."""
+    split = Split(2 * tested, tested, tested)
+    return replace(
+        run,
+        about=msgspec.structs.replace(run.about, graph="town"),
+        training=msgspec.structs.replace(run.training, split=split),
+        scores={arm: {f"test_{what}": score} for arm, score in scores.items()},
+    )
+
+
+@pytest.mark.parametrize(
+    ("tested", "scores", "words"),
+    [
+        (
+            500,
+            {"run": 0.928, "own": 0.71},
+            "On town, 92.8 % of 500 test devices are classified rightly; with own features alone "
+            "71.0 %, so neighbours add 21.8 points.",
+        ),
+        (
+            20,
+            {"run": 0.8, "own": 0.7},
+            "On town, 80.0 % of 20 test devices are classified rightly; with own features alone "
+            "70.0 %, so neighbours add +10.0 points, within the noise of so small a test set.",
+        ),
+        (
+            5000,
+            {"run": 0.6, "own": 0.7},
+            "On town, 60.0 % of 5,000 test devices are classified rightly; with own features "
+            "alone 70.0 %, so neighbours cost 10.0 points.",
+        ),
+        (
+            500,
+            {"run": 0.7, "own": 0.7},
+            "On town, 70.0 % of 500 test devices are classified rightly; with own features alone "
+            "70.0 %, so neighbours add nothing.",
+        ),
+        (500, {"run": 0.7}, "On town, 70.0 % of 500 test devices are classified rightly."),
+        (
+            500,
+            {"run": 0.9, "own": 0.7, "control": 0.69},
+            "On town, 90.0 % of 500 test devices are classified rightly; with own features alone "
+            "70.0 %, so neighbours add 20.0 points; a control with releases without information "
+            "reaches 69.0 %.",
+        ),
+        (
+            500,
+            {"run": 0.9, "own": 0.7, "control": 0.89},
+            "On town, 90.0 % of 500 test devices are classified rightly; with own features alone "
+            "70.0 %, so neighbours add 20.0 points; a control with releases without information "
+            "reaches 89.0 %, so messages tell nothing that shows here.",
+        ),
+    ],
+)
+def test_labels(labels: Run, tested: int, scores: dict[str, Any], words: str) -> None:
+    assert answer(scored(labels, tested, **scores)) == words
+
+
+def test_links(links: Run) -> None:
+    assert answer(scored(links, 900, "auc", run=0.9, own=0.7)) == (
+        "On town, 90.0 % of comparisons of a test edge with a pair of strangers come out right "
+        "(ROC-AUC, 900 edges); by own features only, no neighbour 70.0 %, so messages add 20.0 "
+        "points."
+    )
+
+
+def test_the_noise_of_an_accuracy_is_that_of_a_coin() -> None:
+    flips = np.random.default_rng(1).random((20_000, 200)) < 0.8
+    assert standard_error(0.8, 200, "accuracy") == pytest.approx(flips.mean(1).std(), rel=0.03)
+    assert math.isinf(standard_error(0.8, 0, "accuracy"))
+
+
+def test_the_noise_of_an_auc_is_that_of_two_samples() -> None:
+    coins = np.random.default_rng(1)
+    edges, strangers = coins.exponential(2, (2000, 60)), coins.exponential(1, (2000, 60))
+    found = [auc(one, other) for one, other in zip(edges, strangers, strict=True)]
+    # Hanley and McNeil's formula is exact for exponential scores.
+    assert standard_error(float(np.mean(found)), 60, "auc") == pytest.approx(
+        np.std(found), rel=0.05
+    )
+
+
+def test_a_difference_of_chance_is_rarely_called_more() -> None:
+    coins = np.random.default_rng(2)
+    one, other = ((coins.random((2000, 100)) < 0.7).mean(1) for _ in range(2))
+    wrong = [beyond_noise(a, b, 100, "accuracy") for a, b in zip(one, other, strict=True)]
+    assert np.mean(wrong) < 0.07
+
+
+def test_the_promise_says_that_it_is_simulated(labels: Run, sixty: Graph) -> None:
+    assert promise(labels) == (
+        "Nothing is promised: neighbours got embeddings of raw features, and gradients that "
+        "depend on labels, without protection; ε = 2 covers released features alone. This was a "
+        "simulation."
+    )
+    strict = lumos.train(sixty)
+    assert promise(strict).endswith(
+        "This was a simulation; the promise needs `aggregate='secure'` and `coins='system'`."
+    )
+    train = replace(strict.config.train, aggregate="secure", coins="system")
+    real = replace(strict, config=replace(strict.config, train=train))
+    assert "simulation" not in promise(real)
+
+
+def test_the_first_caution_is_the_advice(labels: Run) -> None:
+    assert advice(labels).startswith("`control=True` shows")
+    warned = msgspec.structs.replace(labels.training, caution="more devices would help")
+    assert advice(replace(labels, training=warned)) == "more devices would help"
+    assert advice(scored(labels, 9, run=0.5, control=0.4)) == ""
+
+
+def test_the_split(labels: Run, links: Run) -> None:
+    assert split_used(labels) == "30 devices train, 15 validate, 15 test"
+    assert "edges train" in split_used(links)
