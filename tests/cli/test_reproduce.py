@@ -16,7 +16,6 @@ import pytest
 
 from lumos.cli.main import run
 from lumos.experiments import reported
-from lumos.experiments.plan import QUICK
 
 TREES = ["workload", "--graph", "demo:60", "--quick"]
 MARK = "LUMOS_TEST_MARK"
@@ -46,8 +45,27 @@ def cells_in(out: Path) -> dict[str, tuple[float, bytes]]:
     return cells
 
 
-def test_the_whole_quick_form(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Every figure, every file, on sixty devices."""
+@pytest.fixture
+def changed_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, str], None]:
+    """Replaces a line of the frozen settings."""
+    from lumos.experiments import settings
+
+    def change(before: str, after: str) -> None:
+        text = settings.FILE.read_text("utf-8")
+        assert text.count(before) == 1
+        monkeypatch.setattr(settings, "FILE", tmp_path / "settings.toml")
+        settings.FILE.write_text(text.replace(before, after))
+
+    return change
+
+
+def test_every_figure_and_file(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    changed_settings: Callable[[str, str], None],
+) -> None:
+    """On sixty devices; runs whose epochs can be chosen are cut at two of them."""
+    changed_settings("epsilons = [0.5, 1, 2, 4]", "epsilons = [0.5, 2]")
     out, kept = tmp_path / "out", tmp_path / "kept" / "reproduce-demo.json"
     arguments = ["--graph", "demo:60", "--quick", "--epochs", "2", "--out", str(out)]
     summary = result_of(capsys, *arguments, "--keep", str(kept))
@@ -59,8 +77,12 @@ def test_the_whole_quick_form(capsys: pytest.CaptureFixture[str], tmp_path: Path
     for row in summary["rows"]:
         assert row.keys() >= wanted
         assert row["ours"] is not None or row["note"]
-        if row["system"] == "Lumos paper":
-            assert QUICK in row["note"]
+        if row["system"] == "Lumos paper" and row["figure"] != "cost":
+            assert "cut at 2 epochs" in row["note"]
+            assert row["ours"] is None or row["cut"] == 2
+        if row["measure"].startswith(("against c", "against L", "against n", "over")):
+            assert row["ours"] is None
+            assert not row["why"]
     assert json.loads((out / "rows.json").read_text()) == summary["rows"]
     tables = (out / "tables.md").read_text()
     assert all(f"### {figure} on demo:60" in tables for figure in reported.CAPTIONS)
@@ -68,7 +90,9 @@ def test_the_whole_quick_form(capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert str(tmp_path) not in tables
     page = (out / "report.html").read_text()
     assert page.count("<svg") >= 6
-    assert "not comparable with" in page
+    assert "none is left out" in page
+    assert "No difference and no plot uses them" in page
+    assert "the ledger of the paper profile" not in page
     for text in ("What left the devices", "demo:60: the ledger of the strict profile",
                  "demo:60: the doors", "in both profiles", "A tree of moderate size"):  # fmt: skip
         assert text in page
@@ -77,7 +101,7 @@ def test_the_whole_quick_form(capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert all(points[-1][1] == 60 for points in loads.values())
     for figure in reported.CAPTIONS:
         drawn = list((out / "figures").glob(f"{figure}-*.svg"))
-        assert drawn
+        assert bool(drawn) == (figure != "ablation")  # which has cut runs only
         for path in drawn:
             ElementTree.fromstring(path.read_text())  # noqa: S314
     assert not list((out / "partial").glob("*"))
@@ -90,6 +114,41 @@ def test_the_whole_quick_form(capsys: pytest.CaptureFixture[str], tmp_path: Path
     third = result_of(capsys, *arguments[:-2], *elsewhere)
     assert (third["ran"], third["known"]) == (0, summary["ran"])
     assert third["rows"] == summary["rows"]
+
+
+def test_the_quick_form_has_whole_runs(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    changed_settings: Callable[[str, str], None],
+) -> None:
+    """What is shown has finished, what does not fit into the time is listed, nothing is cut."""
+    changed_settings("minutes = 10 ", "minutes = 0.25 ")
+    out = tmp_path / "out"
+    arguments = ["classification", "--graph", "demo:60", "--quick", "--out", str(out)]
+    summary = result_of(capsys, *arguments)
+    assert summary["left_out"]
+    cells = [json.loads(path.read_text()) for path in (out / "cells").glob("*.json")]
+    assert len(cells) == summary["ran"]
+    baselines = [cell["result"] for cell in cells if cell["kind"] == "baseline"]
+    assert baselines
+    for result in baselines:
+        settings = result["settings"]
+        assert settings["epochs"] in (100, 300)
+        waited = result["epochs"] - result["best_epoch"]
+        assert result["epochs"] == settings["epochs"] or waited == settings["patience"] == 100
+    assert not any(row["cut"] for row in summary["rows"])
+    assert any(row["ours"] is not None for row in summary["rows"])
+    missing = [row for row in summary["rows"] if row["ours"] is None]
+    assert missing
+    assert all("left out of the quick form" in row["note"] for row in missing)
+    page = (out / "report.html").read_text()
+    for text in ("What is left out", *summary["left_out"]):
+        assert text in page
+    assert f"{len(summary['left_out'])} are left out" in (out / "tables.md").read_text()
+    again = result_of(capsys, *arguments)
+    assert (again["ran"], again["rows"]) == (0, summary["rows"])
+    assert run(["reproduce", *arguments]) == 0
+    assert "run it without --quick" in capsys.readouterr().out
 
 
 def test_kept_results_of_another_version(

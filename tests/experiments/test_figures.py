@@ -17,7 +17,6 @@ from lumos.experiments.figures.ablation import STRICT_ABLATION
 from lumos.experiments.figures.cost import MESSAGES_ALL_SAVED, TIME_SAVED_AT_ONCE
 from lumos.experiments.figures.epsilon import PROMISES
 from lumos.experiments.figures.evaluation import (
-    LEFT_OUT,
     LETTER_NOTE,
     LPGNN_CONTROL,
     NO_INFORMATION,
@@ -159,15 +158,34 @@ def test_seeds_and_epochs_of_the_full_form(make_dataset: Callable[..., Dataset])
 
 
 def test_changed_settings() -> None:
-    assert load_settings("full").comparable
-    assert not load_settings("quick").comparable
-    assert not load_settings("full").changed(epochs=299).comparable
-    settings = load_settings("full").changed(seeds=1, epochs=7)
+    full = load_settings("full")
+    assert not full.shortened
+    assert not load_settings("quick").shortened
+    assert full.changed(epochs=299).shortened
+    assert not full.changed(epochs=300).shortened
+    settings = full.changed(seeds=1, epochs=7)
     assert settings.seeds == 1
-    assert settings.epochs["paper"] == settings.epochs["baseline"] == {"gcn": 7, "gat": 7}
-    assert not any("epochs" in further for further in settings.baseline.values())
-    assert load_settings("full").baseline["naive"]["epochs"] == 100
-    assert load_settings("full").epochs["paper"] == {"gcn": 300, "gat": 300}  # not changed in place
+    assert full.changed().seeds == 3
+    assert settings.epochs_of("paper", "gat") == settings.epochs_of("baseline", "gcn") == 7
+    assert full.epochs_of("paper", "gat") == 300
+
+
+@pytest.mark.parametrize("epochs", [7, 100, 299, 300, 500])
+def test_a_run_of_fewer_epochs_than_the_frozen_ones_is_cut(
+    make_dataset: Callable[..., Dataset], epochs: int
+) -> None:
+    full = load_settings("full")
+    settings = full.changed(epochs=epochs)
+    frozen, asked = (
+        cells_of([*FIGURES], make_dataset(), form, EVALUATED_PROFILES) for form in (full, settings)
+    )
+    assert len(frozen) == len(asked)
+    for before, cell in zip(frozen, asked, strict=True):
+        assert full.cut(before) == 0
+        trained = cell.kind in ("train", "baseline") and cell["profile"] != STRICT
+        assert cell["epochs"] == (epochs if trained else before["epochs"])
+        fewer = trained and epochs < before["epochs"]  # 100 are all of naive FedGNN
+        assert settings.cut(cell) == (epochs if fewer else 0)
 
 
 SCORES = {
@@ -500,9 +518,7 @@ def test_when_a_figure_disagrees(measure: str, ours: float, expected: bool) -> N
 
 
 @pytest.mark.parametrize("figure", ["epsilon", "ablation"])
-def test_the_letter_of_the_paper_has_rows_or_says_that_they_are_left_out(
-    make_evaluation: Evaluations, figure: str
-) -> None:
+def test_the_letter_of_the_paper_has_rows(make_evaluation: Evaluations, figure: str) -> None:
     def answer(cell: Cell) -> dict[str, Any]:
         score = 0.5 if cell["recovery"] == "letter" else 0.9
         return {"test_accuracy": score, "test_auc": score}
@@ -519,7 +535,3 @@ def test_the_letter_of_the_paper_has_rows_or_says_that_they_are_left_out(
     scores = [row for row in matching if row.measure in ("accuracy, %", "ROC-AUC")]
     assert {row.ours for row in scores} == {50.0, 0.5}
     assert all(LETTER_NOTE in row.notes for row in scores)
-    quick = dataclasses.replace(evaluation, settings=load_settings("quick"))
-    matching = [row for row in FIGURES[figure].rows(quick) if row.system == SYSTEM_NAMES[LETTER]]
-    assert len(matching) == 2
-    assert all((row.ours, row.notes) == (None, (LEFT_OUT,)) for row in matching)

@@ -273,7 +273,7 @@ def test_a_split_is_kept_read_and_audited_again(graph: Graph, tmp_path: Path) ->
     with pytest.raises(UsageError, match="the run there has another `split`: the split that was"):
         lumos.train(graph, out=tmp_path / "run", resume=True, **QUICK)
     (tmp_path / "run" / "split.npz").unlink()
-    with pytest.raises(InputError, match="split.npz: there is no such file"):
+    with pytest.raises(InputError, match=r"split\.npz: there is no such file"):
         lumos.load_run(tmp_path / "run")
 
 

@@ -53,9 +53,11 @@ def reproduce(
     seeds
         Seeds of classification and link prediction at ε = 2 [default: 3; 1 with --quick].
     epochs
-        Epochs of the paper profile and the baselines, instead of the frozen ones.
+        Epochs of the paper profile and the baselines, instead of the frozen ones. Runs that fewer
+        epochs cut are in tables of their own, without differences and plots.
     quick
-        Few epochs, one seed: within ten minutes on two cores, not comparable with the paper.
+        One seed, and as many whole runs as are expected to finish within ten minutes on two cores;
+        the output lists those that are left out.
     jobs
         Processes at a time [default: as many as cores, as far as memory allows].
     out
@@ -113,7 +115,7 @@ def reproduce(
     if json:
         print_json(outcome.summary(settings.form))
     else:
-        _show(outcome, settings.mark, out)
+        _show(outcome, out)
     if outcome.failed:
         raise CellsFailed(
             f"{len(outcome.failed)} cells failed (their rows say why, {out / 'logs'} has more); "
@@ -121,18 +123,17 @@ def reproduce(
         )
 
 
-def _show(outcome: "Reproduction", mark: str, out: Path) -> None:
+def _show(outcome: "Reproduction", out: Path) -> None:
     from lumos.experiments import reported, row_tables
-    from lumos.experiments.sentences import duration
+    from lumos.experiments.written_time import duration
 
     screen = console()
     if not screen.is_terminal:
         screen.width = WIDTH
     for figure, caption in reported.CAPTIONS.items():
         of_figure = [row for row in outcome.rows if row.figure == figure]
-        for name, rows in row_tables.by_graph(of_figure).items():
-            title = f"{figure} on {name}: {caption}" + mark * (figure not in ("workload", "cost"))
-            table, notes = row_tables.terminal_table(rows, title)
+        for name, rows in row_tables.tables(of_figure).items():
+            table, notes = row_tables.terminal_table(rows, f"{figure} on {name}: {caption}")
             screen.print(table)
             for note in notes:
                 screen.print(note, markup=False)
@@ -142,6 +143,12 @@ def _show(outcome: "Reproduction", mark: str, out: Path) -> None:
         f"{duration(outcome.planned_seconds)}; {duration(outcome.cpu_seconds)} of processor time "
         f"in {outcome.jobs} processes), {outcome.known} known"
     )
+    if outcome.left_out:
+        screen.print(
+            f"{len(outcome.left_out)} cells left out: with them it would take "
+            f"{duration(sum(outcome.left_out.values()))} of processor time more; run it without "
+            "--quick"
+        )
     if outcome.other_version:
         screen.print(f"{outcome.other_version} of the known cells are of another result version")
     screen.print(f"page: {out / 'report.html'} · tables: {out / 'tables.md'}", markup=False)

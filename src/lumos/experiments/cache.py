@@ -84,6 +84,10 @@ class ResultCache:
             if isinstance(record, dict) and isinstance(record.get("result"), dict):
                 return CachedResult(record["result"], key.version)
             raise InputError(f"{path}: is no cell; remove it and start again")
+        return self.kept(key)
+
+    def kept(self, key: Key) -> CachedResult | None:
+        """The result of a cell in the collections, or None."""
         kept = self._kept.get(key.run, [])
         for cached in kept:
             if cached.version == key.version:

@@ -11,7 +11,8 @@ from lumos.experiments.ledger_section import ledger_section
 from lumos.experiments.plan import RunPlan
 from lumos.experiments.reproduction import Reproduction
 from lumos.experiments.result_versions import result_kind
-from lumos.experiments.sentences import about_figure, caption, duration
+from lumos.experiments.sentences import about_figure, caption
+from lumos.experiments.written_time import duration
 from lumos.report import Block, Code, Figure, Page, Section, Table, Text
 
 
@@ -41,6 +42,8 @@ def page(
         lines = [f"failed: {line}" for line in outcome.failed]
         lines += [f"refused: {line}" for line in outcome.refused]
         sections.append(Section("What is missing", [Text("\n\n".join(lines))]))
+    if outcome.left_out:
+        sections.append(_left_out_section(outcome))
     sections.append(_settings_section(plan))
     return Page(
         title="Lumos: the paper's evaluation, reproduced",
@@ -55,7 +58,7 @@ def _profiles(names: Sequence[str]) -> str:
 
 
 def headlines(rows: dict[str, list[Row]]) -> list[str]:
-    """The scores of every graph in a sentence each, and what trimming saves."""
+    """The scores of every graph in a sentence each, finished runs only; what trimming saves."""
     sentences = []
     kinds = (
         ("classification", "accuracy, %", "devices whose label is predicted rightly, in %"),
@@ -66,7 +69,10 @@ def headlines(rows: dict[str, list[Row]]) -> list[str]:
             scored = [
                 row
                 for row in some
-                if row.measure == measure and row.ours is not None and row.backbone in ("gcn", "")
+                if row.measure == measure
+                and row.ours is not None
+                and row.backbone in ("gcn", "")
+                and not row.cut
             ]
             if scored:
                 most = max(row.seeds for row in scored)
@@ -93,7 +99,7 @@ def _figure_section(figure: str, rows: list[Row], plots: Plots) -> Section:
     notes = row_tables.Notes()
     bodies = {
         f"{name}. {caption(figure)}": row_tables.body(some, notes)
-        for name, some in row_tables.by_graph(rows).items()
+        for name, some in row_tables.tables(rows).items()
     }
     sentences = [f"{number}. {sentence}" for sentence, number in notes.numbers.items()]
     text = "\n\n".join([*about_figure(figure), *sentences])
@@ -105,15 +111,26 @@ def _figure_section(figure: str, rows: list[Row], plots: Plots) -> Section:
     return Section(figure.replace("-", " ").capitalize(), blocks)
 
 
+def _left_out_section(outcome: Reproduction) -> Section:
+    about = (
+        "These runs are not expected to finish within the time of the quick form. None was begun: "
+        "a run that is cut says nothing about one that finishes. Without --quick they are run."
+    )
+    lines = [(run, duration(seconds)) for run, seconds in outcome.left_out.items()]
+    table = Table(("run", "expected time on one core"), lines, "Left out", stacked=True)
+    return Section("What is left out", [Text(about), table])
+
+
 def _settings_section(plan: RunPlan) -> Section:
     request, settings = plan.request, plan.request.settings
     device = dataclasses.asdict(DeviceModel())
     versions = {result_kind(cell): key.version for cell, key in plan.keys.items()}
     lines: list[tuple[str, str]] = [
         ("form", settings.form),
+        ("epochs asked for", str(settings.asked_epochs or "the frozen ones")),
         ("seeds at ε = 2", str(settings.seeds)),
         ("seeds elsewhere", str(settings.other_seeds)),
-        *((f"epochs, {group}", _items(epochs)) for group, epochs in settings.epochs.items()),
+        *((f"frozen epochs, {group}", _items(epochs)) for group, epochs in settings.epochs.items()),
         ("epochs without a better score, at most", str(settings.patience or "any number")),
         *((f"ε with a control, {who}", _items(at)) for who, at in settings.control_at.items()),
         *((f"seeds with a control, {who}", _items(n)) for who, n in settings.control_seeds.items()),

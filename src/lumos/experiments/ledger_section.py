@@ -55,22 +55,26 @@ def _define_topics(profiles: Iterable[str]) -> None:
 
 
 def _ledger(evaluation: PaperEvaluation, profile: str, task: str) -> tuple[str, Ledger] | None:
-    """The backbone and the ledger of the first run that has one."""
+    """The backbone and the ledger of the first finished run that has one."""
     for backbone in BACKBONES:
         cell = evaluation.cells.train(profile, task, backbone, 2.0, 0)
         result = evaluation.lookup(cell).result
-        if result and "ledger" in result:
+        if result and "ledger" in result and not evaluation.settings.cut(cell):
             return (cell["backbone"] or "").upper(), result["ledger"]
     return None
 
 
 def _missing(plan: RunPlan, dataset: Dataset) -> Text:
     """Why a graph has no ledgers."""
-    trained = any(cell.kind == "train" and cell.graph == dataset.spec for cell in plan.results)
+    cut = plan.request.settings.cut
+    trained = any(
+        cell.kind == "train" and cell.graph == dataset.spec and not cut(cell)
+        for cell in plan.results
+    )
     why = (
         "the runs behind these figures were kept without their ledger; --kept none makes anew"
         if trained
-        else "no training run at ε = 2 is behind these figures"
+        else "no finished training run at ε = 2 is behind these figures"
     )
     return Text(f"{dataset.name}: {why}.")
 

@@ -24,7 +24,7 @@ def write_files(plan: RunPlan, rows: dict[str, list[Row]], outcome: Reproduction
             some, f"{figure} on {name}", [caption(figure), *about, *about_figure(figure)]
         )
         for figure, of in rows.items()
-        for name, some in row_tables.by_graph(of).items()
+        for name, some in row_tables.tables(of).items()
     ]
     write_text(out / "tables.md", "\n".join(sections))
     write_json(out / "rows.json", [row.as_json() for row in outcome.rows])

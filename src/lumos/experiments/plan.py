@@ -1,23 +1,20 @@
 """The plan of a reproduction: every cell with its key, its result or its job."""
 
-import dataclasses
 from dataclasses import dataclass, field
 
-from lumos.experiments import reported
 from lumos.experiments.cache import CachedResult, Key, ResultCache, key_of
 from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import Dataset
-from lumos.experiments.figures import FIGURES, cells_of
+from lumos.experiments.figures import FIGURES
 from lumos.experiments.figures.evaluation import NOT_RUN, CellOutcome, PaperEvaluation
-from lumos.experiments.figures.names import SYSTEM_NAMES, TRUE_LABELS
 from lumos.experiments.figures.row import Row
 from lumos.experiments.request import Request
 from lumos.experiments.scheduler import JobEnd, PlannedJob
+from lumos.experiments.time_limit import by_priority, left_out
 from lumos.experiments.worker import CellJob
-from lumos.training.profiles import STRICT
+from lumos.experiments.written_time import duration
 
-QUICK = "fewer epochs than the paper's 300: not comparable with its numbers"
-AGAINST_OTHERS = (reported.AGAINST_CENTRALIZED, reported.AGAINST_LPGNN, reported.AGAINST_NAIVE)
+LEFT_OUT = "left out of the quick form: it is expected to take {}"
 
 
 @dataclass(eq=False)
@@ -31,21 +28,36 @@ class RunPlan:
     reasons: dict[Cell, str] = field(default_factory=dict)
     """Why a cell that was run has no result."""
     jobs: list[PlannedJob[CellJob]] = field(default_factory=list)
-    """Cells that had no result when the plan was made."""
+    """Cells that had no result when the plan was made, and fit into the time."""
+    left_out: dict[Cell, float] = field(default_factory=dict)
+    """Cells without a result that do not fit into it, with their expected seconds."""
 
     @staticmethod
     def of(request: Request, cache: ResultCache) -> "RunPlan":
-        """Look up every cell; those without a result become jobs."""
+        """Look up every cell; those without a result become jobs, as far as they fit."""
         plan, planned = RunPlan(request, cache), set[Key]()
-        for dataset in request.datasets:
-            for cell in cells_of(request.figures, dataset, request.settings, request.profiles):
-                key = plan.keys[cell] = key_of(cell, dataset.fingerprint(cell))
-                result = cache.get(key)
-                if result is not None:
-                    plan.results[cell] = result
-                elif key not in planned:  # the same graph may stand under two names
-                    planned.add(key)
-                    plan.jobs.append(plan._job(cell, key, dataset))
+        settings = request.settings
+        cells = by_priority(request.figures, request.datasets, settings, request.profiles)
+        plan.keys |= {cell: key_of(cell, dataset.fingerprint(cell)) for cell, dataset in cells}
+        # Kept results cost nothing. Those of the folder do: the same command chooses the same.
+        excess = left_out(
+            (
+                (cell, settings.seconds(cell, dataset.edges))
+                for cell, dataset in cells
+                if cache.kept(plan.keys[cell]) is None
+            ),
+            settings,
+        )
+        for cell, dataset in cells:
+            key = plan.keys[cell]
+            result = cache.get(key)
+            if result is not None:
+                plan.results[cell] = result
+            elif cell in excess:
+                plan.left_out[cell] = excess[cell]
+            elif key not in planned:  # the same graph may stand under two names
+                planned.add(key)
+                plan.jobs.append(plan._job(cell, key, dataset))
         return plan
 
     def _job(self, cell: Cell, key: Key, dataset: Dataset) -> PlannedJob[CellJob]:
@@ -77,6 +89,8 @@ class RunPlan:
         cached = self.results.get(cell)
         if cached is not None:
             return CellOutcome(cached.result, "", cached.other_version)
+        if cell in self.left_out:
+            return CellOutcome(reason=LEFT_OUT.format(duration(self.left_out[cell])))
         return CellOutcome(reason=self.reasons.get(cell, NOT_RUN))
 
     def evaluation(self, dataset: Dataset) -> PaperEvaluation:
@@ -90,21 +104,12 @@ class RunPlan:
         )
 
     def rows(self) -> dict[str, list[Row]]:
-        """Every row, by figure; rows of too few epochs are marked."""
+        """Every row, by figure."""
         return {
             figure: [
-                self._marked(row)
+                row
                 for dataset in self.request.datasets
                 for row in FIGURES[figure].rows(self.evaluation(dataset))
             ]
             for figure in self.request.figures
         }
-
-    def _marked(self, row: Row) -> Row:
-        """Scores of too few epochs carry a note, and no explanation."""
-        # The strict profile always has its own epochs.
-        own_epochs = (SYSTEM_NAMES[STRICT], SYSTEM_NAMES[TRUE_LABELS])
-        unchanged = row.system in own_epochs and not row.measure.startswith(AGAINST_OTHERS)
-        if self.request.settings.comparable or row.figure in ("workload", "cost") or unchanged:
-            return row
-        return dataclasses.replace(row, notes=(QUICK, *row.notes), why="")

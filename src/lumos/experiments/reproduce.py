@@ -11,8 +11,8 @@ from lumos.experiments.plan import RunPlan
 from lumos.experiments.reproduction import Reproduction
 from lumos.experiments.request import Request
 from lumos.experiments.scheduler import JobEnd, Resources, expected_seconds, run_all
-from lumos.experiments.sentences import duration
 from lumos.experiments.worker import CellJob
+from lumos.experiments.written_time import duration
 
 Message = Callable[[str], None]
 """Callback `(line)`, called with a line of progress."""
@@ -60,6 +60,7 @@ def reproduce(
             failed=[_line(end) for end in ends if end.status not in (0, 2)],
             refused=[_line(end) for end in ends if end.status == 2],
             other_version=sum(cached.other_version for cached in plan.results.values()),
+            left_out={cell.describe(): seconds for cell, seconds in plan.left_out.items()},
             planned_seconds=expected,
             seconds=time.perf_counter() - start,
             cpu_seconds=sum(plan.results[c].result.get("cpu_seconds", 0.0) for c in finished),
@@ -88,10 +89,11 @@ def _line(end: JobEnd[CellJob]) -> str:
 
 def _announcement(plan: RunPlan, resources: Resources, expected: float) -> str:
     known = len(plan.results)
-    if not plan.jobs:
+    left_out = f", {len(plan.left_out)} left out" * bool(plan.left_out)
+    if not plan.jobs and not left_out:
         return f"{known} cells, all of them known"
     return (
-        f"{len(plan.keys)} cells, {known} of them known; {len(plan.jobs)} to run in "
+        f"{len(plan.keys)} cells, {known} of them known{left_out}; {len(plan.jobs)} to run in "
         f"{resources.jobs} processes with {resources.threads} thread(s) each: planned "
         f"{duration(expected)}"
     )

@@ -22,6 +22,8 @@ class Reproduction:
     refused: list[str]
     other_version: int
     """Cells whose result is of another version."""
+    left_out: dict[str, float]
+    """Runs that are not expected to finish within the time, one line each: expected seconds."""
     planned_seconds: float
     seconds: float
     cpu_seconds: float
@@ -39,6 +41,7 @@ class Reproduction:
             "known": self.known,
             "failed": self.failed,
             "refused": self.refused,
+            "left_out": {line: round(seconds, 1) for line, seconds in self.left_out.items()},
             "other_code": self.other_version,
             "planned_seconds": round(self.planned_seconds, 1),
             "seconds": round(self.seconds, 1),

@@ -41,6 +41,16 @@ def by_graph(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return {name: [row for row in rows if row.dataset == name] for name in names}
 
 
+def tables(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of each table, by its name: of each graph, and apart from them cut runs."""
+    by_name: dict[str, list[Row]] = {}
+    for graph, some in by_graph(rows).items():
+        for cut in sorted({row.cut for row in some}):
+            name = graph + f", runs cut at {cut} epochs" * bool(cut)
+            by_name[name] = [row for row in some if row.cut == cut]
+    return by_name
+
+
 def cells(row: Row, notes: Notes) -> tuple[str, ...]:
     """One row as text, its notes numbered."""
     return (
@@ -58,12 +68,14 @@ def cells(row: Row, notes: Notes) -> tuple[str, ...]:
 
 
 def ours(row: Row) -> str:
-    """Mean, spread and seeds."""
+    """Mean, spread and seeds, and where its runs were cut."""
     text = number(row.ours, row)
     if row.ours is None:
         return "none"
     if row.spread is not None:
         text += f" ± {row.spread:.{row.digits}f} ({row.seeds} seeds)"
+    if row.cut:
+        text += f", cut at {row.cut} epochs"
     return text
 
 

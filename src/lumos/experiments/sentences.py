@@ -4,28 +4,17 @@ from lumos.experiments.device_model import DeviceModel
 from lumos.experiments.reported import CAPTIONS
 from lumos.experiments.reproduction import Reproduction
 from lumos.experiments.request import Request
-from lumos.experiments.settings import PAPER_EPOCHS
-from lumos.training.profiles import PAPER
+from lumos.experiments.settings import PAPER_EPOCHS, EvaluationSettings
+from lumos.experiments.written_time import duration
 
 
 def introduction(request: Request, outcome: Reproduction) -> list[str]:
     """What a reader of any table must know."""
     settings = request.settings
     sentences = [f"Command: `{request.command}`."]
-    if not settings.comparable:
-        epochs = settings.epochs[PAPER]
-        form = "Quick form" if settings.form == "quick" else "Shortened"
-        sentences.append(
-            f"**{form}**: {epochs['gcn']} epochs of GCN and {epochs['gat']} of GAT instead of "
-            "300. Scores are not comparable with the paper's; they show that everything runs."
-        )
-    elif settings.patience:
-        most = max(count for given in settings.epochs.values() for count in given.values())
-        sentences.append(
-            f"Up to {most} epochs{', as in the paper' * (most == PAPER_EPOCHS)}; a run of the "
-            f"paper profile or of a baseline ends after {settings.patience} epochs without a "
-            "better validation score."
-        )
+    if settings.minutes is not None:
+        sentences.append(_quick(settings, outcome))
+    sentences.append(_epochs(settings))
     sentences.append(
         "ours: mean and standard deviation over seeds; control: the same run with releases that "
         "carry no information; over control: the run's gain over it, on the seeds that have one."
@@ -33,6 +22,36 @@ def introduction(request: Request, outcome: Reproduction) -> list[str]:
     if outcome.other_version:
         sentences.append(f"{outcome.other_version} cells are kept from another result version.")
     return sentences
+
+
+def _quick(settings: EvaluationSettings, outcome: Reproduction) -> str:
+    """What the quick form has, and what it leaves out."""
+    limit = f"{settings.minutes:g} minutes on {settings.cores} cores"
+    if not outcome.left_out:
+        return f"**Quick form**: all runs are expected to finish within {limit}; none is left out."
+    missing = sum(outcome.left_out.values()) / settings.cores
+    return (
+        f"**Quick form**: runs that are expected to finish within {limit}; "
+        f"{len(outcome.left_out)} are left out, with which it would take {duration(missing)} more."
+    )
+
+
+def _epochs(settings: EvaluationSettings) -> str:
+    """How long runs are trained."""
+    if settings.shortened:
+        return (
+            f"**Shortened**: {settings.asked_epochs} epochs of the paper profile and of baselines. "
+            "Scores of runs that this cuts have a table of their own, and show that everything "
+            "runs. No difference and no plot uses them."
+        )
+    most = settings.asked_epochs or max(
+        count for given in settings.epochs.values() for count in given.values()
+    )
+    return (
+        f"Up to {most} epochs{', as in the paper' * (most == PAPER_EPOCHS)}; a run of the paper "
+        f"profile or of a baseline ends after {settings.patience} epochs without a better "
+        "validation score."
+    )
 
 
 def about_figure(figure: str) -> list[str]:
@@ -55,12 +74,3 @@ def device_sentence() -> str:
 def caption(figure: str) -> str:
     """The paper's caption of a figure."""
     return f"The paper: {CAPTIONS[figure]}."
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.1f} min"
-    return f"{seconds / 3600:.1f} h"

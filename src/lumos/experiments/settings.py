@@ -1,6 +1,7 @@
 """The frozen settings of `lumos reproduce`, and what a cell is expected to need."""
 
 import dataclasses
+import math
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ FACEBOOK_EDGES = 170_823
 
 PAPER_EPOCHS = 300
 """Epochs of the paper."""
+SECONDS_OF_A_MINUTE = 60
 NOISY_EDGES = 30_000_000
 """Edges of its noised graph at ε = 2, which naive FedGNN trains on."""
 
@@ -31,16 +33,12 @@ class EvaluationSettings:
     """Seeds of classification and link prediction at ε = 2."""
     other_seeds: int
     """Seeds of everything else."""
-    ablated: list[str]
-    """Backbones of the ablations."""
-    letter: bool
-    """Whether there are rows to the letter of the paper."""
     control_at: dict[str, dict[str, list[float]]]
     """By profile and task: ε that have a control beside them. Runs without ε have one."""
     control_seeds: dict[str, dict[str, int]]
     """By system and backbone: seeds that have one."""
     epochs: dict[str, dict[str, int]]
-    """By group and backbone."""
+    """By group and backbone, frozen."""
     patience: int
     """Epochs without a better validation score, after which a run of them ends; 0: none."""
     baseline: dict[str, dict[str, Any]]
@@ -50,18 +48,42 @@ class EvaluationSettings:
     label_epsilon: float
     iterations_elsewhere: int
     need: dict[str, dict[str, Any]] = field(repr=False)
+    asked_epochs: int | None = None
+    """Epochs of the paper profile and the baselines that the user asked for."""
+    minutes: float | None = None
+    """Runs are left out that are not expected to finish within so many minutes; None: no limit."""
+    cores: int = 1
+    """Cores for which they are counted."""
 
     @property
-    def comparable(self) -> bool:
-        """Whether everything is trained for as long as in the paper."""
-        return all(
-            count >= PAPER_EPOCHS for given in self.epochs.values() for count in given.values()
-        )
+    def seconds_in_all(self) -> float:
+        """Seconds of processor time that all runs together may take."""
+        return math.inf if self.minutes is None else SECONDS_OF_A_MINUTE * self.minutes * self.cores
 
     @property
-    def mark(self) -> str:
-        """Suffix of titles where it is not."""
-        return "" if self.comparable else " (QUICK)" if self.form == "quick" else " (SHORTENED)"
+    def seconds_of_a_run(self) -> float:
+        """Seconds that a single one may take: it has one core."""
+        return math.inf if self.minutes is None else SECONDS_OF_A_MINUTE * self.minutes
+
+    def cut(self, cell: Cell) -> int:
+        """The epochs at which a run is cut, fewer than the frozen ones; 0 where it finishes.
+
+        Runs of the strict profile and the measurements of trees and cost always finish.
+        """
+        if self.asked_epochs is None or cell["epochs"] is None or cell.kind == "cost":
+            return 0
+        group = "baseline" if cell.kind == "baseline" else cell["profile"]
+        frozen = self.epochs[group][cell["backbone"] or "gcn"]
+        if cell.kind == "baseline":
+            further = self.baseline_settings(cell["system"], cell["backbone"] or "gcn")
+            frozen = further.get("epochs", frozen)
+        return self.asked_epochs if self.asked_epochs < frozen else 0
+
+    @property
+    def shortened(self) -> bool:
+        """Whether some runs may be cut."""
+        frozen = max(count for given in self.epochs.values() for count in given.values())
+        return self.asked_epochs is not None and self.asked_epochs < frozen
 
     def control(self, profile: str, task: str, backbone: str, epsilon: float, seed: int) -> bool:
         """Whether a run has a control beside it."""
@@ -78,15 +100,7 @@ class EvaluationSettings:
         """The same with other seeds, or other epochs of the paper profile and the baselines."""
         if (seeds is not None and seeds < 1) or (epochs is not None and epochs < 1):
             raise UsageError("`seeds` and `epochs` must be 1 or more")
-        settings = self if seeds is None else dataclasses.replace(self, seeds=seeds)
-        if epochs is not None:
-            changed = {group: dict.fromkeys(given, epochs) for group, given in self.epochs.items()}
-            others = {
-                name: {key: value for key, value in given.items() if key != "epochs"}
-                for name, given in self.baseline.items()
-            }
-            settings = dataclasses.replace(settings, epochs=changed, baseline=others)
-        return settings
+        return dataclasses.replace(self, seeds=seeds or self.seeds, asked_epochs=epochs)
 
     def seconds(self, cell: Cell, edges: int) -> float:
         """Expected seconds of a cell on one core."""
@@ -108,15 +122,19 @@ class EvaluationSettings:
 
     def _need(self, cell: Cell) -> str:
         if cell.kind == "train":
-            return str(cell["profile"])
+            return f"{cell['profile']}-{cell['task']}"
         return "naive" if cell["system"] == "naive" else cell.kind
 
     def baseline_settings(self, system: str, backbone: str) -> dict[str, Any]:
-        """Further settings of a baseline."""
+        """Further frozen settings of a baseline."""
         further: dict[str, Any] = {}
         for name in (system, f"{system}-{backbone}"):
             further |= self.baseline.get(name, {})
         return further
+
+    def epochs_of(self, group: str, backbone: str) -> int:
+        """Epochs of a group: those that were asked for, or the frozen ones."""
+        return self.asked_epochs or self.epochs[group][backbone]
 
 
 def load_settings(form: Form) -> EvaluationSettings:
@@ -129,5 +147,5 @@ def load_settings(form: Form) -> EvaluationSettings:
         iterations_elsewhere=content["iterations_elsewhere"],
         cost_epochs=content["cost_epochs"],
         need=content["need"],
-        **content[form],
+        **(content["full"] | (content["quick"] if form == "quick" else {})),
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lumos.experiments import reported
-from lumos.experiments.figures.evaluation import LEFT_OUT, PaperEvaluation
+from lumos.experiments.figures.evaluation import PaperEvaluation
 from lumos.experiments.figures.names import BACKBONES, LETTER, MEASURES, SYSTEM_NAMES
 from lumos.experiments.figures.plots import PaperFigure, Plots, difference_plots
 from lumos.experiments.figures.row import Row
@@ -28,34 +28,20 @@ def ablation_rows(evaluation: PaperEvaluation) -> list[Row]:
     for task in MEASURES:
         for backbone in BACKBONES:
             about: dict[str, Any] = {"task": task, "backbone": backbone, "epsilon": 2.0}
-            if PAPER in evaluation.profiles and backbone not in evaluation.settings.ablated:
-                gains += [
-                    _without_scores(evaluation, PAPER, measure, LEFT_OUT, about)
-                    for measure in GAINS.values()
-                ]
-            elif PAPER in evaluation.profiles:
+            if PAPER in evaluation.profiles:
                 _add(rows, gains, _ablated(evaluation, PAPER, ("stars", "untrimmed"), about))
-            if evaluation.letter_left_out and backbone == "gcn":
-                gains.append(evaluation.letter_row("ablation", reported.OVER_STARS, **about))
             if LETTER in evaluation.variants and backbone == "gcn":
                 _add(rows, gains, _ablated(evaluation, LETTER, ("stars",), about))
             if STRICT in evaluation.profiles:
-                gains.append(
-                    _without_scores(evaluation, STRICT, "ablation", STRICT_ABLATION, about)
-                )
+                none = Scores.single(None, STRICT_ABLATION)
+                name = SYSTEM_NAMES[STRICT]
+                gains.append(evaluation.row("ablation", name, "ablation", none, **about))
     return rows + gains
 
 
 def _add(rows: list[Row], gains: list[Row], more: tuple[list[Row], list[Row]]) -> None:
     rows += more[0]
     gains += more[1]
-
-
-def _without_scores(
-    evaluation: PaperEvaluation, profile: str, measure: str, note: str, about: dict[str, Any]
-) -> Row:
-    missing = Scores.single(None, note)
-    return evaluation.row("ablation", SYSTEM_NAMES[profile], measure, missing, **about)
 
 
 def _ablated(

@@ -65,7 +65,7 @@ class Cells:
             "epsilon": epsilon,
         }
         if profile in self.settings.epochs:
-            settings["epochs"] = self.settings.epochs[profile][backbone]
+            settings["epochs"] = self.settings.epochs_of(profile, backbone)
             settings["patience"] = self.settings.patience
         if profile == PAPER:
             settings |= {"compare": "ideal", "floor": False, "balancer": "mcmc"}
@@ -95,6 +95,8 @@ class Cells:
         if system == "lpgnn":
             settings["label_epsilon"] = self.settings.label_epsilon
         settings |= self.settings.baseline_settings(system, backbone)
+        if self.settings.asked_epochs is not None:
+            settings["epochs"] = self.settings.asked_epochs
         return Cell.of("baseline", self.dataset.spec, seed, **settings)
 
     def trees(self, balancer: str) -> Cell:

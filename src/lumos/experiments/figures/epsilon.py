@@ -7,6 +7,7 @@ is another quantity than that of the axis.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from lumos.experiments import reported
@@ -32,8 +33,6 @@ def epsilon_rows(evaluation: PaperEvaluation) -> list[Row]:
     rows, derived = [], []
     seeds = range(evaluation.settings.other_seeds)
     for task, measure in MEASURES.items():
-        if evaluation.letter_left_out:
-            rows.append(evaluation.letter_row("epsilon", measure.name, task=task, backbone="gcn"))
         for variant in _variants(evaluation, task):
             name = SYSTEM_NAMES[variant]
             if (variant, task) in ONE_SCORE:
@@ -79,14 +78,14 @@ def _scores(
     scores = evaluation.train(variant, task, "gcn", epsilon, seeds)
     if task != "classify" or variant not in PROMISES or not scores.by_seed:
         return scores
-    return Scores(scores.by_seed, scores.control, (*scores.notes, PROMISES[variant]))
+    return replace(scores, notes=(*scores.notes, PROMISES[variant]))
 
 
 def _gain(scores: Scores, least: Scores) -> Scores:
     """The gain of the scores, and that of their controls."""
     gain = relative(scores, least)
     controls = relative(Scores(scores.control), Scores(least.control))
-    return Scores(gain.by_seed, controls.by_seed, gain.notes)
+    return Scores(gain.by_seed, {} if scores.cut or least.cut else controls.by_seed, gain.notes)
 
 
 def epsilon_plots(evaluation: PaperEvaluation, rows: Sequence[Row]) -> Plots:
@@ -101,7 +100,7 @@ def epsilon_plots(evaluation: PaperEvaluation, rows: Sequence[Row]) -> Plots:
 
 def _plot(evaluation: PaperEvaluation, rows: Sequence[Row], task: str) -> Plot | None:
     epsilons = evaluation.settings.epsilons
-    scored = [row for row in rows if row.measure == MEASURES[task].name]
+    scored = [row for row in rows if row.measure == MEASURES[task].name and not row.cut]
     series: dict[str, Any] = {}
     theirs: Marks = []
     levels = {

@@ -1,7 +1,7 @@
 """The evaluation of one graph: looks up results, and makes scores and rows of them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from lumos.experiments.figures.names import (
     EVALUATED_PROFILES,
     LETTER,
     MEASURES,
-    SYSTEM_NAMES,
 )
 from lumos.experiments.figures.row import Row
 from lumos.experiments.figures.scores import Scores
@@ -23,7 +22,7 @@ from lumos.training.config import Config
 from lumos.training.profiles import PAPER
 
 NOT_RUN = "not run"
-LEFT_OUT = "left out of the quick form"
+CUT = "cut at {} epochs, before it finished: compare it with no other run, nor with the paper"
 NO_INFORMATION = 1e-6
 """An ε at which a release carries no information."""
 LETTER_NOTE = (
@@ -67,19 +66,8 @@ class PaperEvaluation:
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """The profiles, and the paper's to the letter where the form includes it."""
-        letter = PAPER in self.profiles and self.settings.letter
-        return (*self.profiles, LETTER) if letter else self.profiles
-
-    @property
-    def letter_left_out(self) -> bool:
-        """Whether rows to the letter belong here, but the form leaves them out."""
-        return PAPER in self.profiles and not self.settings.letter
-
-    def letter_row(self, figure: str, measure: str, **about: Any) -> Row:
-        """The row that says that rows to the letter are left out."""
-        missing = Scores.single(None, LEFT_OUT)
-        return self.row(figure, SYSTEM_NAMES[LETTER], measure, missing, **about)
+        """The profiles, and the paper's to the letter beside it."""
+        return (*self.profiles, LETTER) if PAPER in self.profiles else self.profiles
 
     def train(
         self, variant: str, task: str, backbone: str, epsilon: float, seeds: Sequence[int]
@@ -95,7 +83,7 @@ class PaperEvaluation:
         scores = self.train(profile, task, "", 0.0, seeds)
         config = Config.of(profile=profile, task=task)
         note = f"no ε of a release, no backbone: {config.profile.texts(config).budget}"
-        return Scores(scores.by_seed, scores.control, (*scores.notes, note))
+        return replace(scores, notes=(*scores.notes, note))
 
     def baseline(self, system: str, task: str, backbone: str) -> Scores:
         """Scores of a system at ε = 2; LPGNN's with a control."""
@@ -111,7 +99,8 @@ class PaperEvaluation:
             seed: score for seed, score in controls.by_seed.items() if seed in scores.by_seed
         }
         notes = (LPGNN_CONTROL,) if control else tuple(f"control: {n}" for n in controls.notes)
-        return Scores(scores.by_seed, control, tuple(dict.fromkeys((*scores.notes, *notes))))
+        notes = tuple(dict.fromkeys((*scores.notes, *notes)))
+        return Scores(scores.by_seed, control, notes, scores.cut or controls.cut)
 
     def scores(self, cells: Sequence[Cell], task: str) -> Scores:
         """The test scores of some seeds; notes say what is missing."""
@@ -133,14 +122,15 @@ class PaperEvaluation:
             if outcome.result.get(f"control_{name}") is not None:
                 control[cell.seed] = scale * outcome.result[f"control_{name}"]
             notes += self._notes(cell, outcome, outcome.result, first=len(by_seed) == 1)
-        return Scores(by_seed, control, tuple(dict.fromkeys(notes)))
+        cut = max((self.settings.cut(cell) for cell in cells if cell.seed in by_seed), default=0)
+        return Scores(by_seed, control, tuple(dict.fromkeys(notes)), cut)
 
     def _notes(
         self, cell: Cell, outcome: CellOutcome, result: dict[str, Any], *, first: bool
     ) -> list[str]:
         """What a reader should know of one run."""
         notes = []
-        usual = self.settings.epochs["baseline"][cell["backbone"] or "gcn"]
+        usual = self.settings.epochs_of("baseline", cell["backbone"] or "gcn")
         if cell.kind == "baseline" and cell["epochs"] < usual:
             notes.append(f"{cell['epochs']} epochs, where others have up to {usual}")
         if outcome.version_note:
@@ -178,8 +168,10 @@ class PaperEvaluation:
         notes = scores.notes
         if 0 < len(controls) < len(values):
             notes = (*notes, f"the control is of {len(controls)} of the {len(values)} seeds")
+        if scores.cut:
+            notes = (CUT.format(scores.cut), *notes)
         over = None
-        if controls and measure in (score.name for score in MEASURES.values()):
+        if controls and not scores.cut and measure in (score.name for score in MEASURES.values()):
             over = float(np.mean([scores.by_seed[s] - c for s, c in scores.control.items()]))
         reason = ""
         if claim is not None and mean is not None:
@@ -203,4 +195,5 @@ class PaperEvaluation:
             notes=notes,
             why=reason,
             digits=digits,
+            cut=scores.cut,
         )

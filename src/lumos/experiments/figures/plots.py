@@ -29,12 +29,12 @@ class PaperFigure:
     rows: Callable[[PaperEvaluation], list[Row]]
     """The rows of one graph."""
     plots: Callable[[PaperEvaluation, Sequence[Row]], Plots]
-    """Its plots, from those rows; none where there is nothing to draw."""
+    """Its plots, from those rows that were not cut; none where there is nothing to draw."""
 
 
 def title(evaluation: PaperEvaluation, what: str) -> str:
-    """A title that names the graph, and marks a shortened form."""
-    return f"{evaluation.dataset.name}: {what}{evaluation.settings.mark}"
+    """A title that names the graph."""
+    return f"{evaluation.dataset.name}: {what}"
 
 
 def values_of(

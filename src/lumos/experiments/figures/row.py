@@ -33,6 +33,8 @@ class Row:
     why: str = ""
     """Where it disagrees with the paper: the reason."""
     digits: int = 2
+    cut: int = 0
+    """Epochs at which its runs were cut; 0: they finished."""
 
     def as_json(self) -> dict[str, Any]:
         """The row as a JSON object."""

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+NOT_DRAWN = "no difference is drawn from a run that was cut at {} epochs"
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -12,6 +14,8 @@ class Scores:
     control: dict[int, float] = field(default_factory=dict)
     """Of the seeds that have one."""
     notes: tuple[str, ...] = ()
+    cut: int = 0
+    """Epochs at which its runs were cut; 0: they finished."""
 
     @staticmethod
     def single(value: float | None, *notes: str) -> "Scores":
@@ -30,11 +34,16 @@ def relative(one: Scores, other: Scores) -> Scores:
     notes = other.notes
     if len(nonzero) < len(other.by_seed):
         notes = ("nothing is relative to a score of 0", *notes)
-    return _pairwise(one, Scores(nonzero, {}, notes), lambda a, b: 100 * (a / b - 1))
+    return _pairwise(one, Scores(nonzero, {}, notes, other.cut), lambda a, b: 100 * (a / b - 1))
 
 
 def _pairwise(one: Scores, other: Scores, difference: Callable[[float, float], float]) -> Scores:
-    """On the seeds that both have; notes on each of the two stand in its own row."""
+    """On the seeds that both have; notes on each of the two stand in its own row.
+
+    Between runs of which one was cut there is no difference, only a note.
+    """
+    if one.cut or other.cut:
+        return Scores.single(None, NOT_DRAWN.format(one.cut or other.cut))
     differences, controls = (
         {seed: difference(a, other.by_seed[seed]) for seed, a in given.items()
          if seed in other.by_seed}

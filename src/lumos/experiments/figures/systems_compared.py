@@ -85,17 +85,20 @@ def _differences(
 def comparison_plots(evaluation: PaperEvaluation, rows: Sequence[Row], task: str) -> Plots:
     """Scores with their controls, and the differences beside the paper's."""
     measure = MEASURES[task]
-    scored = [row for row in rows if row.measure == measure.name]
-    if not any(row.ours is not None for row in scored):
+    scored = [
+        row for row in rows if row.measure == measure.name and row.ours is not None and not row.cut
+    ]
+    if not scored:
         return {}
     systems = list(dict.fromkeys(row.system for row in scored))
     by_system = {(row.backbone, row.system): row for row in scored}
+    shown = list(dict.fromkeys(row.backbone for row in scored if row.backbone)) or [""]
     grid = [
         [by_system.get((backbone, name)) or by_system.get(("", name)) for name in systems]
-        for backbone in BACKBONES
+        for backbone in shown
     ]
     svg = dots(
-        [backbone.upper() for backbone in BACKBONES],
+        [backbone.upper() or "any model" for backbone in shown],
         systems,
         values_of(grid, lambda row: row.ours),
         values_of(grid, lambda row: row.spread),
