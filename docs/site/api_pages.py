@@ -8,8 +8,9 @@ TITLES = {
     "run": ("Run", "What `lumos.train` and `lumos.load_run` return."),
     "settings": (
         "Settings",
-        "One frozen dataclass for each group is the only source of defaults. `lumos.train(…, epsilon=2.0)` "
-        "sorts single settings into their groups, and the [command line](../commands.md) has them as options.",
+        "One frozen dataclass for each group is the only source of defaults. "
+        "`lumos.train(…, epsilon=2.0)` sorts single settings into their groups, and the "
+        "[command line](../commands.md) has them as options.",
     ),
     "reports": ("Trees, ledger, audit", "What balancing, training and attacks are reported in."),
     "errors": ("Errors", "Everything that Lumos raises on purpose."),
@@ -36,6 +37,8 @@ BESIDE = {
     "reports": ["lumos.exchange.ledger_report.TopicLine", "lumos.audit.audit_row.AuditRow"],
 }
 """What public names lead to, by its home."""
+FIRST = ("load", "train", "evaluate", "baseline", "balance", "run_audit", "load_run")
+"""Functions in the order in which they are met."""
 PAGES = {"Graph": "graph", "Run": "run", "EpochEvent": "run", "Config": "settings"}
 """Pages of single names; others follow from what they are."""
 
@@ -54,7 +57,8 @@ def page_of(name: str) -> str:
 def api_pages() -> dict[str, str]:
     """The text of each page, by its path."""
     homes: dict[str, list[str]] = {page: [] for page in TITLES}
-    for name in lumos.__all__:
+    order = {name: place for place, name in enumerate(FIRST)}
+    for name in sorted(lumos.__all__, key=lambda name: (order.get(name, len(FIRST)), name)):
         homes[page_of(name)].append(f"{lumos._HOMES[name]}.{name}")
     return {
         f"api/{page}.md": _page(title, sentence, [*homes[page], *BESIDE.get(page, [])])

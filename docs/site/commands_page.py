@@ -8,8 +8,8 @@ NOTE = re.compile(r" ?(?:\*{1,2}|\\)?\[(?P<note>(?:default|choices|env|required)
 """What cyclopts puts in brackets, with or without emphasis."""
 OPENING = """# Command line
 
-Made from the commands of Lumos {version}. `lumos COMMAND --help` prints the same. Settings are declared
-once, in the dataclasses of [Settings](api/settings.md); options have their names.
+Made from the commands of Lumos {version}. `lumos COMMAND --help` prints the same. Settings
+are declared once, in the dataclasses of [Settings](api/settings.md); options have their names.
 
 """
 

@@ -43,7 +43,7 @@ class BlankLines(Preprocessor):
 class GitHubMarkdown(Extension):
     """Lists and tables as code hosts read them."""
 
-    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 (Python-Markdown calls it so)
+    def extendMarkdown(self, md: Markdown) -> None:
         """Add the preprocessor, after fenced code was taken out."""
         md.tab_length = 2
         md.preprocessors.register(BlankLines(md), "github_blank_lines", 20)

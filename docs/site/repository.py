@@ -18,8 +18,10 @@ FRONT = {
 }
 """Pages that lie beside the folder `docs`, and where the site has them."""
 LANGUAGES = {".py": "python", ".toml": "toml", ".sh": "bash", ".cff": "yaml", ".json": "json"}
-_CODE = r"^ {0,3}(?P<fence>```+|~~~+).*?^ {0,3}(?P=fence)[ \t]*$|(?P<tick>`+)(?!`).*?(?<!`)(?P=tick)(?!`)"
-LINK = re.compile(_CODE + r"|\]\((?P<target>[^)\s]+)\)", re.DOTALL | re.MULTILINE)
+_BLOCK = r"^ {0,3}(?P<fence>```+|~~~+).*?^ {0,3}(?P=fence)[ \t]*$"
+_INLINE = r"(?P<tick>`+)(?!`).*?(?<!`)(?P=tick)(?!`)"
+_TARGET = r"\]\((?P<target>[^)\s]+)\)"
+LINK = re.compile(f"{_BLOCK}|{_INLINE}|{_TARGET}", re.DOTALL | re.MULTILINE)
 """Code, which is left alone, or the target of a link."""
 
 
