@@ -37,8 +37,8 @@ BESIDE = {
     "reports": ["lumos.exchange.ledger_report.TopicLine", "lumos.audit.audit_row.AuditRow"],
 }
 """What public names lead to, by its home."""
-FIRST = ("load", "train", "evaluate", "baseline", "balance", "run_audit", "load_run")
-"""Functions in the order in which they are met."""
+FIRST = ("load", "train", "evaluate", "baseline", "balance", "run_audit", "load_run", "Run")
+"""Names in the order in which they are met; others follow by name."""
 PAGES = {"Graph": "graph", "Run": "run", "EpochEvent": "run", "Config": "settings"}
 """Pages of single names; others follow from what they are."""
 
@@ -61,12 +61,18 @@ def api_pages() -> dict[str, str]:
     for name in sorted(lumos.__all__, key=lambda name: (order.get(name, len(FIRST)), name)):
         homes[page_of(name)].append(f"{lumos._HOMES[name]}.{name}")
     return {
-        f"api/{page}.md": _page(title, sentence, [*homes[page], *BESIDE.get(page, [])])
+        f"api/{page}.md": _page(
+            title,
+            sentence,
+            [*homes[page], *BESIDE.get(page, [])],
+            defaults=page in ("settings", "graph"),
+        )
         for page, (title, sentence) in TITLES.items()
     }
 
 
-def _page(title: str, sentence: str, homes: list[str]) -> str:
+def _page(title: str, sentence: str, homes: list[str], *, defaults: bool) -> str:
+    options = "    options:\n      show_attribute_values: " + ("true" if defaults else "false")
     parts = [f"# {title}", sentence]
-    parts += [f"::: {home}" for home in dict.fromkeys(homes)]
+    parts += [f"::: {home}\n{options}" for home in dict.fromkeys(homes)]
     return "\n\n".join(parts) + "\n"

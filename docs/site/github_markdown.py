@@ -17,7 +17,7 @@ RULER = re.compile(r"^\s*\|?(?:\s*:?-{3,}:?\s*\|)+")
 """The line below the header of a table."""
 
 
-class BlankLines(Preprocessor):
+class BlankLines(Preprocessor):  # type: ignore[misc]  # Python-Markdown has no types
     """Put a blank line before each list and each table that follows a line of text."""
 
     def run(self, lines: list[str]) -> list[str]:
@@ -40,10 +40,13 @@ class BlankLines(Preprocessor):
         return made
 
 
-class GitHubMarkdown(Extension):
+class GitHubMarkdown(Extension):  # type: ignore[misc]
     """Lists and tables as code hosts read them."""
 
     def extendMarkdown(self, md: Markdown) -> None:
         """Add the preprocessor, after fenced code was taken out."""
         md.tab_length = 2
+        for name in ("indent", "olist", "ulist"):  # they have read the old length
+            processor = md.parser.blockprocessors[name]
+            processor.__init__(md.parser)  # type: ignore[misc]
         md.preprocessors.register(BlankLines(md), "github_blank_lines", 20)

@@ -1,11 +1,12 @@
 """What mkdocs calls while it builds the site: pages that are made, and links that are mapped."""
 
-from api_pages import api_pages
-from commands_page import commands_page
-from github_markdown import GitHubMarkdown
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+from api_pages import api_pages
+from commands_page import commands_page
+from github_markdown import GitHubMarkdown
 from repository import FRONT, ROOT, linked_files, listing, with_site_links
 
 MADE: set[str] = set()
@@ -14,7 +15,7 @@ MADE: set[str] = set()
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Read Markdown as code hosts do."""
-    config.markdown_extensions.append(GitHubMarkdown())  # type: ignore[arg-type]
+    config.markdown_extensions.append(GitHubMarkdown())
     return config
 
 
