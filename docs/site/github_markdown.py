@@ -48,5 +48,5 @@ class GitHubMarkdown(Extension):  # type: ignore[misc]
         md.tab_length = 2
         for name in ("indent", "olist", "ulist"):  # they have read the old length
             processor = md.parser.blockprocessors[name]
-            processor.__init__(md.parser)  # type: ignore[misc]
+            processor.__init__(md.parser)
         md.preprocessors.register(BlankLines(md), "github_blank_lines", 20)

@@ -15,6 +15,7 @@ FRONT = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
+    "examples/README.md": "examples.md",
 }
 """Pages that lie beside the folder `docs`, and where the site has them."""
 LANGUAGES = {".py": "python", ".toml": "toml", ".sh": "bash", ".cff": "yaml", ".json": "json"}

@@ -7,9 +7,11 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 from tests.docs.snippets import Snippet, commands, matches, printed, snippets
 
 from lumos.cli.main import run as lumos_command
+from lumos.graph import load
 from lumos.graph.catalog import CATALOG
 
 ROOT = Path(__file__).parents[2]
@@ -19,9 +21,7 @@ TYPED = [
     *sorted((ROOT / "docs" / "howto").glob("*.md")),
 ]
 """Python and commands are run."""
-READ = [
-    ROOT / "docs" / name for name in ("architecture.md", "trees.md", "errata.md")
-]
+READ = [ROOT / "docs" / name for name in ("architecture.md", "trees.md", "errata.md")]
 """Python is run; commands are long runs on real graphs, which `make evidence` repeats."""
 MAKE = {"demo", "test"}
 """Targets that pages name; CI runs the second, and the first is the commands of the tutorial."""
@@ -33,6 +33,20 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
 
 
+def tensors() -> dict[str, object]:
+    """What README calls your own: features, edges, labels and masks of a small graph."""
+    data = load("demo:200").to_pyg()
+    part = torch.arange(200) % 4
+    return {
+        "x": data.x.to_dense(),
+        "edge_index": data.edge_index,
+        "y": data.y,
+        "train": part < 2,
+        "val": part == 2,
+        "test": part == 3,
+    }
+
+
 def here(text: str) -> bool:
     """Whether the real graphs that a snippet names are on this machine."""
     folder = os.environ.get("LUMOS_DATA")
@@ -41,7 +55,7 @@ def here(text: str) -> bool:
 
 @pytest.mark.parametrize("page", [*TYPED, *READ], ids=lambda page: page.name)
 def test_a_page_runs_from_top_to_bottom(page: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, object] = {"__name__": "__main__"}
+    names: dict[str, object] = {"__name__": "__main__", **(tensors() if page in TYPED[:1] else {})}
     for snippet in snippets(page):
         if snippet.not_run:
             continue
