@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 CORES  ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 OUT    ?= out
 
-.PHONY: demo test lint types unit browser wheel bench evidence install clean
+.PHONY: demo test lint types unit docs browser wheel bench evidence install clean
 
 demo: $(STAMP)  ## train on the embedded graph, strict; then balance its trees, also by real cryptography
 	$(BIN)/lumos train demo --control
@@ -33,6 +33,10 @@ types: $(STAMP)
 
 unit: $(STAMP) browser
 	$(BIN)/pytest -n $(CORES)
+
+docs: $(STAMP)  ## the documentation site, in $(OUT)/site; tests/docs builds it too
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir $(OUT)/site
+	@echo "open $(OUT)/site/index.html"
 
 # Debian's Chromium opens the report page in the tests. System packages are installed in CI only, or
 # by `make browser INSTALL=yes`; elsewhere the tests are skipped, and say what to install.

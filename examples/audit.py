@@ -1,0 +1,10 @@
+"""Attack a run, and set what was found beside what is promised."""
+
+import lumos
+
+run = lumos.train("demo:600", epsilon=2.0)
+report = lumos.run_audit(run, attacks=["symbol", "ledger"])
+for row in report.rows:
+    found, without, claimed = report.figures(row)
+    print(f"{row.adversary}, {row.about}: {found}; claimed {claimed}: {report.verdict(row)}")
+print("promises that an attack refutes:", len(report.exceeded))
