@@ -152,14 +152,14 @@ def test_a_loss_that_still_falls() -> None:
 
 
 def test_own_features_or_a_control_that_did_as_well() -> None:
-    assert list(below_own(0.80, 0.79, 1000, "points")) == []
-    assert list(below_own(0.80, 0.82, 1000, "points")) == []  # chance: one error is 1.8 points
-    assert list(below_own(0.80, None, 1000, "points")) == []
-    (sentence,) = below_own(0.80, 0.90, 1000, "points")
-    assert "by 10 points" in sentence
-    assert list(no_better_than_control(0.9, 0.8, 1000, "points")) == []
-    assert list(no_better_than_control(0.9, None, 1000, "points")) == []
-    (sentence,) = no_better_than_control(0.9, 0.89, 1000, "points")
+    assert list(below_own(0.80, 0.79, 1000, "accuracy")) == []
+    assert list(below_own(0.80, 0.82, 1000, "accuracy")) == []  # chance: one error is 1.8 points
+    assert list(below_own(0.80, None, 1000, "accuracy")) == []
+    (sentence,) = below_own(0.80, 0.90, 1000, "accuracy")
+    assert "by 10.0 points" in sentence
+    assert list(no_better_than_control(0.9, 0.8, 1000, "accuracy")) == []
+    assert list(no_better_than_control(0.9, None, 1000, "accuracy")) == []
+    (sentence,) = no_better_than_control(0.9, 0.89, 1000, "accuracy")
     assert "the control did as well" in sentence
 
 

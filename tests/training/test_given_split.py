@@ -85,7 +85,10 @@ def test_masks_of_pyg_data_are_used(graph: Graph) -> None:
     assert run.training.split.test == 20
     random = lumos.train(data, split="random", **QUICK)
     assert np.array_equal(random.split.test, lumos.train(graph, **QUICK).split.test)
-    assert "a random split of the labelled devices, 50/25/25" in random.split.origin
+    assert (
+        "random, 50/25/25 of the labelled devices by seed 0: 30 devices train"
+        in random.split.origin
+    )
 
 
 def test_without_validation_a_public_quarter_of_the_training_devices_keeps_its_label(
@@ -110,7 +113,7 @@ def test_without_validation_a_public_quarter_of_the_training_devices_keeps_its_l
 def test_shares(graph: Graph, text: Any) -> None:
     chosen = vertex_split(graph, text, PublicCoins(3))
     assert [(chosen.roles == role).sum() for role in range(3)] == [36, 12, 12]
-    assert chosen.origin.endswith("60/20/20 by seed 3")
+    assert "60/20/20 of the labelled devices by seed 3: 36 devices" in chosen.origin
 
 
 def test_shares_may_leave_devices_out(graph: Graph) -> None:

@@ -49,6 +49,7 @@ def baseline(
     *,
     options: Annotated[Options, Parameter(name="*")] = NOTHING,
     reading: Annotated[Reading, Parameter(name="*")] = AS_IT_IS,
+    split: Annotated[str | None, placed("split")] = None,
     common: Common = COMMON,
 ) -> None:
     """Train and measure a system that Lumos is compared with.
@@ -59,13 +60,15 @@ def baseline(
         centralized, own, lpgnn, naive, or a registered one.
     graph
         demo, demo:60, facebook, twitch-ENGB, …, or a path.
+    split
+        Who trains, validates and tests, as in lumos train.
     """
     common.refuse("shards", because="one server holds what it gets")
     settings = asked(system=system, **given(options))
     from lumos.baselines import measure  # imports torch, which takes a second: not for --help
 
     loaded = load(graph, data_dir=common.data_dir, **given(reading))
-    measured = measure.baseline(loaded, settings, seed=common.seed, progress=True)
+    measured = measure.baseline(loaded, settings, seed=common.seed, split=split, progress=True)
     if common.json:
         print_json(measured.summary())
     else:
@@ -93,6 +96,7 @@ def show(measured: "Measured", *, verbose: bool) -> None:
     screen.print(table)
     screen.print()
     paragraph(screen, " ".join(measured.notes))
+    paragraph(screen, f"Split: {measured.split}.")
     if verbose:
         _show_details(measured, summary)
 

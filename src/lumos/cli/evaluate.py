@@ -104,7 +104,7 @@ def evaluate(
 def show(evaluation: "Evaluation", out: Path | None) -> None:
     """The result for people."""
     from lumos.experiments.score_table import body, protections, remarks, title
-    from lumos.experiments.sentences import duration
+    from lumos.experiments.written_time import duration
 
     screen = console()
     if not screen.is_terminal:

@@ -12,7 +12,8 @@ from lumos.cli.common import console
 from lumos.cli.wording import as_options
 
 if TYPE_CHECKING:
-    from lumos.runs.run import Run, Scores
+    from lumos.runs.run import Run
+    from lumos.training.metrics import Scores
 
 CLASSIFY = {
     "validation": "val_accuracy",

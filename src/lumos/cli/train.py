@@ -66,6 +66,7 @@ def train(
     *,
     options: Annotated[Options, Parameter(name="*")] = NOTHING,
     reading: Annotated[Reading, Parameter(name="*")] = AS_IT_IS,
+    split: Annotated[str | None, placed("split")] = None,
     out: Annotated[Path | None, placed("out")] = None,
     resume: Annotated[bool, placed("resume", negative="", show_default=False)] = False,
     tensorboard: Annotated[bool, placed("tensorboard", negative="", show_default=False)] = False,
@@ -77,6 +78,11 @@ def train(
     ----------
     graph
         demo, demo:60, facebook, twitch-ENGB, …, or a path.
+    split
+        Who trains, validates and tests: a file (CSV id,split; JSON or npz with train, val and test;
+        for links source,target,split with the held-out edges), shares of a random split, as
+        60/20/20, or random. By default the masks of the graph, otherwise 50/25/25, 80/5/15 of the
+        edges for links.
     out
         Run folder to write: settings, metrics, checkpoints, model, embeddings, ledger.
     resume
@@ -102,6 +108,7 @@ def train(
                 config,
                 seed=common.seed,
                 shards=common.shards,
+                split=split,
                 source={"spec": runs.findable(graph), **given(reading)},
                 out=out,
                 resume=resume,

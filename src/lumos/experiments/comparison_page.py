@@ -7,7 +7,7 @@ import numpy as np
 
 from lumos.experiments.comparison import Evaluation, SystemRuns, SystemScore
 from lumos.experiments.score_table import NAMES, body, protections, remarks, title, unit
-from lumos.experiments.sentences import duration
+from lumos.experiments.written_time import duration
 from lumos.report import Block, Code, Fact, Facts, Figure, Page, Section, Table, Text, bars, dots
 from lumos.training.outcome import OWN
 from lumos.training.profiles import STRICT

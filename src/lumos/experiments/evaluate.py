@@ -18,8 +18,8 @@ from lumos.experiments.comparison import Evaluation, SystemRuns
 from lumos.experiments.evaluated_systems import EvaluatedSystem, chosen_systems
 from lumos.experiments.expected_need import expected_need
 from lumos.experiments.scheduler import JobEnd, PlannedJob, Resources, expected_seconds, run_all
-from lumos.experiments.sentences import duration
 from lumos.experiments.worker import CellJob
+from lumos.experiments.written_time import duration
 from lumos.graph import Graph
 from lumos.graph.fingerprint import fingerprint
 from lumos.graph.sources import as_graph

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from lumos.experiments.comparison import Evaluation, SystemScore
-from lumos.experiments.sentences import duration
+from lumos.experiments.written_time import duration
 from lumos.training.metrics import HITS
 from lumos.training.outcome import OWN
 

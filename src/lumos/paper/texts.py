@@ -27,6 +27,11 @@ def texts(config: Config) -> ProfileTexts:
             reported_largest=LARGEST_WORKLOAD,
         ),
         sums=_sums,
+        validation=(
+            "The weights of the best validation score are kept"
+            if paper.select == "validation"
+            else ""
+        ),
     )
 
 

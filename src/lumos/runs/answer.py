@@ -3,12 +3,8 @@
 Settings stand in backticks, as in errors; the command line turns them into its options.
 """
 
-import math
-
 from lumos.runs.run import Run
-
-Z = 2.0
-"""Standard errors that a difference must exceed to be more than the noise of the test set."""
+from lumos.training.score_errors import beyond_noise
 
 
 def answer(run: Run) -> str:
@@ -65,30 +61,9 @@ def advice(run: Run) -> str:
 
 
 def split_used(run: Run) -> str:
-    """How many devices or edges train, validate and test."""
-    split = run.training.split
-    kind = "devices" if run.config.train.task == "classify" else "edges"
-    return f"{split.train:,} {kind} train, {split.validation:,} validate, {split.test:,} test"
-
-
-def standard_error(score: float, tested: int, what: str) -> float:
-    """Of an accuracy: √(p(1-p)/n). Of an AUC with n edges and n strangers: Hanley and McNeil.
-
-    Q₁ = A/(2-A), Q₂ = 2A²/(1+A), variance (A(1-A) + (n-1)(Q₁ - A² + Q₂ - A²)) / n².
-    """
-    if not tested:
-        return math.inf
-    if what == "accuracy":
-        return math.sqrt(score * (1 - score) / tested)
-    first, second, square = score / (2 - score), 2 * score**2 / (1 + score), score**2
-    pairs = (tested - 1) * (first - square + second - square)
-    return math.sqrt(max(score * (1 - score) + pairs, 0.0)) / tested
-
-
-def beyond_noise(one: float, other: float, tested: int, what: str) -> bool:
-    """Whether two scores on a test set of this size differ by more than its noise."""
-    errors = (standard_error(score, tested, what) for score in (one, other))
-    return abs(one - other) > Z * math.hypot(*errors)
+    """Where the split comes from, how many train, validate and test, and what validation is for."""
+    use = run.config.profile.texts(run.config).validation
+    return run.about.split.origin + f". {use}" * bool(use)
 
 
 def _added(score: float, own: float, tested: int, what: str) -> str:

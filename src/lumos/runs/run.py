@@ -75,11 +75,6 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
     validation devices' noisy vote, its standard error `voted_accuracy_error`, and both for own
     features; empty in profiles that measure none."""
 
-    @property
-    def cautions(self) -> list[str]:
-        """What a reader of the scores should know, the best advice first."""
-        return [self.caution] if self.caution else []
-
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
     """What the run took."""

@@ -291,15 +291,15 @@ def _finished(
 
 def _cautions(config: Config, main: TrainedArm, scores: dict[str, Scores], cases: int) -> list[str]:
     """What the observer sees: a loss that still falls, own features or a control as good."""
-    metric, unit = ("auc", "of AUC") if config.train.task == "link" else ("accuracy", "points")
+    metric = "auc" if config.train.task == "link" else "accuracy"
     last_stage = max(config.profile.texts(config).stages.values(), default=1)
     finished = main.outcome.best_epoch == len(main.history)
     losses = [event.loss for event in main.history[last_stage - 1 :]] if finished else []
     of = {arm: float(figures[f"test_{metric}"]) for arm, figures in scores.items()}
     return [
         *unconverged(losses, config.train.epochs),
-        *below_own(of[MAIN], of.get(OWN), cases, unit),
-        *no_better_than_control(of[MAIN], of.get(CONTROL), cases, unit),
+        *below_own(of[MAIN], of.get(OWN), cases, metric),
+        *no_better_than_control(of[MAIN], of.get(CONTROL), cases, metric),
     ]
 
 

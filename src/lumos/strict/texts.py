@@ -41,6 +41,13 @@ _TREES = TreeTexts(
     other_leaf="the symbol it received",
     builder="the device itself, at home",
 )
+_VALIDATION = {
+    "classify": (
+        "Validation devices fit how far neighbours are trusted and vote on the result, with their "
+        "randomized labels"
+    ),
+    "link": "Validation edges calibrate what a level of a score means",
+}
 _NOISY_LOSS = (
     "Training loss of each epoch, as all devices learn it from a sum: clipped together with the "
     "updates and with the noise that protects them. So its size is not that of the true loss, and "
@@ -58,6 +65,7 @@ def texts(config: Config) -> ProfileTexts:
         stages=_stages(config),
         sums=partial(stages_of, config),
         choices=_CHOICES,
+        validation=_VALIDATION["link" if config.train.task == "link" else "classify"],
         **(_links(config) if config.train.task == "link" else {}),
         unused_settings=NOT_USED | of_trees | _of_other_task(config.train.task),
     )

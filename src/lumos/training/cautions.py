@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from lumos.training.score_errors import beyond_noise
+
 LEAST_FALL = 0.01
 """Share of its value by which a loss must still fall for a run to be called unfinished."""
 CLEAR = 2.0
@@ -37,34 +39,26 @@ def unconverged(losses: Sequence[float | None], epochs: int) -> Iterator[str]:
         )
 
 
-def below_own(score: float, own: float | None, cases: int, scale: str) -> Iterator[str]:
+def below_own(score: float, own: float | None, cases: int, what: str) -> Iterator[str]:
     """Where own features alone did clearly better than the run.
 
     Args:
         cases: number of test devices or edges.
-        scale: unit of the difference, "points" for shares.
+        what: accuracy or auc.
     """
-    if own is None:
-        return
-    error = math.sqrt(max(1e-12, score * (1 - score) + own * (1 - own)) / max(1, cases))
-    if own - score > CLEAR * error:
-        factor = 100 if scale == "points" else 1
+    if own is not None and own > score and beyond_noise(score, own, cases, what):
         yield (
-            f"own features alone did better on the test set, by {factor * (own - score):.3g} "
-            f"{scale}: neighbours mislead here, or training was too short or too noisy"
+            f"own features alone did better on the test set, by {100 * (own - score):.1f} points: "
+            "neighbours mislead here, or training was too short or too noisy"
         )
 
 
 def no_better_than_control(
-    score: float, control: float | None, cases: int, scale: str
+    score: float, control: float | None, cases: int, what: str
 ) -> Iterator[str]:
     """Where a control, whose messages carry no information, did as well as the run."""
-    if control is None:
-        return
-    error = math.sqrt(max(1e-12, score * (1 - score) + control * (1 - control)) / max(1, cases))
-    if score - control < CLEAR * error:
-        factor = 100 if scale == "points" else 1
+    if control is not None and (score < control or not beyond_noise(score, control, cases, what)):
         yield (
-            f"the control did as well, up to {factor * CLEAR * error:.2g} {scale} of chance: what "
-            "devices sent each other adds nothing that this test set could show"
+            "the control did as well, up to the noise of this test set: what devices sent each "
+            "other adds nothing that it could show"
         )

@@ -95,10 +95,7 @@ def vertex_split(graph: Graph, given: GivenSplit, public: PublicCoins) -> Vertex
     else:
         roles, origin = _roles_of(graph, wanted), _named(given)
     roles, origin = _with_validation(roles, origin, public)
-    counts = [int((roles == role).sum()) for role in (Role.TRAIN, Role.VALIDATION, Role.TEST)]
-    train, validation, test = (f"{count:,}" for count in counts)
-    sentence = f"{origin}: {train} devices train, {validation} validate, {test} test"
-    return VertexSplit(roles, sentence, _digest(roles))
+    return VertexSplit(roles, _counted_roles(roles, origin), _digest(roles))
 
 
 def edge_split(graph: Graph, given: GivenSplit, public: PublicCoins) -> HeldOut:
@@ -114,7 +111,7 @@ def edge_split(graph: Graph, given: GivenSplit, public: PublicCoins) -> HeldOut:
             raise UsageError(f"`split`: shares of edges must add up to 1, got {_percent(wanted)}")
         split = split_edges(graph, public, wanted)
         name = "" if wanted == EDGES else _digest(np.array(wanted))
-        origin = f"a random split of the edges, {_percent(wanted)} by seed {public.seed}"
+        origin = f"random, {_percent(wanted)} of the edges by seed {public.seed}"
         return HeldOut(split, _counted(split, origin), name, wanted)
     split = _held_out(graph, wanted, public)
     parts = (split.validation, split.test, split.validation_strangers, split.test_strangers)
@@ -130,8 +127,9 @@ def given_again(split: DataSplit, graph: Graph) -> dict[str, Any]:
 
 def _random(labels: Ints, shares: Shares, public: PublicCoins) -> VertexSplit:
     roles = split_vertices(labels, public, shares)
-    origin = f"a random split of the labelled devices, {_percent(shares)} by seed {public.seed}"
-    return VertexSplit(roles, origin, "" if shares == VERTICES else _digest(roles))
+    origin = f"random, {_percent(shares)} of the labelled devices by seed {public.seed}"
+    name = "" if shares == VERTICES else _digest(roles)
+    return VertexSplit(roles, _counted_roles(roles, origin), name)
 
 
 def _wanted(given: GivenSplit, default: Shares) -> Shares | Mapping[str, Any]:
@@ -334,6 +332,12 @@ def _named(given: Any) -> str:
     if isinstance(given, str | os.PathLike):
         return f"the split of {Path(given).name}"
     return "the split that was given"
+
+
+def _counted_roles(roles: Ints, origin: str) -> str:
+    counts = ((roles == role).sum() for role in (Role.TRAIN, Role.VALIDATION, Role.TEST))
+    train, validation, test = (f"{count:,}" for count in counts)
+    return f"{origin}: {train} devices train, {validation} validate, {test} test"
 
 
 def _counted(split: EdgeSplit, origin: str) -> str:

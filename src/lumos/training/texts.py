@@ -91,5 +91,7 @@ class ProfileTexts:
     """What the control has in place of what the run has."""
     chooser: str = "validation devices"
     """Who or what chose the candidate that predicts."""
+    validation: str = ""
+    """What validation devices or edges are used for, in one sentence."""
     unused_settings: frozenset[str] = frozenset()
     """Settings of every profile that have no effect in this one."""
