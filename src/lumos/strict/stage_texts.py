@@ -59,7 +59,7 @@ def stages_of(config: Config, sizes: RunSizes) -> list[SumStage]:
             config=config, devices=sizes.devices, classes=max(2, sizes.classes)
         )
     learns: Mapping[str, str] = LINK if config.train.task == "link" else CLASSIFY
-    widths, stages, first = _widths(schedule, sizes), [], 1
+    widths, stages, first = _widths(schedule, sizes), _before(schedule, sizes), 1
     many = {**schedule.sums, **dict.fromkeys(schedule.last_stages, 1)}
     for stage, sums in many.items():
         if sums:
@@ -75,6 +75,14 @@ def stages_of(config: Config, sizes: RunSizes) -> list[SumStage]:
             )
             first += sums
     return stages
+
+
+def _before(schedule: Schedule, sizes: RunSizes) -> list[SumStage]:
+    """The sum before the first epoch, where features without enough holders are left out."""
+    if schedule.strict.protect != "holders":
+        return []
+    learns = f"which features {schedule.strict.min_holders:,} devices or more have"
+    return [SumStage(name="holders", learns=learns, first=0, last=0, numbers=sizes.features)]
 
 
 def _widths(schedule: Schedule, sizes: RunSizes) -> "Widths":
