@@ -13,13 +13,13 @@ from lumos.registry import Registry
 DISPLAYS: Registry[Any] = Registry(
     "display",
     {
-        "run": "lumos.report.display.run:show_run",
-        "balanced": "lumos.report.display.results:show_balanced",
-        "measured": "lumos.report.display.results:show_measured",
-        "audit": "lumos.report.display.results:show_audit",
-        "ledger": "lumos.report.display.results:show_ledger",
-        "links": "lumos.report.display.results:show_links",
-        "graph": "lumos.report.display.results:show_graph",
+        "run": "lumos.report.display.run_fragment:show_run",
+        "balanced": "lumos.report.display.result_fragments:show_balanced",
+        "measured": "lumos.report.display.result_fragments:show_measured",
+        "audit": "lumos.report.display.result_fragments:show_audit",
+        "ledger": "lumos.report.display.result_fragments:show_ledger",
+        "links": "lumos.report.display.result_fragments:show_links",
+        "graph": "lumos.report.display.result_fragments:show_graph",
     },
 )
 """By kind of result: a function `(result) -> HTML` of a fragment that is complete in itself."""

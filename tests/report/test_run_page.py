@@ -5,16 +5,20 @@ import json
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
-from tests.report.page_reading import number, tables
+from tests.report.page_reading import number, read, tables
 from tests.report.run_files import changed, page, result_of, table
 
 import lumos
 from lumos.exchange.topic import Door
 from lumos.report.metric import ARMS, arm_name
+from lumos.report.run_page import page_of
+from lumos.report.sections.scores import notes as scores_notes
 from lumos.report.stages import stages_of
 from lumos.training.profiles import PROFILES
 
@@ -191,13 +195,41 @@ def test_the_widths_of_all_sums_are_those_that_were_sent(run: Path) -> None:
 
 def test_a_hostile_name(runs: dict[str, Path], tmp_path: Path) -> None:
     name = '<script>alert("x")</script>'
-    one = changed(runs["paper"], tmp_path / "one", graph=name, caution=name)
+    one = changed(runs["paper"], tmp_path / "one", graph=name, cautions=[name])
     other = changed(one, tmp_path / "other", "run.json", graph=name, notes=[name])
     shown = page(other)
     assert shown.all("script") == []
     assert shown.all("h1")[0].text() == f"Lumos on {name}"
     assert shown.all("title")[0].text() == f"Lumos on {name}"
     assert f"Note on the graph: {name}." in shown.text()
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_a_graph_from_python_without_a_name(runs: dict[str, Path], name: str) -> None:
+    run = lumos.load_run(runs["paper"])
+    unnamed = dataclasses.replace(run, about=msgspec.structs.replace(run.about, graph=name))
+    shown = read(page_of(unnamed).html())
+    assert shown.all("h1")[0].text() == shown.all("title")[0].text() == "Lumos on a graph in memory"
+
+
+def test_every_caution_has_a_line(runs: dict[str, Path]) -> None:
+    run: Any = lumos.load_run(runs["paper"])
+    run = SimpleNamespace(
+        **{name: getattr(run, name) for name in ("config", "about", "trees", "classes", "history")},
+        training=SimpleNamespace(
+            split=run.training.split, choice="", cautions=["few labels", "noise."], best_epoch=1
+        ),
+        split=SimpleNamespace(origin="the masks of the data were used"),
+    )
+    first, *others = scores_notes(run)
+    assert first.endswith("which ones is public. The masks of the data were used.")
+    assert others[:2] == ["Note: few labels.", "Note: noise."]
+
+
+def test_a_missing_control_says_how_to_have_one(run: Path) -> None:
+    loaded = lumos.load_run(run)
+    says = "--control , or control=True in Python, trains one" in page(run).text()
+    assert says == (loaded.control is None)
 
 
 def test_the_tree_names_no_device(run: Path) -> None:

@@ -16,6 +16,7 @@ def stages_of(run: Run) -> Sequence[SumStage]:
         RunSizes(
             epochs=epochs,
             devices=run.about.devices,
+            features=run.about.features,
             classes=len(run.classes),
             weights=run.model.weights,
         )

@@ -61,13 +61,10 @@ class FeatureScaling:
     """[d]"""
     size: Doubles
     """[d] above 0."""
+    kind: str = "standard"
+    """Of `STAGES`."""
     learnt: bool = True
     """False where noise hid most histograms: features stay as they are."""
-
-    @staticmethod
-    def nothing(features: int) -> "FeatureScaling":
-        """Features stay as they are."""
-        return FeatureScaling(np.zeros(features), np.ones(features), learnt=False)
 
     def apply(self, features: Features) -> Features:
         """[hosted, d] features around 0 and of size 1, at most `LARGEST`; sparse ones stay so."""
@@ -86,6 +83,7 @@ class FeatureScaling:
         return {
             "feature_centre": self.centre,
             "feature_size": self.size,
+            "feature_scaling": np.array(self.kind),
             "feature_scaled": np.array(self.learnt),
         }
 
@@ -97,13 +95,14 @@ class FeatureScaling:
             InputError: it is missing, or of other features.
         """
         centre, size = (arrays.get(f"feature_{name}") for name in ("centre", "size"))
-        learnt = arrays.get("feature_scaled")
-        if centre is None or size is None or learnt is None:
+        kind, learnt = arrays.get("feature_scaling"), arrays.get("feature_scaled")
+        if centre is None or size is None or kind is None or learnt is None:
             raise InputError("model.npz: centre and size of the features are missing; train again")
         fits = centre.shape == size.shape == (features,) and learnt.dtype == np.bool_
+        fits = fits and str(kind) in STAGES
         if not fits or not np.isfinite(centre).all() or not (size > 0).all():
             raise InputError("model.npz: centre and size are not of these features; train again")
-        return FeatureScaling(centre.astype(float), size.astype(float), bool(learnt))
+        return FeatureScaling(centre.astype(float), size.astype(float), str(kind), bool(learnt))
 
 
 class ScalingSums:
@@ -114,9 +113,18 @@ class ScalingSums:
         adding: positions of the devices that add to the sums.
         devices: number of all devices that add, of all shards.
         fraction_bits: of the fixed point in which numbers are added.
+        kind: of `STAGES`.
     """
 
-    def __init__(self, features: Features, adding: Ints, devices: int, fraction_bits: int) -> None:
+    def __init__(
+        self,
+        features: Features,
+        adding: Ints,
+        devices: int,
+        fraction_bits: int,
+        kind: str = "standard",
+    ) -> None:
+        self._kind = kind
         self._rows: Any = features[adding]
         self._adding = adding
         self._hosted, self._features = (int(size) for size in features.shape)
@@ -158,8 +166,9 @@ class ScalingSums:
     def scaling(self) -> FeatureScaling:
         """What was learnt: a normal number is bounded by twice its standard deviation."""
         if not self._learnt:
-            return FeatureScaling.nothing(self._features)
-        return FeatureScaling(self._centre, self._bound / 2)
+            zeros, ones = np.zeros(self._features), np.ones(self._features)
+            return FeatureScaling(zeros, ones, self._kind, learnt=False)
+        return FeatureScaling(self._centre, self._bound / 2, self._kind)
 
     def _values(self) -> Doubles:
         """[adding, d] distances from the centre."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from lumos.device.coins import PublicCoins
 from lumos.strict import classify_schedule as classify
 from lumos.strict import link_schedule as link
+from lumos.strict.feature_scaling import CENTRES, SIZES, STAGES, width_of
 from lumos.strict.schedule import Schedule
 from lumos.training.config import Config
 from lumos.training.texts import RunSizes, SumStage
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 NAMES = {classify.TREES: "tree network"}
 """What stages are called, where the schedule has another word."""
 
+SCALING = {
+    SIZES: "the size of each feature, in histograms over powers of two",
+    CENTRES: "the centre of each feature",
+}
 CLASSIFY = {
     classify.COUNTS: "how often each feature occurs among training devices",
     classify.ENCODER: "the own encoder: from a device's features to its class, without neighbours",
@@ -59,7 +64,7 @@ def stages_of(config: Config, sizes: RunSizes) -> list[SumStage]:
             config=config, devices=sizes.devices, classes=max(2, sizes.classes)
         )
     learns: Mapping[str, str] = LINK if config.train.task == "link" else CLASSIFY
-    widths, stages, first = _widths(schedule, sizes), [], 1
+    widths, stages, first = _widths(schedule, sizes), _before(schedule, sizes), 1
     many = {**schedule.sums, **dict.fromkeys(schedule.last_stages, 1)}
     for stage, sums in many.items():
         if sums:
@@ -75,6 +80,26 @@ def stages_of(config: Config, sizes: RunSizes) -> list[SumStage]:
             )
             first += sums
     return stages
+
+
+def _before(schedule: Schedule, sizes: RunSizes) -> list[SumStage]:
+    """Sums before the first epoch: those that scale features, or count their holders."""
+    if "feature_scaling" in sizes.weights:
+        stages = STAGES[str(sizes.weights["feature_scaling"])]
+        return [
+            SumStage(
+                name=name,
+                learns=SCALING[name],
+                first=0,
+                last=0,
+                numbers=width_of(name, sizes.features),
+            )
+            for name in stages
+        ]
+    if schedule.strict.protect != "holders":
+        return []
+    learns = f"which features {schedule.strict.min_holders:,} devices or more have"
+    return [SumStage(name="holders", learns=learns, first=0, last=0, numbers=sizes.features)]
 
 
 def _widths(schedule: Schedule, sizes: RunSizes) -> "Widths":

@@ -98,7 +98,7 @@ class StrictTrainer(ABC):
         if not schedule.first_stages:
             return
         bits = schedule.config.updates.fraction_bits
-        sums = ScalingSums(self._features, *self._scaling_devices(), bits)
+        sums = ScalingSums(self._features, *self._scaling_devices(), bits, schedule.scaling)
         for place, stage in enumerate(schedule.first_stages):
             noise = schedule.noise(stage)
             total = yield from self._sums.sum(

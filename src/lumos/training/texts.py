@@ -37,6 +37,7 @@ class RunSizes:
     epochs: int
     """That were trained."""
     devices: int
+    features: int
     classes: int
     """0 for link."""
     weights: Arrays = field(repr=False)

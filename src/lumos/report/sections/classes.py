@@ -53,11 +53,15 @@ def _words(rows: ClassRows, beside: dict[str, ClassRows]) -> str:
         gains = {place: float(rows[place]["f1"] - own[place]["f1"]) for place in present}
         best, worst = max(present, key=gains.__getitem__), min(present, key=gains.__getitem__)
         text += (
-            f" Against own features only, {rows[best]['class']} gains most in F1 "
-            f"({100 * gains[best]:+.1f} points) and {rows[worst]['class']} least "
-            f"({100 * gains[worst]:+.1f})."
+            f" Against own features only, F1 changes by {_signed(gains[worst])} points "
+            f"({rows[worst]['class']}) to {_signed(gains[best])} points ({rows[best]['class']})."
         )
     return (
         f"{text}\n\nPrecision: of those taken for the class, how many are of it. Recall: of the "
         "class, how many are found. F1 is their harmonic mean."
     )
+
+
+def _signed(share: float) -> str:
+    """In points, with its sign."""
+    return f"{100 * share:+.1f}".replace("-", "−")

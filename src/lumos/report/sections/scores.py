@@ -32,7 +32,7 @@ OTHERS = {
 def section(run: Run) -> Section:
     """A figure, the same as a table, the split, and what to know."""
     blocks: list[Block] = [_figure(run), *_ranking(run), _table(run)]
-    blocks += [Text(note) for note in _notes(run)]
+    blocks += [Text(note) for note in notes(run)]
     return Section("Scores", blocks)
 
 
@@ -99,24 +99,26 @@ def _number(score: float | None) -> str | None:
     return None if score is None else f"{score:.3f}"
 
 
-def _notes(run: Run) -> list[str]:
+def notes(run: Run) -> list[str]:
+    """The split, who chose what, cautions, and notes on the graph: one line each."""
     training, split = run.training, run.training.split
     kind, after = "labelled devices", ""
     if predicts_links(run):
         kind, after = "edges", "Training sees training edges only."
         if run.config.profile.texts(run.config).trees is not None:
             after = "Trees, releases and training see training edges only."
-    notes = [
+    sizes = (
         f"Of the {kind}, {split.train:,} train, {split.validation:,} validate and "
-        f"{split.test:,} test; which ones is public. {after} {_origin(run)}".rstrip()
-    ]
+        f"{split.test:,} test; which ones is public."
+    )
+    lines = [" ".join(part for part in (sizes, after, _origin(run)) if part)]
     if training.choice:
         texts = run.config.profile.texts(run.config)
         meaning = texts.choices.get(training.choice, training.choice)
         chooser = texts.chooser[0].upper() + texts.chooser[1:]
-        notes.append(f"{chooser} chose `{training.choice}`: {meaning}.")
-    notes += [f"Note: {_sentence(caution)}" for caution in training.cautions]
-    return notes + [f"Note on the graph: {_sentence(note)}" for note in run.about.notes]
+        lines.append(f"{chooser} chose `{training.choice}`: {meaning}.")
+    lines += [f"Note: {_sentence(caution)}" for caution in training.cautions]
+    return lines + [f"Note on the graph: {_sentence(note)}" for note in run.about.notes]
 
 
 def _origin(run: Run) -> str:

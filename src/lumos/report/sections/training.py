@@ -3,11 +3,11 @@
 import math
 from collections.abc import Callable, Sequence
 
-from lumos.report.estimates import estimates
 from lumos.report.line_chart import lines
 from lumos.report.metric import arm_name, arms, predicts_links
 from lumos.report.noisy_course import Movement, movement, with_error
 from lumos.report.page import Block, Figure, Section, Table, Text
+from lumos.report.self_estimates import estimates
 from lumos.report.stages import stages_of
 from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run

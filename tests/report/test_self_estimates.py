@@ -9,8 +9,8 @@ import pytest
 from tests.report.svg_reading import texts
 
 import lumos
-from lumos.report.estimates import estimates
 from lumos.report.page import Figure, Text
+from lumos.report.self_estimates import estimates
 
 
 @pytest.mark.parametrize("error", [0.033, 0.21])
