@@ -4,9 +4,9 @@ from typing import Any
 
 from lumos.baselines.arcs import Arcs
 from lumos.baselines.goals import goal_of
+from lumos.baselines.server_features import server_rows
 from lumos.baselines.settings import BaselineSettings
 from lumos.baselines.systems.system import Received, ServerProblem, System
-from lumos.encode.bounds import raw_rows
 from lumos.training.private_data import features_of
 
 
@@ -32,7 +32,7 @@ class Centralized(System):
         graph = problem.graph
         edges = graph.edge_list()
         return Received(
-            rows=raw_rows(features_of(graph), unit=settings.normalise),
+            rows=server_rows(features_of(graph), unit=settings.normalise),
             arcs=Arcs.of(edges, graph.devices),
             goal=goal_of(problem, graph.labels, edges),
             disclosed=["One server holds all raw features, labels and edges; nothing is private."],
