@@ -43,7 +43,7 @@ def encode_array(
         what=what,
         place=lambda row: f"{what}: row {row}",
         other=other,
-        ids=() if ids is None or len(ids) != len(array) else np.asarray(ids).tolist(),
+        ids=range(len(array)) if ids is None else np.asarray(ids).tolist(),
     )
     return label_classes(texts_of(array, what), source, options)
 

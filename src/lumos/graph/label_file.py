@@ -34,7 +34,7 @@ class LabelRows:
         source = LabelSource(
             what=f"{self.table.file}: column {named}",
             place=lambda row: f"{self.table.file}, line {line[ids[row]]}: the label",
-            other=f", or name another column with `label_column`{others}" if several else "",
+            other=f"name another column with `label_column`{others}" if several else "",
             ids=ids,
         )
         found = label_classes([value.get(device) for device in ids], source, options)

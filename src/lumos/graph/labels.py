@@ -15,7 +15,7 @@ import numpy as np
 from lumos.errors import InputError
 from lumos.graph.ids import shown
 from lumos.graph.label_bins import binned
-from lumos.graph.label_doubts import refuse_unlikely
+from lumos.graph.label_doubts import unlikely_reason
 from lumos.graph.options import ReadOptions
 from lumos.graph.text_table import INTEGER, NUMBER
 from lumos.typing import Ints
@@ -49,6 +49,10 @@ class LabelSource:
     ids: Sequence[Any] = ()
     """[devices] the ids, to tell whether the labels are the ids again; may be empty."""
 
+    def or_other(self, remedy: str) -> str:
+        """A remedy, and the choice of another column where there is one."""
+        return ", or ".join(filter(None, (remedy, self.other)))
+
 
 def label_classes(
     values: Sequence[str | None], source: LabelSource, options: ReadOptions
@@ -79,7 +83,11 @@ def label_classes(
         if "-1" in names and classes == {"1"}:
             notes = ("labels: -1 is unknown, so all others are of class 1; call classes 0 and 1",)
         names = [None if name == "-1" else name for name in names]
-    refuse_unlikely(names, source.ids, source.what, source.other, numeric=numbers is not None)
+    reason = unlikely_reason(names, source.ids, numeric=numbers is not None)
+    if reason:
+        cut = "cut measurements into classes with `label_bins=4`" if numbers is not None else ""
+        remedy = source.or_other(cut) or "give those that belong together the same label"
+        raise InputError(f"{source.what}: {reason}; {remedy}")
     labels, found = encode(names)
     return Labelled(labels, found, notes)
 
@@ -102,12 +110,12 @@ def _refuse_no_class(
         if name in fractions:
             raise InputError(
                 f"{source.place(row)} is {shown(name)[1:-1]}, no class: such numbers are "
-                f"measurements; cut them into classes with `label_bins=4`{source.other}"
+                f"measurements; {source.or_other('cut them into classes with `label_bins=4`')}"
             )
         if name in negative and not fractions:
             raise InputError(
-                f"{source.place(row)} is {name}; only -1 (unknown) may be negative, number the "
-                f"classes from 0{source.other}"
+                f"{source.place(row)} is {name}; only -1 (unknown) may be negative; "
+                f"{source.or_other('number the classes from 0')}"
             )
 
 
@@ -117,7 +125,8 @@ def _binned(
     if numbers is None:
         row = next((i for i, name in enumerate(names) if name and not NUMBER.fullmatch(name)), None)
         where = f"{source.what} has none" if row is None else f"{source.place(row)} is text"
-        raise InputError(f"{where}; `label_bins` needs numbers{source.other}")
+        remedy = source.or_other("leave it out")
+        raise InputError(f"{where}, and `label_bins` needs numbers; {remedy}")
     # -1 is unknown as everywhere, unless the numbers are such that may be negative.
     signed = any(number < 0 and number != -1 for number in numbers.values())
     known = {name: n for name, n in numbers.items() if np.isfinite(n) and (signed or n != -1)}

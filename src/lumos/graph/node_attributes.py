@@ -78,7 +78,7 @@ def networkx_labels(graph: Any, attribute: str | None, options: ReadOptions) -> 
     source = LabelSource(
         what=f"labels: {attribute!r}",
         place=lambda row: f"node {shown(nodes[row])}: the label",
-        other=f", or name another attribute as labels= (seen: {more})" if more else "",
+        other=f"name another attribute as labels= (seen: {more})" if more else "",
         ids=[str(node) for node in nodes],
     )
     return label_classes(values, source, options)

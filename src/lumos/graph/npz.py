@@ -110,7 +110,7 @@ def _labels(
         return None, (f"labels absent: `label_column` may name one of the arrays {seen}",)
     name = name or "labels"
     seen = ", ".join(one for one in others if one != name)
-    other = f", or name another array with `label_column` (it has: {seen})" if seen else ""
+    other = f"name another array with `label_column` (it has: {seen})" if seen else ""
     names = arrays.get("class_names")
     whole = target.ndim == 1 and target.dtype.kind in "iu" and options.label_bins is None
     if whole and names is not None and names.dtype.kind == "U" and names.ndim == 1:

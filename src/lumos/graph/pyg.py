@@ -140,7 +140,7 @@ def _labels(data: Any, options: ReadOptions) -> Labelled | None:
     if target is None:
         return None
     more = _seen(data, name)
-    other = f", or name another attribute with `label_column` (it has: {more})" if more else ""
+    other = f"name another attribute with `label_column` (it has: {more})" if more else ""
     declared = declared_classes(getattr(data, "class_names", None), "class_names")
     values = as_labels(target)
     if not declared or values.ndim != 1 or options.label_bins is not None or name != "y":

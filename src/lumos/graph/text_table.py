@@ -106,7 +106,8 @@ def table_of(
         if content and not content.startswith("#"):
             separator = next((mark for mark in ",\t;" if mark in content), " ")
             cells = [cell.strip().strip('"') for cell in content.split(separator)]
-            cells = [cell for cell in cells if cell] if separator == " " else cells
+            if separator == " ":
+                cells = [cell for cell in cells if cell] or [""]
             table = TextTable(file, text, (), separator, tuple(comments), start, line)
             names = tuple(cell.casefold() for cell in cells)
             below = replace(table, header=names, body=end + 1, first_line=line + 1)
