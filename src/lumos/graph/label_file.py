@@ -32,7 +32,8 @@ class LabelRows:
         others = f" (it has: {', '.join(header)})" if header else ""
         several = self.table.width() > 2
         source = LabelSource(
-            what=f"{self.table.file}: column {named}",
+            name=f"column {named}",
+            file=self.table.file,
             place=lambda row: f"{self.table.file}, line {line[ids[row]]}: the label",
             other=f"name another column with `label_column`{others}" if several else "",
             ids=ids,

@@ -40,14 +40,21 @@ class Labelled:
 class LabelSource:
     """Where labels come from, as errors name it."""
 
-    what: str
+    name: str
     """The column, array or attribute."""
     place: Callable[[int], str]
     """Where the label of a device stands."""
+    file: str = ""
+    """The file that holds it, if any."""
     other: str = ""
     """How another column is chosen, and which there are."""
     ids: Sequence[Any] = ()
     """[devices] the ids, to tell whether the labels are the ids again; may be empty."""
+
+    @property
+    def what(self) -> str:
+        """The column, array or attribute, with its file."""
+        return f"{self.file}: {self.name}" if self.file else self.name
 
     def or_other(self, remedy: str) -> str:
         """A remedy, and the choice of another column where there is one."""
@@ -137,7 +144,7 @@ def _binned(
     labels = np.full(len(names), -1, dtype=np.int64)
     labels[rows] = index
     note = (
-        f"labels: {source.what} is cut into {len(classes)} classes: {', '.join(classes)}; the "
+        f"labels: {source.name} is cut into {len(classes)} classes: {', '.join(classes)}; the "
         "borders were computed from all labels and are public"
     )
     return Labelled(labels, classes, (note,))

@@ -76,7 +76,7 @@ def networkx_labels(graph: Any, attribute: str | None, options: ReadOptions) -> 
         return Labelled(*indices_of_names(names, declared, CLASS_NAMES))
     more = attributes_of(graph, attribute)
     source = LabelSource(
-        what=f"labels: {attribute!r}",
+        name=f"labels: {attribute!r}",
         place=lambda row: f"node {shown(nodes[row])}: the label",
         other=f"name another attribute as labels= (seen: {more})" if more else "",
         ids=[str(node) for node in nodes],

@@ -118,7 +118,7 @@ def _labels(
         fits = len(set(classes)) == len(classes) and target.max(initial=-1) < len(classes)
         if fits and target.min(initial=0) >= -1:
             return Labelled(target.astype(np.int64), classes), ()
-    labelled = encode_array(target, f"{file}: {name}", options, other=other, ids=arrays.get("ids"))
+    labelled = encode_array(target, name, options, file=file, other=other, ids=arrays.get("ids"))
     return labelled, labelled.notes
 
 
