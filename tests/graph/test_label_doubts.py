@@ -92,6 +92,9 @@ def test_what_is_no_class_is_refused_everywhere_alike(tmp_path: Path, case: str)
         with pytest.raises(InputError, match=message) as caught:
             read()
         assert "\n" not in str(caught.value), name
+        if name != "edges":
+            graph = read(label_column="none")
+            assert (graph.labels, graph.devices, graph.edges) == (None, DEVICES, DEVICES)
 
 
 ALIKE: dict[str, tuple[list[Any], tuple[str, ...], list[int]]] = {

@@ -63,7 +63,7 @@ def networkx_features(
 def networkx_labels(graph: Any, attribute: str | None, options: ReadOptions) -> Labelled | None:
     """The classes in a node attribute, or None."""
     declared = declared_classes(graph.graph.get(CLASS_NAMES), CLASS_NAMES)
-    if attribute is None:
+    if attribute is None or options.no_labels:
         return None
     if all(attribute not in data for _, data in graph.nodes(data=True)):
         if attribute == USUAL_LABELS and options.label_column is None:

@@ -96,6 +96,8 @@ def _labels(
 ) -> tuple[Labelled | None, tuple[str, ...]]:
     """The classes that the npz says, if any, and notes."""
     asked = options.label_column
+    if options.no_labels:
+        return None, ()
     others = [name for name in arrays if name not in WANTED or name in LABELS]
     name = asked if asked in arrays else next((name for name in LABELS if name in arrays), None)
     target = arrays[name] if name is not None else adjacency.label_matrix(arrays, file)

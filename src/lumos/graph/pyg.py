@@ -130,6 +130,8 @@ def to_pyg(graph: Graph) -> Any:
 def _labels(data: Any, options: ReadOptions) -> Labelled | None:
     """The classes that `y`, or the attribute that was asked for, says; None without any."""
     name, asked = "y", options.label_column
+    if options.no_labels:
+        return None
     target = getattr(data, name, None)
     if asked is not None and not (asked.isdecimal() and getattr(target, "ndim", 1) == 2):
         name, target = asked, getattr(data, asked, None)
