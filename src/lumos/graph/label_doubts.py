@@ -1,7 +1,7 @@
 """Values that can hardly be classes: ids, names and measurements taken for labels."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 FEW_DEVICES = 20
 """So few devices may all be of different classes: a graph to try things out."""
@@ -12,8 +12,16 @@ MANY_CLASSES, FEWEST_PER_MANY = 100, 5
 days repeat a few times by chance."""
 
 
-def unlikely_reason(names: Sequence[str | None], ids: Sequence[Any], *, numeric: bool) -> str:
-    """Why labels that are nearly all different are no classes; "" where they may be.
+class Doubt(NamedTuple):
+    """Why labels are no classes."""
+
+    reason: str
+    measured: bool
+    """Whether they may be measurements, which bins would make classes of."""
+
+
+def doubt_of(names: Sequence[str | None], ids: Sequence[Any], *, numeric: bool) -> Doubt | None:
+    """Why labels that are nearly all different are no classes; None where they may be.
 
     Args:
         names: [devices] the class of each device, None where it is unknown.
@@ -23,12 +31,13 @@ def unlikely_reason(names: Sequence[str | None], ids: Sequence[Any], *, numeric:
     known = [name for name in names if name is not None]
     different = len(set(known))
     if not unlikely(different, len(known)):
-        return ""
+        return None
     kind = "ids or measurements" if numeric else "names"
     same = sum(name == str(device) for name, device in zip(names, ids, strict=False))
     if 2 * same > len(known):
-        kind = "the ids again"
-    return f"{different:,} different labels on {len(known):,} devices are {kind}, no classes"
+        kind, numeric = "the ids again", False
+    reason = f"{different:,} different labels on {len(known):,} devices are {kind}, no classes"
+    return Doubt(reason, numeric)
 
 
 def unlikely(classes: int, devices: int) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from lumos.errors import InputError
 from lumos.graph.ids import shown
 from lumos.graph.label_bins import binned
-from lumos.graph.label_doubts import unlikely_reason
+from lumos.graph.label_doubts import doubt_of
 from lumos.graph.options import ReadOptions
 from lumos.graph.text_table import INTEGER, NUMBER
 from lumos.typing import Ints
@@ -90,11 +90,11 @@ def label_classes(
         if "-1" in names and classes == {"1"}:
             notes = ("labels: -1 is unknown, so all others are of class 1; call classes 0 and 1",)
         names = [None if name == "-1" else name for name in names]
-    reason = unlikely_reason(names, source.ids, numeric=numbers is not None)
-    if reason:
-        cut = "cut measurements into classes with `label_bins=4`" if numbers is not None else ""
-        remedy = source.or_other(cut) or "give those that belong together the same label"
-        raise InputError(f"{source.what}: {reason}; {remedy}")
+    doubt = doubt_of(names, source.ids, numeric=numbers is not None)
+    if doubt is not None:
+        cut = "cut measurements into classes with `label_bins=4`" if doubt.measured else ""
+        remedy = source.or_other(cut) or "give devices that belong together the same label"
+        raise InputError(f"{source.what}: {doubt.reason}; {remedy}")
     labels, found = encode(names)
     return Labelled(labels, found, notes)
 

@@ -30,7 +30,7 @@ class ReadOptions:
     missing_labels: Literal["refuse", "unknown"] = "refuse"
     """A device without a row among the labels: refuse it, or call its label unknown."""
     label_column: str | None = None
-    """The label: a column of the label file, array of the npz, or attribute; `none` for no labels."""
+    """The label: a column of the label file, array of the npz, or attribute; `none`: no labels."""
     label_bins: int | None = None
     """Cut labels that are numbers into so many classes of about equal size."""
     masks: Literal["use", "ignore"] = "use"
