@@ -210,7 +210,7 @@ def test_check_of_a_file_with_columns_to_choose(
 
 
 def test_check_counts_a_split(answer: Callable[..., Any], tmp_path: Path) -> None:
-    masks = {"train_mask": [1, 1, 0, 0], "test_mask": [0, 0, 1, 0]}
+    masks: dict[str, Any] = {"train_mask": [1, 1, 0, 0], "test_mask": [0, 0, 1, 0]}
     np.savez(tmp_path / "g.npz", edges=[[0, 1], [2, 3]], y=[0, 1, 0, -1], **masks)
     result = answer("check", str(tmp_path / "g.npz"))
     assert (result["train"], result["validation"], result["test"]) == (2, 0, 1)

@@ -77,3 +77,13 @@ def test_a_graph_in_any_form(sixty: Graph, tmp_path: Path) -> None:
         assert graph.classes == sixty.classes
     with pytest.raises(UsageError, match=r"graph: list is neither a lumos\.Graph, a PyG Data"):
         as_graph([[0, 1]])
+
+
+def test_a_graph_in_any_form_takes_options(sixty: Graph) -> None:
+    data = sixty.to_pyg()
+    data.train_mask, data.test_mask = np.ones((60, 10), bool), np.ones((60, 10), bool)
+    with pytest.raises(InputError, match="train_mask has 10 columns"):
+        as_graph(data)
+    assert as_graph(data, masks="ignore").roles is None
+    nodes = sixty.to_networkx(labels="team")
+    assert as_graph(nodes, label_column="team").classes == sixty.classes

@@ -5,6 +5,7 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import networkx
 import numpy as np
@@ -77,8 +78,13 @@ def test_rows_that_no_column_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize("prefix", ["attr_", "adj_", "labels_"])
 @pytest.mark.parametrize("shape", [(3, FAR + 1), (FAR + 1, 3), (FAR + 1, FAR + 1)])
 def test_matrices_in_parts(tmp_path: Path, prefix: str, shape: tuple[int, int]) -> None:
-    ring = {"data": [1, 1], "indices": [1, 0], "indptr": [0, 1, 2, 2], "shape": [3, 3]}
-    arrays = {f"adj_{name}": part for name, part in ring.items()}
+    ring: dict[str, Any] = {
+        "data": [1, 1],
+        "indices": [1, 0],
+        "indptr": [0, 1, 2, 2],
+        "shape": [3, 3],
+    }
+    arrays: dict[str, Any] = {f"adj_{name}": part for name, part in ring.items()}
     arrays |= {f"{prefix}{name}": part for name, part in ring.items()}
     np.savez(tmp_path / "g.npz", **{**arrays, f"{prefix}shape": np.array(shape)})
     refused(lambda: load(tmp_path / "g.npz"), str(FAR), "g.npz")

@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.report.run_files import page, result_of
 
@@ -47,3 +48,22 @@ def test_a_graph_in_memory_has_no_command(tmp_path: Path) -> None:
     shown = page(tmp_path / "run")
     assert shown.all("pre") == []
     assert "with a graph in memory" in shown.text()
+
+
+def test_options_for_reading_are_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ring = [[device, (device + 1) % 40] for device in range(40)]
+    features = np.stack([np.arange(40) % 3, np.arange(40) / 20 - 1], axis=1)
+    np.savez("g.npz", edges=ring, x=features, age=np.arange(40) / 4)
+    chosen = ["--label-column", "age", "--label-bins", "2", "--categorical", "0"]
+    chosen += ["--feature-bounds=-1,1", "--masks", "ignore"]
+    quick = ["--profile", "paper", "--compare", "ideal", "--epochs", "1", "--no-floor"]
+    assert lumos_command(["train", "g.npz", *chosen, *quick, "--out", "one"]) == 0
+    command = rerun_command(lumos.load_run(tmp_path / "one"), "two")
+    assert command is not None
+    assert lumos_command(shlex.split(command)[1:]) == 0
+    one, other = (json.loads((tmp_path / name / "run.json").read_text()) for name in ("one", "two"))
+    assert one["source"] == other["source"]
+    assert one["source"]["feature_bounds"] == "-1,1"
+    assert one["fingerprint"] == other["fingerprint"]
+    assert one["notes"] == other["notes"]

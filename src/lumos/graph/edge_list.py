@@ -50,7 +50,7 @@ def read_edge_list(path: Path, *, features: bool, options: ReadOptions) -> Graph
         notes = (f"features absent: there is no {path.stem}.features.csv, .json or .npz",)
     elif not features:
         notes = (NOT_ASKED,)
-    if labels is None and (options.label_column or options.label_bins):
+    if labels is None and not options.no_labels and (options.label_column or options.label_bins):
         raise InputError(
             f"{path}: there is no {path.stem}.labels.csv, so no label to choose; add it"
         )

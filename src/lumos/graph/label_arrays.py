@@ -20,7 +20,13 @@ from lumos.graph.options import ReadOptions
 
 
 def encode_array(
-    values: Any, what: str, options: ReadOptions, *, other: str = "", ids: Any = None
+    values: Any,
+    what: str,
+    options: ReadOptions,
+    *,
+    file: str = "",
+    other: str = "",
+    ids: Any = None,
 ) -> Labelled:
     """Encode labels that come as an array: [devices], or [devices, 1].
 
@@ -29,23 +35,26 @@ def encode_array(
 
     Args:
         what: the name of the array.
+        file: the file that holds it, if any.
         other: how another array is chosen; see `LabelSource`.
         ids: [devices] the ids of the devices, where they are known.
     """
     array = as_labels(values)
+    where = f"{file}: {what}" if file else what
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim == 2 and array.shape[1] > 1:
-        array = _one_column(array, what, options)
+        array = _one_column(array, where, options)
     if array.ndim != 1:
-        raise InputError(f"{what}: one label per device is needed; got shape {list(array.shape)}")
+        raise InputError(f"{where}: one label per device is needed; got shape {list(array.shape)}")
     source = LabelSource(
-        what=what,
-        place=lambda row: f"{what}: row {row}",
+        name=what,
+        file=file,
+        place=lambda row: f"{where}: row {row}",
         other=other,
-        ids=() if ids is None or len(ids) != len(array) else np.asarray(ids).tolist(),
+        ids=range(len(array)) if ids is None else np.asarray(ids).tolist(),
     )
-    return label_classes(texts_of(array, what), source, options)
+    return label_classes(texts_of(array, where), source, options)
 
 
 def given_labels(labels: Any, classes: Sequence[str], bins: int | None, ids: Any) -> Labelled:

@@ -43,6 +43,8 @@ def label_column(table: TextTable, ids: int, options: ReadOptions) -> tuple[int 
         InputError: several columns may be meant, or the one that was asked for is not there.
     """
     header = table.header
+    if options.no_labels:
+        return ids, ""
     if options.label_column is not None:
         return _asked(table, options.label_column, ids), ""
     others = [column for column in range(len(header)) if column != ids]

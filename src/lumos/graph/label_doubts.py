@@ -1,9 +1,7 @@
 """Values that can hardly be classes: ids, names and measurements taken for labels."""
 
 from collections.abc import Sequence
-from typing import Any
-
-from lumos.errors import InputError
+from typing import Any, NamedTuple
 
 FEW_DEVICES = 20
 """So few devices may all be of different classes: a graph to try things out."""
@@ -14,37 +12,32 @@ MANY_CLASSES, FEWEST_PER_MANY = 100, 5
 days repeat a few times by chance."""
 
 
-def refuse_unlikely(
-    names: Sequence[str | None], ids: Sequence[Any], what: str, other: str, *, numeric: bool
-) -> None:
-    """Refuse labels that are nearly all different.
+class Doubt(NamedTuple):
+    """Why labels are no classes."""
+
+    reason: str
+    measured: bool
+    """Whether they may be measurements, which bins would make classes of."""
+
+
+def doubt_of(names: Sequence[str | None], ids: Sequence[Any], *, numeric: bool) -> Doubt | None:
+    """Why labels that are nearly all different are no classes; None where they may be.
 
     Args:
         names: [devices] the class of each device, None where it is unknown.
         ids: [devices] the ids, or nothing.
-        what: the column, array or attribute that holds them.
-        other: how to choose another one; "" where there is no other.
         numeric: whether all of them are numbers.
-
-    Raises:
-        InputError: there are many devices and few of them share a class.
     """
     known = [name for name in names if name is not None]
     different = len(set(known))
     if not unlikely(different, len(known)):
-        return
+        return None
+    kind = "ids or measurements" if numeric else "names"
     same = sum(name == str(device) for name, device in zip(names, ids, strict=False))
     if 2 * same > len(known):
-        reason, remedy = "they are the ids again", "a class is shared by many devices"
-    elif numeric:
-        reason = "ids or measurements rather than classes"
-        remedy = "cut measurements into classes with `label_bins=4`"
-    else:
-        reason, remedy = "names rather than classes", "a class is shared by many devices"
-    raise InputError(
-        f"{what}: {different:,} different labels on {len(known):,} devices, {reason}; "
-        f"{remedy}{other}"
-    )
+        kind, numeric = "the ids again", False
+    reason = f"{different:,} different labels on {len(known):,} devices are {kind}, no classes"
+    return Doubt(reason, numeric)
 
 
 def unlikely(classes: int, devices: int) -> bool:

@@ -32,9 +32,10 @@ class LabelRows:
         others = f" (it has: {', '.join(header)})" if header else ""
         several = self.table.width() > 2
         source = LabelSource(
-            what=f"{self.table.file}: column {named}",
+            name=f"column {named}",
+            file=self.table.file,
             place=lambda row: f"{self.table.file}, line {line[ids[row]]}: the label",
-            other=f", or name another column with `label_column`{others}" if several else "",
+            other=f"name another column with `label_column`{others}" if several else "",
             ids=ids,
         )
         found = label_classes([value.get(device) for device in ids], source, options)

@@ -15,7 +15,7 @@ import numpy as np
 from lumos.errors import InputError
 from lumos.graph.ids import shown
 from lumos.graph.label_bins import binned
-from lumos.graph.label_doubts import refuse_unlikely
+from lumos.graph.label_doubts import doubt_of
 from lumos.graph.options import ReadOptions
 from lumos.graph.text_table import INTEGER, NUMBER
 from lumos.typing import Ints
@@ -40,14 +40,25 @@ class Labelled:
 class LabelSource:
     """Where labels come from, as errors name it."""
 
-    what: str
+    name: str
     """The column, array or attribute."""
     place: Callable[[int], str]
     """Where the label of a device stands."""
+    file: str = ""
+    """The file that holds it, if any."""
     other: str = ""
     """How another column is chosen, and which there are."""
     ids: Sequence[Any] = ()
     """[devices] the ids, to tell whether the labels are the ids again; may be empty."""
+
+    @property
+    def what(self) -> str:
+        """The column, array or attribute, with its file."""
+        return f"{self.file}: {self.name}" if self.file else self.name
+
+    def or_other(self, remedy: str) -> str:
+        """A remedy, and the choice of another column where there is one."""
+        return ", or ".join(filter(None, (remedy, self.other)))
 
 
 def label_classes(
@@ -79,7 +90,11 @@ def label_classes(
         if "-1" in names and classes == {"1"}:
             notes = ("labels: -1 is unknown, so all others are of class 1; call classes 0 and 1",)
         names = [None if name == "-1" else name for name in names]
-    refuse_unlikely(names, source.ids, source.what, source.other, numeric=numbers is not None)
+    doubt = doubt_of(names, source.ids, numeric=numbers is not None)
+    if doubt is not None:
+        cut = "cut measurements into classes with `label_bins=4`" if doubt.measured else ""
+        remedy = source.or_other(cut) or "give devices that belong together the same label"
+        raise InputError(f"{source.what}: {doubt.reason}; {remedy}")
     labels, found = encode(names)
     return Labelled(labels, found, notes)
 
@@ -102,12 +117,12 @@ def _refuse_no_class(
         if name in fractions:
             raise InputError(
                 f"{source.place(row)} is {shown(name)[1:-1]}, no class: such numbers are "
-                f"measurements; cut them into classes with `label_bins=4`{source.other}"
+                f"measurements; {source.or_other('cut them into classes with `label_bins=4`')}"
             )
         if name in negative and not fractions:
             raise InputError(
-                f"{source.place(row)} is {name}; only -1 (unknown) may be negative, number the "
-                f"classes from 0{source.other}"
+                f"{source.place(row)} is {name}; only -1 (unknown) may be negative; "
+                f"{source.or_other('number the classes from 0')}"
             )
 
 
@@ -117,7 +132,8 @@ def _binned(
     if numbers is None:
         row = next((i for i, name in enumerate(names) if name and not NUMBER.fullmatch(name)), None)
         where = f"{source.what} has none" if row is None else f"{source.place(row)} is text"
-        raise InputError(f"{where}; `label_bins` needs numbers{source.other}")
+        remedy = source.or_other("leave it out")
+        raise InputError(f"{where}, and `label_bins` needs numbers; {remedy}")
     # -1 is unknown as everywhere, unless the numbers are such that may be negative.
     signed = any(number < 0 and number != -1 for number in numbers.values())
     known = {name: n for name, n in numbers.items() if np.isfinite(n) and (signed or n != -1)}
@@ -128,7 +144,7 @@ def _binned(
     labels = np.full(len(names), -1, dtype=np.int64)
     labels[rows] = index
     note = (
-        f"labels: {source.what} is cut into {len(classes)} classes: {', '.join(classes)}; the "
+        f"labels: {source.name} is cut into {len(classes)} classes: {', '.join(classes)}; the "
         "borders were computed from all labels and are public"
     )
     return Labelled(labels, classes, (note,))

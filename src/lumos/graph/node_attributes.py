@@ -63,7 +63,7 @@ def networkx_features(
 def networkx_labels(graph: Any, attribute: str | None, options: ReadOptions) -> Labelled | None:
     """The classes in a node attribute, or None."""
     declared = declared_classes(graph.graph.get(CLASS_NAMES), CLASS_NAMES)
-    if attribute is None:
+    if attribute is None or options.no_labels:
         return None
     if all(attribute not in data for _, data in graph.nodes(data=True)):
         if attribute == USUAL_LABELS and options.label_column is None:
@@ -76,9 +76,9 @@ def networkx_labels(graph: Any, attribute: str | None, options: ReadOptions) -> 
         return Labelled(*indices_of_names(names, declared, CLASS_NAMES))
     more = attributes_of(graph, attribute)
     source = LabelSource(
-        what=f"labels: {attribute!r}",
+        name=f"labels: {attribute!r}",
         place=lambda row: f"node {shown(nodes[row])}: the label",
-        other=f", or name another attribute as labels= (seen: {more})" if more else "",
+        other=f"name another attribute as labels= (seen: {more})" if more else "",
         ids=[str(node) for node in nodes],
     )
     return label_classes(values, source, options)

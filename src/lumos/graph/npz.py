@@ -96,6 +96,8 @@ def _labels(
 ) -> tuple[Labelled | None, tuple[str, ...]]:
     """The classes that the npz says, if any, and notes."""
     asked = options.label_column
+    if options.no_labels:
+        return None, ()
     others = [name for name in arrays if name not in WANTED or name in LABELS]
     name = asked if asked in arrays else next((name for name in LABELS if name in arrays), None)
     target = arrays[name] if name is not None else adjacency.label_matrix(arrays, file)
@@ -110,7 +112,7 @@ def _labels(
         return None, (f"labels absent: `label_column` may name one of the arrays {seen}",)
     name = name or "labels"
     seen = ", ".join(one for one in others if one != name)
-    other = f", or name another array with `label_column` (it has: {seen})" if seen else ""
+    other = f"name another array with `label_column` (it has: {seen})" if seen else ""
     names = arrays.get("class_names")
     whole = target.ndim == 1 and target.dtype.kind in "iu" and options.label_bins is None
     if whole and names is not None and names.dtype.kind == "U" and names.ndim == 1:
@@ -118,7 +120,7 @@ def _labels(
         fits = len(set(classes)) == len(classes) and target.max(initial=-1) < len(classes)
         if fits and target.min(initial=0) >= -1:
             return Labelled(target.astype(np.int64), classes), ()
-    labelled = encode_array(target, f"{file}: {name}", options, other=other, ids=arrays.get("ids"))
+    labelled = encode_array(target, name, options, file=file, other=other, ids=arrays.get("ids"))
     return labelled, labelled.notes
 
 

@@ -7,6 +7,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from lumos.errors import UsageError
 
+NO_LABELS = "none"
+"""As `label_column`: read no labels."""
 NOT_ASKED = "features absent: not asked for"
 """Note of a graph that was loaded without its features on purpose."""
 
@@ -28,7 +30,7 @@ class ReadOptions:
     missing_labels: Literal["refuse", "unknown"] = "refuse"
     """A device without a row among the labels: refuse it, or call its label unknown."""
     label_column: str | None = None
-    """The label: a column of the label file, an array of the npz, or an attribute of the nodes."""
+    """The label: a column of the label file, array of the npz, or attribute; `none`: no labels."""
     label_bins: int | None = None
     """Cut labels that are numbers into so many classes of about equal size."""
     masks: Literal["use", "ignore"] = "use"
@@ -74,6 +76,11 @@ class ReadOptions:
             if name not in known:
                 raise UsageError(f"no option {name!r} for reading a graph; use {', '.join(known)}")
         return cls(**options)
+
+    @property
+    def no_labels(self) -> bool:
+        """Whether labels are left out, as for links where they are no classes."""
+        return self.label_column == NO_LABELS
 
     @property
     def categorical_columns(self) -> tuple[str, ...]:

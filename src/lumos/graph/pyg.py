@@ -130,6 +130,8 @@ def to_pyg(graph: Graph) -> Any:
 def _labels(data: Any, options: ReadOptions) -> Labelled | None:
     """The classes that `y`, or the attribute that was asked for, says; None without any."""
     name, asked = "y", options.label_column
+    if options.no_labels:
+        return None
     target = getattr(data, name, None)
     if asked is not None and not (asked.isdecimal() and getattr(target, "ndim", 1) == 2):
         name, target = asked, getattr(data, asked, None)
@@ -140,7 +142,7 @@ def _labels(data: Any, options: ReadOptions) -> Labelled | None:
     if target is None:
         return None
     more = _seen(data, name)
-    other = f", or name another attribute with `label_column` (it has: {more})" if more else ""
+    other = f"name another attribute with `label_column` (it has: {more})" if more else ""
     declared = declared_classes(getattr(data, "class_names", None), "class_names")
     values = as_labels(target)
     if not declared or values.ndim != 1 or options.label_bins is not None or name != "y":

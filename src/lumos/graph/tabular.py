@@ -45,7 +45,7 @@ def graph_of_tables(
     if features is not None and want_features:
         matrix, more = _features(features, ids, options)
     known = None
-    if labels is not None:
+    if labels is not None and not options.no_labels:
         known = labels.labelled(ids if isinstance(ids, tuple) else ids.tolist(), options)
     graph = Graph.from_indices(
         indices,

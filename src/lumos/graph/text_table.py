@@ -19,6 +19,8 @@ from lumos.typing import Ints
 
 INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE)
+SAMPLE = 200_000
+"""So many rows are looked at to tell whether the first line is one of them."""
 LARGEST_ID = 2**63 - 1
 
 
@@ -106,7 +108,8 @@ def table_of(
         if content and not content.startswith("#"):
             separator = next((mark for mark in ",\t;" if mark in content), " ")
             cells = [cell.strip().strip('"') for cell in content.split(separator)]
-            cells = [cell for cell in cells if cell] if separator == " " else cells
+            if separator == " ":
+                cells = [cell for cell in cells if cell] or [""]
             table = TextTable(file, text, (), separator, tuple(comments), start, line)
             names = tuple(cell.casefold() for cell in cells)
             below = replace(table, header=names, body=end + 1, first_line=line + 1)
@@ -131,7 +134,8 @@ def _verdict(
     again = any(cell and cell in below.text[below.body :] for cell in cells[:ends])
     if second and is_number(second[0][0]) and not again:
         return first_line(cells, second, ends)
-    return first_line(cells, [row for _, row in below.rows()], ends, known())
+    sample = [row for _, row in islice(below.rows(), SAMPLE)]
+    return first_line(cells, sample, ends, known())
 
 
 def _guess(file: str, verdict: Verdict) -> str:

@@ -50,8 +50,10 @@ def _options(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str
         option = name.replace("_", "-")
         if isinstance(value, bool):
             words.append(f"--{option}" if value else f"--no-{option}")
+        elif (text := option_value(value)).startswith("-"):
+            words.append(f"--{option}={text}")  # else it would be read as an option
         else:
-            words += [f"--{option}", option_value(value)]
+            words += [f"--{option}", text]
     return words
 
 
