@@ -61,8 +61,8 @@ def main() -> None:
                 seed=seed,
                 epsilon=options.epsilon,
                 opinions=opinions,
-                opinion_epsilon=opinion_epsilon,
                 floor=False,
+                **({"opinion_epsilon": opinion_epsilon} if opinions else {}),
             )
             for seed in range(options.seeds)
         ]

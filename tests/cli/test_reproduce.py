@@ -238,7 +238,7 @@ def test_an_interrupted_run_goes_on(
     until(lambda: any((out / "cells").glob("*.json")))
     process.send_signal(blow)
     _, errors = process.communicate()
-    assert process.returncode == (1 if blow == signal.SIGINT else -9)
+    assert process.returncode == (130 if blow == signal.SIGINT else -9)
     if blow == signal.SIGINT:
         assert "the same command continues" in errors
         assert "Traceback" not in errors

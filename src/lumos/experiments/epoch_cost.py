@@ -49,7 +49,7 @@ def measure_epoch(
         graph = replace(graph, features=np.zeros((graph.devices, STAND_IN_FEATURES), np.float32))
     by_balancer = {}
     for balancer in balancers:
-        config = Config.asked(
+        config = Config.of(
             profile=PAPER,
             task=task,
             balancer=balancer,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from rich.table import Table
+from rich.text import Text
 
 from lumos.experiments.figures.row import Row
 
@@ -97,13 +98,13 @@ def body(rows: Sequence[Row], notes: Notes) -> tuple[list[str], list[list[str]]]
 def terminal_table(rows: Sequence[Row], title: str) -> tuple[Table, list[str]]:
     """A table for the terminal, and its notes."""
     notes = Notes()
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1))
+    table = Table(title=Text(title), title_justify="left", box=None, padding=(0, 1))
     headings, lines = body(rows, notes)
     for heading in headings:
         numeric = heading in ("the paper", "ours", "control", "over control")
         table.add_column(heading, justify="right" if numeric else "left")
     for line in lines:
-        table.add_row(*line)
+        table.add_row(*map(Text, line))
     return table, [f"{count}. {sentence}" for sentence, count in notes.numbers.items()]
 
 

@@ -115,7 +115,7 @@ def _train(job: CellJob) -> dict[str, Any]:
     from lumos.runs.train import train
     from lumos.training.config import Config
 
-    config = Config.asked(**dict(job.cell.settings))
+    config = Config.of(**dict(job.cell.settings))  # of ours, not of somebody who asks
     resume = (job.partial / "run.json").exists()
     arguments: dict[str, Any] = {"config": config, **_arguments(job)}
     try:
