@@ -7,7 +7,7 @@ import pytest
 
 from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import Dataset
-from lumos.experiments.figures.evaluation import CellOutcome, Evaluation
+from lumos.experiments.figures.evaluation import CellOutcome, PaperEvaluation
 from lumos.experiments.settings import load_settings
 
 Answer = Callable[[Cell], dict[str, Any] | None]
@@ -31,15 +31,15 @@ def make_dataset() -> Callable[..., Dataset]:
 
 
 @pytest.fixture
-def make_evaluation(make_dataset: Callable[..., Dataset]) -> Callable[..., Evaluation]:
+def make_evaluation(make_dataset: Callable[..., Dataset]) -> Callable[..., PaperEvaluation]:
     """An evaluation with the results of `answer`; None: the cell failed."""
 
-    def make(answer: Answer, name: str = "facebook", **more: Any) -> Evaluation:
+    def make(answer: Answer, name: str = "facebook", **more: Any) -> PaperEvaluation:
         def lookup(cell: Cell) -> CellOutcome:
             result = answer(cell)
             return CellOutcome(result, "" if result is not None else "it broke")
 
         dataset = make_dataset(name, **more)
-        return Evaluation(dataset=dataset, settings=load_settings("full"), lookup=lookup)
+        return PaperEvaluation(dataset=dataset, settings=load_settings("full"), lookup=lookup)
 
     return make

@@ -13,7 +13,7 @@ from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import Dataset
 from lumos.experiments.evaluation_page import headlines
 from lumos.experiments.figures import FIGURES
-from lumos.experiments.figures.evaluation import Evaluation
+from lumos.experiments.figures.evaluation import PaperEvaluation
 from lumos.experiments.figures.names import EVALUATED_PROFILES, SYSTEM_NAMES, TRUE_LABELS
 from lumos.experiments.figures.row import Row
 from lumos.experiments.ledger_section import ledger_section
@@ -28,7 +28,7 @@ FINISHED = {SYSTEM_NAMES[STRICT], SYSTEM_NAMES[TRUE_LABELS]}
 """Systems whose epochs nobody can choose."""
 DIFFERENCES = ("against", "over")
 
-Evaluations = Callable[..., Evaluation]
+Evaluations = Callable[..., PaperEvaluation]
 
 
 def answer(cell: Cell) -> dict[str, Any]:
@@ -41,18 +41,18 @@ def answer(cell: Cell) -> dict[str, Any]:
 
 
 @pytest.fixture
-def evaluation(make_evaluation: Evaluations) -> Evaluation:
+def evaluation(make_evaluation: Evaluations) -> PaperEvaluation:
     """Five epochs of everything whose epochs can be chosen."""
     return dataclasses.replace(
         make_evaluation(answer), settings=load_settings("full").changed(epochs=5)
     )
 
 
-def rows_of(evaluation: Evaluation) -> dict[str, list[Row]]:
+def rows_of(evaluation: PaperEvaluation) -> dict[str, list[Row]]:
     return {figure: FIGURES[figure].rows(evaluation) for figure in TRAINED}
 
 
-def test_no_difference_is_drawn_from_a_cut_run(evaluation: Evaluation) -> None:
+def test_no_difference_is_drawn_from_a_cut_run(evaluation: PaperEvaluation) -> None:
     for row in (row for rows in rows_of(evaluation).values() for row in rows):
         if row.measure.startswith(DIFFERENCES) and row.ours is not None:
             # Between two runs of the strict profile, which finished both.
@@ -74,7 +74,7 @@ def test_finished_runs_are_compared_as_before(make_evaluation: Evaluations) -> N
     assert all(row.ours is not None for row in rows if row.measure.startswith(DIFFERENCES))
 
 
-def test_tables_keep_cut_runs_apart(evaluation: Evaluation) -> None:
+def test_tables_keep_cut_runs_apart(evaluation: PaperEvaluation) -> None:
     for rows in rows_of(evaluation).values():
         for name, some in row_tables.tables(rows).items():
             assert len({row.cut for row in some}) == 1
@@ -84,7 +84,7 @@ def test_tables_keep_cut_runs_apart(evaluation: Evaluation) -> None:
         assert sum(map(len, row_tables.tables(rows).values())) == len(rows)
 
 
-def test_plots_and_sentences_have_finished_runs_only(evaluation: Evaluation) -> None:
+def test_plots_and_sentences_have_finished_runs_only(evaluation: PaperEvaluation) -> None:
     rows = rows_of(evaluation)
     cut = {row.system for of in rows.values() for row in of if row.cut}
     drawn = {}

@@ -20,7 +20,7 @@ from lumos.experiments.figures.evaluation import (
     LETTER_NOTE,
     LPGNN_CONTROL,
     NO_INFORMATION,
-    Evaluation,
+    PaperEvaluation,
 )
 from lumos.experiments.figures.names import (
     EVALUATED_PROFILES,
@@ -74,10 +74,10 @@ REPORTED: dict[str, list[tuple[Any, ...]]] = {
 }
 """What the paper reports, in the order of its text: backbone, Facebook, LastFM."""
 
-Evaluations = Callable[..., Evaluation]
+Evaluations = Callable[..., PaperEvaluation]
 
 
-def all_rows(evaluation: Evaluation) -> list[Row]:
+def all_rows(evaluation: PaperEvaluation) -> list[Row]:
     return [row for figure in FIGURES.values() for row in figure.rows(evaluation)]
 
 

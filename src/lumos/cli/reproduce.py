@@ -125,7 +125,7 @@ def reproduce(
 
 def _show(outcome: "Reproduction", out: Path) -> None:
     from lumos.experiments import reported, row_tables
-    from lumos.experiments.written_time import duration
+    from lumos.experiments.sentences import duration
 
     screen = console()
     if not screen.is_terminal:

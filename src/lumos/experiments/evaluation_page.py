@@ -11,8 +11,7 @@ from lumos.experiments.ledger_section import ledger_section
 from lumos.experiments.plan import RunPlan
 from lumos.experiments.reproduction import Reproduction
 from lumos.experiments.result_versions import result_kind
-from lumos.experiments.sentences import about_figure, caption
-from lumos.experiments.written_time import duration
+from lumos.experiments.sentences import about_figure, caption, duration
 from lumos.report import Block, Code, Figure, Page, Section, Table, Text
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from lumos.exchange.topic import TOPICS
 from lumos.experiments.dataset import Dataset
-from lumos.experiments.figures.evaluation import Evaluation
+from lumos.experiments.figures.evaluation import PaperEvaluation
 from lumos.experiments.figures.names import BACKBONES, MEASURES
 from lumos.experiments.plan import RunPlan
 from lumos.experiments.profile_modules import profile_modules
@@ -54,7 +54,7 @@ def _define_topics(profiles: Iterable[str]) -> None:
         BALANCERS[balancer]
 
 
-def _ledger(evaluation: Evaluation, profile: str, task: str) -> tuple[str, Ledger] | None:
+def _ledger(evaluation: PaperEvaluation, profile: str, task: str) -> tuple[str, Ledger] | None:
     """The backbone and the ledger of the first finished run that has one."""
     for backbone in BACKBONES:
         cell = evaluation.cells.train(profile, task, backbone, 2.0, 0)

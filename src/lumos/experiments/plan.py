@@ -6,13 +6,13 @@ from lumos.experiments.cache import CachedResult, Key, ResultCache, key_of
 from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import Dataset
 from lumos.experiments.figures import FIGURES
-from lumos.experiments.figures.evaluation import NOT_RUN, CellOutcome, Evaluation
+from lumos.experiments.figures.evaluation import NOT_RUN, CellOutcome, PaperEvaluation
 from lumos.experiments.figures.row import Row
 from lumos.experiments.request import Request
 from lumos.experiments.scheduler import JobEnd, PlannedJob
+from lumos.experiments.sentences import duration
 from lumos.experiments.time_limit import by_priority, left_out
 from lumos.experiments.worker import CellJob
-from lumos.experiments.written_time import duration
 
 LEFT_OUT = "left out of the quick form: it is expected to take {}"
 
@@ -93,10 +93,10 @@ class RunPlan:
             return CellOutcome(reason=LEFT_OUT.format(duration(self.left_out[cell])))
         return CellOutcome(reason=self.reasons.get(cell, NOT_RUN))
 
-    def evaluation(self, dataset: Dataset) -> Evaluation:
+    def evaluation(self, dataset: Dataset) -> PaperEvaluation:
         """The evaluation of one graph with these results."""
         request = self.request
-        return Evaluation(
+        return PaperEvaluation(
             dataset=dataset,
             settings=request.settings,
             lookup=self.lookup,

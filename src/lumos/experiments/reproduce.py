@@ -11,7 +11,7 @@ from lumos.experiments.plan import RunPlan
 from lumos.experiments.reproduction import Reproduction
 from lumos.experiments.request import Request
 from lumos.experiments.scheduler import JobEnd, Resources, expected_seconds, run_all
-from lumos.experiments.written_time import duration
+from lumos.experiments.sentences import duration
 
 Message = Callable[[str], None]
 """Callback `(line)`, called with a line of progress."""

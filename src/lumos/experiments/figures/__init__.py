@@ -1,7 +1,8 @@
 """The paper's figures: the rows and plots of each, and with them the cells that it needs.
 
-A figure is a function of an `Evaluation`, whose `lookup` returns the outcome of a cell. To plan,
-the figure is called with a `lookup` that only records cells: what is run is exactly what is shown.
+A figure is a function of a `PaperEvaluation`, whose `lookup` returns the outcome of a cell. To
+plan, the figure is called with a `lookup` that only records cells: what is run is exactly what is
+shown.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import Dataset
 from lumos.experiments.figures import ablation, cost, epsilon, systems_compared, workload
-from lumos.experiments.figures.evaluation import CellOutcome, Evaluation
+from lumos.experiments.figures.evaluation import CellOutcome, PaperEvaluation
 from lumos.experiments.figures.plots import PaperFigure
 from lumos.experiments.settings import EvaluationSettings
 
@@ -37,7 +38,9 @@ def cells_of(
         cells[cell] = None
         return CellOutcome()
 
-    evaluation = Evaluation(dataset=dataset, settings=settings, lookup=record, profiles=profiles)
+    evaluation = PaperEvaluation(
+        dataset=dataset, settings=settings, lookup=record, profiles=profiles
+    )
     for name in figures:
         FIGURES[name].rows(evaluation)
     return list(cells)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lumos.experiments import reported
-from lumos.experiments.figures.evaluation import Evaluation
+from lumos.experiments.figures.evaluation import PaperEvaluation
 from lumos.experiments.figures.names import BACKBONES, LETTER, MEASURES, SYSTEM_NAMES
 from lumos.experiments.figures.plots import PaperFigure, Plots, difference_plots
 from lumos.experiments.figures.row import Row
@@ -21,7 +21,7 @@ GAINS = {"stars": reported.OVER_STARS, "untrimmed": reported.OVER_UNTRIMMED}
 """By what is taken away: the measure of what the whole gains."""
 
 
-def ablation_rows(evaluation: Evaluation) -> list[Row]:
+def ablation_rows(evaluation: PaperEvaluation) -> list[Row]:
     """Scores with and without each module, then the gains."""
     rows: list[Row] = []
     gains: list[Row] = []
@@ -45,7 +45,7 @@ def _add(rows: list[Row], gains: list[Row], more: tuple[list[Row], list[Row]]) -
 
 
 def _ablated(
-    evaluation: Evaluation, variant: str, ablations: Sequence[str], about: dict[str, Any]
+    evaluation: PaperEvaluation, variant: str, ablations: Sequence[str], about: dict[str, Any]
 ) -> tuple[list[Row], list[Row]]:
     """Scores of the whole and without each of the modules, and what the whole gains over those."""
     task, backbone = about["task"], about["backbone"]
@@ -76,7 +76,7 @@ def _ablated(
     return rows, gains
 
 
-def ablation_plots(evaluation: Evaluation, rows: Sequence[Row]) -> Plots:
+def ablation_plots(evaluation: PaperEvaluation, rows: Sequence[Row]) -> Plots:
     """The gains beside the paper's."""
     gains = [row for row in rows if row.measure in GAINS.values()]
     if not any(row.ours is not None for row in gains):

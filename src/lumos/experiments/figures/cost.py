@@ -5,7 +5,7 @@ from typing import Any
 
 from lumos.experiments import reported
 from lumos.experiments.device_model import DeviceModel
-from lumos.experiments.figures.evaluation import CellOutcome, Evaluation
+from lumos.experiments.figures.evaluation import CellOutcome, PaperEvaluation
 from lumos.experiments.figures.names import EVALUATED_BALANCERS, MEASURES, SYSTEM_NAMES
 from lumos.experiments.figures.plots import PaperFigure, Plot, Plots, difference_bars
 from lumos.experiments.figures.row import Row
@@ -32,7 +32,7 @@ FIGURES_OF_A_BALANCER = (
 """Measure, its field in a result, the measure of what trimming saves, decimal places."""
 
 
-def cost_rows(evaluation: Evaluation) -> list[Row]:
+def cost_rows(evaluation: PaperEvaluation) -> list[Row]:
     """Every balancer of the paper's profile; of the strict profile what a training run counted."""
     rows = []
     for task in MEASURES:
@@ -43,7 +43,7 @@ def cost_rows(evaluation: Evaluation) -> list[Row]:
     return rows
 
 
-def _paper_rows(evaluation: Evaluation, task: str) -> list[Row]:
+def _paper_rows(evaluation: PaperEvaluation, task: str) -> list[Row]:
     outcome = CellOutcome(reason=f"{evaluation.dataset.name}: there are no labels to train on")
     if task == "link" or evaluation.dataset.classes:
         outcome = evaluation.lookup(evaluation.cells.cost(task))
@@ -71,7 +71,7 @@ def _paper_rows(evaluation: Evaluation, task: str) -> list[Row]:
     return rows + saved
 
 
-def _strict_rows(evaluation: Evaluation, task: str) -> list[Row]:
+def _strict_rows(evaluation: PaperEvaluation, task: str) -> list[Row]:
     """From the ledger of a training run: nobody carries an edge, so there is nothing to trim."""
     outcome = CellOutcome(reason=evaluation.dataset.lacks(task))
     if not outcome.reason:
@@ -101,7 +101,7 @@ def _traffic_seconds(epoch: dict[str, Any]) -> float:
     return seconds
 
 
-def cost_plots(evaluation: Evaluation, rows: Sequence[Row]) -> Plots:
+def cost_plots(evaluation: PaperEvaluation, rows: Sequence[Row]) -> Plots:
     """What trimming saves beside the paper's, and seconds."""
     name, plots = evaluation.dataset.name, Plots()
     measures = (reported.MESSAGES_SAVED, reported.TIME_SAVED)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from lumos.experiments import reported
-from lumos.experiments.figures.evaluation import Evaluation
+from lumos.experiments.figures.evaluation import PaperEvaluation
 from lumos.experiments.figures.names import MEASURES, ONE_SCORE, SYSTEM_NAMES, TRUE_LABELS
 from lumos.experiments.figures.plots import SCORE_NAMES, PaperFigure, Plot, Plots, title
 from lumos.experiments.figures.row import Row
@@ -28,7 +28,7 @@ PROMISES = {
 """By variant: what ε promises a label."""
 
 
-def epsilon_rows(evaluation: Evaluation) -> list[Row]:
+def epsilon_rows(evaluation: PaperEvaluation) -> list[Row]:
     """Scores of both tasks with GCN, then the gains."""
     rows, derived = [], []
     seeds = range(evaluation.settings.other_seeds)
@@ -63,7 +63,7 @@ def epsilon_rows(evaluation: Evaluation) -> list[Row]:
     return rows + derived
 
 
-def _variants(evaluation: Evaluation, task: str) -> list[str]:
+def _variants(evaluation: PaperEvaluation, task: str) -> list[str]:
     """The variants of a task, the strict profile's side by side."""
     variants = list(evaluation.variants)
     if task == "classify" and STRICT in variants:
@@ -72,7 +72,7 @@ def _variants(evaluation: Evaluation, task: str) -> list[str]:
 
 
 def _scores(
-    evaluation: Evaluation, variant: str, task: str, epsilon: float, seeds: Sequence[int]
+    evaluation: PaperEvaluation, variant: str, task: str, epsilon: float, seeds: Sequence[int]
 ) -> Scores:
     """Scores, with a note on what ε promises a label."""
     scores = evaluation.train(variant, task, "gcn", epsilon, seeds)
@@ -88,7 +88,7 @@ def _gain(scores: Scores, least: Scores) -> Scores:
     return Scores(gain.by_seed, {} if scores.cut or least.cut else controls.by_seed, gain.notes)
 
 
-def epsilon_plots(evaluation: Evaluation, rows: Sequence[Row]) -> Plots:
+def epsilon_plots(evaluation: PaperEvaluation, rows: Sequence[Row]) -> Plots:
     """A line for each system and each control, by task."""
     plots: Plots = {}
     for task in SCORE_NAMES:
@@ -98,7 +98,7 @@ def epsilon_plots(evaluation: Evaluation, rows: Sequence[Row]) -> Plots:
     return plots
 
 
-def _plot(evaluation: Evaluation, rows: Sequence[Row], task: str) -> Plot | None:
+def _plot(evaluation: PaperEvaluation, rows: Sequence[Row], task: str) -> Plot | None:
     epsilons = evaluation.settings.epsilons
     scored = [row for row in rows if row.measure == MEASURES[task].name and not row.cut]
     series: dict[str, Any] = {}

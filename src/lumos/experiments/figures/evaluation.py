@@ -51,7 +51,7 @@ Lookup = Callable[[Cell], CellOutcome]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation:
+class PaperEvaluation:
     """One graph, the settings, and access to results."""
 
     dataset: Dataset

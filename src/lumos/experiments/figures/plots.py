@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lumos.experiments.figures.evaluation import Evaluation
+from lumos.experiments.figures.evaluation import PaperEvaluation
 from lumos.experiments.figures.row import Row
 from lumos.report import bars
 
@@ -26,13 +26,13 @@ SCORE_NAMES = {"classify": "test accuracy", "link": "test ROC-AUC"}
 class PaperFigure:
     """A figure of the paper's evaluation."""
 
-    rows: Callable[[Evaluation], list[Row]]
+    rows: Callable[[PaperEvaluation], list[Row]]
     """The rows of one graph."""
-    plots: Callable[[Evaluation, Sequence[Row]], Plots]
+    plots: Callable[[PaperEvaluation, Sequence[Row]], Plots]
     """Its plots, from those rows that were not cut; none where there is nothing to draw."""
 
 
-def title(evaluation: Evaluation, what: str) -> str:
+def title(evaluation: PaperEvaluation, what: str) -> str:
     """A title that names the graph."""
     return f"{evaluation.dataset.name}: {what}"
 
@@ -44,7 +44,7 @@ def values_of(
     return [[None if row is None else field(row) for row in line] for line in grid]
 
 
-def difference_plots(evaluation: Evaluation, name: str, rows: Sequence[Row]) -> Plots:
+def difference_plots(evaluation: PaperEvaluation, name: str, rows: Sequence[Row]) -> Plots:
     """Differences in points and relative ones, each on an axis of its own."""
     plots: Plots = {}
     for unit, words in (("points", "in points"), ("relative %", "relative, in %")):

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from lumos.experiments import reported
-from lumos.experiments.figures.evaluation import Evaluation
+from lumos.experiments.figures.evaluation import PaperEvaluation
 from lumos.experiments.figures.names import BACKBONES, MEASURES, ONE_SCORE, SYSTEM_NAMES
 from lumos.experiments.figures.plots import (
     SCORE_NAMES,
@@ -25,7 +25,7 @@ COMPARED_SYSTEMS = {"classify": ("centralized", "lpgnn", "naive"), "link": ("cen
 """By task; LPGNN has no link prediction."""
 
 
-def comparison_rows(evaluation: Evaluation, task: str) -> list[Row]:
+def comparison_rows(evaluation: PaperEvaluation, task: str) -> list[Row]:
     """Scores of every system, then the differences."""
     figure, measure = FIGURE_NAMES[task], MEASURES[task]
     seeds = range(evaluation.settings.seeds)
@@ -82,7 +82,7 @@ def _differences(
     return differences
 
 
-def comparison_plots(evaluation: Evaluation, rows: Sequence[Row], task: str) -> Plots:
+def comparison_plots(evaluation: PaperEvaluation, rows: Sequence[Row], task: str) -> Plots:
     """Scores with their controls, and the differences beside the paper's."""
     measure = MEASURES[task]
     scored = [

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from lumos.experiments import reported
-from lumos.experiments.figures.evaluation import Evaluation
+from lumos.experiments.figures.evaluation import PaperEvaluation
 from lumos.experiments.figures.names import EVALUATED_BALANCERS
 from lumos.experiments.figures.plots import PaperFigure, Plot, Plots
 from lumos.experiments.figures.row import Row
@@ -20,13 +20,13 @@ MEASURE = {"none": reported.UNTRIMMED_LARGEST, "greedy": "largest workload of Al
 """By balancer; `reported.LARGEST` for the others."""
 
 
-def balancer_name(evaluation: Evaluation, balancer: str) -> str:
+def balancer_name(evaluation: PaperEvaluation, balancer: str) -> str:
     """What tables call it."""
     steps = f"mcmc {evaluation.cells.iterations:,} steps"
     return {"none": "no trimming", "mcmc": steps}.get(balancer, balancer)
 
 
-def workload_rows(evaluation: Evaluation) -> list[Row]:
+def workload_rows(evaluation: PaperEvaluation) -> list[Row]:
     """Largest workloads; the plot has their distribution."""
     rows = []
     for balancer in EVALUATED_BALANCERS:
@@ -50,7 +50,7 @@ def workload_rows(evaluation: Evaluation) -> list[Row]:
     return rows
 
 
-def distributions(evaluation: Evaluation) -> dict[str, Any]:
+def distributions(evaluation: PaperEvaluation) -> dict[str, Any]:
     """By balancer: [workload, devices with at most so much], the points of the plot."""
     results = {
         balancer: evaluation.lookup(evaluation.cells.trees(balancer)).result
@@ -59,7 +59,7 @@ def distributions(evaluation: Evaluation) -> dict[str, Any]:
     return {balancer: result["cdf"] for balancer, result in results.items() if result}
 
 
-def workload_plots(evaluation: Evaluation, rows: Sequence[Row]) -> Plots:
+def workload_plots(evaluation: PaperEvaluation, rows: Sequence[Row]) -> Plots:
     """The distribution for every balancer, and a tree."""
     series = {}
     for balancer, points in distributions(evaluation).items():
@@ -79,7 +79,7 @@ def workload_plots(evaluation: Evaluation, rows: Sequence[Row]) -> Plots:
     return {f"workload-{evaluation.dataset.file}": Plot(svg, caption), **_tree(evaluation)}
 
 
-def _tree(evaluation: Evaluation) -> Plots:
+def _tree(evaluation: PaperEvaluation) -> Plots:
     """A device's tree of moderate size, after the paper's balancer."""
     result = evaluation.lookup(evaluation.cells.trees("mcmc")).result
     if result is None:
