@@ -138,6 +138,8 @@ def _show(outcome: "Reproduction", out: Path) -> None:
             for note in notes:
                 screen.print(note, markup=False)
             screen.print()
+        for sentence in row_tables.left_out(of_figure):
+            screen.print(f"{figure}: {sentence}\n")
     screen.print(
         f"{outcome.ran} cells computed in {duration(outcome.seconds)} (planned "
         f"{duration(outcome.planned_seconds)}; {duration(outcome.cpu_seconds)} of processor time "

@@ -101,7 +101,7 @@ def _figure_section(figure: str, rows: list[Row], plots: Plots) -> Section:
         for name, some in row_tables.tables(rows).items()
     }
     sentences = [f"{number}. {sentence}" for sentence, number in notes.numbers.items()]
-    text = "\n\n".join([*about_figure(figure), *sentences])
+    text = "\n\n".join([*about_figure(figure), *sentences, *row_tables.left_out(rows)])
     blocks: list[Block] = [
         *(Figure(plot.svg, plot.caption) for plot in plots.values()),
         *(Table(*body, words, stacked=True) for words, body in bodies.items()),
