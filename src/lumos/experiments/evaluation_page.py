@@ -33,7 +33,8 @@ def page(
         *headlines(rows),
         *(sentence.replace("**", "") for sentence in about[1:]),
         f"{len(plan.keys)} runs: {outcome.ran} computed now in {duration(outcome.seconds)} "
-        f"(planned {duration(outcome.planned_seconds)}), {outcome.known} known from before.",
+        f"(planned {duration(outcome.planned_seconds)}), {outcome.known} known from before"
+        f"{f', {len(outcome.left_out)} left out' * bool(outcome.left_out)}.",
     ]
     sections = [_figure_section(figure, of, plots[figure]) for figure, of in rows.items()]
     sections.append(ledger_section(plan))
