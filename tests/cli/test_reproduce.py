@@ -144,7 +144,10 @@ def test_the_quick_form_has_whole_runs(
     page = (out / "report.html").read_text()
     for text in ("What is left out", *summary["left_out"]):
         assert text in page
-    assert f"{len(summary['left_out'])} are left out" in (out / "tables.md").read_text()
+    tables = (out / "tables.md").read_text()
+    assert f"{len(summary['left_out'])} are left out" in tables
+    assert "none" not in tables
+    assert all(f"- {line}: " in tables for line in summary["left_out"])
     again = result_of(capsys, *arguments)
     assert (again["ran"], again["rows"]) == (0, summary["rows"])
     assert run(["reproduce", *arguments]) == 0

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lumos.experiments.cache import ResultCache
+from lumos.experiments import row_tables
+from lumos.experiments.cache import ResultCache, keep, record_of
 from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import Dataset
 from lumos.experiments.figures import FIGURES, cells_of
@@ -83,9 +84,12 @@ def test_runs_fit_into_the_time(request_: Request, tmp_path: Path) -> None:
     assert not any(cell["profile"] == "paper" and cell["backbone"] == "gat" for cell in trained)
     for figure, rows in plan.rows().items():
         for row in rows:
-            left = any("left out of the quick form: it is expected" in note for note in row.notes)
             assert row.ours is None
-            assert left or "not run" in row.notes or figure == "ablation"
+            assert row.left_out or "not run" in row.notes or figure == "ablation"
+        shown = [row for some in row_tables.tables(rows).values() for row in some]
+        assert [row for row in rows if not row.left_out] == shown
+        hidden = len(rows) - len(shown)
+        assert row_tables.left_out(rows) == [] or f"{hidden} rows" in row_tables.left_out(rows)[0]
 
 
 def test_the_choice_does_not_depend_on_what_was_computed_before(
@@ -102,8 +106,6 @@ def test_the_choice_does_not_depend_on_what_was_computed_before(
 
 
 def test_kept_results_cost_no_time(request_: Request, tmp_path: Path) -> None:
-    from lumos.experiments.cache import keep, record_of
-
     first = RunPlan.of(request_, ResultCache(tmp_path / "out"))
     jobs = [planned.job for planned in first.jobs if planned.job.cell.kind == "baseline"]
     kept = tmp_path / "kept.json"

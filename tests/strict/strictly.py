@@ -100,6 +100,7 @@ def the_same_coins() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lumos.strict.profile.coin_name", name)
+        patch.setattr("lumos.strict.profile.name_with_book", lambda name, state: name)
         yield
 
 

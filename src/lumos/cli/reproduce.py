@@ -125,7 +125,7 @@ def reproduce(
 
 def _show(outcome: "Reproduction", out: Path) -> None:
     from lumos.experiments import reported, row_tables
-    from lumos.experiments.written_time import duration
+    from lumos.experiments.sentences import duration
 
     screen = console()
     if not screen.is_terminal:
@@ -138,6 +138,8 @@ def _show(outcome: "Reproduction", out: Path) -> None:
             for note in notes:
                 screen.print(note, markup=False)
             screen.print()
+        for sentence in row_tables.left_out(of_figure):
+            screen.print(f"{figure}: {sentence}\n")
     screen.print(
         f"{outcome.ran} cells computed in {duration(outcome.seconds)} (planned "
         f"{duration(outcome.planned_seconds)}; {duration(outcome.cpu_seconds)} of processor time "

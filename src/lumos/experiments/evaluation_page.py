@@ -11,8 +11,7 @@ from lumos.experiments.ledger_section import ledger_section
 from lumos.experiments.plan import RunPlan
 from lumos.experiments.reproduction import Reproduction
 from lumos.experiments.result_versions import result_kind
-from lumos.experiments.sentences import about_figure, caption
-from lumos.experiments.written_time import duration
+from lumos.experiments.sentences import about_figure, caption, duration
 from lumos.report import Block, Code, Figure, Page, Section, Table, Text
 
 
@@ -34,7 +33,8 @@ def page(
         *headlines(rows),
         *(sentence.replace("**", "") for sentence in about[1:]),
         f"{len(plan.keys)} runs: {outcome.ran} computed now in {duration(outcome.seconds)} "
-        f"(planned {duration(outcome.planned_seconds)}), {outcome.known} known from before.",
+        f"(planned {duration(outcome.planned_seconds)}), {outcome.known} known from before"
+        f"{f', {len(outcome.left_out)} left out' * bool(outcome.left_out)}.",
     ]
     sections = [_figure_section(figure, of, plots[figure]) for figure, of in rows.items()]
     sections.append(ledger_section(plan))
@@ -102,7 +102,7 @@ def _figure_section(figure: str, rows: list[Row], plots: Plots) -> Section:
         for name, some in row_tables.tables(rows).items()
     }
     sentences = [f"{number}. {sentence}" for sentence, number in notes.numbers.items()]
-    text = "\n\n".join([*about_figure(figure), *sentences])
+    text = "\n\n".join([*about_figure(figure), *sentences, *row_tables.left_out(rows)])
     blocks: list[Block] = [
         *(Figure(plot.svg, plot.caption) for plot in plots.values()),
         *(Table(*body, words, stacked=True) for words, body in bodies.items()),

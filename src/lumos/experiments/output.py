@@ -11,7 +11,7 @@ from lumos.experiments.figures.row import Row
 from lumos.experiments.figures.workload import distributions
 from lumos.experiments.plan import RunPlan
 from lumos.experiments.reproduction import Reproduction
-from lumos.experiments.sentences import about_figure, caption, introduction
+from lumos.experiments.sentences import about_figure, caption, duration, introduction
 from lumos.storage import write_json, write_text
 
 
@@ -21,11 +21,16 @@ def write_files(plan: RunPlan, rows: dict[str, list[Row]], outcome: Reproduction
     about = introduction(plan.request, outcome)
     sections = [
         row_tables.markdown(
-            some, f"{figure} on {name}", [caption(figure), *about, *about_figure(figure)]
+            some,
+            f"{figure} on {name}",
+            [caption(figure), *about, *about_figure(figure), *row_tables.left_out(of)],
         )
         for figure, of in rows.items()
         for name, some in row_tables.tables(of).items()
     ]
+    if outcome.left_out:
+        lines = [f"- {run}: {duration(time)}" for run, time in outcome.left_out.items()]
+        sections.append("\n".join(["### left out, expected time on one core", "", *lines, ""]))
     write_text(out / "tables.md", "\n".join(sections))
     write_json(out / "rows.json", [row.as_json() for row in outcome.rows])
     files = [out / "report.html", out / "tables.md", out / "rows.json"]

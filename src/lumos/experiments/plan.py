@@ -7,14 +7,11 @@ from lumos.experiments.cell import Cell
 from lumos.experiments.dataset import Dataset
 from lumos.experiments.figures import FIGURES
 from lumos.experiments.figures.evaluation import NOT_RUN, CellOutcome, PaperEvaluation
-from lumos.experiments.figures.row import Row
+from lumos.experiments.figures.row import LEFT_OUT, Row
 from lumos.experiments.request import Request
 from lumos.experiments.scheduler import JobEnd, PlannedJob
 from lumos.experiments.time_limit import by_priority, left_out
 from lumos.experiments.worker import CellJob
-from lumos.experiments.written_time import duration
-
-LEFT_OUT = "left out of the quick form: it is expected to take {}"
 
 
 @dataclass(eq=False)
@@ -90,7 +87,7 @@ class RunPlan:
         if cached is not None:
             return CellOutcome(cached.result, "", cached.other_version)
         if cell in self.left_out:
-            return CellOutcome(reason=LEFT_OUT.format(duration(self.left_out[cell])))
+            return CellOutcome(reason=LEFT_OUT)
         return CellOutcome(reason=self.reasons.get(cell, NOT_RUN))
 
     def evaluation(self, dataset: Dataset) -> PaperEvaluation:

@@ -43,13 +43,25 @@ def by_graph(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def tables(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The rows of each table, by its name: of each graph, and apart from them cut runs."""
+    """The rows of each table, by its name: of each graph, and apart from them cut runs.
+
+    Rows whose runs are left out are in none (`left_out`).
+    """
     by_name: dict[str, list[Row]] = {}
-    for graph, some in by_graph(rows).items():
+    for graph, some in by_graph([row for row in rows if not row.left_out]).items():
         for cut in sorted({row.cut for row in some}):
             name = graph + f", runs cut at {cut} epochs" * bool(cut)
             by_name[name] = [row for row in some if row.cut == cut]
     return by_name
+
+
+def left_out(rows: Sequence[Row]) -> list[str]:
+    """A sentence on rows whose runs are left out, where there are any."""
+    count = sum(row.left_out for row in rows)
+    if not count:
+        return []
+    rows_are = "1 row of this figure is" if count == 1 else f"{count} rows of this figure are"
+    return [f"{rows_are} not here, for lack of a run that the quick form leaves out."]
 
 
 def cells(row: Row, notes: Notes) -> tuple[str, ...]:

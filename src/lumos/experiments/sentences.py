@@ -5,7 +5,6 @@ from lumos.experiments.reported import CAPTIONS
 from lumos.experiments.reproduction import Reproduction
 from lumos.experiments.request import Request
 from lumos.experiments.settings import PAPER_EPOCHS, EvaluationSettings
-from lumos.experiments.written_time import duration
 
 
 def introduction(request: Request, outcome: Reproduction) -> list[str]:
@@ -74,3 +73,12 @@ def device_sentence() -> str:
 def caption(figure: str) -> str:
     """The paper's caption of a figure."""
     return f"The paper: {CAPTIONS[figure]}."
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -22,7 +22,6 @@ from lumos.strict.link_answers import scores
 from lumos.strict.link_encoder import LinkEncoder
 from lumos.strict.link_levels import ALONE, BOTH, Reading, combined, integers, with_degrees
 from lumos.strict.link_schedule import LinkSchedule
-from lumos.strict.run_coins import coin_name
 from lumos.strict.settings import StrictSettings
 from lumos.strict.surroundings import Surroundings
 from lumos.strict.word_rows import WordRows
@@ -174,7 +173,7 @@ def _coins(training: Graph, config: "Config", seed: int) -> str:
         seed=seed,
         shards=1,
     )
-    return coin_name(problem, config, control=False)
+    return config.profile.coins(problem, config, control=False)
 
 
 def _check(schedule: LinkSchedule, width: int, weights: Arrays, kept: Arrays, devices: int) -> None:

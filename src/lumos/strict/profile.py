@@ -14,7 +14,7 @@ from lumos.graph import Graph
 from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
 from lumos.strict.feature_form import feature_form
 from lumos.strict.link_schedule import LinkSchedule
-from lumos.strict.run_coins import coin_name
+from lumos.strict.run_coins import coin_name, name_with_book
 from lumos.strict.schedule import Schedule
 from lumos.strict.settings import (
     LINK_OPINIONS,
@@ -121,8 +121,15 @@ class StrictProfile:
 
     def coins(self, problem: Problem, config: "Config", *, control: bool) -> str:
         """Every run that differs in anything has coins of its own."""
-        drawn = "" if settings_of(config).book is None else self._drawn(problem, config)
-        return coin_name(problem, config, control=control, drawn=drawn)
+        if control or settings_of(config).book is None:
+            return coin_name(problem, config, control=control)
+        drawn = self._drawn(problem, config)
+        name = coin_name(problem, config, control=False, drawn=drawn)
+
+        def run_in(state: str) -> str:
+            return f"{problem.seed}{name_with_book(name, state)}"
+
+        return name_with_book(name, self._book(problem, config).state(run_in))
 
     def _drawn(self, problem: Problem, config: "Config") -> str:
         """Which draws of labels a book has for a run that classifies, as text."""

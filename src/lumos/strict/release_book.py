@@ -22,11 +22,12 @@ from lumos.errors import BudgetExceeded, InputError
 from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.answer_record import AnswerRecord, Done
 from lumos.strict.book_charges import CALIBRATION, OPINIONS, QUESTIONS, SUMS
+from lumos.strict.book_columns import records_in
 from lumos.strict.book_file import UNMATCHED, BookFile, BookSeal, OpenBook
 from lumos.strict.disclosed import Lives
 from lumos.strict.label_record import LabelRecord, class_digest
 from lumos.strict.matching import NOBODY
-from lumos.strict.run_charges import Charge, RunCharges
+from lumos.strict.run_charges import CHARGES_FORM, Charge, RunCharges
 from lumos.strict.settings import ANSWERS_OF_CALIBRATION
 from lumos.typing import Doubles, Ints
 
@@ -48,7 +49,7 @@ class ReleaseBook:
         self._file = BookFile(path, ids)
         self._total = len(ids)
         self._lifetime = lifetime
-        self._run = blake2b(run.encode(), digest_size=16).hexdigest()
+        self._run = _digest(run)
         self._file.read()
 
     def __repr__(self) -> str:
@@ -79,6 +80,21 @@ class ReleaseBook:
                     f"{path}: the book is older than this run: it was copied back, or is another "
                     "one; use the book as the run left it"
                 )
+
+    def state(self, run_in: Callable[[str], str]) -> str:
+        """The state in which a run began: the last mark then; empty if there was no book.
+
+        A run that the book knows, because it repeats or resumes, began in an earlier state. Any
+        other begins now.
+
+        Args:
+            run_in: callback `(state)`, returns what identifies the run if it began in that state.
+        """
+        with self._file.locked() as book:
+            known = _runs(book)
+            states = ["", *(f"{mark:016x}" for mark in book.arrays["marks"].tolist())]
+            began = (state for state in states if _digest(run_in(state)) in known)
+            return next(began, states[-1])
 
     def partners(self) -> Ints:
         """[all devices of the run] partners for life, by their numbers in this run.
@@ -296,6 +312,17 @@ class ReleaseBook:
 
 _CALIBRATION = Charge(name=CALIBRATION, amounts=(ANSWERS_OF_CALIBRATION,), limits=(float("inf"),))
 """Answers of a run; their limit is that of all answers together."""
+
+
+def _digest(run: str) -> str:
+    return blake2b(run.encode(), digest_size=16).hexdigest()
+
+
+def _runs(book: OpenBook) -> set[str]:
+    """The runs that the book knows: those that drew labels, or were charged for anything."""
+    charges = records_in(book.arrays, "charged", CHARGES_FORM).values()
+    charged = (key.split()[0] for record in charges for key in record["runs"].tolist())
+    return {*book.arrays["runs"].tolist(), *charged}
 
 
 def _record_name(form: LabelForm, digest: str) -> str:

@@ -5,9 +5,11 @@ So strict runs that differ in any setting have different coins: a run with one s
 exactly, and shares no coin with another. Settings that do not change the run itself (a control
 beside it, the checkpoint interval, the comparison of workloads) do not change its coins.
 
-With a book a run also depends on what the book has of its devices. So their ids are in the name,
-and which draws of their labels are used: a label that has changed, and changed back, is drawn anew,
-and the run that uses the new draw is another one, with noise and charges of its own.
+With a book a run also depends on what the book has of its devices: draws of their labels, and
+partners. So their ids are in the name, and which draws are used: a label that has changed, and
+changed back, is drawn anew, and the run that uses the new draw is another one, with noise and
+charges of its own. Where the book lies does not matter; the state in which the run finds it does
+(`name_with_book`). The control uses no book, so its name has none.
 """
 
 from hashlib import blake2b
@@ -38,6 +40,9 @@ _WITHOUT_EFFECT: dict[str, Any] = {
     "low": 0.0,
     "high": 1.0,
     "bins": False,
+    "book": None,
+    "lifetime_epsilon": 4.0,
+    "lifetime_opinion_epsilon": 64.0,
 }
 """In the name with these values, whatever the settings say: the name is hashed, and the settings
 in it when results were first kept stay in it, so that they can be repeated to the last digit."""
@@ -74,7 +79,24 @@ def coin_name(problem: Problem, config: "Config", *, control: bool, drawn: str =
     unused = 0 if labels is None else problem.classes - 1 - int(labels.max(initial=-1))
     if unused:
         parts.append(f"{unused} classes that no device has")
-    if settings_of(config).book is not None:
+    if settings_of(config).book is not None and not control:
         parts += [repr(np.asarray(problem.graph.ids).astype(np.str_).tolist()), drawn]
     digest = blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
     return ("/control" if control else "") + "/" + digest
+
+
+def name_with_book(name: str, state: str) -> str:
+    """The name of the coins of a run with a book.
+
+    A book draws a random mark whenever it is written, so two books in one state have the same
+    content, wherever they lie. Then two runs of the same name use the same draws and partners: they
+    are one run, and the same noise hides the same numbers. In different states the draws, and so
+    the numbers, may differ, and the coins do.
+
+    Args:
+        name: as `coin_name` gives it.
+        state: the last mark of the book when the run began; empty if there was no book.
+    """
+    if not state:
+        return name
+    return "/" + blake2b(f"{name} {state}".encode(), digest_size=16).hexdigest()

@@ -62,11 +62,14 @@ def difference_bars(rows: Sequence[Row], title: str) -> Plot:
     by_group = {(row.measure, row.task, row.backbone, row.system): row for row in rows}
     grid = [[by_group.get((*group, system)) for system in systems] for group in groups]
     several_tasks = len({task for _, task, _ in groups}) > 1
+    names = [
+        f"{backbone.upper()} {measure}" + (f" ({task})" if several_tasks else "")
+        for measure, task, backbone in groups
+    ]
+    if len(names) == 1:  # which the chart does not write
+        title = f"{title}: {names[0]}"
     svg = bars(
-        [
-            f"{backbone.upper()} {measure}" + (f" ({task})" if several_tasks else "")
-            for measure, task, backbone in groups
-        ],
+        names,
         systems,
         values_of(grid, lambda row: row.ours),
         values_of(grid, lambda row: row.spread),

@@ -3,6 +3,9 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+LEFT_OUT = "left out of the quick form"
+"""Note of a row without a figure because a run does not fit into the time."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
@@ -35,6 +38,11 @@ class Row:
     digits: int = 2
     cut: int = 0
     """Epochs at which its runs were cut; 0: they finished."""
+
+    @property
+    def left_out(self) -> bool:
+        """Whether it has no figure because the form leaves a run out."""
+        return self.ours is None and LEFT_OUT in self.notes
 
     def as_json(self) -> dict[str, Any]:
         """The row as a JSON object."""

@@ -97,13 +97,17 @@ def comparison_plots(evaluation: PaperEvaluation, rows: Sequence[Row], task: str
         [by_system.get((backbone, name)) or by_system.get(("", name)) for name in systems]
         for backbone in shown
     ]
+    groups = [backbone.upper() for backbone in shown]
+    what = SCORE_NAMES[task]
+    if len(groups) == 1 and groups[0]:  # which the chart does not write
+        what += f", {groups[0]}"
     svg = dots(
-        [backbone.upper() or "any model" for backbone in shown],
+        groups,
         systems,
         values_of(grid, lambda row: row.ours),
         values_of(grid, lambda row: row.spread),
         marks=values_of(grid, lambda row: row.control),
-        title=title(evaluation, SCORE_NAMES[task]),
+        title=title(evaluation, what),
         unit="%" if task == "classify" else "",
         digits=measure.digits,
         mark_name="control",
