@@ -11,6 +11,7 @@ from rich.table import Table
 
 from lumos.cli.common import Common, console, print_json, progress_bar, say
 from lumos.cli.options import given, options_of
+from lumos.cli.seeds_screen import several_seeds
 from lumos.cli.trees import announce
 from lumos.cli.wording import as_options
 from lumos.errors import UsageError
@@ -58,6 +59,7 @@ def train(
     out: Path | None = None,
     resume: Annotated[bool, Parameter(negative="")] = False,
     tensorboard: Annotated[bool, Parameter(negative="")] = False,
+    seeds: int = 1,
     common: Common = SHARED,
 ) -> None:
     """Train a graph neural network across devices, without pooling their data.
@@ -72,14 +74,23 @@ def train(
         Continue the interrupted run in --out.
     tensorboard
         Also write the metrics for TensorBoard into --out (needs lumos[tensorboard]).
+    seeds
+        Train with so many seeds, from --seed on, and print mean ± standard deviation; with --out,
+        run folders are OUT/seed-0, OUT/seed-1, …
     """
     config = Config.asked(**given(options))
+    if tensorboard and seeds != 1:
+        raise UsageError("`tensorboard` shows one run; leave out `seeds`")
     if tensorboard and out is None:
         raise UsageError("--tensorboard needs --out: the folder to write to")
     from lumos.runs import train as runs  # torch takes a second to import: not for a wrong option
 
     loaded = load(graph, data_dir=common.data_dir, **vars(reading))
     announce(loaded, config.trees)
+    if seeds != 1:
+        source = {"spec": runs.findable(graph), **vars(reading)}
+        several_seeds(loaded, config, seeds, source, out, resume, common)
+        return
     try:
         with progress_bar("training") as bar, _writer(out if tensorboard else None) as on_epoch:
             run = runs.train(

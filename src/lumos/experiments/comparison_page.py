@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lumos.experiments.comparison import Evaluation, SystemRuns, SystemScore
-from lumos.experiments.score_table import NAMES, body, protections, remarks, title, unit
-from lumos.experiments.sentences import duration
+from lumos.experiments.score_table import NAMES, body, protections, remarks, title, unit, work
 from lumos.report import Block, Code, Fact, Facts, Figure, Page, Section, Table, Text, bars, dots
 from lumos.training.outcome import OWN
 from lumos.training.profiles import STRICT
@@ -111,10 +110,9 @@ def _scores(evaluation: Evaluation) -> Section:
                 "same seeds; here ± is the standard error of the mean.",
             )
         )
-    table = body(evaluation)
-    caption = f"Test scores; {remarks(evaluation)[0]}" if remarks(evaluation) else "Test scores"
-    blocks.append(Table(table.headings, table.lines, caption, stacked=True))
-    blocks += [Text(sentence) for sentence in remarks(evaluation)[1:]]
+    table = body(evaluation, wide=True)
+    blocks.append(Table(table.headings, table.lines, "Test scores", stacked=True))
+    blocks += [Text(sentence) for sentence in remarks(evaluation)]
     return Section("Scores", blocks)
 
 
@@ -192,7 +190,7 @@ def _cost(evaluation: Evaluation) -> Section:
         blocks.append(Figure(drawing, "Wall-clock time, while other runs took the other cores."))
     blocks.append(
         Text(
-            f"All runs took {duration(evaluation.seconds)} in {evaluation.processes} processes. "
+            f"{work(evaluation)} "
             "They are simulations on one machine: a time says nothing of real devices. Own "
             "features are a part of the strict run and have no time of their own."
         )

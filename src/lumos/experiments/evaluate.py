@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from lumos.errors import InputError, UsageError, one_of
 from lumos.experiments.cache import Key, ResultCache, key_of
@@ -28,6 +28,8 @@ from lumos.training.outcome import CONTROL
 from lumos.training.private_data import features_of
 from lumos.training.settings import Task
 from lumos.typing import Progress
+
+Found = TypeVar("Found")
 
 
 def evaluate(
@@ -93,7 +95,7 @@ def evaluate(
     with _folder(out) as folder:
         cache = ResultCache(folder)
         with cache.locked():
-            results, reasons, processes = _run(chosen, cache, jobs, progress)
+            outcome = _run(chosen, cache, jobs, progress)
         evaluation = Evaluation(
             graph=whole.name or "a graph in memory",
             devices=whole.devices,
@@ -107,22 +109,16 @@ def evaluate(
             runs=[
                 SystemRuns(
                     system=one,
-                    results={
-                        s: results[chosen.cell(one, s)]
-                        for s in chosen.seeds
-                        if chosen.cell(one, s) in results
-                    },
-                    reasons={
-                        s: reasons[chosen.cell(one, s)]
-                        for s in chosen.seeds
-                        if chosen.cell(one, s) in reasons
-                    },
+                    results=chosen.by_seed(one, outcome.results),
+                    reasons=chosen.by_seed(one, outcome.reasons),
                 )
                 for one in compared
             ],
             left_out=left_out,
             seconds=time.perf_counter() - start,
-            processes=processes,
+            ran=outcome.ran,
+            known=len(outcome.results) + len(outcome.reasons) - outcome.ran,
+            processes=outcome.processes,
         )
         if out is not None:
             evaluation.write(folder)
@@ -145,6 +141,11 @@ class _Chosen:
         control = any(one.arm == CONTROL for one in self.systems)
         return system.cell(self.graph.name, self.task, seed, self.settings, control=control)
 
+    def by_seed(self, system: EvaluatedSystem, found: Mapping[Cell, Found]) -> dict[int, Found]:
+        """What was found of the runs of a system."""
+        cells = {seed: self.cell(system, seed) for seed in self.seeds}
+        return {seed: found[cell] for seed, cell in cells.items() if cell in found}
+
     def data(self) -> str:
         """16 hexadecimal digits that tell this graph and split from others."""
         digest = blake2b(fingerprint(self.graph).encode(), digest_size=8)
@@ -154,18 +155,30 @@ class _Chosen:
         return digest.hexdigest()
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Outcome:
+    """By cell, the results and why there is none."""
+
+    results: dict[Cell, dict[str, Any]]
+    reasons: dict[Cell, str]
+    ran: int
+    processes: int
+
+
 def _run(
     chosen: _Chosen, cache: ResultCache, jobs: int | None, progress: Progress | None
-) -> tuple[dict[Cell, dict[str, Any]], dict[Cell, str], int]:
-    """By cell, the results and why there is none; and the number of processes."""
+) -> _Outcome:
+    """Run what the folder does not have."""
     results: dict[Cell, dict[str, Any]] = {}
     reasons: dict[Cell, str] = {}
     planned: dict[Cell, PlannedJob[CellJob]] = {}
+    names: dict[Cell, str] = {}
     data = chosen.data()
     for one in chosen.systems:
         for seed in chosen.seeds:
             cell = chosen.cell(one, seed)
             key = key_of(cell, data)
+            names.setdefault(cell, one.name)
             known = cache.get(key)
             if known is not None:
                 results[cell] = known.result
@@ -182,19 +195,17 @@ def _run(
             reasons[cell] = end.reason
         if progress is not None:
             how = f"{end.seconds:.0f} s" if result is not None else f"failed: {end.reason}"
-            name = cell["system"] or cell["profile"]
-            progress(total - remaining, total, f"{name}, seed {cell.seed}: {how}")
+            progress(total - remaining, total, f"{names[cell]}, seed {cell.seed}: {how}")
 
     if progress is not None:
-        expected = expected_seconds([*planned.values()], resources)
-        known = f", {len(results)} of them known" * bool(results)
-        progress(
-            len(results),
-            total,
-            f"{total} runs{known}, in {resources.jobs} processes, planned {duration(expected)}",
-        )
+        plan = "all of them known"
+        if planned:
+            expected = expected_seconds([*planned.values()], resources)
+            known = f"{len(results)} of them known, the others " * bool(results)
+            plan = f"{known}in {resources.jobs} processes, planned {duration(expected)}"
+        progress(len(results), total, f"{total} runs, {plan}")
     run_all([*planned.values()], resources, cache.out / "logs", on_end)
-    return results, reasons, resources.jobs
+    return _Outcome(results=results, reasons=reasons, ran=len(planned), processes=resources.jobs)
 
 
 def _planned(

@@ -1,7 +1,8 @@
 """The paper's figures: the rows and plots of each, and with them the cells that it needs.
 
-A figure is a function of an `PaperEvaluation`, whose `lookup` returns the outcome of a cell. To plan,
-the figure is called with a `lookup` that only records cells: what is run is exactly what is shown.
+A figure is a function of a `PaperEvaluation`, whose `lookup` returns the outcome of a cell. To
+plan, the figure is called with a `lookup` that only records cells: what is run is exactly what is
+shown.
 """
 
 from collections.abc import Sequence
