@@ -309,7 +309,9 @@ def test_baselines_have_the_same_split(graph: Graph) -> None:
     measured = lumos.baseline(graph, system="own", epochs=2, split=given)
     right = measured.outputs[TEST].argmax(axis=1) == present(graph.labels)[TEST]
     assert measured.metrics["test_accuracy"] == pytest.approx(right.mean())
-    assert measured.summary()["split"].startswith("the split that was given: 25 devices train")
+    assert measured.summary()["split_origin"].startswith(
+        "the split that was given: 25 devices train"
+    )
 
 
 def test_a_data_object_alone() -> None:
@@ -324,3 +326,6 @@ def test_a_data_object_alone() -> None:
     )
     with pytest.raises(InputError, match=r"split=\{'train': data.train_mask\[:, 0\]"):
         lumos.train(data)
+    rows = torch.arange(40)
+    chosen = {"train": rows < 20, "val": (rows >= 20) & (rows < 30), "test": rows >= 30}
+    assert len(lumos.train(data, split=chosen, **QUICK).split.train) == 20

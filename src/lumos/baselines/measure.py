@@ -21,7 +21,7 @@ from lumos.graph import Graph
 from lumos.graph.sources import as_graph
 from lumos.memory import peak_rss_mb
 from lumos.progress import ProgressOption, displayed
-from lumos.training.given_split import GivenSplit, edge_split, vertex_split
+from lumos.training.given_split import GivenSplit, edge_split, reading_of, vertex_split
 from lumos.training.metrics import Scores, device_scores, dot_products, pair_scores
 from lumos.training.private_data import features_of
 from lumos.training.split import Role
@@ -79,7 +79,7 @@ class Measured:
             **self.metrics,
             "epochs": len(self.history),
             "best_epoch": self.best_epoch,
-            "split": self.split,
+            "split_origin": self.split,
             "final_loss": self.history[-1]["loss"],
             "seconds": round(self.seconds, 3),
             "seconds_per_epoch": round(self.seconds_per_epoch, 4),
@@ -115,7 +115,7 @@ def baseline(
         raise UsageError("give a BaselineSettings or single settings, not both")
     settings = settings or asked(**single_settings)
     start = time.perf_counter()
-    whole = as_graph(graph, data_dir)
+    whole = as_graph(graph, data_dir, **reading_of(split))
     features_of(whole)  # or say that there are none
     problem, origin = _problem(whole, settings, split, PublicCoins(seed))
     system = BASELINES[settings.system]

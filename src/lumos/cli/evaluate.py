@@ -33,7 +33,7 @@ def evaluate(
     task: str = "classify",
     epsilon: float | None = None,
     backbone: str | None = None,
-    split: Path | None = None,
+    split: str | None = None,
     jobs: int | None = None,
     out: Path | None = None,
     reading: Annotated[ReadOptions, Parameter(name="*")] = REFUSE,
@@ -60,7 +60,7 @@ def evaluate(
     backbone
         gcn, gat or sage, in every system that has one.
     split
-        File that says who trains, validates and tests; the same for all seeds.
+        Who trains, validates and tests, as in lumos train; a file is the same for all seeds.
     jobs
         Processes at a time [default: as many as cores, as far as memory allows].
     out
@@ -103,14 +103,13 @@ def evaluate(
 
 def show(evaluation: "Evaluation", out: Path | None) -> None:
     """The result for people."""
-    from lumos.experiments.score_table import body, protections, remarks, title
-    from lumos.experiments.written_time import duration
+    from lumos.experiments.score_table import body, protections, remarks, title, work
 
     screen = console()
     if not screen.is_terminal:
         screen.width = WIDTH
     table = Table(box=None, padding=(0, 1))
-    headings, lines = body(evaluation)
+    headings, lines = body(evaluation, wide=screen.width >= WIDTH)
     for place, heading in enumerate(headings):
         table.add_column(Text(heading), justify="right" if place else "left")
     for line in lines:
@@ -126,5 +125,6 @@ def show(evaluation: "Evaluation", out: Path | None) -> None:
     for name, what in protections(evaluation).items():
         promises.add_row(Text(name), Text(what))
     screen.print(promises)
-    where = "" if out is None else f" · page: {out / 'report.html'}"
-    screen.print(Text(f"{duration(evaluation.seconds)} in {evaluation.processes} processes{where}"))
+    screen.print(Text(work(evaluation)))
+    if out is not None:
+        screen.print(Text(f"page: {out / 'report.html'}"))

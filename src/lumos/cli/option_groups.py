@@ -49,6 +49,7 @@ OPTIONS: Mapping[str, Placed] = {
     "task": Placed(TASK, "classify: predict labels; link: predict edges"),
     "profile": Placed(TASK, "strict: it promises; paper: the paper's design"),
     "system": Placed(TASK, "centralized, own, lpgnn, naive, or a registered one"),
+    "systems": Placed(TASK, "strict, paper, own, control, centralized, lpgnn, …"),
     "attack": Placed(TASK, "only this attack; may be repeated"),
     # What leaves a device.
     "epsilon": Placed(PRIVACY, "ε of what a device releases"),

@@ -11,6 +11,7 @@ from lumos.cli.common import Common, print_json
 from lumos.cli.option_groups import placed
 from lumos.cli.options import AS_IT_IS, Reading, given, options_of
 from lumos.cli.run_screen import show
+from lumos.cli.seeds_screen import several_seeds
 from lumos.cli.trees import announce
 from lumos.errors import UsageError
 from lumos.graph import load
@@ -70,6 +71,7 @@ def train(
     out: Annotated[Path | None, placed("out")] = None,
     resume: Annotated[bool, placed("resume", negative="", show_default=False)] = False,
     tensorboard: Annotated[bool, placed("tensorboard", negative="", show_default=False)] = False,
+    seeds: Annotated[int, placed("seeds")] = 1,
     common: Common = SHARED,
 ) -> None:
     """Train a graph neural network across devices, without pooling their data.
@@ -89,6 +91,9 @@ def train(
         Continue the interrupted run in --out.
     tensorboard
         Also write the metrics for TensorBoard into --out (needs lumos[tensorboard]).
+    seeds
+        Train with so many seeds, from --seed on, and print mean ± standard deviation; with --out,
+        run folders are OUT/seed-0, OUT/seed-1, …
     """
     config = Config.asked(**given(options))
     for name, asked in (
@@ -97,10 +102,16 @@ def train(
     ):
         if asked and out is None:
             raise UsageError(f"`{name}` needs `out`: the folder to write to")
+    if tensorboard and seeds != 1:
+        raise UsageError("`tensorboard` shows one run; leave out `seeds`")
     from lumos.runs import train as runs  # torch takes a second to import: not for a wrong option
 
     loaded = load(graph, data_dir=common.data_dir, **given(reading))
     announce(loaded, config.trees)
+    if seeds != 1:
+        source = {"spec": runs.findable(graph), **given(reading)}
+        several_seeds(loaded, config, seeds, source, split, out, resume, common)
+        return
     try:
         with _writer(out if tensorboard else None) as on_epoch:
             run = runs.train(

@@ -106,8 +106,8 @@ class SystemRuns:
         config = Config.of(profile=result["profile"], task=result["task"])
         texts = config.profile.texts(config)
         if self.system.arm == OWN:
-            return f"as in that run, of which it is a part: {texts.own}"
-        return f"an experiment, with {texts.control}: what the score owes to no message"
+            return f"a part of that run, and protected with it: {texts.own}"
+        return f"an experiment: the same with {texts.control}"
 
     @property
     def reason(self) -> str:
@@ -146,6 +146,10 @@ class Evaluation:
     """By name of a system that cannot do the task: why."""
     seconds: float
     """From the graph to the result."""
+    ran: int
+    """Runs that were computed now."""
+    known: int
+    """Runs that the folder had before."""
     processes: int
 
     @cached_property
@@ -232,6 +236,8 @@ class Evaluation:
                 if runs.reasons
             },
             "seconds": round(self.seconds, 1),
+            "ran": self.ran,
+            "known": self.known,
             "processes": self.processes,
         }
 

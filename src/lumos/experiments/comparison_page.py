@@ -6,14 +6,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from lumos.experiments.comparison import Evaluation, SystemRuns, SystemScore
-from lumos.experiments.score_table import NAMES, body, protections, remarks, title, unit
-from lumos.experiments.written_time import duration
+from lumos.experiments.score_table import NAMES, body, protections, remarks, title, unit, work
 from lumos.report import Block, Code, Fact, Facts, Figure, Page, Section, Table, Text, bars, dots
 from lumos.training.outcome import OWN
-from lumos.training.profiles import STRICT
+from lumos.training.profiles import PAPER, STRICT
 
 MOST_CLASSES = 30
 """Classes of which single ones are shown."""
+FACTS = (STRICT, PAPER, OWN, "centralized")
+"""Systems whose scores are read first."""
 ANSWERED = 2.0
 """Standard errors from which on a difference is called more than noise."""
 
@@ -41,7 +42,7 @@ def _facts(evaluation: Evaluation) -> Facts:
     space = "\N{NO-BREAK SPACE}"
     facts = []
     for row in _main_rows(evaluation):
-        if row.mean is None:
+        if row.mean is None or row.key not in FACTS:
             continue
         spread = f"± {factor * row.sd:.{digits}f} over {row.seeds} seeds" if row.sd else "one seed"
         value = f"{factor * row.mean:.{digits}f}" + f"{space}{sign}" * bool(sign)
@@ -103,8 +104,7 @@ def _scores(evaluation: Evaluation) -> Section:
                     [row.system for row in paired],
                     [[_times(row.minus_own, factor) for row in paired]],
                     [[_times(row.minus_own_se, factor) for row in paired]],
-                    unit="points" if sign else "",
-                    title=f"Test {NAMES[main]} minus that of own features",
+                    title=f"Test {NAMES[main]} minus own features" + ", in points" * bool(sign),
                     digits=digits,
                 ),
                 "Differences to own features under the protection of the strict profile, on the "
@@ -112,9 +112,8 @@ def _scores(evaluation: Evaluation) -> Section:
             )
         )
     table = body(evaluation)
-    caption = f"Test scores; {remarks(evaluation)[0]}" if remarks(evaluation) else "Test scores"
-    blocks.append(Table(table.headings, table.lines, caption, stacked=True))
-    blocks += [Text(sentence) for sentence in remarks(evaluation)[1:]]
+    blocks.append(Table(table.headings, table.lines, "Test scores"))
+    blocks.append(Text(" ".join(_sentence(remark) for remark in remarks(evaluation))))
     return Section("Scores", blocks)
 
 
@@ -138,9 +137,16 @@ def _classes(evaluation: Evaluation) -> Section:
             [name, *(f"{100 * runs.per_class()[place]['f1']:.1f}" for runs in scored)]
             for place, name in enumerate(evaluation.classes)
         ]
-        heads = ["class", *(runs.system.name for runs in scored)]
-        blocks.append(Table(heads, lines, "F1 of each class in %, mean over seeds", stacked=True))
+        heads = ["class", *(runs.system.key for runs in scored)]
+        blocks.append(Table(heads, lines, "F1 of each class in %, mean over seeds"))
         blocks += [_details(scored[0], evaluation), _confusion(scored[0], evaluation)]
+        blocks.append(
+            Text(
+                "Devices, precision, recall and F1 are means over seeds. A row of the last table "
+                "has the test devices of one class, of all seeds together, and where they went; "
+                "the diagonal is right."
+            )
+        )
     return Section("Single classes", blocks)
 
 
@@ -156,8 +162,7 @@ def _details(runs: SystemRuns, evaluation: Evaluation) -> Table:
     return Table(
         ["class", "devices", "precision", "recall", "F1"],
         lines,
-        f"{runs.system.name}: test devices, precision, recall and F1 in %, mean over seeds",
-        beside=True,
+        f"{runs.system.name}: single classes in %",
     )
 
 
@@ -171,9 +176,7 @@ def _confusion(runs: SystemRuns, evaluation: Evaluation) -> Table:
     return Table(
         ["true class", *evaluation.classes],
         lines,
-        f"{runs.system.name}: of the test devices of a class, the share in % that was given each "
-        "class; all seeds together",
-        beside=True,
+        f"{runs.system.name}: confusions in %",
     )
 
 
@@ -192,7 +195,7 @@ def _cost(evaluation: Evaluation) -> Section:
         blocks.append(Figure(drawing, "Wall-clock time, while other runs took the other cores."))
     blocks.append(
         Text(
-            f"All runs took {duration(evaluation.seconds)} in {evaluation.processes} processes. "
+            f"{work(evaluation)} "
             "They are simulations on one machine: a time says nothing of real devices. Own "
             "features are a part of the strict run and have no time of their own."
         )
@@ -231,6 +234,10 @@ def _changed(runs: SystemRuns) -> dict[str, object]:
     names = ("epochs", "epsilon", "label_epsilon", "update_epsilon", "update_delta", "backbone")
     settings = result["settings"]
     return {name: settings[name] for name in names if settings.get(name) is not None}
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}".rstrip(".") + "."
 
 
 def _times(value: float | None, factor: float) -> float | None:

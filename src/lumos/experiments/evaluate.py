@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from os import PathLike
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from lumos.errors import InputError, UsageError, one_of
 from lumos.experiments.cache import Key, ResultCache, key_of
@@ -18,16 +17,19 @@ from lumos.experiments.comparison import Evaluation, SystemRuns
 from lumos.experiments.evaluated_systems import EvaluatedSystem, chosen_systems
 from lumos.experiments.expected_need import expected_need
 from lumos.experiments.scheduler import JobEnd, PlannedJob, Resources, expected_seconds, run_all
+from lumos.experiments.sentences import duration
 from lumos.experiments.worker import CellJob
-from lumos.experiments.written_time import duration
 from lumos.graph import Graph
 from lumos.graph.fingerprint import fingerprint
 from lumos.graph.sources import as_graph
 from lumos.storage import private_folder
+from lumos.training.given_split import GivenSplit, reading_of, settled
 from lumos.training.outcome import CONTROL
 from lumos.training.private_data import features_of
 from lumos.training.settings import Task
 from lumos.typing import Progress
+
+Found = TypeVar("Found")
 
 
 def evaluate(
@@ -37,7 +39,7 @@ def evaluate(
     seeds: int = 3,
     seed: int = 0,
     task: str = "classify",
-    split: Any = None,
+    split: GivenSplit = None,
     jobs: int | None = None,
     out: Path | str | None = None,
     data_dir: Path | None = None,
@@ -75,7 +77,7 @@ def evaluate(
         if number is not None and number < 1:
             raise UsageError(f"`{name}` must be 1 or more, got {number}")
     compared, left_out = chosen_systems(systems, task, settings)
-    whole = as_graph(graph, data_dir)
+    whole = as_graph(graph, data_dir, **reading_of(split))
     features_of(whole)  # or say that there are none
     if task == "classify" and whole.labels is None:
         raise InputError(
@@ -87,13 +89,13 @@ def evaluate(
         systems=compared,
         seeds=range(seed, seed + seeds),
         task=task,
-        split=Path(split).absolute() if isinstance(split, str | PathLike) else split,
+        split=settled(split),
         settings=settings,
     )
     with _folder(out) as folder:
         cache = ResultCache(folder)
         with cache.locked():
-            results, reasons, processes = _run(chosen, cache, jobs, progress)
+            outcome = _run(chosen, cache, jobs, progress)
         evaluation = Evaluation(
             graph=whole.name or "a graph in memory",
             devices=whole.devices,
@@ -107,22 +109,16 @@ def evaluate(
             runs=[
                 SystemRuns(
                     system=one,
-                    results={
-                        s: results[chosen.cell(one, s)]
-                        for s in chosen.seeds
-                        if chosen.cell(one, s) in results
-                    },
-                    reasons={
-                        s: reasons[chosen.cell(one, s)]
-                        for s in chosen.seeds
-                        if chosen.cell(one, s) in reasons
-                    },
+                    results=chosen.by_seed(one, outcome.results),
+                    reasons=chosen.by_seed(one, outcome.reasons),
                 )
                 for one in compared
             ],
             left_out=left_out,
             seconds=time.perf_counter() - start,
-            processes=processes,
+            ran=outcome.ran,
+            known=len(outcome.results) + len(outcome.reasons) - outcome.ran,
+            processes=outcome.processes,
         )
         if out is not None:
             evaluation.write(folder)
@@ -145,27 +141,43 @@ class _Chosen:
         control = any(one.arm == CONTROL for one in self.systems)
         return system.cell(self.graph.name, self.task, seed, self.settings, control=control)
 
+    def by_seed(self, system: EvaluatedSystem, found: Mapping[Cell, Found]) -> dict[int, Found]:
+        """What was found of the runs of a system."""
+        cells = {seed: self.cell(system, seed) for seed in self.seeds}
+        return {seed: found[cell] for seed, cell in cells.items() if cell in found}
+
     def data(self) -> str:
         """16 hexadecimal digits that tell this graph and split from others."""
         digest = blake2b(fingerprint(self.graph).encode(), digest_size=8)
-        split = self.split.read_bytes() if isinstance(self.split, Path) else self.split
         roles = getattr(self.graph, "roles", None)
-        digest.update(pickle.dumps((self.graph.classes, roles, split), protocol=5))
+        digest.update(pickle.dumps((self.graph.classes, roles, self.split), protocol=5))
         return digest.hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Outcome:
+    """By cell, the results and why there is none."""
+
+    results: dict[Cell, dict[str, Any]]
+    reasons: dict[Cell, str]
+    ran: int
+    processes: int
 
 
 def _run(
     chosen: _Chosen, cache: ResultCache, jobs: int | None, progress: Progress | None
-) -> tuple[dict[Cell, dict[str, Any]], dict[Cell, str], int]:
-    """By cell, the results and why there is none; and the number of processes."""
+) -> _Outcome:
+    """Run what the folder does not have."""
     results: dict[Cell, dict[str, Any]] = {}
     reasons: dict[Cell, str] = {}
     planned: dict[Cell, PlannedJob[CellJob]] = {}
+    names: dict[Cell, str] = {}
     data = chosen.data()
     for one in chosen.systems:
         for seed in chosen.seeds:
             cell = chosen.cell(one, seed)
             key = key_of(cell, data)
+            names.setdefault(cell, one.name)
             known = cache.get(key)
             if known is not None:
                 results[cell] = known.result
@@ -182,19 +194,17 @@ def _run(
             reasons[cell] = end.reason
         if progress is not None:
             how = f"{end.seconds:.0f} s" if result is not None else f"failed: {end.reason}"
-            name = cell["system"] or cell["profile"]
-            progress(total - remaining, total, f"{name}, seed {cell.seed}: {how}")
+            progress(total - remaining, total, f"{names[cell]}, seed {cell.seed}: {how}")
 
     if progress is not None:
-        expected = expected_seconds([*planned.values()], resources)
-        known = f", {len(results)} of them known" * bool(results)
-        progress(
-            len(results),
-            total,
-            f"{total} runs{known}, in {resources.jobs} processes, planned {duration(expected)}",
-        )
+        plan = "all of them known"
+        if planned:
+            expected = expected_seconds([*planned.values()], resources)
+            known = f"{len(results)} of them known, the others " * bool(results)
+            plan = f"{known}in {resources.jobs} processes, planned {duration(expected)}"
+        progress(len(results), total, f"{total} runs, {plan}")
     run_all([*planned.values()], resources, cache.out / "logs", on_end)
-    return results, reasons, resources.jobs
+    return _Outcome(results=results, reasons=reasons, ran=len(planned), processes=resources.jobs)
 
 
 def _planned(

@@ -19,8 +19,8 @@ COMPARED = (STRICT, PAPER, OWN, CONTROL, OWN_UNPROTECTED, "centralized", "lpgnn"
 """What is compared where nothing else is asked for."""
 _NAMES = {
     **SYSTEM_NAMES,
-    OWN: f"own features, protected as in {SYSTEM_NAMES[STRICT]}",
-    CONTROL: f"control of {SYSTEM_NAMES[STRICT]}",
+    OWN: f"own features in {STRICT}",
+    CONTROL: f"control of {STRICT}",
     OWN_UNPROTECTED: "own features, unprotected",
 }
 _BASELINES = {OWN_UNPROTECTED: OWN}

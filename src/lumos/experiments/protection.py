@@ -50,5 +50,6 @@ def protection_of(result: Mapping[str, Any]) -> str:
         return str(result["protects"])
     if result.get("promises"):
         return protection(result["promises"])
-    released = f"; ε = {result['epsilon']} covers what is released" * bool(result["epsilon"])
-    return f"no promise: messages without protection leave through the door `open`{released}"
+    epsilon = result["epsilon"]
+    released = f"; ε = {float(epsilon):g} covers releases alone" * bool(epsilon)
+    return f"no promise: other messages leave without protection{released}"

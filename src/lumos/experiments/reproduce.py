@@ -11,8 +11,8 @@ from lumos.experiments.plan import RunPlan
 from lumos.experiments.reproduction import Reproduction
 from lumos.experiments.request import Request
 from lumos.experiments.scheduler import JobEnd, Resources, expected_seconds, run_all
+from lumos.experiments.sentences import duration
 from lumos.experiments.worker import CellJob
-from lumos.experiments.written_time import duration
 
 Message = Callable[[str], None]
 """Callback `(line)`, called with a line of progress."""

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from lumos.experiments.comparison import Evaluation, SystemScore
-from lumos.experiments.written_time import duration
+from lumos.experiments.evaluated_systems import EvaluatedSystem
+from lumos.experiments.sentences import duration
 from lumos.training.metrics import HITS
 from lumos.training.outcome import OWN
 
@@ -20,6 +21,10 @@ NAMES = {
     **{f"test_hits_at_{most}": f"hits@{most}" for most in HITS},
 }
 """What tables call a metric."""
+SHORT = {"test_balanced_accuracy": "balanced", "test_average_precision": "avg. precision"}
+"""What narrow tables call it."""
+SIDELINES = ("test_calibration_error",)
+"""Metrics that stand in wide tables only."""
 
 
 class Body(NamedTuple):
@@ -34,24 +39,28 @@ def unit(evaluation: Evaluation) -> tuple[float, int, str]:
     return (1.0, 4, "") if evaluation.task == "link" else (100.0, 2, "%")
 
 
-def body(evaluation: Evaluation) -> Body:
-    """System, scores, the paired difference to own features, seeds, seconds."""
+def body(evaluation: Evaluation, *, wide: bool = False) -> Body:
+    """System, scores, the paired difference to own features, seeds, seconds.
+
+    Args:
+        wide: with every metric, and its whole name.
+    """
     factor, digits, sign = unit(evaluation)
-    percent = f", {sign}" if sign else ""
+    metrics = [metric for metric in evaluation.metrics if wide or metric not in SIDELINES]
+    names = NAMES if wide else {**NAMES, **SHORT}
     compared = any(row.minus_own is not None for row in evaluation.rows)
-    headings = ["system", *(f"{NAMES[metric]}{percent}" for metric in evaluation.metrics)]
-    if compared:
-        headings.append(f"{NAMES[evaluation.metrics[0]]} minus own features")
-    headings += ["seeds", "seconds a run"]
+    headings = ["system", *(f"{names[metric]} {sign}".rstrip() for metric in metrics)]
+    headings += [f"{names[metrics[0]]} minus own" if wide else "minus own"] * compared
+    same = {len(runs.results) for runs in evaluation.runs} == {len(evaluation.seeds)}
+    headings += ["seeds"] * (not same) + ["seconds a run" if wide else "seconds"]
     lines = []
     for runs in evaluation.runs:
-        rows = [evaluation.row(runs.system.key, metric) for metric in evaluation.metrics]
+        rows = [evaluation.row(runs.system.key, metric) for metric in metrics]
         main = rows[0]
         line = [main.system, *(_score(row, factor, digits) for row in rows)]
-        if compared:
-            line.append(difference(main, factor, digits))
-        seconds = "" if main.seconds is None else f"{main.seconds:,.1f}"
-        lines.append([*line, str(main.seeds), "in the run" if main.key == OWN else seconds])
+        line += [difference(main, factor, digits)] * compared
+        line += [str(main.seeds)] * (not same)
+        lines.append([*line, "" if main.seconds is None else f"{main.seconds:,.1f}"])
     return Body(headings, lines)
 
 
@@ -84,10 +93,10 @@ def title(evaluation: Evaluation) -> str:
 
 def remarks(evaluation: Evaluation) -> list[str]:
     """What a reader of the table should know, a sentence each."""
-    several = len(evaluation.seeds) > 1
-    sentences = [
-        "± is the standard deviation over seeds; differences are paired by seed."
-    ] * several
+    sentences = ["± is the standard deviation over seeds."] * (len(evaluation.seeds) > 1)
+    if any(row.minus_own is not None for row in evaluation.rows):
+        own = EvaluatedSystem(OWN).name
+        sentences.append(f"minus own: the difference to {own}, paired by seed.")
     if evaluation.task == "link":
         sentences += few_negatives(evaluation)
     for runs in evaluation.runs:
@@ -130,12 +139,19 @@ def as_text(evaluation: Evaluation) -> str:
     lines += [_aligned(line, widths) for line in shown]
     lines += ["", *remarks(evaluation), "", "What protects label, features and edges:"]
     lines += [f"  {name}: {what}" for name, what in protections(evaluation).items()]
-    lines += [
-        "",
-        f"{sum(len(runs.results) for runs in evaluation.runs)} scores in "
-        f"{duration(evaluation.seconds)}, in {evaluation.processes} processes",
-    ]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", work(evaluation)])
+
+
+def work(evaluation: Evaluation) -> str:
+    """What was computed, and how long that took."""
+    known = f"{evaluation.known} runs were known" * bool(evaluation.known)
+    if not evaluation.ran:
+        return f"All {known}."
+    now = (
+        f"{evaluation.ran} runs in {duration(evaluation.seconds)}, in {evaluation.processes} "
+        f"{'process' if evaluation.processes == 1 else 'processes'}"
+    )
+    return f"{now}; {known}." if known else f"{now}."
 
 
 def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:

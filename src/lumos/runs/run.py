@@ -543,6 +543,7 @@ class Run:
             else plain(config.profile_settings.epsilon),
             settings=about.settings,
             split=self.training.split,
+            split_origin=about.split.origin,
             epochs=len(self.history),
             best_epoch=self.training.best_epoch,
             final_loss=self.history[-1].loss,

@@ -134,6 +134,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, Any]
     """All settings by name."""
     split: Split
+    split_origin: str
+    """Where the split comes from, in one sentence."""
     epochs: int
     best_epoch: int
     final_loss: float | None

@@ -26,7 +26,7 @@ from lumos.runs.schema import About, AboutSplit, PerEpoch, Split
 from lumos.runs.tree_summary import TreeSummary
 from lumos.training.cautions import below_own, no_better_than_control, unconverged
 from lumos.training.config import Config
-from lumos.training.given_split import GivenSplit, edge_split, vertex_split
+from lumos.training.given_split import GivenSplit, edge_split, reading_of, vertex_split
 from lumos.training.metrics import Scores, device_scores, dot_products, pair_scores
 from lumos.training.outcome import CONTROL, MAIN, OWN, Judged
 from lumos.training.private_data import features_of
@@ -81,7 +81,7 @@ def train(
     if resume and out is None:
         raise UsageError("`resume` needs `out`: the folder of the interrupted run")
     start = time.perf_counter()
-    whole = as_graph(graph, data_dir)
+    whole = as_graph(graph, data_dir, **reading_of(split))
     _check(whole, config)
     problem, chosen = _problem(whole, config, split, seed, shards)
     if trees is not None and trees.graph is not problem.graph:

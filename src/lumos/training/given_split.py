@@ -72,6 +72,24 @@ class HeldOut(NamedTuple):
     """Of a random split, from which it can be drawn again."""
 
 
+def settled(given: GivenSplit) -> Any:
+    """The same split without files: what a file holds, shares, masks, ids.
+
+    Raises:
+        InputError: there is no such file, or it holds no split.
+        UsageError: `given` is no split.
+    """
+    if given is None or (isinstance(given, str) and given.casefold() == RANDOM):
+        return given
+    wanted = _wanted(given, VERTICES)
+    return wanted if isinstance(wanted, tuple) else dict(wanted)
+
+
+def reading_of(given: GivenSplit) -> dict[str, Any]:
+    """Options for reading a graph whose split is given: its own masks do not matter."""
+    return {} if given is None else {"masks": "ignore"}
+
+
 def vertex_split(graph: Graph, given: GivenSplit, public: PublicCoins) -> VertexSplit:
     """Who trains, validates and tests.
 
