@@ -37,6 +37,7 @@ CONTRACT = {
 }
 FILES = {
     "run.json",
+    "split.npz",
     "trees.npz",
     "metrics.jsonl",
     "checkpoint.npz",
@@ -181,7 +182,7 @@ def test_one_advice(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["train", *STRICT]) == 0
     out = capsys.readouterr().out
     assert len(re.findall("^Advice: ", out, re.MULTILINE)) == 1
-    assert "are too few for 600 weights" in out or "validation devices are few" in out
+    assert "Advice: 30 training devices are too few for 3,607 weights under this noise" in out
     assert run(["train", *ALONE]) == 0
     assert "Advice: --control shows what messages contribute" in capsys.readouterr().out
 

@@ -134,11 +134,16 @@ def test_the_promise_says_that_it_is_simulated(labels: Run, sixty: Graph) -> Non
 
 def test_the_first_caution_is_the_advice(labels: Run) -> None:
     assert advice(labels).startswith("`control=True` shows")
-    warned = msgspec.structs.replace(labels.training, caution="more devices would help")
+    warned = msgspec.structs.replace(
+        labels.training, cautions=["more devices would help", "another"]
+    )
     assert advice(replace(labels, training=warned)) == "more devices would help"
     assert advice(scored(labels, 9, run=0.5, control=0.4)) == ""
 
 
 def test_the_split(labels: Run, links: Run) -> None:
-    assert split_used(labels) == "30 devices train, 15 validate, 15 test"
+    assert split_used(labels) == (
+        "random, 50/25/25 of the labelled devices by seed 0: 30 devices train, 15 validate, 15 "
+        "test. The weights of the best validation score are kept"
+    )
     assert "edges train" in split_used(links)

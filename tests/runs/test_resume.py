@@ -328,8 +328,9 @@ def test_a_line_that_was_cut_in_the_middle_does_no_harm(
 
 def test_system_coins_cannot_be_resumed(sixty: Graph, tmp_path: Path) -> None:
     with pytest.raises(Pulled):
-        run(sixty, out=tmp_path, on_epoch=until("run", 5), coins="system", **SHORT)
-    refused(tmp_path, "secrets were never written; start a new one", sixty, coins="system")
+        run(sixty, out=tmp_path, on_epoch=until("run", 5), coins="system", epochs=7)
+    with pytest.raises(LumosError, match="secrets were never written; start a new one"):
+        run(sixty, out=tmp_path, coins="system", epochs=7, resume=True)
 
 
 def test_there_must_be_something_to_resume(sixty: Graph, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from lumos.cli.option_groups import placed
 from lumos.cli.options import AS_IT_IS, Reading, given, options_of
 from lumos.cli.run_screen import columns_of, heading_of, paragraph, shown
 from lumos.graph import load
+from lumos.training.given_split import reading_of
 
 if TYPE_CHECKING:
     from lumos.baselines.measure import Measured
@@ -67,7 +68,7 @@ def baseline(
     settings = asked(system=system, **given(options))
     from lumos.baselines import measure  # imports torch, which takes a second: not for --help
 
-    loaded = load(graph, data_dir=common.data_dir, **given(reading))
+    loaded = load(graph, data_dir=common.data_dir, **{**reading_of(split), **given(reading)})
     measured = measure.baseline(loaded, settings, seed=common.seed, split=split, progress=True)
     if common.json:
         print_json(measured.summary())

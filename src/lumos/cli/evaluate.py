@@ -11,6 +11,7 @@ from lumos.cli.common import Common, console, print_json, say
 from lumos.cli.wording import as_options
 from lumos.errors import LumosError, UsageError
 from lumos.graph import ReadOptions, load
+from lumos.training.given_split import reading_of
 
 if TYPE_CHECKING:
     from lumos.experiments.comparison import Evaluation
@@ -74,7 +75,7 @@ def evaluate(
 
     settings = {name: value for name, value in common_settings.items() if value is not None}
     chosen_systems(systems, task, settings)  # refuse before a large graph is loaded
-    loaded = load(graph, data_dir=common.data_dir, **vars(reading))
+    loaded = load(graph, data_dir=common.data_dir, **{**vars(reading), **reading_of(split)})
     try:
         evaluation = run_all(
             loaded,

@@ -17,6 +17,7 @@ from lumos.errors import UsageError
 from lumos.graph import load
 from lumos.storage import PRIVATE, private_folder
 from lumos.training.config import COMMON, Config
+from lumos.training.given_split import reading_of
 from lumos.training.profiles import PROFILES
 
 
@@ -106,10 +107,11 @@ def train(
         raise UsageError("`tensorboard` shows one run; leave out `seeds`")
     from lumos.runs import train as runs  # torch takes a second to import: not for a wrong option
 
-    loaded = load(graph, data_dir=common.data_dir, **given(reading))
+    how = {**reading_of(split), **given(reading)}
+    loaded = load(graph, data_dir=common.data_dir, **how)
     announce(loaded, config.trees)
     if seeds != 1:
-        source = {"spec": runs.findable(graph), **given(reading)}
+        source = {"spec": runs.findable(graph), **how}
         several_seeds(loaded, config, seeds, source, split, out, resume, common)
         return
     try:
@@ -120,7 +122,7 @@ def train(
                 seed=common.seed,
                 shards=common.shards,
                 split=split,
-                source={"spec": runs.findable(graph), **given(reading)},
+                source={"spec": runs.findable(graph), **how},
                 out=out,
                 resume=resume,
                 progress=True,
