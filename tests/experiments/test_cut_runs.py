@@ -87,7 +87,7 @@ def test_tables_keep_cut_runs_apart(evaluation: PaperEvaluation) -> None:
 def test_plots_and_sentences_have_finished_runs_only(evaluation: PaperEvaluation) -> None:
     rows = rows_of(evaluation)
     cut = {row.system for of in rows.values() for row in of if row.cut}
-    drawn = {}
+    drawn: dict[str, Any] = {}
     for figure, of in rows.items():
         drawn |= FIGURES[figure].plots(evaluation, of)
     assert {name.split("-")[0] for name in drawn} == {"classification", "link", "epsilon"}

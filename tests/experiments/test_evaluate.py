@@ -13,6 +13,7 @@ import lumos
 from lumos import Evaluation, Graph, InputError, UsageError
 from lumos.experiments import evaluate as module
 from lumos.experiments.comparison_page import page
+from lumos.strict.feature_rows import dense
 
 SYSTEMS = ["strict", "own", "control", "own-unprotected"]
 STRICT: dict[str, Any] = {"encoder_epochs": 2}
@@ -22,7 +23,7 @@ QUICK = {**STRICT, **BASELINE}
 
 def shifted(graph: Graph) -> Graph:
     """The same in memory, with features outside the bounds of LPGNN."""
-    features = np.asarray(present(graph.features).todense()) * 2  # type: ignore[union-attr]
+    features = dense(present(graph.features)) * 2
     return Graph.from_edges(
         graph.edge_list(),
         features=features,

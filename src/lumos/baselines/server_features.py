@@ -29,4 +29,5 @@ def _of_one_scale(features: Features) -> Features:
         return csr_array((data, rows.indices, rows.indptr), shape=rows.shape)
     exact = np.asarray(features, np.float64)
     spread = exact.std(axis=0)
-    return ((exact - exact.mean(axis=0)) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
+    moved = (exact - exact.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return np.asarray(moved, np.float32)
