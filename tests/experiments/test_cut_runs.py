@@ -15,6 +15,7 @@ from lumos.experiments.evaluation_page import headlines
 from lumos.experiments.figures import FIGURES
 from lumos.experiments.figures.evaluation import PaperEvaluation
 from lumos.experiments.figures.names import EVALUATED_PROFILES, SYSTEM_NAMES, TRUE_LABELS
+from lumos.experiments.figures.plots import Plots
 from lumos.experiments.figures.row import Row
 from lumos.experiments.ledger_section import ledger_section
 from lumos.experiments.plan import RunPlan
@@ -87,7 +88,7 @@ def test_tables_keep_cut_runs_apart(evaluation: PaperEvaluation) -> None:
 def test_plots_and_sentences_have_finished_runs_only(evaluation: PaperEvaluation) -> None:
     rows = rows_of(evaluation)
     cut = {row.system for of in rows.values() for row in of if row.cut}
-    drawn: dict[str, Any] = {}
+    drawn: Plots = {}
     for figure, of in rows.items():
         drawn |= FIGURES[figure].plots(evaluation, of)
     assert {name.split("-")[0] for name in drawn} == {"classification", "link", "epsilon"}

@@ -47,7 +47,8 @@ def page(
     sections.append(_settings_section(plan))
     return Page(
         title="Lumos: the paper's evaluation, reproduced",
-        subtitle=f"{request.settings.form} form · {', '.join(d.name for d in request.datasets)}",
+        subtitle=f"{request.settings.form} form{', shortened' * request.settings.shortened} · "
+        f"{', '.join(d.name for d in request.datasets)}",
         summary=summary,
         sections=sections,
     )

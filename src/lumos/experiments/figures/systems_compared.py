@@ -99,8 +99,8 @@ def comparison_plots(evaluation: PaperEvaluation, rows: Sequence[Row], task: str
     ]
     groups = [backbone.upper() for backbone in shown]
     what = SCORE_NAMES[task]
-    if len(groups) == 1 and groups[0]:  # which the chart does not write
-        what += f", {groups[0]}"
+    for only in (systems, groups):  # which the chart does not write
+        what += f", {only[0]}" * (len(only) == 1 and bool(only[0]))
     svg = dots(
         groups,
         systems,
