@@ -147,6 +147,13 @@ def test_another_split_graph_or_seed_is_another_run(graph: Graph) -> None:
     assert data(split={"train": np.arange(3)}) == keys[1]
 
 
+def test_the_call_that_repeats_it() -> None:
+    asked = {"systems": None, "seeds": 2, "seed": 0, "task": "link", "split": np.arange(3)}
+    call = module._python(lumos.load("demo:60"), asked, {"low": -1.0})
+    assert call == "lumos.evaluate(graph, seeds=2, task='link', low=-1.0, split=split)"
+    assert module._python("demo", {**asked, "split": None}, {}).startswith("lumos.evaluate('demo',")
+
+
 def test_text_frame_and_html(found: Evaluation) -> None:
     text = repr(found)
     assert "own features, unprotected" in text
@@ -172,6 +179,10 @@ def test_the_page(found: Evaluation, tmp_path: Path) -> None:
     assert "<b>" not in html.split("</style>")[1]
     assert "&lt;i&gt;:cat:" in html
     assert page(found).html() == page(found).html()
+    assert found.command == (
+        "lumos.evaluate(graph, systems=['strict', 'own', 'control', 'own-unprotected', 'lpgnn'], "
+        "seeds=2, seed=4, encoder_epochs=2, patience=3)"
+    )
 
 
 def test_links_leave_out_what_cannot_and_say_so(tmp_path: Path) -> None:

@@ -141,6 +141,8 @@ class Evaluation:
     seeds: tuple[int, ...]
     settings: dict[str, Any]
     """Those that were given, by name."""
+    command: str
+    """What repeats it."""
     runs: list[SystemRuns] = field(repr=False)
     left_out: dict[str, str]
     """By name of a system that cannot do the task: why."""
@@ -224,6 +226,7 @@ class Evaluation:
             "task": self.task,
             "seeds": list(self.seeds),
             "settings": dict(self.settings),
+            "command": self.command,
             "rows": [
                 {**asdict(row), "by_seed": {str(seed): v for seed, v in row.by_seed.items()}}
                 for row in self.rows
