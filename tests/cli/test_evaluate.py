@@ -35,6 +35,7 @@ def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert {"system", "metric", "mean", "sd", "seeds", "seconds", "protects"} <= row.keys()
         assert row["seeds"] == 2
     assert found["seeds"] == [0, 1]
+    assert found["command"] == "lumos evaluate demo:60 --systems strict own --seeds 2"
 
 
 def test_a_failure_is_an_exit_status_and_a_row(

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.narrow import present
+from tests.narrow import present, sparse
 
 import lumos
 from lumos import Evaluation, Graph, InputError, UsageError
 from lumos.experiments import evaluate as module
 from lumos.experiments.comparison_page import page
-from lumos.strict.feature_rows import dense
 
 SYSTEMS = ["strict", "own", "control", "own-unprotected"]
 STRICT: dict[str, Any] = {"encoder_epochs": 2}
@@ -23,7 +22,7 @@ QUICK = {**STRICT, **BASELINE}
 
 def shifted(graph: Graph) -> Graph:
     """The same in memory, with features outside the bounds of LPGNN."""
-    features = dense(present(graph.features)) * 2
+    features = sparse(graph.features).toarray() * 2
     return Graph.from_edges(
         graph.edge_list(),
         features=features,
@@ -116,6 +115,20 @@ def test_a_second_call_runs_nothing(found: Evaluation, graph: Graph, folder: Pat
     assert not (folder / "partial").exists() or not list((folder / "partial").iterdir())
 
 
+def test_an_interrupted_evaluation_goes_on(tmp_path: Path) -> None:
+    """Ctrl-C after the first run: that one is known afterwards, and is not run again."""
+    asked: dict[str, Any] = {"systems": ["own-unprotected"], "seeds": 3, "jobs": 1, "epochs": 1}
+
+    def interrupt(done: float, total: float | None, note: str) -> None:
+        if done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lumos.evaluate("demo:60", out=tmp_path, progress=interrupt, **asked)
+    found = lumos.evaluate("demo:60", out=tmp_path, **asked)
+    assert (found.ran, found.known, found.row("own-unprotected").seeds) == (2, 1, 3)
+
+
 def test_another_split_graph_or_seed_is_another_run(graph: Graph) -> None:
     def data(**changed: Any) -> str:
         given: dict[str, Any] = {
@@ -132,6 +145,13 @@ def test_another_split_graph_or_seed_is_another_run(graph: Graph) -> None:
     keys = [data(), data(split=masks[0]), data(split=masks[1]), data(graph=lumos.load("demo:60"))]
     assert len(set(keys)) == len(keys)
     assert data(split={"train": np.arange(3)}) == keys[1]
+
+
+def test_the_call_that_repeats_it() -> None:
+    asked = {"systems": None, "seeds": 2, "seed": 0, "task": "link", "split": np.arange(3)}
+    call = module._python(lumos.load("demo:60"), asked, {"low": -1.0})
+    assert call == "lumos.evaluate(graph, seeds=2, task='link', low=-1.0, split=split)"
+    assert module._python("demo", {**asked, "split": None}, {}).startswith("lumos.evaluate('demo',")
 
 
 def test_text_frame_and_html(found: Evaluation) -> None:
@@ -159,6 +179,10 @@ def test_the_page(found: Evaluation, tmp_path: Path) -> None:
     assert "<b>" not in html.split("</style>")[1]
     assert "&lt;i&gt;:cat:" in html
     assert page(found).html() == page(found).html()
+    assert found.command == (
+        "lumos.evaluate(graph, systems=['strict', 'own', 'control', 'own-unprotected', 'lpgnn'], "
+        "seeds=2, seed=4, encoder_epochs=2, patience=3)"
+    )
 
 
 def test_links_leave_out_what_cannot_and_say_so(tmp_path: Path) -> None:

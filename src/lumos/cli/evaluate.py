@@ -1,5 +1,6 @@
 """`lumos evaluate`: several systems on one graph, over several seeds: one table and a page."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,15 +71,14 @@ def evaluate(
     common_settings: dict[str, Any] = {"epsilon": epsilon, "backbone": backbone}
     if common.shards != 1:
         raise UsageError("`shards` has no meaning here: they change no score; leave it out")
-    from lumos.experiments.evaluate import evaluate as run_all  # imports torch: not for --help
-    from lumos.experiments.evaluated_systems import chosen_systems
+    from lumos.experiments.evaluate import evaluate_graph  # imports torch: not for --help
 
     settings = {name: value for name, value in common_settings.items() if value is not None}
-    chosen_systems(systems, task, settings)  # refuse before a large graph is loaded
-    loaded = load(graph, data_dir=common.data_dir, **{**vars(reading), **reading_of(split)})
+    asked = {"seeds": seeds, "seed": common.seed, "task": task, "split": split, **settings}
     try:
-        evaluation = run_all(
-            loaded,
+        evaluation = evaluate_graph(
+            lambda: load(graph, data_dir=common.data_dir, **{**vars(reading), **reading_of(split)}),
+            command=_command(graph, systems, asked, reading),
             systems=systems,
             seeds=seeds,
             seed=common.seed,
@@ -87,7 +87,7 @@ def evaluate(
             jobs=jobs,
             out=out,
             progress=lambda done, total, note: say(f"{done:g} of {total:g}: {note}"),
-            **settings,
+            settings=settings,
         )
     except KeyboardInterrupt:
         if out is not None:
@@ -100,6 +100,20 @@ def evaluate(
     failed = [runs.system.name for runs in evaluation.runs if not runs.results]
     if failed:
         raise SystemsFailed(f"no score of {', '.join(failed)}: the table says why")
+
+
+def _command(
+    graph: str, systems: list[str] | None, asked: dict[str, Any], reading: ReadOptions
+) -> str:
+    """The command without folders, which are the reader's own."""
+    usual = {"seed": 0, "task": "classify", "split": None, **vars(REFUSE)}
+    parts = ["lumos", "evaluate", graph]
+    parts += ["--systems", *systems] if systems else []
+    for name, value in {**asked, **vars(reading)}.items():
+        if name not in usual or usual[name] != value:
+            option = f"--{name.replace('_', '-')}"
+            parts += [option] if value is True else [option, str(value)]
+    return shlex.join(parts)
 
 
 def show(evaluation: "Evaluation", out: Path | None) -> None:

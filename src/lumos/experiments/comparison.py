@@ -141,11 +141,15 @@ class Evaluation:
     seeds: tuple[int, ...]
     settings: dict[str, Any]
     """Those that were given, by name."""
+    command: str
+    """What repeats it."""
     runs: list[SystemRuns] = field(repr=False)
     left_out: dict[str, str]
     """By name of a system that cannot do the task: why."""
     seconds: float
     """From the graph to the result."""
+    cpu_seconds: float
+    """Processor time of all runs, those that were known too."""
     ran: int
     """Runs that were computed now."""
     known: int
@@ -222,6 +226,7 @@ class Evaluation:
             "task": self.task,
             "seeds": list(self.seeds),
             "settings": dict(self.settings),
+            "command": self.command,
             "rows": [
                 {**asdict(row), "by_seed": {str(seed): v for seed, v in row.by_seed.items()}}
                 for row in self.rows
@@ -236,6 +241,7 @@ class Evaluation:
                 if runs.reasons
             },
             "seconds": round(self.seconds, 1),
+            "cpu_seconds": round(self.cpu_seconds, 1),
             "ran": self.ran,
             "known": self.known,
             "processes": self.processes,

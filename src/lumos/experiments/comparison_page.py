@@ -1,6 +1,5 @@
 """The page of `lumos.evaluate`: scores, what neighbours add, single classes, protection, cost."""
 
-import shlex
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,6 +7,7 @@ import numpy as np
 from lumos.experiments.comparison import Evaluation, SystemRuns, SystemScore
 from lumos.experiments.score_table import NAMES, body, protections, remarks, title, unit, work
 from lumos.report import Block, Code, Fact, Facts, Figure, Page, Section, Table, Text, bars, dots
+from lumos.training.config import Config
 from lumos.training.outcome import OWN
 from lumos.training.profiles import PAPER, STRICT
 
@@ -203,18 +203,6 @@ def _cost(evaluation: Evaluation) -> Section:
     return Section("Cost", blocks)
 
 
-def command(evaluation: Evaluation) -> str:
-    """The command that repeats the evaluation."""
-    parts = ["lumos", "evaluate", evaluation.graph, "--seeds", str(len(evaluation.seeds))]
-    if evaluation.seeds[0]:
-        parts += ["--seed", str(evaluation.seeds[0])]
-    if evaluation.task == "link":
-        parts += ["--task", "link"]
-    for name, value in evaluation.settings.items():
-        parts += [f"--{name.replace('_', '-')}", str(value)]
-    return shlex.join(parts)
-
-
 def _settings(evaluation: Evaluation) -> Section:
     lines = [
         [runs.system.name, ", ".join(f"{name} {value}" for name, value in _changed(runs).items())]
@@ -223,7 +211,7 @@ def _settings(evaluation: Evaluation) -> Section:
     ]
     caption = "Settings that matter to a score, as they were used"
     blocks: list[Block] = [
-        Code(command(evaluation)),
+        Code(evaluation.command),
         Table(["system", "settings"], lines, caption, stacked=True),
     ]
     return Section("Settings, and how to run it again", blocks)
@@ -232,8 +220,12 @@ def _settings(evaluation: Evaluation) -> Section:
 def _changed(runs: SystemRuns) -> dict[str, object]:
     result = next(iter(runs.results.values()))
     names = ("epochs", "epsilon", "label_epsilon", "update_epsilon", "update_delta", "backbone")
-    settings = result["settings"]
-    return {name: settings[name] for name in names if settings.get(name) is not None}
+    settings, unused = result["settings"], frozenset[str]()
+    if runs.system.profile:
+        config = Config.of(profile=runs.system.profile, task=result["task"])
+        unused = frozenset(name for name in names if config.profile.ignores(name, config))
+    found = {name: settings.get(name) for name in names if name not in unused}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _sentence(words: str) -> str:

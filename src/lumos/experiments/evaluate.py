@@ -3,7 +3,7 @@
 import pickle
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -71,13 +71,45 @@ def evaluate(
         UsageError: there is no such system or setting, or none of the systems can do the task.
         InputError: the graph has no features, or no labels to classify.
     """
+    asked = {"systems": systems, "seeds": seeds, "seed": seed, "task": task, "split": split}
+    return evaluate_graph(
+        lambda: as_graph(graph, data_dir, **reading_of(split)),
+        command=_python(graph, asked, settings),
+        jobs=jobs,
+        out=out,
+        progress=progress,
+        settings=settings,
+        **asked,
+    )
+
+
+def evaluate_graph(
+    graph: Callable[[], Graph],
+    *,
+    command: str,
+    systems: Sequence[str] | None,
+    seeds: int,
+    seed: int,
+    task: str,
+    split: Any,
+    jobs: int | None,
+    out: Path | str | None,
+    progress: Progress | None,
+    settings: Mapping[str, Any],
+) -> Evaluation:
+    """`evaluate`, for a caller who loads the graph: after settings and systems are checked.
+
+    Args:
+        graph: loads it.
+        command: what repeats the evaluation, for the page.
+    """
     start = time.perf_counter()
     one_of("task", task, get_args(Task))
     for name, number in (("seeds", seeds), ("jobs", jobs)):
         if number is not None and number < 1:
             raise UsageError(f"`{name}` must be 1 or more, got {number}")
     compared, left_out = chosen_systems(systems, task, settings)
-    whole = as_graph(graph, data_dir, **reading_of(split))
+    whole = graph()
     features_of(whole)  # or say that there are none
     if task == "classify" and whole.labels is None:
         raise InputError(
@@ -106,6 +138,7 @@ def evaluate(
             task=task,
             seeds=tuple(chosen.seeds),
             settings=dict(settings),
+            command=command,
             runs=[
                 SystemRuns(
                     system=one,
@@ -116,6 +149,7 @@ def evaluate(
             ],
             left_out=left_out,
             seconds=time.perf_counter() - start,
+            cpu_seconds=sum(one.get("cpu_seconds", 0.0) for one in outcome.results.values()),
             ran=outcome.ran,
             known=len(outcome.results) + len(outcome.reasons) - outcome.ran,
             processes=outcome.processes,
@@ -123,6 +157,21 @@ def evaluate(
         if out is not None:
             evaluation.write(folder)
     return evaluation
+
+
+def _python(graph: Any, asked: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """The call that repeats an evaluation; objects in memory by their names."""
+    defaults = {"systems": None, "seed": 0, "task": "classify"}
+    named = repr(str(graph)) if isinstance(graph, str | PathLike) else "graph"
+    given = {name: value for name, value in asked.items() if name != "split"} | dict(settings)
+    words = [
+        f"{name}={value!r}"
+        for name, value in given.items()
+        if name not in defaults or defaults[name] != value
+    ]
+    if asked["split"] is not None:
+        words.append("split=split")
+    return f"lumos.evaluate({', '.join([named, *words])})"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
