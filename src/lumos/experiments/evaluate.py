@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -71,7 +72,13 @@ def evaluate(
         UsageError: there is no such system or setting, or none of the systems can do the task.
         InputError: the graph has no features, or no labels to classify.
     """
-    asked = {"systems": systems, "seeds": seeds, "seed": seed, "task": task, "split": split}
+    asked: dict[str, Any] = {
+        "systems": systems,
+        "seeds": seeds,
+        "seed": seed,
+        "task": task,
+        "split": split,
+    }
     return evaluate_graph(
         lambda: as_graph(graph, data_dir, **reading_of(split)),
         command=_python(graph, asked, settings),
