@@ -11,6 +11,7 @@ from tests.graph.writing import write_list
 
 from lumos.errors import InputError
 from lumos.graph import load
+from lumos.training.private_data import features_of
 
 EDGES = "source,target\n10,20\n20,30\n30,10\n"
 LABELS = "id,label\n10,b\n20,\n30,a\n40,-1\n"
@@ -225,3 +226,34 @@ def test_the_fast_and_the_precise_reader_agree(tmp_path: Path) -> None:
     slow = load(write_list(tmp_path / "slow", plain.replace("\n", "\n#\n") + '\n"0","0"'))
     assert np.array_equal(fast.neighbours, slow.neighbours)
     assert slow.dropped_self_loops == fast.dropped_self_loops + 1
+
+
+@pytest.mark.parametrize(
+    ("edges", "labels", "features"),
+    [
+        ("edges.csv", "labels.csv", "features.csv"),
+        ("shop_edges.csv", "shop_labels.csv", "shop_features.csv"),
+        ("shop.csv", "shop_labels.csv", "shop-features.csv"),
+        ("shop.edge_list.tsv", "shop.labels.csv", "shop.features.csv"),
+    ],
+)
+def test_files_beside_are_found_as_people_name_them(
+    tmp_path: Path, edges: str, labels: str, features: str
+) -> None:
+    """The finding: `edges.csv`, `labels.csv`, `features.csv` were "no features"."""
+    mark = "\t" if edges.endswith("tsv") else ","
+    (tmp_path / edges).write_text(f"source{mark}target\n0{mark}1\n1{mark}2\n")
+    (tmp_path / labels).write_text("id,label\n0,a\n1,b\n2,a\n")
+    (tmp_path / features).write_text("id,x\n0,0.5\n1,1.5\n2,3\n")
+    graph = load(tmp_path / edges)
+    assert graph.classes == ("a", "b")
+    assert graph.feature_count == 1
+    if edges != "shop.csv":  # a folder is asked for its edge list by name
+        whole = load(tmp_path)
+        assert (whole.devices, whole.edges, whole.name) == (3, 2, tmp_path.name)
+
+
+def test_a_graph_without_features_says_which_file_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "shop.csv").write_text("source,target\n0,1\n1,2\n")
+    with pytest.raises(InputError, match=r"there is no shop\.features\.csv, \.json or \.npz"):
+        features_of(load(tmp_path / "shop.csv"))

@@ -45,7 +45,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_says_what_it_should_hold(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"a SNAP folder holds one .*; found 0, 0 and 0"):
+    with pytest.raises(InputError, match=r"a folder holds one .*; found 0, 0 and 0 of these"):
         load(tmp_path)
 
 

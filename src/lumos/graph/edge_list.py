@@ -6,6 +6,9 @@
     graph.features.json   {"id": [words]}   or this: words numbered from 0
     graph.features.npz    features, ids     or this: arrays, or scipy's save_npz
 
+`graph_labels.csv` and `graph-labels.csv` are found too; beside `edges.csv` so are `labels.csv` and
+`features.csv`, beside `shop_edges.csv` `shop_labels.csv`. A folder with one such list is a graph.
+
 A first line may name the columns (`lumos.graph.header` tells, or the option `header`); lines that
 start with # are comments; commas, tabs, semicolons or blanks separate. Ids are integers if the
 first one is, otherwise names. A label file may have more columns if a header or `label_column`
@@ -26,22 +29,18 @@ from lumos.graph.text_table import TextTable, integers_first, table_of
 from lumos.graph.word_lists import WordLists
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".edges")
-FEATURES = (".features.csv", ".features.json", ".features.npz")
+LISTS = ("edges", "edge_list", "edgelist")
+"""How the name of an edge list may end, when the files beside it are called after the rest."""
 
 
 def read_edge_list(path: Path, *, features: bool, options: ReadOptions) -> Graph:
     """Read a graph from an edge list and the files beside it."""
     folder = Folder(path.parent)
-    names = folder.names()
-    files = [name for name in (path.stem + suffix for suffix in FEATURES) if name in names]
-    if len(files) > 1:
-        raise InputError(f"{path}: features in {' and '.join(files)}; keep one of them")
-    beside = [name for name in (f"{path.stem}.labels.csv", *files) if name in names]
-    tables = _Tables(folder, options, [path.name, *beside])
+    files = _beside(folder, path, "features", ("csv", "json", "npz"))
+    label_files = _beside(folder, path, "labels", ("csv",))
+    tables = _Tables(folder, options, [path.name, *label_files, *files])
     edges = tables.read(path.name, ends=2)
-    labels = None
-    if f"{path.stem}.labels.csv" in names:
-        labels = tables.read(f"{path.stem}.labels.csv")
+    labels = tables.read(label_files[0]) if label_files else None
     integers = (
         integers_first(edges, 0) if labels is None else integers_first(labels, id_column(labels))
     )
@@ -66,6 +65,33 @@ def read_edge_list(path: Path, *, features: bool, options: ReadOptions) -> Graph
         options=options,
         notes=notes,
     )
+
+
+def edge_list_in(folder: Path) -> Path | None:
+    """The edge list of a folder that has exactly one, by its name; None otherwise."""
+    found = [
+        path
+        for path in sorted(folder.iterdir())
+        if path.suffix in SUFFIXES and path.stem.casefold().endswith(LISTS)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _beside(folder: Folder, path: Path, what: str, suffixes: tuple[str, ...]) -> list[str]:
+    """Names of the files with labels or features that belong to an edge list: one or none.
+
+    Raises:
+        InputError: there are several.
+    """
+    stems = [f"{path.stem}{mark}{what}" for mark in "._-"]
+    for ending in LISTS:
+        if path.stem.casefold().endswith(ending):
+            stems.append(path.stem[: -len(ending)] + what)
+    wanted = [f"{stem}.{suffix}" for stem in dict.fromkeys(stems) for suffix in suffixes]
+    files = [name for name in wanted if name in folder.names()]
+    if len(files) > 1:
+        raise InputError(f"{path}: {what} in {' and '.join(files)}; keep one of them")
+    return files
 
 
 class _Tables:

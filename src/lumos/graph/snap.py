@@ -94,8 +94,9 @@ def entry_in(folder: Folder) -> Entry:
         inner = [name for name in folder.folders() if name != folder.inside]
         hint = f"; name one of its folders: {', '.join(inner[:8])}" if inner else ""
         raise InputError(
-            f"{folder.file('')}: a SNAP folder holds one *edges.csv, one *target.csv and possibly "
-            f"one *features.json; found {len(edges)}, {len(targets)} and {len(words)}{hint}"
+            f"{folder.file('')}: a folder holds one *edges.csv with *labels.csv and *features.csv "
+            "beside it, or, as SNAP has it, one *edges.csv, one *target.csv and possibly one "
+            f"*features.json; found {len(edges)}, {len(targets)} and {len(words)} of these{hint}"
         )
     return replace(
         CATALOG["facebook"],

@@ -2,13 +2,14 @@
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lumos.errors import UsageError
 from lumos.graph.catalog import CATALOG, entry_of
 from lumos.graph.demo import DEVICES, demo_graph
-from lumos.graph.edge_list import SUFFIXES, read_edge_list
+from lumos.graph.edge_list import SUFFIXES, edge_list_in, read_edge_list
 from lumos.graph.feature_bounds import read_bounds
 from lumos.graph.files import Folder
 from lumos.graph.graph import Graph
@@ -104,6 +105,10 @@ def load_path(path: Path, *, features: bool, options: ReadOptions) -> Graph:
     """Load a graph from a path; also from a folder inside a zip (archive.zip/folder)."""
     if path.is_dir():
         folder = Folder(path)
+        targets = any(name.endswith("target.csv") for name in folder.names())
+        if not targets and (edges := edge_list_in(path)) is not None:
+            graph = read_edge_list(edges, features=features, options=options)
+            return replace(graph, name=path.resolve().name)
         return read_entry(entry_in(folder), folder, features=features, options=options)
     if path.is_file() and path.suffix == ".npz":
         return read_npz(path, features=features, options=options)

@@ -76,8 +76,10 @@ def features_of(graph: Graph) -> Features:
         InputError: there are none.
     """
     if graph.features is None or graph.feature_count == 0:
+        reasons = [note for note in graph.notes if note.startswith("features absent")]
+        why = "".join(f" ({note})" for note in reasons[:1])
         raise InputError(
-            f"{graph.name or 'the graph'} has no features, and training needs them; "
+            f"{graph.name or 'the graph'} has no features, and training needs them{why}; "
             "`lumos trees` works without"
         )
     if issparse(graph.features):
