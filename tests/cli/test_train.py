@@ -515,7 +515,7 @@ def test_help_lists_every_setting_once() -> None:
         for field in dataclasses.fields(group)
     }
     others = {"--out", "--resume", "--tensorboard", "--json", "--seed", "--shards", "--data-dir"}
-    others |= {"--directed", "--weights", "--multilabel", "--missing-labels"}
+    others |= {"--directed", "--weights", "--multilabel", "--missing-labels", "--seeds"}
     assert len(names) == len(set(names))
     assert set(names) == settings | others
     defaults = {options.split()[0]: words for options, words in listed}
