@@ -75,7 +75,11 @@ def test_a_graph_in_any_form(form: str, sixty: Graph) -> None:
     graph = {"name": "demo:60", "pyg": sixty.to_pyg(), "networkx": sixty.to_networkx()}[form]
     measured = baseline(graph, system="centralized", epochs=3)
     expected = baseline(sixty, system="centralized", epochs=3)
-    assert measured.metrics == expected.metrics
+    for name in ("test_accuracy", "val_accuracy", "test_confusion", "test_per_class"):
+        assert measured.metrics[name] == expected.metrics[name]
+    assert measured.metrics["val_calibration_error"] == pytest.approx(
+        expected.metrics["val_calibration_error"], rel=1e-6
+    )
     np.testing.assert_allclose(measured.outputs, expected.outputs, atol=1e-5)
 
 

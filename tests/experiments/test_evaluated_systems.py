@@ -22,6 +22,7 @@ def test_the_default_systems() -> None:
 def test_a_system_that_cannot_do_the_task_is_left_out_with_its_reason() -> None:
     systems, left_out = chosen_systems(None, "link", {})
     assert "lpgnn" not in [one.key for one in systems]
+    assert [one.name for one in systems if one.key == "own"] == ["own degree in strict"]
     assert left_out["LPGNN"].startswith("lpgnn cannot predict links")
     with pytest.raises(UsageError, match="lpgnn cannot predict links"):
         chosen_systems(["lpgnn"], "link", {})
@@ -29,13 +30,12 @@ def test_a_system_that_cannot_do_the_task_is_left_out_with_its_reason() -> None:
 
 def test_strict_own_and_control_are_one_run() -> None:
     cells = {
-        key: ALL[key].cell("demo", "classify", 3, {}, control=True)
-        for key in ("strict", "own", "control")
+        key: ALL[key].cell("demo", 3, {}, control=True) for key in ("strict", "own", "control")
     }
     assert len(set(cells.values())) == 1
     assert cells["own"]["control"] is True
-    assert ALL["strict"].cell("demo", "classify", 3, {}, control=False)["control"] is None
-    other = ALL["own-unprotected"].cell("demo", "classify", 3, {}, control=True)
+    assert ALL["strict"].cell("demo", 3, {}, control=False)["control"] is None
+    other = ALL["own-unprotected"].cell("demo", 3, {}, control=True)
     assert (other.kind, other["system"]) == ("baseline", "own")
 
 
@@ -53,9 +53,9 @@ def test_a_setting_reaches_the_systems_that_have_it(
     setting: str, value: Any, reach: set[str]
 ) -> None:
     given = {setting: value}
-    found = {key for key, one in ALL.items() if one.applying("classify", given)}
+    found = {key for key, one in ALL.items() if one.applying(given)}
     assert found == reach
-    cells = {key: one.cell("demo", "classify", 0, given, control=False) for key, one in ALL.items()}
+    cells = {key: one.cell("demo", 0, given, control=False) for key, one in ALL.items()}
     assert {key for key, cell in cells.items() if cell[setting] == value} == reach
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lumos.experiments.comparison import Evaluation, SystemRuns, SystemScore
+from lumos.experiments.evaluated_systems import EvaluatedSystem
 from lumos.experiments.score_table import NAMES, body, protections, remarks, title, unit, work
 from lumos.report import Block, Code, Fact, Facts, Figure, Page, Section, Table, Text, bars, dots
 from lumos.training.config import Config
@@ -68,7 +69,10 @@ def _added(row: SystemScore, evaluation: Evaluation) -> str:
     factor, digits, sign = unit(evaluation)
     gain, error = factor * (row.minus_own or 0.0), row.minus_own_se
     points = "points" if sign else f"of {NAMES[row.metric]}"
-    text = f"Neighbours add {gain:+.{digits}f} {points} to own features under the same protection"
+    alone = "own features" if sign else "what a device knows alone"
+    if row.by_seed == evaluation.row(OWN).by_seed:
+        return f"Messages add nothing to {alone} under the same protection: scores are the same."
+    text = f"Messages add {gain:+.{digits}f} {points} to {alone} under the same protection"
     if error is None:
         return f"{text}, with one seed: more seeds would tell how sure that is."
     error *= factor
@@ -104,11 +108,11 @@ def _scores(evaluation: Evaluation) -> Section:
                     [row.system for row in paired],
                     [[_times(row.minus_own, factor) for row in paired]],
                     [[_times(row.minus_own_se, factor) for row in paired]],
-                    title=f"Test {NAMES[main]} minus own features" + ", in points" * bool(sign),
+                    title=f"Test {NAMES[main]} minus own" + ", in points" * bool(sign),
                     digits=digits,
                 ),
-                "Differences to own features under the protection of the strict profile, on the "
-                "same seeds; here ± is the standard error of the mean.",
+                f"Differences to {EvaluatedSystem(OWN, evaluation.task).name}, on the same seeds; "
+                "here ± is the standard error of the mean.",
             )
         )
     table = body(evaluation)
@@ -196,8 +200,9 @@ def _cost(evaluation: Evaluation) -> Section:
     blocks.append(
         Text(
             f"{work(evaluation)} "
-            "They are simulations on one machine: a time says nothing of real devices. Own "
-            "features are a part of the strict run and have no time of their own."
+            "They are simulations on one machine: a time says nothing of real devices. "
+            f"{_sentence(EvaluatedSystem(OWN, evaluation.task).name)[:-1]} is a part of its run "
+            "and has no time of its own."
         )
     )
     return Section("Cost", blocks)

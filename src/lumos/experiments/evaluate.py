@@ -195,7 +195,7 @@ class _Chosen:
     def cell(self, system: EvaluatedSystem, seed: int) -> Cell:
         """The run of a system with a seed."""
         control = any(one.arm == CONTROL for one in self.systems)
-        return system.cell(self.graph.name, self.task, seed, self.settings, control=control)
+        return system.cell(self.graph.name, seed, self.settings, control=control)
 
     def by_seed(self, system: EvaluatedSystem, found: Mapping[Cell, Found]) -> dict[int, Found]:
         """What was found of the runs of a system."""
@@ -266,7 +266,7 @@ def _run(
 def _planned(
     chosen: _Chosen, system: EvaluatedSystem, cell: Cell, key: Key, cache: ResultCache
 ) -> PlannedJob[CellJob]:
-    need = expected_need(system.settings(chosen.task, chosen.settings), chosen.graph)
+    need = expected_need(system.settings(chosen.settings), chosen.graph)
     job = CellJob(
         cell=cell,
         key=key,

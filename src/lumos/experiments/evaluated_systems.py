@@ -20,6 +20,7 @@ COMPARED = (STRICT, PAPER, OWN, CONTROL, OWN_UNPROTECTED, "centralized", "lpgnn"
 _NAMES = {
     **SYSTEM_NAMES,
     OWN: f"own features in {STRICT}",
+    f"{OWN} link": f"own degree in {STRICT}",  # all that a device knows of a stranger's links
     CONTROL: f"control of {STRICT}",
     OWN_UNPROTECTED: "own features, unprotected",
 }
@@ -34,11 +35,12 @@ class EvaluatedSystem:
 
     key: str
     """As `systems` has it."""
+    task: str = "classify"
 
     @property
     def name(self) -> str:
         """What tables call it."""
-        return _NAMES.get(self.key, self.key)
+        return _NAMES.get(f"{self.key} {self.task}", _NAMES.get(self.key, self.key))
 
     @property
     def arm(self) -> str:
@@ -62,52 +64,50 @@ class EvaluatedSystem:
         """Its name in `BASELINES`, where it is one."""
         return _BASELINES.get(self.key, self.key)
 
-    def without(self, task: str) -> str:
-        """Why the system cannot do a task; empty where it can."""
-        if self.kind == "train" or task != "link":
+    def without(self) -> str:
+        """Why the system cannot do the task; empty where it can."""
+        if self.kind == "train" or self.task != "link":
             return ""
         return BASELINES[self.baseline].without_links
 
-    def cell(
-        self, graph: str, task: str, seed: int, given: Mapping[str, Any], *, control: bool
-    ) -> Cell:
+    def cell(self, graph: str, seed: int, given: Mapping[str, Any], *, control: bool) -> Cell:
         """The run behind the line; several lines may share it.
 
         Args:
             given: settings that the user gave; those that the system does not have are left out.
             control: whether the control of the strict profile is compared too.
         """
-        settings = self._chosen(task)
+        settings = self._chosen()
         if self.profile == STRICT and control:
             settings["control"] = True
-        return Cell.of(self.kind, graph, seed, **settings, **self.applying(task, given))
+        return Cell.of(self.kind, graph, seed, **settings, **self.applying(given))
 
-    def settings(self, task: str, given: Mapping[str, Any]) -> "Config | BaselineSettings":
+    def settings(self, given: Mapping[str, Any]) -> "Config | BaselineSettings":
         """All settings of the run.
 
         Raises:
             UsageError: one is refused.
         """
-        settings = {**self._chosen(task), **self.applying(task, given)}
+        settings = {**self._chosen(), **self.applying(given)}
         return Config.asked(**settings) if self.profile else BaselineSettings(**settings)
 
-    def applying(self, task: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    def applying(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Those of the given settings that the system has."""
-        return {name: value for name, value in given.items() if self._has(task, name)}
+        return {name: value for name, value in given.items() if self._has(name)}
 
-    def _chosen(self, task: str) -> dict[str, Any]:
+    def _chosen(self) -> dict[str, Any]:
         """Settings that make the system what it is."""
         if not self.profile:
-            return {"system": self.baseline, "task": task}
-        chosen: dict[str, Any] = {"profile": self.profile, "task": task}
+            return {"system": self.baseline, "task": self.task}
+        chosen: dict[str, Any] = {"profile": self.profile, "task": self.task}
         if self.profile != STRICT:
             chosen["floor"] = False  # own features stand in a line of their own
         if not Config.of(**chosen).profile.ignores("compare", Config.of(**chosen)):
             chosen["compare"] = "ideal"  # the same trees and counts as by secret comparisons
         return chosen
 
-    def _has(self, task: str, name: str) -> bool:
-        chosen = self._chosen(task)
+    def _has(self, name: str) -> bool:
+        chosen = self._chosen()
         if not self.profile:
             return getattr(BaselineSettings(**chosen), name, None) is not None
         config = Config.of(**chosen)
@@ -127,8 +127,8 @@ def chosen_systems(
     for key in wanted:
         if key not in known:
             raise UsageError(f"`systems`: there is no {key!r}; there are {', '.join(known)}")
-    systems = [EvaluatedSystem(key) for key in wanted]
-    left_out = {one.name: one.without(task) for one in systems if one.without(task)}
+    systems = [EvaluatedSystem(key, task) for key in wanted]
+    left_out = {one.name: one.without() for one in systems if one.without()}
     systems = [one for one in systems if one.name not in left_out]
     if not systems:
         reasons = "; ".join(left_out.values())
@@ -136,8 +136,8 @@ def chosen_systems(
     for name in given:
         if name in _CHOSEN_HERE:
             raise UsageError(f"`{name}` is chosen by evaluate itself; leave it out")
-        if not any(one.applying(task, {name: given[name]}) for one in systems):
+        if not any(one.applying({name: given[name]}) for one in systems):
             raise UsageError(f"`{name}` is a setting of none of these systems; leave it out")
     for one in systems:
-        one.settings(task, given)  # refuse a wrong value before anything is run
+        one.settings(given)  # refuse a wrong value before anything is run
     return systems, left_out

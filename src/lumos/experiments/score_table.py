@@ -36,7 +36,7 @@ class Body(NamedTuple):
 
 def unit(evaluation: Evaluation) -> tuple[float, int, str]:
     """Factor, decimals and unit of its scores: per cent for classify, shares for link."""
-    return (1.0, 4, "") if evaluation.task == "link" else (100.0, 2, "%")
+    return (1.0, 3, "") if evaluation.task == "link" else (100.0, 2, "%")
 
 
 def body(evaluation: Evaluation, *, wide: bool = False) -> Body:
@@ -95,7 +95,7 @@ def remarks(evaluation: Evaluation) -> list[str]:
     """What a reader of the table should know, a sentence each."""
     sentences = ["± is the standard deviation over seeds."] * (len(evaluation.seeds) > 1)
     if any(row.minus_own is not None for row in evaluation.rows):
-        own = EvaluatedSystem(OWN).name
+        own = EvaluatedSystem(OWN, evaluation.task).name
         sentences.append(f"minus own: the difference to {own}, paired by seed.")
     if evaluation.task == "link":
         sentences += few_negatives(evaluation)
