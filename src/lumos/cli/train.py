@@ -85,12 +85,9 @@ def train(
         Also write the metrics for TensorBoard into --out (needs lumos[tensorboard]).
     """
     config = Config.asked(**given(options))
-    for name, asked in (
-        ("tensorboard", tensorboard),
-        ("checkpoint_every", options.checkpoint_every),
-    ):
-        if asked and out is None:
-            raise UsageError(f"`{name}` needs `out`: the folder to write to")
+    _refuse_unkept(
+        config, out, tensorboard=tensorboard, checkpoints=options.checkpoint_every is not None
+    )
     from lumos.runs import train as runs  # torch takes a second to import: not for a wrong option
 
     loaded = load(graph, data_dir=common.data_dir, **given(reading))
@@ -117,6 +114,24 @@ def train(
         print_json(run.summary())
     else:
         show(run, out, verbose=common.verbose)
+
+
+def _refuse_unkept(
+    config: Config, out: Path | None, *, tensorboard: bool, checkpoints: bool
+) -> None:
+    """Refuse options about files that would not be written.
+
+    Raises:
+        UsageError: one of them was given.
+    """
+    for name, asked in (("tensorboard", tensorboard), ("checkpoint_every", checkpoints)):
+        if asked and out is None:
+            raise UsageError(f"`{name}` needs `out`: the folder to write to")
+    if checkpoints and config.train.coins != "simulated":
+        raise UsageError(
+            f"`checkpoint_every` has no meaning with `coins='{config.train.coins}'`, only with "
+            "`coins='simulated'`; leave it out"
+        )
 
 
 @contextmanager
