@@ -9,6 +9,7 @@ and w, and nothing else: what homophily alone tells.
 
 import argparse
 import json
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,6 +56,7 @@ def main() -> None:
         {"messages": "classes", **leak(pairs, HeardMessages.of([labels], pairs))}
     ]
     for opinions, opinion_epsilon in CELLS:
+        told: dict[str, Any] = {"opinion_epsilon": opinion_epsilon} if opinions else {}
         runs = [
             lumos.train(
                 graph,
@@ -62,7 +64,7 @@ def main() -> None:
                 epsilon=options.epsilon,
                 opinions=opinions,
                 floor=False,
-                **({"opinion_epsilon": opinion_epsilon} if opinions else {}),
+                **told,
             )
             for seed in range(options.seeds)
         ]
