@@ -62,7 +62,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ([*PAPER, "--bins"], "--bins", "--epsilon inf"),
         ([*PAPER, "--epsilon", "inf", "--recovery", "letter"], "--recovery", "finite --epsilon"),
         (
-            ["--coins", "system", "--checkpoint-every", "5"],
+            ["--coins", "system", "--checkpoint-every", "5", "--out", "never-made"],
             "--checkpoint-every",
             "--coins simulated",
         ),

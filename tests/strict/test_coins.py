@@ -129,7 +129,7 @@ def test_runs_that_differ_share_no_secret(other: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [{"control": True}, {"checkpoint_every": 7}, {"floor": False}, {"compare": "ideal"}],
+    [{"control": True}, {"checkpoint_every": 7}, {"floor": False}],
     ids=str,
 )
 @pytest.mark.parametrize("task", ["classify", "link"])

@@ -146,7 +146,8 @@ def test_training_devices_send_one_symbol_and_everybody_with_neighbours_opinions
 @pytest.mark.parametrize("opinions", [0, 1, 3])
 def test_receivers_who_collude_have_no_more(epsilon: float, opinions: int, sixty: Graph) -> None:
     """And what opinions tell of edges has a column of its own: it costs no label anything."""
-    ledger = strict(sixty, epsilon=epsilon, opinions=opinions, opinion_epsilon=1.5).ledger
+    told = {"opinion_epsilon": 1.5} if opinions else {}
+    ledger = strict(sixty, epsilon=epsilon, opinions=opinions, **told).ledger
     assert ledger.epsilon_per_receiver == ledger.epsilon_collusion == epsilon
     trains, degree = roles_of(sixty) == Role.TRAIN, np.diff(sixty.offsets)
     assert_array_equal(ledger.device_epsilon, np.where(trains & (degree > 0), epsilon, 0))

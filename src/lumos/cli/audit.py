@@ -11,6 +11,7 @@ from rich.text import Text
 from lumos.cli.common import Common, console, print_json
 from lumos.cli.option_groups import placed
 from lumos.cli.options import AS_IT_IS, Reading, given
+from lumos.cli.run_screen import paragraph
 from lumos.cli.train import run_options
 from lumos.errors import PromiseExceeded, UsageError
 from lumos.graph import load
@@ -93,7 +94,7 @@ def audit(
 def show(report: "AuditReport", out: Path | None, *, verbose: bool) -> None:
     """The answer, then a line for each row, or everything; one block for each adversary."""
     screen = console()
-    _print(screen, _answer(report), 0)
+    paragraph(screen, _answer(report))
     if verbose:
         settings = ", ".join(f"{name}={value}" for name, value in report.settings.items())
         parts = [f"{report.devices:,} devices", f"profile {report.profile}", settings]
@@ -132,9 +133,9 @@ def _answer(report: "AuditReport") -> str:
     exceeded = len(report.exceeded)
     verdict = f"{exceeded} exceed their bound" if exceeded else "no bound is exceeded"
     return (
-        f"On {report.graph}, {len(report.rows)} attacks on the {report.profile} profile, {claimed} "
-        f"of them against a bound that is claimed: {verdict} (99.9 % confidence for all together, "
-        f"{sum(report.seconds.values()):.0f} s)."
+        f"On {report.graph}, attacks on the {report.profile} profile took {len(report.rows)} "
+        f"measurements, {claimed} of them against a bound that is claimed: {verdict} (99.9 % "
+        f"confidence for all together, {sum(report.seconds.values()):.0f} s)."
     )
 
 

@@ -97,14 +97,11 @@ def train(
         run folders are OUT/seed-0, OUT/seed-1, …
     """
     config = Config.asked(**given(options))
-    for name, asked in (
-        ("tensorboard", tensorboard),
-        ("checkpoint_every", options.checkpoint_every),
-    ):
-        if asked and out is None:
-            raise UsageError(f"`{name}` needs `out`: the folder to write to")
     if tensorboard and seeds != 1:
         raise UsageError("`tensorboard` shows one run; leave out `seeds`")
+    _refuse_unkept(
+        config, out, tensorboard=tensorboard, checkpoints=options.checkpoint_every is not None
+    )
     from lumos.runs import train as runs  # torch takes a second to import: not for a wrong option
 
     how = {**reading_of(split), **given(reading)}
@@ -137,6 +134,24 @@ def train(
         print_json(run.summary())
     else:
         show(run, out, verbose=common.verbose)
+
+
+def _refuse_unkept(
+    config: Config, out: Path | None, *, tensorboard: bool, checkpoints: bool
+) -> None:
+    """Refuse options about files that would not be written.
+
+    Raises:
+        UsageError: one of them was given.
+    """
+    for name, asked in (("tensorboard", tensorboard), ("checkpoint_every", checkpoints)):
+        if asked and out is None:
+            raise UsageError(f"`{name}` needs `out`: the folder to write to")
+    if checkpoints and config.train.coins != "simulated":
+        raise UsageError(
+            f"`checkpoint_every` has no meaning with `coins='{config.train.coins}'`, only with "
+            "`coins='simulated'`; leave it out"
+        )
 
 
 @contextmanager

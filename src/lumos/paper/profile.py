@@ -45,7 +45,7 @@ class PaperProfile:
 
     def ignores(self, name: str, config: "Config") -> str:
         """With which settings a setting has no meaning."""
-        groups = (config.train, config.trees, config.model, settings_of(config))
+        groups = (config.trees, config.model, settings_of(config))
         return next(filter(None, (group.ignored(name) for group in groups)), "")
 
     def improvements(self, config: "Config") -> list[str]:

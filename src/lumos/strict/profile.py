@@ -78,8 +78,7 @@ class StrictProfile:
             return (
                 f"`profile='{self.name}'` and `tree_network=False`, only with `tree_network=True`"
             )
-        groups = (config.train, config.model, strict)
-        return next(filter(None, (group.ignored(name) for group in groups)), "")
+        return config.model.ignored(name) or strict.ignored(name)
 
     def improvements(self, config: "Config") -> list[str]:
         """None: it does not follow the paper at all."""

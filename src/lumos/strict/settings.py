@@ -210,7 +210,7 @@ class StrictSettings:
         """With which of these settings another one has no effect; empty where it has one."""
         if name in _OF_PROTECTION and self.protect != _OF_PROTECTION[name]:
             return f"`protect='{self.protect}'`, only with `protect='{_OF_PROTECTION[name]}'`"
-        if name in ("opinion_epsilon", "lifetime_opinion_epsilon") and not self.opinions:
+        if name == "opinion_epsilon" and not self.opinions:
             return "`opinions=0`, only with opinions"
         if name.startswith("lifetime_") and self.book is None:
             return "a run on its own, only with `book`"

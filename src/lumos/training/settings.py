@@ -58,9 +58,3 @@ class TrainSettings:
             raise UsageError(f"`learning_rate` must be above 0, got {self.learning_rate}")
         if not 0 <= self.weight_decay < float("inf"):
             raise UsageError(f"`weight_decay` must be 0 or more, got {self.weight_decay}")
-
-    def ignored(self, name: str) -> str:
-        """With which of these settings another one has no effect; empty where it has one."""
-        if name == "checkpoint_every" and self.coins != "simulated":
-            return f"`coins='{self.coins}'`, only with `coins='simulated'`"
-        return ""
