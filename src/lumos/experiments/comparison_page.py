@@ -1,19 +1,30 @@
 """The page of `lumos.evaluate`: scores, what neighbours add, single classes, protection, cost."""
 
-from collections.abc import Sequence
-
-import numpy as np
+from typing import Any
 
 from lumos.experiments.comparison import Evaluation, SystemRuns, SystemScore
 from lumos.experiments.evaluated_systems import EvaluatedSystem
 from lumos.experiments.score_table import NAMES, body, protections, remarks, title, unit, work
-from lumos.report import Block, Code, Fact, Facts, Figure, Page, Section, Table, Text, bars, dots
+from lumos.report import (
+    Block,
+    Code,
+    Fact,
+    Facts,
+    Figure,
+    Page,
+    Section,
+    Table,
+    Text,
+    bars,
+    confusion_block,
+    dots,
+    per_class_table,
+    seeds_figure,
+)
 from lumos.training.config import Config
 from lumos.training.outcome import OWN
 from lumos.training.profiles import PAPER, STRICT
 
-MOST_CLASSES = 30
-"""Classes of which single ones are shown."""
 FACTS = (STRICT, PAPER, OWN, "centralized")
 """Systems whose scores are read first."""
 ANSWERED = 2.0
@@ -23,7 +34,7 @@ ANSWERED = 2.0
 def page(evaluation: Evaluation) -> Page:
     """One page for one evaluation."""
     sections = [_scores(evaluation), _protection(evaluation)]
-    if 0 < len(evaluation.classes) <= MOST_CLASSES:
+    if evaluation.classes:
         sections.append(_classes(evaluation))
     sections += [_cost(evaluation), _settings(evaluation)]
     return Page(
@@ -86,17 +97,11 @@ def _scores(evaluation: Evaluation) -> Section:
     main = evaluation.metrics[0]
     rows = _main_rows(evaluation)
     blocks: list[Block] = [
-        Figure(
-            dots(
-                [NAMES[main]],
-                [row.system for row in rows],
-                [[_times(row.mean, factor) for row in rows]],
-                [[_times(row.sd, factor) for row in rows]],
-                unit=sign,
-                title=f"Test {NAMES[main]}",
-                digits=digits,
-            ),
-            "Mean and standard deviation over seeds. The axis does not begin at 0.",
+        seeds_figure(
+            {row.system: [factor * score for score in row.by_seed.values()] for row in rows},
+            f"Test {NAMES[main]}",
+            unit=sign,
+            digits=digits,
         )
     ]
     paired = [row for row in rows if row.minus_own is not None]
@@ -134,54 +139,33 @@ def _protection(evaluation: Evaluation) -> Section:
 
 
 def _classes(evaluation: Evaluation) -> Section:
+    """F1 of each class by system; the first system's classes and confusions, beside own's."""
     scored = [runs for runs in evaluation.runs if runs.per_class()]
-    blocks: list[Block] = []
-    if scored:
-        lines = [
-            [name, *(f"{100 * runs.per_class()[place]['f1']:.1f}" for runs in scored)]
-            for place, name in enumerate(evaluation.classes)
-        ]
-        heads = ["class", *(runs.system.key for runs in scored)]
-        blocks.append(Table(heads, lines, "F1 of each class in %, mean over seeds"))
-        blocks += [_details(scored[0], evaluation), _confusion(scored[0], evaluation)]
-        blocks.append(
-            Text(
-                "Devices, precision, recall and F1 are means over seeds. A row of the last table "
-                "has the test devices of one class, of all seeds together, and where they went; "
-                "the diagonal is right."
-            )
-        )
-    return Section("Single classes", blocks)
-
-
-def _details(runs: SystemRuns, evaluation: Evaluation) -> Table:
-    lines = [
+    if not scored:
+        return Section("Single classes", [])
+    first, others = scored[0], scored[1:]
+    beside = {runs.system.key: _rows(runs, evaluation) for runs in others if runs.system.arm == OWN}
+    beside |= {runs.system.key: _rows(runs, evaluation) for runs in others}
+    name = first.system.name
+    about = (
+        "Precision, recall and F1 are means over seeds, devices of a class too. The matrix has the "
+        "test devices of all seeds together."
+    )
+    return Section(
+        "Single classes",
         [
-            name,
-            f"{row['devices']:,.0f}",
-            *(f"{100 * row[score]:.1f}" for score in ("precision", "recall", "f1")),
-        ]
+            per_class_table(_rows(first, evaluation), beside, f"{name}: single classes in %"),
+            confusion_block(evaluation.classes, first.confusion().tolist(), f"{name}: confusions"),
+            Text(about),
+        ],
+    )
+
+
+def _rows(runs: SystemRuns, evaluation: Evaluation) -> list[dict[str, Any]]:
+    return [
+        {**row, "class": name, "devices": round(row["devices"])}
         for name, row in zip(evaluation.classes, runs.per_class(), strict=True)
     ]
-    return Table(
-        ["class", "devices", "precision", "recall", "F1"],
-        lines,
-        f"{runs.system.name}: single classes in %",
-    )
-
-
-def _confusion(runs: SystemRuns, evaluation: Evaluation) -> Table:
-    table = runs.confusion()
-    share = 100 * table / np.maximum(table.sum(axis=1, keepdims=True), 1)
-    lines: list[Sequence[str]] = [
-        [name, *(f"{number:.0f}" for number in share[place])]
-        for place, name in enumerate(evaluation.classes)
-    ]
-    return Table(
-        ["true class", *evaluation.classes],
-        lines,
-        f"{runs.system.name}: confusions in %",
-    )
 
 
 def _cost(evaluation: Evaluation) -> Section:
