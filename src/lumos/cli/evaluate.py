@@ -9,15 +9,17 @@ from rich.table import Table
 from rich.text import Text
 
 from lumos.cli.common import Common, console, print_json, say
+from lumos.cli.option_groups import placed
+from lumos.cli.options import AS_IT_IS, Reading, given
 from lumos.cli.wording import as_options
-from lumos.errors import LumosError, UsageError
-from lumos.graph import ReadOptions, load
+from lumos.errors import LumosError
+from lumos.graph import load
 from lumos.training.given_split import reading_of
 
 if TYPE_CHECKING:
     from lumos.experiments.comparison import Evaluation
 
-SHARED, REFUSE = Common(), ReadOptions()
+SHARED = Common()
 WIDTH = 160
 """Of a table that goes to a file."""
 
@@ -27,18 +29,20 @@ class SystemsFailed(LumosError):
 
 
 def evaluate(
-    graph: str,
+    graph: Annotated[str, placed("graph")],
     /,
     *,
-    seeds: int = 3,
-    systems: Annotated[list[str] | None, Parameter(negative="", consume_multiple=True)] = None,
-    task: str = "classify",
-    epsilon: float | None = None,
-    backbone: str | None = None,
-    split: str | None = None,
-    jobs: int | None = None,
-    out: Path | None = None,
-    reading: Annotated[ReadOptions, Parameter(name="*")] = REFUSE,
+    seeds: Annotated[int, placed("seeds")] = 3,
+    systems: Annotated[
+        list[str] | None, placed("systems", negative="", consume_multiple=True)
+    ] = None,
+    task: Annotated[str, placed("task")] = "classify",
+    epsilon: Annotated[float | None, placed("epsilon")] = None,
+    backbone: Annotated[str | None, placed("backbone")] = None,
+    split: Annotated[str | None, placed("split")] = None,
+    jobs: Annotated[int | None, placed("jobs")] = None,
+    out: Annotated[Path | None, placed("out")] = None,
+    reading: Annotated[Reading, Parameter(name="*")] = AS_IT_IS,
     common: Common = SHARED,
 ) -> None:
     """Compare Lumos, own features, the control and other systems on one graph.
@@ -69,16 +73,17 @@ def evaluate(
         Folder for report.html, evaluation.json and the results of single runs.
     """
     common_settings: dict[str, Any] = {"epsilon": epsilon, "backbone": backbone}
-    if common.shards != 1:
-        raise UsageError("`shards` has no meaning here: they change no score; leave it out")
+    common.refuse("shards", because="shards change no score")
     from lumos.experiments.evaluate import evaluate_graph  # imports torch: not for --help
 
     settings = {name: value for name, value in common_settings.items() if value is not None}
     asked = {"seeds": seeds, "seed": common.seed, "task": task, "split": split, **settings}
     try:
         evaluation = evaluate_graph(
-            lambda: load(graph, data_dir=common.data_dir, **{**vars(reading), **reading_of(split)}),
-            command=_command(graph, systems, asked, reading),
+            lambda: load(
+                graph, data_dir=common.data_dir, **{**reading_of(split), **given(reading)}
+            ),
+            command=_command(graph, systems, asked, given(reading)),
             systems=systems,
             seeds=seeds,
             seed=common.seed,
@@ -103,13 +108,13 @@ def evaluate(
 
 
 def _command(
-    graph: str, systems: list[str] | None, asked: dict[str, Any], reading: ReadOptions
+    graph: str, systems: list[str] | None, asked: dict[str, Any], reading: dict[str, Any]
 ) -> str:
     """The command without folders, which are the reader's own."""
-    usual = {"seed": 0, "task": "classify", "split": None, **vars(REFUSE)}
+    usual = {"seed": 0, "task": "classify", "split": None}
     parts = ["lumos", "evaluate", graph]
     parts += ["--systems", *systems] if systems else []
-    for name, value in {**asked, **vars(reading)}.items():
+    for name, value in {**asked, **reading}.items():
         if name not in usual or usual[name] != value:
             option = f"--{name.replace('_', '-')}"
             parts += [option] if value is True else [option, str(value)]

@@ -172,6 +172,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "predict": {"scores": "links: ideal, or secure by cryptography"},
     "audit": {"out": "JSON file to write", "control": ""},
     "report": {"out": "file to write"},
+    "evaluate": {"out": "folder for the page, the table as JSON, and single runs"},
     "reproduce": {"out": "folder for tables, figures and the page", "graph": "may be repeated"},
 }
 """By command, short texts in place of those above; an empty one leaves an option to experts."""
