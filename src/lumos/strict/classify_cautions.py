@@ -11,6 +11,7 @@ from typing import NamedTuple
 from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
 from lumos.strict.feature_scaling import CLEAR, SIZES, WINDOW
 from lumos.strict.vote import Vote
+from lumos.strict.wording import round_up
 
 WEAK = 0.4
 """Strength r of a randomized label below which a run warns."""
@@ -56,7 +57,7 @@ def _features(schedule: ClassifySchedule, found: Found) -> Iterator[str]:
         yield (
             f"features were not brought to one scale: {schedule.training:,} training devices are "
             f"too few to learn the scales of {found.features:,} features under this noise, about "
-            f"{_round_up(most):,} would do; public bounds of the features (`feature_bounds`) need "
+            f"{round_up(most):,} would do; public bounds of the features (`feature_bounds`) need "
             "none"
         )
     elif found.largest > DROWNED and found.features > 1:
@@ -78,7 +79,7 @@ def _noise(schedule: ClassifySchedule, found: Found) -> Iterator[str]:
     if needed > schedule.training:
         yield (
             f"{schedule.training:,} training devices are too few for {found.width:,} weights under "
-            f"this noise, about {_round_up(needed):,} would do; fewer features or a larger "
+            f"this noise, about {round_up(needed):,} would do; fewer features or a larger "
             "`update_epsilon` would help"
         )
 
@@ -90,7 +91,7 @@ def _labels(schedule: ClassifySchedule) -> Iterator[str]:
             "is mostly noise; a larger `epsilon` or fewer classes would help"
         )
     elif schedule.training * schedule.strength**2 < FEW * schedule.classes:
-        needed = _round_up(FEW * schedule.classes / schedule.strength**2)
+        needed = round_up(FEW * schedule.classes / schedule.strength**2)
         yield (
             f"few labels: {schedule.training:,} training devices for {schedule.classes} classes, "
             f"about {needed:,} would do; more of them, or a larger `epsilon`, would help"
@@ -100,7 +101,7 @@ def _labels(schedule: ClassifySchedule) -> Iterator[str]:
 def _validation(schedule: ClassifySchedule, vote: Vote) -> Iterator[str]:
     error = vote.accuracy[1]
     if error > WIDE:
-        needed = _round_up(schedule.validation * (error / WIDE) ** 2)
+        needed = round_up(schedule.validation * (error / WIDE) ** 2)
         yield (
             f"{schedule.validation:,} validation devices are few: their vote measures accuracy "
             f"with a standard error of {100 * error:.0f} points; about {needed:,}, or a larger "
@@ -125,9 +126,3 @@ def _neighbours(schedule: ClassifySchedule, vote: Vote) -> Iterator[str]:
             "own features alone; more labelled devices or a larger `epsilon` would help, if edges "
             "say anything"
         )
-
-
-def _round_up(number: float) -> int:
-    """Two digits: it is an estimate."""
-    step = 10.0 ** max(0, math.floor(math.log10(max(1.0, number))) - 1)
-    return round(math.ceil(number / step) * step)

@@ -14,7 +14,7 @@ from lumos.strict.disclosed import NEWLY, Disclosed, with_life
 from lumos.strict.link_levels import ALONE, WAYS, Reading
 from lumos.strict.link_schedule import PRODUCTS, LinkSchedule
 from lumos.strict.settings import ANSWERS_OF_CALIBRATION
-from lumos.strict.wording import NONE, arms, life_of_runs, parties, public, shortcuts, up
+from lumos.strict.wording import NONE, arms, life_of_runs, parties, public, round_up, shortcuts, up
 
 SUMS, ANSWERS, MESSAGES = "by sums", "by answers", "by messages to neighbours"
 
@@ -141,11 +141,12 @@ def cautions(schedule: LinkSchedule, read: Reading, words: int) -> list[str]:
     sentences = []
     noise = schedule.noise(PRODUCTS, schedule.product_sums - 1)
     width = words * schedule.strict.embedding
-    if noise is not None and noise.total * math.sqrt(width) > noise.clip * schedule.devices / 2:
-        # A sum of n/2 products has a norm of at most n/2 · C, its noise one of σ · C · √width.
+    # A sum of n/2 products has a norm of at most n/2 · C, its noise one of σ · C · √width.
+    needed = 0.0 if noise is None else 2 * noise.total * math.sqrt(width) / noise.clip
+    if needed > schedule.devices:
         sentences.append(
-            f"{schedule.devices:,} devices are too few for {words:,} words under this noise; more "
-            "devices, `word_buckets` or a larger `update_epsilon` would help words"
+            f"{schedule.devices:,} devices are too few for {words:,} words under this noise, about "
+            f"{round_up(needed):,} would do; `word_buckets` or a larger `update_epsilon` would help"
         )
     if read.way == ALONE:
         best = max(WAYS, key=lambda way: read.separation[way])

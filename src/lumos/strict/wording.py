@@ -18,6 +18,12 @@ def up(number: float) -> str:
     return f"{math.ceil(number / step - 1e-9) * step:g}"  # 1e-9 of the last digit: float dust
 
 
+def round_up(number: float) -> int:
+    """Two digits, rounded up: an estimate of how many would do."""
+    step = 10.0 ** max(0, math.floor(math.log10(max(1.0, number))) - 1)
+    return round(math.ceil(number / step) * step)
+
+
 def parties(schedule: Schedule) -> str:
     """Against whom figures hold: how many may collude or be missing, as the noise assumes it."""
     everybody = "Figures hold against neighbours, strangers and the coordinator together"
