@@ -95,9 +95,10 @@ def evaluate(
             settings=settings,
         )
     except KeyboardInterrupt:
-        if out is not None:
-            say(f"interrupted; finished runs are in {out}: the same command continues")
-        raise
+        if out is None:
+            raise
+        again = f"finished runs are in {out}: the same command continues"
+        raise KeyboardInterrupt(again) from None
     if common.json:
         print_json(evaluation.summary())
     else:

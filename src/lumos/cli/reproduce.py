@@ -4,10 +4,9 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import Parameter
-
 import lumos
 from lumos.cli.common import console, print_json, say
+from lumos.cli.option_groups import placed
 from lumos.errors import LumosError, UsageError, one_of
 
 if TYPE_CHECKING:
@@ -23,19 +22,19 @@ class CellsFailed(LumosError):
 
 
 def reproduce(
-    *figures: str,
-    graph: Annotated[list[str] | None, Parameter(negative="")] = None,
-    profiles: str = BOTH,
-    seeds: int | None = None,
-    epochs: int | None = None,
-    quick: Annotated[bool, Parameter(negative="")] = False,
-    jobs: int | None = None,
-    out: Path = Path("reproduction"),
-    keep: Path | None = None,
-    kept: Literal["exact", "any-code", "none"] = "exact",
-    results: Path | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
-    data_dir: Annotated[Path | None, Parameter(env_var="LUMOS_DATA")] = None,
+    *figures: Annotated[str, placed("figures")],
+    graph: Annotated[list[str] | None, placed("graph", negative="")] = None,
+    profiles: Annotated[str, placed("profiles")] = BOTH,
+    seeds: Annotated[int | None, placed("seeds")] = None,
+    epochs: Annotated[int | None, placed("epochs")] = None,
+    quick: Annotated[bool, placed("quick", negative="")] = False,
+    jobs: Annotated[int | None, placed("jobs")] = None,
+    out: Annotated[Path, placed("out")] = Path("reproduction"),
+    keep: Annotated[Path | None, placed("keep")] = None,
+    kept: Annotated[Literal["exact", "any-code", "none"], placed("kept")] = "exact",
+    results: Annotated[Path | None, placed("results")] = None,
+    json: Annotated[bool, placed("json", negative="")] = False,
+    data_dir: Annotated[Path | None, placed("data_dir", env_var="LUMOS_DATA")] = None,
 ) -> None:
     """Reproduce the paper's evaluation: tables, plots, JSON and one page, beside its numbers.
 
@@ -110,8 +109,8 @@ def reproduce(
     try:
         outcome = experiment.reproduce(request, cache, jobs=jobs, keep_file=keep, on_message=say)
     except KeyboardInterrupt:
-        say(f"interrupted; finished cells are in {out / 'cells'}: the same command continues")
-        raise
+        again = f"finished cells are in {out / 'cells'}: the same command continues"
+        raise KeyboardInterrupt(again) from None
     if json:
         print_json(outcome.summary(settings.form))
     else:

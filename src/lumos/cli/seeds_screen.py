@@ -43,9 +43,10 @@ def several_seeds(
             progress=lambda done, total, note: say(f"{done:g} of {total:g}: {note}"),
         )
     except KeyboardInterrupt:
-        if out is not None:
-            say(f"interrupted; the same command with --resume continues in {out}")
-        raise
+        if out is None:
+            raise
+        again = f"the same command with --resume continues in {out}"
+        raise KeyboardInterrupt(again) from None
     if common.json:
         print_json(found.summary())
     else:
