@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.narrow import present
+from tests.narrow import present, sparse
 
 import lumos
 from lumos import Evaluation, Graph, InputError, UsageError
@@ -22,7 +22,7 @@ QUICK = {**STRICT, **BASELINE}
 
 def shifted(graph: Graph) -> Graph:
     """The same in memory, with features outside the bounds of LPGNN."""
-    features = np.asarray(present(graph.features).todense()) * 2  # type: ignore[union-attr]
+    features = sparse(graph.features).toarray() * 2
     return Graph.from_edges(
         graph.edge_list(),
         features=features,
@@ -113,6 +113,20 @@ def test_a_second_call_runs_nothing(found: Evaluation, graph: Graph, folder: Pat
     assert (folder / "report.html").exists()
     assert (folder / "evaluation.json").exists()
     assert not (folder / "partial").exists() or not list((folder / "partial").iterdir())
+
+
+def test_an_interrupted_evaluation_goes_on(tmp_path: Path) -> None:
+    """Ctrl-C after the first run: that one is known afterwards, and is not run again."""
+    asked: dict[str, Any] = {"systems": ["own-unprotected"], "seeds": 3, "jobs": 1, "epochs": 1}
+
+    def interrupt(done: float, total: float | None, note: str) -> None:
+        if done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lumos.evaluate("demo:60", out=tmp_path, progress=interrupt, **asked)
+    found = lumos.evaluate("demo:60", out=tmp_path, **asked)
+    assert (found.ran, found.known, found.row("own-unprotected").seeds) == (2, 1, 3)
 
 
 def test_another_split_graph_or_seed_is_another_run(graph: Graph) -> None:

@@ -146,6 +146,8 @@ class Evaluation:
     """By name of a system that cannot do the task: why."""
     seconds: float
     """From the graph to the result."""
+    cpu_seconds: float
+    """Processor time of all runs, those that were known too."""
     ran: int
     """Runs that were computed now."""
     known: int
@@ -236,6 +238,7 @@ class Evaluation:
                 if runs.reasons
             },
             "seconds": round(self.seconds, 1),
+            "cpu_seconds": round(self.cpu_seconds, 1),
             "ran": self.ran,
             "known": self.known,
             "processes": self.processes,

@@ -116,6 +116,7 @@ def evaluate(
             ],
             left_out=left_out,
             seconds=time.perf_counter() - start,
+            cpu_seconds=sum(one.get("cpu_seconds", 0.0) for one in outcome.results.values()),
             ran=outcome.ran,
             known=len(outcome.results) + len(outcome.reasons) - outcome.ran,
             processes=outcome.processes,
@@ -200,8 +201,8 @@ def _run(
         plan = "all of them known"
         if planned:
             expected = expected_seconds([*planned.values()], resources)
-            known = f"{len(results)} of them known, the others " * bool(results)
-            plan = f"{known}in {resources.jobs} processes, planned {duration(expected)}"
+            before = f"{len(results)} of them known, the others " * bool(results)
+            plan = f"{before}in {resources.jobs} processes, planned {duration(expected)}"
         progress(len(results), total, f"{total} runs, {plan}")
     run_all([*planned.values()], resources, cache.out / "logs", on_end)
     return _Outcome(results=results, reasons=reasons, ran=len(planned), processes=resources.jobs)

@@ -145,13 +145,14 @@ def as_text(evaluation: Evaluation) -> str:
 def work(evaluation: Evaluation) -> str:
     """What was computed, and how long that took."""
     known = f"{evaluation.known} runs were known" * bool(evaluation.known)
+    processor = f"All together took {duration(evaluation.cpu_seconds)} of processor time."
     if not evaluation.ran:
-        return f"All {known}."
+        return f"All {known}. {processor}"
     now = (
         f"{evaluation.ran} runs in {duration(evaluation.seconds)}, in {evaluation.processes} "
         f"{'process' if evaluation.processes == 1 else 'processes'}"
     )
-    return f"{now}; {known}." if known else f"{now}."
+    return f"{now}; {known}. {processor}" if known else f"{now}. {processor}"
 
 
 def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
