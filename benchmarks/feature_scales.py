@@ -76,8 +76,9 @@ def communities(kind: str, devices: int, seed: int, across: float) -> lumos.Grap
         kind: of `KINDS`.
         devices: number of devices.
         seed: of features, labels and edges.
-        across: chance that an edge between two classes is kept. With 0.2, five of eight edges are
-            within a class, so neither features nor neighbours decide alone; with 0.037, nine of ten.
+        across: chance that an edge between classes is kept. With 0.2, five of eight edges are
+            within a class, so neither features nor neighbours decide alone; with 0.037, nine of
+            ten.
     """
     coins = np.random.default_rng(seed)
     labels = coins.integers(0, CLASSES, devices)
