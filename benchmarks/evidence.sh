@@ -62,6 +62,7 @@ done
 here=$(dirname "$0")
 python "$here/bench_layers.py"
 python "$here/bench_training.py"
+python "$here/feature_scales.py" --out "$out/feature-scales.json"
 (cd "$here/.." && python -m benchmarks.strict_leak)
 python "$here/strict_tradeoff.py" --out "$out" --plot "$out/strict-tradeoff.svg"
 for graph in "--graph demo" "--graph twitch-ENGB" "--graph lastfm --words" "--communities 100" \

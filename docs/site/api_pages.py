@@ -12,13 +12,17 @@ TITLES = {
         "`lumos.train(…, epsilon=2.0)` sorts single settings into their groups, and the "
         "[command line](../commands.md) has them as options.",
     ),
-    "reports": ("Trees, ledger, audit", "What balancing, training and attacks are reported in."),
+    "reports": (
+        "Evaluation, trees, ledger, audit",
+        "What comparisons, balancing, training and attacks are reported in.",
+    ),
     "errors": ("Errors", "Everything that Lumos raises on purpose."),
 }
 """Pages in order: title and first sentence."""
 BESIDE = {
     "graph": ["lumos.graph.options.ReadOptions"],
     "run": [
+        "lumos.training.split.DataSplit",
         "lumos.runs.run.Training",
         "lumos.runs.run.Cost",
         "lumos.runs.run.Privacy",

@@ -63,31 +63,45 @@ def commands(block: str) -> list[Command]:
 
 def printed(block: str) -> list[str]:
     """What a Python block says it prints: comments after `print(…)`, or on lines of their own."""
-    lines = [
-        found[1]
-        for line in block.splitlines()
-        if (found := re.search(r"^print\(.*\)  # (.+)$", line))
-    ]
-    after = re.split(r"^(?: *|for .*\n.*)print\(.*\)$\n", block, flags=re.MULTILINE)[1:]
-    for part in after:
-        for line in part.splitlines():
-            if not line.startswith("# "):
-                break
-            lines.append(line[2:])
-    return lines
+    shown: list[str] = []
+    below = False
+    for line in block.splitlines():
+        if found := re.search(r"^print\(.*\)  # (.+)$", line):
+            shown.append(found[1])
+        elif below and line.startswith("# "):
+            shown.append(line[2:])
+            continue
+        below = re.search(r"^ *print\(.*\)$", line) is not None
+    return shown
+
+
+WRAPPED = 8
+"""Lines of a page that may be one line of the output, which only a terminal wraps."""
 
 
 def matches(shown: list[str], out: str) -> str:
-    """The first shown line that is not in the output, in order; `…` stands for anything."""
-    place = 0
+    """The first shown line that is not in the output, in order; `…` stands for anything.
+
+    Several shown lines may be one line of the output, as a terminal wraps it.
+    """
+    place, number = 0, 0
     lines = [" ".join(line.split()) for line in out.splitlines()]
-    for wanted in (" ".join(line.split()) for line in shown):
-        if wanted in ("", "…"):
-            continue
-        pattern = re.compile(".*".join(map(re.escape, wanted.split("…"))))
-        while place < len(lines) and not pattern.fullmatch(lines[place]):
-            place += 1
-        if place == len(lines):
-            return wanted
-        place += 1
+    wanted = [words for line in shown if (words := " ".join(line.split())) not in ("", "…")]
+    while number < len(wanted):
+        found = next(
+            (
+                (at, many)
+                for at in range(place, len(lines))
+                for many in range(1, min(WRAPPED, len(wanted) - number) + 1)
+                if _pattern(" ".join(wanted[number : number + many])).fullmatch(lines[at])
+            ),
+            None,
+        )
+        if found is None:
+            return wanted[number]
+        place, number = found[0] + 1, number + found[1]
     return ""
+
+
+def _pattern(words: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, words.split("…"))))

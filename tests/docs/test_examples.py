@@ -12,15 +12,9 @@ import pytest
 from nbclient import NotebookClient
 from tests.docs.trackers import MLflow, WeightsAndBiases
 
-import lumos
-
 FOLDER = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(path.name for path in FOLDER.glob("*.py"))
 TRACKED = {"track_mlflow.py", "track_wandb.py"}
-NOT_YET = {
-    "several_seeds.py": not hasattr(lumos, "evaluate"),
-    "own_pyg.py": not hasattr(lumos.Run, "split"),
-}
 
 
 @pytest.fixture(autouse=True)
@@ -38,8 +32,6 @@ def run(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if name not in {*TRACKED, "links.py"}])
 def test_it_runs_and_prints(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    if NOT_YET.get(name):
-        pytest.skip("waits for another part of issue 17")
     made = run(name)
     assert capsys.readouterr().out
     trained = made.get("run")

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.skipif(
     find() is None,
     reason="there is no Chromium to open the site in; type: make browser INSTALL=yes",
 )
-PAGES = ["index", "tutorial", "commands", "strict", "api/settings", "howto/own-graph"]
+PAGES = ["index", "tutorial", "commands", "strict", "api/settings", "howto/scales", "evaluate"]
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ for n in (1, 2):
     print(n)
 # 1
 # 2
+print(3)  # 3
+# no output
 ```
 """
 
@@ -24,7 +26,7 @@ def test_blocks_and_marks(tmp_path: Path) -> None:
     console, python = snippets(tmp_path / "page.md")
     assert console.not_run == "it would download something large"
     assert (python.language, python.not_run, python.line) == ("python", "", 6)
-    assert printed(python.text) == ["2", "1", "2"]
+    assert printed(python.text) == ["2", "1", "2", "3"]
 
 
 def test_commands_and_their_output() -> None:
@@ -39,3 +41,10 @@ def test_lines_are_compared_in_order_with_blanks_alike() -> None:
     assert matches(["b 2.00 %", "a 1.00 %"], out) == "a 1.00 %"
     assert matches(["a 1.01 %"], out) == "a 1.01 %"
     assert matches(["a 1.00"], out) == "a 1.00"
+
+
+def test_a_paragraph_may_be_wrapped_on_the_page() -> None:
+    out = "one two three four\nfive\n"
+    assert matches(["one two", "three four", "five"], out) == ""
+    assert matches(["one two", "four", "five"], out) == "one two"
+    assert matches(["one two three", "four five"], out) == "one two three"
