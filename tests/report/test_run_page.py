@@ -214,15 +214,16 @@ def test_a_graph_from_python_without_a_name(runs: dict[str, Path], name: str) ->
 
 def test_every_caution_has_a_line(runs: dict[str, Path]) -> None:
     run: Any = lumos.load_run(runs["paper"])
+    split = msgspec.structs.replace(run.about.split, origin="the masks of the data")
+    run = dataclasses.replace(run, about=msgspec.structs.replace(run.about, split=split))
     run = SimpleNamespace(
         **{name: getattr(run, name) for name in ("config", "about", "trees", "classes", "history")},
         training=SimpleNamespace(
             split=run.training.split, choice="", cautions=["few labels", "noise."], best_epoch=1
         ),
-        split=SimpleNamespace(origin="the masks of the data were used"),
     )
     first, *others = scores_notes(run)
-    assert first.endswith("which ones is public. The masks of the data were used.")
+    assert first.startswith("Split: the masks of the data. Which device does what is public.")
     assert others[:2] == ["Note: few labels.", "Note: noise."]
 
 

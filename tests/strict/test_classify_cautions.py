@@ -1,6 +1,7 @@
 """Cautions: each appears where its number says so, and on a graph that is made to trigger it."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from tests.strict.test_feature_scaling import communities
 import lumos
 from lumos.graph import Graph
 from lumos.strict.classify_cautions import DROWNED, FEW, WEAK, WIDE, Found, cautions
-from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
+from lumos.strict.classify_schedule import ENCODER
 from lumos.strict.vote import Vote
 from lumos.training.cautions import below_own, no_better_than_control, still_falling, unconverged
 
@@ -99,7 +100,12 @@ def test_few_validation_devices_and_how_many_would_do() -> None:
 
 @pytest.mark.parametrize(
     ("net", "words"),
-    [(-500.0, "neighbours mislead here"), (3.0, "cannot be told from noise"), (900.0, None)],
+    [
+        (-500.0, "neighbours mislead here"),
+        (-150.0, "told from noise"),
+        (3.0, "cannot be told from noise"),
+        (900.0, None),
+    ],
 )
 def test_neighbours_that_mislead_or_say_nothing(net: float, words: str | None) -> None:
     schedule = schedule_of(**PLENTY)
@@ -128,8 +134,36 @@ def test_a_feature_that_hides_the_others() -> None:
     assert cautions(schedule, Found(1, 10, measured(0.01), largest=1.0)) == []
 
 
+def test_rows_that_are_alike_and_features_beyond_their_bounds() -> None:
+    schedule = schedule_of(**PLENTY)
+    assert cautions(schedule, found(alike=0.9)) == []
+    (sentence,) = cautions(schedule, found(alike=0.95))
+    assert sentence.startswith("features of all devices are nearly alike, as an offset")
+    wide = replace(schedule, bounded=False)
+    (sentence,) = cautions(wide, found())
+    assert sentence.startswith("features go beyond -1 and 1 and were used as they are")
+    scaled = replace(schedule, bounded=False, scaling="standard")
+    assert cautions(scaled, found()) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("one column in the thousands", "one feature makes up"),
+        ("offset", "nearly alike"),
+        ("years", "nearly alike"),
+        ("scales from 0.001 to 1000", "used as they are"),
+    ],
+)
+def test_every_kind_of_scale_is_noticed_where_nothing_was_done(kind: str, words: str) -> None:
+    text = said(communities(kind), scaling="none")
+    assert words in text
+    assert "`scaling='standard'`" in text
+    assert not any(part in said(communities(kind)) for part in ("one feature", "alike", "as they"))
+
+
 def test_scales_that_noise_hid() -> None:
-    scaled = ClassifySchedule(**{**vars(schedule_of(**PLENTY)), "scaling": "standard"})
+    scaled = replace(schedule_of(**PLENTY), scaling="standard")
     (sentence,) = cautions(scaled, found(scaled=False))
     assert "too few to learn the scales of 20 features" in sentence
     assert "`feature_bounds`" in sentence

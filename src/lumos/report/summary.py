@@ -213,9 +213,8 @@ def privacy(run: Run) -> str:
             f"{run.ledger.comparison_bits:,.0f} bits, counted at both ends."
         )
     if run.promises:
-        sentences.append(
-            "What is promised to whom, and where nothing is promised, is in a table below."
-        )
+        promised = run.config.profile.texts(run.config).promise(run.promises)
+        sentences.append(f"The whole promise: {promised} The table below has it entry by entry.")
     if shortcuts := _shortcuts(run):
         sentences.append(
             f"In this simulation {_enumerated(shortcuts)}; real devices must not do that."

@@ -69,7 +69,9 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
     choice: str
     """Which of several candidates validation devices chose; empty where there is no choice."""
     cautions: list[str]
-    """What a reader of the scores should know and what would help, one sentence each."""
+    """What a reader of the scores should know and what would help, one sentence each. Those that
+    compare scores on the test set are the observer's; all others follow from public numbers and
+    noisy sums."""
     estimates: dict[str, float]
     """Scores that the run measured by itself, without any true label: `voted_accuracy` from the
     validation devices' noisy vote, its standard error `voted_accuracy_error`, and both for own

@@ -20,6 +20,10 @@ WIDE = 0.05
 FEW = 25.0
 """Training devices of a class, as many as their randomized labels are worth, below which one warns:
 a label of strength r is worth r² labels."""
+MISLED = 2.0
+"""Standard errors below nothing from which on neighbours are said to mislead."""
+ALIKE = 0.9
+"""Squared norm of the mean row above which rows of norm 1 hardly differ."""
 DROWNED = 0.7
 """Mean size of one feature in rows of norm 1 above which it hides all others."""
 
@@ -36,6 +40,8 @@ class Found(NamedTuple):
     """Whether sizes of features could be learnt, where they had to be."""
     largest: float = 0.0
     """Mean size of the largest feature in rows of norm 1."""
+    alike: float = 0.0
+    """Squared norm of the mean sizes of all features in such rows; 1: all rows are the same."""
 
 
 def cautions(schedule: ClassifySchedule, found: Found) -> list[str]:
@@ -60,13 +66,24 @@ def _features(schedule: ClassifySchedule, found: Found) -> Iterator[str]:
             f"{round_up(most):,} would do; public bounds of the features (`feature_bounds`) need "
             "none"
         )
-    elif found.largest > DROWNED and found.features > 1:
-        help_ = "`scaling='standard'` or public bounds (`feature_bounds`) would help"
-        if schedule.first_stages:
-            help_ = "leave it out, or give public bounds (`feature_bounds`)"
+        return
+    remedy = "`scaling='standard'` or public bounds (`feature_bounds`) would help"
+    if schedule.first_stages:
+        remedy = "public bounds (`feature_bounds`) would help"
+    if found.largest > DROWNED and found.features > 1:
         yield (
             f"one feature makes up {100 * found.largest**2:.0f} % of a device's features in the "
-            f"mean, so the others hardly count; {help_}"
+            f"mean, so the others hardly count; {remedy}"
+        )
+    elif found.alike > ALIKE and found.features > 1:
+        yield (
+            "features of all devices are nearly alike, as an offset or a few large features make "
+            f"them, so what differs hardly counts; {remedy}"
+        )
+    elif not schedule.bounded and not schedule.first_stages:
+        yield (
+            "features go beyond -1 and 1 and were used as they are; where their scales differ, "
+            f"{remedy}"
         )
 
 
@@ -115,7 +132,7 @@ def _neighbours(schedule: ClassifySchedule, vote: Vote) -> Iterator[str]:
         return
     points = 100 / max(1, schedule.validation) / schedule.strength
     measured = f"{net * points:+.1f} ± {error * points:.1f} points of accuracy in the vote"
-    if net < -error:
+    if net < -MISLED * error:
         yield (
             f"neighbours mislead here ({measured}), so the run predicts by own features alone: "
             "edges seem to join devices of different classes"

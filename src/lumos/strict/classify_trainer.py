@@ -381,6 +381,7 @@ class StrictClassifier(StrictTrainer):
             vote=self.vote,
             scaled=self.scaling is None or self.scaling.learnt,
             largest=self._encoder.largest_feature(),
+            alike=self._encoder.alike(),
         )
 
     def _book_view(self, result: ClassifyResult) -> BookView | None:

@@ -26,6 +26,8 @@ class FeatureForm(TypedDict):
     """Whether they may be negative when they are used."""
     scaling: Scaling
     """How they are scaled; never `auto`."""
+    bounded: bool
+    """Whether all of them lie between -1 and 1."""
 
 
 def feature_form(graph: Graph, strict: StrictSettings) -> FeatureForm:
@@ -36,7 +38,11 @@ def feature_form(graph: Graph, strict: StrictSettings) -> FeatureForm:
     """
     scaling = _scaling(graph, strict)
     shifted = scaling == "standard"
-    return FeatureForm(signed=shifted or may_be_negative(graph, strict), scaling=scaling)
+    return FeatureForm(
+        signed=shifted or may_be_negative(graph, strict),
+        scaling=scaling,
+        bounded=of_one_scale(graph),
+    )
 
 
 def may_be_negative(graph: Graph, strict: StrictSettings) -> bool:

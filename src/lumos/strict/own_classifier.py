@@ -13,7 +13,6 @@ in a weight is about the same for any number of devices n and any budget μ, so 
 all graphs. `LONGEST` bounds it for large federations and for exact sums.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -118,8 +117,18 @@ class Encoder:
 
     def largest_feature(self) -> float:
         """Mean size of the largest feature in rows of norm 1, as the noisy counts have it."""
-        count = math.exp(-math.log(self.feature_weights.min(initial=1.0)) / DAMPING)
-        return min(1.0, count / max(1, self._schedule.training))
+        return float(self._mean_sizes().max(initial=0.0))
+
+    def alike(self) -> float:
+        """Squared norm of the mean sizes of all features that are not lost in noise."""
+        return min(1.0, float((self._mean_sizes() ** 2).sum()))
+
+    def _mean_sizes(self) -> Doubles:
+        """[features] mean sizes in rows of norm 1, of those above the noise of their counts."""
+        weights = self.feature_weights
+        clear = weights[weights < weights.max(initial=0.0)]  # all others have the same weight
+        sizes: Doubles = clear ** (-1 / DAMPING) / max(1, self._schedule.training)
+        return np.minimum(sizes, 1.0)
 
     def count_vectors(self) -> OuterVectors:
         """The training devices' parts of the counts: a row, and nothing else."""

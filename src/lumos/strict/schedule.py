@@ -33,6 +33,8 @@ class Schedule(ABC):
     """Number of devices."""
     scaling: Scaling = "none"
     """How features are scaled before anything else is learnt; never `auto`."""
+    bounded: bool = True
+    """Whether all features lie between -1 and 1."""
 
     @property
     def strict(self) -> StrictSettings:

@@ -101,19 +101,15 @@ def _number(score: float | None) -> str | None:
 
 def notes(run: Run) -> list[str]:
     """The split, who chose what, cautions, and notes on the graph: one line each."""
-    training, split = run.training, run.training.split
-    kind, after = "labelled devices", ""
+    training, texts = run.training, run.config.profile.texts(run.config)
+    after = "Which device does what is public."
     if predicts_links(run):
-        kind, after = "edges", "Training sees training edges only."
-        if run.config.profile.texts(run.config).trees is not None:
+        after = "Training sees training edges only."
+        if texts.trees is not None:
             after = "Trees, releases and training see training edges only."
-    sizes = (
-        f"Of the {kind}, {split.train:,} train, {split.validation:,} validate and "
-        f"{split.test:,} test; which ones is public."
-    )
-    lines = [" ".join(part for part in (sizes, after, _origin(run)) if part)]
+    parts = (f"Split: {_sentence(run.about.split.origin)}", after, _sentence(texts.validation))
+    lines = [" ".join(part for part in parts if part)]
     if training.choice:
-        texts = run.config.profile.texts(run.config)
         meaning = texts.choices.get(training.choice, training.choice)
         chooser = texts.chooser[0].upper() + texts.chooser[1:]
         lines.append(f"{chooser} chose `{training.choice}`: {meaning}.")
@@ -121,12 +117,6 @@ def notes(run: Run) -> list[str]:
     return lines + [f"Note on the graph: {_sentence(note)}" for note in run.about.notes]
 
 
-def _origin(run: Run) -> str:
-    """Which split was used."""
-    origin = run.about.split.origin
-    return _sentence(origin[:1].upper() + origin[1:])
-
-
 def _sentence(text: str) -> str:
-    """With one full stop at its end."""
-    return text.rstrip(". ") + "."
+    """With one full stop at its end; nothing where there is nothing."""
+    return text.rstrip(". ") + "." if text else ""
