@@ -24,6 +24,7 @@ def schedule_of(
     validation: int = 200,
     classes: int = 4,
     signed: bool = False,
+    scaling: Any = "none",
     fraction_bits: int | None = None,
     **settings: Any,
 ) -> ClassifySchedule:
@@ -38,6 +39,7 @@ def schedule_of(
         validation=validation,
         classes=classes,
         signed=signed,
+        scaling=scaling,
     )
 
 

@@ -26,6 +26,7 @@ from lumos.strict.classify_schedule import (
     VOTE,
     ClassifySchedule,
 )
+from lumos.strict.feature_scaling import CENTRES, SIZES
 
 DELTA = 1e-5
 """δ of the defaults."""
@@ -70,8 +71,11 @@ def _delta(chances: np.ndarray, epsilon: float) -> float:
 def all_sums(schedule: ClassifySchedule) -> list[tuple[str, int]]:
     """Stage and number of every sum of a run, in order."""
     epochs = range(schedule.config.train.epochs)
-    return [(schedule.stage(epoch), schedule.step(epoch)) for epoch in epochs] + [
-        (stage, 0) for stage in schedule.last_stages
+    before = {"none": "", "size": "s", "standard": "scscs"}[schedule.scaling]
+    return [
+        *(({"s": SIZES, "c": CENTRES}[letter], 0) for letter in before),
+        *((schedule.stage(epoch), schedule.step(epoch)) for epoch in epochs),
+        *((stage, 0) for stage in schedule.last_stages),
     ]
 
 
@@ -93,6 +97,8 @@ def moves(schedule: ClassifySchedule, stage: str) -> dict[str, float]:
     losses = {"norm": LOSS_NORM, "features": 2 * LOSS_NORM, "label": 2 * LOSS_NORM}
     every = math.sqrt(1 + 2 * others)
     return {
+        SIZES: {"norm": 1.0, "features": math.sqrt(2), "label": math.sqrt(2), "edge": 0.0},
+        CENTRES: {"norm": 1.0, "features": 2.0, "label": 2.0, "edge": 0.0},
         COUNTS: {"norm": 1.0, "features": math.sqrt(2), "label": math.sqrt(2), "edge": 0.0},
         ENCODER: {"norm": short, "features": cone * short, "label": 2 * short, "edge": 0.0},
         SCALE: {**losses, "edge": 0.0},

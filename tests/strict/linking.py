@@ -41,10 +41,12 @@ def run_with_wire(graph: Any, **settings: Any) -> tuple[Run, Wire]:
     return result, wire
 
 
-def schedule(devices: int = 1000, *, signed: bool = False, **settings: Any) -> LinkSchedule:
+def schedule(
+    devices: int = 1000, *, signed: bool = False, scaling: Any = "none", **settings: Any
+) -> LinkSchedule:
     """A schedule by itself."""
     config = Config.of(**{**LINKS, **settings})
-    return LinkSchedule(config=config, devices=devices, signed=signed)
+    return LinkSchedule(config=config, devices=devices, signed=signed, scaling=scaling)
 
 
 def town(

@@ -22,6 +22,7 @@ from lumos.strict.classify_schedule import (
     VOTE,
     ClassifySchedule,
 )
+from lumos.strict.feature_scaling import CENTRES, SIZES
 from lumos.strict.wording import NONE
 
 TRAINING, VALIDATION, OTHER = "training devices", "validation devices", "other devices"
@@ -35,7 +36,7 @@ OTHER_EDGE = "one edge: this or another at one end"
 DEGREE = "degree"
 QUESTIONS = (LABEL, FEATURES, RECORD, PRESENCE, ABSENT, EDGE, OTHER_EDGE, DEGREE)
 IN_SUMS = {
-    TRAINING: (COUNTS, ENCODER, SYMBOLS),
+    TRAINING: (SIZES, CENTRES, COUNTS, ENCODER, SYMBOLS),
     VALIDATION: (SCALE, SYMBOLS, OPINIONS, TRUST, TREES, VOTE, TEMPERATURE),
     OTHER: (),
 }
@@ -43,6 +44,8 @@ NOISY: dict[str, dict[str, Any]] = {
     "defaults": {},
     "on a large graph": {"devices": 22_470, "training": 11_235, "validation": 5_617},
     "signed": {"signed": True},
+    "standardised": {"signed": True, "scaling": "standard"},
+    "sizes and true labels": {"scaling": "size", "label_epsilon": math.inf},
     "other levels": {"epsilon": 1.234, "label_epsilon": 3.4567, "update_epsilon": 3.333},
     "true labels": {"label_epsilon": math.inf, "epsilon": 2.0},
     "no opinions": {"opinions": 0},

@@ -16,10 +16,11 @@ from tests.strict.linking import schedule as link_schedule
 from tests.strict.test_classify_promises import IN_SUMS, numbers
 
 from lumos.aggregate.noise import epsilon_for
-from lumos.strict.book_charges import EDGE, FEATURES, NORM
+from lumos.strict.book_charges import EDGE, FEATURES, LABEL, NORM, RECORD
 from lumos.strict.classify_promises import ROLES
 from lumos.strict.classify_promises import promises as of_labels
 from lumos.strict.classify_schedule import ClassifySchedule
+from lumos.strict.feature_scaling import STAGES
 from lumos.strict.link_promises import SUMS
 from lumos.strict.link_promises import promises as of_links
 from lumos.training.split import Role
@@ -62,8 +63,8 @@ def moved(schedule: ClassifySchedule, role: str, question: str, ends: int = 1) -
     return [mu for mu in found if mu > 0]
 
 
-def of_classify() -> dict[tuple[str, str], list[float]]:
-    schedule = schedule_of(**FACEBOOK)
+def of_classify(schedule: ClassifySchedule | None = None) -> dict[tuple[str, str], list[float]]:
+    schedule = schedule or schedule_of(**FACEBOOK)
     return {
         (role, question): moved(schedule, role, question, 2 if question == EDGE else 1)
         for role in (TRAINING, VALIDATION)
@@ -71,9 +72,10 @@ def of_classify() -> dict[tuple[str, str], list[float]]:
     }
 
 
-def of_link() -> dict[tuple[str, str], list[float]]:
-    made = link_schedule(22_470)
-    places = [(stage, step) for stage, many in made.sums.items() for step in range(many)]
+def of_link(scaling: str = "none") -> dict[tuple[str, str], list[float]]:
+    made = link_schedule(22_470, scaling=scaling)
+    places = [(stage, 0) for stage in STAGES[scaling]]
+    places += [(stage, step) for stage, many in made.sums.items() for step in range(many)]
     questions = {}
     for question in (FEATURES, NORM):
         mus = []
@@ -85,18 +87,20 @@ def of_link() -> dict[tuple[str, str], list[float]]:
     return questions
 
 
-def printed_cells() -> dict[tuple[str, str], float]:
+def printed_cells(
+    schedule: ClassifySchedule | None = None, scaling: str = "none"
+) -> dict[tuple[str, str], float]:
     """ε of the same sums as the tables print it, messages taken off."""
-    schedule = schedule_of(**FACEBOOK)
+    schedule = schedule or schedule_of(**FACEBOOK)
     rows = of_labels(schedule)
     names = {FEATURES: rows[1], NORM: rows[3], EDGE: rows[5]}
     cells = {}
-    for (role, question), _ in of_classify().items():
+    for role, question in of_classify(schedule):
         spent = schedule.disclosed(ROLES[role])
         cells[role, question] = numbers(names[question][role])[0] - 2 * spent.opinions * (
             question == EDGE
         )
-    links = of_links(link_schedule(22_470))
+    links = of_links(link_schedule(22_470, scaling=scaling))
     for question, row in ((FEATURES, links[0]), (NORM, links[1])):
         cells["links", question] = numbers(row[SUMS])[0]
     return cells
@@ -115,6 +119,36 @@ def test_the_library_still_prints_it(case: tuple[str, str]) -> None:
     mus = (of_classify() | of_link())[case]
     assert by_library(mus) == pytest.approx(PRINTED[case], abs=2e-3)
     assert epsilon_for(math.hypot(*mus), DELTA) == pytest.approx(PRINTED[case], abs=2e-3)
+
+
+@pytest.mark.parametrize(("scaling", "signed"), [("size", False), ("standard", True)])
+def test_runs_that_scale_features(scaling: str, signed: bool) -> None:
+    """Every cell of both tables against the library, which composes the scaling sums too."""
+    settings = {**FACEBOOK, "signed": signed}
+    schedule = schedule_of(scaling=scaling, **settings)
+    cells = printed_cells(schedule, scaling)
+    sums = of_classify(schedule) | of_link(scaling)
+    assert cells.keys() == sums.keys()
+    for case, mus in sums.items():
+        found = by_library(mus)
+        room = 0.1 if case[1] == EDGE else 0.01 * found
+        assert found - 2e-3 <= cells[case] <= found + room, case
+    assert cells[TRAINING, FEATURES] == cells["links", FEATURES] == 8
+    plain = printed_cells(schedule_of(**settings))
+    for question in (FEATURES, NORM, EDGE):  # what scaling takes, training devices alone pay
+        assert cells[VALIDATION, question] == plain[VALIDATION, question]
+    assert cells[TRAINING, EDGE] == plain[TRAINING, EDGE]
+
+
+@pytest.mark.parametrize("scaling", ["none", "standard"])
+def test_true_labels_in_sums_are_a_row_of_their_own(scaling: str) -> None:
+    """Another label with other features, where sums see labels: by the moves of each sum."""
+    schedule = schedule_of(**FACEBOOK, signed=True, scaling=scaling, label_epsilon=math.inf)
+    for role in (TRAINING, VALIDATION):
+        found = by_library(moved(schedule, role, LABEL))
+        kept = schedule.run_mu(ROLES[role])
+        assert epsilon_for(kept[LABEL], DELTA) == pytest.approx(found, abs=2e-3)
+        assert kept[RECORD] == max(kept[LABEL], kept[FEATURES])
 
 
 @pytest.mark.parametrize("mu", [0.1, 0.5, 1.6660305978457177, 4.0])

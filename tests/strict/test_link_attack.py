@@ -137,14 +137,15 @@ def test_messages_to_neighbours_depend_on_no_words(monkeypatch: pytest.MonkeyPat
     assert all(mine)
     assert neighbour_messages(others, edges, held_back) == mine
     # A twin whose surroundings start from words.
-    begin = link_trainer.StrictLinker.__init__
+    make = link_trainer.StrictLinker._make_rows
 
-    def coloured(self: Any, *args: Any, **keywords: Any) -> None:
-        begin(self, *args, **keywords)
-        self._surroundings._own = self._words.held % 16
+    def coloured(self: Any) -> Any:
+        rows = make(self)
+        self._surroundings._own = rows.held % 16
         self._surroundings._sent = self._surroundings._own.astype(np.uint8)
+        return rows
 
-    monkeypatch.setattr(link_trainer.StrictLinker, "__init__", coloured)
+    monkeypatch.setattr(link_trainer.StrictLinker, "_make_rows", coloured)
     assert neighbour_messages(others, edges, held_back) != neighbour_messages(
         words, edges, held_back
     )

@@ -251,15 +251,16 @@ def test_twin_colours_of_words_are_caught(monkeypatch: pytest.MonkeyPatch) -> No
     """A trainer whose colours depend on its words would not pass the test above."""
     from lumos.strict.link_trainer import StrictLinker
 
-    honest = StrictLinker.__init__
+    honest = StrictLinker._make_rows
 
-    def leaking(self: Any, *args: Any, **more: Any) -> None:
-        honest(self, *args, **more)
-        first = self._words.holders().argmax(axis=1) % 4
+    def leaking(self: Any) -> Any:
+        rows = honest(self)
+        first = rows.holders().argmax(axis=1) % 4
         self._surroundings._own = first
         self._surroundings._sent = first.astype(np.uint8)
+        return rows
 
-    monkeypatch.setattr(StrictLinker, "__init__", leaking)
+    monkeypatch.setattr(StrictLinker, "_make_rows", leaking)
     with the_same_coins():
         _, wire, _ = watched(graph=town(30, 3), **CHEAP)
         _, other, _ = watched(graph=town(30, 3, touched=7), **CHEAP)

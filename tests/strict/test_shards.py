@@ -23,6 +23,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "digits": {"mechanism": "digits", "graph": small(DEVICES, 14)},
     "unary opinions": {"mechanism": "oue"},
     "signed": {"graph": small(DEVICES, signed=True)},
+    "sizes": {"scaling": "size"},
     "words": {"graph": "demo:14"},
     "exact": {"protect": "none"},
     "holders": {"protect": "holders", "min_holders": 2},
@@ -64,7 +65,7 @@ def test_shards_change_nothing(name: str, aggregate: str, ledger_differences: An
         assert ledger_differences(one.ledger, other.ledger) == []
 
 
-@pytest.mark.parametrize("name", ["default", "digits", "signed", "words", "trees"])
+@pytest.mark.parametrize("name", ["default", "digits", "signed", "sizes", "words", "trees"])
 def test_masked_sums_without_noise_are_the_ideal_ones(name: str) -> None:
     settings = {**SETTINGS[name], "protect": "none"}
     with the_same_coins():  # only the way of adding up differs

@@ -156,6 +156,43 @@ def test_what_is_no_split_is_refused(
         roles_of(graph, given)
 
 
+@pytest.mark.parametrize(
+    ("roles", "reason"),
+    [
+        ([0] * 20 + [1] * 10 + [2] * 10, "2 devices of train_mask have no label"),
+        ([2] * 20 + [1] * 20, "train_mask holds no device"),
+        ([-1, -1] + [0] * 18 + [1] * 20, "test_mask holds no device"),
+    ],
+)
+def test_roles_of_a_graph_are_checked_too(roles: list[int], reason: str) -> None:
+    """The finding: devices without a label trained, until something else broke."""
+    labels = np.arange(40) % 2
+    labels[:2] = -1
+    made = Graph.from_edges(
+        [[0, 1], [1, 2]], devices=40, features=np.eye(40), labels=labels, roles=roles
+    )
+    with pytest.raises(InputError, match=reason):
+        lumos.train(made, **QUICK)
+
+
+def test_zeros_and_ones_are_a_mask_of_all_devices_or_ids(graph: Graph) -> None:
+    """Never something in between: a device named twice, or a mask of other devices, is refused."""
+    mask = np.isin(np.arange(graph.devices), TRAIN)
+    parts = {"val": VALIDATION, "test": TEST}
+    expected = vertex_split(graph, {"train": mask, **parts}, PublicCoins(0)).roles
+    for same in (mask.astype(np.int8), mask.astype(np.int64)[:, None], mask.tolist()):
+        found = vertex_split(graph, {"train": same, **parts}, PublicCoins(0)).roles
+        assert np.array_equal(found, expected)
+    for wrong, reason in (
+        (mask.astype(np.int64)[:-1], "names a device twice"),
+        (mask[:-1], "has the shape"),
+        (mask.astype(np.float64), "names a device twice"),
+        ([*TRAIN, TRAIN[0]], "names a device twice"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            vertex_split(graph, {"train": wrong, **parts}, PublicCoins(0))
+
+
 def test_devices_without_labels_cannot_train() -> None:
     graph = Graph.from_edges([[0, 1], [1, 2], [2, 3]], labels=[0, -1, 1, 1], features=np.eye(4))
     with pytest.raises(InputError, match="1 devices of train_mask have no label"):

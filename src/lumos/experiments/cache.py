@@ -134,9 +134,9 @@ def record_of(key: Key, cell: Cell, result: Mapping[str, Any]) -> dict[str, Any]
 
 
 def write_record(path: Path, key: Key, cell: Cell, result: Mapping[str, Any]) -> None:
-    """Write a cell atomically."""
+    """Write a cell atomically; only its owner may read it, as the result of a run."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, record_of(key, cell, result))
+    write_json(path, record_of(key, cell, result), private=True)
 
 
 def _finite(value: Any) -> Any:

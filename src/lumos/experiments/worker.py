@@ -64,7 +64,7 @@ def child(job: Job, log: Path, threads: int) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the keyboard's interrupt is the parent's
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for stream in (1, 2):
         os.dup2(descriptor, stream)
     if "torch" in sys.modules:

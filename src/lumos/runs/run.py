@@ -358,6 +358,7 @@ class Run:
             embeddings=self.model.embeddings,
             kept=self.model.kept,
             graph=lambda: self._training_graph(data_dir),
+            split=self.about.split.name,
             ids=self.ids,
             folder=self.folder,
             memory=self._memory,

@@ -43,7 +43,9 @@ from lumos.strict.classify_schedule import (
 from lumos.strict.classify_widths import residual_head, widths
 from lumos.strict.control_messages import drawn_opinions, drawn_symbols, drawn_values
 from lumos.strict.disclosed import BookView, Disclosed
+from lumos.strict.feature_form import of_one_scale
 from lumos.strict.feature_rows import FeatureRows
+from lumos.strict.feature_scaling import NAMES as SCALING_ARRAYS
 from lumos.strict.feature_scaling import FeatureScaling
 from lumos.strict.loss_choice import loss_vectors
 from lumos.strict.neighbour_evidence import MessageCounts
@@ -461,9 +463,7 @@ class StrictClassifier(StrictTrainer):
         Raises:
             InputError: they are not of a run with these settings.
         """
-        # By the weights: newcomers' features must not decide what was public in the run.
-        if "feature_size" in arrays:
-            self.scaling = FeatureScaling.of(arrays, int(self._features.shape[1]))
+        self.scaling = self._scaling_in(arrays, len(kept.get("released", ())))
         rows = self._make_rows()
         self.columns = self._columns_in(arrays)
         self._prepare(rows)
@@ -477,6 +477,19 @@ class StrictClassifier(StrictTrainer):
         sent = kept["opinions"]
         self._sent = [self._of_earlier(sent[:, number], 0) for number in range(sent.shape[1])]
         self._old = len(kept["released"])
+
+    def _scaling_in(self, arrays: Arrays, old: int) -> FeatureScaling | None:
+        """How an earlier run scaled features; None if it did not.
+
+        Newcomers' features must not decide it, nor may it be lost: the first `old` devices, those
+        of the run, say whether it had to be there.
+        """
+        form, strict = self.schedule.scaling, self.schedule.strict
+        mine = self._features[self.shard.devices < old]
+        scaled = form != "none" and (strict.scaling != "auto" or not of_one_scale(mine))
+        if not scaled and not any(name in arrays for name in SCALING_ARRAYS):
+            return None
+        return FeatureScaling.of(arrays, int(self._features.shape[1]))
 
     def _columns_in(self, arrays: Arrays) -> Ints:
         """The features that an earlier run used; empty for all."""

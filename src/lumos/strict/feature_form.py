@@ -49,26 +49,23 @@ def may_be_negative(graph: Graph, strict: StrictSettings) -> bool:
     """Whether features may be negative. With `auto`, a public fact about the graph."""
     if strict.signs != "auto":
         return strict.signs == "signed"
-    values = _values(graph)
-    return values is not None and bool(values.min(initial=0) < 0)
+    return graph.features is not None and bool(_values(graph.features).min(initial=0) < 0)
 
 
-def of_one_scale(graph: Graph) -> bool:
+def of_one_scale(features: Any) -> bool:
     """Whether all features lie between -1 and 1: a public fact about the graph."""
-    values = _values(graph)
-    return values is None or bool(np.abs(values).max(initial=0) <= 1)
+    return features is None or bool(np.abs(_values(features)).max(initial=0) <= 1)
 
 
-def _values(graph: Graph) -> Any:
+def _values(features: Any) -> Any:
     """The features as one array, without the zeros that are not stored."""
-    values: Any = getattr(graph.features, "data", None) if is_sparse(graph.features) else None
-    return graph.features if values is None else np.asarray(values)
+    return np.asarray(features.data if is_sparse(features) else features)
 
 
 def _scaling(graph: Graph, strict: StrictSettings) -> Scaling:
     sparse = graph.features is not None and is_sparse(graph.features)
     if strict.scaling == "auto":
-        if strict.protect in EXACT_FORMS or of_one_scale(graph):
+        if strict.protect in EXACT_FORMS or of_one_scale(graph.features):
             return "none"
         return "size" if sparse or strict.signs == "nonnegative" else "standard"
     if strict.scaling != "none" and strict.protect in EXACT_FORMS:

@@ -17,6 +17,7 @@ Guarantee: every sum is one more Gaussian mechanism of the account (`Schedule.fi
 centres and sizes are functions of noisy sums alone, so they are public.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from lumos.encode.bounds import Features
-from lumos.errors import InputError
+from lumos.errors import InputError, UsageError
 from lumos.typing import Arrays, Doubles, Flags, Ints
 
 Scaling = Literal["auto", "none", "size", "standard"]
@@ -46,6 +47,8 @@ STAGES: dict[str, tuple[str, ...]] = {
     "standard": (SIZES, CENTRES, SIZES, CENTRES, SIZES),
 }
 """The sums of each kind of scaling, in order."""
+NAMES = ("feature_centre", "feature_size", "feature_scaling", "feature_scaled")
+"""Arrays by which a file keeps a scaling."""
 
 
 def width_of(stage: str, features: int) -> int:
@@ -66,6 +69,11 @@ class FeatureScaling:
     learnt: bool = True
     """False where noise hid most histograms: features stay as they are."""
 
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The sums that it was learnt by, in order."""
+        return STAGES[self.kind]
+
     def apply(self, features: Features) -> Features:
         """[hosted, d] features around 0 and of size 1, at most `LARGEST`; sparse ones stay so."""
         if not self.learnt:
@@ -80,12 +88,8 @@ class FeatureScaling:
 
     def arrays(self) -> Arrays:
         """As a file keeps it."""
-        return {
-            "feature_centre": self.centre,
-            "feature_size": self.size,
-            "feature_scaling": np.array(self.kind),
-            "feature_scaled": np.array(self.learnt),
-        }
+        kept = (self.centre, self.size, self.kind, self.learnt)
+        return {name: np.asarray(part) for name, part in zip(NAMES, kept, strict=True)}
 
     @staticmethod
     def of(arrays: Arrays, features: int) -> "FeatureScaling":
@@ -94,15 +98,17 @@ class FeatureScaling:
         Raises:
             InputError: it is missing, or of other features.
         """
-        centre, size = (arrays.get(f"feature_{name}") for name in ("centre", "size"))
-        kind, learnt = arrays.get("feature_scaling"), arrays.get("feature_scaled")
-        if centre is None or size is None or kind is None or learnt is None:
+        if any(name not in arrays for name in NAMES):
             raise InputError("model.npz: centre and size of the features are missing; train again")
-        fits = centre.shape == size.shape == (features,) and learnt.dtype == np.bool_
-        fits = fits and str(kind) in STAGES
-        if not fits or not np.isfinite(centre).all() or not (size > 0).all():
+        centre, size, kind, learnt = (arrays[name] for name in NAMES)
+        numbers = all(
+            array.dtype == np.float64 and array.shape == (features,) and np.isfinite(array).all()
+            for array in (centre, size)
+        )
+        flag = learnt.dtype == np.bool_ and learnt.shape == ()
+        if not numbers or not (size > 0).all() or not flag or str(kind) not in STAGES:
             raise InputError("model.npz: centre and size are not of these features; train again")
-        return FeatureScaling(centre.astype(float), size.astype(float), str(kind), bool(learnt))
+        return FeatureScaling(centre, size, str(kind), bool(learnt))
 
 
 class ScalingSums:
@@ -114,6 +120,9 @@ class ScalingSums:
         devices: number of all devices that add, of all shards.
         fraction_bits: of the fixed point in which numbers are added.
         kind: of `STAGES`.
+
+    Raises:
+        UsageError: the steps of the fixed point are larger than one count.
     """
 
     def __init__(
@@ -130,8 +139,14 @@ class ScalingSums:
         self._hosted, self._features = (int(size) for size in features.shape)
         self._devices = max(1, devices)
         self._steps = 2.0**fraction_bits
-        # Rounded down, so that no device's d numbers have a norm above 1.
-        self._one = np.floor(self._steps / np.sqrt(max(1, self._features))) / self._steps
+        # The largest k with d · k² ≤ 4^bits, exactly: no device's d numbers have a norm above 1.
+        whole = math.isqrt(4**fraction_bits // max(1, self._features))
+        if not whole:
+            raise UsageError(
+                f"`fraction_bits={fraction_bits}` is too coarse to scale {self._features:,} "
+                "features; raise it, or use `scaling='none'`"
+            )
+        self._one = whole / self._steps
         self._centre = np.zeros(self._features)
         self._bound = np.ones(self._features)
         self._clear = np.zeros(self._features, np.bool_)
@@ -195,7 +210,7 @@ class ScalingSums:
         if sparse:
             stored = np.bincount(column, minlength=self._features)
             counts[::BUCKETS] += len(self._adding) - stored
-        total: Doubles = counts * self._one
+        total: Doubles = (counts * self._one).astype(np.float64)
         return total
 
     def _means(self) -> Doubles:

@@ -101,7 +101,13 @@ class LinkResult:
 
     @staticmethod
     def of(
-        schedule: LinkSchedule, seed: int, training: Graph, weights: Arrays, kept: Arrays
+        schedule: LinkSchedule,
+        seed: int,
+        training: Graph,
+        weights: Arrays,
+        kept: Arrays,
+        *,
+        split: str = "",
     ) -> "LinkResult":
         """What the devices of a finished run hold, computed at home once more.
 
@@ -112,12 +118,13 @@ class LinkResult:
             training: the graph of the run with its training edges.
             weights: as `Trainer.arrays` gave them.
             kept: as `arrays` gave it.
+            split: digest of the split, which the coins of the run are named by.
 
         Raises:
             InputError: weights or messages are of another run.
         """
         strict, public = schedule.strict, PublicCoins(seed)
-        (shard,) = cut(training, 1, seed, arm=_coins(training, schedule.config, seed))
+        (shard,) = cut(training, 1, seed, arm=_coins(training, schedule.config, seed, split))
         features = features_of(training)
         if schedule.first_stages:
             features = FeatureScaling.of(weights, training.feature_count).apply(features)
@@ -162,7 +169,7 @@ def score_vectors(
     return {way: with_degrees(rows, degree) if degrees else rows for way, rows in vectors.items()}
 
 
-def _coins(training: Graph, config: "Config", seed: int) -> str:
+def _coins(training: Graph, config: "Config", seed: int, split: str) -> str:
     """The name of the coins that the run tossed, where they were simulated."""
     problem = Problem(
         graph=training,
@@ -172,6 +179,7 @@ def _coins(training: Graph, config: "Config", seed: int) -> str:
         classes=0,
         seed=seed,
         shards=1,
+        split=split,
     )
     return config.profile.coins(problem, config, control=False)
 

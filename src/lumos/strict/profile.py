@@ -254,7 +254,9 @@ class StrictProfile:
 
         graph = model.graph()
         schedule = self._link_schedule(graph, model.config)
-        return LinkResult.of(schedule, model.seed, graph, model.weights, model.kept)
+        return LinkResult.of(
+            schedule, model.seed, graph, model.weights, model.kept, split=model.split
+        )
 
     def for_newcomers(self, config: "Config") -> "Config":
         """Without the book: devices of the run repeat what they released in it."""

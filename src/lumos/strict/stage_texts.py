@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from lumos.device.coins import PublicCoins
 from lumos.strict import classify_schedule as classify
 from lumos.strict import link_schedule as link
-from lumos.strict.feature_scaling import CENTRES, SIZES, STAGES, width_of
+from lumos.strict.feature_scaling import CENTRES, SIZES, FeatureScaling, width_of
 from lumos.strict.schedule import Schedule
 from lumos.training.config import Config
 from lumos.training.texts import RunSizes, SumStage
@@ -85,7 +85,7 @@ def stages_of(config: Config, sizes: RunSizes) -> list[SumStage]:
 def _before(schedule: Schedule, sizes: RunSizes) -> list[SumStage]:
     """Sums before the first epoch: those that scale features, or count their holders."""
     if "feature_scaling" in sizes.weights:
-        stages = STAGES[str(sizes.weights["feature_scaling"])]
+        stages = FeatureScaling.of(sizes.weights, sizes.features).stages
         return [
             SumStage(
                 name=name,

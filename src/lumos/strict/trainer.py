@@ -97,6 +97,7 @@ class StrictTrainer(ABC):
         schedule = self.schedule
         if not schedule.first_stages:
             return
+        self._charge_sums()  # before the first is opened, should the run end right after it
         bits = schedule.config.updates.fraction_bits
         sums = ScalingSums(self._features, *self._scaling_devices(), bits, schedule.scaling)
         for place, stage in enumerate(schedule.first_stages):

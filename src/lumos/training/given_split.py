@@ -22,7 +22,7 @@ from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.ids import lookup, shown
-from lumos.graph.roles import Role, roles_of_masks
+from lumos.graph.roles import Role, masks_of, roles_of_masks
 from lumos.training.split import (
     EDGES,
     VERTICES,
@@ -108,7 +108,9 @@ def vertex_split(graph: Graph, given: GivenSplit, public: PublicCoins) -> Vertex
         chosen = wanted if given is not None or graph.roles is None else None
         if chosen is not None:
             return _random(labels, chosen, public)
-        roles, origin = np.asarray(graph.roles), "the split that came with the graph"
+        train, validation, test = masks_of(np.asarray(graph.roles)).values()
+        roles = roles_of_masks(train, validation, test, labels, "roles of the graph")
+        origin = "the split that came with the graph"
         several_classes(labels[roles >= 0])
     else:
         roles, origin = _roles_of(graph, wanted), _named(given)
@@ -371,5 +373,7 @@ def _percent(shares: Sequence[float]) -> str:
 def _digest(*arrays: Any) -> str:
     digest = blake2b(digest_size=8)
     for array in arrays:
+        # Where one ends and the next begins matters: edges may move from validation to test.
+        digest.update(repr(np.shape(array)).encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

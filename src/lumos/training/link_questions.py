@@ -32,6 +32,8 @@ class TrainedLinks:
     """[devices, width] where a run folder keeps them."""
     graph: Callable[[], Graph] = field(repr=False)
     """Finds the graph of the run with its training edges, for profiles that need it."""
+    split: str = ""
+    """Digest of the split, as `Problem` has it."""
     ids: tuple[str, ...] = field(default=(), repr=False)
     """Original ids of the devices, by which a book finds their entries."""
     folder: Path | None = None

@@ -14,6 +14,7 @@ ratio is exact, and adaptive as the run is.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,8 +32,9 @@ from lumos.audit.views import exact_on, opened_on
 from lumos.exchange.tape import Tape, recording
 from lumos.graph import Graph
 from lumos.runs.federation import Federation
+from lumos.strict.feature_form import feature_form
 from lumos.strict.link_promises import SUMS
-from lumos.strict.link_schedule import COLOURS, LEVELS, MARGIN, LinkSchedule
+from lumos.strict.link_schedule import COLOURS, MARGIN, LinkSchedule
 from lumos.strict.settings import settings_of
 from lumos.training.config import Config
 from lumos.training.profile import Problem
@@ -49,8 +51,12 @@ QUESTION = "features: these or others"
 def run(scene: Scene) -> Iterator[AuditRow]:
     """By stage, and of all sums together; nothing where sums have no noise."""
     config = scene.config("link", aggregate="ideal", coins="simulated", book=None)
-    if settings_of(config).protect != "noise":
+    strict = settings_of(config)
+    if strict.protect != "noise":
         return
+    # Planted features are scaled as those of the graph are.
+    scaling = feature_form(scene.graph, strict)["scaling"]
+    config = replace(config, profile_settings=replace(strict, scaling=scaling))
     scene.say(f"{RUNS} planted federations")
     found = guesses(RUNS, config)
     for stage, one in found.items():
@@ -117,7 +123,12 @@ class StageGuesses(NamedTuple):
 def guesses(runs: int, config: Config) -> dict[str, StageGuesses]:
     """By stage, and of all together, over some planted federations."""
     found: dict[str, list[_OneSum]] = {}
-    schedule = LinkSchedule(config=config, devices=DEVICES, signed=False)
+    schedule = schedule_of(config)
+    places = [
+        *((stage, 0) for stage in schedule.first_stages),
+        *((schedule.stage(n), schedule.step(n)) for n in range(config.train.epochs)),
+        *((stage, 0) for stage in schedule.last_stages),
+    ]
     for seed in range(runs):
         words, other, edges, held_back = planted(seed)
         first = whole_run(words, edges, held_back, seed, config)
@@ -127,10 +138,8 @@ def guesses(runs: int, config: Config) -> dict[str, StageGuesses]:
             opened_on(first, fixed), exact_on(first, fixed), exact_on(second, fixed), strict=True
         )
         of_run: dict[str, list[_OneSum]] = {}
-        for step, (total, exact, counter) in enumerate(sums):
-            last = step >= config.train.epochs
-            stage = LEVELS if last else schedule.stage(step)
-            noise = schedule.noise(stage, 0 if last else schedule.step(step))
+        for (stage, step), (total, exact, counter) in zip(places, sums, strict=True):
+            noise = schedule.noise(stage, step)
             if noise is None:
                 raise ValueError("sums without noise have no account")
             of_run.setdefault(stage, []).append(_of_sum(total, exact, counter, noise))
@@ -138,6 +147,13 @@ def guesses(runs: int, config: Config) -> dict[str, StageGuesses]:
         for stage, some in of_run.items():
             found.setdefault(stage, []).append(_OneSum(*np.sum(some, axis=0)))
     return {stage: _of_stage(schedule, stage, some) for stage, some in found.items()}
+
+
+def schedule_of(config: Config) -> LinkSchedule:
+    """The schedule of the planted federations, which scale features if they are asked to."""
+    words, _, edges, _ = planted(0)
+    graph = Graph.from_edges(edges, devices=DEVICES, features=words)
+    return LinkSchedule(config=config, devices=DEVICES, **feature_form(graph, settings_of(config)))
 
 
 def _of_stage(schedule: LinkSchedule, stage: str, some: "list[_OneSum]") -> StageGuesses:
@@ -178,7 +194,7 @@ def _of_sum(total: Doubles, exact: Doubles, other: Doubles, noise: Noise) -> _On
 def stage_mu(schedule: LinkSchedule, stage: str) -> float:
     """μ of all sums of a stage, for other features."""
     reach = schedule.reach(stage).features * (1 + MARGIN)
-    noises = [schedule.noise(stage, step) for step in range(schedule.sums.get(stage, 1))]
+    noises = [schedule.noise(stage, step) for step in range(schedule.many(stage))]
     square = sum((reach / (noise.sigma * noise.clip)) ** 2 for noise in noises if noise is not None)
     return float(np.sqrt(square))
 

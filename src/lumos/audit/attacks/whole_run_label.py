@@ -38,8 +38,7 @@ from lumos.audit.audit_row import CONFIDENCE, AuditRow
 from lumos.audit.estimates import Exactly, Proportion
 from lumos.audit.printed import printed
 from lumos.audit.scene import Recorded, Scene, without_masked_vectors
-from lumos.strict.classify_schedule import ClassifySchedule
-from lumos.strict.outer_vectors import OuterVectors
+from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
 from lumos.strict.settings import settings_of
 from lumos.training.split import Role
 from lumos.typing import Doubles, Ints
@@ -266,8 +265,8 @@ def guesses_by_rows(run: Transcript, words: Ints) -> Ints:
     """
     classes, rows = run.schedule.classes, run.rows[:, words]
     score = np.zeros((rows.shape[0], classes))
-    for part, total, noise in zip(run.parts[1:], run.seen.totals[1:], run.noises[1:], strict=True):
-        if isinstance(part.vectors, OuterVectors):
+    for part, total, noise in zip(run.parts, run.seen.totals, run.noises, strict=True):
+        if part.stage == ENCODER:
             spread = 1.0 if noise is None else noise.total
             table = total[: run.rows.shape[1] * classes].reshape(-1, classes)[words]
             score -= np.asarray(rows @ table) / spread**2
