@@ -41,7 +41,7 @@ def feature_form(graph: Graph, strict: StrictSettings) -> FeatureForm:
     return FeatureForm(
         signed=shifted or may_be_negative(graph, strict),
         scaling=scaling,
-        bounded=of_one_scale(graph),
+        bounded=of_one_scale(graph.features),
     )
 
 
