@@ -13,6 +13,7 @@ from lumos.baselines.systems.lpgnn import LABEL_STEPS
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph, load
+from lumos.training.given_split import HeldOut
 from lumos.training.metrics import LINK_SCORES, accuracy, device_scores, link_auc
 from lumos.training.split import Role, split_edges, split_vertices
 
@@ -63,17 +64,16 @@ def test_links_know_of_training_edges_only(system: str) -> None:
 
     from lumos.baselines import measure
 
-    def moved(whole: Graph, coins: PublicCoins) -> Any:
-        return type(split)(
-            training=split.training,
-            validation=split.validation,
-            test=split.test_strangers,
-            validation_strangers=split.validation_strangers,
-            test_strangers=split.test,
-        )
-
+    moved = type(split)(
+        training=split.training,
+        validation=split.validation,
+        test=split.test_strangers,
+        validation_strangers=split.validation_strangers,
+        test_strangers=split.test,
+    )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure, "split_edges", moved)
+        held_out = HeldOut(moved, "of a test", "a name", None)
+        patch.setattr(measure, "edge_split", lambda *_: held_out)
         after = measured(split.training, system=system, task="link")
     assert_array_equal(before.outputs, after.outputs)
     assert after.metrics["test_auc"] == pytest.approx(1 - before.metrics["test_auc"])

@@ -16,6 +16,7 @@ from lumos.device.coins import PublicCoins
 from lumos.paper import tasks
 from lumos.runs import train as job
 from lumos.runs.run import Run
+from lumos.training.given_split import HeldOut
 from lumos.training.split import EdgeSplit, pairs_without_edge, split_edges
 from lumos.training.strangers import Strangers
 from lumos.trees.balance import Balanced, balance
@@ -75,7 +76,8 @@ def live(world: World, **settings: Any) -> Seen:
         links.append(self)
 
     with pytest.MonkeyPatch.context() as patch, listening() as wire:
-        patch.setattr(job, "split_edges", lambda graph, coins: world.split)
+        held_out = HeldOut(world.split, "of a test", "a name", None)
+        patch.setattr(job, "edge_split", lambda *_: held_out)
         patch.setattr(tasks.Link, "__init__", remembered)
         result = run(world.whole, task="link", **{"select": "last", "epochs": 4, **settings})
     return Seen(result, wire, links)

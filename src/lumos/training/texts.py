@@ -9,6 +9,13 @@ NO_PROMISE = "no promise"
 """How a cell of a table of promises begins that makes none."""
 PromiseInWords = Callable[[Sequence[Mapping[str, str]]], str]
 """From the table of promises of a run to a few plain sentences."""
+
+
+def _by_table(promises: Sequence[Mapping[str, str]]) -> str:
+    """For a profile without words of its own."""
+    return "What is promised is in the table of promises." if promises else "Nothing is promised."
+
+
 LOSS = "Mean training loss of each epoch, as all devices learn it from a sum."
 
 
@@ -69,7 +76,7 @@ class ProfileTexts:
 
     trees: TreeTexts | None
     """None where no tree is built."""
-    promise: PromiseInWords
+    promise: PromiseInWords = _by_table
     """The whole promise in plain words, or what is not protected."""
     design: str = ""
     """Whose design it is that messages leave through the door `open`: a sentence that follows
