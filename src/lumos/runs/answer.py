@@ -3,11 +3,15 @@
 Settings stand in backticks, as in errors; the command line turns them into its options.
 """
 
-from lumos.runs.run import Run
+from typing import TYPE_CHECKING
+
 from lumos.training.score_errors import beyond_noise
 
+if TYPE_CHECKING:
+    from lumos.runs.run import Run
 
-def answer(run: Run) -> str:
+
+def answer(run: "Run") -> str:
     """One sentence, with the scores of the run and of own features, and what the difference says.
 
     A difference is called noise below two standard errors of two independent scores on a test set
@@ -36,7 +40,7 @@ def answer(run: Run) -> str:
     return "; ".join(parts) + "."
 
 
-def promise(run: Run) -> str:
+def promise(run: "Run") -> str:
     """The whole promise in plain words, or what is not protected; and whether it is simulated."""
     train = run.config.train
     words = run.config.profile.texts(run.config).promise(run.promises)
@@ -50,7 +54,7 @@ def promise(run: Run) -> str:
     return f"{words} This was a simulation{needs}."
 
 
-def advice(run: Run) -> str:
+def advice(run: "Run") -> str:
     """What would help most, or tell more; empty where nothing comes to mind."""
     if run.training.cautions:
         return run.training.cautions[0]
@@ -60,7 +64,7 @@ def advice(run: Run) -> str:
     return ""
 
 
-def split_used(run: Run) -> str:
+def split_used(run: "Run") -> str:
     """Where the split comes from, how many train, validate and test, and what validation is for."""
     use = run.config.profile.texts(run.config).validation
     return run.about.split.origin + f". {use}" * bool(use)

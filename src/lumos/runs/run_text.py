@@ -1,18 +1,16 @@
 """A run as text: what `print(run)` shows, on one screen and without any private value."""
 
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lumos.runs.answer import promise
 from lumos.training.outcome import CONTROL, MAIN, OWN
-from lumos.training.texts import NO_PROMISE
 
 if TYPE_CHECKING:
     from lumos.runs.run import Run
 
 ARMS = {MAIN: "this run", OWN: "own", CONTROL: "control"}
-_FIGURE = re.compile(r"ε = ([\d.e+]+), pure|\(([\d.e+]+), ([\d.e+-]+)\)")
 _SHARES = {"accuracy": "accuracy", "macro_f1": "macro-F1", "balanced_accuracy": "balanced accuracy"}
 _LINKS = {"auc": "ROC-AUC", "average_precision": "average precision", "hits_at_50": "hits@50"}
 SHOWN = {
@@ -53,42 +51,12 @@ def score_table(run: "Run") -> tuple[list[str], list[list[str]]]:
     return ["", *(SHOWN[name][0] for name in names)], rows
 
 
-def promise_line(run: "Run") -> str:
-    """The table of promises in one line: by what is promised, the largest ε of any device."""
-    if not run.promises:
-        return "nothing; `run.privacy.exposed` says what left the devices"
-    given, nothing, deltas = [], [], set()
-    seen = set()
-    for row in run.promises:
-        about = row["about"].split(":")[0]
-        if about in seen or "," in about:  # a question that another row asks in plainer words
-            continue
-        seen.add(about)
-        cells = [cell for name, cell in row.items() if name != "about"]
-        figures = [found for cell in cells if (found := _FIGURE.fullmatch(cell))]
-        beyond = [cell.split(": ")[1] for cell in cells if cell.startswith(f"{NO_PROMISE} beyond")]
-        refused = [cell for cell in cells if NO_PROMISE in cell]
-        if len(refused) > len(beyond):
-            nothing.append(about)
-        elif figures:
-            worst = max(float(found[1] or found[2]) for found in figures)
-            deltas |= {found[3] for found in figures if found[3]}
-            given.append(" and ".join([f"{about} ε = {worst:g}", *beyond]))
-    delta = f" (δ = {', '.join(sorted(deltas))})" if deltas else ""
-    parts = [f"{', '.join(given)}{delta}"] * bool(given)
-    parts += [f"nothing about {', '.join(nothing)}"] * bool(nothing)
-    train = run.config.train
-    if train.coins == "simulated" or train.aggregate == "ideal":
-        parts.append("this was a simulation, which keeps none of it")
-    return "; ".join(parts)
-
-
 def run_text(run: "Run") -> str:
     """All of it."""
     columns, rows = score_table(run)
     lines = [f"Run: {headline(run)}", *aligned(columns, rows)]
     lines += textwrap.wrap(
-        f"promised: {promise_line(run)}", 88, initial_indent="  ", subsequent_indent="    "
+        f"promise: {promise(run)}", 88, initial_indent="  ", subsequent_indent="    "
     )
     if run.folder is not None:
         lines.append(f"  folder: {run.folder}")

@@ -2,8 +2,9 @@
 
 from lumos.report.display.fragment import drawing, fragment, listed, paragraph, table, title
 from lumos.report.sections.training import curve
+from lumos.runs.answer import promise
 from lumos.runs.run import Run
-from lumos.runs.run_text import headline, promise_line, score_table
+from lumos.runs.run_text import headline, score_table
 
 
 def show_run(run: Run) -> str:
@@ -14,7 +15,7 @@ def show_run(run: Run) -> str:
     if (figure := curve(run)) is not None:
         parts.append(drawing(figure.svg, figure.caption))
     parts += [
-        paragraph(f"Promised: {promise_line(run)}.".replace("`", "")),
+        paragraph(f"Promise: {promise(run)}".replace("`", "")),
         listed(run.training.cautions),
     ]
     if run.folder is not None:
