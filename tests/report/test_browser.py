@@ -87,7 +87,7 @@ def reproduction(folder: Path) -> Path:
     with (folder / "reproduction.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not page.exists():
-            figures = ["classification", "epsilon", "workload", "cost"]
+            figures = ["classification", "workload", "cost"]
             asked = ["--graph", "demo:60", "--quick", "--epochs", "1", "--profiles", "strict"]
             assert lumos_command(["reproduce", *figures, *asked, "--out", str(out)]) == 0
     return page
