@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from lumos.encode.bounds import Features, raw_rows
+from lumos.encode.bounds import Features, of_one_scale, raw_rows
 
 
 def server_rows(features: Features, *, unit: bool) -> Features:
     """[devices, d] features without noise, of one scale; rows of norm 1 with `unit`."""
-    return raw_rows(_of_one_scale(features), unit=unit)
+    return raw_rows(_standardised(features), unit=unit)
 
 
-def _of_one_scale(features: Features) -> Features:
-    values: Any = features.data if issparse(features) else features
-    if np.abs(values).max(initial=0) <= 1:
+def _standardised(features: Features) -> Features:
+    if of_one_scale(features):
         return features
     if issparse(features):  # zeros stay zero
         rows: Any = csr_array(features)

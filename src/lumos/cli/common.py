@@ -2,7 +2,8 @@
 
 import json as jsonlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,6 +46,22 @@ class Common:
         for name in names:
             if getattr(self, name) != getattr(Common, name):
                 raise UsageError(f"`{name}` has no meaning here: {because}; leave it out")
+
+
+@contextmanager
+def continued_by(hint: str | None) -> Iterator[None]:
+    """Let Ctrl-C inside say how to go on; nothing where nothing was written."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if hint is None:
+            raise
+        raise KeyboardInterrupt(hint) from None
+
+
+def say_runs(done: float, total: float | None, note: str) -> None:
+    """Progress by whole runs: a line after each."""
+    say(f"{done:g} of {total:g}: {note}")
 
 
 def say(text: str) -> None:

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from lumos.cli.common import Common, console, print_json, say
+from lumos.cli.common import Common, console, continued_by, print_json, say_runs
 from lumos.cli.option_groups import placed
 from lumos.cli.options import AS_IT_IS, Reading, given
 from lumos.cli.wording import as_options
@@ -78,7 +78,8 @@ def evaluate(
 
     settings = {name: value for name, value in common_settings.items() if value is not None}
     asked = {"seeds": seeds, "seed": common.seed, "task": task, "split": split, **settings}
-    try:
+    again = None if out is None else f"finished runs are in {out}: the same command continues"
+    with continued_by(again):
         evaluation = evaluate_graph(
             lambda: load(
                 graph, data_dir=common.data_dir, **{**reading_of(split), **given(reading)}
@@ -91,14 +92,9 @@ def evaluate(
             split=split,
             jobs=jobs,
             out=out,
-            progress=lambda done, total, note: say(f"{done:g} of {total:g}: {note}"),
+            progress=say_runs,
             settings=settings,
         )
-    except KeyboardInterrupt:
-        if out is None:
-            raise
-        again = f"finished runs are in {out}: the same command continues"
-        raise KeyboardInterrupt(again) from None
     if common.json:
         print_json(evaluation.summary())
     else:

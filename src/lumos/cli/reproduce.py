@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import lumos
-from lumos.cli.common import console, print_json, say
+from lumos.cli.common import console, continued_by, print_json, say
 from lumos.cli.option_groups import placed
 from lumos.errors import LumosError, UsageError, one_of
 
@@ -106,11 +106,8 @@ def reproduce(
     for dataset in datasets:
         for note in dataset.notes:
             say(f"{dataset.name}: {note}")
-    try:
+    with continued_by(f"finished cells are in {out / 'cells'}: the same command continues"):
         outcome = experiment.reproduce(request, cache, jobs=jobs, keep_file=keep, on_message=say)
-    except KeyboardInterrupt:
-        again = f"finished cells are in {out / 'cells'}: the same command continues"
-        raise KeyboardInterrupt(again) from None
     if json:
         print_json(outcome.summary(settings.form))
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from lumos.cli.common import Common, console, print_json, say
+from lumos.cli.common import Common, console, continued_by, print_json, say_runs
 from lumos.graph import Graph
 from lumos.training.config import Config
 from lumos.training.given_split import settled
@@ -30,7 +30,8 @@ def several_seeds(
     """Train with each seed and print the means."""
     from lumos.experiments.seeded_runs import train_seeds
 
-    try:
+    again = None if out is None else f"the same command with --resume continues in {out}"
+    with continued_by(again):
         found = train_seeds(
             graph,
             config,
@@ -40,13 +41,8 @@ def several_seeds(
             split=settled(split),
             out=out,
             resume=resume,
-            progress=lambda done, total, note: say(f"{done:g} of {total:g}: {note}"),
+            progress=say_runs,
         )
-    except KeyboardInterrupt:
-        if out is None:
-            raise
-        again = f"the same command with --resume continues in {out}"
-        raise KeyboardInterrupt(again) from None
     if common.json:
         print_json(found.summary())
     else:

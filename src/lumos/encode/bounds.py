@@ -52,6 +52,13 @@ def scaled(
     return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
+def of_one_scale(features: Any) -> bool:
+    """Whether all features lie between -1 and 1."""
+    sparse: bool = issparse(features)
+    values = np.asarray(features.data if sparse else features)
+    return bool(values.min(initial=0) >= -1 and values.max(initial=0) <= 1)
+
+
 def within(features: Features, a: float, b: float) -> None:
     """Raise `InputError` where features are not numbers in [a, b]."""
     _finite(features)

@@ -1,10 +1,10 @@
 """The result of `lumos.evaluate`: scores of several systems on one graph, over several seeds."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,11 +12,15 @@ from lumos.errors import UsageError
 from lumos.experiments.evaluated_systems import EvaluatedSystem
 from lumos.experiments.mean_score import mean_of, paired_difference
 from lumos.experiments.protection import protection_of
+from lumos.frames import frame_of_rows
 from lumos.storage import write_json
 from lumos.training.config import Config
 from lumos.training.metrics import CLASS_SCORES, LINK_SCORES
 from lumos.training.outcome import CONTROL, MAIN, OWN
 from lumos.typing import Ints
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,18 +205,14 @@ class Evaluation:
                 return row
         raise UsageError(f"there is no row of {system!r} with {metric!r}")
 
-    def frame(self) -> Any:
+    def frame(self) -> "pandas.DataFrame":
         """The rows as a pandas frame, without the scores of single seeds.
 
         Raises:
             UsageError: pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise UsageError("a frame needs pandas; type: pip install 'lumos[pandas]'") from None
-        rows = [asdict(row) for row in self.rows]
-        return pandas.DataFrame(rows).drop(columns="by_seed")
+        columns = [one.name for one in fields(SystemScore) if one.name != "by_seed"]
+        return frame_of_rows([asdict(row) for row in self.rows], columns)
 
     def summary(self) -> dict[str, Any]:
         """Everything that `lumos evaluate --json` prints."""

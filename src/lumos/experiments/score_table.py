@@ -1,13 +1,14 @@
 """The table of an evaluation: for the terminal, for notebooks and for the page."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
-
-from markupsafe import Markup
 
 from lumos.experiments.comparison import Evaluation, SystemScore
 from lumos.experiments.evaluated_systems import EvaluatedSystem
 from lumos.experiments.sentences import duration
+from lumos.report.display.fragment import fragment, listed
+from lumos.report.display.fragment import table as html_table
+from lumos.report.display.fragment import title as heading
+from lumos.runs.run_text import aligned
 from lumos.training.metrics import HITS
 from lumos.training.outcome import OWN
 
@@ -133,10 +134,7 @@ def protections(evaluation: Evaluation) -> dict[str, str]:
 def as_text(evaluation: Evaluation) -> str:
     """The table as plain text, with what protects each system below it."""
     table = body(evaluation)
-    shown = [table.headings, *table.lines]
-    widths = [max(len(line[column]) for line in shown) for column in range(len(table.headings))]
-    lines = [title(evaluation), ""]
-    lines += [_aligned(line, widths) for line in shown]
+    lines = [title(evaluation), "", *aligned(table.headings, table.lines, indent="")]
     lines += ["", *remarks(evaluation), "", "What protects label, features and edges:"]
     lines += [f"  {name}: {what}" for name, what in protections(evaluation).items()]
     return "\n".join([*lines, "", work(evaluation)])
@@ -155,26 +153,8 @@ def work(evaluation: Evaluation) -> str:
     return f"{now}; {known}. {processor}" if known else f"{now}. {processor}"
 
 
-def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
-    first, *rest = line
-    cells = [first.ljust(widths[0])]
-    cells += [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
-    return "  ".join(cells).rstrip()
-
-
 def as_html(evaluation: Evaluation) -> str:
     """The table as HTML; every name is escaped."""
-    table = body(evaluation)
-    heads = Markup("").join(Markup("<th>{}</th>").format(text) for text in table.headings)
-    lines = Markup("").join(
-        Markup("<tr>{}</tr>").format(
-            Markup("").join(Markup("<td>{}</td>").format(cell) for cell in line)
-        )
-        for line in table.lines
-    )
-    below = Markup("").join(Markup("<p>{}</p>").format(text) for text in remarks(evaluation))
-    return str(
-        Markup(
-            "<p><b>{}</b></p><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>{}"
-        ).format(title(evaluation), heads, lines, below)
-    )
+    scores = body(evaluation)
+    parts = [heading("Evaluation", title(evaluation)), html_table(scores.headings, scores.lines)]
+    return fragment(*parts, listed(remarks(evaluation)))

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from lumos.runs.run import Run
 from lumos.training.outcome import CONTROL, MAIN, OWN
+from lumos.training.score_errors import standard_error
 
 ARMS = (MAIN, OWN, CONTROL)
 """The run itself and what was trained beside it, in the order of the page."""
@@ -50,15 +51,8 @@ def format_score(run: Run, score: float) -> str:
 
 
 def deviation(run: Run, score: float) -> float:
-    """Standard deviation of a score over the choice of the test set; NaN where that is empty.
-
-    Accuracy: of a share, √(p(1 - p)/n). ROC-AUC: Hanley and McNeil's, with n pairs of each kind.
-    """
+    """Standard deviation of a score over the choice of the test set; NaN where that is empty."""
     count = run.training.split.test
     if count < 1:
         return math.nan
-    if not predicts_links(run):
-        return math.sqrt(score * (1 - score) / count)
-    one, two = score / (2 - score), 2 * score**2 / (1 + score)
-    square = score * (1 - score) + (count - 1) * (one + two - 2 * score**2)
-    return math.sqrt(max(square, 0.0)) / count
+    return standard_error(score, count, "auc" if predicts_links(run) else "accuracy")

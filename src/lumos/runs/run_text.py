@@ -63,12 +63,12 @@ def run_text(run: "Run") -> str:
     return "\n".join(lines)
 
 
-def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "  ") -> list[str]:
     """A table as lines of text: the first column flush left, all others flush right."""
     table = [columns, *rows]
     widths = [max(len(row[place]) for row in table) for place in range(len(columns))]
     return [
-        "  "
+        indent
         + "  ".join(
             cell.rjust(width) if place else cell.ljust(width)
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))

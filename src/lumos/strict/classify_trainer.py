@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.device.shard import Shard
+from lumos.encode.bounds import of_one_scale
 from lumos.encode.number_bytes import one_hot
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
@@ -43,7 +44,6 @@ from lumos.strict.classify_schedule import (
 from lumos.strict.classify_widths import residual_head, widths
 from lumos.strict.control_messages import drawn_opinions, drawn_symbols, drawn_values
 from lumos.strict.disclosed import BookView, Disclosed
-from lumos.strict.feature_form import of_one_scale
 from lumos.strict.feature_rows import FeatureRows
 from lumos.strict.feature_scaling import NAMES as SCALING_ARRAYS
 from lumos.strict.feature_scaling import FeatureScaling

@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
+from lumos.encode.bounds import of_one_scale
 from lumos.errors import UsageError
 from lumos.graph import Graph
 from lumos.graph.arrays import is_sparse
@@ -41,7 +42,7 @@ def feature_form(graph: Graph, strict: StrictSettings) -> FeatureForm:
     return FeatureForm(
         signed=shifted or may_be_negative(graph, strict),
         scaling=scaling,
-        bounded=of_one_scale(graph.features),
+        bounded=_bounded(graph),
     )
 
 
@@ -52,9 +53,9 @@ def may_be_negative(graph: Graph, strict: StrictSettings) -> bool:
     return graph.features is not None and bool(_values(graph.features).min(initial=0) < 0)
 
 
-def of_one_scale(features: Any) -> bool:
+def _bounded(graph: Graph) -> bool:
     """Whether all features lie between -1 and 1: a public fact about the graph."""
-    return features is None or bool(np.abs(_values(features)).max(initial=0) <= 1)
+    return graph.features is None or of_one_scale(graph.features)
 
 
 def _values(features: Any) -> Any:
@@ -65,7 +66,7 @@ def _values(features: Any) -> Any:
 def _scaling(graph: Graph, strict: StrictSettings) -> Scaling:
     sparse = graph.features is not None and is_sparse(graph.features)
     if strict.scaling == "auto":
-        if strict.protect in EXACT_FORMS or of_one_scale(graph.features):
+        if strict.protect in EXACT_FORMS or _bounded(graph):
             return "none"
         return "size" if sparse or strict.signs == "nonnegative" else "standard"
     if strict.scaling != "none" and strict.protect in EXACT_FORMS:
