@@ -166,6 +166,13 @@ def test_text_frame_and_html(found: Evaluation) -> None:
     assert "<i>" not in html
 
 
+def test_progress_is_shown_where_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    lumos.evaluate("demo:60", systems=["strict"], seeds=1, progress=True, encoder_epochs=2)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Traceback" not in err
+
+
 def test_a_frame_without_pandas(found: Evaluation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UsageError, match=r"pip install 'lumos\[pandas\]'"):

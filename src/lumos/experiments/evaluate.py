@@ -23,6 +23,7 @@ from lumos.experiments.worker import CellJob
 from lumos.graph import Graph
 from lumos.graph.fingerprint import fingerprint
 from lumos.graph.sources import as_graph
+from lumos.progress import ProgressOption, displayed
 from lumos.storage import private_folder
 from lumos.training.given_split import GivenSplit, reading_of, settled
 from lumos.training.outcome import CONTROL
@@ -44,7 +45,7 @@ def evaluate(
     jobs: int | None = None,
     out: Path | str | None = None,
     data_dir: Path | None = None,
-    progress: Progress | None = None,
+    progress: ProgressOption = None,
     **settings: Any,
 ) -> Evaluation:
     """Compare Lumos with other systems on one graph, over several seeds.
@@ -65,7 +66,7 @@ def evaluate(
         jobs: processes at a time; as many as cores where None.
         out: folder for results and the page; an interrupted evaluation goes on there.
         data_dir: where named graphs lie.
-        progress: callback `(runs done, runs, note)`, called after every run.
+        progress: True shows it; or a callback `(runs done, runs, note)`, called after every run.
         settings: of the systems, by name, as `epsilon=1.0`: each is given to those that have it.
 
     Raises:
@@ -79,15 +80,16 @@ def evaluate(
         "task": task,
         "split": split,
     }
-    return evaluate_graph(
-        lambda: as_graph(graph, data_dir, **reading_of(split)),
-        command=_python(graph, asked, settings),
-        jobs=jobs,
-        out=out,
-        progress=progress,
-        settings=settings,
-        **asked,
-    )
+    with displayed(progress, "evaluating") as shown:
+        return evaluate_graph(
+            lambda: as_graph(graph, data_dir, **reading_of(split)),
+            command=_python(graph, asked, settings),
+            jobs=jobs,
+            out=out,
+            progress=shown,
+            settings=settings,
+            **asked,
+        )
 
 
 def evaluate_graph(
