@@ -29,6 +29,8 @@ class Toy:
     logarithms are hard in edwards25519 is an assumption no sample can test.
     """
 
+    name = "toy"
+    point_bytes = 32
     identity = bytes(32)
     order = 2**255 - 19
     generator = 0x9E3779B97F4A7C15F39CC0605CEDC834
@@ -54,5 +56,6 @@ class Toy:
     def add(self, left: bytes, right: bytes) -> bytes:
         return self._point(int.from_bytes(left, "little") + int.from_bytes(right, "little"))
 
-    def subtract(self, left: bytes, right: bytes) -> bytes:
-        return self._point(int.from_bytes(left, "little") - int.from_bytes(right, "little"))
+    def subtract(self, left: bytes, right: bytes, times: int) -> list[bytes]:
+        whole, part = int.from_bytes(left, "little"), int.from_bytes(right, "little")
+        return [self._point(whole - n * part) for n in range(1, times + 1)]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from lumos.compare import Kind, Message, Receiver, Reveal, Sender, Spec
+from lumos.crypto.group import GROUPS
 
 Item = tuple[Spec, int, int]
 
@@ -64,9 +65,14 @@ def agrees(item: Item, at_sender: int | None, at_receiver: int | None) -> bool:
 
 
 @pytest.fixture
-def talk() -> Callable[[], Conversation]:
-    """Opens a fresh session between devices 3 and 8."""
-    return lambda: Conversation(Sender(me=3, peer=8), Receiver(me=8, peer=3))
+def talk() -> Callable[..., Conversation]:
+    """Opens a fresh session between devices 3 and 8; `group` names that of its points."""
+
+    def opened(group: str = "ed25519") -> Conversation:
+        chosen = GROUPS[group]
+        return Conversation(Sender(3, 8, group=chosen), Receiver(8, 3, group=chosen))
+
+    return opened
 
 
 @pytest.fixture(name="agrees")

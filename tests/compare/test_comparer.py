@@ -20,6 +20,7 @@ from lumos.compare.comparer import (
 )
 from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.compare.secure import SecureComparer
+from lumos.crypto.group import GROUPS
 from lumos.device import Shard, cut
 from lumos.errors import BudgetExceeded, ProtocolError
 from lumos.exchange import Endpoint, LedgerReport, Program
@@ -88,12 +89,12 @@ def test_at_least_for_all_small_values(backend: str, asker_is_first: bool) -> No
 
 
 def conversation(
-    rounds: list[tuple[str, int, Together, np.ndarray]], backend: str
+    rounds: list[tuple[str, int, Together, np.ndarray]], backend: str, group: str = "ed25519"
 ) -> Callable[[Shard, Endpoint], Program[list[dict[tuple[int, int], int]]]]:
     """One comparison batch after the other, in the same sessions."""
 
     def device(shard: Shard, endpoint: Endpoint) -> Program[list[dict[tuple[int, int], int]]]:
-        comparer = comparer_of(backend, shard, endpoint)
+        comparer = comparer_of(backend, shard, endpoint, group=GROUPS[group])
         learned = []
         for kind, bits, together, values in rounds:
             pairs = pairs_of(shard, together)
@@ -127,9 +128,10 @@ def random_rounds(devices: int, seed: int) -> list[tuple[str, int, Together, np.
     return rounds
 
 
+@pytest.mark.parametrize("group", GROUPS.names())
 @pytest.mark.parametrize("seed", range(3))
 def test_ideal_and_secure_agree_on_answers_and_on_every_count(
-    seed: int, ledger_differences: Differences
+    seed: int, group: str, ledger_differences: Differences
 ) -> None:
     devices = 9
     graph = demo_graph(devices, features=False)
@@ -137,7 +139,7 @@ def test_ideal_and_secure_agree_on_answers_and_on_every_count(
     reports = {}
     for backend, shards in [("ideal", 1), ("ideal", 4), ("secure", 1), ("secure", 4)]:
         carrier = loopback(cut(graph, shards, seed=0))
-        results, _ = carrier.run(conversation(rounds, backend), no_part)
+        results, _ = carrier.run(conversation(rounds, backend, group), no_part)
         for number, (kind, bits, together, values) in enumerate(rounds):
             learned = {view: sign for result in results for view, sign in result[number].items()}
             assert set(learned) == {
@@ -150,6 +152,7 @@ def test_ideal_and_secure_agree_on_answers_and_on_every_count(
     assert ledger_differences(ideal, reports["ideal", 4]) == []
     assert ledger_differences(secure, reports["secure", 4]) == []
     assert ledger_differences(ideal, secure) == ["topics"]
+    assert ideal.group == secure.group == group
     booked, sent = ideal.topics["compare/ideal"], secure.topics["compare"]
     assert (booked.messages, booked.bytes) == (sent.messages, sent.bytes)
     near = {frozenset(edge) for edge in graph.edge_list().tolist()}
@@ -157,6 +160,31 @@ def test_ideal_and_secure_agree_on_answers_and_on_every_count(
     assert near & set(asked), "some are neighbours"
     assert set(asked) - near, "and some are strangers"
     assert len(asked) > len(set(asked)), "and some compare again in an open session"
+
+
+@pytest.mark.parametrize("backend", ["ideal", "secure"])
+def test_groups_differ_in_the_bytes_of_points_and_in_nothing_else(
+    backend: str, ledger_differences: Differences
+) -> None:
+    """By hand: three sessions, and digits of 4 bits: 1 for ℓ = 4, 2 for ℓ = 8."""
+    values = np.arange(4)
+    rounds = [("less", 4, [(0, 1), (0, 3)], values), ("three_way", 8, [(0, 1), (2, 3)], values)]
+    reports = {}
+    for group in GROUPS:
+        carrier = loopback(cut(edgeless(4), 2, seed=0))
+        carrier.run(conversation(rounds, backend, group), no_part)
+        reports[group] = carrier.ledger()
+    ours, theirs = reports["secp256k1"], reports["ed25519"]
+    changed = ["bytes", "group", "topics", "bytes_sent", "bytes_received"]
+    assert ledger_differences(ours, theirs) == changed
+    assert ours.bytes - theirs.bytes == 3 + 2 * 1 + 2 * 2
+
+
+@pytest.mark.parametrize("backend", ["ideal", "secure"])
+def test_nothing_compared_is_of_no_group(backend: str) -> None:
+    carrier = loopback(cut(edgeless(4), 2, seed=0))
+    carrier.run(conversation([("less", 4, [], np.arange(4))], backend), no_part)
+    assert carrier.ledger().group == carrier.ledger().totals()["group"] == "none"
 
 
 def test_both_ends_count_the_same_bits() -> None:

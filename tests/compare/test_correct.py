@@ -6,6 +6,7 @@ import random
 import pytest
 
 from lumos.compare import Kind, Reveal, Spec, messages
+from lumos.crypto.group import GROUPS
 
 ALL = list(itertools.product(Kind, Reveal))
 
@@ -43,15 +44,26 @@ def test_boundaries_and_random_values(bits, talk, agrees):
     assert session.shape() == messages([spec for spec, _, _ in batch], first=True)
 
 
-def test_one_session_serves_many_batches_of_different_kinds(talk, agrees):
-    session = talk()
+@pytest.mark.parametrize("group", GROUPS.names())
+def test_one_session_serves_many_batches_of_different_kinds(group, talk, agrees):
+    session, point = talk(group), GROUPS[group].point_bytes
     for number, bits in enumerate([4, 8, 16, 1, 12, 32]):
         batch = [(Spec(bits, kind, reveal), 1, number % 2) for kind, reveal in ALL]
         assert all(map(agrees, batch, *session.run(batch)))
         specs = [spec for spec, _, _ in batch]
-        assert session.shape() == messages(specs, first=number == 0)
+        assert session.shape() == messages(specs, first=number == 0, point=point)
 
 
-def test_a_batch_mixes_forms(talk, agrees):
+@pytest.mark.parametrize("group", GROUPS.names())
+def test_a_batch_mixes_forms(group, talk, agrees):
     batch = [(Spec(bits, Kind.THREE_WAY), 1, 0) for bits in (4, 32, 8, 13, 12, 20)]
-    assert all(map(agrees, batch, *talk().run(batch)))
+    assert all(map(agrees, batch, *talk(group).run(batch)))
+
+
+def test_every_digit_in_the_other_group(talk, agrees):
+    # Every pair of values of two digits is compared once, among them 0: no multiple of A.
+    items = [(Spec(4, *ALL[(x + y) % 12]), x, y) for x in range(16) for y in range(16)]
+    items += [(Spec(8), 100, y) for y in range(0, 256, 5)]
+    session = talk("secp256k1")
+    assert all(map(agrees, items, *session.run(items)))
+    assert session.shape() == messages([spec for spec, _, _ in items], first=True, point=33)

@@ -1,6 +1,7 @@
 """One flipped bit anywhere, and no result: the session stops, whatever the message."""
 
 import random
+from functools import partial
 
 import pytest
 
@@ -19,8 +20,8 @@ def flipper(position, bit):
     return flip
 
 
-def every_bit(spec, count=1):
-    listed: tuple[Message, ...] = messages([spec] * count, first=True)
+def every_bit(spec, point=32):
+    listed: tuple[Message, ...] = messages([spec], first=True, point=point)
     return [
         (place, bit) for place, message in enumerate(listed) for bit in range(8 * message.length)
     ]
@@ -48,6 +49,13 @@ def test_every_bit_of_every_message_of_the_direct_form(spec, talk):
         if not stops(talk, spec, place, bit, top // 3, top // 2)
     ]
     assert survived == []
+
+
+def test_every_bit_in_the_other_group(talk):
+    spec = Spec(4)
+    everywhere = every_bit(spec, point=33)
+    other = partial(talk, "secp256k1")
+    assert all(stops(other, spec, place, bit, 5, 7) for place, bit in everywhere)
 
 
 @pytest.mark.parametrize("bits", [12, 16, 32])

@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lumos.compare import Kind, Receiver, Reveal, Sender, SessionClosed, Spec, messages
+from lumos.crypto.group import GROUPS
 from lumos.errors import ProtocolError
 from lumos.session.party import Party
 
@@ -41,11 +42,13 @@ def damage(draw, message):
     return draw(st.binary(max_size=200))
 
 
+@pytest.mark.parametrize("name", GROUPS.names())
 @given(st.data(), st.lists(specs, min_size=1, max_size=3))
 @BOUNDED
-def test_damage_at_any_turn(data, batch):
+def test_damage_at_any_turn(name, data, batch):
     turn = data.draw(st.integers(0, len(messages(batch, first=True)) - 1))
-    sender, receiver = Sender(1, 2), Receiver(2, 1)
+    group = GROUPS[name]
+    sender, receiver = Sender(1, 2, group=group), Receiver(2, 1, group=group)
     sender.begin([(spec, 0) for spec in batch])
     receiver.begin([(spec, (1 << spec.bits) - 1) for spec in batch])
     speaker: Party

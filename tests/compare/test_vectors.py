@@ -8,13 +8,13 @@ import hashlib
 import itertools
 
 import pytest
-from tests.plain_curve import BASE, ORDER, crc, encode, plus, times
+from tests.plain_curve import CURVES, crc
 
 from lumos.compare import Kind, Reveal, Spec
 from lumos.crypto import entropy
 
-LITERAL = {
-    # ℓ = 4, lt, both, x = 5, y = 9
+# ℓ = 4, lt, both, x = 5, y = 9
+ED25519 = {
     "opening": "af1ba9215bea85c4d1761838721e3470"
     "0648e0aed5d0b89beda4a13b19d958b0aef35997e29339698a418274d25dec5e",
     "points": "a933ec07082324914e0219cff396e511"
@@ -22,6 +22,15 @@ LITERAL = {
     "table": "10038a",
     "answer": "95",
 }
+SECP256K1 = {
+    "opening": "af1ba9215bea85c4d1761838721e3470"
+    "02ecd477f6595f35e0b4ae858d3f4de4aed388def7b105e74cc6968a0938ec722e",
+    "points": "9839910f5ca9947048193f9005c57278"
+    "036f12aad38d3d3a8b7ab86fc91da8f518147caee0d3c1692de30f154d1c46bc12",
+    "table": "8afb38",
+    "answer": "27",
+}
+LITERAL = {"ed25519": ED25519, "secp256k1": SECP256K1}
 
 DIGESTS = [
     ([(Spec(8), 200, 201)], ([1], [1]), "6abffe5c523ed6f62fabe6cd783d5f61"),
@@ -43,6 +52,15 @@ DIGESTS = [
         "e0be13da3144e13756ea971ad0d07c16",
     ),
 ]
+OF_SECP256K1 = [
+    "e62eebc80b57b7443ccb674a06b211f5",
+    "258f5d30bf8b6a7a55b508831555f221",
+    "888a32ec303a39a3e21591538a3a6651",
+    "038c61497384cdcb21e1f1caa787381a",
+    "30dede54b96f7c7a6a3bb4b159ab8701",
+    "d59ff5adcbce6cb53e5b3aadc5b4704b",
+]
+"""Digests of the same conversations in the other group."""
 
 
 @pytest.fixture
@@ -52,45 +70,57 @@ def known(monkeypatch, stream):
     return lambda: stream("lumos known answers")
 
 
-def test_literal_messages(known, talk):
-    session = talk()
+def digest_of(session):
+    said = "".join(message.hex() for _, message in session.sent)
+    return hashlib.sha256(said.encode()).hexdigest()[:32]
+
+
+@pytest.mark.parametrize("group", LITERAL)
+def test_literal_messages(group, known, talk):
+    session = talk(group)
     assert session.run([(Spec(4), 5, 9)]) == ([1], [1])
-    assert [message.hex() for _, message in session.sent] == list(LITERAL.values())
+    assert [message.hex() for _, message in session.sent] == list(LITERAL[group].values())
 
 
 @pytest.mark.parametrize(("items", "results", "digest"), DIGESTS)
 def test_digests_of_whole_conversations(items, results, digest, known, talk):
     session = talk()
     assert session.run(items) == results
-    said = "".join(message.hex() for _, message in session.sent)
-    assert hashlib.sha256(said.encode()).hexdigest()[:32] == digest
+    assert digest_of(session) == digest
 
 
-def test_the_direct_form_from_its_description(known, talk):
+@pytest.mark.parametrize(("conversation", "digest"), list(zip(DIGESTS, OF_SECP256K1, strict=True)))
+def test_digests_in_the_other_group(conversation, digest, known, talk, agrees):
+    session = talk("secp256k1")
+    ends = session.run(conversation[0])
+    assert all(map(agrees, conversation[0], *ends))  # shares are others in another group
+    assert digest_of(session) == digest
+
+
+@pytest.mark.parametrize("group", CURVES)
+def test_the_direct_form_from_its_description(group, known, talk):
     x, y = 93, 94
-    session = talk()
+    session = talk(group)
     assert session.run([(Spec(8), x, y)]) == ([1], [1])
     opening, points, table, answer = (message for _, message in session.sent)
 
-    draw = known()
-
-    def scalar():
-        return int.from_bytes(draw(64), "little") % ORDER
+    draw, curve = known(), CURVES[group]
+    plus, times, encode = curve.plus, curve.times, curve.encode
 
     nonce_s = draw(16)
-    a = scalar()
+    a = curve.scalar(draw)
     nonce_r = draw(16)
-    A = times(a, BASE)
+    A = times(a, curve.base)
     assert opening == nonce_s + encode(A)
 
-    B = [plus(times(scalar(), BASE), times(c, A)) for c in (y >> 4, y & 15)]
+    B = [plus(times(curve.scalar(draw), curve.base), times(c, A)) for c in (y >> 4, y & 15)]
     assert points == nonce_r + encode(B[0]) + encode(B[1])
 
     ids = (3).to_bytes(8, "little") + (8).to_bytes(8, "little")
     sid = hashlib.blake2b(ids + opening + nonce_r, digest_size=32, person=b"lumos.sid.1").digest()
 
     def pad(digit, value):
-        W = plus(times(a, B[digit]), times(ORDER - value, times(a, A)))
+        W = plus(times(a, B[digit]), times(curve.order - value, times(a, A)))
         spec = bytes([8, 0])
         said = sid + encode(A) + digit.to_bytes(8, "little") + spec + encode(B[digit])
         said += bytes([value]) + encode(W)

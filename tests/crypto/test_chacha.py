@@ -52,6 +52,14 @@ def test_the_same_bits_as_openssl(keys: int, count: int) -> None:
     assert stream.astype("<u4").tobytes() == b"".join(expected)
 
 
+def test_very_many_keys_are_taken_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = np.random.default_rng(0).integers(0, 2**32, (500, 8), np.uint32)
+    whole = chacha.blocks(secrets, bytes(12), 3)
+    monkeypatch.setattr(chacha, "_BLOCKS", 3 * 90)
+    assert np.array_equal(chacha.blocks(secrets, bytes(12), 3), whole)
+    assert chacha.blocks(secrets, bytes(12), 0).shape == (500, 0)
+
+
 def test_keys_are_left_as_they_are() -> None:
     secrets = np.arange(8 * MANY, dtype=np.uint32).reshape(MANY, 8)
     chacha.blocks(secrets, bytes(12), 2)

@@ -1,124 +1,92 @@
-"""Five methods, and one door that lets no bad point through: with real vectors."""
+"""Both groups behind the same five methods, against the curve in plain integers; and the choice."""
 
 import pytest
-from nacl.bindings import (
-    crypto_core_ed25519_add,
-    crypto_core_ed25519_is_valid_point,
-    crypto_core_ed25519_sub,
-    crypto_scalarmult_ed25519_base_noclamp,
-)
+from tests.plain_curve import CURVES
 
-from lumos.crypto.group import ED25519, BadPoint, _bare
-
-P = 2**255 - 19
-ORDER = 2**252 + 27742317777372353535851937790883648493
-
-# The eight points of small order, in their canonical encodings: order 1, 2, 4, 4, 8, 8, 8, 8.
-SMALL_ORDER = [
-    "0100000000000000000000000000000000000000000000000000000000000000",
-    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-    "0000000000000000000000000000000000000000000000000000000000000000",
-    "0000000000000000000000000000000000000000000000000000000000000080",
-    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
-    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
-    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
-    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
-]
-TORSION = [bytes.fromhex(point) for point in SMALL_ORDER]
-NOT_CANONICAL = [(P + y | sign << 255).to_bytes(32, "little") for y in range(19) for sign in (0, 1)]
+from lumos.crypto import entropy
+from lumos.crypto.ed25519 import ED25519
+from lumos.crypto.group import GROUPS, Group, check_group, choose_group
+from lumos.crypto.secp256k1 import SECP256K1
+from lumos.errors import UsageError
 
 
-def scalar(value: int) -> bytes:
-    return (value % ORDER).to_bytes(32, "little")
+@pytest.fixture(params=GROUPS.names())
+def group(request: pytest.FixtureRequest) -> Group:
+    return GROUPS[request.param]
 
 
-def off_curve() -> list[bytes]:
-    # y is on the curve when (y² − 1)/(d·y² + 1) is a square.
-    d = -121665 * pow(121666, -1, P) % P
-    found = []
-    for y in range(2, 60):
-        ratio = (y * y - 1) * pow(d * y * y + 1, -1, P) % P
-        if pow(ratio, (P - 1) // 2, P) == P - 1:
-            found.append(y.to_bytes(32, "little"))
-    return found
+@pytest.fixture
+def known(monkeypatch, stream):
+    """The same entropy for the group and for a second reader."""
+    monkeypatch.setattr(entropy, "draw", stream("lumos known answers"))
+    return stream("lumos known answers")
 
 
-def test_the_five_methods_agree_with_the_group():
-    a, A, T = ED25519.key()
-    b, bG = ED25519.pair()
-    assert ED25519.multiply(a, A) == T
-    assert ED25519.multiply(a, bG) == ED25519.multiply(b, A)
-    assert ED25519.subtract(ED25519.add(A, bG), bG) == A
-    assert ED25519.add(A, ED25519.identity) == A
-    assert ED25519.subtract(A, A) == ED25519.identity
-    assert ED25519.add(ED25519.add(A, A), A) == ED25519.multiply(scalar(3), A)
+def test_the_five_methods_agree_with_the_group(group):
+    a, A, T = group.key()
+    b, bG = group.pair()
+    assert group.multiply(a, A) == T
+    assert group.multiply(a, bG) == group.multiply(b, A)
+    assert group.subtract(group.add(A, bG), bG, 1) == [A]
+    assert group.add(A, group.identity) == A
+    double = group.add(A, A)
+    assert group.subtract(group.add(double, A), A, 2) == [double, A]
+    assert group.subtract(T, A, 0) == []
 
 
-def test_keys_are_fresh():
-    assert len({ED25519.key() for _ in range(20)} | {ED25519.pair() for _ in range(20)}) == 40
+def test_all_methods_against_plain_integers(group, known):
+    curve = CURVES[group.name]
+    plus, times, encode = curve.plus, curve.times, curve.encode
+    for _ in range(3):
+        a, A, T = group.key()
+        b, B = group.pair()
+        numbers = [curve.scalar(known) for _ in range(2)]
+        written = [scalar[::-1] if group is ED25519 else scalar for scalar in (a, b)]
+        assert [int.from_bytes(scalar, "big") for scalar in written] == numbers
+        plain_A, plain_B = (times(number, curve.base) for number in numbers)
+        plain_T = times(numbers[0], plain_A)
+        assert (encode(plain_A), encode(plain_B), encode(plain_T)) == (A, B, T)
+        assert group.multiply(a, B) == encode(times(numbers[0], plain_B))
+        assert group.add(A, B) == encode(plus(plain_A, plain_B))
+        assert group.add(A, A) == encode(plus(plain_A, plain_A))
+        listed = [plus(plain_B, times(curve.order - n, plain_T)) for n in range(1, 16)]
+        assert group.subtract(B, T, 15) == [encode(point) for point in listed]
 
 
-def test_the_vectors_are_what_they_claim():
-    # Eight times a point of small order is the identity: added three times to itself.
-    for point in TORSION:
-        for _ in range(3):
-            point = crypto_core_ed25519_add(point, point)
-        assert point == ED25519.identity
-    assert len(set(TORSION)) == 8
-    assert len(off_curve()) > 20
+def test_received_bytes_are_as_good_as_computed_points(group):
+    # A group may keep more than the bytes of points that it computed itself.
+    a, A, T = group.key()
+    _, B = group.pair()
+    copies = [bytes(bytearray(point)) for point in (A, B, T)]
+    assert [type(copy) for copy in copies] == [bytes] * 3
+    assert group.multiply(a, copies[1]) == group.multiply(a, B)
+    assert group.add(copies[0], copies[1]) == group.add(A, B)
+    assert group.subtract(copies[1], copies[2], 3) == group.subtract(B, T, 3)
 
 
-@pytest.mark.parametrize("point", TORSION, ids=range(8))
-def test_small_order_is_refused(point):
-    with pytest.raises(BadPoint):
-        ED25519.multiply(scalar(7), point)
+def test_points_have_the_declared_size(group):
+    a, A, T = group.key()
+    _, B = group.pair()
+    computed = [A, T, B, group.multiply(a, B), group.add(A, B), *group.subtract(B, A, 3)]
+    assert {len(point) for point in [*computed, group.identity]} == {group.point_bytes}
+    assert GROUPS[group.name] is group
 
 
-@pytest.mark.parametrize("torsion", TORSION[1:], ids=range(1, 8))
-def test_mixed_order_is_refused(torsion):
-    # A good point plus torsion: on the curve and canonical, but outside the prime-order group.
-    for secret in (1, 2, 12345, ORDER - 1):
-        good = crypto_scalarmult_ed25519_base_noclamp(scalar(secret))
-        mixed = crypto_core_ed25519_add(good, torsion)
-        assert crypto_core_ed25519_is_valid_point(good)
-        assert not crypto_core_ed25519_is_valid_point(mixed)
-        ED25519.multiply(scalar(7), good)
-        with pytest.raises(BadPoint):
-            ED25519.multiply(scalar(7), mixed)
-        # Also where the scalar kills the torsion, and the product would look good.
-        with pytest.raises(BadPoint):
-            ED25519.multiply(scalar(8), mixed)
+def test_keys_are_fresh(group):
+    assert len({group.key() for _ in range(20)} | {group.pair() for _ in range(20)}) == 40
 
 
-@pytest.mark.parametrize("point", off_curve() + NOT_CANONICAL, ids=lambda point: point.hex()[:6])
-def test_off_curve_and_not_canonical_are_refused(point):
-    with pytest.raises(BadPoint):
-        ED25519.multiply(scalar(7), point)
+def test_simulations_take_the_quick_group_and_devices_the_one_in_constant_time():
+    assert choose_group("auto", simulated=True) is SECP256K1
+    assert choose_group("auto", simulated=False) is ED25519
+    for name in GROUPS:
+        for simulated in (True, False):
+            assert choose_group(name, simulated=simulated).name == name
 
 
-def test_addition_alone_would_not_refuse():
-    # Why every received point goes through multiply first.
-    _, good = ED25519.pair()
-    for point in TORSION + NOT_CANONICAL[:4]:
-        ED25519.add(good, point)
-
-
-def test_bare_additions_are_the_wrapped_ones():
-    for _ in range(20):
-        (_, left), (_, right) = ED25519.pair(), ED25519.pair()
-        assert ED25519.add(left, right) == crypto_core_ed25519_add(left, right)
-        assert ED25519.subtract(left, right) == crypto_core_ed25519_sub(left, right)
-
-
-def test_bare_additions_refuse_what_is_no_point():
-    _, good = ED25519.pair()
-    for bad in (b"", good[:31], good + b"\0", off_curve()[0]):
-        for combine in (ED25519.add, ED25519.subtract):
-            with pytest.raises(BadPoint):
-                combine(good, bad)
-            with pytest.raises(BadPoint):
-                combine(bad, good)
-
-
-def test_without_the_bare_functions_the_wrapped_ones_serve():
-    assert _bare("crypto_no_such_function", crypto_core_ed25519_add) is crypto_core_ed25519_add
+@pytest.mark.parametrize("name", ["", "ristretto", "Ed25519", "none", "p256"])
+def test_a_wrong_name_lists_the_right_ones(name):
+    for use in (check_group, lambda name: choose_group(name, simulated=True)):
+        with pytest.raises(UsageError, match="auto, ed25519") as caught:
+            use(name)
+        assert "secp256k1" in str(caught.value)

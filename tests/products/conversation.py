@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from lumos.aggregate import FixedPoint
-from lumos.crypto.group import ED25519, Group
+from lumos.crypto.ed25519 import ED25519
+from lumos.crypto.group import Group
 from lumos.products import PairSession
 
 LONG = FixedPoint(1024.0, 32, 8, False)

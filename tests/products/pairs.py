@@ -20,7 +20,8 @@ from lumos.aggregate.ideal import IDEAL_TOPICS as IDEAL_SUMS
 from lumos.device import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange import EVERY_DOOR, Endpoint, LedgerReport, Outbox, Program
-from lumos.exchange.carriers.loopback import Loopback, _Party
+from lumos.exchange.carriers.loopback import Loopback
+from lumos.exchange.running import RunningProgram
 from lumos.products import PairedCoordinator, SecurePairedSums, paired_sums
 from lumos.products.ideal import IDEAL_TOPICS
 
@@ -143,7 +144,6 @@ class Dying(Loopback):
 
     Args:
         deaths: by shard, the round (counted from 0) from which on it is silent.
-        partial: by shard, the round in which only half of its messages leave, and none later.
         cut: a topic, a sender and a receiver whose messages are lost.
         tolerant: a party that raises `ProtocolError` is silent from then on.
     """
@@ -152,12 +152,11 @@ class Dying(Loopback):
         self,
         *arguments: Any,
         deaths: dict[int, int] | None = None,
-        partial: dict[int, int] | None = None,
         cut: tuple[str, int, int] | None = None,
         tolerant: bool = False,
     ) -> None:
         super().__init__(*arguments)
-        self._deaths, self._partial = deaths or {}, partial or {}
+        self._deaths = deaths or {}
         self._tolerant = tolerant
         self._cut = cut
         self.rounds: list[str] = []
@@ -165,9 +164,9 @@ class Dying(Loopback):
         self.swaps: list[tuple[str, list[Any]]] = []
 
     def run(self, device_program: Any, coordinator_program: Any) -> Any:
-        coordinator = _Party(coordinator_program(self.coordinator), self.coordinator)
+        coordinator = RunningProgram(coordinator_program(self.coordinator), self.coordinator)
         devices = {
-            number: _Party(device_program(shard, endpoint), endpoint)
+            number: RunningProgram(device_program(shard, endpoint), endpoint)
             for number, (shard, endpoint) in enumerate(
                 zip(self._shards, self.endpoints, strict=True)
             )
@@ -194,14 +193,11 @@ class Dying(Loopback):
             outboxes = [topic.nothing()] * len(everybody)
             for number, party in present.items():
                 batch = party.outbox.batch
-                if self._partial.get(number) == now:
-                    batch = batch.take(np.arange(batch.messages // 2))
                 if self._cut is not None and self._cut[0] == topic.name:
                     _, sender, receiver = self._cut
                     lost = (batch.sender == sender) & (batch.receiver == receiver)
                     batch = batch.take(~lost)
                 outboxes[number] = Outbox(topic, batch)
-            silent |= {number for number, last in self._partial.items() if last <= now}
             self.rounds.append(topic.name)
             self.swaps.append((topic.name, [outbox.batch for outbox in outboxes]))
             inboxes = self._router.route(topic, outboxes)

@@ -105,6 +105,30 @@ def test_a_sum_with_one_share_of_a_pair_is_uniform(numbers: int) -> None:
     assert byte_statistic(clear) > LIMIT  # the test has power
 
 
+class LosesTwo(SecureCoordinator):
+    """Loses the vectors of two devices, and notes whether anybody objects."""
+
+    two: tuple[int, int]
+    objected: list[bool]
+
+    def attempt(self, width: int) -> Program[Attempted]:
+        one, other = self.two
+        kept = without_vector_of(one, without_vector_of(other, self._collect(width)))
+        collected = yield from kept
+        type(self).objected.append((yield from decide(collected.asked)))
+        return Attempted(None, called_off=True)
+
+
+@pytest.mark.parametrize("matched", [True, False])
+def test_losing_two_devices_tells_a_liar_whether_they_are_partners(matched: bool) -> None:
+    """Known and documented (docs/privacy.md): one bit of an attempt, at most four in a step."""
+    two = (U, V) if matched else (U, LARGE.pairs()[1][0])
+    liar: Any = type("Liar", (LosesTwo,), {"two": two, "objected": []})
+    with suppress(ProtocolError):
+        federation(LARGE, liar).run()
+    assert liar.objected[0] != matched
+
+
 class TwoStories(SecureCoordinator):
     """Tells u and half of the devices that v is lost, and v and the other half that u is."""
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lumos.crypto.group import GROUPS
 from lumos.score import LevelSpec, Shifted, messages
 from lumos.score.level_spec import levels_of
 from lumos.score.score_state import level_table, product_tables
@@ -34,13 +35,14 @@ def test_random_vectors(spec, talk, plain_level, short_vector):
     for _ in range(4):
         s, v = short_vector(spec, coins), short_vector(spec, coins)
         items += [(spec, s, v), (spec, s, s), (spec, s, np.minimum(-s, 2 ** (spec.bits - 1) - 1))]
-    session = talk()
     right = [plain_level(*item) for item in items]
-    assert session.run(items) == (right, right)
-    assert session.shape() == messages([spec] * len(items), first=True)
-    # A second batch of the same session, in which R speaks first.
-    assert session.run(items[:3]) == (right[:3], right[:3])
-    assert session.shape() == messages([spec] * 3, first=False)
+    for group in (GROUPS[name] for name in GROUPS):
+        session, point = talk(group=group), group.point_bytes
+        assert session.run(items) == (right, right)
+        assert session.shape() == messages([spec] * len(items), first=True, point=point)
+        # A second batch of the same session, in which R speaks first.
+        assert session.run(items[:3]) == (right[:3], right[:3])
+        assert session.shape() == messages([spec] * 3, first=False, point=point)
 
 
 def products_of_three(thresholds):

@@ -16,7 +16,7 @@ from tests.narrow import present
 from tests.session_doubles import Toy
 
 from lumos.crypto import entropy
-from lumos.crypto.group import ED25519
+from lumos.crypto.ed25519 import ED25519
 from lumos.score import LevelSpec, ScoreReceiver, ScoreSender, Shifted, score_sender
 from lumos.score.score_state import Score, level_table
 from lumos.session import lookup
@@ -330,7 +330,8 @@ def sender_rows(s, groups, group):
     for points in groups[1:]:
         row = []
         for point, reference in zip(points, groups[0], strict=True):
-            ahead, behind = group.subtract(point, reference), group.subtract(reference, point)
+            (ahead,) = group.subtract(point, reference, 1)
+            (behind,) = group.subtract(reference, point, 1)
             row += [point in near, ahead in near, behind in near]
             row += [ahead == multiple for multiple in multiples[1:4]]
             row += [*bits_of(point[:6]), *bits_of(group.multiply(s._keys._a, point)[:2])]

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lumos.crypto.group import GROUPS
 from lumos.device import Shard, cut
 from lumos.errors import ProtocolError, UsageError
 from lumos.exchange import Endpoint, LedgerReport, Program
 from lumos.exchange.carriers.loopback import Loopback
 from lumos.exchange.endpoint import no_part
 from lumos.graph import Graph, demo_graph
-from lumos.score import LevelSpec
+from lumos.score import LevelSpec, make_scorer, messages
 from lumos.score.ideal import IDEAL_TOPICS, IdealScorer
 from lumos.score.scorer import Scorer
 from lumos.score.secure import SecureScorer
@@ -52,10 +53,9 @@ def pairs_of(shard: Shard, together: Together) -> ComparedPairs:
     return ComparedPairs.of_ids(shard, table[:, 0], table[:, 1])
 
 
-def scorer_of(name: str, shard: Shard, endpoint: Endpoint) -> Scorer:
-    if name == "ideal":
-        return IdealScorer(shard, endpoint)
-    return SecureScorer(shard, endpoint, InProcess())
+def scorer_of(name: str, shard: Shard, endpoint: Endpoint, group: str = "ed25519") -> Scorer:
+    workers = None if name == "ideal" else InProcess()
+    return make_scorer(shard, endpoint, workers, GROUPS[group])
 
 
 def edgeless(devices: int) -> Graph:
@@ -63,12 +63,12 @@ def edgeless(devices: int) -> Graph:
 
 
 def conversation(
-    rounds: list[Round], backend: str
+    rounds: list[Round], backend: str, group: str = "ed25519"
 ) -> Callable[[Shard, Endpoint], Program[list[dict[tuple[int, int], int]]]]:
     """One call after the other."""
 
     def device(shard: Shard, endpoint: Endpoint) -> Program[list[dict[tuple[int, int], int]]]:
-        scorer = scorer_of(backend, shard, endpoint)
+        scorer = scorer_of(backend, shard, endpoint, group)
         learned = []
         for spec, together, vectors, shifted in rounds:
             pairs = pairs_of(shard, together)
@@ -98,9 +98,9 @@ def random_rounds(devices: int, seed: int, short_vector: Any) -> list[Round]:
     return rounds
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("seed", "group"), [(0, "ed25519"), (1, "ed25519"), (0, "secp256k1")])
 def test_ideal_and_secure_agree_on_levels_and_on_every_count(
-    seed: int, ledger_differences: Differences, plain_level: Any, short_vector: Any
+    seed: int, group: str, ledger_differences: Differences, plain_level: Any, short_vector: Any
 ) -> None:
     devices = 9
     graph = demo_graph(devices, features=False)
@@ -108,7 +108,7 @@ def test_ideal_and_secure_agree_on_levels_and_on_every_count(
     reports = {}
     for backend, shards in itertools.product(["ideal", "secure"], [1, 2, 7, devices]):
         carrier = loopback(cut(graph, shards, seed=0))
-        results, _ = carrier.run(conversation(rounds, backend), nobody)
+        results, _ = carrier.run(conversation(rounds, backend, group), nobody)
         for number, (spec, together, vectors, shifts) in enumerate(rounds):
             learned = {view: level for result in results for view, level in result[number].items()}
             assert set(learned) == {
@@ -126,6 +126,13 @@ def test_ideal_and_secure_agree_on_levels_and_on_every_count(
     assert ledger_differences(ideal, secure) == ["topics"]
     booked, sent = ideal.topics["score/ideal"], secure.topics["score"]
     assert (booked.messages, booked.bytes) == (sent.messages, sent.bytes)
+    assert ideal.group == secure.group == group
+    # Nine sessions of each spec: the opening, a point per coordinate, one per digit of the share.
+    points = 9 * sum(1 + spec.digits for spec in SPECS)
+    bodies = 9 * sum(
+        sum(message.length for message in messages([spec], first=True, point=0)) for spec in SPECS
+    )
+    assert sent.bytes == points * GROUPS[group].point_bytes + bodies
     assert secure.rounds == 6 * len(rounds)
     assert secure.scores == 9 * len(SPECS)
     assert secure.comparisons == 0

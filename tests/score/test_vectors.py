@@ -10,9 +10,10 @@ import itertools
 import msgspec
 import numpy as np
 import pytest
-from tests.plain_curve import BASE, ORDER, crc, encode, plus, times
+from tests.plain_curve import CURVES, crc
 
 from lumos.crypto import entropy
+from lumos.crypto.group import GROUPS
 from lumos.score import LevelSpec, Shifted
 
 TINY = LevelSpec(width=1, bits=3, ring_bits=4, thresholds=(0,))
@@ -21,8 +22,8 @@ EIGHT = LevelSpec(width=5, thresholds=(-30, -20, -10, 0, 10, 20, 30))
 UP = [7 * k % 11 - 5 for k in range(24)]
 DOWN = [5 * k % 9 - 4 for k in range(24)]
 
-LITERAL = {
-    # s = 2, v = -1
+# s = 2, v = -1
+ED25519 = {
     "opening": "af1ba9215bea85c4d1761838721e3470"
     "0648e0aed5d0b89beda4a13b19d958b0aef35997e29339698a418274d25dec5e",
     "points": "a933ec07082324914e0219cff396e511"
@@ -32,6 +33,17 @@ LITERAL = {
     "levels": "847128",
     "answer": "28",
 }
+SECP256K1 = {
+    "opening": "af1ba9215bea85c4d1761838721e3470"
+    "02ecd477f6595f35e0b4ae858d3f4de4aed388def7b105e74cc6968a0938ec722e",
+    "points": "9839910f5ca9947048193f9005c57278"
+    "030b5bd80ab1a8baee26d5affa62f40c70955a9ad68dd6949989ba43c3661f18f1",
+    "products": "cca9041afb",
+    "share": "0376b3a39374eed0adb0861c3444bdb487b8e8a9d3abae8f83862baeae9a9ff457",
+    "levels": "3af4b2",
+    "answer": "b2",
+}
+LITERAL = {"ed25519": ED25519, "secp256k1": SECP256K1}
 
 WORDS = (0x00, 0x1F, 0xE3)
 """The first words of the code of up to four values."""
@@ -52,6 +64,15 @@ DIGESTS = [
         "9f2ad2b2df2204433fc5bcd9ec776643",
     ),
 ]
+OF_SECP256K1 = [
+    "4f953eaffdc2fe47a1bf1a05a3933280",
+    "d7ff3903d5edd3c0f953ca96ed498d6c",
+    "1e0a5f25a47c3bfead99f24f2661ca4f",
+    "62b25e0f9461264e1b10584fd9272536",
+    "0af99fde069c0b530e5c7cc7fa393a16",
+    "48ec324c818dee2954a3276a733542dd",
+]
+"""Digests of the same conversations in the other group."""
 
 
 @pytest.fixture
@@ -61,42 +82,46 @@ def known(monkeypatch, stream):
     return lambda: stream("lumos known answers")
 
 
-def test_literal_messages(known, talk):
-    session = talk()
+@pytest.mark.parametrize("group", LITERAL)
+def test_literal_messages(group, known, talk):
+    session = talk(group=GROUPS[group])
     assert session.run([(TINY, [2], [-1])]) == ([0], [0])
-    assert [message.hex() for _, message in session.sent] == list(LITERAL.values())
+    assert [message.hex() for _, message in session.sent] == list(LITERAL[group].values())
 
 
-@pytest.mark.parametrize(("items", "level", "digest"), DIGESTS)
-def test_digests_of_whole_conversations(items, level, digest, known, talk):
-    session = talk()
+@pytest.mark.parametrize(
+    ("group", "items", "level", "digest"),
+    [("ed25519", *one) for one in DIGESTS]
+    + [("secp256k1", *one[:2], other) for one, other in zip(DIGESTS, OF_SECP256K1, strict=True)],
+)
+def test_digests_of_whole_conversations(group, items, level, digest, known, talk):
+    session = talk(group=GROUPS[group])
     assert session.run(items) == level
     said = "".join(message.hex() for _, message in session.sent)
     assert hashlib.sha256(said.encode()).hexdigest()[:32] == digest
 
 
-def test_a_score_from_its_description(known, talk):
+@pytest.mark.parametrize("group", CURVES)
+def test_a_score_from_its_description(group, known, talk):
     thresholds = (-5, 3)
     spec = LevelSpec(width=2, bits=3, ring_bits=5, thresholds=thresholds)
     # The product is -9, the level 0: R reads it with S's shift, and tells it with its own as well.
     s, v, shift, shift_r = (3, -2), (-1, 3), 2, 2
-    session = talk()
+    session = talk(group=GROUPS[group])
     assert session.run([(spec, Shifted(s, shift), Shifted(v, shift_r))]) == ([2], [2])
     opening, points, products, asked, levels, answer = (message for _, message in session.sent)
 
-    draw = known()
-
-    def scalar():
-        return int.from_bytes(draw(64), "little") % ORDER
+    draw, curve = known(), CURVES[group]
+    plus, times, encode = curve.plus, curve.times, curve.encode
 
     nonce_s = draw(16)
-    a = scalar()
+    a = curve.scalar(draw)
     nonce_r = draw(16)
-    A = times(a, BASE)
+    A = times(a, curve.base)
     assert opening == nonce_s + encode(A)
 
     # One point per coordinate, in two's complement of three bits.
-    B = [plus(times(scalar(), BASE), times(c % 8, A)) for c in v]
+    B = [plus(times(curve.scalar(draw), curve.base), times(c % 8, A)) for c in v]
     assert points == nonce_r + encode(B[0]) + encode(B[1])
 
     ids = (3).to_bytes(8, "little") + (8).to_bytes(8, "little")
@@ -105,7 +130,7 @@ def test_a_score_from_its_description(known, talk):
     code = hashlib.blake2b(public, digest_size=16, person=b"lumos.level.1").digest()
 
     def pad(idx, point, value, size):
-        W = plus(times(a, point), times(ORDER - value, times(a, A)))
+        W = plus(times(a, point), times(curve.order - value, times(a, A)))
         said = sid + encode(A) + idx.to_bytes(8, "little") + code + encode(point)
         said += bytes([value]) + encode(W)
         digest = hashlib.blake2b(said, digest_size=size, person=b"lumos.pad.1").digest()
@@ -127,7 +152,7 @@ def test_a_score_from_its_description(known, talk):
     # R's share, in digits of three and two bits.
     share = sum(a * b for a, b in zip(s, v, strict=True)) + sum(r)
     share %= 32
-    C = [plus(times(scalar(), BASE), times(c, A)) for c in (share >> 2, share & 3)]
+    C = [plus(times(curve.scalar(draw), curve.base), times(c, A)) for c in (share >> 2, share & 3)]
     assert asked == encode(C[0]) + encode(C[1])
 
     # The table of levels: two output bits of 32 entries each.

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lumos.crypto.group import ED25519
+from lumos.crypto.group import GROUPS
 from lumos.session import lookup
 from lumos.session.lookup import Lookup, Query, ReceiverKeys, SenderKeys, pad_bytes, unmask
 
@@ -117,12 +117,13 @@ def test_a_pad_depends_on_everything_it_is_bound_to():
     assert len(set(longer)) == len(variants)
 
 
+@pytest.mark.parametrize("group", GROUPS.names())
 @pytest.mark.parametrize("many", [1, 12])
-def test_shifting_by_a_digit(many):
+def test_shifting_by_a_digit(many, group):
     # bG + cA, in the first digits of a session and after many.
-    group = ED25519
+    group = GROUPS[group]
     a, A, _ = group.key()
-    receiver = ReceiverKeys(A, b"s" * 32)
+    receiver = ReceiverKeys(A, b"s" * 32, group)
     _, bG = group.pair()
     for _ in range(many):
         receiver._shifted(bG, 0)
@@ -133,10 +134,13 @@ def test_shifting_by_a_digit(many):
     assert a
 
 
-def test_the_work_does_not_depend_on_the_digit():
+@pytest.mark.parametrize("name", GROUPS.names())
+def test_the_work_does_not_depend_on_the_digit(name):
     # As many group operations for every value of y: the count is public.
+    real = GROUPS[name]
+
     class Counting:
-        identity = ED25519.identity
+        identity = real.identity
 
         def __init__(self):
             self.calls = []
@@ -144,11 +148,11 @@ def test_the_work_does_not_depend_on_the_digit():
         def __getattr__(self, name):
             def counted(*arguments):
                 self.calls.append(name)
-                return getattr(ED25519, name)(*arguments)
+                return getattr(real, name)(*arguments)
 
             return counted
 
-    A = ED25519.key()[1]
+    A = real.key()[1]
     seen = set()
     for index in range(0, 256, 15):
         group = Counting()

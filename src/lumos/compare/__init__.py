@@ -16,12 +16,13 @@ list of specs and then take turns:
     sender.results, receiver.results     # both [1] if x < y, else [0]
 
 In later batches of the session the receiver sends first. The comparisons of a batch go side by
-side: message k of a batch is the concatenation of their messages k.
+side: message k of a batch is the concatenation of their messages k. A point has P bytes: 32 in the
+group `ed25519`, the default, and 33 in `secp256k1` (`group=SECP256K1` at both ends).
 
 | message | from | bytes |
 |---|---|---|
-| opening, once per session | S | nonce 16 ‖ A 32 |
-| points (before them, once per session, R's nonce 16) | R | 32 per digit of at most 4 bits |
+| opening, once per session | S | nonce 16 ‖ A P |
+| points (before them, once per session, R's nonce 16) | R | P per digit of at most 4 bits |
 | tables, ℓ ≤ 12 | S | ⌈2^ℓ/8⌉ per output bit; then check 1 |
 | tables, ℓ > 12, and S's opening of level 1 | S | leaves, triples, bits (``spec.parts``); check 1 |
 | openings, ℓ > 12, alternating | R, S | ⌈bits/8⌉ per comparison; check 1 |

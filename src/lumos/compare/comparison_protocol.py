@@ -8,15 +8,16 @@ import numpy as np
 from lumos.compare.receiver import Receiver
 from lumos.compare.sender import Sender
 from lumos.compare.spec import Kind, Spec
+from lumos.crypto.group import Group
 from lumos.typing import Ints
 
 
 class ComparisonProtocol:
     """Opens senders and receivers; every comparison is revealed to both."""
 
-    def open(self, me: int, peer: int) -> Sender | Receiver:
+    def open(self, me: int, peer: int, group: Group) -> Sender | Receiver:
         """The end with the smaller id is the sender."""
-        return Sender(me, peer) if me < peer else Receiver(me, peer)
+        return (Sender if me < peer else Receiver)(me, peer, group=group)
 
     def encode(self, spec: Spec, values: Ints) -> tuple[bytes, bytes]:
         """A spec, and [parties] values, as `items` reads them."""

@@ -12,7 +12,8 @@ import numpy as np
 from lumos.compare.comparer import Signs
 from lumos.compare.open_sessions import Sessions
 from lumos.compare.spec import Kind, Spec, messages
-from lumos.crypto.group import POINT
+from lumos.crypto.ed25519 import ED25519
+from lumos.crypto.group import Group
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
@@ -33,22 +34,34 @@ IDEAL_TOPICS = frozenset({CLEAR})
 
 
 class IdealComparer:
-    """The backend `ideal` of one shard."""
+    """The backend `ideal` of one shard.
 
-    def __init__(self, shard: Shard, endpoint: Endpoint, budget: float | None = None) -> None:
+    Args:
+        budget: most bits that the answers of one pair may reveal, or None.
+        group: whose secret comparison is booked: its points have a size.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        endpoint: Endpoint,
+        budget: float | None = None,
+        group: Group = ED25519,
+    ) -> None:
         self._shard = shard
+        self._point = group.point_bytes
         self._ledger = endpoint.ledger
         self._ledger.require_permission(CLEAR)
-        self._sessions = Sessions(shard, endpoint.ledger, budget)
+        self._sessions = Sessions(shard, endpoint.ledger, budget, group)
 
     def less(self, pairs: ComparedPairs, values: Ints, bits: int) -> Program[Flags]:
         """For each pair, whether S's value is below R's."""
-        mine, theirs = yield from self._meet(pairs, values, _plan(bits, 2))
+        mine, theirs = yield from self._meet(pairs, values, _plan(bits, 2, self._point))
         return np.where(pairs.first, mine < theirs, theirs < mine)
 
     def three_way(self, pairs: ComparedPairs, values: Ints, bits: int) -> Program[Signs]:
         """For each pair the sign of (own value - peer's value)."""
-        mine, theirs = yield from self._meet(pairs, values, _plan(bits, 3))
+        mine, theirs = yield from self._meet(pairs, values, _plan(bits, 3, self._point))
         signs: Signs = np.sign(mine - theirs).astype(np.int8)
         return signs
 
@@ -73,8 +86,8 @@ class IdealComparer:
         ledger.book(CLEAR, rows[~first], plan.as_receiver)
         ledger.book_rounds(rows, plan.rounds)
         if np.count_nonzero(fresh):
-            ledger.book(CLEAR, rows[first & fresh], _OPENING)
-            ledger.book(CLEAR, rows[~first & fresh], _OPENED)
+            ledger.book(CLEAR, rows[first & fresh], plan.opening)
+            ledger.book(CLEAR, rows[~first & fresh], _other_end(plan.opening))
             ledger.book_rounds(rows[fresh], 1)
 
 
@@ -82,25 +95,27 @@ def _other_end(booking: Booking) -> Booking:
     return Booking(booking.received, booking.sent, booking.bytes_received, booking.bytes_sent)
 
 
-# A new session: S sends the opening, R's first message is longer by its nonce.
-_OPENING = Booking(1, 0, NONCE + POINT, NONCE)
-_OPENED = _other_end(_OPENING)
-
-
 class _Plan(NamedTuple):
-    """What one comparison in an open session stands for: rounds, and messages at S and at R."""
+    """What one comparison stands for: rounds, and messages at S and at R in an open session.
+
+    opening: what is added at S where the session is new.
+    """
 
     bits: int
     ways: int
     rounds: int
     as_sender: Booking
     as_receiver: Booking
+    opening: Booking
 
 
 @cache
-def _plan(bits: int, ways: int) -> _Plan:
-    plan = messages([Spec(bits, Kind.THREE_WAY if ways == 3 else Kind.LT)], first=False)
+def _plan(bits: int, ways: int, point: int) -> _Plan:
+    spec = Spec(bits, Kind.THREE_WAY if ways == 3 else Kind.LT)
+    plan = messages([spec], first=False, point=point)
     down = [message.length for message in plan if not message.to_sender]
     up = [message.length for message in plan if message.to_sender]
     as_sender = Booking(len(down), len(up), sum(down), sum(up))
-    return _Plan(bits, ways, len(plan), as_sender, _other_end(as_sender))
+    # S sends the opening, and R's first message is longer by its nonce.
+    opening = Booking(1, 0, NONCE + point, NONCE)
+    return _Plan(bits, ways, len(plan), as_sender, _other_end(as_sender), opening)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from lumos.crypto.group import Group
 from lumos.device.shard import Shard
 from lumos.errors import BudgetExceeded
 from lumos.exchange.ledger import Ledger
@@ -15,10 +16,12 @@ class Sessions:
 
     Args:
         budget: most bits that the answers of one pair may reveal, or None.
+        group: of the points that they send.
     """
 
-    def __init__(self, shard: Shard, ledger: Ledger, budget: float | None) -> None:
+    def __init__(self, shard: Shard, ledger: Ledger, budget: float | None, group: Group) -> None:
         self._ledger = ledger
+        self._group = group.name
         self._budget = budget
         self._near = np.zeros(len(shard.neighbours), np.bool_)
         self._closed = len(shard.neighbours)  # neighbours without a session
@@ -32,6 +35,7 @@ class Sessions:
         """
         if len(pairs):
             self._ledger.lengths.add(bits)
+            self._ledger.groups.add(self._group)
         self._reveal(pairs, ways)
         if pairs.near:
             if not self._closed:

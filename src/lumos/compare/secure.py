@@ -6,6 +6,8 @@ from lumos.compare.comparer import Signs, spec_of
 from lumos.compare.comparison_protocol import PROTOCOL
 from lumos.compare.open_sessions import Sessions
 from lumos.compare.spec import Kind, Spec, messages
+from lumos.crypto.ed25519 import ED25519
+from lumos.crypto.group import Group
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.topic import Door, Topic
@@ -37,9 +39,11 @@ class SecureComparer:
         workers: Workers,
         on_steps: OnSteps | None = None,
         budget: float | None = None,
+        group: Group = ED25519,
     ) -> None:
         self._shard = shard
-        self._sessions = Sessions(shard, endpoint.ledger, budget)
+        self._sessions = Sessions(shard, endpoint.ledger, budget, group)
+        self._group = group
         self._workers = workers
         self._on_steps = on_steps
 
@@ -57,15 +61,18 @@ class SecureComparer:
     def _compare(self, pairs: ComparedPairs, values: Ints, spec: Spec) -> Program[Ints]:
         fresh = self._sessions.open(pairs, spec.bits, spec.ways)
         senders, receivers = np.flatnonzero(pairs.first), np.flatnonzero(~pairs.first)
-        batch = PartyBatch(SECRET, "compare", self._shard, self._workers, self._on_steps, pairs)
+        batch = PartyBatch(
+            SECRET, "compare", self._group, self._shard, self._workers, self._on_steps, pairs
+        )
         batch.begin(*PROTOCOL.encode(spec, np.minimum(values, 2**spec.bits - 1)))
 
         # S sends first where it opens the session; in an open one R does.
-        opening, *_ = messages([spec], first=True)
+        point = self._group.point_bytes
+        opening, *_ = messages([spec], first=True, point=point)
         new, answering = senders[fresh[senders]], receivers[fresh[receivers]]
         inbox = yield batch.send(new, batch.step(new, opening.length), opening.length)
 
-        plan = messages([spec], first=False)
+        plan = messages([spec], first=False, point=point)
         for number, message in enumerate(plan):
             sending = receivers if message.to_sender else senders
             # R's first message carries its nonce where the session is new.

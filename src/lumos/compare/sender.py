@@ -4,7 +4,8 @@ from lumos.compare.comparison_state import RULES, Comparison, cut_parts
 from lumos.compare.shares import TreeShares, digits_of, number_of, product, relation
 from lumos.compare.spec import Kind, Spec
 from lumos.crypto import entropy
-from lumos.crypto.group import ED25519, Group
+from lumos.crypto.ed25519 import ED25519
+from lumos.crypto.group import Group
 from lumos.session.lookup_parties import LookupSender
 from lumos.typing import Bytes
 

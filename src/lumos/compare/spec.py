@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from lumos.crypto.group import POINT
+from lumos.crypto.ed25519 import POINT
 from lumos.errors import UsageError
 from lumos.session.lookup import Lookup, digit_widths
 from lumos.session.message_list import CHECK, NONCE, Message
@@ -188,14 +188,20 @@ def opened_bits(spec: Spec, part: Part) -> list[int]:
     return [sum(merge.opened for merge in levels[level]) for level in part.opened]
 
 
-def messages(specs: Sequence[Spec], *, first: bool) -> tuple[Message, ...]:
-    """Who sends how many bytes in a batch; ``first`` if it opens the session."""
-    return _messages(tuple(specs), first)
+def messages(specs: Sequence[Spec], *, first: bool, point: int = POINT) -> tuple[Message, ...]:
+    """Who sends how many bytes in a batch.
+
+    Args:
+        specs: of its items, in order.
+        first: whether it opens the session.
+        point: bytes of a point of the session's group; by default those of `ed25519`.
+    """
+    return _messages(tuple(specs), first, point)
 
 
 @lru_cache(maxsize=256)
-def _messages(specs: tuple[Spec, ...], first: bool) -> tuple[Message, ...]:
-    listed = [Message(False, NONCE + POINT)] if first else []
+def _messages(specs: tuple[Spec, ...], first: bool, point: int) -> tuple[Message, ...]:
+    listed = [Message(False, NONCE + point)] if first else []
     own = [parts(spec) for spec in specs]
     for position in range(max(map(len, own), default=0)):
         length = NONCE if first and position == 0 else 0
@@ -203,7 +209,7 @@ def _messages(specs: tuple[Spec, ...], first: bool) -> tuple[Message, ...]:
         for spec, spoken in zip(specs, own, strict=True):
             part = spoken[position] if position < len(spoken) else Part()
             opened = (sum(opened_bits(spec, part)) + 7) // 8
-            length += POINT * part.points + part.tables + opened + part.answer
+            length += point * part.points + part.tables + opened + part.answer
             checked = checked or part.tables + opened > 0
         listed.append(Message(position % 2 == 0, length + CHECK * checked))
     return tuple(listed)

@@ -4,10 +4,13 @@
 |---|---|---|
 | `entropy` | bytes from the operating system's generator | scalars, nonces, masks, device secrets |
 | `chacha` | ChaCha20 key streams, many keys at once | private coins, masks of secure sums |
-| `group` | the prime-order group of edwards25519 | oblivious transfer of the secret comparison |
+| `group` | prime-order groups by name, and the choice of one | oblivious transfers |
+| `ed25519` | edwards25519, in constant time | comparisons and scores of real devices |
+| `secp256k1` | secp256k1, twice as quick | comparisons and scores of simulations |
 | `in_memory` | a base class that refuses pickling and copying | sessions, keys, shares |
 
 Assumptions: the operating system's generator is sound, ChaCha20 is a pseudo-random function, and
-Diffie-Hellman is hard in edwards25519. Curve arithmetic is libsodium's (constant time), ChaCha20 is
-OpenSSL's for few keys and numpy's for many. Nothing here knows a device, a message or a carrier.
+Diffie-Hellman is hard in the group that is used. Arithmetic of edwards25519 is libsodium's
+(constant time), of secp256k1 libsecp256k1's (not constant time), ChaCha20 is OpenSSL's for few keys
+and numpy's for many. Nothing here knows a device, a message or a carrier.
 """

@@ -8,7 +8,8 @@ import numpy as np
 
 from lumos.aggregate.fixed_point import RingWords
 from lumos.crypto import entropy
-from lumos.crypto.group import POINT, Group
+from lumos.crypto.ed25519 import POINT
+from lumos.crypto.group import Group
 from lumos.crypto.in_memory import InMemoryOnly
 from lumos.products.extension import (
     BASE,

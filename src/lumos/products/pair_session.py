@@ -37,7 +37,8 @@ from cryptography.hazmat.primitives.poly1305 import Poly1305
 
 from lumos.aggregate.fixed_point import FixedPoint, RingWords
 from lumos.crypto import entropy
-from lumos.crypto.group import ED25519, POINT, Group
+from lumos.crypto.ed25519 import ED25519, POINT
+from lumos.crypto.group import Group
 from lumos.crypto.in_memory import InMemoryOnly
 from lumos.errors import InputError, UsageError
 from lumos.products.directions import POINTS, Chooser, Multiplier

@@ -32,7 +32,8 @@ from lumos.aggregate import (
     SecureCoordinator,
 )
 from lumos.aggregate.fixed_point import FixedPoint
-from lumos.crypto.group import ED25519, Group
+from lumos.crypto.ed25519 import ED25519
+from lumos.crypto.group import Group
 from lumos.device.shard import Shard
 from lumos.errors import InputError, ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program

@@ -7,7 +7,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from lumos.aggregate.fixed_point import FixedPoint, RingWords
-from lumos.crypto.group import ED25519, Group
+from lumos.crypto.ed25519 import ED25519
+from lumos.crypto.group import Group
 from lumos.crypto.in_memory import InMemoryOnly
 from lumos.device.shard import Shard
 from lumos.errors import UsageError

@@ -21,12 +21,14 @@ For coordinate i, S masks the table v ↦ s_i·v + r_i mod 2^ring_bits with a fr
 the entry of its v_i. What R reads sums to ⟨s, v⟩ + Σ r_i, its share, a uniform number; S's share is
 -Σ r_i. A second table has the level of j - Σ r_i for each share j that R could hold.
 
-| message | from | bytes (24 coordinates, ring of 10 bits, 4 levels) |
+A point has P bytes: 32 in the group `ed25519`, the default, and 33 in `secp256k1`.
+
+| message | from | bytes (24 coordinates, ring of 10 bits, 4 levels, P = 32) |
 |---|---|---|
-| opening, once per session | S | nonce 16 ‖ A 32 |
-| points (before them, once per session, R's nonce 16) | R | 32 per coordinate (768) |
+| opening, once per session | S | nonce 16 ‖ A P |
+| points (before them, once per session, R's nonce 16) | R | P per coordinate (768) |
 | products | S | ⌈2^bits/8⌉ per coordinate and bit of the ring (480); then check 1 |
-| share | R | 32 per digit of at most 4 bits (96) |
+| share | R | P per digit of at most 4 bits (96) |
 | levels | S | ⌈2^ring_bits/8⌉ per bit of the level (256); then check 1 |
 | answer | R | 1 per score |
 

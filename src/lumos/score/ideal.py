@@ -6,6 +6,8 @@ bytes and rounds that the secret score would have needed.
 
 import numpy as np
 
+from lumos.crypto.ed25519 import ED25519
+from lumos.crypto.group import Group
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
@@ -27,10 +29,11 @@ IDEAL_TOPICS = frozenset({CLEAR})
 
 
 class IdealScorer:
-    """The backend `ideal` of one shard."""
+    """The backend `ideal` of one shard. It books the secret score of `group`."""
 
-    def __init__(self, shard: Shard, endpoint: Endpoint) -> None:
+    def __init__(self, shard: Shard, endpoint: Endpoint, group: Group = ED25519) -> None:
         self._shard = shard
+        self._group = group
         self._ledger = endpoint.ledger
         self._ledger.require_permission(CLEAR)
 
@@ -43,7 +46,7 @@ class IdealScorer:
     ) -> Program[Ints]:
         """[pairs] the level of each pair; both ends learn it."""
         own, own_shifts = own_inputs(pairs, vectors, spec, shifts)
-        count_scores(self._ledger, pairs, spec)
+        count_scores(self._ledger, pairs, spec, self._group)
         # [pairs, width + 1] bytes: the vector, and the shift.
         mine = np.hstack([own, own_shifts[:, None]]).astype(np.int8)
         lengths = np.full(len(pairs), spec.width + 1, np.int64)
@@ -60,7 +63,7 @@ class IdealScorer:
         return (levels_of(products, spec) + theirs[:, -1]) % spec.levels
 
     def _book(self, pairs: ComparedPairs, spec: LevelSpec) -> None:
-        plan = messages([spec], first=True)
+        plan = messages([spec], first=True, point=self._group.point_bytes)
         down = [message.length for message in plan if not message.to_sender]
         up = [message.length for message in plan if message.to_sender]
         ledger, rows, first = self._ledger, pairs.rows, pairs.first

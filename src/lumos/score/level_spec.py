@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from lumos.crypto.group import POINT
+from lumos.crypto.ed25519 import POINT
 from lumos.errors import UsageError
 from lumos.session.errors import BadValue
 from lumos.session.lookup import MAX_PAD, Lookup, digit_widths, pad_bytes
@@ -127,23 +127,29 @@ def levels_of(products: Ints, spec: LevelSpec) -> Ints:
     return np.searchsorted(np.array(spec.thresholds), products, side="right").astype(np.int64)
 
 
-def messages(specs: Sequence[LevelSpec], *, first: bool) -> tuple[Message, ...]:
-    """Who sends how many bytes in a batch; ``first`` if it opens the session."""
-    return _messages(tuple(specs), first)
+def messages(specs: Sequence[LevelSpec], *, first: bool, point: int = POINT) -> tuple[Message, ...]:
+    """Who sends how many bytes in a batch.
+
+    Args:
+        specs: of its items, in order.
+        first: whether it opens the session.
+        point: bytes of a point of the session's group; by default those of `ed25519`.
+    """
+    return _messages(tuple(specs), first, point)
 
 
 @lru_cache(maxsize=256)
-def _messages(specs: tuple[LevelSpec, ...], first: bool) -> tuple[Message, ...]:
-    opening = (Message(False, NONCE + POINT),) if first else ()
+def _messages(specs: tuple[LevelSpec, ...], first: bool, point: int) -> tuple[Message, ...]:
+    opening = (Message(False, NONCE + point),) if first else ()
     coordinates = sum(spec.width for spec in specs)
     products = sum(spec.width * spec.coordinate_lookup.table_bytes for spec in specs)
     shares = sum(len(spec.level_lookup.widths) for spec in specs)
     levels = sum(spec.level_lookup.table_bytes for spec in specs)
     return (
         *opening,
-        Message(True, NONCE * first + POINT * coordinates),
+        Message(True, NONCE * first + point * coordinates),
         Message(False, products + CHECK),
-        Message(True, POINT * shares),
+        Message(True, point * shares),
         Message(False, levels + CHECK),
         Message(True, len(specs)),
     )

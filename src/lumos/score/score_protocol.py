@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from lumos.crypto.group import Group
 from lumos.score.level_spec import LevelSpec
 from lumos.score.score_receiver import ScoreReceiver
 from lumos.score.score_sender import ScoreSender
@@ -16,9 +17,9 @@ from lumos.typing import Ints
 class ScoreProtocol:
     """Opens senders and receivers."""
 
-    def open(self, me: int, peer: int) -> ScoreSender | ScoreReceiver:
+    def open(self, me: int, peer: int, group: Group) -> ScoreSender | ScoreReceiver:
         """The end with the smaller id is the sender."""
-        return ScoreSender(me, peer) if me < peer else ScoreReceiver(me, peer)
+        return (ScoreSender if me < peer else ScoreReceiver)(me, peer, group=group)
 
     def encode(self, spec: LevelSpec, vectors: Ints, shifts: Ints) -> tuple[bytes, bytes]:
         """A spec, and inputs as `items` reads them.

@@ -2,7 +2,8 @@
 
 import numpy.typing as npt
 
-from lumos.crypto.group import ED25519, Group
+from lumos.crypto.ed25519 import ED25519
+from lumos.crypto.group import Group
 from lumos.score.level_spec import LevelSpec, messages
 from lumos.score.score_state import (
     PRODUCT_POINTS,

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from lumos.crypto.group import Group
 from lumos.errors import UsageError
 from lumos.exchange.endpoint import Program
 from lumos.exchange.ledger import Ledger
@@ -59,7 +60,9 @@ def own_inputs(
     return own, shifts
 
 
-def count_scores(ledger: Ledger, pairs: ComparedPairs, spec: LevelSpec) -> None:
+def count_scores(ledger: Ledger, pairs: ComparedPairs, spec: LevelSpec, group: Group) -> None:
     """Count what the levels of all pairs reveal."""
     count_answers(ledger, pairs, spec.levels)
+    if len(pairs):
+        ledger.groups.add(group.name)
     ledger.scores += len(pairs)

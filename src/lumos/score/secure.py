@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from lumos.crypto.ed25519 import ED25519
+from lumos.crypto.group import Group
 from lumos.device.shard import Shard
 from lumos.exchange.batch import Inbox
 from lumos.exchange.endpoint import Endpoint, Program
@@ -35,11 +37,13 @@ class SecureScorer:
         endpoint: Endpoint,
         workers: Workers,
         on_steps: OnSteps | None = None,
+        group: Group = ED25519,
     ) -> None:
         self._shard = shard
         self._ledger = endpoint.ledger
         self._workers = workers
         self._on_steps = on_steps
+        self._group = group
 
     def levels(
         self,
@@ -50,12 +54,14 @@ class SecureScorer:
     ) -> Program[Ints]:
         """[pairs] the level of each pair; both ends learn it."""
         own, own_shifts = own_inputs(pairs, vectors, spec, shifts)
-        count_scores(self._ledger, pairs, spec)
-        batch = PartyBatch(SECRET, "score", self._shard, self._workers, self._on_steps, pairs)
+        count_scores(self._ledger, pairs, spec, self._group)
+        batch = PartyBatch(
+            SECRET, "score", self._group, self._shard, self._workers, self._on_steps, pairs
+        )
         batch.begin(*PROTOCOL.encode(spec, own, own_shifts))
         senders, receivers = np.flatnonzero(pairs.first), np.flatnonzero(~pairs.first)
         inbox: Inbox | None = None
-        for message in messages([spec], first=True):
+        for message in messages([spec], first=True, point=self._group.point_bytes):
             sending = receivers if message.to_sender else senders
             bodies = batch.step(sending, message.length, inbox)
             inbox = yield batch.send(sending, bodies, message.length)

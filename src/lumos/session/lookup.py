@@ -15,13 +15,14 @@ digest of at most 64 bytes.
 The index idx counts the digits of a session and is never reused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
 
-from lumos.crypto.group import ED25519, POINT, Group
+from lumos.crypto.ed25519 import ED25519
+from lumos.crypto.group import Group
 from lumos.crypto.in_memory import InMemoryOnly
 from lumos.session.errors import BadValue
 from lumos.typing import Bytes
@@ -84,14 +85,17 @@ def pad_bytes(lookup: Lookup, digit: int) -> int:
 
 
 def _pads(
-    sid: bytes, A: bytes, asked: Query, digit: int, B: bytes, points: list[tuple[int, bytes]]
+    sid: bytes, A: bytes, asked: Query, digit: int, B: bytes, points: Iterable[tuple[int, bytes]]
 ) -> list[bytes]:
     size = pad_bytes(asked.lookup, digit)
     start = sid + A + (asked.idx + digit).to_bytes(8, "little") + asked.code + B
-    return [
-        blake2b(start + VALUES[value] + W, digest_size=size, person=b"lumos.pad.1").digest()
-        for value, W in points
-    ]
+    begun = blake2b(start, digest_size=size, person=b"lumos.pad.1")
+    pads = []
+    for value, W in points:
+        pad = begun.copy()
+        pad.update(VALUES[value] + W)
+        pads.append(pad.digest())
+    return pads
 
 
 class SenderKeys(InMemoryOnly):
@@ -110,23 +114,19 @@ class SenderKeys(InMemoryOnly):
 
     def pads(self, asked: Query, digit: int, B: bytes) -> list[bytes]:
         """P_v for every value v of the digit."""
-        subtract, T = self._group.subtract, self._T
         W = self._group.multiply(self._a, B)
-        points = [(0, W)]
-        for value in range(1, 1 << asked.lookup.widths[digit]):
-            W = subtract(W, T)
-            points.append((value, W))
-        return _pads(self._sid, self.A, asked, digit, B, points)
+        others = self._group.subtract(W, self._T, (1 << asked.lookup.widths[digit]) - 1)
+        return _pads(self._sid, self.A, asked, digit, B, enumerate([W, *others]))
 
     def tables(self, asked: Sequence[Query], points: bytes, plain: Sequence[Bytes]) -> list[bytes]:
         """Mask tables, each [outputs, entries] of bits, under the digits that R sent."""
         pads: list[list[list[bytes]]] = []
-        offset = 0
+        offset, size = 0, self._group.point_bytes
         for one in asked:
             own = []
             for digit in range(len(one.lookup.widths)):
-                own.append(self.pads(one, digit, points[offset : offset + POINT]))
-                offset += POINT
+                own.append(self.pads(one, digit, points[offset : offset + size]))
+                offset += size
             pads.append(own)
         masked: list[bytes] = [b""] * len(asked)
         for lookup in {one.lookup for one in asked}:

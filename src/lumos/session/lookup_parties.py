@@ -5,7 +5,8 @@ the protocol's own: `_compose_tasks` and `_take_tasks`.
 """
 
 from lumos.crypto import entropy
-from lumos.crypto.group import ED25519, Group
+from lumos.crypto.ed25519 import ED25519
+from lumos.crypto.group import Group
 from lumos.session.errors import SessionClosed
 from lumos.session.lookup import ReceiverKeys, SenderKeys, session_id
 from lumos.session.message_list import NONCE
@@ -22,7 +23,7 @@ class LookupSender(Party[SpecT, ValueT, TaskT]):
     def __init__(
         self, me: int, peer: int, rules: Rules[SpecT, ValueT, TaskT], group: Group = ED25519
     ) -> None:
-        super().__init__(me, peer, rules)
+        super().__init__(me, peer, rules, group.point_bytes)
         self._nonce = entropy.draw(NONCE)
         self._keys: SenderKeys | None = SenderKeys(group)
 
@@ -64,7 +65,7 @@ class LookupReceiver(Party[SpecT, ValueT, TaskT]):
     def __init__(
         self, me: int, peer: int, rules: Rules[SpecT, ValueT, TaskT], group: Group = ED25519
     ) -> None:
-        super().__init__(me, peer, rules)
+        super().__init__(me, peer, rules, group.point_bytes)
         self._group = group
         self._nonce = entropy.draw(NONCE)
         self._keys: ReceiverKeys | None = None

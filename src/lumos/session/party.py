@@ -45,9 +45,12 @@ TaskT = TypeVar("TaskT", bound=BatchTask)
 
 
 class ListMessages(Protocol[AnySpec]):
-    """The public list of messages of a batch; ``first`` if it opens the session."""
+    """The public list of messages of a batch.
 
-    def __call__(self, specs: Sequence[AnySpec], *, first: bool) -> tuple[Message, ...]:
+    ``first`` if it opens the session; ``point``: bytes of a point of its group.
+    """
+
+    def __call__(self, specs: Sequence[AnySpec], *, first: bool, point: int) -> tuple[Message, ...]:
         """Who sends how many bytes."""
         ...
 
@@ -72,13 +75,14 @@ class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
 
     _is_sender: bool
 
-    def __init__(self, me: int, peer: int, rules: Rules[SpecT, ValueT, TaskT]) -> None:
+    def __init__(self, me: int, peer: int, rules: Rules[SpecT, ValueT, TaskT], point: int) -> None:
         limit = 1 << 63
         if not (-limit <= me < limit and -limit <= peer < limit):
             raise UsageError("ids of devices are integers of 64 bits")
         self._me = me
         self._peer = peer
         self._rules = rules
+        self._point = point
         self._sender_id, self._receiver_id = (me, peer) if self._is_sender else (peer, me)
         self._process = os.getpid()
         self._open = True
@@ -174,7 +178,8 @@ class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
             encoded += spec.code
         self._check = crc8(self._check, encoded)
         first = self._number == 0
-        self._script = self._rules.messages([spec for spec, _ in items], first=first)
+        specs = [spec for spec, _ in items]
+        self._script = self._rules.messages(specs, first=first, point=self._point)
         self._opening = int(first)
         self._turn = 0
         self._answered = {}

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from lumos.crypto.group import Group
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.batch import Inbox, Outbox
@@ -17,6 +18,7 @@ class PartyBatch:
     Args:
         topic: of the messages.
         protocol: name of an entry of `lumos.session.workers.PROTOCOLS`.
+        group: of the sessions that it opens.
         workers: they hold the parties.
         on_steps: callback for the steps done.
         pairs: one party for each.
@@ -26,6 +28,7 @@ class PartyBatch:
         self,
         topic: Topic,
         protocol: str,
+        group: Group,
         shard: Shard,
         workers: Workers,
         on_steps: OnSteps | None,
@@ -33,6 +36,7 @@ class PartyBatch:
     ) -> None:
         self._topic = topic
         self._protocol = protocol
+        self._group = group
         self._workers = workers
         self._on_steps = on_steps
         self._ends = np.stack([shard.devices[pairs.rows], pairs.peers], axis=1)
@@ -81,6 +85,7 @@ class PartyBatch:
     ) -> Steps:
         return Steps(
             protocol=self._protocol,
+            group=self._group.name,
             ends=ends.tobytes(),
             spec=spec,
             values=values,

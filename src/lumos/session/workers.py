@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
+from lumos.crypto.group import GROUPS, Group
 from lumos.registry import Registry
 from lumos.session.party import Party
 from lumos.typing import Bytes
@@ -24,7 +25,7 @@ _CHUNK = 256  # steps between two calls of `on_steps`
 class SessionProtocol(Protocol):
     """How a worker opens the parties of one protocol and reads their inputs."""
 
-    def open(self, me: int, peer: int) -> Party[Any, Any, Any]:
+    def open(self, me: int, peer: int, group: Group) -> Party[Any, Any, Any]:
         """A party of a new session; the end with the smaller id is the sender."""
         ...
 
@@ -55,6 +56,7 @@ class Steps(msgspec.Struct, kw_only=True):
             padded with zeros.
         incoming: [parties, …] received messages, padded to one width; None where there are none.
         lengths: [parties] bytes of each received message, as int64.
+        group: name of an entry of `GROUPS`, for the sessions that begin now.
         results: return what each party learned, as int64.
         close: with `results`: the sessions end.
     """
@@ -69,6 +71,7 @@ class Steps(msgspec.Struct, kw_only=True):
     width: int = 0
     incoming: bytes | None = None
     lengths: bytes | None = None
+    group: str = "ed25519"
     results: bool = False
     close: bool = False
 
@@ -99,10 +102,11 @@ class InProcess:
             return self._results(ends, close=steps.close)
         if steps.values is not None:
             protocol = PROTOCOLS[steps.protocol]
+            group = GROUPS[steps.group]
             items = protocol.items(steps.spec, steps.values, len(ends))
             for end, item in zip(ends, items, strict=True):
                 if end not in self._parties:
-                    self._parties[end] = protocol.open(*end[1:])
+                    self._parties[end] = protocol.open(*end[1:], group)
                 self._parties[end].begin([item])
             return np.empty((len(ends), 0), np.uint8)
         received, width = steps.incoming or b"", steps.width
