@@ -13,6 +13,7 @@ from lumos.aggregate import (
     SecureAggregator,
     SecureCoordinator,
     Stage,
+    shamir,
 )
 from lumos.aggregate.ideal import IDEAL_TOPICS
 from lumos.aggregate.mask_draw import contributions_of, seed_of
@@ -58,6 +59,18 @@ def drawn_graph(total: int, k: int) -> MaskGraph:
 def some_graph(total: int, k: int, number: int = 0) -> MaskGraph:
     """One mask graph of many."""
     return MaskGraph(total, k, number.to_bytes(32, "little"))
+
+
+def graph_in_order(order: np.ndarray, k: int) -> MaskGraph:
+    """The mask graph on a given ring of ids."""
+    graph = some_graph(len(order), k)
+    graph._ring.ids = order
+    return graph
+
+
+def some_elements(*shape: int, seed: int = 0) -> np.ndarray:
+    """Elements of the field."""
+    return np.random.default_rng(seed).integers(0, shamir.PRIME, shape).astype(np.uint16)
 
 
 @dataclass

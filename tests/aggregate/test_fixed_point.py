@@ -72,3 +72,35 @@ def test_beyond_the_limit_is_refused_without_the_number_or_clipped() -> None:
 def test_settings_state_the_rule_that_was_broken(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(wrong))):
         AggregateSettings(**wrong)
+
+
+@pytest.mark.parametrize("wire", range(1, 9))
+@pytest.mark.parametrize("shape", [(3, 5), (4,), (0, 2), (2, 0)])
+def test_numbers_travel_in_as_few_bytes_as_hold_every_sum(wire: int, shape: tuple[int]) -> None:
+    """The ends of the range survive, also beneath carries that say nothing."""
+    most = 2 ** (8 * wire - 1)
+    fixed = FixedPoint.of(AggregateSettings(limit=most // 8, fraction_bits=0), 7)
+    assert fixed.wire == wire
+    assert fixed.word == (4 if wire <= 4 else 8)
+    values = np.random.default_rng(0).integers(-most, most, shape, np.int64)
+    values.ravel()[:2] = [-most, most - 1][: values.size]
+    words = values.astype(fixed.dtype)
+    packed = fixed.pack(words)
+    assert packed.shape == (*shape[:-1], shape[-1] * wire)
+    assert np.array_equal(fixed.unpack(packed), words)
+    if wire < fixed.word:
+        carried = words + np.array(5 << (8 * wire), fixed.dtype)
+        assert np.array_equal(fixed.unpack(fixed.pack(carried)), words)
+
+
+def test_the_limit_gives_way_where_there_are_very_many_devices() -> None:
+    """Halved as often as sums need to fit 64 bits, down to the least."""
+    settings = AggregateSettings(limit=2.0**18, least_limit=1024.0, fraction_bits=24)
+    for total in (10, 2_000_000, 2_097_152, 10_000_000, 100_000_000, 536_870_911):
+        fixed = FixedPoint.of(settings, total)
+        fits = [k for k in range(10, 19) if total * 2 ** (k + 24) < 2**63]
+        assert fixed.limit == 2.0 ** max(fits)
+    with pytest.raises(UsageError, match="do not fit 64 bits"):
+        FixedPoint.of(settings, 536_870_912)
+    with pytest.raises(UsageError, match="do not fit 64 bits"):
+        FixedPoint.of(AggregateSettings(limit=2.0**18, fraction_bits=24), 10_000_000)

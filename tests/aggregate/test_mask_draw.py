@@ -236,7 +236,7 @@ def test_a_coordinator_that_lies_in_the_draw_is_noticed(
     federation = Federation(AggregateSettings(), shards=shards, coordinator=lying(topic, change))
     with pytest.raises(errors):
         federation.run([VECTORS])
-    assert federation.bodies("aggregate/shares") == {}
+    assert federation.bodies("aggregate/wrapped") == {}
 
 
 class TwoDraws(SecureCoordinator):
@@ -265,6 +265,7 @@ class TwoDraws(SecureCoordinator):
             np.full(TOTAL, -1), everyone, body, lengths=np.full(TOTAL, body.shape[1])
         )
         self._graph, self._drawn = MaskGraph(TOTAL, 4, bytes(32)), True
+        self._run = bytes(16)
 
 
 @pytest.mark.parametrize("shards", [2, TOTAL])
@@ -273,7 +274,7 @@ def test_two_groups_with_two_lists_notice_by_their_keys(shards: int) -> None:
     federation = Federation(AggregateSettings(), shards=shards, coordinator=TwoDraws)
     with pytest.raises(Equivocation, match="another seed"):
         federation.run([VECTORS])
-    assert federation.bodies("aggregate/shares") == {}
+    assert federation.bodies("aggregate/wrapped") == {}
     with pytest.raises(Equivocation, match="different lists"):
         Federation(AggregateSettings(), coordinator=TwoDraws).run([VECTORS])
 

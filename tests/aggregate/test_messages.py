@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from tests.aggregate.federation import Federation, drawn_graph
 
-from lumos.aggregate import AggregateSettings, SecureCoordinator
+from lumos.aggregate import AggregateSettings, SecureCoordinator, Stage
 from lumos.aggregate.errors import BothSecrets, Equivocation, Forged, WrongSender
-from lumos.aggregate.pair_keys import KEY
+from lumos.aggregate.pair_keys import KEY, WORD
 from lumos.aggregate.share_vault import PAIR, SELF, ShareVault
-from lumos.aggregate.topics import KEYS, LEFT_OUT, LOST, SUM
+from lumos.aggregate.topics import CONFIRMED, KEYS, LEFT_OUT, LOST, SUM
 from lumos.device import COORDINATOR
 from lumos.errors import ProtocolError, WrongLength
 from lumos.exchange import Batch, Outbox, Program
@@ -79,17 +79,14 @@ def misdirected(batch: Batch) -> Batch:
         (on("keys", flipped(-1)), Equivocation),
         (on("keys", without_first), WrongSender),
         (on("keys", misdirected), WrongSender),
-        (on("shares", flipped(5)), Forged),
-        (on("shares", flipped(79)), Forged),
-        (on("shares", without_first), WrongSender),
-        (on("shares", twice), WrongSender),
-        (on("shares", misdirected), WrongSender),
         (on("wrapped", shorter), WrongLength),
-        (on("wrapped", flipped(-20)), Forged),
         (on("wrapped", twice), WrongSender),
         (on("masked", shorter), WrongLength),
+        (on("masked", flipped(3 * 7)), Forged),  # the commitment, behind three numbers
         (on("masked", twice), WrongSender),
         (on("alive", flipped(0)), Forged),
+        (on("alive", flipped(-1)), Forged),
+        (on("alive", shorter), WrongLength),
         (on("alive", twice), WrongSender),
         (on("reveal", flipped(-1)), Forged),
         (on("reveal", shorter), WrongLength),
@@ -104,10 +101,32 @@ def test_a_device_that_breaks_the_rules_stops_the_round(
     assert not any(letter.isdigit() for letter in str(refused.value))
 
 
-@pytest.mark.parametrize("topic", [LEFT_OUT, LOST, SUM])
+@pytest.mark.parametrize(
+    ("lost", "byte", "error"),
+    [
+        (False, 3 * 7 + 16, Forged),  # a correction of the self secret
+        (True, 6 * 16, Forged),  # the commitment to the pair secret
+        (True, 6 * 16 + 16, Forged),  # a correction of it
+    ],
+)
+def test_what_is_published_is_checked_where_it_is_used(
+    lost: bool, byte: int, error: type[ProtocolError]
+) -> None:
+    """Device 3 publishes something wrong, and one of its first holders does not answer."""
+    settings = AggregateSettings(neighbours=6, threshold=4, minimum=3)
+    silent = np.full(TOTAL, Stage.NEVER, np.int8)
+    silent[drawn_graph(TOTAL, 6).of(np.array([3]))[0, 0]] = Stage.REVEAL
+    if lost:
+        silent[3] = Stage.MASKED
+    tamper = on("wrapped" if lost else "masked", flipped(byte))
+    with pytest.raises(error):
+        Federation(settings, tamper=tamper).run([np.ones((TOTAL, 3))], [silent])
+
+
+@pytest.mark.parametrize("topic", [LEFT_OUT, LOST, CONFIRMED, SUM])
 def test_no_device_speaks_for_the_coordinator(topic: Any) -> None:
     def speak(batch: Batch) -> Batch:
-        if topic is SUM:
+        if topic.shape is None:
             return Batch(
                 np.array([0]), np.array([1]), np.zeros((1, 24), np.uint8), None, np.array([24])
             )
@@ -164,11 +183,10 @@ ONE = np.array([1])
 @pytest.mark.parametrize(
     ("lie", "error"),
     [
-        # One holder hears that device 1 is lost, the others that it is not.
-        (on("lost", told(neighbours_of(1)[:1], ONE)), Equivocation),
-        # All holders hear that it is lost, and only the device itself that it is not.
-        (on("lost", told(neighbours_of(1), np.ones(4, np.int64))), Equivocation),
-        (on("left-out", told(neighbours_of(1)[:1], ONE)), Equivocation),
+        (on("confirmed", flipped(0)), Forged),  # a word is wrong
+        (on("confirmed", flipped(WORD)), Forged),  # it leaves out whose word is in it
+        (on("confirmed", twice), WrongSender),
+        (on("confirmed", shorter), WrongLength),
         (on("lost", told(ONE, np.array([stranger_to(1)]))), WrongSender),
         (on("lost", told(ONE, ONE)), WrongSender),
         (on("lost", told(np.repeat(neighbours_of(1)[:1], 2), np.array([1, 1]))), WrongSender),
@@ -184,20 +202,24 @@ def test_a_coordinator_that_lies_gets_no_share(lie: Tamper, error: type[Protocol
 
 
 def test_a_holder_gives_one_share_of_a_device_and_never_both() -> None:
-    vault = ShareVault(2, 3)
-    shares = np.arange(2 * 16, dtype=np.uint16).reshape(1, 2, 16)
+    values = np.arange(1, 2 * 3 * 2 * 8 + 1, dtype=np.uint16).reshape(2, 3, 2, 8)
+    vault = ShareVault(values.copy())
     row, slot = np.array([1]), np.array([2])
-    with pytest.raises(WrongSender, match="no share"):
+    with pytest.raises(WrongSender, match="not in the round"):
         vault.give_out(row, slot, np.array([SELF]))
-    vault.store(row, slot, shares)
+    vault.admit(np.ones((2, 3), np.bool_))
     with pytest.raises(BothSecrets):  # both at once
         vault.give_out(np.array([1, 1]), np.array([2, 2]), np.array([SELF, PAIR]))
     given = vault.give_out(row, slot, np.array([PAIR]))
-    assert np.array_equal(given[0], shares[0, PAIR])
+    assert np.array_equal(given[0], values[1, 2, PAIR])
     for which in (SELF, PAIR):  # one after the other
         with pytest.raises(BothSecrets):
             vault.give_out(row, slot, np.array([which]))
-    assert not vault._shares.any()  # the other share no longer exists
+    assert not vault._values[1, 2].any()  # the other share no longer exists
+    vault.forget()  # an attempt that is called off
+    assert not vault._values.any()
+    with pytest.raises(WrongSender, match="not in the round"):
+        vault.give_out(np.array([0]), np.array([0]), np.array([SELF]))
 
 
 def test_every_topic_of_the_sum_is_declared_with_its_door() -> None:

@@ -7,64 +7,79 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.aggregate.federation import some_elements
 
 from lumos.aggregate import shamir
-from lumos.crypto import entropy
+
+
+def evaluated(coefficients: list[int], point: int, prime: int) -> int:
+    """The oracle: a polynomial, lowest coefficient first, in whole numbers."""
+    return sum(c * point**power for power, c in enumerate(coefficients)) % prime
 
 
 @pytest.mark.parametrize("threshold", [1, 2, 3, 4])
 def test_every_subset_of_t_shares_gives_the_secret(threshold: int) -> None:
-    secrets = shamir.uniform(3 * 2).reshape(3, 2)
-    shares = shamir.split(secrets, threshold, 6)
+    polynomials = some_elements(3, 2, threshold)
+    shares = np.array(
+        [
+            [[evaluated(c.tolist(), x, shamir.PRIME) for c in row] for x in range(1, 7)]
+            for row in polynomials
+        ],
+        np.uint16,
+    )
     for slots in combinations(range(6), threshold):
         chosen = np.array(slots)
         points = np.tile(chosen + 1, (3, 1))
-        assert np.array_equal(shamir.reconstruct(points, shares[:, chosen]), secrets)
+        secrets = shamir.reconstruct(points, shares[:, chosen])
+        assert np.array_equal(secrets, polynomials[:, :, 0])
+        rest = np.setdiff1d(np.arange(6), chosen)
+        found = shamir.interpolate(points, shares[:, chosen], np.tile(rest + 1, (3, 1)))
+        assert np.array_equal(found, shares[:, rest])
 
 
 @pytest.mark.parametrize(("prime", "threshold"), [(5, 2), (5, 3), (7, 3)])
-def test_fewer_shares_are_uniform_whatever_the_secret(prime: int, threshold: int) -> None:
-    """All polynomials of a tiny field: each tuple of t - 1 shares occurs equally often."""
-    points = np.arange(1, prime)
-    hidden = np.array(list(product(range(prime), repeat=threshold - 1)), np.uint16).T
-    for secret in range(prime):
-        constant = np.full((1, hidden.shape[1]), secret, np.uint16)
-        shares = shamir.evaluate(np.vstack([constant, hidden]), points, prime)
-        for slots in combinations(range(len(points)), threshold - 1):
-            seen = Counter(map(tuple, shares[list(slots)].T.tolist()))
-            assert len(seen) == prime ** (threshold - 1)
-            assert set(seen.values()) == {1}
+def test_fewer_shares_leave_every_secret_as_likely(prime: int, threshold: int) -> None:
+    """All values of t shares in a tiny field: given t - 1 shares, each secret occurs once."""
+    everything = np.array(list(product(range(prime), repeat=threshold)), np.uint16)
+    points = np.tile(np.arange(1, threshold + 1), (len(everything), 1))
+    others = np.arange(threshold + 1, prime)
+    wanted = np.tile(np.append(0, others), (len(everything), 1))
+    found = shamir.interpolate(points, everything[:, :, None], wanted, prime)[:, :, 0]
+    shares = np.hstack([everything, found[:, 1:]])
+    for slots in combinations(range(prime - 1), threshold - 1):
+        seen = Counter(zip(map(tuple, shares[:, list(slots)].tolist()), found[:, 0], strict=True))
+        assert len(seen) == prime**threshold
+        assert set(seen.values()) == {1}
 
 
-def test_a_sharing_with_one_coefficient_too_few_is_caught_by_the_same_count() -> None:
-    """The broken twin: degree t - 2 lets t - 1 = 2 shares tell the secret."""
-    prime = 5
-    seen = set()
-    for secret in range(prime):
-        coefficients = np.array([[secret] * prime, range(prime)], np.uint16)
-        shares = shamir.evaluate(coefficients, np.array([1, 2]), prime)
-        seen.add(frozenset(map(tuple, shares.T.tolist())))
-    assert len(seen) == prime  # a different set of shares for every secret
-
-
-@given(st.integers(1, 300), st.integers(0, 2**32 - 1))
-def test_evaluation_is_exact_at_the_largest_values(threshold: int, seed: int) -> None:
+@given(st.integers(1, 300), st.integers(0, 2**32 - 1), st.booleans())
+def test_interpolation_is_exact_at_the_largest_values(t: int, seed: int, same: bool) -> None:
+    """With the same points for all, and with points of each: values are the oracle's."""
     generator = np.random.default_rng(seed)
-    coefficients = generator.integers(shamir.PRIME - 3, shamir.PRIME, (threshold, 2))
-    points = generator.integers(1, shamir.PRIME, 3)
-    values = shamir.evaluate(coefficients.astype(np.uint16), points)
-    for row, point in enumerate(points.tolist()):
-        for column in range(2):
-            exact = sum(
-                int(c) * pow(point, power, shamir.PRIME)
-                for power, c in enumerate(coefficients[:, column])
-            )
-            assert int(values[row, column]) == exact % shamir.PRIME
+    places = [generator.permutation(400)[: t + 2] + 1 for _ in range(2)]
+    points = np.array([places[0], places[0] if same else places[1]])
+    coefficients = generator.integers(shamir.PRIME - 3, shamir.PRIME, (2, t))
+    values = np.array(
+        [
+            [_horner(c.tolist(), x, shamir.PRIME) for x in row.tolist()]
+            for c, row in zip(coefficients, points, strict=True)
+        ],
+        np.uint16,
+    )
+    found = shamir.interpolate(points[:, :t], values[:, :t, None], points[:, t:])
+    assert np.array_equal(found[:, :, 0], values[:, t:])
 
 
-def test_elements_are_uniform_and_below_the_prime(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [b"\xff\xff\x01\x00\xf1\xff", b"\xf1\xff\x02\x00", b"\x03\x00"]
-    monkeypatch.setattr(entropy, "draw", lambda count: answers.pop(0))
-    # 0xffff and 0xfff1 = 65521 lie outside and are drawn again, as often as it takes.
-    assert shamir.uniform(3).tolist() == [3, 1, 2]
-    assert answers == []
+def _horner(coefficients: list[int], point: int, prime: int) -> int:
+    value = 0
+    for coefficient in reversed(coefficients):
+        value = (value * point + coefficient) % prime
+    return value
+
+
+def test_elements_are_uniform_but_for_a_known_factor() -> None:
+    """Of 2^32 words each element has 65,551 or 65,552."""
+    least, more = divmod(2**32, shamir.PRIME)
+    assert (least, least + 1) == (65_551, 65_552)
+    words = np.array([0, shamir.PRIME - 1, shamir.PRIME, 2**32 - 1], np.uint32)
+    assert shamir.elements_of(words).tolist() == [0, shamir.PRIME - 1, 0, more - 1]

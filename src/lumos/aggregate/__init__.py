@@ -15,24 +15,28 @@ numbers.
 
 **What is promised.** The coordinator and a fraction `corrupt` of the devices pool what they see.
 They may choose themselves, with full knowledge of everything before the mask graph is drawn. Except
-with probability 2^-security_bits over a run, and as far as ChaCha20, X25519, XSalsa20-Poly1305 and
-BLAKE2b hold:
+with probability 2^-security_bits over a run, and as far as ChaCha20, X25519 and BLAKE2b hold, and
+the ring's order is uniform to those who do not know its seed (`ring_order`):
 
 * *If they follow the protocol*, they learn of the honest devices the sum over those whose vectors
   arrived, and who fell silent when; at least `minimum` vectors are in it, or nothing is opened. A
   vector that comes after its device was declared lost stays masked for good.
 * *A coordinator that lies*, also in the draw, or somebody who silences devices at will, cannot make
-  holders open both secrets of a device, nor remove all masks from one vector (`secure`). It can
-  spoil a sum, and choose whom to lose: one sum in a round, over a group that goes round the ring of
-  the mask graph, and in which each device has k - t + 1 others among its neighbours (`parameters`).
-  `minimum` does not bind it, and where it loses more than `dropped` of the devices, the noise in
-  the sum is smaller than was accounted for.
+  holders open both secrets of a device, nor remove all masks from one vector (`secure`,
+  `derived_shares`, `confirmations`). It can spoil a sum, and choose whom to lose: one sum in a
+  round, over a group that goes round the ring of the mask graph, and in which each device has
+  k - t + 1 others among its neighbours (`parameters`). `minimum` does not bind it, and where it
+  loses more than `dropped` of the devices, the noise in the sum is smaller than was accounted for.
 
 **What is not.** A coalition that is chosen after the draw, for example by seizing the mask
 neighbours of one device during the run: t of them are enough. Vectors are not checked: a device may
-send any numbers within the range. That public keys and messages are their senders', and that those
-between devices arrive, is the carrier's promise. Every device is needed in `setup`: one that stays
-silent there stops the run. With simulated coins the mask graph follows from the run seed.
+send any numbers within the range. That public keys and messages are their senders' is the carrier's
+promise; in a sum no message passes between devices. Every device is needed in `setup`: one that
+stays silent there stops the run. With simulated coins the mask graph follows from the run seed.
+
+**Sizes.** A shard makes arrays of the size of its devices times k, and none of the federation's,
+but for the list of the draw: 16 bytes for each device. The coordinator's, which hears all devices,
+have k · n entries. The ideal backend makes such arrays only where somebody falls silent.
 """
 
 from lumos.aggregate.attempts import Attempted

@@ -5,7 +5,8 @@ wrong before it is opened. It is then called off and made again, with fresh mask
 of a step opened, their difference would show what only one of them has. So a holder
 
 * takes part in attempts of a step in their order, and none of them twice;
-* forgets all shares of an attempt that is called off, before it joins another;
+* forgets all shares of an attempt that is called off, before it joins another; they follow from
+  keys that were overwritten when the attempt began (`pair_keys`), so nobody can make them again;
 * takes part in no further attempt of a step once it was told to give out shares of one.
 
 *Why that is enough, whatever the coordinator says to whom.* Let X of v's k neighbours collude. To

@@ -4,17 +4,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lumos.aggregate import masks, shamir
+from lumos.aggregate import masks, pair_keys, shamir
 from lumos.aggregate.attempts import Attempted
+from lumos.aggregate.confirmations import relay
+from lumos.aggregate.derived_shares import reconstruct
 from lumos.aggregate.errors import Forged, WrongSender
 from lumos.aggregate.fixed_point import FixedPoint, RingWords
-from lumos.aggregate.mask_draw import hold_draw
+from lumos.aggregate.mask_draw import hold_draw, seed_tag
 from lumos.aggregate.mask_graph import MaskGraph
 from lumos.aggregate.objections import decide
 from lumos.aggregate.parameters import mask_parameters
 from lumos.aggregate.settings import AggregateSettings
 from lumos.aggregate.share_vault import PAIR, SELF
 from lumos.aggregate.topics import (
+    ALIVE,
     LEFT_OUT,
     LOST,
     MASKED,
@@ -22,6 +25,7 @@ from lumos.aggregate.topics import (
     SHARE,
     SUM,
     WRAPPED,
+    published_bytes,
     wrapped_bytes,
 )
 from lumos.device.shard import COORDINATOR
@@ -54,11 +58,15 @@ class SecureCoordinator:
         self.parameters = mask_parameters(settings, total)
         self.fixed = FixedPoint.of(settings, total)
         self._drawn = False
-        self._graph: MaskGraph  # made by `setup`
+        self._number = 0  # of the next sum
+        # Made by `setup`:
+        self._graph: MaskGraph
+        self._run: bytes
 
     def setup(self) -> Program[None]:
         """Hold the draw of the mask graph: once per run, before the first sum."""
         seed = yield from hold_draw(self._total)
+        self._run = seed_tag(seed)
         self._graph = MaskGraph(self._total, self.parameters.neighbours, seed)
         self._drawn = True
 
@@ -78,9 +86,12 @@ class SecureCoordinator:
         """Up to the masked vectors, and who of their senders is asked for shares."""
         if not self._drawn:
             raise UsageError("the first sum of a run needs setup() before it")
+        of = masks.SumId(self._run, self._number)
+        self._number += 1
         inbox = yield WRAPPED.nothing()
         joined = self._senders(inbox, np.ones(self._total, np.bool_))
-        wrapped = self._bodies(inbox, wrapped_bytes(self.parameters.neighbours))
+        k, t = self.parameters.neighbours, self.parameters.threshold
+        wrapped = self._bodies(inbox, wrapped_bytes(k, t))
         left_out = ~joined
         if joined.sum() < self.parameters.minimum:
             joined = np.zeros_like(joined)
@@ -88,33 +99,33 @@ class SecureCoordinator:
 
         inbox = yield MASKED.nothing()
         arrived = self._senders(inbox, joined)
-        total = self._add_up(inbox, width)
+        total, published = self._add_up(inbox, width, joined)
         asked = arrived if arrived.sum() >= self.parameters.minimum else np.zeros_like(arrived)
         yield self._name(LOST, asked, joined & ~arrived)
-        return _Collected(total, wrapped, joined, arrived, asked)
+        return _Collected(of, total, wrapped, published, joined, arrived, asked)
 
     def _open(self, collected: "_Collected") -> Program[Doubles | None]:
-        """Ask for shares; the sum, or None where they are too few."""
-        total, wrapped, joined, arrived, asked = collected
-        lost = joined & ~arrived
+        """Pass on who confirms whom, ask for shares; the sum, or None where they are too few."""
+        joined, arrived, asked = collected.joined, collected.arrived, collected.asked
+        inbox = yield ALIVE.nothing()
+        alive = self._senders(inbox, asked)
+        words = self._bodies(inbox, pair_keys.WORD * self.parameters.neighbours)
+        yield self._relay(alive, words)
         inbox = yield REVEAL.nothing()
-        answering = self._senders(inbox, asked)
-        shares = self._shares(inbox, joined)
+        answering = self._senders(inbox, alive)
+        given = self._given(inbox, joined)
         # A lost device matters if one that is not lost masked with it.
-        needed = asked | (lost & (self._graph.count(asked) > 0))
+        lost = joined & ~arrived & (self._graph.count(asked) > 0)
         enough = self._graph.count(answering) >= self.parameters.threshold
-        if not asked.any() or not enough[needed].all():
+        if not asked.any() or not enough[asked | lost].all():
             yield SUM.nothing()
             return None
-        devices = np.flatnonzero(needed)
-        which = np.where(asked[devices], SELF, PAIR)
-        secrets = self._reconstructed(devices, shares, answering)
-        sent = wrapped[np.searchsorted(np.flatnonzero(joined), devices)]
-        self._check_commitments(secrets, sent, which)
-        kept = which == SELF
-        self._subtract_self_masks(total, secrets[kept])
-        self._subtract_pair_masks(total, devices[~kept], secrets[~kept], sent[~kept], arrived)
-        return (yield from self._send_sum(total, answering))
+        self._subtract_self_masks(collected, given, answering)
+        self._subtract_pair_masks(collected, np.flatnonzero(lost), given, answering)
+        return (yield from self._send_sum(collected.total, answering))
+
+    def _relay(self, alive: Flags, words: Bytes) -> Outbox:
+        return relay(self._graph, alive, words)
 
     def _senders(self, inbox: Inbox, expected: Flags) -> Flags:
         """[total] who sent; everybody once at most, and nobody but the expected."""
@@ -130,12 +141,12 @@ class SecureCoordinator:
             raise WrongSender("a message came from a device that has no part in this stage")
         return flags
 
-    def _bodies(self, inbox: Inbox, size: int) -> Bytes:
-        """[messages, size] the bodies, which must all have that size. Senders are increasing."""
+    def _bodies(self, inbox: Inbox, size: Ints | int) -> Bytes:
+        """[messages, bytes] the bodies, which must have these sizes. Senders are increasing."""
         lengths = inbox.batch.lengths
         if lengths is not None and (lengths != size).any():
             raise WrongLength("a message of a masked sum is too long or too short")
-        return inbox.body[:, :size]
+        return inbox.body
 
     def _name(self, topic: Topic, receivers: Flags, named: Flags) -> Outbox:
         """Tell each receiver which of its neighbours are named, and then its own id."""
@@ -146,17 +157,28 @@ class SecureCoordinator:
         body = np.concatenate([neighbours[rows, slots], to])
         return topic.send(np.full(len(receiver), COORDINATOR), receiver, body)
 
-    def _add_up(self, inbox: Inbox, width: int) -> RingWords:
-        """[1, width] the sum of the masked vectors; nothing else of them is kept."""
-        bodies = self._bodies(inbox, width * self.fixed.word)
+    def _add_up(self, inbox: Inbox, width: int, joined: Flags) -> tuple[RingWords, Bytes]:
+        """[1, width] the sum of the masked vectors, and what is published behind each of them.
+
+        Nothing else of them is kept.
+        """
+        k, t = self.parameters.neighbours, self.parameters.threshold
+        size = width * self.fixed.wire
+        holders = joined[self._graph.of(inbox.sender)].sum(axis=1)
+        bodies = self._bodies(inbox, size + published_bytes(0, t) + SHARE * holders)
         total = np.zeros((1, width), self.fixed.dtype)
         for body in bodies:  # row by row: a copy of all would double the memory
-            total += np.ascontiguousarray(body).view(self.fixed.dtype)
-        return total
+            total += self.fixed.unpack(body[:size])
+        published = np.zeros((len(bodies), published_bytes(k, t)), np.uint8)
+        published[:, : max(0, bodies.shape[1] - size)] = bodies[:, size:]
+        return total, published
 
-    def _shares(self, inbox: Inbox, joined: Flags) -> shamir.Elements:
-        """[total, k, limbs] the share that each device holds of each neighbour, zero elsewhere."""
-        held = np.zeros((self._total, self.parameters.neighbours, shamir.LIMBS), np.uint16)
+    def _given(self, inbox: Inbox, joined: Flags) -> shamir.Elements:
+        """[total, k, limbs] what each device gave out of each neighbour, zero elsewhere.
+
+        An array of the size of the federation: it is the coordinator's, which hears everybody.
+        """
+        given = np.zeros((self._total, self.parameters.neighbours, shamir.LIMBS), np.uint16)
         lengths = inbox.batch.lengths
         if lengths is not None and lengths.size:
             asked = joined[self._graph.of(inbox.sender)]
@@ -164,74 +186,115 @@ class SecureCoordinator:
                 raise WrongLength("a holder gave more or fewer shares than it was asked for")
             rows, slots = np.nonzero(asked)
             in_message = np.arange(inbox.body.shape[1]) < lengths[:, None]
-            held[inbox.sender[rows], slots] = (
+            given[inbox.sender[rows], slots] = (
                 inbox.body[in_message].view("<u2").reshape(-1, shamir.LIMBS)
             )
-            if held.max() >= shamir.PRIME:
+            if given.max() >= shamir.PRIME:
                 raise Forged("a share is no element of the field")
-        return held
+        return given
 
     def _reconstructed(
-        self, devices: Ints, held: shamir.Elements, answering: Flags
+        self,
+        devices: Ints,
+        which: int,
+        published: Bytes,
+        present: Flags,
+        given: shamir.Elements,
+        answering: Flags,
+        of: masks.SumId,
     ) -> shamir.Elements:
-        """[devices, limbs] the secret of each that its holders were asked for."""
+        """[devices, limbs] a secret of each, which must be the one that it bound itself to.
+
+        Args:
+            published: [devices, bytes] its commitment, and the corrections of its shares.
+            present: [total] who held shares of it, if it is a neighbour.
+        """
         k, t = self.parameters.neighbours, self.parameters.threshold
+        corrections = _elements(published[:, masks.COMMITMENT :])
         holders = self._graph.of(devices)
-        # The first t holders that answered; slots mirror, see `MaskGraph`.
-        slots = np.argsort(~answering[holders], axis=1, kind="stable")[:, :t]
-        chosen = np.take_along_axis(holders, slots, axis=1)
-        return shamir.reconstruct(slots + 1, held[chosen, k - 1 - slots])
-
-    def _check_commitments(self, secrets: shamir.Elements, sent: Bytes, which: Ints) -> None:
-        both = sent[:, -2 * masks.COMMITMENT :].reshape(len(sent), 2, masks.COMMITMENT)
-        if not np.array_equal(masks.commitments(secrets), both[np.arange(len(sent)), which]):
+        secrets = reconstruct(
+            given[holders, k - 1 - np.arange(k)],  # slots mirror, see `MaskGraph`
+            corrections.reshape(len(devices), k - t, shamir.LIMBS),
+            present[holders],
+            answering[holders],
+            t,
+        )
+        bound = masks.commitments(secrets, devices, which, of)
+        if not np.array_equal(bound, published[:, : masks.COMMITMENT]):
             raise Forged("shares do not give the secret that a device bound itself to")
+        return secrets
 
-    def _subtract_self_masks(self, total: RingWords, secrets: shamir.Elements) -> None:
-        nobody = np.full(len(secrets), masks.NOBODY)
-        masks.add_masks(total, masks.keys_of(secrets), nobody, np.zeros_like(nobody))
+    def _subtract_self_masks(
+        self, collected: "_Collected", given: shamir.Elements, answering: Flags
+    ) -> None:
+        devices, of = np.flatnonzero(collected.arrived), collected.of
+        secrets = self._reconstructed(
+            devices, SELF, collected.published, collected.joined, given, answering, of
+        )
+        nobody = np.full(len(devices), masks.NOBODY)
+        keys = masks.keys_of(secrets, devices, SELF, of)
+        masks.add_masks(collected.total, keys, nobody, np.zeros_like(nobody))
 
     def _subtract_pair_masks(
-        self, total: RingWords, lost: Ints, secrets: shamir.Elements, sent: Bytes, arrived: Flags
+        self, collected: "_Collected", lost: Ints, given: shamir.Elements, answering: Flags
     ) -> None:
         """What the masks with lost devices left behind in the vectors that arrived."""
-        wrapped = np.ascontiguousarray(sent[:, : -2 * masks.COMMITMENT]).view("<u4")
+        k, of = self.parameters.neighbours, collected.of
+        sent = collected.wrapped[np.searchsorted(np.flatnonzero(collected.joined), lost)]
+        everyone = np.ones(self._total, np.bool_)
+        wrapped, published = np.split(sent, [masks.SEED * k], axis=1)
+        secrets = self._reconstructed(lost, PAIR, published, everyone, given, answering, of)
         seeds = masks.wrap(
-            wrapped.reshape(len(lost), self.parameters.neighbours, 8), masks.keys_of(secrets)
+            np.ascontiguousarray(wrapped).view("<u4").reshape(len(lost), k, 4),
+            masks.keys_of(secrets, lost, PAIR, of),
         )
         neighbours = self._graph.of(lost)
-        rows, slots = np.nonzero(arrived[neighbours])
+        rows, slots = np.nonzero(collected.arrived[neighbours])
+        one, other = neighbours[rows, slots], lost[rows]
+        keys = masks.pair_keys_of(
+            seeds[rows, slots], np.minimum(one, other), np.maximum(one, other), of
+        )
         # The smaller id of a pair added the mask: it is taken off again.
-        added = neighbours[rows, slots] < lost[rows]
+        added = one < other
         masks.add_masks(
-            total,
-            seeds[rows, slots],
+            collected.total,
+            keys,
             np.where(added, masks.NOBODY, 0),
             np.where(added, 0, masks.NOBODY),
         )
 
     def _send_sum(self, total: RingWords, answering: Flags) -> Program[Doubles]:
         to = np.flatnonzero(answering)
-        body = total.view(np.uint8)
+        body = self.fixed.pack(total)
         yield SUM.send(
             np.full(len(to), COORDINATOR),
             to,
             np.broadcast_to(body, (len(to), body.shape[1])),
             lengths=np.full(len(to), body.shape[1]),
         )
-        return self.fixed.decode(total[0])
+        return self.fixed.decode(self.fixed.unpack(body[0]))
 
 
 class _Collected(NamedTuple):
     """What the coordinator has before anything is opened."""
 
+    of: masks.SumId
     total: RingWords
     """[1, width] the sum of the masked vectors."""
     wrapped: Bytes
-    """[joined, bytes] the wrapped seeds and commitments, in the order of the ids."""
+    """[joined, bytes] the wrapped seeds, and what is published of pair secrets, by id."""
+    published: Bytes
+    """[arrived, bytes] what is published of self secrets, by id."""
     joined: Flags
     """[total] who is in the round."""
     arrived: Flags
     """[total] whose masked vector is in the sum."""
     asked: Flags
     """[total] who is asked for shares."""
+
+
+def _elements(published: Bytes) -> shamir.Elements:
+    elements = np.ascontiguousarray(published).view("<u2").astype(np.uint16)
+    if elements.max(initial=0) >= shamir.PRIME:
+        raise Forged("a correction is no element of the field")
+    return elements

@@ -4,7 +4,7 @@ ProtocolError               a message broke the rules; the round is closed, noth
 ├── WrongLength             a message is longer or shorter than the public settings say; it is
 │                           shared with comparisons and lives in `lumos.errors`
 ├── WrongSender             a message came from a party that has no part in it, or came twice
-├── Forged                  a sealed share, a public key or an opened secret is not the sender's
+├── Forged                  a public key, a word or an opened secret is not the sender's
 ├── Equivocation            the coordinator told two devices different things
 ├── DrawVoid                the mask graph could not be drawn: contributions were missing
 ├── ObjectionIgnored        the coordinator wants to open a sum to which a device objected
@@ -22,7 +22,7 @@ class WrongSender(ProtocolError):
 
 
 class Forged(ProtocolError):
-    """A sealed share, a public key or an opened secret is not the sender's."""
+    """A public key, a word or an opened secret is not the sender's."""
 
 
 class Equivocation(ProtocolError):

@@ -6,21 +6,26 @@ topics of their own. The sums of `sum` are the secure backend's, bit by bit.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from lumos.aggregate.attempts import Attempted
-from lumos.aggregate.dropouts import RoundOutcome, bookings_among_devices, flows_of, round_outcome
+from lumos.aggregate.dropouts import round_outcome
 from lumos.aggregate.fixed_point import FixedPoint, RingWords
+from lumos.aggregate.ideal_bookings import (
+    BOOKED,
+    SumBookings,
+    with_everyone,
+    with_everyone_at_coordinator,
+    with_silent,
+    with_silent_at_coordinator,
+)
 from lumos.aggregate.mask_draw import contributions_of, seed_of
 from lumos.aggregate.mask_graph import MaskGraph
 from lumos.aggregate.parameters import mask_parameters
 from lumos.aggregate.settings import AggregateSettings
 from lumos.aggregate.topics import (
-    ALIVE,
     ATTEMPT_ROUNDS,
     CONTRIBUTION,
     DRAW_COMMITMENT,
@@ -29,16 +34,9 @@ from lumos.aggregate.topics import (
     DRAW_LIST,
     DRAW_ROUNDS,
     KEYS,
-    LEFT_OUT,
-    LOST,
-    MASKED,
     OBJECTION,
-    REVEAL,
     ROUNDS,
-    SHARES,
-    SUM,
     VERDICT,
-    WRAPPED,
     Stage,
 )
 from lumos.device.shard import COORDINATOR, Shard
@@ -63,22 +61,12 @@ CLEAR_SUM = Topic(
     coordinator=True,
     learns="everybody in the round learns the sum (a simulation computed it in the clear)",
 )
-BOOKED = {
-    topic: replace(topic, name=f"{topic.name}/ideal")
-    for topic in (
-        *(DRAW_COMMITMENT, DRAW_DIGEST, DRAW_CONTRIBUTION, DRAW_LIST),
-        *(KEYS, SHARES, WRAPPED, LEFT_OUT, MASKED, LOST, ALIVE, REVEAL, SUM),
-        *(OBJECTION, VERDICT),
-    )
-}
-"""The topics of the masked sum, as the ideal one books them."""
 IDEAL_TOPICS = frozenset({CLEAR, CLEAR_SUM, *BOOKED.values()})
 """What a carrier has to permit for this backend."""
 
 _SWAPS = 4
 _DRAW_SWAPS = 2
 _ID = 8
-_NOT_HOSTED = 255
 _ROWS = 256  # vectors encoded at a time
 
 
@@ -103,7 +91,7 @@ class IdealAggregator:
         self.parameters = mask_parameters(settings, shard.total)
         self.fixed = FixedPoint.of(settings, shard.total)
         self._graph: MaskGraph | None = None
-        self._last: _Booked | None = None
+        self._last: tuple[tuple[bytes, int], SumBookings] | None = None
 
     def setup(self) -> Program[None]:
         """Draw the mask graph of the secure backend in the clear; book that, and the keys."""
@@ -172,18 +160,30 @@ class IdealAggregator:
         self, arrived: Callable[[Ints], RingWords], drop_stage: npt.NDArray[np.int8] | None
     ) -> Program[Doubles | None]:
         shard, graph = self._shard, _drawn(self._graph)
-        if drop_stage is None:
-            drop_stage = np.full(len(shard), Stage.NEVER, np.int8)
-        stages = np.full(shard.total, _NOT_HOSTED, np.uint8)
-        stages[shard.devices] = drop_stage
-        yield self._send(stages)
+        yield self._send(_silent_here(shard, drop_stage))
         inbox = yield CLEAR.nothing()
-        outcome = round_outcome(graph, self.parameters, inbox.body[0].view(np.int8))
-        words = arrived(np.flatnonzero(outcome.arrived[shard.devices]))
+        told = np.ascontiguousarray(inbox.body[0])
+        if not told.size:  # everybody is there
+            words = arrived(np.arange(len(shard)))
+            receiving = True
+        else:
+            outcome = round_outcome(graph, self.parameters, _stages(told, shard.total))
+            words = arrived(np.flatnonzero(outcome.arrived[shard.devices]))
+            receiving = outcome.opened and bool(outcome.answering[shard.devices].any())
         yield self._send(words.view(np.uint8), CLEAR_SUM)
         inbox = yield CLEAR_SUM.nothing()
-        self._book(graph, outcome, words.nbytes)
-        if not (outcome.opened and outcome.answering[shard.devices].any()):
+        vector_bytes = len(words) * self.fixed.wire
+        # Most sums book the same as the one before.
+        if self._last is None or self._last[0] != (told.tobytes(), vector_bytes):
+            bookings = (
+                with_silent(shard.devices, graph, self.parameters, outcome, vector_bytes)
+                if told.size
+                else with_everyone(len(shard), self.parameters, vector_bytes)
+            )
+            self._last = (told.tobytes(), vector_bytes), bookings
+        self._last[1].book(self._ledger)
+        self._ledger.round += ROUNDS - _SWAPS
+        if not receiving:
             return None
         return self.fixed.decode(np.ascontiguousarray(inbox.body[0]).view(self.fixed.dtype))
 
@@ -193,58 +193,6 @@ class IdealAggregator:
         return topic.send(
             first, np.array([COORDINATOR]), body[None, :], lengths=np.array([len(body)])
         )
-
-    def _book(self, graph: MaskGraph, outcome: RoundOutcome, vector_bytes: int) -> None:
-        # Most sums book the same as the one before.
-        if self._last is None or not self._last.matches(outcome, vector_bytes):
-            self._last = self._entries(graph, outcome, vector_bytes)
-        for topic, rows, booking in self._last.entries:
-            self._ledger.book(topic, rows, booking)
-        for rows, count in self._last.rounds:
-            self._ledger.book_rounds(rows, count)
-        self._ledger.round += ROUNDS - _SWAPS
-
-    def _entries(self, graph: MaskGraph, outcome: RoundOutcome, vector_bytes: int) -> "_Booked":
-        here = self._shard.devices
-        rounds = np.zeros(len(here), np.int64)
-        entries: list[Entry] = []
-        for topic, of_devices in bookings_among_devices(graph, outcome).items():
-            entries += _by_booking(BOOKED[topic], of_devices[here])
-            rounds += of_devices[here].any(axis=1)
-        for flow in flows_of(graph, outcome, vector_bytes):
-            messages, size = flow.messages[here], flow.bytes[here]
-            nothing = np.zeros_like(messages)
-            columns = (
-                [messages, nothing, size, nothing]
-                if flow.up
-                else [nothing, messages, nothing, size]
-            )
-            entries += _by_booking(BOOKED[flow.topic], np.stack(columns, axis=1))
-            rounds += messages > 0
-        rows_by_rounds = [
-            (np.flatnonzero(rounds == count), count) for count in np.unique(rounds).tolist()
-        ]
-        return _Booked(outcome, vector_bytes, entries, rows_by_rounds)
-
-
-Entry = tuple[Topic, Ints, Booking]
-"""A topic, positions of devices, and what is booked for each of them."""
-
-
-class _Booked(NamedTuple):
-    """What one sum books at one shard."""
-
-    outcome: RoundOutcome
-    vector_bytes: int
-    entries: list[Entry]
-    rounds: list[tuple[Ints, int]]
-
-    def matches(self, outcome: RoundOutcome, vector_bytes: int) -> bool:
-        """Whether another sum books the same."""
-        if vector_bytes != self.vector_bytes or outcome.opened != self.outcome.opened:
-            return False
-        flags = zip(outcome[:-1], self.outcome[:-1], strict=True)
-        return all(np.array_equal(one, other) for one, other in flags)
 
 
 class IdealCoordinator:
@@ -269,9 +217,7 @@ class IdealCoordinator:
     def setup(self) -> Program[None]:
         """Draw the mask graph from the devices' contributions, and book that."""
         inbox = yield CLEAR.nothing()
-        lengths = inbox.batch.lengths
-        sent = np.arange(inbox.body.shape[1]) < (0 if lengths is None else lengths[:, None])
-        rows = inbox.body[sent].reshape(-1, _ID + CONTRIBUTION)
+        rows = _without_padding(inbox).reshape(-1, _ID + CONTRIBUTION)
         contributions = np.empty((self._total, CONTRIBUTION), np.uint8)
         contributions[np.ascontiguousarray(rows[:, :_ID]).view("<i8").ravel()] = rows[:, _ID:]
         seed = seed_of(contributions, 0)
@@ -292,9 +238,8 @@ class IdealCoordinator:
         """
         graph = _drawn(self._graph)
         inbox = yield CLEAR.nothing()
-        drop_stage = inbox.body.min(axis=0)
-        yield _answer(inbox, drop_stage)
-        outcome = round_outcome(graph, self.parameters, drop_stage.view(np.int8))
+        told = _without_padding(inbox)
+        yield _answer(inbox, told)
         inbox = yield CLEAR_SUM.nothing()
         total = np.zeros(width, self.fixed.dtype)
         for body in inbox.body:
@@ -302,13 +247,16 @@ class IdealCoordinator:
         if noise is not None:
             total += self.fixed.encode_sum(noise)
         yield _answer(inbox, total.view(np.uint8), CLEAR_SUM)
-        for flow in flows_of(graph, outcome, total.nbytes):
-            messages, size = int(flow.messages.sum()), int(flow.bytes.sum())
-            entry = [0, messages, 0, size] if flow.up else [messages, 0, size, 0]
-            for booked in _by_booking(BOOKED[flow.topic], np.array([entry])):
-                self._ledger.book(*booked)
-        self._ledger.round += ROUNDS - 2 - _SWAPS  # two rounds are among devices
-        return self.fixed.decode(total) if outcome.opened else None
+        opened, vector_bytes = True, width * self.fixed.wire
+        if told.size:
+            outcome = round_outcome(graph, self.parameters, _stages(told, self._total))
+            opened = outcome.opened
+            bookings = with_silent_at_coordinator(graph, self.parameters, outcome, vector_bytes)
+        else:
+            bookings = with_everyone_at_coordinator(self._total, self.parameters, vector_bytes)
+        bookings.book(self._ledger)
+        self._ledger.round += ROUNDS - _SWAPS
+        return self.fixed.decode(total) if opened else None
 
     def attempt(self, width: int, noise: Doubles | None = None) -> Program[Attempted]:
         """One attempt at a sum; arguments as in `sum`. Nobody objects."""
@@ -347,9 +295,26 @@ def _answer(inbox: Inbox, body: Bytes, topic: Topic = CLEAR) -> Outbox:
     )
 
 
-def _by_booking(topic: Topic, entries: Ints) -> list[Entry]:
-    """[rows, 4] messages and bytes, sent and received, as bookings, as far as they are not zero."""
-    return [
-        (topic, np.flatnonzero((entries == entry).all(axis=1)), Booking(*entry.tolist()))
-        for entry in np.unique(entries[entries.any(axis=1)], axis=0)
-    ]
+def _silent_here(shard: Shard, drop_stage: npt.NDArray[np.int8] | None) -> Bytes:
+    """The hosted devices that fall silent, and where, as bytes: none where nobody does."""
+    if drop_stage is None:
+        return np.empty(0, np.uint8)
+    rows = np.flatnonzero(drop_stage < Stage.NEVER)
+    pairs = np.stack([shard.devices[rows], drop_stage[rows]], axis=1)
+    return pairs.astype("<i8").view(np.uint8).ravel()
+
+
+def _stages(silent: Bytes, total: int) -> npt.NDArray[np.int8]:
+    """[total] the stage in which each device falls silent."""
+    stages = np.full(total, Stage.NEVER, np.int8)
+    devices, where = silent.view("<i8").reshape(-1, 2).T
+    stages[devices] = where
+    return stages
+
+
+def _without_padding(inbox: Inbox) -> Bytes:
+    """The messages of an inbox, one behind the other."""
+    lengths = inbox.batch.lengths
+    if lengths is None:
+        return inbox.body.ravel()
+    return np.concatenate([row[:size] for row, size in zip(inbox.body, lengths, strict=True)])

@@ -13,10 +13,8 @@ ring. Slots mirror: if v sits in slot j of u, then u sits in slot k - 1 - j of v
 import numpy as np
 
 from lumos.aggregate.errors import WrongSender
-from lumos.crypto import chacha
+from lumos.aggregate.ring_order import RingOrder
 from lumos.typing import Flags, Ints
-
-_NONCE = bytes(12)  # a seed is used for one graph
 
 
 class MaskGraph:
@@ -25,51 +23,50 @@ class MaskGraph:
     Args:
         total: number of devices.
         neighbours: k, even or total - 1.
-        seed: 32 bytes, which order the ring through ChaCha20.
+        seed: 32 bytes, which order the ring (`lumos.aggregate.ring_order`).
     """
 
     def __init__(self, total: int, neighbours: int, seed: bytes) -> None:
         self.total = total
         self.neighbours = neighbours
         self._ahead = -(-neighbours // 2)
-        self.order: Ints = _permutation(total, seed)
-        """[total] the ids along the ring."""
-        self._place = np.empty(total, np.int64)
-        self._place[self.order] = np.arange(total)
+        self._ring = RingOrder(total, seed)
         self.steps: Ints = np.arange(1, neighbours + 1)
         self.steps[self._ahead :] += total - 1 - neighbours
 
+    @property
+    def order(self) -> Ints:
+        """[total] the ids along the ring: an array of the size of the federation."""
+        return self._ring.ids
+
     def of(self, devices: Ints) -> Ints:
         """[devices, k] the neighbours of each, by slot."""
-        there = (self._place[devices][:, None] + self.steps) % self.total
-        neighbours: Ints = self.order[there]
-        return neighbours
+        there = (self._ring.place_of(devices)[:, None] + self.steps) % self.total
+        return self._ring.id_at(there)
 
     def slots(self, devices: Ints, neighbours: Ints) -> Ints:
         """The slot of each neighbour at each device; `WrongSender` where they are not joined."""
         # As unsigned numbers negative ids are huge.
         if len(neighbours) and neighbours.view(np.uint64).max() >= self.total:
             raise WrongSender("a message names a device that does not exist")
-        step = (self._place[neighbours] - self._place[devices]) % self.total
-        slots = np.where(step <= self._ahead, step, step + self.neighbours + 1 - self.total) - 1
+        places = self._ring.place_of(np.stack([neighbours, devices]))
+        step = (places[0] - places[1]) % self.total
+        slots: Ints = (
+            np.where(step <= self._ahead, step, step + self.neighbours + 1 - self.total) - 1
+        )
         if not np.array_equal(self.steps.take(slots, mode="clip"), step):
             raise WrongSender("a message came from a device that shares no mask with its receiver")
         return slots
 
     def count(self, flags: Flags) -> Ints:
-        """[total] how many neighbours of each device have their flag raised."""
+        """[total] how many neighbours of each device have their flag raised.
+
+        It looks at the whole ring: arrays of the size of the federation.
+        """
         # Neighbours are two windows of the ring: differences of running sums, O(n).
         ring = flags[self.order].astype(np.int64)
         sums = np.concatenate([[0], np.cumsum(np.tile(ring, 3))])
         here = np.arange(self.total) + self.total
         behind = self.neighbours - self._ahead
         window: Ints = sums[here + self._ahead + 1] - sums[here - behind] - ring
-        return window[self._place]
-
-
-def _permutation(total: int, seed: bytes) -> Ints:
-    """[total] the ids in a uniform order: sorted by random words of 64 bits."""
-    key = np.frombuffer(seed, "<u4").astype(np.uint32)[None]
-    words = chacha.blocks(key, _NONCE, -(-total // 8))
-    drawn = np.ascontiguousarray(words, "<u4").view("<u8").ravel()[:total]
-    return np.argsort(drawn, kind="stable")
+        return window[self._ring.places]

@@ -1,14 +1,18 @@
-"""Keys of pairs: agreed once per run with X25519, turned by a ratchet every round.
+"""Keys of pairs: agreed once per run with X25519, turned by a ratchet with every sum.
 
-A pair (low id, high id) agrees on s_0 = H(X25519; both ids; both public keys). In each round
+A pair (low id, high id) agrees on s_0 = H(X25519; both ids; both public keys). For sum number r
 
-    seed ‖ up ‖ down ‖ s_{r+1} ‖ word up ‖ word down ‖ flag = ChaCha20(s_r)
-                                                          (4 · 32, 2 · 16 and 8 bytes)
+    s_{r+1} ‖ seed ‖ word up ‖ word down ‖ flag ‖ values up ‖ values down = ChaCha20(s_r)
+                               (32 bytes, 16, 2 · 12, 8, and 2 · 16 numbers of 4 bytes)
 
-`seed` stretches to the pair's mask; `up` and `down` seal the shares that travel from low to high
-and from high to low, each key once; whoever says the *word* of its direction proves that it is
-that device; `flag` hides objections (`lumos.aggregate.objections`). s_r is forgotten: whoever
-seizes a device later cannot compute the masks of earlier rounds. That the public keys are the
+`seed` is that of the pair's mask. The *word* of a direction tells that its sender has the receiver
+in the sum (`lumos.aggregate.secure`). `flag` hides objections (`lumos.aggregate.objections`).
+*Values up* are what the low end's holder, the high end, holds of its two secrets, and down the
+other way round (`lumos.aggregate.derived_shares`).
+
+Keys follow from the number of the sum, which everybody counts: whoever misses sums turns the
+ratchet further. s_r is forgotten as soon as it is turned: no sum is taken part in twice, and
+whoever seizes a device later cannot compute the masks of earlier sums. That the public keys are the
 neighbours' is the carrier's promise.
 """
 
@@ -17,33 +21,33 @@ from typing import NamedTuple
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from nacl.bindings import crypto_secretbox, crypto_secretbox_open
-from nacl.exceptions import CryptoError
 
 from lumos.aggregate.errors import Forged
 from lumos.aggregate.masks import NONCE
+from lumos.aggregate.shamir import LIMBS, Elements, elements_of
 from lumos.crypto import chacha, entropy
 from lumos.crypto.in_memory import InMemoryOnly
 from lumos.typing import Bytes, Ints, Words
 
 KEY = 32
-SEAL = 16
-WORD = 16
-_SEAL_NONCE = bytes(24)  # each sealing key is used once
+WORD = 12
 
 
 class RoundKeys(NamedTuple):
-    """The keys of one round, [pairs, 8] words each; the words that prove an end are half.
-
-    `flag`, [pairs, 2], is a mask of 64 bits and no key.
-    """
+    """The keys of one sum, a row for each pair."""
 
     seed: Words
-    up: Words
-    down: Words
+    """[pairs, 4]."""
     word_up: Words
+    """[pairs, 3]."""
     word_down: Words
+    """[pairs, 3]."""
     flag: Words
+    """[pairs, 2] a mask of 64 bits and no key."""
+    values_up: Elements
+    """[pairs, 2, limbs] of the low end's self secret and of its pair secret."""
+    values_down: Elements
+    """[pairs, 2, limbs] of the high end's."""
 
 
 class PairKeys(InMemoryOnly):
@@ -65,6 +69,8 @@ class PairKeys(InMemoryOnly):
         """[hosted, k] the pair of each slot."""
         self.low: Ints = pairs >> 32
         self.high: Ints = pairs & 0xFFFFFFFF
+        self.number = 0
+        """Of the next sum."""
         self._slots = neighbours.shape[1]
         self._own: list[X25519PrivateKey] = []
         self._public: list[bytes] = []
@@ -102,30 +108,18 @@ class PairKeys(InMemoryOnly):
         self._own = []  # an agreement is made once
 
     def ratchet(self) -> RoundKeys:
-        """The keys of the next round. What made them is overwritten."""
-        words = chacha.blocks(self._chain, NONCE, 3)
-        seed, up, down, self._chain[:], word_up, word_down, flag, _ = np.split(
-            words, (8, 16, 24, 32, 36, 40, 42), axis=1
+        """The keys of the next sum. What made them is overwritten."""
+        words = chacha.blocks(self._chain, NONCE, 4)
+        self.number += 1
+        self._chain[:], seed, word_up, word_down, flag, up, down, _ = np.split(
+            words, (8, 12, 15, 18, 20, 36, 52), axis=1
         )
-        return RoundKeys(seed, up, down, word_up, word_down, flag)
+        shape = (len(words), 2, LIMBS)
+        values_up, values_down = elements_of(up).reshape(shape), elements_of(down).reshape(shape)
+        return RoundKeys(seed, word_up, word_down, flag, values_up, values_down)
 
-
-def seal(keys: Words, bodies: Bytes) -> Bytes:
-    """[messages, bytes] → [messages, bytes + 16], each under its one-time key."""
-    sealed = [
-        crypto_secretbox(body.tobytes(), _SEAL_NONCE, key.tobytes())
-        for key, body in zip(keys.astype("<u4"), bodies, strict=True)
-    ]
-    return np.frombuffer(b"".join(sealed), np.uint8).reshape(len(bodies), bodies.shape[1] + SEAL)
-
-
-def unseal(keys: Words, sealed: Bytes) -> Bytes:
-    """[messages, bytes + 16] → [messages, bytes]; `Forged` if one is not what was sealed."""
-    try:
-        bodies = [
-            crypto_secretbox_open(body.tobytes(), _SEAL_NONCE, key.tobytes())
-            for key, body in zip(keys.astype("<u4"), sealed, strict=True)
-        ]
-    except CryptoError:
-        raise Forged("a sealed share is not what its sender sealed") from None
-    return np.frombuffer(b"".join(bodies), np.uint8).reshape(len(sealed), sealed.shape[1] - SEAL)
+    def skip(self, sums: int) -> None:
+        """Turn the ratchet past sums that were missed."""
+        for _ in range(sums):
+            self._chain[:] = chacha.blocks(self._chain, NONCE, 1)[:, :8]
+        self.number += sums

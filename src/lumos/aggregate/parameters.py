@@ -15,16 +15,17 @@ and any h = k/2 or k places hold a hypergeometric number of them. Two things mus
 *Why these windows.* A group A of honest devices can be opened without the others exactly if each v
 of A has t - X_v neighbours in A. It is enough: the coordinator leaves all other honest devices out,
 and the colluders play along. It is necessary: where v's self secret is opened, t - X_v honest
-holders gave out a share and told their neighbours that they are in the sum; so their pair secrets
-stay shut, their masks with v remain, and they must be in the group; and the same is true of each of
-them. Let v be the last of A before a gap of h places without any of A. Behind v are at most h of A
-and colluders, so of the h places before it colluders hold t - h at least. A group that leaves two
-such gaps, or one of k places, has two such windows that do not overlap. So unless it is parted, a
-group that is opened goes round the ring, with at most one gap of h places, shorter than k; and
-unless some device is surrounded, each of its members has t - X_v ≥ k - t + 1 others of it among its
-neighbours. n(n-1) and not C(n,2): a coordinator that lies in the draw may give each device a seed
-of its own; a group is then counted at one end, in the graph of the device there. For the same
-reason the bound of the surrounded is a sum over devices and needs no common graph.
+holders gave out a share. They masked with v, and were confirmed by t neighbours, so their pair
+secrets stay shut (`lumos.aggregate.secure`), their masks with v remain, and they must be in the
+group; and the same is true of each of them. Let v be the last of A before a gap of h places without
+any of A. Behind v are at most h of A and colluders, so of the h places before it colluders hold t -
+h at least. A group that leaves two such gaps, or one of k places, has two such windows that do not
+overlap. So unless it is parted, a group that is opened goes round the ring, with at most one gap of
+h places, shorter than k; and unless some device is surrounded, each of its members has t - X_v ≥ k
+- t + 1 others of it among its neighbours. n(n-1) and not C(n,2): a coordinator that lies in the
+draw may give each device a seed of its own; a group is then counted at one end, in the graph of the
+device there. For the same reason the bound of the surrounded is a sum over devices and needs no
+common graph.
 
 Devices that fall silent without anybody's choice are d, with D ~ Hypergeometric(n-1, d, k) of them
 among the neighbours of a device:

@@ -1,28 +1,36 @@
 """The masked sum of one shard's devices: double masking with secret-shared seeds.
 
 Bonawitz et al. 2017 (protocol of figure 4) on the random k-regular graph of Bell et al. 2020, for
-many rounds. In each round device u draws a self secret b_u and a pair secret K_u and sends
+many rounds. In each round device u has a self secret b_u and a pair secret K_u and sends
 
     y_u = x_u + PRG(b_u) + Σ_{v > u} PRG(seed_uv) - Σ_{v < u} PRG(seed_uv)
 
-over its mask neighbours v. Pair masks cancel in the sum of the vectors that arrived. Where u's
-vector arrived, t neighbours open b_u. Where u was lost, they open K_u, with which the coordinator
-recovers u's pair seeds and removes the masks that did not cancel.
+over its mask neighbours v in the round, J_u. Pair masks cancel in the sum of the vectors that
+arrived. Where u's vector arrived, t neighbours open b_u. Where u was lost, they open K_u, with
+which the coordinator recovers u's pair seeds and removes the masks that did not cancel.
+
+*Shares are not sent.* They follow from the keys that mask neighbours agreed on once per run
+(`lumos.aggregate.derived_shares`), as Flamingo (Ma et al. 2023) agrees on keys once for many sums.
+Shares of K_u are held by all k neighbours, and their corrections travel with the wrapped seeds.
+Shares of b_u are held by J_u alone, and their corrections travel with y_u: whoever u did not mask
+with has no share of b_u, whatever it is told.
 
 *Why K_u, and not the private key of the agreement.* In the original protocol t neighbours of a lost
 device open its Diffie-Hellman key. Keys that live for many rounds must never be opened: the key of
 a device lost in round 9 gives its pair masks of round 3, whose self mask was opened in round 3, and
-so its vector of round 3. Here each round's seeds are wrapped under a fresh K_u of that round, whose
-shares travel with those of b_u (Ma et al. 2023, Flamingo, solves the same problem with threshold
-encryption). So nothing outlives its round, and a device that was lost may come back in the next
-one.
+so its vector of round 3. Here each round's seeds are wrapped under a K_u of that round. So nothing
+outlives its round, and a device that was lost, or that missed rounds, may come back in the next one
+(`SecureAggregator.skip`).
 
-*Against equivocation.* Before it opens anything, each device tells its mask neighbours that it was
-not declared lost, and nobody opens the pair secret of a device that says so. Let X of v's
-neighbours collude. Where b_v is opened, at least t - X honest neighbours of v took part and were
-not declared lost, so their pair secrets stay shut; v masked with at least t - X honest neighbours;
-so whatever the coordinator tells to whom, at least 2t - k - X ≥ 1 honest neighbours are in both
-sets, and their masks still hide v.
+*Against equivocation.* Let v be honest, X of its neighbours collude, and b_v be opened.
+
+1. K_v is not: each honest holder gives out a share of one of the two, so both together need 2t
+   shares of the k + X that there are, and 2t - k - X ≥ 1 (`lumos.aggregate.parameters`).
+2. t - X honest holders opened b_v. They are in J_v, as nobody else has a share.
+3. Each of them opened something, so its own pair secret is shut (`lumos.aggregate.confirmations`).
+4. So the masks of v with t - X ≥ 1 honest neighbours are known to nobody: the seed of a pair is
+   wrapped under the pair secrets of its two ends only. They still hide v, and cancel only in a sum
+   with those neighbours, of whom the same is true.
 """
 
 from typing import NamedTuple
@@ -32,7 +40,9 @@ import numpy.typing as npt
 
 from lumos.aggregate import masks, pair_keys, shamir
 from lumos.aggregate.attempts import Attempted, Attempts
-from lumos.aggregate.errors import Equivocation, Forged, WrongSender
+from lumos.aggregate.confirmations import confirm
+from lumos.aggregate.derived_shares import secrets_of
+from lumos.aggregate.errors import Equivocation, WrongSender
 from lumos.aggregate.fixed_point import FixedPoint, RingWords
 from lumos.aggregate.mask_draw import draw_seed, seed_tag
 from lumos.aggregate.mask_graph import MaskGraph
@@ -41,24 +51,25 @@ from lumos.aggregate.parameters import mask_parameters
 from lumos.aggregate.settings import AggregateSettings
 from lumos.aggregate.share_vault import PAIR, SELF, ShareVault
 from lumos.aggregate.topics import (
-    ALIVE,
     KEYS,
     LEFT_OUT,
     LOST,
     MASKED,
     REVEAL,
     SHARE,
-    SHARES,
     SUM,
     WRAPPED,
     Stage,
+    published_bytes,
 )
 from lumos.crypto.in_memory import InMemoryOnly
 from lumos.device.shard import COORDINATOR, Shard
 from lumos.errors import UsageError, WrongLength
 from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.typing import Doubles, Flags, Ints
+from lumos.typing import Bytes, Doubles, Flags, Ints, Words
+
+_ROWS = 256  # vectors encoded at a time
 
 
 class SecureAggregator(InMemoryOnly):
@@ -86,6 +97,7 @@ class SecureAggregator(InMemoryOnly):
         self._neighbours: Ints
         self._up: Flags
         self._pairs: pair_keys.PairKeys
+        self._run: bytes
 
     def setup(self) -> Program[None]:
         """Draw the mask graph with all devices, and agree on a key with each mask neighbour.
@@ -99,7 +111,8 @@ class SecureAggregator(InMemoryOnly):
         self._neighbours = self._graph.of(shard.devices)
         self._up = shard.devices[:, None] < self._neighbours
         self._pairs = pair_keys.PairKeys(shard.devices, self._neighbours)
-        tag = np.frombuffer(seed_tag(seed), np.uint8)
+        self._run = seed_tag(seed)
+        tag = np.frombuffer(self._run, np.uint8)
         body = np.hstack([self._pairs.fresh_keys(), np.tile(tag, (len(shard), 1))])
         inbox = yield KEYS.send(
             np.repeat(shard.devices, k), self._neighbours.ravel(), np.repeat(body, k, axis=0)
@@ -114,6 +127,18 @@ class SecureAggregator(InMemoryOnly):
         received[rows, slots] = inbox.body[:, : pair_keys.KEY]
         self._pairs.agree(received)
         self._agreed = True
+
+    def skip(self, sums: int = 1) -> None:
+        """The hosted devices missed so many sums, or attempts: go on with the next one.
+
+        The keys of what was missed are overwritten.
+        """
+        self._require_setup()
+        if sums < 0:
+            raise UsageError(
+                f"sums that were missed must be >= 0, got {sums}: keys never come back"
+            )
+        self._pairs.skip(sums)
 
     def sum(
         self,
@@ -180,8 +205,7 @@ class SecureAggregator(InMemoryOnly):
         self, vectors: Doubles, shares: RingWords | None, drop_stage: npt.NDArray[np.int8]
     ) -> "Program[_Collected]":
         """Up to the masked vectors, and the coordinator's word on who is lost."""
-        if not self._agreed:
-            raise UsageError("the first sum of a run needs setup() before it")
+        self._require_setup()
         if vectors.ndim != 2 or len(vectors) != len(self._shard):
             raise UsageError(
                 f"vectors must be [{len(self._shard)}, width], got {list(vectors.shape)}"
@@ -193,101 +217,102 @@ class SecureAggregator(InMemoryOnly):
                 f"shares must be {self.fixed.dtype}{list(vectors.shape)} as the vectors, "
                 f"got {shares.dtype}{list(shares.shape)}"
             )
+        of = masks.SumId(self._run, self._pairs.number)
         keys = self._pairs.ratchet()
-        secrets = shamir.uniform(2 * len(vectors) * shamir.LIMBS).reshape(2, len(vectors), -1)
-        vault = yield from self._share(keys, secrets, drop_stage > Stage.SHARES)
-        joined = yield from self._wrap(keys, secrets, drop_stage > Stage.WRAPPED)
-        if (joined & ~vault.has).any():
-            raise WrongSender("a mask neighbour is in the round, and sent no share")
+        own, vault = self._values(keys)
+        joined = yield from self._wrap(keys, own[:, :, PAIR], of, drop_stage > Stage.WRAPPED)
+        vault.admit(joined)
         # Too few neighbours hide nothing well, and could not open anything.
         sending = (joined.sum(axis=1) >= self.parameters.threshold) & (drop_stage > Stage.MASKED)
         rows = np.flatnonzero(sending)
-        words = self._masked(vectors, rows, keys, joined, secrets[SELF])
-        if shares is not None:
-            words += shares if len(rows) == len(shares) else shares[rows]
-        yield MASKED.send(
-            self._shard.devices[rows],
-            np.full(len(rows), COORDINATOR),
-            words.view(np.uint8),
-            lengths=np.full(len(rows), words.shape[1] * self.fixed.word),
-        )
-        width = words.shape[1]
-        del words
+        yield self._masked(vectors, shares, rows, keys, own[:, :, SELF], joined, of)
         opening, lost = self._named((yield LOST.nothing()), sending)
         if (lost & ~joined).any():
             raise WrongSender("a device was called lost that is not in the round")
         opening &= (joined & ~lost).sum(axis=1) >= self.parameters.threshold
-        return _Collected(keys, vault, joined, lost, opening, width)
+        up, pairs = self._up[:, :, None], self._pairs.of
+        words = keys.word_up[pairs], keys.word_down[pairs]
+        return _Collected(
+            own_words=np.where(up, *words),
+            their_words=np.where(up, *words[::-1]),
+            flags=np.ascontiguousarray(keys.flag).astype("<u4").view("<u8").ravel(),
+            vault=vault,
+            joined=joined,
+            lost=lost,
+            opening=opening,
+            width=vectors.shape[1],
+        )
 
     def _open(
         self, collected: "_Collected", opening: Flags, revealing: Flags
     ) -> Program[Doubles | None]:
-        """Confirm to neighbours that one is in the sum, give out shares, receive the sum."""
+        """Confirm to neighbours that they are in the sum, give out shares, receive the sum."""
         joined, lost = collected.joined, collected.lost
-        yield from self._confirm_alive(collected.keys, opening, joined & ~lost)
+        opening = yield from confirm(
+            self._shard,
+            opening,
+            joined & ~lost,
+            collected.own_words,
+            collected.their_words,
+            self.parameters.threshold,
+        )
         opening = opening & revealing
-        yield self._reveal(collected.vault, np.flatnonzero(opening), joined, lost)
+        revealed = self._reveal(collected.vault, np.flatnonzero(opening), joined, lost)
+        collected.vault.forget()  # what was not asked for here is never given out
+        yield revealed
         return self._summed((yield SUM.nothing()), opening, collected.width)
+
+    def _require_setup(self) -> None:
+        if not self._agreed:
+            raise UsageError("the first sum of a run needs setup() before it")
 
     def _flag_masks(self, collected: "_Collected") -> npt.NDArray[np.uint64]:
         """[hosted] what hides a device's objection: masks of its pairs that are in the sum."""
         in_sum = collected.joined & ~collected.lost
-        flags = np.ascontiguousarray(collected.keys.flag).astype("<u4").view("<u8").ravel()
-        masks_by_slot = np.where(in_sum, flags[self._pairs.of], np.uint64(0))
+        masks_by_slot = np.where(in_sum, collected.flags[self._pairs.of], np.uint64(0))
         added = np.where(self._up, masks_by_slot, np.uint64(0)).sum(axis=1, dtype=np.uint64)
         taken = np.where(self._up, np.uint64(0), masks_by_slot).sum(axis=1, dtype=np.uint64)
         hidden: npt.NDArray[np.uint64] = added - taken
         return hidden
 
-    def _share(
-        self, keys: pair_keys.RoundKeys, secrets: shamir.Elements, speaking: Flags
-    ) -> Program[ShareVault]:
-        """Send each neighbour its shares of both secrets; store those that neighbours send."""
-        rows = np.flatnonzero(speaking)
-        k, t = self.parameters.neighbours, self.parameters.threshold
-        # [rows, k, 2 * limbs]: the self secret's share, then the pair secret's
-        shares = shamir.split(np.concatenate(list(secrets[:, rows]), axis=1), t, k)
-        of, up = self._pairs.of[rows], self._up[rows, :, None]
-        inbox = yield SHARES.send(
-            np.repeat(self._shard.devices[rows], k),
-            self._neighbours[rows].ravel(),
-            pair_keys.seal(
-                np.where(up, keys.up[of], keys.down[of]).reshape(-1, 8),
-                np.ascontiguousarray(shares, "<u2").view(np.uint8).reshape(-1, 2 * SHARE),
-            ),
-        )
-        vault = ShareVault(len(self._shard), k)
-        rows, slots = self._places(inbox)
-        receiving = speaking[rows]
-        rows, slots = rows[receiving], slots[receiving]
-        of, up = self._pairs.of[rows, slots], self._up[rows, slots, None]
-        opened = pair_keys.unseal(np.where(up, keys.down[of], keys.up[of]), inbox.body[receiving])
-        vault.store(rows, slots, opened.view("<u2").reshape(-1, 2, shamir.LIMBS))
-        return vault
+    def _values(self, keys: pair_keys.RoundKeys) -> tuple[shamir.Elements, ShareVault]:
+        """[hosted, k, 2, limbs] what each device shares with its holders, and what it holds."""
+        up, of = self._up[:, :, None, None], self._pairs.of
+        values = keys.values_up[of], keys.values_down[of]
+        return np.where(up, *values), ShareVault(np.where(up, *values[::-1]))
 
     def _wrap(
-        self, keys: pair_keys.RoundKeys, secrets: shamir.Elements, speaking: Flags
+        self,
+        keys: pair_keys.RoundKeys,
+        values: shamir.Elements,
+        of: masks.SumId,
+        speaking: Flags,
     ) -> Program[Flags]:
         """Send the wrapped seeds to the coordinator; receive who is in the round.
+
+        Args:
+            values: [hosted, k, limbs] what the pair secrets are made of.
 
         Returns:
             [hosted, k] the neighbours in the round; none where the device itself is not.
         """
         rows = np.flatnonzero(speaking)
-        mine = secrets[:, rows]
-        wrapped = masks.wrap(keys.seed[self._pairs.of[rows]], masks.keys_of(mine[PAIR]))
+        devices, k = self._shard.devices[rows], self.parameters.neighbours
+        everyone = np.ones((len(rows), k), np.bool_)
+        secrets, corrections = secrets_of(values[rows], everyone, self.parameters.threshold)
+        wrapped = masks.wrap(
+            keys.seed[self._pairs.of[rows]], masks.keys_of(secrets, devices, PAIR, of)
+        )
         body = np.concatenate(
             [
-                wrapped.astype("<u4")
-                .view(np.uint8)
-                .reshape(len(rows), pair_keys.KEY * wrapped.shape[1]),
-                masks.commitments(mine[SELF]),
-                masks.commitments(mine[PAIR]),
+                wrapped.astype("<u4").view(np.uint8).reshape(len(rows), masks.SEED * k),
+                masks.commitments(secrets, devices, PAIR, of),
+                _as_bytes(corrections),
             ],
             axis=1,
         )
         yield WRAPPED.send(
-            self._shard.devices[rows],
+            devices,
             np.full(len(rows), COORDINATOR),
             body,
             lengths=np.full(len(rows), body.shape[1]),
@@ -298,13 +323,57 @@ class SecureAggregator(InMemoryOnly):
     def _masked(
         self,
         vectors: Doubles,
+        shares: RingWords | None,
+        rows: Ints,
+        keys: pair_keys.RoundKeys,
+        values: shamir.Elements,
+        joined: Flags,
+        of: masks.SumId,
+    ) -> Outbox:
+        """The message with y_u of each of `rows`, and what opens its self secret.
+
+        Args:
+            values: [hosted, k, limbs] what the self secrets are made of.
+        """
+        t, present = self.parameters.threshold, joined[rows]
+        devices, width = self._shard.devices[rows], vectors.shape[1]
+        secrets, corrections = secrets_of(values[rows], present, t)
+        published = [masks.commitments(secrets, devices, SELF, of), _as_bytes(corrections)]
+        size, tail = width * self.fixed.wire, published_bytes(self.parameters.neighbours, t)
+        body = np.empty((len(rows), size + tail), np.uint8)
+        body[:, size:] = np.hstack(published)
+        # Where words travel as they are, no second array is made: vectors may be large.
+        as_they_are = self.fixed.wire == self.fixed.word
+        words = (
+            body[:, :size].view(self.fixed.dtype)
+            if as_they_are
+            else np.empty((len(rows), width), self.fixed.dtype)
+        )
+        for start in range(0, len(rows), _ROWS):
+            some = rows[start : start + _ROWS]
+            words[start : start + _ROWS] = self.fixed.encode(vectors[some])
+            if shares is not None:
+                words[start : start + _ROWS] += shares[some]
+        self._add_masks(words, rows, keys, joined, secrets, of)
+        if not as_they_are:
+            body[:, :size] = self.fixed.pack(words)
+        return MASKED.send(
+            devices,
+            np.full(len(rows), COORDINATOR),
+            body,
+            lengths=size + published_bytes(0, t) + SHARE * present.sum(axis=1),
+        )
+
+    def _add_masks(
+        self,
+        words: RingWords,
         rows: Ints,
         keys: pair_keys.RoundKeys,
         joined: Flags,
-        self_secrets: shamir.Elements,
-    ) -> RingWords:
-        """[rows, width] y_u: the vector, the self mask, and the masks of all pairs in the round."""
-        words = self.fixed.encode(vectors if len(rows) == len(vectors) else vectors[rows])
+        secrets: shamir.Elements,
+        of: masks.SumId,
+    ) -> None:
+        """Add the masks of all pairs in the round, and the self masks, to [rows, width] words."""
         here, slots = np.nonzero(joined[rows])
         pair, up = self._pairs.of[rows[here], slots], self._up[rows[here], slots]
         plus = np.full(len(keys.seed), masks.NOBODY)
@@ -312,39 +381,17 @@ class SecureAggregator(InMemoryOnly):
         plus[pair[up]] = here[up]
         minus[pair[~up]] = here[~up]
         used = np.flatnonzero((plus != masks.NOBODY) | (minus != masks.NOBODY))
-        masks.add_masks(words, keys.seed[used], plus[used], minus[used])
+        low, high = self._pairs.low[used], self._pairs.high[used]
+        masks.add_masks(
+            words, masks.pair_keys_of(keys.seed[used], low, high, of), plus[used], minus[used]
+        )
         everyone = np.arange(len(rows))
         masks.add_masks(
-            words, masks.keys_of(self_secrets[rows]), everyone, np.full(len(rows), masks.NOBODY)
+            words,
+            masks.keys_of(secrets, self._shard.devices[rows], SELF, of),
+            everyone,
+            np.full(len(rows), masks.NOBODY),
         )
-        return words
-
-    def _confirm_alive(
-        self, keys: pair_keys.RoundKeys, speaking: Flags, alive: Flags
-    ) -> Program[None]:
-        """Tell the neighbours that one was not called lost, and receive the same from them.
-
-        Args:
-            speaking: [hosted] the devices that were told to open.
-            alive: [hosted, k] the neighbours that are in the sum, by what the coordinator said.
-        """
-        rows = np.flatnonzero(speaking)
-        of, up = self._pairs.of[rows], self._up[rows, :, None]
-        words = np.where(up, keys.word_up[of], keys.word_down[of])
-        inbox = yield ALIVE.send(
-            np.repeat(self._shard.devices[rows], self.parameters.neighbours),
-            self._neighbours[rows].ravel(),
-            words.astype("<u4").reshape(-1, 4).view(np.uint8),
-        )
-        rows, slots = self._places(inbox)
-        receiving = speaking[rows]
-        rows, slots = rows[receiving], slots[receiving]
-        of, up = self._pairs.of[rows, slots], self._up[rows, slots, None]
-        words = np.where(up, keys.word_down[of], keys.word_up[of])
-        if not np.array_equal(words.astype("<u4").view(np.uint8), inbox.body[receiving]):
-            raise Forged("a word that proves its speaker is wrong")
-        if not alive[rows, slots].all():
-            raise Equivocation("a neighbour that was called lost, or left out, was told otherwise")
 
     def _reveal(self, vault: ShareVault, rows: Ints, joined: Flags, lost: Flags) -> Outbox:
         """Of each neighbour in the round one share: the self secret's, or, if lost, the pair's."""
@@ -365,14 +412,12 @@ class SecureAggregator(InMemoryOnly):
         """The sum, where a hosted device received it."""
         rows = self._from_coordinator(inbox)
         lengths = inbox.batch.lengths
-        if lengths is not None and (lengths != width * self.fixed.word).any():
+        if lengths is not None and (lengths != width * self.fixed.wire).any():
             raise WrongLength("a sum has another length than the vectors")
         if not receiving[rows].any():
             return None
         row = int(np.argmax(receiving[rows]))
-        return self.fixed.decode(
-            np.ascontiguousarray(inbox.body[row, : width * self.fixed.word]).view(self.fixed.dtype)
-        )
+        return self.fixed.decode(self.fixed.unpack(inbox.body[row, : width * self.fixed.wire]))
 
     def _places(self, inbox: Inbox) -> tuple[Ints, Ints]:
         """Row of the receiver and slot of the sender of each message, at most one for each."""
@@ -405,7 +450,12 @@ class SecureAggregator(InMemoryOnly):
 class _Collected(NamedTuple):
     """What hosted devices have of a round before anything is opened."""
 
-    keys: pair_keys.RoundKeys
+    own_words: Words
+    """[hosted, k, 3] the words for the neighbours."""
+    their_words: Words
+    """[hosted, k, 3] the words that the neighbours would send."""
+    flags: npt.NDArray[np.uint64]
+    """[pairs] what hides objections."""
     vault: ShareVault
     joined: Flags
     """[hosted, k] the neighbours in the round."""
@@ -414,3 +464,9 @@ class _Collected(NamedTuple):
     opening: Flags
     """[hosted] who is in the sum and was told to open it."""
     width: int
+
+
+def _as_bytes(elements: shamir.Elements) -> Bytes:
+    """[devices, count, limbs] → [devices, bytes]."""
+    devices, count, _ = elements.shape
+    return np.ascontiguousarray(elements, "<u2").view(np.uint8).reshape(devices, SHARE * count)

@@ -11,6 +11,8 @@ class AggregateSettings:
 
     Args:
         limit: largest absolute value of one number of one device's vector.
+        least_limit: where sums over so many devices do not fit 64 bits, the limit is halved until
+            they do, down to this; None: such sums are refused.
         fraction_bits: numbers are rounded to multiples of 2^-fraction_bits.
         clip: clip numbers beyond the limit instead of refusing the vector.
         corrupt: fraction of devices that may collude with the coordinator; they may choose
@@ -24,6 +26,7 @@ class AggregateSettings:
     """
 
     limit: float = 1024.0
+    least_limit: float | None = None
     fraction_bits: int = 32
     clip: bool = False
     corrupt: float = 0.10
@@ -37,6 +40,8 @@ class AggregateSettings:
     def __post_init__(self) -> None:
         if not 0 < self.limit < float("inf"):
             raise UsageError(f"limit must be positive and finite, got {self.limit}")
+        if self.least_limit is not None and not self.least_limit > 0:
+            raise UsageError(f"least_limit must be above 0, got {self.least_limit}")
         if not 0 <= self.fraction_bits <= 52:
             raise UsageError(f"fraction_bits must be 0 to 52, got {self.fraction_bits}")
         for name in ("corrupt", "dropped"):

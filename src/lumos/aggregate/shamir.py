@@ -1,54 +1,58 @@
 """Shamir's secret sharing over GF(65521), for many secrets at once.
 
-A secret s is the value at 0 of a polynomial of degree t - 1 whose other coefficients are uniform;
-the share at point x ≠ 0 is its value there.
+A secret is the value at 0 of a polynomial of degree t - 1 that is determined by its values at t
+other points; the share at point x ≠ 0 is its value there.
 
 *Any t shares give the secret*: t values determine a polynomial of degree t - 1 (Lagrange).
 *Any t - 1 shares say nothing*: for t - 1 points and any secret s' there is exactly one polynomial
-of degree t - 1 with those values and s' at 0. So for each secret the t - 1 shares are uniform on
-GF(p)^(t-1), whatever the secret: secrecy is perfect, not computational.
+of degree t - 1 with those values and s' at 0. So where t values are uniform, the secret is uniform
+given any t - 1 shares: secrecy is perfect, not computational.
 
 p = 65521 is the largest prime below 2^16: elements travel in two bytes, and since
 t · (p - 1)^2 < 2^53 for t < 2^21, products of matrices of elements are exact in float64, where
-they are fast. A secret of 16 elements has 16 · log2 p > 255.99 bits.
+they are fast. A secret of 8 elements has 8 · log2 p > 127.99 bits.
 """
+
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
-from lumos.crypto import entropy
-from lumos.typing import Ints
+from lumos.typing import Ints, Words
 
 PRIME = 65521
-LIMBS = 16
+LIMBS = 8
 """Field elements of one secret."""
 
 Elements = npt.NDArray[np.uint16]
 
 
-def uniform(count: int) -> Elements:
-    """[count] uniform elements of the field, from the operating system."""
-    drawn = np.frombuffer(entropy.draw(2 * count), "<u2").astype(np.uint16)
-    while (outside := np.flatnonzero(drawn >= PRIME)).size:
-        drawn[outside] = np.frombuffer(entropy.draw(2 * outside.size), "<u2")
-    return drawn
+def elements_of(words: Words) -> Elements:
+    """Field elements from uniform words of 32 bits: uniform but for a factor 1 ± 2^-16."""
+    return (words % np.uint32(PRIME)).astype(np.uint16)
 
 
-def split(secrets: Elements, threshold: int, count: int) -> Elements:
-    """[secrets, elements] → [secrets, count, elements]: shares at the points 1, 2, …, count."""
-    rows, elements = secrets.shape
-    hidden = uniform((threshold - 1) * secrets.size).reshape(threshold - 1, secrets.size)
-    shares = evaluate(np.vstack([secrets.reshape(1, -1), hidden]), np.arange(1, count + 1))
-    return shares.reshape(count, rows, elements).transpose(1, 0, 2)
+def interpolate(points: Ints, values: Elements, wanted: Ints, prime: int = PRIME) -> Elements:
+    """The values of polynomials at further points.
 
+    Args:
+        points: [secrets, t] distinct points.
+        values: [secrets, t, elements] the values there.
+        wanted: [secrets, wanted] where to evaluate, none of `points`.
 
-def evaluate(coefficients: Elements, points: Ints, prime: int = PRIME) -> Elements:
-    """[t, polynomials] lowest first, at [points] → [points, polynomials]."""
-    powers = np.ones((len(points), len(coefficients)), np.int64)
-    for degree in range(1, len(coefficients)):
-        powers[:, degree] = powers[:, degree - 1] * points % prime
-    values = powers.astype(np.float64) @ coefficients.astype(np.float64)
-    return (values % prime).astype(np.uint16)
+    Returns:
+        [secrets, wanted, elements].
+    """
+    secrets, t, elements = values.shape
+    if secrets and (points == points[0]).all() and (wanted == wanted[0]).all():
+        # The same points for all: one product of matrices.
+        columns = values.transpose(1, 0, 2).reshape(t, secrets * elements)
+        found = _weights(points[:1], wanted[:1], prime)[0] @ columns.astype(np.float64)
+        found = found.reshape(-1, secrets, elements).transpose(1, 0, 2)
+    else:
+        found = _weights(points, wanted, prime) @ values.astype(np.float64)
+    result: Elements = (found % prime).astype(np.uint16)
+    return result
 
 
 def reconstruct(points: Ints, shares: Elements, prime: int = PRIME) -> Elements:
@@ -58,22 +62,31 @@ def reconstruct(points: Ints, shares: Elements, prime: int = PRIME) -> Elements:
         points: [secrets, t] where each share was taken.
         shares: [secrets, t, elements].
     """
-    # s = Σ_i λ_i share_i with λ_i = Π_{j≠i} x_j / (x_j - x_i)
-    above = np.ones_like(points)
+    return interpolate(points, shares, np.zeros((len(points), 1), np.int64), prime)[:, 0]
+
+
+def _weights(points: Ints, wanted: Ints, prime: int) -> npt.NDArray[np.float64]:
+    """[secrets, wanted, t] λ_i(x) = Π_{j≠i} (x - x_j) / (x_i - x_j) of each point."""
+    above = np.ones(wanted.shape, np.int64)  # Π_j (x - x_j)
     below = np.ones_like(points)
     for j in range(points.shape[1]):
         x = points[:, j, None]
-        own = np.arange(points.shape[1]) == j
-        above = np.where(own, above, above * x % prime)
-        below = np.where(own, below, below * (x - points) % prime)
-    weights = above * _inverse(below, prime) % prime
-    summed: Ints = np.einsum("st,ste->se", weights, shares.astype(np.int64))
-    return (summed % prime).astype(np.uint16)
+        above = above * (wanted - x) % prime
+        apart = points - x
+        apart[:, j] = 1
+        below = below * apart % prime
+    inverses = _inverses(prime)
+    weights: Ints = above[:, :, None] * inverses[below][:, None, :] % prime
+    weights = weights * inverses[(wanted[:, :, None] - points[:, None, :]) % prime] % prime
+    exact: npt.NDArray[np.float64] = weights.astype(np.float64)
+    return exact
 
 
-def _inverse(values: Ints, prime: int) -> Ints:
-    """values^(p-2), by squaring."""
-    result, power, exponent = np.ones_like(values), values % prime, prime - 2
+@cache
+def _inverses(prime: int) -> Ints:
+    """[prime] 1/x of each x; 0 of 0."""
+    values = np.arange(prime)
+    result, power, exponent = np.ones_like(values), values, prime - 2  # x^(p-2), by squaring
     while exponent:
         if exponent & 1:
             result = result * power % prime

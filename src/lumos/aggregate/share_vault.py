@@ -2,13 +2,14 @@
 
 In a round every device has two secrets, shared among its k neighbours: the *self secret*, whose
 mask is opened when its vector has arrived, and the *pair secret*, which opens its pair masks when
-it is lost. Both together would open its vector.
+it is lost. Both together would open its vector. What a holder holds follows from the keys of the
+round (`lumos.aggregate.derived_shares`), which exist nowhere else once the round has begun.
 """
 
 import numpy as np
 
 from lumos.aggregate.errors import BothSecrets, WrongSender
-from lumos.aggregate.shamir import LIMBS, Elements
+from lumos.aggregate.shamir import Elements
 from lumos.crypto.in_memory import InMemoryOnly
 from lumos.typing import Flags, Ints
 
@@ -16,38 +17,40 @@ SELF, PAIR = 0, 1
 
 
 class ShareVault(InMemoryOnly):
-    """The shares that hosted devices hold for their neighbours in one round."""
+    """What hosted devices hold for their neighbours in one round.
 
-    def __init__(self, hosted: int, neighbours: int) -> None:
-        self._shares = np.zeros((hosted, neighbours, 2, LIMBS), np.uint16)
-        self._given = np.zeros((hosted, neighbours), np.bool_)
-        self.has: Flags = np.zeros((hosted, neighbours), np.bool_)
-        """[hosted, k] whose shares are here."""
+    Args:
+        values: [hosted, k, 2, limbs] of the self secret and of the pair secret; kept, not copied.
+    """
 
-    def store(self, rows: Ints, slots: Ints, shares: Elements) -> None:
-        """Store shares, [messages, 2, limbs]: of the self secret, of the pair secret."""
-        self._shares[rows, slots] = shares
-        self.has[rows, slots] = True
+    def __init__(self, values: Elements) -> None:
+        self._values = values
+        self._given = np.zeros(values.shape[:2], np.bool_)
+        self._in_round: Flags = np.zeros(values.shape[:2], np.bool_)
+
+    def admit(self, joined: Flags) -> None:
+        """[hosted, k] who is in the round: of nobody else anything is given out."""
+        self._in_round = joined.copy()
 
     def give_out(self, rows: Ints, slots: Ints, which: Ints) -> Elements:
-        """[requests, limbs] one share each; both are erased here.
+        """[requests, limbs] one value each; both are erased here.
 
         Args:
             rows: [requests] the hosted device that holds the share.
             slots: [requests] the neighbour whose secret it is.
             which: [requests] `SELF` or `PAIR`.
         """
-        asked = rows * self.has.shape[1] + slots
+        asked = rows * self._in_round.shape[1] + slots
         if self._given[rows, slots].any() or len(np.unique(asked)) < len(asked):
             raise BothSecrets("a holder was asked again about a device of which it gave a share")
-        if not self.has[rows, slots].all():
-            raise WrongSender("a holder was asked about a device that sent it no share")
-        shares: Elements = self._shares[rows, slots, which]
+        if not self._in_round[rows, slots].all():
+            raise WrongSender("a holder was asked about a device that is not in the round")
+        values: Elements = self._values[rows, slots, which]
         self._given[rows, slots] = True
-        self._shares[rows, slots] = 0
-        return shares
+        self._values[rows, slots] = 0
+        return values
 
     def forget(self) -> None:
-        """Erase all shares: nothing of this round can be given out any more."""
-        self._shares[:] = 0
-        self.has[:] = False
+        """Erase everything: nothing of this round can be given out any more."""
+        self._values[:] = 0
+        self._in_round[:] = False

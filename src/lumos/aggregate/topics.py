@@ -9,18 +9,21 @@
 | keys | device → its k mask neighbours | 48: a public key; a tag of the seed |
 
 These five pass once per run; the first four again, at most `DRAWS` times in all, where a draw is
-void. Each sum then has
+void. Each sum then passes between the devices and the coordinator alone, 8 messages at a device:
 
 | round | from → to | bytes |
 |---|---|---|
-| shares | device → its k mask neighbours | 80: a share of both secrets, sealed |
-| wrapped | device → coordinator | 32 k + 32: pair seeds under the pair secret; two commitments |
+| wrapped | device → coordinator | 16 k: pair seeds under the pair secret; 16 (k - t) + 16 (a) |
 | left-out | coordinator → device | 8 for each neighbour that is left out, 8 for "go on" |
-| masked | device → coordinator | the vector, 4 or 8 a number |
+| masked | device → coordinator | the vector, 1 to 8 a number; 16 (j - t) + 16 (b) |
 | lost | coordinator → device | 8 for each neighbour that is lost, 8 for "open" |
-| alive | device → its k mask neighbours | 16: a word that proves who speaks |
-| reveal | device → coordinator | 32 for each neighbour in the round: one share |
-| sum | coordinator → device | the sum, 4 or 8 a number |
+| alive | device → coordinator | 12 k: for each neighbour in the sum a word that says so |
+| confirmed | coordinator → device | 12 + k/8: the words for it added up, and whose they are |
+| reveal | device → coordinator | 16 for each neighbour in the round: one share |
+| sum | coordinator → device | the sum, as many a number |
+
+(a) corrections of the shares of the pair secret, and a commitment to it; (b) the same of the self
+secret, for j neighbours in the round.
 
 An attempt (`lumos.aggregate.attempts`) has two rounds more, between `lost` and `alive`:
 
@@ -34,8 +37,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from lumos.aggregate.masks import COMMITMENT
-from lumos.aggregate.pair_keys import KEY, SEAL, WORD
+from lumos.aggregate.masks import COMMITMENT, SEED
+from lumos.aggregate.pair_keys import KEY, WORD
 from lumos.aggregate.shamir import LIMBS
 from lumos.exchange.topic import PUBLIC_ID, Door, Topic
 
@@ -43,12 +46,11 @@ from lumos.exchange.topic import PUBLIC_ID, Door, Topic
 class Stage(IntEnum):
     """Where a device falls silent: it sends nothing in this stage, nor later in the round."""
 
-    SHARES = 0
-    WRAPPED = 1
-    MASKED = 2
-    ALIVE = 3
-    REVEAL = 4
-    NEVER = 5
+    WRAPPED = 0
+    MASKED = 1
+    ALIVE = 2
+    REVEAL = 3
+    NEVER = 4
 
 
 ROUNDS = 8
@@ -67,7 +69,6 @@ SEED_TAG = 16
 """Bytes by which mask neighbours compare their seeds."""
 SHARE = 2 * LIMBS
 """Bytes of one share of one secret."""
-SEALED = 2 * SHARE + SEAL
 
 DRAW_COMMITMENT = Topic(
     name="aggregate/draw-commitment",
@@ -103,12 +104,6 @@ KEYS = Topic(
     shape=(KEY + SEED_TAG,),
     learns="a fresh public key of a device, told to its neighbours on the random mask graph",
 )
-SHARES = Topic(
-    name="aggregate/shares",
-    door=Door.AGGREGATE,
-    shape=(SEALED,),
-    learns="sealed shares of two random secrets; fewer than the threshold say nothing",
-)
 WRAPPED = Topic(
     name="aggregate/wrapped",
     door=Door.AGGREGATE,
@@ -142,8 +137,16 @@ LOST = Topic(
 ALIVE = Topic(
     name="aggregate/alive",
     door=Door.AGGREGATE,
-    shape=(WORD,),
-    learns="a device tells its mask neighbours that it was not called lost",
+    shape=None,
+    coordinator=True,
+    learns="the coordinator passes on random words: a device has these mask neighbours in the sum",
+)
+CONFIRMED = Topic(
+    name="aggregate/confirmed",
+    door=Door.AGGREGATE,
+    shape=None,
+    coordinator=True,
+    learns="a device learns which mask neighbours have it in the sum",
 )
 OBJECTION = Topic(
     name="aggregate/objection",
@@ -175,6 +178,16 @@ SUM = Topic(
 )
 
 
-def wrapped_bytes(neighbours: int) -> int:
+def wrapped_bytes(neighbours: int, threshold: int) -> int:
     """Bytes of one `wrapped` message."""
-    return KEY * neighbours + 2 * COMMITMENT
+    return SEED * neighbours + COMMITMENT + SHARE * (neighbours - threshold)
+
+
+def published_bytes(holders: int, threshold: int) -> int:
+    """Bytes of one `masked` message behind the vector, with so many holders in the round."""
+    return COMMITMENT + SHARE * (holders - threshold)
+
+
+def confirmed_bytes(neighbours: int) -> int:
+    """Bytes of one `confirmed` message."""
+    return WORD + -(-neighbours // 8)
