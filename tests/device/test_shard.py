@@ -169,5 +169,10 @@ def test_a_shard_does_not_know_how_many_shards_there_are(graph: Graph) -> None:
         scalars = {
             name: value for name, value in vars(shard).items() if isinstance(value, int | float)
         }
-        assert scalars == {"total": graph.devices, "_dense": False}
+        assert scalars == {
+            "total": graph.devices,
+            "_dense": False,
+            "_first": 0,
+            "_range": False,
+        }
         assert vars(shard.public) == {"seed": 0}

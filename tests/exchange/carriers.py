@@ -26,6 +26,7 @@ from lumos.exchange import (
     Topic,
     add_up,
 )
+from lumos.exchange.observer import OneProcess
 
 _PUBLIC = (Topic, Door)  # the same for all parties
 
@@ -142,6 +143,7 @@ class Isolated:
                 hosts[device] = number
         self.office = PostOffice(hosts, tamper)
         self._shards = shards
+        self.observer = OneProcess()
         self.endpoints = [Endpoint(shard, doors, ideal) for shard in shards]
         self.coordinator = Endpoint(None, doors, ideal)
 

@@ -1,10 +1,11 @@
 """Batches: an order that does not depend on how devices are spread over shards."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumos.exchange import Batch, Outbox, masked_flag
+from lumos.exchange import Batch, Outbox, batch, masked_flag
 from lumos.exchange.router import Router
 
 ids = st.integers(-1, 6)
@@ -40,6 +41,26 @@ def test_order_is_stable_and_does_not_depend_on_the_split(
     batches = [batch_of(part) for part in split if part]
     if batches:
         assert rows_of(Batch.joined(batches).in_order()) == expected
+
+
+@pytest.mark.parametrize("by_sender", [True, False])
+def test_many_messages_are_ordered_by_counting(
+    by_sender: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "_MANY", 1)
+    rng = np.random.default_rng(0)
+    for ids in (1, 3, 40, 2000):
+        sender, receiver = rng.integers(-1, ids, (2, 200))
+        sender = np.sort(sender) if by_sender else sender
+        number, every = np.arange(200), np.broadcast_to(np.float64(0.5), 200)
+        ordered = Batch(sender, receiver, number, every).in_order()
+        expected = np.lexsort((number, sender, receiver))
+        assert np.array_equal(ordered.body, expected)
+        assert np.array_equal(ordered.sender, sender[expected])
+        assert np.array_equal(ordered.receiver, receiver[expected])
+        assert ordered.epsilon is not None
+        assert ordered.epsilon.shape == (200,)
+        assert ordered.epsilon.strides == (0,)  # one number for all is not copied for each
 
 
 @given(messages, st.lists(st.integers(0, 3), min_size=7, max_size=7))

@@ -24,7 +24,7 @@ def isolated() -> Iterator[str]:
 
 def test_the_loopback_is_one_of_them() -> None:
     assert CARRIERS["loopback"] is Loopback
-    assert tuple(CARRIERS) == ("loopback", "recording")
+    assert tuple(CARRIERS) == ("loopback", "gloo", "recording")
 
 
 def test_a_carrier_of_ones_own(isolated: str) -> None:
@@ -37,7 +37,7 @@ def test_a_carrier_of_ones_own(isolated: str) -> None:
 
 def test_an_unknown_carrier_is_answered_with_those_that_exist() -> None:
     with pytest.raises(
-        UsageError, match=r"carrier.* must be one of loopback, recording, got 'pigeon'"
+        UsageError, match=r"carrier.* must be one of loopback, gloo, recording, got 'pigeon'"
     ):
         lumos.balance(lumos.load("demo:12"), SETTINGS, carrier="pigeon")
 

@@ -21,6 +21,9 @@ CoinSource = Literal["simulated", "system"]
 """Where device secrets come from: the run seed (a run can be repeated), or the operating system."""
 
 
+_BLOCKS = 1 << 13  # drawn at a time: three times as fast in the cache as outside
+
+
 def system_secrets(devices: Ints) -> Words:
     """Fresh secrets from the operating system: [devices, 8] words. They never leave the device."""
     raw = entropy.draw(32 * len(devices))
@@ -65,7 +68,15 @@ class PrivateCoins:
 
     def words(self, rows: Ints, purpose: str, step: int, count: int) -> Words:
         """[rows, count] uniform 32-bit words for the hosted devices `rows` (local indices)."""
-        return chacha.blocks(self._secrets[rows], _nonce(purpose, step), -(-count // 16))[:, :count]
+        nonce, blocks = _nonce(purpose, step), -(-count // 16)
+        if len(rows) * blocks <= _BLOCKS:
+            return chacha.blocks(self._secrets[rows], nonce, blocks)[:, :count]
+        words = np.empty((len(rows), count), np.uint32)
+        some = max(1, _BLOCKS // blocks)
+        for start in range(0, len(rows), some):
+            keys = self._secrets[rows[start : start + some]]
+            words[start : start + some] = chacha.blocks(keys, nonce, blocks)[:, :count]
+        return words
 
     def uniform(self, rows: Ints, purpose: str, step: int, count: int = 1) -> Doubles:
         """[rows, count] numbers strictly between 0 and 1, 52 bits each."""

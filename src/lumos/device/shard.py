@@ -10,6 +10,7 @@ from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, sys
 from lumos.device.slot_index import SlotIndex
 from lumos.errors import NotHosted, UsageError
 from lumos.graph.neighbour_lists import spans
+from lumos.graph.part import GraphPart, parts_of
 from lumos.typing import Ints
 
 if TYPE_CHECKING:
@@ -65,8 +66,10 @@ class Shard:
         self.public = public
         self.degree: Ints = np.diff(offsets)
         self.owner: Ints = np.repeat(np.arange(len(devices)), self.degree)
-        self._keys: Ints = self.owner * total + neighbours
         self._dense = len(devices) == total
+        self._first = int(devices[0]) if len(devices) else 0
+        # A rank hosts a range of ids: positions are differences, and need no search.
+        self._range = len(devices) > 0 and int(devices[-1]) - self._first == len(devices) - 1
 
     def __repr__(self) -> str:
         return f"Shard(devices={len(self.devices)} of {self.total})"
@@ -81,6 +84,8 @@ class Shard:
             if not within(ids, 0, self.total):
                 raise NotHosted(f"device {ids[(ids < 0) | (ids >= self.total)][0]} does not exist")
             return ids
+        if self._range and within(ids - self._first, 0, len(self.devices)):
+            return ids - self._first
         rows = np.searchsorted(self.devices, ids)
         hosted = rows < len(self.devices)
         hosted[hosted] = self.devices[rows[hosted]] == ids[hosted]
@@ -90,7 +95,9 @@ class Shard:
 
     def ids_of(self, rows: Ints) -> Ints:
         """Ids of hosted devices."""
-        return rows if self._dense else self.devices[rows]
+        if self._dense:
+            return rows
+        return rows + self._first if self._range else self.devices[rows]
 
     def neighbours_of(self, device: int) -> Ints:
         """The neighbours of one hosted device."""
@@ -108,15 +115,15 @@ class Shard:
         """Slots of (position of a hosted device, any id); -1 where they are no neighbours."""
         if len(rows) <= _HANDFUL:
             return self._slots_one_by_one(rows, others)
-        if not len(self._keys) or np.maximum.reduce(others.view(np.uint64)) >= self.total:
+        if not len(self.neighbours) or np.maximum.reduce(others.view(np.uint64)) >= self.total:
             # An id out of range would be the key of another device's slot.
-            near = (others >= 0) & (others < self.total) & (len(self._keys) > 0)
+            near = (others >= 0) & (others < self.total) & (len(self.neighbours) > 0)
             slots = np.full(len(rows), -1, np.int64)
             if near.any():
                 slots[near] = self.slots_or_none(rows[near], others[near])
             return slots
         keys = rows * self.total + others
-        if len(keys) <= _FEW and len(self._keys) <= _SMALL:
+        if len(keys) <= _FEW and len(self.neighbours) <= _SMALL:
             return self._index.find(keys)
         # Sorted keys walk through the table of slots once: here the search is the faster one.
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
@@ -133,6 +140,11 @@ class Shard:
         return slots
 
     @cached_property
+    def _keys(self) -> Ints:
+        """[slots] one number for each slot, in order."""
+        return self.owner * self.total + self.neighbours
+
+    @cached_property
     def _index(self) -> SlotIndex:
         return SlotIndex(self._keys)
 
@@ -142,6 +154,41 @@ class Shard:
             ends = zip(self.offsets[rows].tolist(), self.offsets[rows + 1].tolist(), strict=True)
             return np.concatenate([np.arange(start, end) for start, end in ends])
         return spans(self.offsets[rows], self.degree[rows])
+
+
+def shard_of(part: GraphPart, seed: int, coins: str = "simulated", arm: str = "") -> Shard:
+    """The shard that hosts the devices of a part.
+
+    Args:
+        part: its arrays are used as they are.
+        seed: run seed.
+        coins: where device secrets come from, `simulated` (run seed) or `system`.
+        arm: name of an experiment beside the run: it has secrets of its own.
+    """
+    devices = part.devices
+    simulated = coins == "simulated"
+    secrets = simulated_secrets(seed, devices, arm) if simulated else system_secrets(devices)
+    return Shard(
+        devices,
+        part.total,
+        part.offsets,
+        part.neighbours,
+        PrivateCoins(secrets),
+        PublicCoins(seed),
+    )
+
+
+def spread(devices: int, shards: int) -> list[Ints]:
+    """For each shard of one process the ids of its devices: device i goes to i mod `shards`.
+
+    Raises:
+        UsageError: there are more shards than devices, or none.
+    """
+    if not 1 <= shards <= devices:
+        raise UsageError(
+            f"`shards` must be between 1 and the number of devices ({devices}), got {shards}"
+        )
+    return [np.arange(number, devices, shards, dtype=np.int64) for number in range(shards)]
 
 
 def cut(
@@ -156,29 +203,5 @@ def cut(
         coins: where device secrets come from, `simulated` (run seed) or `system`.
         arm: name of an experiment beside the run: it has secrets of its own.
     """
-    if not 1 <= shards <= graph.devices:
-        raise UsageError(
-            f"`shards` must be between 1 and the number of devices ({graph.devices}), got {shards}"
-        )
-    pieces = []
-    for number in range(shards):
-        devices = np.arange(number, graph.devices, shards, dtype=np.int64)
-        degree = graph.offsets[devices + 1] - graph.offsets[devices]
-        offsets = np.concatenate([[0], np.cumsum(degree)]).astype(np.int64)
-        neighbours = graph.neighbours[spans(graph.offsets[devices], degree)]  # a copy, never a view
-        secrets = (
-            simulated_secrets(seed, devices, arm)
-            if coins == "simulated"
-            else system_secrets(devices)
-        )
-        pieces.append(
-            Shard(
-                devices,
-                graph.devices,
-                offsets,
-                neighbours,
-                PrivateCoins(secrets),
-                PublicCoins(seed),
-            )
-        )
-    return pieces
+    parts = parts_of(graph, spread(graph.devices, shards), features=False)
+    return [shard_of(part, seed, coins, arm) for part in parts]

@@ -4,12 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from lumos.typing import Bytes, Doubles, Ints
 
 if TYPE_CHECKING:
     from lumos.exchange.topic import Topic
 
+_MANY = 1 << 14  # from so many messages on, counting ids is cheaper than sorting keys …
+_SPARSE = 4  # … unless there are more than so many ids a message
 _ROWS = 4096  # messages at a time: a mask of all of them would be as large as the bodies
 
 
@@ -47,17 +50,13 @@ class Batch:
 
     def take(self, rows: npt.NDArray[Any]) -> "Batch":
         """The messages at `rows` (indices or a mask)."""
-        sender, body = self.sender[rows], self.body
-        if body.strides[0] == 0:  # one body for all is not copied for each
-            body = np.broadcast_to(body[:1], (len(sender), *body.shape[1:]))
-        else:
-            body = body[rows]
+        sender = self.sender[rows]
         return Batch(
             sender,
             self.receiver[rows],
-            body,
-            None if self.epsilon is None else self.epsilon[rows],
-            None if self.lengths is None else self.lengths[rows],
+            _taken(self.body, rows, len(sender)),
+            None if self.epsilon is None else _taken(self.epsilon, rows, len(sender)),
+            None if self.lengths is None else _taken(self.lengths, rows, len(sender)),
         )
 
     def in_order(self) -> "Batch":
@@ -67,11 +66,11 @@ class Batch:
         """
         if self.messages < 2:
             return self
-        # Ids are below 2^31 (so many devices fit no machine), so a pair is one key.
-        keys = (self.receiver << 32) + self.sender
-        if not np.count_nonzero(keys[1:] < keys[:-1]):
+        step_up = self.receiver[1:] > self.receiver[:-1]
+        step_up |= (self.receiver[1:] == self.receiver[:-1]) & (self.sender[1:] >= self.sender[:-1])
+        if step_up.all():
             return self
-        return self.take(keys.argsort(kind="stable"))
+        return self.take(_order(self.receiver, self.sender))
 
     def packed(self) -> "Batch":
         """Without padding: cut to the longest message, and zero behind each one.
@@ -96,9 +95,42 @@ class Batch:
             np.concatenate([batch.sender for batch in batches]),
             np.concatenate([batch.receiver for batch in batches]),
             _stacked([batch.body for batch in batches]),
-            np.concatenate(epsilons) if epsilons else None,
-            np.concatenate(lengths) if lengths else None,
+            _end_to_end(epsilons) if epsilons else None,
+            _end_to_end(lengths) if lengths else None,
         )
+
+
+def _taken(values: npt.NDArray[Any], rows: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    """`values[rows]`, which are `count`; one value for all messages is not copied for each."""
+    if values.strides[0] == 0:
+        return np.broadcast_to(values[:1], (count, *values.shape[1:]))
+    taken: npt.NDArray[Any] = values[rows]
+    return taken
+
+
+def _order(receiver: Ints, sender: Ints) -> Ints:
+    """[messages] positions by receiver, then sender; those of one pair keep their order."""
+    ids = int(max(receiver.max(), sender.max())) + 2
+    least = min(receiver.min(), sender.min())
+    if len(receiver) < _MANY or ids > _SPARSE * len(receiver) or least < -1:
+        # Ids are below 2^31 (so many devices fit no machine), so a pair is one key.
+        keys: Ints = (receiver << 32) + sender
+        return keys.argsort(kind="stable")
+    if np.count_nonzero(sender[1:] < sender[:-1]) == 0:
+        return _counting_order(receiver, ids)
+    by_sender = _counting_order(sender, ids)
+    return by_sender[_counting_order(receiver[by_sender], ids)]
+
+
+def _counting_order(party: Ints, ids: int) -> Ints:
+    """[messages] positions by party, those of one party in their order: O(messages + ids)."""
+    rows = np.arange(len(party) + 1, dtype=np.int32)
+    columns = (party + 1).astype(np.int32)  # the coordinator is -1
+    ones = np.ones(len(party), np.bool_)
+    # Compressed columns of a matrix with one entry a row are the rows, sorted by column.
+    by_column: Any = csr_array((ones, columns, rows), shape=(len(party), ids)).tocsc()
+    order: Ints = by_column.indices
+    return order
 
 
 def _without_padding(body: Bytes, lengths: Ints) -> Bytes:
@@ -116,6 +148,14 @@ def _without_padding(body: Bytes, lengths: Ints) -> Bytes:
                 packed = body.copy()
             packed[rows][behind] = 0
     return packed
+
+
+def _end_to_end(values: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """One after the other; one value for all messages is not copied for each."""
+    known = [some for some in values if len(some)]
+    if known and all(some.strides[0] == 0 and some[0] == known[0][0] for some in known):
+        return np.broadcast_to(known[0][:1], sum(map(len, known)))
+    return np.concatenate(values)
 
 
 def _stacked(bodies: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:

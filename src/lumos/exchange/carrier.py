@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
+from lumos.exchange.observer import Observer
 from lumos.exchange.topic import Door, Topic
 from lumos.registry import Registry
 
@@ -23,12 +24,17 @@ class Carrier(Protocol):
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
-        """One endpoint per shard, in the order of the shards."""
+        """One endpoint for each shard of this process, in their order."""
         ...
 
     @property
     def coordinator(self) -> Endpoint:
         """The coordinator's endpoint."""
+        ...
+
+    @property
+    def observer(self) -> Observer:
+        """How results and ledgers of all shards come together."""
         ...
 
     def run(
@@ -53,7 +59,7 @@ class CarrierFactory(Protocol):
         """A carrier whose endpoints check every message.
 
         Args:
-            shards: all shards of the federation.
+            shards: those that this process hosts; together with other ranks', all of them.
             doors: the doors that the profile keeps open.
             ideal: topics of ideal backends that may compute in the clear and be booked by
                 formula; none in a run with secure backends.
@@ -65,6 +71,7 @@ CARRIERS: Registry[CarrierFactory] = Registry(
     "carrier",
     {
         "loopback": "lumos.exchange.carriers.loopback:Loopback",
+        "gloo": "lumos.exchange.carriers.gloo:Gloo",
         "recording": "lumos.exchange.carriers.recording:RecordingLoopback",
     },
 )

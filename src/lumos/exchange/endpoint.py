@@ -90,7 +90,7 @@ class Endpoint:
         """Check and count an inbox on its way in."""
         batch = inbox.batch
         if batch.messages:
-            check_form(topic, batch)
+            check_form(topic, batch, arriving=True)
             if batch.lengths is not None:
                 check_no_padding(topic, batch)
             rows = self._local(batch.receiver)

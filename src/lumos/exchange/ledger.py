@@ -4,7 +4,7 @@ It sees only that party's messages: one entry when they leave, one when they arr
 of a simulation adds the ledgers of all parties up (`lumos.exchange.ledger_report`).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from lumos.exchange.spending import Spending
 from lumos.exchange.topic import TOPICS, Topic
 from lumos.exchange.traffic import Booking, Flows, FlowsByTopic
 from lumos.typing import Doubles, Ints
+
+ROUND = "|round"
+"""In a checkpoint: rounds of the federation, one number; all else is by device."""
 
 _CLEAR = "clear_"  # in a checkpoint: flows that really passed on ideal topics
 
@@ -44,12 +47,14 @@ class Ledger:
         """Rounds that the federation has completed."""
         self.lengths: set[int] = set()
         """Public bit lengths ℓ of the comparisons that were carried out."""
+        self.groups: set[str] = set()
+        """Names of the groups of comparisons and scores, which the bytes of their points follow."""
         self.scores = 0
         """Link scores that hosted devices took part in; one between two of them counts twice."""
         self._flows = Flows(size)
         self._clear = Flows(size)
-        self._spending = Spending(size)
-        self._edge_spending = Spending(size)
+        self._spending = Spending(shard)
+        self._edge_spending = Spending(shard)
         self._present: list[Ints] = []
 
     def sent(self, topic: Topic, rows: Ints, batch: Batch) -> None:
@@ -76,9 +81,7 @@ class Ledger:
     def close_round(self) -> None:
         """The round is over."""
         if self._present:
-            rows = self._present[0] if len(self._present) == 1 else np.concatenate(self._present)
-            # Repeated rows write the same value.
-            self.device_rounds[rows] = self.device_rounds[rows] + 1
+            _add_to_rows(self.device_rounds, self._present, 1)
             self._present.clear()
         self.round += 1
 
@@ -97,8 +100,7 @@ class Ledger:
 
     def book_rounds(self, rows: Ints, rounds: int) -> None:
         """Book `rounds` further rounds in which the hosted devices `rows` take part."""
-        # Repeated rows write the same value.
-        self.device_rounds[rows] = self.device_rounds[rows] + rounds
+        _add_to_rows(self.device_rounds, [rows], rounds)
 
     def answered(self, rows: Ints, slots: Ints, ways: int) -> None:
         """Count answers of secret comparisons or scores between neighbours.
@@ -145,11 +147,11 @@ class Ledger:
             for name, of_topic in by_topic.items()
             for flow, counts in of_topic.items()
         }
-        return {**flows, "|rounds": self.device_rounds.copy(), "|round": np.array([self.round])}
+        return {**flows, "|rounds": self.device_rounds.copy(), ROUND: np.array([self.round])}
 
     def fits(self, state: dict[str, Ints]) -> bool:
         """Whether `state` is one that this party can continue from."""
-        sizes = {"|round": 1, "|rounds": len(self.device_rounds)}
+        sizes = {ROUND: 1, "|rounds": len(self.device_rounds)}
         flows = {prefix + flow for prefix in ("", _CLEAR) for flow in Booking._fields}
         for key in state.keys() - sizes.keys():
             name, _, flow = key.rpartition("|")
@@ -174,4 +176,17 @@ class Ledger:
         self._flows.restore(flows)
         self._clear.restore(clear)
         self.device_rounds = state["|rounds"].copy()
-        self.round = int(state["|round"][0])
+        self.round = int(state[ROUND][0])
+
+
+def _add_to_rows(counts: Ints, parts: Sequence[Ints], amount: int) -> None:
+    """Add `amount` once to each row that occurs in any of the parts, however often."""
+    if sum(map(len, parts)) > len(counts) >> 2:
+        occurs = np.zeros(len(counts), np.bool_)
+        for rows in parts:
+            occurs[rows] = True
+        np.add(counts, amount, out=counts, where=occurs)
+    else:
+        rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        # Repeated rows write the same value.
+        counts[rows] = counts[rows] + amount

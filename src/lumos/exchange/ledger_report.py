@@ -1,5 +1,6 @@
 """The observer's report: the ledgers of all parties added up. Simulation only."""
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lumos.crypto.group import NO_GROUP
 from lumos.device.shard import COORDINATOR
 from lumos.display import DISPLAYS
 from lumos.errors import UsageError
@@ -15,7 +17,7 @@ from lumos.exchange.revealed_bits import ANSWER_BITS
 from lumos.exchange.topic import PUBLIC_ID, TOPICS, Door, Topic
 from lumos.exchange.traffic import Booking, FlowsByTopic
 from lumos.frames import frame_of_rows
-from lumos.typing import Doubles, Ints
+from lumos.typing import Arrays, Doubles, Ints
 
 if TYPE_CHECKING:
     import pandas
@@ -55,6 +57,11 @@ class LedgerReport:
     """What answers of comparisons and scores could tell: log2 of the possible ones each."""
     comparison_lengths: tuple[int, ...]
     """Public bit lengths ℓ of the compared values."""
+    group: str = NO_GROUP
+    """The group of the points in comparisons and scores, whose size their bytes follow.
+
+    Also where an ideal backend booked them; `none` if nothing was compared or scored.
+    """
     control_bits: float
     """log2 of the vocabulary per control message, at least 1. Silence is not counted."""
     bits_per_pair_mean: float
@@ -141,7 +148,8 @@ class LedgerReport:
             if isinstance(value, int | float) and not isinstance(value, bool)
         }
         topics = {name: vars(line) for name, line in self.topics.items()}
-        return {**simple, "comparison_lengths": self.comparison_lengths, "topics": topics}
+        named = {"comparison_lengths": self.comparison_lengths, "group": self.group}
+        return {**simple, **named, "topics": topics}
 
 
 def add_up(ledgers: Sequence[Ledger], total: int) -> LedgerReport:
@@ -151,95 +159,130 @@ def add_up(ledgers: Sequence[Ledger], total: int) -> LedgerReport:
         ledgers: one per shard, and the coordinator's.
         total: number of devices.
     """
-    flows = {name: np.zeros(total + 1, np.int64) for name in Booking._fields}
+    return add_up_parts([ledger_part(ledger) for ledger in ledgers], total)
+
+
+OF_DEVICES = ("device_rounds", "device_comparison_bits")
+EPSILONS = ("device_epsilon", "device_epsilon_collusion", "device_edge_epsilon")
+
+
+def ledger_part(ledger: Ledger) -> Arrays:
+    """What the observer reads from one ledger: arrays by device and pair, and counts as text."""
+    flows, hosted = ledger.flows(), ledger.shard is not None
     by_topic: dict[str, dict[str, int]] = {}
     clear: dict[str, dict[str, int]] = {}
-    for ledger in ledgers:
-        place = np.array([COORDINATOR]) if ledger.shard is None else ledger.shard.devices
-        of_ledger = ledger.flows()
-        for of_topic in of_ledger.values():
-            for flow, counts in of_topic.items():
-                flows[flow][place] += counts
-        _add_totals(by_topic, of_ledger)
-        _add_totals(clear, ledger.clear_flows())
-    ideal = {topic.name for ledger in ledgers for topic in ledger.ideal}
+    _add_totals(by_topic, flows)
+    _add_totals(clear, ledger.clear_flows())
+    size = len(ledger.device_rounds)
+    part: Arrays = {"devices": ledger.shard.devices if ledger.shard else np.array([COORDINATOR])}
+    for name in Booking._fields:
+        of_device = np.zeros(size, np.int64)
+        for of_topic in flows.values():
+            if name in of_topic:
+                of_device += of_topic[name]
+        part[name] = of_device
+    part["device_rounds"] = ledger.device_rounds
+    part["device_comparison_bits"] = ledger.answers.device_bits() if hosted else np.zeros(size)
+    epsilon = (*ledger.epsilon(), ledger.edge_epsilon())
+    part |= dict(zip(EPSILONS, epsilon, strict=True))
+    part["pairs"], part["pair_bits"] = ledger.answers.pairs()
+    counts = {
+        "topics": by_topic,
+        "clear": clear,
+        "ideal": sorted(topic.name for topic in ledger.ideal),
+        "round": ledger.round,
+        "answers": {str(ways): count for ways, count in ledger.answers.totals().items()},
+        "lengths": sorted(ledger.lengths),
+        "groups": sorted(ledger.groups),
+        "scores": ledger.scores,
+    }
+    part["counts"] = np.array(json.dumps(counts))
+    return part
+
+
+def add_up_parts(parts: Sequence[Arrays], total: int) -> LedgerReport:
+    """The report, from what `ledger_part` read from the ledgers of all parties.
+
+    Args:
+        parts: one per shard, and the coordinator's.
+        total: number of devices.
+    """
+    every = [json.loads(str(part["counts"])) for part in parts]
+    ideal = {name for counts in every for name in counts["ideal"]}
+    by_topic = _joined_totals([counts["topics"] for counts in every])
+    clear = _joined_totals([counts["clear"] for counts in every])
     topics = {
         name: _line(TOPICS[name], totals, name in ideal)
         for name, totals in sorted(by_topic.items())
     }
+    of_devices: dict[str, Any] = {}
+    for name in (*Booking._fields, *OF_DEVICES, *EPSILONS):
+        rows = np.zeros(total + 1, parts[0][name].dtype)  # the coordinator's is the last
+        for part in parts:
+            devices = part["devices"]
+            everybody = len(devices) == total and devices[0] != COORDINATOR  # in order, then
+            where = slice(0, total) if everybody else devices
+            rows[where] += part[name]
+        of_devices[name] = rows[:total]
     return LedgerReport(
         messages=sum(line.messages for line in topics.values()),
         bytes=sum(line.bytes for line in topics.values()),
-        rounds=ledgers[0].round,
+        rounds=every[0]["round"],
         control_bits=sum(
             line.messages * _control_bits(TOPICS[name], total)
             for name, line in topics.items()
             if TOPICS[name].door is Door.CONTROL
         ),
         topics=topics,
-        messages_sent=flows["sent"][:total],
-        messages_received=flows["received"][:total],
-        bytes_sent=flows["bytes_sent"][:total],
-        bytes_received=flows["bytes_received"][:total],
+        messages_sent=of_devices.pop("sent"),
+        messages_received=of_devices.pop("received"),
+        **of_devices,
+        epsilon_per_receiver=float(of_devices["device_epsilon"].max(initial=0.0)),
+        epsilon_collusion=float(of_devices["device_epsilon_collusion"].max(initial=0.0)),
+        edge_epsilon=float(of_devices["device_edge_epsilon"].max(initial=0.0)),
         clear_traffic={
             name: {"messages": totals["received"], "bytes": totals["bytes_received"]}
             for name, totals in sorted(clear.items())
         },
-        **_of_devices(ledgers, total),
-        **_of_pairs(ledgers),
+        **_of_pairs(parts, every),
     )
 
 
-def _of_devices(ledgers: Sequence[Ledger], total: int) -> dict[str, Any]:
-    """Rounds, revealed bits and ε of each device."""
-    rounds = np.zeros(total, np.int64)
-    bits, epsilon, collusion, edges = (np.zeros(total) for _ in range(4))
-    for ledger in ledgers:
-        if ledger.shard is not None:
-            here = ledger.shard.devices
-            rounds[here] = ledger.device_rounds
-            bits[here] = ledger.answers.device_bits()
-            epsilon[here], collusion[here] = ledger.epsilon()
-            edges[here] = ledger.edge_epsilon()
-    return {
-        "device_rounds": rounds,
-        "device_comparison_bits": bits,
-        "device_epsilon": epsilon,
-        "device_epsilon_collusion": collusion,
-        "device_edge_epsilon": edges,
-        "epsilon_per_receiver": float(epsilon.max(initial=0.0)),
-        "epsilon_collusion": float(collusion.max(initial=0.0)),
-        "edge_epsilon": float(edges.max(initial=0.0)),
-    }
-
-
-def _of_pairs(ledgers: Sequence[Ledger]) -> dict[str, Any]:
+def _of_pairs(parts: Sequence[Arrays], every: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What answers revealed. Both ends counted each answer, the smaller id each pair."""
     answers = dict.fromkeys(ANSWER_BITS, 0)
-    lengths: set[int] = set()
-    pairs: list[Ints] = []
-    pair_bits: list[Doubles] = []
-    for ledger in ledgers:
-        lengths |= ledger.lengths
-        for ways, count in ledger.answers.totals().items():
-            answers[ways] += count
-        of_ledger, bits_of_ledger = ledger.answers.pairs()
-        pairs.append(of_ledger)
-        pair_bits.append(bits_of_ledger)
-    ends, bits = np.concatenate(pairs), np.concatenate(pair_bits)
-    scores = sum(ledger.scores for ledger in ledgers) // 2
+    for counts in every:
+        for ways, count in counts["answers"].items():
+            answers[int(ways)] += count
+    ends = np.concatenate([part["pairs"] for part in parts])
+    bits = np.concatenate([part["pair_bits"] for part in parts])
+    scores = sum(counts["scores"] for counts in every) // 2
     order = np.lexsort((ends[:, 1], ends[:, 0]))
     ends, bits = ends[order], bits[order]
     return {
         "comparisons": sum(answers.values()) // 2 - scores,
         "scores": scores,
         "comparison_bits": sum(ANSWER_BITS[ways] * count for ways, count in answers.items()) / 2,
-        "comparison_lengths": tuple(sorted(lengths)),
+        "comparison_lengths": tuple(
+            sorted({length for counts in every for length in counts["lengths"]})
+        ),
+        "group": ", ".join(sorted({name for counts in every for name in counts["groups"]}))
+        or NO_GROUP,
         "bits_per_pair_mean": float(bits.mean()) if len(bits) else 0.0,
         "bits_per_pair_largest": float(bits.max(initial=0.0)),
         "pairs": ends,
         "pair_bits": bits,
     }
+
+
+def _joined_totals(every: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
+    totals: dict[str, dict[str, int]] = {}
+    for by_topic in every:
+        for name, of_topic in by_topic.items():
+            of_name = totals.setdefault(name, dict.fromkeys(Booking._fields, 0))
+            for flow, count in of_topic.items():
+                of_name[flow] += count
+    return totals
 
 
 def _add_totals(totals: dict[str, dict[str, int]], flows: FlowsByTopic) -> None:

@@ -72,7 +72,7 @@ class AnswerCounts:
     def pairs(self) -> tuple[Ints, Doubles]:
         """[pairs, 2] ids, the smaller first and hosted here, and [pairs] their bits."""
         shard = self._shard
-        if shard is None:
+        if shard is None or not self._of_device:
             return np.empty((0, 2), np.int64), np.empty(0)
         slot_bits = np.zeros(self._slots)
         for ways, tally in sorted(self._of_slot.items()):

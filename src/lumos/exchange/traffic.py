@@ -59,25 +59,35 @@ class Flows:
         self._tally(self._booked, (topic, booking)).add(rows)
 
     def by_topic(self) -> FlowsByTopic:
-        """By topic name: messages and bytes, sent and received, per hosted device."""
-        flows = {name: dict(of_topic) for name, of_topic in self._restored.items()}
+        """By topic name: messages and bytes, sent and received, per hosted device.
 
-        def add(topic: Topic, flow: str, counts: Ints) -> None:
+        Arrays are read-only where all devices have the same number: there they take no memory.
+        """
+        flows: dict[str, dict[str, Ints | int]] = {
+            name: dict(of_topic) for name, of_topic in self._restored.items()
+        }
+
+        def add(topic: Topic, flow: str, counts: Ints | int) -> None:
             of_topic = flows.setdefault(topic.name, {})
             of_topic[flow] = of_topic[flow] + counts if flow in of_topic else counts
 
         for direction, tallies in (("sent", self._sent), ("received", self._received)):
             for topic, tally in tallies.items():
-                add(topic, direction, tally.counts())
+                counts = tally.counts_or_one()
+                add(topic, direction, counts)
                 if topic.shape is not None:
-                    add(topic, f"bytes_{direction}", tally.counts() * topic.size)
+                    add(topic, f"bytes_{direction}", counts * topic.size)
         for direction, sums in (("sent", self._bytes_sent), ("received", self._bytes_received)):
             for topic, total in sums.items():
                 add(topic, f"bytes_{direction}", total)
         for (topic, booking), tally in self._booked.items():
+            counts = tally.counts_or_one()
             for flow, units in booking._asdict().items():
-                add(topic, flow, tally.counts() * units)
-        return flows
+                add(topic, flow, counts * units)
+        return {
+            name: {flow: np.broadcast_to(counts, self._size) for flow, counts in of_topic.items()}
+            for name, of_topic in flows.items()
+        }
 
     def restore(self, flows: Mapping[str, Mapping[str, Ints]]) -> None:
         """Continue from counts of `by_topic`; what was counted since is dropped."""
@@ -92,5 +102,12 @@ class Flows:
         return tally
 
     def _add_bytes(self, sums: dict[Topic, Ints], topic: Topic, rows: Ints, lengths: Ints) -> None:
-        total = sums.setdefault(topic, np.zeros(self._size, np.int64))
-        np.add.at(total, rows, lengths)
+        total = sums.get(topic)
+        if total is None:
+            total = sums[topic] = np.zeros(self._size, np.int64)
+        if len(rows) < self._size:
+            np.add.at(total, rows, lengths)
+        elif (length := int(lengths[0])) == lengths.max() == lengths.min():
+            total += length * np.bincount(rows, minlength=self._size)
+        else:  # whole numbers far below 2^53: exact as floats
+            total += np.bincount(rows, lengths, self._size).astype(np.int64)

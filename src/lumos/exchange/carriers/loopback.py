@@ -5,7 +5,7 @@ the inboxes. No thread, no lock, and the same order every time.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from lumos.errors import ProtocolError
 from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport, add_up
+from lumos.exchange.observer import OneProcess
 from lumos.exchange.router import Router
+from lumos.exchange.running import RunningProgram
 from lumos.exchange.topic import Door, Topic
 
 Result = TypeVar("Result")
@@ -43,6 +45,7 @@ class Loopback:
         self._shards = shards
         self.endpoints = [Endpoint(shard, doors, ideal) for shard in shards]
         self.coordinator = Endpoint(None, doors, ideal)
+        self.observer = OneProcess()
 
     def run(
         self,
@@ -50,19 +53,19 @@ class Loopback:
         coordinator_program: Callable[[Endpoint], Program[Final]],
     ) -> tuple[list[Result], Final]:
         """Run one program per shard and the coordinator's; returns their results."""
-        coordinator = _Party(coordinator_program(self.coordinator), self.coordinator)
+        coordinator = RunningProgram(coordinator_program(self.coordinator), self.coordinator)
         parties = [
-            _Party(device_program(shard, endpoint), endpoint)
+            RunningProgram(device_program(shard, endpoint), endpoint)
             for shard, endpoint in zip(self._shards, self.endpoints, strict=True)
         ]
-        everybody: list[_Party[Any]] = [*parties, coordinator]
+        everybody: list[RunningProgram[Any]] = [*parties, coordinator]
         while not parties[0].finished:
             topic = parties[0].outbox.topic
-            present: Sequence[_Party[Any]] = everybody if topic.coordinator else parties
+            present: Sequence[RunningProgram[Any]] = everybody if topic.coordinator else parties
             for party in present:
                 if party.finished or party.outbox.topic is not topic:
                     raise ProtocolError(f"the parties are out of step at topic {topic.name!r}")
-            inboxes = self._carry(topic, [party.outbox for party in present])
+            inboxes = self._carry(topic, [party.take() for party in present])
             for party, inbox in zip(present, inboxes, strict=False):
                 party.resume(inbox)
         if not (coordinator.finished and all(party.finished for party in parties)):
@@ -77,28 +80,3 @@ class Loopback:
         """Everything that passed, added up by the observer."""
         ledgers = [endpoint.ledger for endpoint in self.endpoints]
         return add_up([*ledgers, self.coordinator.ledger], self._shards[0].total)
-
-
-class _Party(Generic[Result]):
-    """A running program, its endpoint, and the outbox it waits with."""
-
-    def __init__(self, program: Program[Result], endpoint: Endpoint) -> None:
-        self._program = program
-        self._endpoint = endpoint
-        self.finished = False
-        self.result: Result
-        self.outbox: Outbox
-        self._advance(None)
-
-    def resume(self, inbox: Inbox) -> None:
-        """Deliver an inbox and run until the next outbox."""
-        self._advance(self._endpoint.check_incoming(self.outbox.topic, inbox))
-
-    def _advance(self, inbox: Inbox | None) -> None:
-        try:
-            outbox = next(self._program) if inbox is None else self._program.send(inbox)
-        except StopIteration as stop:
-            self.finished = True
-            self.result = stop.value
-        else:
-            self.outbox = self._endpoint.check_outgoing(outbox)

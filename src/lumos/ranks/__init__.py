@@ -1,0 +1,1 @@
+"""Ranks: the processes of one run, on one machine or several. Each hosts one shard."""

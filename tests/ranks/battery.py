@@ -1,0 +1,45 @@
+"""Runs of a federation over ranks: a program that several processes run at once.
+
+python -m tests.ranks.battery FOLDER GRAPH CASE …
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from lumos.ranks.member import joined
+from lumos.runs.hosting import Hosting
+from lumos.runs.train import train_rank
+
+LINK: dict[str, Any] = {"task": "link"}
+PAPER: dict[str, Any] = {"profile": "paper", "epochs": 3, "compare": "ideal"}
+
+CASES: dict[str, dict[str, Any]] = {
+    "classify": {},
+    "control": {"control": True, "opinions": 1},
+    "link": LINK,
+    "holders": {"protect": "holders", "min_holders": 2},
+    "greedy": {**PAPER, "balancer": "greedy"},
+    "optimal": {**PAPER, "balancer": "optimal"},
+    "mcmc": {**PAPER, "balancer": "mcmc", "iterations": 40},
+    "paper link": {**PAPER, "balancer": "greedy", "task": "link"},
+    "secure": {"aggregate": "secure"},
+    "secure trees": {**PAPER, "balancer": "greedy", "compare": "secure", "workers": 1},
+}
+"""Settings by name."""
+EXACT = frozenset(CASES) - {"greedy", "optimal", "mcmc", "paper link", "secure trees"}
+"""Cases of the strict profile: bit by bit the same for any number of ranks."""
+SEED = 3
+GRAPH = "demo:60"
+
+
+def main(folder: Path, graph: str, cases: list[str]) -> None:
+    """Run the cases one after the other in this rank."""
+    with joined(60) as world:
+        for case in cases:
+            out = folder / case.replace(" ", "-")
+            train_rank(graph, seed=SEED, hosting=Hosting(world=world), out=out, **CASES[case])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
