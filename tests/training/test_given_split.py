@@ -327,9 +327,9 @@ def test_another_split_has_other_noise(graph: Graph) -> None:
         config = lumos.Config.of(**QUICK)
         from lumos.training.profile import Problem
 
-        problem = Problem(
+        problem = Problem.of(
             graph=graph,
-            keep=np.empty(0, np.bool_),
+            keep=None,
             roles=roles,
             held_back=np.empty((0, 2), np.int64),
             classes=graph.class_count,

@@ -21,6 +21,8 @@ their stream is what NumPy keeps stable between releases. The seed is a constant
 not the run seed: `demo` is the same graph in every run.
 """
 
+from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +41,8 @@ DEVICES = 2000
 SEED = 20230401
 
 LARGEST = 50_000_000
+SLICE = 1 << 20
+"""So many draws are made at a time."""
 MEAN_DEGREE = 10
 EXPONENT = 2.7
 SAME_COMMUNITY = 0.60
@@ -52,46 +56,102 @@ FEWEST_WORDS, MOST_WORDS = 3, 12
 
 def demo_graph(devices: int = DEVICES, *, features: bool = True, seed: int = SEED) -> Graph:
     """Generate the demo graph with `devices` devices; see the module for the model."""
-    if not 2 <= devices <= LARGEST:
-        raise UsageError(f"demo needs 2 to {LARGEST:,} devices; got {devices:,}")
-    coins = np.random.Generator(np.random.PCG64(seed))
-    # Devices stand in the order of their communities while edges are drawn, so that a community
-    # is an interval; `number` then hides that order.
-    bounds = np.rint(np.cumsum((0.0, *SHARES)) * devices).astype(np.int64)
-    community = np.repeat(np.arange(len(SHARES)), np.diff(bounds))
-    number = np.argsort(coins.random(devices), kind="stable")
-    drawn = neighbour_lists(number[_edges(devices, bounds, community, coins)], devices)
-    labels = np.empty(devices, dtype=np.int64)
-    labels[number] = community
-    # Words have their own coins: with and without features the edges are the same.
-    coins = np.random.Generator(np.random.PCG64(seed + 1))
-    words = words_for(labels, coins) if features else None
+    drawn = DemoDraws(devices, seed)
+    lists = neighbour_lists(np.concatenate([*drawn.pairs()]), devices)
+    labels = drawn.labels
     return Graph(
-        offsets=freeze(drawn.offsets, np.int64, own=True),
-        neighbours=freeze(drawn.neighbours, np.int64, own=True),
+        offsets=freeze(lists.offsets, np.int64, own=True),
+        neighbours=freeze(lists.neighbours, np.int64, own=True),
         ids=np.arange(devices, dtype=np.int64),
-        features=words,
+        features=drawn.words(0, devices) if features else None,
         labels=labels,
         classes=COMMUNITIES,
-        name="demo" if devices == DEVICES else f"demo:{devices}",
+        name=demo_name(devices),
         notes=() if features else (NOT_ASKED,),
     )
 
 
-def _edges(devices: int, bounds: Ints, community: Ints, coins: np.random.Generator) -> Ints:
-    """[draws, 2]: pairs of devices, each end in proportion to its weight."""
-    weight = (1.0 - coins.random(devices)) ** (-1.0 / (EXPONENT - 1.0))
-    np.minimum(weight, max(2.0, devices**0.5), out=weight)
-    reach = np.concatenate([[0.0], np.cumsum(weight)])
-    draws = MEAN_DEGREE * devices // 2
-    # In ascending order, for the search is ten times as fast; the other end is independent of it.
-    first = _device_at(np.sort(coins.random(draws)) * reach[-1], reach)
-    group = community[first]
-    same = coins.random(draws) < SAME_COMMUNITY
-    low = np.where(same, reach[bounds[group]], 0.0)
-    high = np.where(same, reach[bounds[group + 1]], reach[-1])
-    second = _device_at(low + coins.random(draws) * (high - low), reach)
-    return np.stack([first, second], axis=1)
+def demo_name(devices: int) -> str:
+    """What the demo graph of this size is called."""
+    return "demo" if devices == DEVICES else f"demo:{devices}"
+
+
+class DemoDraws:
+    """The random choices behind a demo graph, of which any slice can be drawn on its own.
+
+    The generator draws one double after the other and can jump to any of them. Edges take, in this
+    order, n doubles for the numbers of devices, n for their weights, and three times as many as
+    there are draws of edges. Words have their own coins: with and without features the edges are
+    the same.
+    """
+
+    def __init__(self, devices: int, seed: int = SEED) -> None:
+        if not 2 <= devices <= LARGEST:
+            raise UsageError(f"demo needs 2 to {LARGEST:,} devices; got {devices:,}")
+        self.devices = devices
+        self.draws = MEAN_DEGREE * devices // 2
+        """Draws of edges; repeated ones and self-loops fall away."""
+        self._seed = seed
+        # Devices stand in the order of their communities while edges are drawn, so that a community
+        # is an interval; `number` then hides that order.
+        self._bounds = np.rint(np.cumsum((0.0, *SHARES)) * devices).astype(np.int64)
+        self._community = np.repeat(np.arange(len(SHARES)), np.diff(self._bounds))
+        self._number = np.argsort(_uniform(seed, 0, devices), kind="stable")
+        self.labels = np.empty(devices, dtype=np.int64)
+        """[devices] the community of each."""
+        self.labels[self._number] = self._community
+
+    def pairs(self) -> Iterator[Ints]:
+        """[draws, 2] in slices: pairs of devices, each end in proportion to its weight."""
+        n, draws, bounds = self.devices, self.draws, self._bounds
+        weight = (1.0 - _uniform(self._seed, n, n)) ** (-1.0 / (EXPONENT - 1.0))
+        np.minimum(weight, max(2.0, n**0.5), out=weight)
+        reach = np.concatenate([[0.0], np.cumsum(weight)])
+        # In ascending order, for the search is ten times as fast; the other end is independent.
+        position = _uniform(self._seed, 2 * n, draws)
+        position.sort()
+        for start in range(0, draws, SLICE):
+            count = min(SLICE, draws - start)
+            first = _device_at(position[start : start + count] * reach[-1], reach)
+            group = self._community[first]
+            same = _uniform(self._seed, 2 * n + draws + start, count) < SAME_COMMUNITY
+            low = np.where(same, reach[bounds[group]], 0.0)
+            high = np.where(same, reach[bounds[group + 1]], reach[-1])
+            place = low + _uniform(self._seed, 2 * n + 2 * draws + start, count) * (high - low)
+            yield self._number[np.stack([first, _device_at(place, reach)], axis=1)]
+
+    def words(self, low: int, high: int) -> "csr_array[np.float32, tuple[int, int]]":
+        """[high - low, words] of the devices low … high - 1."""
+        seed, total = self._seed + 1, int(self._words_before[-1])
+        before = self._words_up_to(low)
+        count = np.concatenate([np.empty(0, np.int64), *self._word_counts(low, high)])
+        held = int(count.sum())
+        own = _uniform(seed, self.devices + before, held)
+        rank = _uniform(seed, self.devices + total + before, held)
+        return _held_words(self.labels[low:high], count, own, rank, VOCABULARY)
+
+    @cached_property
+    def _words_before(self) -> Ints:
+        """[slices + 1] words that the devices of all slices before draw."""
+        sums = [int(count.sum()) for count in self._word_counts(0, self.devices)]
+        return np.cumsum([0, *sums])
+
+    def _words_up_to(self, device: int) -> int:
+        """Words that all devices before this one draw."""
+        inside = self._word_counts(device // SLICE * SLICE, device)
+        return int(self._words_before[device // SLICE]) + sum(int(c.sum()) for c in inside)
+
+    def _word_counts(self, low: int, high: int) -> Iterator[Ints]:
+        """[high - low] in slices: how many words each device draws."""
+        for start in range(low, high, SLICE):
+            yield _word_count(_uniform(self._seed + 1, start, min(SLICE, high - start)))
+
+
+def _uniform(seed: int, start: int, count: int) -> Doubles:
+    """[count] doubles of the stream of a seed, from the place `start` on."""
+    stream = np.random.PCG64(seed)
+    stream.advance(start)
+    return np.random.Generator(stream).random(count)
 
 
 def _device_at(position: Doubles, reach: Doubles) -> Ints:
@@ -106,18 +166,30 @@ def words_for(labels: Ints, coins: np.random.Generator) -> "csr_array[np.float32
     For structures that come without features. With more than six communities the vocabulary grows
     to 100 words for each; every device needs a label.
     """
+    vocabulary = max(VOCABULARY, 100 * (int(labels.max(initial=0)) + 1))
+    count = _word_count(coins.random(len(labels)))
+    held = int(count.sum())
+    own = coins.random(held)
+    return _held_words(labels, count, own, coins.random(held), vocabulary)
+
+
+def _word_count(chance: Doubles) -> Ints:
+    span = MOST_WORDS - FEWEST_WORDS + 1
+    return FEWEST_WORDS + (chance * span).astype(np.int64)
+
+
+def _held_words(
+    labels: Ints, count: Ints, own: Doubles, rank: Doubles, vocabulary: int
+) -> "csr_array[np.float32, tuple[int, int]]":
+    """[devices, words] from [devices] counts and, for each word, two uniform numbers."""
     from scipy.sparse import csr_array
 
     devices = len(labels)
-    vocabulary = max(VOCABULARY, 100 * (int(labels.max(initial=0)) + 1))
-    span = MOST_WORDS - FEWEST_WORDS + 1
-    count = FEWEST_WORDS + (coins.random(devices) * span).astype(np.int64)
     holder = np.repeat(np.arange(devices, dtype=np.int64), count)
-    own = coins.random(len(holder)) < OWN_WORD
+    of_community = own < OWN_WORD
+    start = np.where(of_community, labels[holder] * OWN_WORDS, 0)
     # The square of a uniform number has a density that falls as the inverse square root.
-    rank = coins.random(len(holder)) ** 2
-    start = np.where(own, labels[holder] * OWN_WORDS, 0)
-    word = start + (rank * np.where(own, OWN_WORDS, vocabulary)).astype(np.int64)
+    word = start + (rank**2 * np.where(of_community, OWN_WORDS, vocabulary)).astype(np.int64)
     held = distinct(holder * vocabulary + word)
     holder, word = np.divmod(held, vocabulary)
     offsets = np.zeros(devices + 1, dtype=np.int64)

@@ -16,13 +16,14 @@ tells which is the label.
 """
 
 from pathlib import Path
+from typing import NamedTuple
 
 from lumos.errors import InputError
 from lumos.graph.feature_files import FeatureArchive, FeatureFile, NumberTable
 from lumos.graph.files import Folder, text_of
 from lumos.graph.graph import Graph
 from lumos.graph.label_columns import id_column
-from lumos.graph.label_file import read_labels
+from lumos.graph.label_file import LabelRows, read_labels
 from lumos.graph.options import NOT_ASKED, ReadOptions
 from lumos.graph.tabular import graph_of_tables
 from lumos.graph.text_table import TextTable, integers_first, table_of
@@ -33,12 +34,48 @@ LISTS = ("edges", "edge_list", "edgelist")
 """How the name of an edge list may end, when the files beside it are called after the rest."""
 
 
+class EdgeListFiles(NamedTuple):
+    """An edge list and what lies beside it."""
+
+    edges: TextTable
+    labels: LabelRows | None
+    features: FeatureFile | None
+    """Read also where nobody wants features, but nothing else says which devices there are."""
+    integers: bool
+    """Whether ids are integers."""
+    notes: tuple[str, ...]
+
+
 def read_edge_list(path: Path, *, features: bool, options: ReadOptions) -> Graph:
     """Read a graph from an edge list and the files beside it."""
+    files = read_files(path, features=features, options=options)
+    return graph_of_tables(
+        name=path.stem,
+        edges=files.edges,
+        labels=files.labels,
+        features=files.features,
+        want_features=features,
+        integers=files.integers,
+        options=options,
+        notes=files.notes,
+    )
+
+
+def read_files(
+    path: Path, *, features: bool, options: ReadOptions, beginning: str | None = None
+) -> EdgeListFiles:
+    """Read an edge list and the files beside it.
+
+    Args:
+        path: the edge list.
+        features: whether they are wanted.
+        options: how to read.
+        beginning: the first rows of the edge list, where it is too large to be read at once.
+    """
     folder = Folder(path.parent)
     files = _beside(folder, path, "features", ("csv", "json", "npz"))
     label_files = _beside(folder, path, "labels", ("csv",))
-    tables = _Tables(folder, options, [path.name, *label_files, *files])
+    tables = _Tables(folder, options, [path.name, *label_files, *files], beginning)
     edges = tables.read(path.name, ends=2)
     labels = tables.read(label_files[0]) if label_files else None
     integers = (
@@ -55,14 +92,11 @@ def read_edge_list(path: Path, *, features: bool, options: ReadOptions) -> Graph
         )
     # Without labels the feature file says which devices there are, so it is read in any case.
     wanted = files and (features or labels is None)
-    return graph_of_tables(
-        name=path.stem,
+    return EdgeListFiles(
         edges=edges,
         labels=None if labels is None else read_labels(labels, options, integers=integers),
         features=_features(tables, files[0], integers, options) if wanted else None,
-        want_features=features,
         integers=integers,
-        options=options,
         notes=notes,
     )
 
@@ -97,7 +131,10 @@ def _beside(folder: Folder, path: Path, what: str, suffixes: tuple[str, ...]) ->
 class _Tables:
     """The text files of a graph, each of which may tell whether another has a header."""
 
-    def __init__(self, folder: Folder, options: ReadOptions, names: list[str]) -> None:
+    def __init__(
+        self, folder: Folder, options: ReadOptions, names: list[str], beginning: str | None
+    ) -> None:
+        self._edges, self._beginning = names[0], beginning
         self.folder = folder
         self._header = options.header
         self._read: dict[str, TextTable] = {}
@@ -115,7 +152,9 @@ class _Tables:
         return self._read[name]
 
     def text(self, name: str) -> str:
-        """The content of a file."""
+        """The content of a file; of a large edge list the beginning."""
+        if self._beginning is not None and name == self._edges:
+            return self._beginning
         return text_of(self.folder.read(name), self.folder.file(name))
 
     def _ids_beside(self, name: str) -> set[str]:

@@ -4,8 +4,8 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
 
+from lumos.graph.arrays import is_sparse
 from lumos.graph.graph import Graph
 
 
@@ -17,13 +17,16 @@ def fingerprint(graph: Graph) -> str:
         parts.append(graph.labels)
     if graph.roles is not None:
         parts.append(graph.roles)
-    if issparse(graph.features):
-        matrix = csr_array(graph.features)
+    features: Any = graph.features
+    if is_sparse(features):
+        from scipy.sparse import csr_array
+
+        matrix = csr_array(features)
         parts += [matrix.indptr, matrix.indices, matrix.data]
         if matrix.shape[1] != int(matrix.indices.max(initial=-1)) + 1:  # nobody has the last ones
             parts.append(np.array(matrix.shape[1]))
-    elif graph.features is not None:
-        parts.append(graph.features)
+    elif features is not None:
+        parts.append(features)
     for part in parts:
         digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()

@@ -257,6 +257,11 @@ class Graph:
         """Number of classes; 0 without labels."""
         return len(self.classes)
 
+    def ids_as_text(self) -> list[str]:
+        """[devices] the original ids, as text."""
+        texts: list[str] = np.asarray(self.ids).astype(np.str_).tolist()
+        return texts
+
     def edge_list(self) -> Ints:
         """[edges, 2]: each edge once, as (u, v) with u < v, in ascending order."""
         owner = np.repeat(np.arange(self.devices, dtype=np.int64), self.degrees)

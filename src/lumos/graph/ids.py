@@ -1,6 +1,7 @@
 """Original ids and the indices that stand for them."""
 
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +12,60 @@ from lumos.typing import Ints
 
 Ids: TypeAlias = Ints | tuple[str, ...]
 
+_AT_ONCE = 4096
 LONGEST_ID = 1000
 """Characters of an id. Files keep all ids at the length of the longest."""
+
+
+class IdTexts(Sequence[str]):
+    """Original ids as text, made where one is asked for: ten million texts would take a gigabyte.
+
+    Args:
+        ids: whole numbers or texts.
+    """
+
+    def __init__(self, ids: "Ints | Sequence[str]") -> None:
+        self.values = ids
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> "IdTexts": ...
+    def __getitem__(self, place: int | slice) -> "str | IdTexts":
+        found = self.values[place]
+        return IdTexts(found) if isinstance(place, slice) else str(found)
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), _AT_ONCE):
+            some = self.values[start : start + _AT_ONCE]
+            yield from map(str, some.tolist() if isinstance(some, np.ndarray) else some)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or len(self) != len(other):
+            return False
+        return all(one == another for one, another in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        return hash((len(self), *self[:3]))
+
+    def __repr__(self) -> str:
+        return f"IdTexts({len(self):,} ids)"
 
 
 def shown(value: object) -> str:
     """Return `value` as it may stand in a one-line message: quoted, escaped and short."""
     text = repr(str(value))
     return text if len(text) <= 60 else f"{text[:56]}…'"
+
+
+def some_ids(ids: Ids, rows: Ints) -> Ids:
+    """The ids of some devices."""
+    if isinstance(ids, tuple):
+        return tuple(ids[row] for row in rows.tolist())
+    return ids[rows]
 
 
 def same_devices(**sources: Any) -> int | None:

@@ -16,6 +16,7 @@ from lumos.graph.graph import Graph
 from lumos.graph.ids import shown
 from lumos.graph.npz import read_npz
 from lumos.graph.options import ReadOptions
+from lumos.graph.parts.parts_folder import PartsFolder, is_parts_folder
 from lumos.graph.snap import entry_in, find_entry, read_entry
 
 DEMO = re.compile(r"demo(?::([0-9_]{1,12}))?", re.IGNORECASE | re.ASCII)
@@ -32,18 +33,17 @@ def load(
 
     Args:
         spec: `demo`, `demo:60`, `facebook`, `lastfm`, `twitch-ENGB`, …; or the path of a SNAP
-            folder or zip, of an npz, or of an edge list with features and labels beside it.
+            folder or zip, of an npz, of an edge list with features and labels beside it, or of a
+            folder that `lumos split` wrote.
         data_dir: where the named graphs lie; otherwise LUMOS_DATA, otherwise ~/.cache/lumos.
         features: without them only structure and labels are read, in much less memory.
         options: the fields of `ReadOptions`, e.g. weights="drop".
     """
     permissions = ReadOptions.of(options)
     text = os.fspath(spec)
-    if match := DEMO.fullmatch(text):
-        count = (match[1] or str(DEVICES)).replace("_", "")
-        if not count:
-            raise UsageError(f"{text!r}: write the number of devices after the colon, as demo:60")
-        return _demo(int(count), features, permissions)
+    devices = demo_size(text)
+    if devices is not None:
+        return _demo(devices, features, permissions)
     if entry := entry_of(text):
         folder = find_entry(entry, data_directory(data_dir))
         return read_entry(entry, folder, features=features, options=permissions)
@@ -56,6 +56,17 @@ def load(
     return load_path(path, features=features, options=permissions)
 
 
+def demo_size(spec: str) -> int | None:
+    """Number of devices of the demo graph that `spec` names; None where it names another graph."""
+    match = DEMO.fullmatch(spec)
+    if match is None:
+        return None
+    count = (match[1] or str(DEVICES)).replace("_", "")
+    if not count:
+        raise UsageError(f"{spec!r}: write the number of devices after the colon, as demo:60")
+    return int(count)
+
+
 def _demo(devices: int, features: bool, options: ReadOptions) -> Graph:
     if options.label_column or options.label_bins or options.categorical:
         raise UsageError(
@@ -64,6 +75,25 @@ def _demo(devices: int, features: bool, options: ReadOptions) -> Graph:
         )
     graph = demo_graph(devices, features=features)
     if not features or not options.feature_bounds:
+        return graph
+    return graph.with_bounds(*read_bounds(options.feature_bounds, graph.feature_count))
+
+
+def _parts(path: Path, features: bool, options: ReadOptions) -> Graph:
+    """The whole graph of a folder that `lumos split` wrote."""
+    if (options.label_column and not options.no_labels) or options.label_bins:
+        raise UsageError(
+            f"{path}: the parts of a graph have one label: leave out `label_column` and "
+            "`label_bins`"
+        )
+    if options.categorical:
+        raise UsageError(f"{path}: features are numbers here: leave out `categorical`")
+    graph = PartsFolder.open(path).graph(features=features)
+    if options.masks == "ignore" or options.no_labels:
+        graph = replace(graph, roles=None)
+    if options.no_labels:
+        graph = replace(graph, labels=None, classes=())
+    if graph.features is None or not options.feature_bounds:
         return graph
     return graph.with_bounds(*read_bounds(options.feature_bounds, graph.feature_count))
 
@@ -103,6 +133,8 @@ def data_directory(data_dir: str | os.PathLike[str] | None = None) -> Path:
 
 def load_path(path: Path, *, features: bool, options: ReadOptions) -> Graph:
     """Load a graph from a path; also from a folder inside a zip (archive.zip/folder)."""
+    if is_parts_folder(path):
+        return _parts(path, features, options)
     if path.is_dir():
         folder = Folder(path)
         targets = any(name.endswith("target.csv") for name in folder.names())

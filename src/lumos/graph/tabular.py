@@ -1,7 +1,7 @@
 """A graph from tables: edges, and labels and features beside them."""
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from lumos.graph.label_file import LabelRows
 from lumos.graph.neighbour_lists import distinct
 from lumos.graph.options import ReadOptions
 from lumos.graph.text_table import TextTable, id_of, integer_pairs, sorted_ids
+from lumos.typing import Ints
 
 DIRECTED_COMMENT = re.compile(r"directed\b(?!\W*(false|no|0)\b)", re.IGNORECASE)
 
@@ -37,31 +38,49 @@ def graph_of_tables(
     With missing_labels="unknown" the devices are those that any of the files names.
     """
     pairs = read_edges(edges, options, integers=integers)
-    ids = _devices(pairs, labels, features, integers, options)
+    ids = devices_of_tables(pairs, labels, features, integers, options)
     beside = labels.table.file if labels is not None else features.file if features else edges.file
     indices = _indices(edges, pairs, ids, beside, options if labels is not None else None)
-    matrix: Any = None
-    more: tuple[str, ...] = ()
-    if features is not None and want_features:
-        matrix, more = _features(features, ids, options)
-    known = None
-    if labels is not None and not options.no_labels:
-        known = labels.labelled(ids if isinstance(ids, tuple) else ids.tolist(), options)
+    known = known_of_devices(ids, labels, features if want_features else None, options)
     graph = Graph.from_indices(
         indices,
         ids,
-        features=matrix,
-        labels=None if known is None else known.labels,
-        classes=() if known is None else known.classes,
+        features=known.features,
+        labels=known.labels,
+        classes=known.classes,
         name=name,
-        notes=notes + edges.notes + (() if known is None else known.notes) + more,
+        notes=notes + edges.notes + known.notes,
     )
     if graph.edges == 0:
         raise InputError(f"{edges.file}: every row joins a device to itself; no edge is left")
     return graph
 
 
-def _devices(
+class Known(NamedTuple):
+    """What tables say of devices."""
+
+    features: Any
+    """[devices, width], or None."""
+    labels: Ints | None
+    classes: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def known_of_devices(
+    ids: Ids, labels: LabelRows | None, features: FeatureFile | None, options: ReadOptions
+) -> Known:
+    """Features and labels of the devices `ids`, in this order."""
+    matrix: Any = None
+    more: tuple[str, ...] = ()
+    if features is not None:
+        matrix, more = _features(features, ids, options)
+    if labels is None or options.no_labels:
+        return Known(matrix, None, (), more)
+    known = labels.labelled(ids if isinstance(ids, tuple) else ids.tolist(), options)
+    return Known(matrix, known.labels, known.classes, known.notes + more)
+
+
+def devices_of_tables(
     pairs: Any,
     labels: LabelRows | None,
     features: FeatureFile | None,

@@ -74,6 +74,15 @@ def settled(given: GivenSplit) -> Any:
     return wanted if isinstance(wanted, tuple) else dict(wanted)
 
 
+def names_parts(given: GivenSplit) -> bool:
+    """Whether a split names devices or edges, so that it is of one task; otherwise it is random."""
+    if given is None or (isinstance(given, str) and given.casefold() == RANDOM):
+        return False
+    if isinstance(given, str):
+        return _numbers(given) is None
+    return isinstance(given, Mapping | os.PathLike)
+
+
 def reading_of(given: GivenSplit) -> dict[str, Any]:
     """Options for reading a graph whose split is given: its own masks do not matter."""
     return {} if given is None else {"masks": "ignore"}

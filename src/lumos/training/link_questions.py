@@ -1,10 +1,11 @@
 """Questions about pairs of devices to a finished run that predicts links, and the answers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lumos.crypto.group import AUTO
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph
 from lumos.typing import Arrays, Doubles, Flags, Floats, Ints
@@ -34,7 +35,7 @@ class TrainedLinks:
     """Finds the graph of the run with its training edges, for profiles that need it."""
     split: str = ""
     """Digest of the split, as `Problem` has it."""
-    ids: tuple[str, ...] = field(default=(), repr=False)
+    ids: Sequence[str] = field(default=(), repr=False)
     """Original ids of the devices, by which a book finds their entries."""
     folder: Path | None = None
     """The run folder, if there is one."""
@@ -52,6 +53,8 @@ class AskedPairs:
     """Real cryptography between the two ends; otherwise scores are computed in the clear."""
     workers: int | None = None
     """Processes for the cryptography; None: one per core."""
+    group: str = AUTO
+    """Group of the cryptography, or of what is booked for it, as `TreeSettings.group` has it."""
     progress: OnAnswers | None = field(default=None, repr=False)
 
 

@@ -5,13 +5,13 @@ compared with are scored by them alike.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from lumos.training.outcome import PairScores
-from lumos.training.split import EdgeSplit, Role
+from lumos.training.split import Role
 from lumos.typing import Doubles, Floats, Ints
 
 Scores = dict[str, Any]
@@ -54,7 +54,31 @@ def device_scores(logits: Floats, labels: Ints, roles: Ints, classes: Sequence[s
     return scores
 
 
-def pair_scores(score: PairScores, split: EdgeSplit) -> Scores:
+class TestedPairs(Protocol):
+    """What the observer scores links by, [pairs, 2] each."""
+
+    @property
+    def validation(self) -> Ints:
+        """Edges that validate."""
+        ...
+
+    @property
+    def test(self) -> Ints:
+        """Edges that test."""
+        ...
+
+    @property
+    def validation_strangers(self) -> Ints:
+        """As many pairs that are no edges."""
+        ...
+
+    @property
+    def test_strangers(self) -> Ints:
+        """As many pairs that are no edges."""
+        ...
+
+
+def pair_scores(score: PairScores, split: TestedPairs) -> Scores:
     """All scores of link: edges against as many pairs that are none.
 
     Args:

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from lumos.device.shard import Shard
 from lumos.encode.bounds import Features
 from lumos.errors import InputError
 from lumos.graph import Graph
-from lumos.graph.neighbour_lists import spans
+from lumos.graph.facts import GraphFacts
+from lumos.graph.part import GraphPart
 from lumos.typing import Flags, Ints
 
 
@@ -30,43 +30,29 @@ class PrivateData:
     held_back: Ints = field(repr=False)
     """[pairs, 2] position of a hosted device and id of a neighbour, kept out of training (link)."""
 
+    @staticmethod
+    def of(part: GraphPart, keep: Flags, *, alone: bool = False) -> "PrivateData":
+        """Of the devices of a part.
 
-def split_private_data(
-    graph: Graph,
-    shards: list[Shard],
-    keep: Flags,
-    roles: Ints,
-    held_back: Ints,
-    *,
-    alone: bool = False,
-) -> list[PrivateData]:
-    """Give every shard what its devices own; arrays are copies.
-
-    Args:
-        graph: the training graph.
-        keep: [2 · edges] over the graph's neighbour array.
-        roles: [devices].
-        held_back: [pairs, 2] ids; the pair goes to its first end.
-        alone: trees without any neighbour.
-    """
-    features = features_of(graph)
-    labels = graph.labels if graph.labels is not None else np.full(graph.devices, -1)
-    parts = []
-    for shard in shards:
-        at_first = np.isin(held_back[:, 0], shard.devices)
-        mine = held_back[at_first]
-        kept = keep[spans(graph.offsets[shard.devices], shard.degree)]
-        parts.append(
-            PrivateData(
-                features=features[shard.devices],
-                labels=labels[shard.devices],
-                roles=roles[shard.devices],
-                keep=kept,
-                leaves=np.zeros_like(kept) if alone else kept,
-                held_back=np.stack([shard.local(mine[:, 0]), mine[:, 1]], axis=1),
-            )
+        Args:
+            keep: [slots]
+            alone: trees without any neighbour.
+        """
+        return PrivateData(
+            features=rows_of(part.features),
+            labels=part.labels,
+            roles=part.roles,
+            keep=keep,
+            leaves=np.zeros_like(keep) if alone else keep,
+            held_back=part.held_back,
         )
-    return parts
+
+
+def rows_of(features: "Features | None") -> Features:
+    """Features as CSR or dense rows, as trainers take them."""
+    if features is None:
+        raise InputError("devices have no features, and training needs them")
+    return csr_array(features) if issparse(features) else np.asarray(features, np.float32)
 
 
 def features_of(graph: Graph) -> Features:
@@ -75,13 +61,16 @@ def features_of(graph: Graph) -> Features:
     Raises:
         InputError: there are none.
     """
-    if graph.features is None or graph.feature_count == 0:
-        reasons = [note for note in graph.notes if note.startswith("features absent")]
+    need_features(graph)
+    return rows_of(graph.features)
+
+
+def need_features(facts: GraphFacts | Graph) -> None:
+    """Raise `InputError` where a graph has no features."""
+    if facts.feature_count == 0:
+        reasons = [note for note in facts.notes if note.startswith("features absent")]
         why = "".join(f" ({note})" for note in reasons[:1])
         raise InputError(
-            f"{graph.name or 'the graph'} has no features, and training needs them{why}; "
+            f"{facts.name or 'the graph'} has no features, and training needs them{why}; "
             "`lumos trees` works without"
         )
-    if issparse(graph.features):
-        return csr_array(graph.features)
-    return np.asarray(graph.features, np.float32)

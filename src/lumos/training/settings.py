@@ -11,8 +11,10 @@ from lumos.training.profiles import PROFILES, STRICT
 Task = Literal["classify", "link"]
 Aggregate = Literal["ideal", "secure"]
 
-UPDATES = AggregateSettings(limit=float(1 << 18), fraction_bits=24)
+UPDATES = AggregateSettings(limit=float(1 << 18), least_limit=1024.0, fraction_bits=24)
 """How updates are summed: numbers up to 262,144 in steps of 2^-24, for up to two million devices.
+
+Beyond that the range is narrower, down to 1,024 for half a billion devices.
 
 Gradients are sums over a device's leaves, and recovered features reach thousands at a small ε, so
 the range is wide; a mean over n devices is off by at most 2^-25.

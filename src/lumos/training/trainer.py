@@ -4,13 +4,13 @@ A run is `setup`, any number of calls of `epochs`, `finish`. Between two calls i
 interrupted: `state` has everything that the next epochs depend on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 from lumos.exchange.endpoint import Program
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.training.outcome import Outcome
-from lumos.typing import Arrays, Floats, Ints
+from lumos.typing import Arrays, Floats
 
 
 class EpochRecord(NamedTuple):
@@ -31,14 +31,12 @@ OnEpoch = Callable[[EpochRecord], None]
 class ShardResult(Protocol):
     """The results of the devices of one shard."""
 
-    @classmethod
-    def joined(cls, parts: Sequence[Self], order: Ints) -> Self:
-        """The results of all shards as one.
+    def rows(self) -> Arrays:
+        """What hosted devices have, [hosted, …] each; all else is the same at every shard."""
+        ...
 
-        Args:
-            parts: one of each shard.
-            order: [devices] puts the rows of all parts, one after the other, in order of the ids.
-        """
+    def with_rows(self, rows: Arrays) -> Self:
+        """The same result with the rows of all devices, in the order of the ids."""
         ...
 
 

@@ -1,0 +1,158 @@
+"""`manifest.json`: what is public of a graph in parts, and nothing of a single device.
+
+Two entries belong to simulations only. The fingerprints are digests of the whole graph: they name
+the coins of a simulation, which real devices draw for themselves. The slots of parts are how many
+neighbours the devices of each part have together, by which ranks share the work: they are left out
+where a part is so small that they would tell of single devices.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+
+from lumos.errors import InputError, UsageError
+from lumos.graph.facts import GraphFacts
+from lumos.storage import one_line, write_text
+from lumos.typing import Ints
+
+NAME = "manifest.json"
+FORMAT = 1
+"""Version of the format of parts."""
+MARK = "lumos_parts"
+"""The first key of every manifest."""
+CROWD = 100
+"""The least number of devices of all parts, for the slots of parts to be public."""
+MOST_PARTS = 1 << 16
+"""Of parts that are no contiguous ranges."""
+Task = Literal["classify", "link"]
+IdKind = Literal["rows", "integers", "text"]
+"""How original ids are stored: not at all, because they are 0, 1, …; as numbers; as UTF-8."""
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class PartsSplit(msgspec.Struct, frozen=True, kw_only=True):
+    """Who trains, validates and tests: where the split comes from, and its counts."""
+
+    origin: str
+    """One sentence."""
+    name: str
+    """A digest; empty for the default split of the seed."""
+    shares: tuple[float, float, float] | None = None
+    """Of a random split of edges, from which it can be drawn again."""
+    train: Count
+    """Devices (classify) or edges (link)."""
+    validation: Count
+    test: Count
+
+
+class TrainingEdges(msgspec.Struct, frozen=True, kw_only=True):
+    """In what the graph of the training edges differs from the whole one."""
+
+    edges: Count
+    fingerprint: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `manifest.json`."""
+
+    format: int = msgspec.field(name=MARK)
+    lumos: str
+    """Version of Lumos."""
+    graph: GraphFacts
+    """The whole graph; its fingerprint is the simulation's."""
+    training: TrainingEdges | None
+    """For link."""
+    parts: Annotated[int, msgspec.Meta(ge=1)]
+    bounds: list[int] | None
+    """[parts + 1] part p has the devices bounds[p] … bounds[p + 1] - 1; None where
+    `assignment.npy` has the part of each device."""
+    slots: list[int] | None
+    """[parts] neighbours of all devices of a part together; None where a part is small."""
+    index_bytes: Literal[4, 8]
+    """Of the indices of sparse features in memory, which the fingerprint depends on."""
+    ids: IdKind
+    seed: int
+    """By which the splits were drawn."""
+    splits: dict[Task, PartsSplit]
+    """Of devices and of edges; a task without one cannot be trained."""
+    left_out: dict[Task, str]
+    """Why a task has no split, and what to do."""
+    source_roles: bool
+    """Whether the source of the graph came with roles."""
+    dropped_self_loops: Count = 0
+    dropped_duplicates: Count = 0
+
+    def __post_init__(self) -> None:
+        if self.bounds is not None:
+            ends = np.asarray(self.bounds)
+            inside = len(ends) == self.parts + 1 and (ends[0], ends[-1]) == (0, self.graph.devices)
+            if not inside or not (np.diff(ends) > 0).all():
+                raise ValueError("the bounds of parts do not fit the number of devices")
+        if self.slots is not None and len(self.slots) != self.parts:
+            raise ValueError("the slots of parts do not fit their number")
+        if ("link" in self.splits) != (self.training is not None):
+            raise ValueError("training edges without their split")
+
+    def split(self, task: Task) -> PartsSplit:
+        """The split of a task.
+
+        Raises:
+            UsageError: there is none.
+        """
+        if task not in self.splits:
+            raise UsageError(
+                f"these parts are not for `task='{task}'`: "
+                f"{self.left_out.get(task, 'split the graph again for it')}"
+            )
+        return self.splits[task]
+
+
+def equal_bounds(devices: int, parts: int) -> Ints:
+    """[parts + 1] contiguous ranges of about equal numbers of devices.
+
+    Raises:
+        UsageError: there are fewer devices than parts, or no part.
+    """
+    if not 1 <= parts <= devices:
+        raise UsageError(
+            f"`parts` must be between 1 and the number of devices ({devices:,}), got {parts:,}"
+        )
+    return np.arange(parts + 1, dtype=np.int64) * devices // parts
+
+
+def public_slots(slots: Ints, devices: Ints) -> list[int] | None:
+    """The slots of parts [parts], where all parts have many devices [parts]; otherwise None."""
+    return slots.tolist() if int(devices.min()) >= CROWD else None
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write it, all or nothing."""
+    text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+    write_text(folder / NAME, text.decode() + "\n", private=True)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read it.
+
+    Raises:
+        InputError: it is missing, damaged, or of another version.
+    """
+    path = folder / NAME
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}); give a folder that `lumos split` wrote"
+        ) from None
+    try:
+        found = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        if bytes(found.get(MARK, b"")) != str(FORMAT).encode():
+            raise ValueError(f"{MARK} is not {FORMAT}")
+        return msgspec.json.decode(text, type=Manifest)
+    except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+        raise InputError(
+            f"{path}: is damaged or of another version of Lumos ({one_line(error)}); split the "
+            "graph again"
+        ) from None

@@ -1,0 +1,254 @@
+"""A graph in parts on disk: a public manifest, a file for each part, and one for the observer."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lumos.errors import InputError, UsageError
+from lumos.graph.arrays import is_sparse
+from lumos.graph.facts import GraphFacts
+from lumos.graph.graph import Graph
+from lumos.graph.ids import Ids
+from lumos.graph.options import NOT_ASKED
+from lumos.graph.part import GraphPart
+from lumos.graph.parts.joined import joined, joined_column, joined_ids
+from lumos.graph.parts.layout import read_layout
+from lumos.graph.parts.manifest import MARK, NAME, Manifest, PartsSplit, Task, read_manifest
+from lumos.graph.parts.partition import FILE, Partition, PartNumbers, small_numbers
+from lumos.graph.parts.stored_part import REMEDY, StoredPart
+from lumos.storage import one_line
+from lumos.typing import Ints
+
+if TYPE_CHECKING:
+    from lumos.graph.graph import Features
+
+OBSERVER = "observer.safetensors"
+UNFINISHED = "unfinished"
+"""A folder that is there while the parts are written."""
+
+
+def is_parts_folder(path: Path) -> bool:
+    """Whether a folder holds a graph in parts, or an unfinished one."""
+    if (path / UNFINISHED).is_dir():
+        return True
+    try:
+        with (path / NAME).open("rb") as file:
+            return f'"{MARK}"'.encode() in file.read(100)
+    except (OSError, ValueError):  # no such folder, or a path that cannot be one
+        return False
+
+
+class HeldOutPairs(NamedTuple):
+    """What only the observer of a simulation has: [pairs, 2] each, as an `EdgeSplit` has them."""
+
+    validation: Ints
+    test: Ints
+    validation_strangers: Ints
+    """Pairs that are no edges of the whole graph."""
+    test_strangers: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class PartsFolder:
+    """A graph in parts on disk. Only the files of those parts are opened that are asked for."""
+
+    path: Path
+    manifest: Manifest = field(repr=False)
+    _partition: Partition = field(repr=False)
+
+    @staticmethod
+    def open(path: Path | str) -> "PartsFolder":
+        """Open a folder that `lumos split` wrote.
+
+        Raises:
+            InputError: there is none, it is unfinished or damaged, or of another version.
+        """
+        path = Path(path)
+        if (path / UNFINISHED).exists():
+            raise InputError(
+                f"{path}: writing its parts was interrupted; delete the folder and split again"
+            )
+        manifest = read_manifest(path)
+        bounds = None if manifest.bounds is None else np.array(manifest.bounds, np.int64)
+        assignment = _assignment(path, manifest) if bounds is None else None
+        return PartsFolder(path, manifest, Partition(manifest.parts, bounds, assignment))
+
+    @property
+    def parts(self) -> int:
+        """Number of parts."""
+        return self.manifest.parts
+
+    def facts(self, task: Task) -> GraphFacts:
+        """What is public of the graph of a task: for link, of the training edges.
+
+        Raises:
+            UsageError: the parts were not made for this task.
+        """
+        self.manifest.split(task)
+        training = self.manifest.training
+        if task == "classify" or training is None:
+            return self.manifest.graph
+        return replace(self.manifest.graph, edges=training.edges, fingerprint=training.fingerprint)
+
+    def split(self, task: Task) -> PartsSplit:
+        """Where the split of a task comes from, and how many train, validate and test.
+
+        Raises:
+            UsageError: the parts were not made for this task.
+        """
+        return self.manifest.split(task)
+
+    def range_of(self, rank: int, ranks: int) -> range:
+        """Numbers of the parts of one rank: contiguous, with about as many slots as the others'.
+
+        Raises:
+            UsageError: there are fewer parts than ranks.
+        """
+        ends = self._cuts(ranks)
+        return range(int(ends[rank]), int(ends[rank + 1]))
+
+    def hosts(self, ranks: int) -> Ints | PartNumbers:
+        """Who hosts whom: [ranks + 1] bounds of contiguous ranges, or [devices] the rank of each.
+
+        Raises:
+            UsageError: there are fewer parts than ranks.
+        """
+        ends = self._cuts(ranks)
+        bounds, assignment = self._partition.bounds, self._partition.assignment
+        if bounds is not None:
+            return bounds[ends]
+        rank_of_part = np.repeat(np.arange(ranks), np.diff(ends))
+        ranks_of_devices: PartNumbers = small_numbers(rank_of_part, ranks)[np.asarray(assignment)]
+        return ranks_of_devices
+
+    def part(self, numbers: Iterable[int], task: Task) -> GraphPart:
+        """Some parts as one, sorted by id.
+
+        For link `neighbours` are those of training edges, and `held_back` has validation edges.
+
+        Raises:
+            InputError: a file is missing or damaged.
+            UsageError: there is no such part, or the parts were not made for this task.
+        """
+        self.manifest.split(task)
+        return joined(self._stored(numbers), self.manifest.graph.devices, link=task == "link")
+
+    def ids(self, numbers: Iterable[int]) -> Ids:
+        """Original ids of the devices of some parts, in the order of their ids in the graph.
+
+        Raises:
+            InputError: a file is missing or damaged.
+            UsageError: there is no such part.
+        """
+        return joined_ids(self._stored(numbers))
+
+    def held_out(self) -> HeldOutPairs:
+        """The edges and strangers on which the observer of a simulation tests links.
+
+        Raises:
+            InputError: the file is missing or damaged.
+            UsageError: the parts were not made for link.
+        """
+        self.manifest.split("link")
+        path = self.path / OBSERVER
+        arrays = read_layout(path, REMEDY)
+        total = self.manifest.graph.devices
+        for name in HeldOutPairs._fields:
+            pairs = arrays.get(name)
+            if pairs is None or pairs.dtype != np.int32 or pairs.shape[1:] != (2,):
+                raise InputError(f"{path}: there are no pairs {name!r}; {REMEDY}")
+            if pairs.size and not 0 <= int(pairs.min()) <= int(pairs.max()) < total:
+                raise InputError(f"{path}: {name!r} names a device that is none; {REMEDY}")
+        return HeldOutPairs(
+            **{name: arrays[name].astype(np.int64) for name in HeldOutPairs._fields}
+        )
+
+    def graph(self, *, features: bool = True) -> Graph:
+        """The whole graph in memory.
+
+        Its roles are those that its source had. Where it had none, and the split of devices is not
+        the default one of the seed, the roles are those of the split.
+
+        Raises:
+            InputError: a file is missing or damaged.
+        """
+        manifest, facts = self.manifest, self.manifest.graph
+        stored = self._stored(range(self.parts))
+        whole = joined(stored, facts.devices, link=False)
+        roles: Any = None
+        split = manifest.splits.get("classify")
+        if manifest.source_roles:
+            roles = joined_column(stored, [np.asarray(part.source_roles) for part in stored])
+        elif split is not None and split.name:
+            roles = whole.roles
+        asked = () if features or NOT_ASKED in facts.notes else (NOT_ASKED,)
+        return Graph(
+            offsets=whole.offsets,
+            neighbours=whole.neighbours,
+            ids=joined_ids(stored),
+            features=_as_indexed(whole.features, manifest.index_bytes) if features else None,
+            labels=whole.labels if facts.labelled else None,
+            classes=facts.classes,
+            roles=roles,
+            name=facts.name,
+            dropped_self_loops=manifest.dropped_self_loops,
+            dropped_duplicates=manifest.dropped_duplicates,
+            notes=(*facts.notes, *asked),
+        )
+
+    def _stored(self, numbers: Iterable[int]) -> list[StoredPart]:
+        wanted = sorted(set(numbers))
+        if not wanted or not 0 <= wanted[0] <= wanted[-1] < self.parts:
+            raise UsageError(f"{self.path}: it has the parts 0 … {self.parts - 1}; got {wanted}")
+        stored = [StoredPart.read(self.path, number, self.manifest) for number in wanted]
+        for number, part in zip(wanted, stored, strict=True):
+            if len(part.devices) != self._partition.counts[number]:
+                raise InputError(f"{self.path / FILE}: does not fit part {number}; {REMEDY}")
+        return stored
+
+    def _cuts(self, ranks: int) -> Ints:
+        """[ranks + 1] the parts of rank r are cuts[r] … cuts[r + 1] - 1; each has one at least."""
+        if not 1 <= ranks <= self.parts:
+            raise UsageError(
+                f"{self.path} has {self.parts:,} parts, too few for {ranks:,} ranks; split the "
+                "graph into more"
+            )
+        weights = self._partition.counts
+        if self.manifest.slots is not None:
+            weights = weights + np.array(self.manifest.slots, np.int64)
+        ends = np.concatenate([[0], np.cumsum(weights)])
+        cuts = np.empty(ranks + 1, np.int64)
+        cuts[0], cuts[ranks] = 0, self.parts
+        for rank in range(1, ranks):
+            target = ends[-1] * rank / ranks
+            nearest = int(np.argmin(np.abs(ends - target)))
+            cuts[rank] = min(max(nearest, cuts[rank - 1] + 1), self.parts - ranks + rank)
+        return cuts
+
+
+def _as_indexed(features: "Features | None", index_bytes: int) -> "Features | None":
+    """Sparse features with indices of so many bytes."""
+    matrix: Any = features
+    if is_sparse(matrix):
+        from scipy.sparse import csr_array
+
+        kind = np.int32 if index_bytes == 4 else np.int64
+        indices, indptr = matrix.indices.astype(kind), matrix.indptr.astype(kind)
+        matrix = csr_array((matrix.data, indices, indptr), shape=matrix.shape, copy=False)
+    return matrix  # type: ignore[no-any-return]
+
+
+def _assignment(path: Path, manifest: Manifest) -> PartNumbers:
+    file = path / FILE
+    try:
+        numbers = np.lib.format.open_memmap(file, "r")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: cannot be read ({one_line(error)}); {REMEDY}") from None
+    if numbers.shape != (manifest.graph.devices,) or numbers.dtype not in (np.uint8, np.uint16):
+        raise InputError(f"{file}: does not fit the number of devices; {REMEDY}")
+    if int(numbers.max()) >= manifest.parts:
+        raise InputError(f"{file}: names a part that is none; {REMEDY}")
+    return numbers
