@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from lumos.device.coins import PrivateCoins
 from lumos.model.tree_tensors import Piece, Trees
-from lumos.typing import Ints
+from lumos.typing import Ints, Words
 
 PURPOSE = "dropout"
 _GAPS_AT_ONCE = 16  # one block of the cipher
@@ -88,13 +88,19 @@ class Drops:
         elements = np.stack([site.rows * site.width for site in found])  # [sites, devices]
         ends = np.cumsum(elements, axis=0)
         device, position = _falling(ends[-1], chance, coins, step)
+        site_of = np.zeros(len(device), np.int16)  # short, so that they are sorted by counting
+        for end in ends[:-1]:
+            np.add(site_of, position >= end[device], out=site_of)
+        # From a device's line, in which all sites stand, to the numbers of one site.
+        shift = np.cumsum(elements, axis=1) - ends
+        flat = position + shift[site_of, device]
+        by_site = np.argsort(site_of, kind="stable")  # increasing within each, as they were drawn
+        numbers = np.split(
+            flat[by_site], np.cumsum(np.bincount(site_of, minlength=len(found)))[:-1]
+        )
         places, widths = {}, {}
-        for number, site in enumerate(found):
-            base = ends[number] - elements[number]
-            here = (position >= base[device]) & (position < ends[number][device])
-            start = np.cumsum(elements[number]) - elements[number]
-            flat = start[device[here]] + position[here] - base[device[here]]
-            places[site.layer, site.kind] = torch.from_numpy(np.sort(flat))
+        for site, here in zip(found, numbers, strict=True):
+            places[site.layer, site.kind] = torch.from_numpy(here)
             widths[site.layer, site.kind] = site.width
         return Drops(chance, places, widths, expanded)
 
@@ -109,9 +115,10 @@ class Drops:
             rows = [self._rows_of(piece, layer, kind) for piece in pieces]
             first = np.array([span.start for span in rows]) * self.widths[layer, kind]
             last = np.array([span.stop for span in rows]) * self.widths[layer, kind]
-            ends = np.searchsorted(places.numpy(), np.stack([first, last])).T.tolist()
+            numbers = places.numpy()
+            ends = np.searchsorted(numbers, np.stack([first, last])).T.tolist()
             for mine, base, (low, high) in zip(cut, first.tolist(), ends, strict=True):
-                mine[layer, kind] = torch.sub(places[low:high], base)
+                mine[layer, kind] = torch.from_numpy(numbers[low:high] - base)
         return [Drops(self.chance, mine, self.widths, self.expanded) for mine in cut]
 
     def _rows_of(self, piece: Piece, layer: int, kind: str) -> slice:
@@ -128,46 +135,88 @@ class Drops:
 
 
 def _falling(elements: Ints, chance: float, coins: PrivateCoins, step: int) -> tuple[Ints, Ints]:
-    """(device, position in its line) of every element that falls; `elements`: [devices]."""
+    """(device, position in its line) of what falls, in this order; `elements`: [devices]."""
     devices, positions = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     active = np.flatnonzero(elements > 0) if chance > 0 else np.empty(0, np.int64)
     reached = np.zeros(len(elements), np.int64)
     block = 0
     while len(active):
         words = coins.words(active, f"{PURPOSE}/{block}", step, _GAPS_AT_ONCE)
-        # Kept elements before the next one falls: geometric, floor(ln U / ln(1 - chance)).
-        gaps = np.floor(np.log((words + 0.5) * 2.0**-32) / np.log1p(-chance)).astype(np.int64)
-        place = reached[active, None] + np.cumsum(gaps + 1, axis=1) - 1
-        inside = place < elements[active, None]
-        devices.append(np.repeat(active, inside.sum(axis=1)))
-        positions.append(place[inside])
-        reached[active] = place[:, -1] + 1
-        active = active[inside[:, -1]]
+        # Most lines end early: the second half of the gaps is computed for the others only.
+        for half in (slice(None, _GAPS_AT_ONCE // 2), slice(_GAPS_AT_ONCE // 2, None)):
+            place = np.cumsum(_kept_before(words[:, half], chance) + 1, axis=1)
+            place += reached[active, None] - 1
+            inside = place < elements[active, None]
+            devices.append(np.repeat(active, inside.sum(axis=1)))
+            positions.append(place[inside])
+            reached[active] = place[:, -1] + 1
+            active, words = active[inside[:, -1]], words[inside[:, -1]]
         block += 1
-    return np.concatenate(devices), np.concatenate(positions)
+    device, position = np.concatenate(devices), np.concatenate(positions)
+    order = np.argsort(device, kind="stable")
+    return device[order], position[order]
 
 
-def activate(rows: Tensor, drops: Drops | None, layer: int, kind: str) -> Tensor:
-    """ReLU, then dropout: what falls is 0, the rest is divided by 1 - chance."""
-    if drops is None:
-        return torch.relu(rows)
-    factor = 1 / (1 - drops.chance)
-    out: Tensor = _Activate.apply(rows, drops.of(layer, kind), factor)  # type: ignore[no-untyped-call]
-    return out
+def _kept_before(words: Words, chance: float) -> Ints:
+    """Elements that are kept before the next one falls: geometric, floor(ln U / ln(1 - chance))."""
+    uniform = words + 0.5
+    uniform *= 2.0**-32
+    np.log(uniform, out=uniform)
+    uniform /= np.log1p(-chance)
+    return uniform.astype(np.int64)  # which cuts, and nothing here is below 0
 
 
-class _Activate(torch.autograd.Function):
+@dataclass(frozen=True, eq=False)
+class Activation:
+    """What follows a layer: ReLU and dropout in training, ReLU alone in evaluation, or nothing.
+
+    What does not fall is divided by 1 - chance. A layer multiplies by `factor` on its own, before
+    the ReLU and wherever that is cheapest: a positive factor may stand on either side of it.
+    """
+
+    layer: int
+    drops: Drops | None = None
+    relu: bool = True
+
+    @property
+    def factor(self) -> float:
+        """1 / (1 - chance), or 1 where nothing falls."""
+        return 1 / (1 - self.drops.chance) if self.drops is not None and self.relu else 1.0
+
+    def clip_(self, rows: Tensor, kind: str) -> Tensor:
+        """ReLU in place; what falls becomes 0."""
+        if self.relu:
+            rows.clamp_min_(0)
+            if self.drops is not None:
+                rows.view(-1).index_fill_(0, self.drops.of(self.layer, kind), 0)
+        return rows
+
+    def back(self, gradient: Tensor, out: Tensor, into: Tensor) -> Tensor:
+        """The gradient before `clip_`, from the one after it and from what `clip_` returned."""
+        if not self.relu:
+            return into.copy_(gradient)
+        back: Tensor = torch.ops.aten.threshold_backward.grad_input(
+            gradient, out, 0, grad_input=into
+        )
+        return back
+
+    def clipped(self, rows: Tensor, kind: str) -> Tensor:
+        """`clip_` of a copy, with its gradient."""
+        out: Tensor = _Clipped.apply(self, kind, rows)  # type: ignore[no-untyped-call]
+        return out
+
+
+class _Clipped(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, fallen: Tensor, factor: float) -> Tensor:
-        out = torch.relu(rows).mul_(factor)
-        out.view(-1)[fallen] = 0
+    def forward(ctx: Any, activation: Activation, kind: str, rows: Tensor) -> Tensor:
+        out = activation.clip_(rows.clone(), kind)
         ctx.save_for_backward(out)
-        ctx.factor = factor
+        ctx.activation = activation
         return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, Tensor]:
+        activation: Activation = ctx.activation
         (out,) = ctx.saved_tensors
-        back: Tensor = torch.ops.aten.threshold_backward(gradient, out, 0)
-        return back.mul_(ctx.factor), None, None
+        return None, None, activation.back(gradient, out, torch.empty_like(out))

@@ -5,7 +5,6 @@ scipy CSR [rows, d]         O(nonzero · width); features are constants
 RecoveredFeatures           O(elements that came · width), see `RecoveredFeatures.blocks`
 """
 
-import warnings
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
@@ -17,6 +16,7 @@ from torch.autograd.function import once_differentiable
 from lumos.encode.bounds import Sparse
 from lumos.encode.recovered import RecoveredFeatures
 from lumos.errors import UsageError
+from lumos.model.sparse import csr
 from lumos.typing import Floats
 
 _COLUMNS_AT_ONCE = 32
@@ -24,10 +24,20 @@ _COLUMNS_AT_ONCE = 32
 Features: TypeAlias = "Tensor | Floats | Sparse | RecoveredFeatures"
 
 
+def checked(features: Features, width: int) -> Features:
+    """The features.
+
+    Raises:
+        UsageError: their number is not the model's.
+    """
+    if features.shape[1] != width:
+        raise UsageError(f"features: {features.shape[1]} columns, the model has {width}")
+    return features
+
+
 def project(features: Features, table: Tensor) -> Tensor:
     """[rows, width] features times table [d, width]; differentiable with respect to the table."""
-    if features.shape[1] != table.shape[0]:
-        raise UsageError(f"features: {features.shape[1]} columns, the model has {table.shape[0]}")
+    checked(features, table.shape[0])
     if isinstance(features, RecoveredFeatures):
         product: Tensor = _RecoveredProduct.apply(features, table)  # type: ignore[no-untyped-call]
     elif issparse(features):
@@ -50,13 +60,6 @@ def as_dense(features: Features) -> Tensor:
     if issparse(features):
         return torch.from_numpy(csr_array(features).toarray())
     return features if isinstance(features, Tensor) else torch.from_numpy(features)
-
-
-def csr(offsets: Tensor, columns: Tensor, values: Tensor, width: int) -> Tensor:
-    """A sparse matrix of torch; int32 indices, which its fast product wants."""
-    with warnings.catch_warnings():  # torch calls these tensors "beta"
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.sparse_csr_tensor(offsets, columns, values, (len(offsets) - 1, width))
 
 
 def _times(matrix: Sparse, table: Tensor) -> Tensor:

@@ -2,33 +2,27 @@
 
 With z = h W, source score s = z·a, target score t = z·a' (per head) and e(j→i) = LeakyReLU(s_j +
 t_i), node i becomes Σ_j softmax_j(e(j→i)) z_j + b. A leaf hears from itself and its parent, so its
-softmax is one sigmoid; a parent hears from four nodes; only roots and centres need segments.
-W, W a and W a' are one table, so the scores come with the product.
+softmax is one sigmoid; a parent hears from four nodes; only roots and centres need segments
+(`tree_attention` has all three). Scores are products with a and a', all heads at once.
 Time and memory O(branches · heads · width) per layer, after the products with the table.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
-from torch.nn.functional import leaky_relu
 
-from lumos.model.nodes import StarNodes, TreeNodes
-from lumos.model.tree_tensors import Trees
-
-SLOPE = 0.2
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Projected rows of one kind of node, head by head."""
-
-    z: Tensor
-    """[rows, heads, width]"""
-    source: Tensor
-    """[rows, heads]"""
-    target: Tensor
-    """[rows, heads]"""
+from lumos.model.dropout import Activation
+from lumos.model.layer_step import Kinds, LayerStep, LayerWeights
+from lumos.model.tree_attention import (
+    Back,
+    Heads,
+    few_back,
+    few_shares,
+    leaf_back,
+    leaf_share,
+    mix,
+    segment_back,
+    segment_shares,
+)
 
 
 class TreeGAT(torch.nn.Module):
@@ -42,96 +36,109 @@ class TreeGAT(torch.nn.Module):
     def __init__(self, inputs: int, outputs: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.width = heads * outputs
-        self.weight = torch.nn.Parameter(torch.empty(inputs, self.width))
+        self.weight = torch.nn.Parameter(torch.empty(inputs, heads * outputs))
         self.source = torch.nn.Parameter(torch.empty(heads, outputs))
         self.target = torch.nn.Parameter(torch.empty(heads, outputs))
-        self.bias = torch.nn.Parameter(torch.empty(self.width))
+        self.bias = torch.nn.Parameter(torch.empty(heads * outputs))
 
-    def table(self) -> Tensor:
-        """[in, heads · width + 2 · heads] what rows are multiplied with: W, W a and W a'."""
-        by_head = self.weight.view(len(self.weight), self.heads, -1)
-        scores = [(by_head * vector).sum(dim=2) for vector in (self.source, self.target)]
-        return torch.cat([self.weight, *scores], dim=1)
+    def table(self, activation: Activation) -> Tensor:
+        """[in, heads · width] what rows are multiplied with: W.
 
-    def _rows(self, product: Tensor) -> _Rows:
-        sizes = [self.width, self.heads, self.heads]
-        z, source, target = torch.split_with_sizes(product, sizes, dim=1)
-        return _Rows(z.view(len(product), self.heads, self.width // self.heads), source, target)
+        The factor of the dropout is no part of it: it is multiplied into the shares.
+        """
+        return self.weight
 
-    def _out(self, mixed: Tensor) -> Tensor:
-        return mixed.flatten(1) + self.bias
+    def scores(self) -> Tensor:
+        """[heads · width, 2 · heads] what products are multiplied with: a and a', by head."""
+        each = torch.eye(self.heads).unsqueeze(1)
+        both = [vector.unsqueeze(2) * each for vector in (self.source, self.target)]
+        return torch.cat(both, dim=2).flatten(0, 1)
 
-    def tree(self, z: TreeNodes, trees: Trees, remaining: int) -> TreeNodes:
-        """One step on trees. `remaining`: layers that follow, which decide what is needed."""
-        parent = None if z.parent is None else self._rows(z.parent)
-        root = None if z.root is None else self._rows(z.root)
-        neighbour = self._rows(z.neighbour)
-        shared = z.shared and parent is None
-        by_branch = self._rows(z.own_rows(trees)) if remaining or not shared else None
-        own = self._rows(z.own) if shared or by_branch is None else by_branch
-        mixed = None
-        if remaining and by_branch is not None:
-            above = None if z.root is None else self._rows(trees.to_branches(z.root))
-            mixed = self._out(_parent(by_branch, neighbour, parent, above))
-        return TreeNodes(
-            self._out(_leaf(own, parent)),
-            shared,
-            self._out(_leaf(neighbour, parent)),
-            z.lone[:, : self.width] + self.bias,  # it hears only itself: the softmax is 1
-            mixed,
-            self._root(parent, root, trees) if remaining >= 2 else None,
-        )
+    def forward_step(self, step: LayerStep) -> Kinds:
+        """One step on trees or stars, see `TreeLayer`."""
+        scores = step.weights.scores
+        z = {kind: Heads.of(step.product(kind, step.keep), scores) for kind in step.rows}
+        step.saved["z"] = z
+        return step.finish((_tree if step.trees.virtual_nodes else _star)(step, z))
 
-    def _root(self, parent: _Rows | None, root: _Rows | None, trees: Trees) -> Tensor:
+    def backward_step(
+        self, step: LayerStep, back: Kinds, found: LayerWeights
+    ) -> dict[str, tuple[Tensor, float]]:
+        """The same backwards."""
+        for rows in back.values():
+            found.bias.add_(rows.sum(dim=0))
+        to = {kind: Back(rows, step.work) for kind, rows in step.saved["z"].items()}
+        m = {kind: rows.view(len(rows), *self.source.shape) for kind, rows in back.items()}
+        (_tree_back if step.trees.virtual_nodes else _star_back)(step, to, m)
+        scores = step.weights.scores
+        return {kind: (one.finish(scores, found.scores), 1.0) for kind, one in to.items()}
+
+
+def _tree(step: LayerStep, z: "dict[str, Heads]") -> Kinds:
+    trees, parent = step.trees, z.get("parent")
+    own = z["own"]
+    if parent is not None and step.shared:
+        own = own.repeated(trees, step.keep)
+        step.saved["own"] = own
+    rows = {}
+    for kind, leaf in (("own", own), ("neighbour", z["neighbour"])):
+        share = step.saved[f"{kind} share"] = leaf_share(leaf, parent)
+        rows[kind] = mix(step, kind, [leaf, parent], [share, 1 - share])
+    lone = z["lone"]
+    rows["lone"] = mix(step, "lone", [lone], [torch.ones_like(lone.source)])
+    if step.remaining >= 1:
+        if parent is None:
+            own = own.repeated(trees, step.work)
+        root = z["root"].repeated(trees, step.work) if "root" in z else None
+        heard = [own, z["neighbour"], parent, root]
+        shares = step.saved["parent shares"] = few_shares(heard)
+        rows["parent"] = mix(step, "parent", heard, list(shares))
+    if step.remaining >= 2:
         if parent is None:  # everything it hears is zero
-            return self.bias.expand(trees.devices, -1)
-        if root is None:
-            nothing = parent.source.new_zeros(trees.devices, self.heads)
-            root = _Rows(parent.z.new_zeros(trees.devices, *parent.z.shape[1:]), nothing, nothing)
-        return self._out(_gathered(root, parent, trees))
-
-    def star(self, z: StarNodes, trees: Trees) -> StarNodes:
-        """One step on stars."""
-        centre, leaf = self._rows(z.centre), self._rows(z.leaf)
-        return StarNodes(
-            self._out(_gathered(centre, leaf, trees)),
-            self._out(_leaf(leaf, self._rows(trees.to_branches(z.centre)))),
-        )
+            rows["root"] = step.rows_for("root", trees.devices).copy_(step.weights.bias)
+        else:
+            rows["root"] = segment_shares(step, "root", z.get("root"), parent)
+    return rows
 
 
-def _leaf(leaf: _Rows, above: _Rows | None) -> Tensor:
-    """A leaf hears itself and the node above it: softmax over two is a sigmoid."""
-    itself = leaky_relu(leaf.source + leaf.target, SLOPE)
-    if above is None:
-        share = torch.sigmoid(itself - leaky_relu(leaf.target, SLOPE))
-        return leaf.z * share.unsqueeze(2)
-    share = torch.sigmoid(itself - leaky_relu(above.source + leaf.target, SLOPE))
-    return torch.lerp(above.z, leaf.z, share.unsqueeze(2))
+def _tree_back(step: LayerStep, to: "dict[str, Back]", m: Kinds) -> None:
+    trees, factor, parent = step.trees, step.activation.factor, to.get("parent")
+    copied: Heads | None = step.saved.get("own")
+    own = to["own"] if copied is None else Back(copied, step.work)
+    for kind, leaf in (("own", own), ("neighbour", to["neighbour"])):
+        leaf_back(leaf, parent, step.saved[f"{kind} share"], m[kind], factor)
+    lone = to["lone"]
+    lone.add(m["lone"], torch.full_like(lone.rows.source, factor))
+    if "parent" in m:
+        mine, top = own, None
+        if parent is None:
+            mine = Back(own.rows.repeated(trees, step.work), step.work)
+        if "root" in to:
+            top = Back(to["root"].rows.repeated(trees, step.work), step.work)
+        heard = [mine, to["neighbour"], parent, top]
+        few_back(heard, step.saved["parent shares"], m["parent"], factor)
+        if mine is not own:
+            own.add_copies(trees, mine)
+        if top is not None:
+            to["root"].add_copies(trees, top)
+    if own is not to["own"]:
+        to["own"].add_copies(trees, own)
+    if "root" in m and parent is not None:
+        segment_back(step, "root", to.get("root"), parent, m["root"])
 
 
-def _parent(own: _Rows, neighbour: _Rows, parent: _Rows | None, root: _Rows | None) -> Tensor:
-    """A parent hears its two leaves, itself and the root."""
-    target = torch.zeros_like(own.source) if parent is None else parent.target
-    heard = [own, neighbour, parent, root]
-    scores = torch.stack([target if one is None else one.source + target for one in heard])
-    shares = torch.softmax(leaky_relu(scores, SLOPE), dim=0).unsqueeze(3)
-    mixed = own.z * shares[0]
-    for one, share in zip(heard[1:], shares[1:], strict=True):
-        if one is not None:
-            mixed = torch.addcmul(mixed, one.z, share)
-    return mixed
+def _star(step: LayerStep, z: "dict[str, Heads]") -> Kinds:
+    leaf, above = z["leaf"], z["centre"].repeated(step.trees, step.keep)
+    share = step.saved["leaf share"] = leaf_share(leaf, above)
+    step.saved["above"] = above
+    return {
+        "centre": segment_shares(step, "centre", z["centre"], leaf),
+        "leaf": mix(step, "leaf", [leaf, above], [share, 1 - share]),
+    }
 
 
-def _gathered(middle: _Rows, around: _Rows, trees: Trees) -> Tensor:
-    """A root or centre hears itself and all its branches: softmax over a segment."""
-    itself = leaky_relu(middle.source + middle.target, SLOPE)
-    scores = leaky_relu(around.source + trees.to_branches(middle.target), SLOPE)
-    index = trees.owner.unsqueeze(1).expand_as(scores)
-    # Any number may be taken off all scores of a node; its largest keeps exp in range.
-    most = itself.detach().scatter_reduce(0, index, scores.detach(), "amax")
-    itself = torch.exp(itself - most)
-    weights = torch.exp(scores - trees.to_branches(most))
-    total = itself + trees.to_devices(weights)
-    mixed = middle.z * itself.unsqueeze(2) + trees.to_devices(around.z * weights.unsqueeze(2))
-    return mixed / total.unsqueeze(2)
+def _star_back(step: LayerStep, to: "dict[str, Back]", m: Kinds) -> None:
+    above = Back(step.saved["above"], step.work)
+    leaf_back(to["leaf"], above, step.saved["leaf share"], m["leaf"], step.activation.factor)
+    to["centre"].add_copies(step.trees, above)
+    segment_back(step, "centre", to["centre"], to["leaf"], m["centre"])

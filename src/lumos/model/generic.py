@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lumos.errors import UsageError
-from lumos.model.dropout import Drops, activate
+from lumos.model.dropout import Activation, Drops
 from lumos.model.feature_products import Features, as_dense
 from lumos.model.tree_tensors import Trees
 
@@ -80,7 +80,10 @@ def generic_leaves(
         x = layer(x, edges)
         if number < len(layers) - 1 or activate_last:
             parts = by_kind(x).items()
-            x = torch.cat([activate(rows, drops, number, kind) for kind, rows in parts])
+            activation = Activation(number, drops)
+            x = torch.cat(
+                [activation.clipped(rows * activation.factor, kind) for kind, rows in parts]
+            )
     nodes = by_kind(x)
     if not trees.virtual_nodes:
         return nodes["centre"], nodes["leaf"]
@@ -100,7 +103,7 @@ def block_diagonal(
         rooted = trees.workload > 0
         root_number = torch.cumsum(rooted, 0) - 1
         virtual = own.new_zeros(branches + int(rooted.sum()), own.shape[1])
-        x = torch.cat([trees.to_branches(own), neighbour, virtual, own[trees.lone]])
+        x = torch.cat([trees.repeated(own), neighbour, virtual, own[trees.lone]])
         root = 3 * branches + root_number[trees.owner]
         up = torch.cat([branch, branches + branch, 2 * branches + branch])
         down = torch.cat([2 * branches + branch, 2 * branches + branch, root])

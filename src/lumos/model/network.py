@@ -1,7 +1,6 @@
 """The network that every device runs on its tree, for all devices of a shard at once."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -9,14 +8,14 @@ import torch
 from torch import Tensor
 
 from lumos.device.coins import PrivateCoins
-from lumos.model.dropout import Drops, activate, sites
-from lumos.model.feature_products import Features, project
+from lumos.model.arena import Memory
+from lumos.model.dropout import Activation, Drops, sites
+from lumos.model.feature_products import Features, checked, project
 from lumos.model.gat import TreeGAT
 from lumos.model.gcn import TreeGCN
 from lumos.model.generic import FAST, generic_layers, generic_leaves
-from lumos.model.nodes import StarNodes, TreeNodes
-from lumos.model.piecewise import piecewise
 from lumos.model.settings import ModelSettings
+from lumos.model.tree_pass import TreePass
 from lumos.model.tree_tensors import Trees
 
 
@@ -61,6 +60,7 @@ class TreeNetwork(torch.nn.Module):
         else:
             layers = generic_layers(settings.backbone, inputs, self.widths)
         self.layers = torch.nn.ModuleList(layers)
+        self._memory = Memory()
 
     def initialise(self, generator: np.random.Generator) -> None:
         """Weights from public coins: Glorot's uniform distribution, biases 0.
@@ -100,43 +100,25 @@ class TreeNetwork(torch.nn.Module):
             return Leaves(
                 *generic_leaves(self.layers, trees, own, neighbour, drops, activate_last=last)
             )
-        table = self._fast[0].table()
-        body = self._tree if trees.virtual_nodes else self._star
-        first = project(own, table), project(neighbour, table)
-        return Leaves(*piecewise(body, trees, drops, *first))
+        layers = self._fast
+        activations = [self._activation(number, drops) for number in range(len(layers))]
+        pairs = list(zip(layers, activations, strict=True))
+        tables = [layer.table(activation) for layer, activation in pairs]
+        biases = [layer.bias * activation.factor for layer, activation in pairs]
+        scores = [layer.scores() for layer in layers]
+        dense = isinstance(own, Tensor) and isinstance(neighbour, Tensor)
+        plan = TreePass(layers, self._activation, trees, drops, not dense, self._memory)
+        # Products of features in another form are made for all trees at once, before the pass.
+        rows = [
+            one if isinstance(one, Tensor) and dense else project(one, tables[0])
+            for one in (checked(own, self.features), checked(neighbour, self.features))
+        ]
+        return Leaves(*plan.run(rows[0], rows[1], tables, biases, scores))
 
     @property
     def _fast(self) -> list[TreeGCN | TreeGAT]:
         return [layer for layer in self.layers if isinstance(layer, TreeGCN | TreeGAT)]
 
-    def _activate(self, drops: Drops | None, layer: int, rows: Tensor, kind: str) -> Tensor:
-        if layer == len(self.layers) - 1 and not self.settings.activate_last:
-            return rows
-        return activate(rows, drops, layer, kind)
-
-    def _tree(
-        self, trees: Trees, drops: Drops | None, own: Tensor, neighbour: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """From the first products [devices, …] and [branches, …] to the leaves."""
-        nodes = TreeNodes(own, True, neighbour, own.index_select(0, trees.lone))
-        for number, layer in enumerate(self._fast):
-            if number > 0:
-                nodes = nodes.each(partial(_times, layer.table()))
-            nodes = layer.tree(nodes, trees, len(self.layers) - 1 - number)
-            nodes = nodes.each(partial(self._activate, drops, number))
-        return nodes.own_rows(trees), nodes.lone, nodes.neighbour
-
-    def _star(
-        self, trees: Trees, drops: Drops | None, own: Tensor, neighbour: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        nodes = StarNodes(own, neighbour)
-        for number, layer in enumerate(self._fast):
-            if number > 0:
-                nodes = nodes.each(partial(_times, layer.table()))
-            nodes = layer.star(nodes, trees)
-            nodes = nodes.each(partial(self._activate, drops, number))
-        return nodes.centre, nodes.centre[:0], nodes.leaf
-
-
-def _times(table: Tensor, rows: Tensor, _kind: str) -> Tensor:
-    return rows @ table
+    def _activation(self, layer: int, drops: Drops | None) -> Activation:
+        last = layer == len(self.layers) - 1
+        return Activation(layer, drops, relu=not last or self.settings.activate_last)

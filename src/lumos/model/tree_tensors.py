@@ -1,4 +1,8 @@
-"""A forest as the tensors that the layers need, and in pieces that fit a processor's cache."""
+"""A forest as the tensors that the layers need, and in pieces that fit a processor's cache.
+
+Rows of devices become rows of branches by repeating them, and back by summing the branches of a
+device, which follow each other: a sum over a run of rows, not a scatter.
+"""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,9 +13,14 @@ import torch
 from torch import Tensor
 
 from lumos.errors import UsageError
+from lumos.model.sparse import csr
 from lumos.trees.forest import Forest
 
-_BRANCHES_AT_ONCE = 1 << 15
+_BRANCHES_AT_ONCE = 1 << 16
+"""Of a piece: an array of width 16 takes 4 MB, a few of which a processor's last cache holds.
+
+Measured on Facebook's trees (170,823 branches) an epoch takes 1.4 times as long in pieces of 4,096,
+where the calls cost more than the second cache saves, and 1.05 times as long as in one piece."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,18 +82,30 @@ class Trees:
         """[devices, 1] degree of the root (or centre) with its self-loop: workload + 1."""
         return (self.workload + 1).to(torch.float32).unsqueeze(1)
 
-    def to_branches(self, per_device: Tensor) -> Tensor:
+    def repeated(self, per_device: Tensor) -> Tensor:
         """[devices, …] as [branches, …]: every branch gets its device's row."""
         return per_device.index_select(0, self.owner)
 
-    def to_devices(self, per_branch: Tensor) -> Tensor:
-        """[branches, …] as [devices, …]: the sum over a device's branches."""
-        zeros = per_branch.new_zeros(self.devices, *per_branch.shape[1:])
-        return zeros.index_add(0, self.owner, per_branch)
+    def summed(self, per_branch: Tensor) -> Tensor:
+        """[branches, width, …] as [devices, …]: the sum over a device's branches."""
+        sums = self._sums @ per_branch.flatten(1)
+        return sums.view(self.devices, *per_branch.shape[1:])
+
+    @cached_property
+    def _sums(self) -> Tensor:
+        """[devices, branches] sparse: 1 where a branch is the device's; 4 times a scatter's speed.
+
+        The indices are 32 bits wide: `pieces` have few enough branches, whole shards may not.
+        """
+        kind = torch.int32 if self.branches < 1 << 31 else torch.int64
+        ends = torch.cumsum(self.workload, 0)
+        offsets = torch.cat([ends.new_zeros(1), ends]).to(kind)
+        columns = torch.arange(self.branches, dtype=kind)
+        return csr(offsets, columns, torch.ones(self.branches), self.branches)
 
     @cached_property
     def pieces(self) -> "list[Piece]":
-        """The same trees in runs of whole devices, of about 32,000 branches each."""
+        """The same trees in runs of whole devices, of about 65,000 branches each."""
         ends = np.cumsum(self.workload.numpy())
         firsts = [0]
         while firsts[-1] < self.devices:
