@@ -14,12 +14,13 @@ from tests.runs.running import Message, Wire, listening, losses, run
 from lumos import Graph
 from lumos.device.coins import PublicCoins
 from lumos.paper import tasks
-from lumos.runs import train as job
+from lumos.runs import prepared
+from lumos.runs import run_job as job
 from lumos.runs.run import Run
 from lumos.training.given_split import HeldOut
 from lumos.training.split import EdgeSplit, pairs_without_edge, split_edges
 from lumos.training.strangers import Strangers
-from lumos.trees.balance import Balanced, balance
+from lumos.trees.balance import BalancedParts, balance
 
 STATISTICS_OF_VALIDATION = 2  # the last numbers of the summed vector
 
@@ -77,7 +78,7 @@ def live(world: World, **settings: Any) -> Seen:
 
     with pytest.MonkeyPatch.context() as patch, listening() as wire:
         held_out = HeldOut(world.split, "of a test", "a name", None)
-        patch.setattr(job, "edge_split", lambda *_: held_out)
+        patch.setattr(prepared, "edge_split", lambda *_: held_out)
         patch.setattr(tasks.Link, "__init__", remembered)
         result = run(world.whole, task="link", **{"select": "last", "epochs": 4, **settings})
     return Seen(result, wire, links)
@@ -191,15 +192,16 @@ class TestBrokenTwins:
     def test_trees_from_all_edges(self, sixty: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
         whole: list[Graph] = []
 
-        def of_all_edges(graph: Graph, *args: Any, **settings: Any) -> Balanced:
+        def of_all_edges(parts: Any, *args: Any, **settings: Any) -> BalancedParts:
             of_whole = balance(whole[-1], *args, **settings)
             device = np.repeat(np.arange(60), whole[-1].degrees)
             arcs = device * 60 + whole[-1].neighbours
-            mine = np.repeat(np.arange(60), graph.degrees) * 60 + graph.neighbours
+            (part,) = parts
+            mine = np.repeat(part.devices, np.diff(part.offsets)) * 60 + part.neighbours
             keep = of_whole.keep[np.searchsorted(arcs, mine)]
-            return Balanced(**{**vars(of_whole), "graph": graph, "keep": keep})
+            return BalancedParts([keep], of_whole.ledger, of_whole.history, of_whole.seconds)
 
-        monkeypatch.setattr(job, "balance", of_all_edges)
+        monkeypatch.setattr(job, "balance_parts", of_all_edges)
         seen = []
         for world in worlds(sixty):
             whole.append(world.whole)

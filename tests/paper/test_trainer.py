@@ -68,7 +68,7 @@ def watching() -> Iterator[HandedIn]:
 def problem_of(graph: Graph, config: Config) -> Problem:
     link = config.train.task == "link"
     labels = np.asarray(graph.labels)
-    return Problem(
+    return Problem.of(
         graph=graph,
         keep=balance(graph, TreeSettings(balancer="greedy", compare="ideal"), seed=SEED).keep,
         roles=np.full(graph.devices, Role.NOBODY)
@@ -82,8 +82,9 @@ def problem_of(graph: Graph, config: Config) -> Problem:
 
 
 def classify_loss(whole: Whole, embeddings: Tensor, problem: Problem) -> Tensor:
-    train = problem.roles == Role.TRAIN
-    labels = torch.from_numpy(np.asarray(problem.graph.labels)[train])
+    (part,) = problem.parts
+    train = part.roles == Role.TRAIN
+    labels = torch.from_numpy(part.labels[train])
     return cross_entropy(whole.logits(embeddings)[train], labels, reduction="sum")
 
 
@@ -107,7 +108,7 @@ def check(graph: Graph, leaf: Any = None, **settings: Any) -> None:
         np.arange(graph.devices),
         graph.offsets,
         graph.neighbours,
-        problem.keep,
+        problem.keep[0],
         virtual_nodes=settings_of(config).virtual_nodes,
     )
     own = torch.from_numpy(np.asarray(sparse(graph.features).toarray(), np.float64))
@@ -122,7 +123,7 @@ def check(graph: Graph, leaf: Any = None, **settings: Any) -> None:
         whole = Whole(model, forest)
         embeddings = whole.embeddings(own, on_leaf)
         if config.train.task == "classify":
-            loss, count = classify_loss(whole, embeddings, problem), np.sum(problem.roles == 0)
+            loss, count = classify_loss(whole, embeddings, problem), problem.training
         else:
             loss, count = link_loss(embeddings, asked[epoch], forest), len(asked[epoch])
         expected = whole.gradient(loss).numpy()

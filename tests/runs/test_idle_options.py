@@ -189,7 +189,15 @@ def test_baselines(system: str, task: str, sixty: Graph) -> None:
     assert one.metrics == two.metrics
 
 
-OTHERWISE = ("seconds", "seconds_per_epoch", "peak_rss_mb", "settings", "exposed", "cautions")
+OTHERWISE = (
+    "seconds",
+    "seconds_per_epoch",
+    "peak_rss_mb",
+    "ranks",
+    "settings",
+    "exposed",
+    "cautions",
+)
 """What times and memory are, what was asked for, and texts that tell of the control."""
 
 

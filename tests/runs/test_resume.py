@@ -87,7 +87,7 @@ def same(one: Run, other: Run, differences: Callable[..., list[str]]) -> None:
     )
     assert one.privacy.exposed == other.privacy.exposed
     left, right = one.summary(), other.summary()
-    for name in ("seconds", "seconds_per_epoch", "peak_rss_mb"):
+    for name in ("seconds", "seconds_per_epoch", "peak_rss_mb", "ranks"):
         left.pop(name), right.pop(name)
     assert left == right
 
@@ -199,7 +199,7 @@ def test_an_interruption_while_trees_are_balanced(
         raise Pulled
 
     with monkeypatch.context() as patch:
-        patch.setattr("lumos.runs.train.balance", pulled)
+        patch.setattr("lumos.runs.run_job.balance_parts", pulled)
         with pytest.raises(Pulled):
             run(sixty, out=tmp_path, **SETTINGS)
     resumed = run(sixty, out=tmp_path, resume=True, **SETTINGS)
@@ -239,7 +239,6 @@ def refused(folder: Path, match: str, graph: Any, **settings: Any) -> None:
     ("settings", "match"),
     [
         ({"seed": 1}, "the run there has `seed=0`, not 1"),
-        ({"shards": 2}, "the run there has `shards=1`, not 2"),
         ({"epsilon": 1.0}, "has `epsilon=2.0`, not 1.0"),
         ({"epsilon": float("inf")}, "has `epsilon=2.0`, not 'inf'"),
         ({"epochs": 8}, "has `epochs=7`, not 8"),

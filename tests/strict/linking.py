@@ -81,7 +81,7 @@ def started(graph: Graph, held_back: Any = (), seed: int = 0, **settings: Any) -
     Not typed, because tests look at private parts of its trainers.
     """
     control, shards = settings.pop("control", False), settings.pop("shards", 1)
-    problem = Problem(
+    problem = Problem.of(
         graph=graph,
         keep=np.zeros(len(graph.neighbours), np.bool_),
         roles=np.full(graph.devices, Role.NOBODY),

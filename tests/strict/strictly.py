@@ -41,7 +41,7 @@ def federation(graph: Graph, roles: Any = None, seed: int = 0, **settings: Any) 
         roles = np.full(graph.devices, Role.TRAIN)
     control, shards = settings.pop("control", False), settings.pop("shards", 1)
     carrier = settings.pop("carrier", "loopback")
-    problem = Problem(
+    problem = Problem.of(
         graph=graph,
         keep=np.zeros(len(graph.neighbours), np.bool_),
         roles=np.asarray(roles, np.int64),

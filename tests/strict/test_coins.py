@@ -23,6 +23,7 @@ from tests.strict.strictly import (
     the_same_coins,
 )
 
+from lumos.crypto.group import GROUPS
 from lumos.encode.label_form import LabelForm
 from lumos.graph import Graph
 from lumos.runs.train import train
@@ -194,7 +195,7 @@ SOMETHING_ELSE: dict[str, Any] = {
 
 
 def test_there_is_another_value_of_every_setting_of_one_task() -> None:
-    assert SOMETHING_ELSE.keys() == CLASSIFY_ONLY | LINK_ONLY
+    assert SOMETHING_ELSE.keys() == (CLASSIFY_ONLY | LINK_ONLY) - {"group"}  # of `TreeSettings`
     assert not CLASSIFY_ONLY & LINK_ONLY
 
 
@@ -210,6 +211,14 @@ def test_settings_of_one_task_change_its_coins_and_not_those_of_the_other(
         other = replace(config, profile_settings=strict)
         one, two = (coin_name(problem, each, control=False) for each in (config, other))
         assert (one == two) == (name not in own - LIMITS)
+
+
+@pytest.mark.parametrize("task", ["classify", "link"])
+@pytest.mark.parametrize("group", GROUPS.names())
+def test_the_group_of_scores_changes_no_coin(task: str, group: str, sixty: Graph) -> None:
+    problem = federation(sixty).problem
+    configs = (Config.of(task=task), Config.of(task=task, group=group))
+    assert len({coin_name(problem, config, control=False) for config in configs}) == 1
 
 
 @pytest.mark.parametrize("aggregate", ["ideal", "secure"])

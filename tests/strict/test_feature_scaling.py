@@ -14,6 +14,7 @@ import lumos
 from lumos.aggregate.noise import epsilon_for, mu_for
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
+from lumos.graph.facts import facts_of
 from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
 from lumos.strict.feature_form import feature_form
 from lumos.strict.feature_scaling import (
@@ -244,7 +245,7 @@ def test_no_two_sums_have_the_same_coins() -> None:
 )
 def test_public_facts_decide(features: Any, settings: Any, expected: tuple[str, bool]) -> None:
     graph = Graph.from_edges([[0, 1], [1, 2]], devices=3, features=features)
-    form = feature_form(graph, StrictSettings(**settings))
+    form = feature_form(facts_of(graph), StrictSettings(**settings))
     assert (form["scaling"], form["signed"]) == expected
 
 
@@ -259,7 +260,7 @@ def test_public_facts_decide(features: Any, settings: Any, expected: tuple[str, 
 def test_what_cannot_be_scaled_is_refused(features: Any, settings: Any, reason: str) -> None:
     graph = Graph.from_edges([[0, 1], [1, 2]], devices=3, features=features)
     with pytest.raises(UsageError, match=reason):
-        feature_form(graph, StrictSettings(**settings))
+        feature_form(facts_of(graph), StrictSettings(**settings))
 
 
 # Whole runs.

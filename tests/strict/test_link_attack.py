@@ -165,7 +165,8 @@ def test_colours_and_opinions_are_the_same_for_all(monkeypatch: pytest.MonkeyPat
     send_over = module.send_over
 
     def differing(topic: Any, shard: Any, slots: Any, bodies: Any, cost: Any) -> Any:
-        return send_over(topic, shard, slots, (bodies + slots[:, None] % 2).astype(np.uint8), cost)
+        odd = np.arange(len(bodies))[:, None] % 2
+        return send_over(topic, shard, slots, (bodies + odd).astype(np.uint8), cost)
 
     monkeypatch.setattr(link_trainer, "send_over", differing)
     with pytest.raises(LumosError, match="strict/colour"):

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tests.strict.classifying import DIGITS, labels_of, rounding, schedule_of
 
 from lumos.encode.label_form import LabelForm
+from lumos.strict import neighbour_evidence
 from lumos.strict.neighbour_evidence import CONCENTRATION, LEAST, MessageCounts
 from lumos.strict.noisy_labels import NO_LABEL
 
@@ -53,7 +54,8 @@ def test_counts_are_those_of_each_receiver() -> None:
         assert_array_equal(counts.counts[device], np.bincount(values, minlength=5))
         assert counts.received[device] == len(values)
         assert_allclose(
-            counts.damped()[device], np.bincount(values, minlength=5) / (len(values) + 3)
+            counts.damped(np.array([device]))[0],
+            np.bincount(values, minlength=5) / (len(values) + 3),
         )
 
 
@@ -73,6 +75,28 @@ def test_nobody_received_anything() -> None:
     assert MessageCounts(np.empty((0, 4)), np.empty(0, np.int64), 0).counts.shape == (0, 4)
 
 
+@pytest.mark.parametrize("at_a_time", [1, 5, 1 << 16])
+def test_messages_read_in_parts_count_the_same(
+    at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbour_evidence, "_MESSAGES", at_a_time)
+    rng = coins(3)
+    receiver = np.sort(rng.integers(1, DEVICES - 2, 4 * DEVICES))  # some receive nothing
+    bodies = rng.integers(0, 2, (len(receiver), 5)).astype(np.uint8)
+    read: list[int] = []
+
+    def names(part: np.ndarray) -> np.ndarray:
+        read.append(len(part))
+        return part.astype(np.float64)
+
+    counts = MessageCounts.of_messages(bodies, names, receiver, DEVICES)
+    whole = MessageCounts(bodies.astype(np.float64), receiver, DEVICES)
+    assert_array_equal(counts.counts, whole.counts)
+    assert_array_equal(counts.received, whole.received)
+    assert sum(read) == len(receiver)
+    assert max(read) <= max(at_a_time, int(whole.received.max()))
+
+
 # Vectors.
 
 
@@ -87,12 +111,13 @@ def test_a_device_adds_its_counts_in_the_row_of_its_randomized_label(
     values = np.where(rng.random(DEVICES) < 0.7, rng.integers(0, form.alphabet, DEVICES), NO_LABEL)
     rows = np.flatnonzero(values != NO_LABEL)
     vectors = counts.matrix_vectors(labels_of(schedule, values), rows)
-    for device in range(DEVICES):
-        by_row = vectors[device].reshape(form.alphabet, form.alphabet)
-        if device in rows:
-            assert_array_equal(by_row[values[device]], counts.damped()[device])
-            by_row = np.delete(by_row, values[device], axis=0)
-        assert not by_row.any()
+    assert len(vectors) == len(rows)
+    for device, vector in zip(rows, vectors, strict=True):
+        by_row = vector.reshape(form.alphabet, form.alphabet)
+        assert_array_equal(by_row[values[device]], counts.damped(np.array([device]))[0])
+        assert not np.delete(by_row, values[device], axis=0).any()
+    total = counts.matrix_sum(labels_of(schedule, values), rows, rounding(schedule))
+    assert_array_equal(total, rounding(schedule)(vectors).sum(axis=0))
     sums = [rounding(schedule)(part).sum(axis=0) for part in np.array_split(vectors, 7)]
     assert_array_equal(np.sum(sums, axis=0), rounding(schedule)(vectors).sum(axis=0))
 

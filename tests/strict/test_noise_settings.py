@@ -14,6 +14,7 @@ from lumos import UsageError
 from lumos.aggregate.noise import Noise
 from lumos.aggregate.parameters import mask_parameters
 from lumos.aggregate.settings import AggregateSettings
+from lumos.graph.facts import facts_of
 from lumos.strict.classify_promises import reading
 from lumos.strict.classify_schedule import ENCODER
 from lumos.strict.link_promises import reading as link_reading
@@ -61,11 +62,11 @@ def test_noise_that_was_left_out_of_the_account() -> None:
 )
 def test_what_takes_noise_out_is_refused(task: str, updates: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError) as refused:
-        PROFILE.check(small(60), config(task, updates))
+        PROFILE.check(facts_of(small(60)), config(task, updates))
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
     if not updates.keys() & {"limit", "fraction_bits"}:
-        PROFILE.check(small(60), config(task, updates, protect="none"))
+        PROFILE.check(facts_of(small(60)), config(task, updates, protect="none"))
 
 
 @pytest.mark.parametrize("task", ["classify", "link"])

@@ -121,18 +121,17 @@ def test_tree_gradients_are_autograds_device_by_device(trees: Trees, epsilon: fl
     values, judges = people()
     logits, weights = trees.logits()
     rows = trees.residual.update(trees.inputs, labels_of(schedule, values), judges, INF)
-    assert rows.shape == (DEVICES, trees.residual.width)
-    assert not np.delete(rows, judges, axis=0).any()
+    assert rows.shape == (len(judges), trees.residual.width)
     table = torch.from_numpy(schedule.label_form.table(epsilon))
     total: Any = 0.0
-    for device in judges:
+    for device, row in zip(judges, rows, strict=True):
         loss = -torch.log(torch.softmax(logits[device], dim=0) @ table[:, values[device]])
         total = total + loss
         expected = flat_gradient(loss, weights)
-        mine = trees.residual.gradient(rows[device])
+        mine = trees.residual.gradient(row)
         assert_allclose(mine, expected, rtol=2e-3, atol=2e-6)
         scaled = LOSS_SCALE * min(float(loss.detach()), LOSS_LIMIT)
-        assert rows[device, -1] == pytest.approx(scaled, rel=1e-4)
+        assert row[-1] == pytest.approx(scaled, rel=1e-4)
     # The gradient of a sum is the sum of gradients.
     assert_allclose(
         trees.residual.gradient(rows.sum(axis=0)),
@@ -149,17 +148,16 @@ def flat_gradient(loss: Tensor, weights: list[Tensor]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("clip", [0.5, 0.05])
-def test_updates_are_clipped_and_others_are_zero(trees: Trees, clip: float) -> None:
+def test_updates_are_clipped(trees: Trees, clip: float) -> None:
     schedule = schedule_of()
     values, judges = people()
     labels = labels_of(schedule, values)
     free = trees.residual.update(trees.inputs, labels, judges, INF)
     rows = trees.residual.update(trees.inputs, labels, judges, clip)
-    assert not np.delete(rows, judges, axis=0).any()
-    lengths = np.linalg.norm(free[judges], axis=1)
+    lengths = np.linalg.norm(free, axis=1)
     factors = np.minimum(1, clip / lengths)
     assert (factors < 1).any()
-    assert_allclose(rows[judges], free[judges] * factors[:, None], rtol=1e-9)
+    assert_allclose(rows, free * factors[:, None], rtol=1e-9)
     limit = schedule.limit(TREES, trees.residual.width)
     clipped = trees.residual.update(trees.inputs, labels, judges, limit)
     assert max(squares(schedule, clipped)) <= square(schedule.reach(TREES).norm)
@@ -176,7 +174,7 @@ def test_any_division_into_shards_gives_the_same_bits(trees: Trees) -> None:
             inputs, labels = trees.inputs.of(some), labels_of(schedule, values[some])
             here = np.flatnonzero(np.isin(some, judges))
             vectors = trees.residual.update(inputs, labels, here, 0.2)
-            assert_array_equal(vectors, whole[some])
+            assert_array_equal(vectors, whole[np.isin(judges, some)])
             assert_array_equal(trees.residual.logits(inputs), logits[some])
             sums.append(rounding(schedule)(vectors).sum(axis=0))
         assert_array_equal(np.sum(sums, axis=0), rounding(schedule)(whole).sum(axis=0))

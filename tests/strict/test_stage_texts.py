@@ -26,11 +26,11 @@ FEW = {"encoder_epochs": 2, "epochs": 10, "seed": 3}
     ],
 )
 def test_all_numbers_of_all_sums_were_sent(settings: dict[str, Any]) -> None:
-    """A masked vector has 8 bytes a number; stages follow each other without a gap."""
+    """A sum has 7 bytes a number; stages follow each other without a gap."""
     run = lumos.train("demo:60", **settings)
     stages = stages_of(run)
     numbers = sum((stage.last - stage.first + 1) * stage.numbers for stage in stages)
-    assert run.ledger.topics["aggregate/masked/ideal"].bytes == 8 * 60 * numbers
+    assert run.ledger.topics["aggregate/sum/ideal"].bytes == 7 * 60 * numbers
     within = [stage for stage in stages if stage.last > 0]
     assert within[0].first == 1
     assert [stage.first for stage in within[1:]] == [stage.last + 1 for stage in within[:-1]]

@@ -31,8 +31,7 @@ def test_confidence_is_the_largest_probability() -> None:
     for column, scale in enumerate(TEMPERED):
         chances = np.exp(scale * logits)
         chances /= chances.sum(axis=1, keepdims=True)
-        assert_allclose(vectors[rows, column], chances[rows].max(axis=1), rtol=1e-12)
-    assert not vectors[1::2].any()
+        assert_allclose(vectors[:, column], chances[rows].max(axis=1), rtol=1e-12)
 
 
 @pytest.mark.parametrize("scale", TEMPERED)

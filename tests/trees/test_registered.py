@@ -13,9 +13,9 @@ from lumos.device import PublicCoins, Shard
 from lumos.errors import UsageError
 from lumos.exchange import Program
 from lumos.exchange.endpoint import no_part
-from lumos.graph import Graph, load
+from lumos.graph import load
 from lumos.session.pairs import ComparedPairs
-from lumos.trees.balancers import BALANCERS, Balancer, Observe
+from lumos.trees.balancers import BALANCERS, Balancer, DegreeSums, Observe
 from lumos.trees.settings import Compare, TreeSettings
 from lumos.typing import Flags
 
@@ -38,7 +38,7 @@ class LargerId:
     ) -> Program[None]:
         return no_part()
 
-    def expected_comparisons(self, graph: Graph, settings: TreeSettings) -> int:
+    def expected_comparisons(self, degrees: DegreeSums, settings: TreeSettings) -> int:
         return 0
 
 
@@ -54,8 +54,8 @@ class LowerDegree(LargerId):
         below = yield from comparer.less(pairs, shard.degree[pairs.rows], 8)
         return below == pairs.first
 
-    def expected_comparisons(self, graph: Graph, settings: TreeSettings) -> int:
-        return graph.edges
+    def expected_comparisons(self, degrees: DegreeSums, settings: TreeSettings) -> int:
+        return degrees.edges
 
 
 class Undeclared(LowerDegree):

@@ -1,9 +1,12 @@
 """Secret comparisons give the trees and the ledger of ideal ones, and say which they were."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from tests.trees.watching import same_ledgers
 
+from lumos.device.coins import CoinSource
 from lumos.graph import Graph, load
 from lumos.trees.balance import Balanced, balance
 from lumos.trees.settings import Compare, TreeSettings
@@ -15,18 +18,33 @@ def graph() -> Graph:
 
 
 def run(
-    graph: Graph, balancer: str, compare: Compare, workers: int = 1, shards: int = 1
+    graph: Graph,
+    balancer: str,
+    compare: Compare,
+    workers: int = 1,
+    shards: int = 1,
+    group: str = "auto",
+    coins: CoinSource = "simulated",
 ) -> Balanced:
-    chosen = TreeSettings(balancer=balancer, iterations=30, compare=compare, workers=workers)
-    return balance(graph, chosen, seed=3, shards=shards)
+    chosen = TreeSettings(
+        balancer=balancer, iterations=30, compare=compare, workers=workers, group=group
+    )
+    return balance(graph, chosen, seed=3, shards=shards, coins=coins)
 
 
 @pytest.mark.parametrize(
-    ("balancer", "workers", "shards"), [("greedy", 2, 1), ("greedy", 2, 3), ("mcmc", 1, 1)]
+    ("balancer", "workers", "shards", "group"),
+    [
+        ("greedy", 2, 1, "auto"),
+        ("greedy", 2, 3, "ed25519"),
+        ("greedy", 2, 3, "secp256k1"),
+        ("mcmc", 1, 1, "auto"),
+    ],
 )
-def test_same_as_ideal(graph: Graph, balancer: str, workers: int, shards: int) -> None:
-    ideal = run(graph, balancer, "ideal")
-    secure = run(graph, balancer, "secure", workers, shards)
+def test_same_as_ideal(graph: Graph, balancer: str, workers: int, shards: int, group: str) -> None:
+    ideal = run(graph, balancer, "ideal", group=group)
+    secure = run(graph, balancer, "secure", workers, shards, group)
+    assert ideal.ledger.group == secure.ledger.group == group.replace("auto", "secp256k1")
     assert np.array_equal(secure.keep, ideal.keep)
     assert secure.history == ideal.history
     same_ledgers(secure.ledger, ideal.ledger, topics=False)
@@ -45,3 +63,34 @@ def test_labels() -> None:
     assert (ideal.compare, secure.compare) == ("ideal", "secure")
     assert [line.ideal for line in ideal.ledger.topics.values()] == [True]
     assert [line.ideal for line in secure.ledger.topics.values()] == [False]
+
+
+@pytest.mark.parametrize("compare", ["ideal", "secure"])
+def test_real_devices_compare_in_constant_time(compare: Compare) -> None:
+    graph = load("demo:20", features=False)
+    chosen = {
+        (group, coins): run(graph, "greedy", compare, group=group, coins=coins).ledger.group
+        for group in ("auto", "ed25519", "secp256k1")
+        for coins in get_args(CoinSource)
+    }
+    assert chosen == {
+        ("auto", "simulated"): "secp256k1",
+        ("auto", "system"): "ed25519",
+        ("ed25519", "simulated"): "ed25519",
+        ("ed25519", "system"): "ed25519",
+        ("secp256k1", "simulated"): "secp256k1",
+        ("secp256k1", "system"): "secp256k1",
+    }
+
+
+def test_the_group_changes_points_and_not_the_trees(graph: Graph) -> None:
+    one, other = (run(graph, "mcmc", "ideal", group=group) for group in ("ed25519", "secp256k1"))
+    assert np.array_equal(one.keep, other.keep)
+    assert one.history == other.history
+    names = {name for name in vars(one.ledger) if name not in ("topics", "clear_traffic")}
+    differing = {
+        name
+        for name in names
+        if not np.array_equal(getattr(one.ledger, name), getattr(other.ledger, name))
+    }
+    assert differing == {"bytes", "group", "bytes_sent", "bytes_received"}

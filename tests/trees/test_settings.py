@@ -18,6 +18,7 @@ from lumos.trees.settings import TreeSettings
         ({"workers": -3}, r"`workers` .*-3"),
         ({"comparison_budget": -0.5}, r"`comparison_budget` .*-0.5"),
         ({"comparison_budget": float("nan")}, r"`comparison_budget` .*nan"),
+        ({"group": "ristretto"}, r"group.*auto, ed25519, secp256k1.*ristretto"),
     ],
 )
 def test_settings(wrong: dict[str, Any], words: str) -> None:

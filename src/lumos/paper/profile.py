@@ -5,15 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lumos.encode.bounds import within
+from lumos.encode.bounds import refuse_outside
 from lumos.errors import InputError
 from lumos.exchange.topic import Door
-from lumos.graph import Graph
+from lumos.graph.facts import GraphFacts
 from lumos.paper.settings import PaperSettings, settings_of
 from lumos.paper.texts import texts
 from lumos.training.link_questions import PairAnswers
 from lumos.training.metrics import dot_products
-from lumos.training.private_data import features_of
 from lumos.training.profile import Placement, Problem, Programs
 from lumos.training.profiles import PAPER
 from lumos.training.settings import TrainSettings
@@ -74,10 +73,13 @@ class PaperProfile:
         """What reports say about a run."""
         return texts(config)
 
-    def check(self, graph: Graph, config: "Config") -> None:
+    def check(self, facts: GraphFacts, config: "Config") -> None:
         """Features must lie between the public bounds."""
         paper = settings_of(config)
-        within(features_of(graph), paper.low, paper.high)
+        lowest, highest = facts.lowest, facts.highest
+        if facts.sparse:
+            lowest, highest = min(lowest, 0.0), max(highest, 0.0)
+        refuse_outside(lowest, highest, paper.low, paper.high)
 
     def coins(self, problem: Problem, config: "Config", *, control: bool) -> str:
         """The control has coins of its own."""
@@ -105,7 +107,7 @@ class PaperProfile:
         ]
         coordinator = PaperCoordinator(
             config,
-            problem.graph.devices,
+            problem.facts.devices,
             placement.coordinator,
             trainers[0].model.weights,
         )

@@ -9,7 +9,6 @@ Everything that crosses a device's border is a message of `lumos.paper.topics` o
 `lumos.aggregate`. Weights are public: every device computes them from the same sums.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -84,10 +83,13 @@ class PaperResult(NamedTuple):
     embeddings: Floats
     """[hosted, width]"""
 
-    @classmethod
-    def joined(cls, parts: "Sequence[PaperResult]", order: Ints) -> "PaperResult":
-        """Of all shards, in the order of the devices."""
-        return PaperResult(np.concatenate([part.embeddings for part in parts])[order])
+    def rows(self) -> Arrays:
+        """All of it."""
+        return self._asdict()
+
+    def with_rows(self, rows: Arrays) -> "PaperResult":
+        """Of all devices."""
+        return PaperResult(**rows)
 
 
 class PaperTrainer:

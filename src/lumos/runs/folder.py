@@ -35,8 +35,7 @@ import lumos
 from lumos.errors import InputError, UsageError
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.exchange.topic import Door
-from lumos.graph import Graph
-from lumos.graph.fingerprint import fingerprint
+from lumos.graph.facts import GraphFacts
 from lumos.graph.roles import Role, checked_roles
 from lumos.runs.events import EpochEvent
 from lumos.runs.schema import FORMAT, About, AboutSplit, KeptTrees, decode, plain
@@ -135,12 +134,15 @@ class RunFolder:
         known = path / "run.json"
         if not known.exists():
             raise UsageError(f"{path}: there is no run to resume; leave `resume` out")
-        _same_run(path, decode(known, About), about)
+        there = decode(known, About)
+        _same_run(path, there, about)
         if not repeatable:
             raise UsageError(
                 f"{path}: a run with `coins='system'` cannot be resumed, because its secrets were "
                 "never written; start a new one"
             )
+        if there.shards != about.shards:  # it goes on over as many as there are now
+            write_json(known, msgspec.to_builtins(about), private=True)
         return RunFolder(path)
 
     def started(self) -> bool:
@@ -328,7 +330,7 @@ class RunFolder:
 
 
 def describe(
-    graph: Graph,
+    facts: GraphFacts,
     source: Mapping[str, Any],
     config: Config,
     seed: int,
@@ -342,16 +344,16 @@ def describe(
             "python": platform.python_version(),
             **{name: version(name) for name in ("torch", "numpy", "scipy")},
         },
-        graph=graph.name,
+        graph=facts.name,
         source=plain(dict(source)),
-        fingerprint=fingerprint(graph),
+        fingerprint=facts.fingerprint,
         seed=seed,
         shards=shards,
-        devices=graph.devices,
-        edges=graph.edges,
-        features=graph.feature_count,
-        classes=list(graph.classes) if config.train.task == "classify" else [],
-        notes=list(graph.notes),
+        devices=facts.devices,
+        edges=facts.edges,
+        features=facts.feature_count,
+        classes=list(facts.classes) if config.train.task == "classify" else [],
+        notes=list(facts.notes),
         settings=plain(config.flat()),
         split=split,
     )
@@ -364,12 +366,8 @@ def _same_run(path: Path, there: About, wanted: About) -> None:
         raise UsageError(
             f"{path}: the run there is of another graph ({there.graph}); start a new one"
         )
-    for name in ("seed", "shards"):
-        if getattr(there, name) != getattr(wanted, name):
-            raise UsageError(
-                f"{path}: the run there has `{name}={getattr(there, name)}`, "
-                f"not {getattr(wanted, name)}"
-            )
+    if there.seed != wanted.seed:
+        raise UsageError(f"{path}: the run there has `seed={there.seed}`, not {wanted.seed}")
     for name, value in wanted.settings.items():
         if there.settings.get(name) != value:
             raise UsageError(

@@ -75,6 +75,7 @@ def load_run(path: Path | str, graph: Graph | None = None) -> Run:
             seconds=result.seconds,
             seconds_per_epoch=result.seconds_per_epoch,
             peak_rss_mb=result.peak_rss_mb,
+            ranks=result.ranks,
             per_epoch=result.per_epoch,
         ),
         privacy=Privacy(exposed=result.exposed, promises=result.promises),

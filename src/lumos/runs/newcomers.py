@@ -143,7 +143,7 @@ def _with_newcomers(run: Run, graph: Graph, newcomers: list[Newcomer]) -> Proble
         else np.concatenate([np.asarray(old), rows]),
     )
     carrier = np.repeat(np.arange(total), joined.degrees)
-    return Problem(
+    return Problem.of(
         graph=joined,
         keep=carrier >= devices,
         roles=np.full(total, Role.NOBODY, np.int64),

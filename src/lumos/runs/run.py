@@ -17,12 +17,14 @@ from lumos.errors import InputError, UsageError
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph, load
 from lumos.graph.fingerprint import fingerprint
+from lumos.graph.ids import IdTexts
+from lumos.graph.parts import PartsFolder, is_parts_folder
 from lumos.registry import Registry
 from lumos.runs import run_frames
 from lumos.runs.events import EpochEvent
 from lumos.runs.folder import DEVICES, RunFolder, keeps_device_values
 from lumos.runs.run_text import run_text
-from lumos.runs.schema import About, PerEpoch, Result, Split, plain
+from lumos.runs.schema import About, PerEpoch, RankCost, Result, Split, plain
 from lumos.runs.tree_summary import TreeSummary
 from lumos.storage import write_arrays, write_json
 from lumos.training.config import Config
@@ -85,6 +87,9 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     """From the graph to the result."""
     seconds_per_epoch: float
     peak_rss_mb: float
+    """Of rank 0."""
+    ranks: list[RankCost]
+    """What each process took, in the order of the ranks."""
     per_epoch: PerEpoch
     """Messages, bytes and rounds of a device in one epoch."""
 
@@ -147,7 +152,7 @@ class Run:
     ledger: LedgerReport = field(repr=False)
     """What passed in training; `trees.ledger` has what passed before. Counts of single devices are
     in it where the run was just trained, and in the paper profile."""
-    ids: tuple[str, ...] = field(repr=False)
+    ids: Sequence[str] = field(repr=False)
     """Original ids of the devices, as text, in the order of all arrays."""
     graph: Graph | None = field(default=None, repr=False)
     """The graph, where the run was just trained or read together with it."""
@@ -418,7 +423,11 @@ class Run:
                 "this run was made from a graph in memory; pass that graph to `load_run` in Python"
             )
         graph = _found(self.about.source, data_dir)
-        if fingerprint(graph) != self.about.fingerprint:
+        spec = Path(str(self.about.source.get("spec", "")))
+        parts = PartsFolder.open(spec) if is_parts_folder(spec) else None
+        # Roles of a split that parts were given are in the digest of the graph, not in theirs.
+        known = fingerprint(graph) if parts is None else parts.manifest.graph.fingerprint
+        if known != self.about.fingerprint:
             raise InputError(f"the run is of another graph than {graph!r}")
         return graph
 
@@ -505,13 +514,24 @@ class Run:
         """
         folder = RunFolder.create(Path(path), self.about)
         folder.save_trees(self.trees, per_device=keeps_device_values(self.config))
-        folder.save_split(self.about.split, self.split, len(self.ids))
+        self.write_split(folder)
         for arm, events in self.histories.items():
             folder.arm(arm).write_metrics(events)
         self.write_result(folder)
         if ANSWERS in self._memory:
             self._memory[ANSWERS] = self._memory[ANSWERS].moved(folder.path)
         return folder.path
+
+    def write_split(self, folder: RunFolder) -> None:
+        """Write who trains, validates and tests; drawn edges are drawn again when needed."""
+        about = self.about.split
+        if self._held_out is not None:
+            validation, test = self._held_out
+            none = np.empty((0, 2), np.int64)
+            held = DataSplit(train=none, validation=validation, test=test, origin=about.origin)
+            folder.save_split(about, held, len(self.ids))
+        elif self._split is not None or self.classes or about.shares is None:
+            folder.save_split(about, self.split, len(self.ids))
 
     def write_result(self, folder: RunFolder) -> None:
         """Write what is known once training is over."""
@@ -562,6 +582,7 @@ class Run:
             seconds=self.cost.seconds,
             seconds_per_epoch=self.cost.seconds_per_epoch,
             peak_rss_mb=self.cost.peak_rss_mb,
+            ranks=self.cost.ranks,
             per_epoch=self.cost.per_epoch,
             ledger=plain(self.ledger.totals()),
             tree_ledger=plain(self.trees.ledger.totals()),
@@ -589,6 +610,12 @@ def _found(source: dict[str, Any], data_dir: Path | None) -> Graph:
 
 def _ids_array(ids: Sequence[str]) -> "np.ndarray[Any, Any]":
     """Whole numbers where all ids are written as such, text otherwise."""
+    if (
+        isinstance(ids, IdTexts)
+        and isinstance(ids.values, np.ndarray)
+        and ids.values.dtype.kind == "i"
+    ):
+        return ids.values
     text = np.array(ids, np.str_)
     try:
         numbers = text.astype(np.int64)

@@ -53,6 +53,14 @@ class PerEpoch(msgspec.Struct, frozen=True):
     rounds: float
 
 
+class RankCost(msgspec.Struct, frozen=True):
+    """What one process of a run took: of the only one, or of a rank."""
+
+    cpu_seconds: float
+    """Of its processor, with those of its workers."""
+    peak_rss_mb: float
+
+
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """`run.json`: what was asked for, written before the run begins."""
 
@@ -152,6 +160,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     seconds_per_epoch: float
     peak_rss_mb: float
+    ranks: list[RankCost] = []
+    """What each process took, in the order of the ranks."""
     per_epoch: PerEpoch
     ledger: dict[str, Any]
     """Of training: at least `LedgerTotals`."""

@@ -11,7 +11,6 @@ the door `control`. Which questions are answered is drawn at random, not in an o
 of edges. A pair that is not answered is scored by what the asker knows: its own degree.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -67,12 +66,6 @@ class AnswerBudget:
     def of(arrays: Arrays) -> "AnswerBudget":
         """From what `arrays` gave."""
         return AnswerBudget(**{name: arrays[f"answers/{name}"].astype(np.int64) for name in COUNTS})
-
-    @staticmethod
-    def joined(parts: Sequence["AnswerBudget"], order: Ints) -> "AnswerBudget":
-        """Of all shards, in the order of the devices."""
-        whole = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COUNTS}
-        return AnswerBudget(**{name: counts[order] for name, counts in whole.items()})
 
     def copy(self) -> "AnswerBudget":
         """One to count in, with no effect on this one."""

@@ -12,7 +12,6 @@
 Predictions are computed on the device.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,11 +84,13 @@ class ClassifyResult(NamedTuple):
     paid: Doubles
     """[hosted] ε that the draws of labels cost in this run."""
 
-    @classmethod
-    def joined(cls, parts: "Sequence[ClassifyResult]", order: Ints) -> "ClassifyResult":
-        """Of all shards, in the order of the devices."""
-        whole = (np.concatenate(rows)[order] for rows in zip(*parts, strict=True))
-        return ClassifyResult(*whole)
+    def rows(self) -> Arrays:
+        """All of it."""
+        return self._asdict()
+
+    def with_rows(self, rows: Arrays) -> "ClassifyResult":
+        """Of all devices."""
+        return ClassifyResult(**rows)
 
 
 class StrictClassifier(StrictTrainer):
@@ -189,21 +190,29 @@ class StrictClassifier(StrictTrainer):
             drawn = drawn_symbols(self.shard, self.schedule.symbol_form.alphabet)
             self._symbols = np.where(self._symbols >= 0, drawn, -1)
         # Its ε is what receivers see, also where an earlier run has paid for it.
-        yield from self._exchange_symbols(np.arange(len(self.shard.owner)))
+        yield from self._exchange_symbols(None)
 
-    def _exchange_symbols(self, slots: Ints) -> Program[None]:
-        """Send symbols over those of the slots whose owner has one; count what is received."""
+    def _exchange_symbols(self, slots: Ints | None) -> Program[None]:
+        """Send symbols over those of the slots whose owner has one; count what is received.
+
+        Args:
+            slots: None for all.
+        """
         shard, form = self.shard, self.schedule.symbol_form
-        slots = slots[self._symbols[shard.owner[slots]] >= 0]
-        owner = shard.owner[slots]
-        bodies = form.messages(self._symbols[owner])
-        epsilon = np.full(len(slots), self.schedule.strict.epsilon)
+        owner = shard.owner if slots is None else shard.owner[slots]
+        sending = (self._symbols >= 0)[owner]
+        slots = np.flatnonzero(sending) if slots is None else slots[sending]
+        bodies = form.messages(self._symbols)[owner[sending]]
+        epsilon = self.schedule.strict.epsilon
         received = yield from send_over(SYMBOL, shard, slots, bodies, epsilon)
         body = received.body
         if self._control:
             body = form.messages(drawn_values(shard, received, form.alphabet))
-        support = one_hot(body, form.alphabet)
-        self._counts = [MessageCounts(support, received.receiver, len(shard))]
+        self._counts = [
+            MessageCounts.of_messages(
+                body, lambda part: one_hot(part, form.alphabet), received.receiver, len(shard)
+            )
+        ]
 
     def _tell_opinion(self, number: int) -> Program[None]:
         """Every device tells all its neighbours an opinion of what it received so far."""
@@ -216,18 +225,18 @@ class StrictClassifier(StrictTrainer):
         if self._book is not None and number == 1:
             senders = shard.devices[shard.degree > 0]
             self._book.charge(opinion_charge(self.schedule.strict), senders)
-        yield from self._exchange_opinions(number, np.arange(len(shard.owner)))
+        yield from self._exchange_opinions(number, None)
 
-    def _exchange_opinions(self, number: int, slots: Ints) -> Program[None]:
-        """Send the opinions of one number over some slots; count what is received."""
+    def _exchange_opinions(self, number: int, slots: Ints | None) -> Program[None]:
+        """Send the opinions of one number over some slots, or all; count what is received."""
         shard, mechanism = self.shard, self.schedule.opinion_mechanism
-        bodies = self._sent[number - 1][shard.owner[slots]]
-        epsilon = np.full(len(slots), self.schedule.strict.opinion_epsilon)
+        bodies = self._sent[number - 1][shard.owner if slots is None else shard.owner[slots]]
+        epsilon = self.schedule.strict.opinion_epsilon
         received = yield from send_over(OPINION, shard, slots, bodies, epsilon)
         body = received.body
         if self._control:
             body = drawn_opinions(shard, received, mechanism, number)
-        counts = MessageCounts(mechanism.read(body), received.receiver, len(shard))
+        counts = MessageCounts.of_messages(body, mechanism.read, received.receiver, len(shard))
         self._counts = [*self._counts[:number], counts]
 
     def _evidence(self, kinds: int) -> list[Doubles]:
@@ -247,7 +256,16 @@ class StrictClassifier(StrictTrainer):
             return lambda each: self._encoder.counts(each=each)
         if stage == ENCODER:
             return lambda each: self._encoder.update(each=each)
+        if stage in (SYMBOLS, OPINIONS):
+            return lambda each: self._matrix(stage, each=each)
         return self._summed(stage, self._vectors(stage))
+
+    def _matrix(self, stage: str, *, each: bool) -> Doubles:
+        """Each device's part of the last kind's matrix, or the sum of all."""
+        counts, rows = self._counts[-1], self._participants(stage)
+        if each:
+            return self._of_all(stage, counts.matrix_vectors(self._labels, rows))
+        return counts.matrix_sum(self._labels, rows, self._sums.rounded)
 
     def _participants(self, stage: str) -> Ints:
         """Positions of the devices whose vectors are not zero, in a stage with few numbers."""
@@ -256,19 +274,28 @@ class StrictClassifier(StrictTrainer):
         return self._validation
 
     def _summed(self, stage: str, vectors: Doubles) -> Update:
-        """Each device's vector, or the sum of all, every one rounded by itself."""
-        rows = self._participants(stage)
-        # All others are zeros, and stay untouched: a tree network's vectors are wide.
-        return lambda each: vectors if each else self._sums.rounded(vectors[rows]).sum(axis=0)
+        """Each device's vector, or the sum of all, every one rounded by itself.
+
+        Args:
+            vectors: [participants, width]; those of all others are zeros.
+        """
+
+        return lambda each: (
+            self._of_all(stage, vectors) if each else self._sums.rounded(vectors).sum(axis=0)
+        )
+
+    def _of_all(self, stage: str, vectors: Doubles) -> Doubles:
+        """[hosted, width] vectors of the participants; zeros elsewhere."""
+        of_all = np.zeros((len(self.shard), vectors.shape[1]))
+        of_all[self._participants(stage)] = vectors
+        return of_all
 
     def _vectors(self, stage: str) -> Doubles:
-        """[hosted, width] in a stage with few numbers."""
+        """[participants, width] in a stage with few numbers."""
         labels, rows, schedule = self._labels, self._participants(stage), self.schedule
         if stage == SCALE:
             clip = schedule.limit(SCALE, len(SCALES))
             return loss_vectors(self._encoder.logits(), SCALES, labels, rows, clip)
-        if stage in (SYMBOLS, OPINIONS):
-            return self._counts[-1].matrix_vectors(labels, rows)
         weights = self.optimisers[stage].weights
         if stage == TRUST:
             clip = schedule.limit(TRUST, len(weights) + 1)

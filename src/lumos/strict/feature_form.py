@@ -5,14 +5,10 @@ negative, whether all lie between -1 and 1, whether they are stored sparse. Such
 public schema, which real devices agree on before they meet; the run says that they are public.
 """
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
-import numpy as np
-
-from lumos.encode.bounds import of_one_scale
 from lumos.errors import UsageError
-from lumos.graph import Graph
-from lumos.graph.arrays import is_sparse
+from lumos.graph.facts import GraphFacts
 from lumos.strict.feature_scaling import Scaling
 from lumos.strict.settings import StrictSettings
 
@@ -31,42 +27,32 @@ class FeatureForm(TypedDict):
     """Whether all of them lie between -1 and 1."""
 
 
-def feature_form(graph: Graph, strict: StrictSettings) -> FeatureForm:
+def feature_form(facts: GraphFacts, strict: StrictSettings) -> FeatureForm:
     """The form of the features of a graph under these settings.
 
     Raises:
         UsageError: they cannot be scaled as asked.
     """
-    scaling = _scaling(graph, strict)
+    scaling = _scaling(facts, strict)
     shifted = scaling == "standard"
     return FeatureForm(
-        signed=shifted or may_be_negative(graph, strict),
+        signed=shifted or may_be_negative(facts, strict),
         scaling=scaling,
-        bounded=_bounded(graph),
+        bounded=facts.of_one_scale,
     )
 
 
-def may_be_negative(graph: Graph, strict: StrictSettings) -> bool:
+def may_be_negative(facts: GraphFacts, strict: StrictSettings) -> bool:
     """Whether features may be negative. With `auto`, a public fact about the graph."""
     if strict.signs != "auto":
         return strict.signs == "signed"
-    return graph.features is not None and bool(_values(graph.features).min(initial=0) < 0)
+    return facts.lowest < 0
 
 
-def _bounded(graph: Graph) -> bool:
-    """Whether all features lie between -1 and 1: a public fact about the graph."""
-    return graph.features is None or of_one_scale(graph.features)
-
-
-def _values(features: Any) -> Any:
-    """The features as one array, without the zeros that are not stored."""
-    return np.asarray(features.data if is_sparse(features) else features)
-
-
-def _scaling(graph: Graph, strict: StrictSettings) -> Scaling:
-    sparse = graph.features is not None and is_sparse(graph.features)
+def _scaling(facts: GraphFacts, strict: StrictSettings) -> Scaling:
+    sparse = facts.sparse
     if strict.scaling == "auto":
-        if strict.protect in EXACT_FORMS or _bounded(graph):
+        if strict.protect in EXACT_FORMS or facts.of_one_scale:
             return "none"
         return "size" if sparse or strict.signs == "nonnegative" else "standard"
     if strict.scaling != "none" and strict.protect in EXACT_FORMS:

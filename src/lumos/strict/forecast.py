@@ -144,7 +144,7 @@ class _Federation:
         bodies = form.messages(np.maximum(labels.symbols, 0))
         support = one_hot(bodies[shard.neighbours[slots]], form.alphabet)
         counts = MessageCounts(support, shard.owner[slots], len(shard))
-        both = np.concatenate([np.flatnonzero(trains), judges])
+        both = np.union1d(np.flatnonzero(trains), judges)
         matrix = self._sum(counts.matrix_vectors(labels, both), SYMBOLS)
         evidence = [counts.evidence(matrix, form)]
         for number in range(1, 1 + self._schedule.strict.opinions):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lumos.crypto.group import choose_group
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
 from lumos.device.shard import Shard
 from lumos.exchange.carrier import CARRIERS
@@ -72,6 +73,7 @@ def predict_pairs(
         levels = np.full(asked.pairs.shape, UNANSWERED)
         return _scored(result, asked.pairs, levels, None)
     fresh = model.config.train.coins == "system"
+    asked = replace(asked, group=model.config.trees.group)
     answers = _store(model, strict, result).update(
         lambda record: ask_new(result, asked, record, fresh=fresh)
     )
@@ -144,6 +146,7 @@ def answer(
     shard = _lone_devices(total, result.seed, _coin_name(result, unique, budget), fresh=fresh)
     ideal = frozenset() if asked.secure else IDEAL_TOPICS
     moving = CARRIERS[carrier]([shard], DOORS, ideal)
+    group = choose_group(asked.group, simulated=not fresh)
     done = 0
 
     def count(ends: int) -> None:
@@ -155,7 +158,7 @@ def answer(
     def program(shard: Shard, endpoint: Endpoint) -> Program[Ints]:
         answerer = Answerer(
             shard=shard,
-            scorer=make_scorer(shard, endpoint, pool),
+            scorer=make_scorer(shard, endpoint, pool, group),
             vectors=result.vectors,
             spec=spec_for(result.vectors.shape[1], result.reading.cosines),
             strict=result.strict,

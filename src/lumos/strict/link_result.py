@@ -5,10 +5,9 @@ of raw features, nothing of which neighbours a device has. Vectors and degrees a
 from the graph, when somebody asks about pairs.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
     from lumos.training.config import Config
 
 
+_ROWS = ("vectors", "embeddings", "degree", "sent")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinkResult:
     """The vectors of all devices, and what calibration learnt."""
@@ -50,21 +52,15 @@ class LinkResult:
     strict: StrictSettings
     seed: int
 
-    @classmethod
-    def joined(cls, parts: Sequence["LinkResult"], order: Ints) -> "LinkResult":
-        """Of all shards, in the order of the devices."""
-        first = parts[0]
-        budgets = [part.budget for part in parts]
-        return LinkResult(
-            reading=first.reading,
-            vectors=np.concatenate([part.vectors for part in parts])[order],
-            embeddings=np.concatenate([part.embeddings for part in parts])[order],
-            degree=np.concatenate([part.degree for part in parts])[order],
-            sent=np.concatenate([part.sent for part in parts])[order],
-            budget=AnswerBudget.joined(budgets, order),
-            strict=first.strict,
-            seed=first.seed,
-        )
+    def rows(self) -> Arrays:
+        """What devices have."""
+        own = {name: getattr(self, name) for name in _ROWS}
+        return {**own, **self.budget.arrays()}
+
+    def with_rows(self, rows: Arrays) -> "LinkResult":
+        """Of all devices."""
+        own: dict[str, Any] = {name: rows[name] for name in _ROWS}
+        return replace(self, **own, budget=AnswerBudget.of(rows))
 
     def at_both_ends(self, levels: Ints, pairs: Ints) -> Doubles:
         """[2, pairs] scores: as the first ends have them, then the second.
@@ -171,9 +167,9 @@ def score_vectors(
 
 def _coins(training: Graph, config: "Config", seed: int, split: str) -> str:
     """The name of the coins that the run tossed, where they were simulated."""
-    problem = Problem(
+    problem = Problem.of(
         graph=training,
-        keep=np.empty(0, np.bool_),
+        keep=None,
         roles=np.empty(0, np.int64),
         held_back=np.empty((0, 2), np.int64),
         classes=0,

@@ -16,6 +16,7 @@ from functools import partial
 
 import numpy as np
 
+from lumos.crypto.group import choose_group
 from lumos.device.shard import Shard
 from lumos.errors import InputError, ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
@@ -89,8 +90,10 @@ class StrictLinker(StrictTrainer):
         control: bool = False,
     ) -> None:
         super().__init__(shard, endpoint, private.features, schedule, book=book, control=control)
-        secure = schedule.config.train.aggregate == "secure"
-        self._scorer = make_scorer(shard, endpoint, InProcess() if secure else None)
+        train = schedule.config.train
+        group = choose_group(schedule.config.trees.group, simulated=train.coins == "simulated")
+        workers = InProcess() if train.aggregate == "secure" else None
+        self._scorer = make_scorer(shard, endpoint, workers, group)
         self._held_back = private.held_back
         self._partner = np.full(len(shard), NOBODY)
         self._paired = False
@@ -179,8 +182,7 @@ class StrictLinker(StrictTrainer):
             senders = shard.devices[shard.degree > 0]
             self._book.charge(opinion_charge(strict), senders)
         topic, cost = (OPINION, strict.opinion_epsilon) if number else (COLOUR, 0.0)
-        slots = np.arange(len(shard.owner))
-        received = yield from send_over(topic, shard, slots, bodies, np.full(len(slots), cost))
+        received = yield from send_over(topic, shard, None, bodies, cost)
         self._surroundings.hear(received.receiver, self._colours_in(received, number))
 
     def _colours_in(self, received: ReceivedMessages, number: int) -> Ints:

@@ -17,12 +17,11 @@ from lumos.typing import Doubles, Ints
 def loss_vectors(
     logits: Doubles, scales: Sequence[float], labels: NoisyLabels, rows: Ints, clip: float
 ) -> Doubles:
-    """[hosted, scales] clipped losses of `rows` above those without knowledge; zeros elsewhere."""
+    """[rows, scales] clipped losses of the devices `rows` above those without knowledge."""
     ignorant = labels.slopes(np.zeros((len(rows), logits.shape[1])), rows)[1]
+    logits = logits[rows]
     losses = np.stack(
-        [labels.slopes(scale * logits[rows], rows)[1] - ignorant for scale in scales], axis=1
+        [labels.slopes(scale * logits, rows)[1] - ignorant for scale in scales], axis=1
     )
     losses *= clip_factors(np.sqrt((losses**2).sum(axis=1)), clip)[:, None]
-    vectors = np.zeros((len(logits), len(scales)))
-    vectors[rows] = losses
-    return vectors
+    return losses

@@ -20,6 +20,7 @@ from lumos.encode.label_draws import LabelDraws
 from lumos.encode.label_form import LabelForm
 from lumos.strict.classify_schedule import ClassifySchedule
 from lumos.strict.release_book import ReleaseBook
+from lumos.strict.short_rows import ROWS, row_maxima, row_sums
 from lumos.typing import Doubles, Flags, Ints
 
 NO_LABEL = -1
@@ -41,7 +42,13 @@ class NoisyLabels(NamedTuple):
 
     def slopes(self, logits: Doubles, rows: Ints) -> tuple[Doubles, Doubles]:
         """[rows, k] gradient by the logits, and [rows] loss: -log P(ỹ), corrected for the noise."""
-        return forward_slopes(logits, self.likelihood[:, self.values[rows]].T)
+        by_value = np.ascontiguousarray(self.likelihood.T)
+        slopes, loss = np.empty(logits.shape), np.empty(len(rows))
+        for start in range(0, len(rows), ROWS):
+            here = slice(start, start + ROWS)
+            likelihood = by_value[self.values[rows[here]]]
+            slopes[here], loss[here] = forward_slopes(logits[here], likelihood)
+        return slopes, loss
 
     def agrees(self, classes: Ints, rows: Ints) -> Flags:
         """[rows] whether a class is that of the value, or has its digit."""
@@ -55,14 +62,14 @@ def forward_slopes(logits: Doubles, likelihood: Doubles) -> tuple[Doubles, Doubl
         logits: [rows, k].
         likelihood: [rows, k] of what was observed, given each class.
     """
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    chances = np.exp(shifted)
-    chances /= chances.sum(axis=1, keepdims=True)
+    chances = logits - row_maxima(logits)[:, None]
+    np.exp(chances, out=chances)
+    chances /= row_sums(chances)[:, None]
     joint = chances * likelihood
-    total = np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)
-    slopes: Doubles = chances - joint / total
-    loss: Doubles = -np.log(total[:, 0])
-    return slopes, loss
+    total = np.maximum(row_sums(joint), 1e-300)
+    joint /= total[:, None]
+    chances -= joint
+    return chances, -np.log(total)
 
 
 def draw_labels(

@@ -17,6 +17,7 @@ import numpy as np
 
 from lumos.device.shard import Shard
 from lumos.encode.mechanisms import Mechanism
+from lumos.strict.short_rows import row_maxima
 from lumos.typing import Bytes, Doubles, Ints
 
 PURPOSE = "opinion"
@@ -34,8 +35,12 @@ def opinions(shard: Shard, evidence: Doubles, mechanism: Mechanism, number: int)
 
 def preferred(shard: Shard, evidence: Doubles, number: int) -> Ints:
     """[hosted] the opinions before they are randomized; arguments as in `opinions`."""
-    chance = shard.coins.uniform(np.arange(len(shard)), f"{PURPOSE}/tie", number)
-    return most_likely(evidence, chance[:, 0])
+    chosen: Ints = evidence.argmax(axis=1)
+    best = evidence == row_maxima(evidence)[:, None]
+    tied = np.flatnonzero(np.count_nonzero(best, axis=1) > 1)
+    chance = shard.coins.uniform(tied, f"{PURPOSE}/tie", number)
+    chosen[tied] = most_likely(evidence[tied], chance[:, 0])
+    return chosen
 
 
 def randomized(shard: Shard, chosen: Ints, mechanism: Mechanism, number: int) -> Bytes:

@@ -25,6 +25,7 @@ from lumos.strict.classify_schedule import COUNTS, ENCODER, ClassifySchedule
 from lumos.strict.feature_rows import FeatureRows, dense, row_products, within
 from lumos.strict.noisy_labels import NoisyLabels
 from lumos.strict.outer_vectors import OuterVectors
+from lumos.strict.short_rows import row_sums
 from lumos.typing import Arrays, Doubles, Ints
 
 LOSS_SCALE = 0.02
@@ -34,7 +35,7 @@ BIAS = 0.05
 RARE, DAMPING = 3.0, 0.375
 RATE, MOMENTUM = 2.8, 0.5
 LONGEST = 40_000.0
-_ROWS = 256
+_ROWS, _SPARSE_ROWS = 256, 1 << 12  # devices whose products are rounded at a time
 
 Rounding = Callable[[Doubles], Doubles]
 """Numbers as a sum will encode them."""
@@ -144,7 +145,7 @@ class Encoder:
         train = self._base.train
         slope, loss = self._labels.slopes(self._apply(self._training), train)
         scaled_loss = LOSS_SCALE * self._schedule.strength * np.minimum(loss, LOSS_LIMIT)
-        norms = np.sqrt((slope**2).sum(axis=1) * self._squares + scaled_loss**2)
+        norms = np.sqrt(row_sums(slope**2) * self._squares + scaled_loss**2)
         factor = clip_factors(norms, self._schedule.limit(ENCODER, self.width))
         slope *= factor[:, None]
         scaled_loss *= factor
@@ -202,13 +203,16 @@ class Encoder:
         rows, width = self._training, self._base.width
         sparse: bool = issparse(rows)
         if sparse:
-            owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-            data = rows.data.astype(np.float64)
-            columns = [
-                _totals(rows.indices, self._rounded(data * slope[owner, label]), width)
-                for label in range(self.classes)
-            ]
-            return np.stack(columns, axis=1)
+            columns = np.zeros((self.classes, width))
+            for start in range(0, rows.shape[0], _SPARSE_ROWS):
+                here = slice(start, start + _SPARSE_ROWS)
+                ends = rows.indptr[start : start + _SPARSE_ROWS + 1]
+                data = rows.data[ends[0] : ends[-1]].astype(np.float64)
+                places, held = rows.indices[ends[0] : ends[-1]], np.diff(ends)
+                for label, column in enumerate(columns):
+                    products = data * np.repeat(slope[here, label], held)
+                    column += _totals(places, self._rounded(products), width)
+            return np.ascontiguousarray(columns.T)
         total = np.zeros((width, self.classes))
         for start in range(0, len(rows), _ROWS):
             part = rows[start : start + _ROWS].astype(np.float64)

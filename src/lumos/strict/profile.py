@@ -10,7 +10,7 @@ import numpy as np
 
 from lumos.errors import UsageError
 from lumos.exchange.topic import Door
-from lumos.graph import Graph
+from lumos.graph.facts import GraphFacts, facts_of
 from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
 from lumos.strict.feature_form import feature_form
 from lumos.strict.link_schedule import LinkSchedule
@@ -88,7 +88,7 @@ class StrictProfile:
         """What reports say about a run."""
         return texts(config)
 
-    def check(self, graph: Graph, config: "Config") -> None:
+    def check(self, facts: GraphFacts, config: "Config") -> None:
         """Refuse settings that would break a promise, or that noise cannot carry."""
         strict = settings_of(config)
         if config.train.task == "link" and strict.protect == "projection":
@@ -103,10 +103,10 @@ class StrictProfile:
                 f"`protect='{strict.protect}'` has exact sums, and what they tell cannot be "
                 "counted in a `book`; leave the book out, or use `protect='noise'`"
             )
-        schedule = self._schedule(graph, config)  # enough epochs …
+        schedule = self._schedule(facts, config)  # enough epochs …
         schedule.check()  # … and noise that sums carry in full
         if isinstance(schedule, ClassifySchedule):
-            schedule.limit(ENCODER, (graph.feature_count + 1) * schedule.classes + 1)
+            schedule.limit(ENCODER, (facts.feature_count + 1) * schedule.classes + 1)
         if config.trees.balancer != "none":
             raise UsageError(
                 f"`profile='{self.name}'` needs no `balancer`: nobody carries an edge there, and "
@@ -132,9 +132,9 @@ class StrictProfile:
 
     def _drawn(self, problem: Problem, config: "Config") -> str:
         """Which draws of labels a book has for a run that classifies, as text."""
-        labels = problem.graph.labels
-        if config.train.task != "classify" or labels is None:
+        if config.train.task != "classify" or not problem.facts.labelled:
             return ""
+        labels = np.asarray(problem.in_memory("book").labels)
         schedule = self._classify_schedule(problem, config)
         book = self._book(problem, config)
         return book.drawn(schedule.symbol_form, labels, schedule.class_names)
@@ -159,7 +159,7 @@ class StrictProfile:
                 public,
                 placement.coordinator,
                 features,
-                problem.graph.feature_count,
+                problem.facts.feature_count,
                 widths,
                 placement.coins,
             )
@@ -167,10 +167,10 @@ class StrictProfile:
         if config.train.task == "classify":
             labels = self._classify_schedule(problem, config)
             if book is not None and not placement.control:
-                _check_opinions(book, problem.graph, labels.strict)
+                _check_opinions(book, problem, labels.strict)
                 for role in (Role.TRAIN, Role.VALIDATION):
-                    devices = np.flatnonzero(problem.roles == role)
-                    book.check_charge(labels.sum_charge(role), devices)
+                    devices = [part.devices[part.roles == role] for part in problem.parts]
+                    book.check_charge(labels.sum_charge(role), np.sort(np.concatenate(devices)))
             return Programs(
                 trainers=[
                     classify_trainer.StrictClassifier(
@@ -181,16 +181,16 @@ class StrictProfile:
                 coordinator=coordinator(
                     labels,
                     partial(classify_widths.widths, labels, public),
-                    problem.graph.feature_count,
+                    problem.facts.feature_count,
                 ),
             )
-        links = self._link_schedule(problem.graph, config)
+        links = self._link_schedule(problem.facts, config)
         if book is not None and not placement.control:
-            _check_opinions(book, problem.graph, links.strict)
-            book.check_charge(links.sum_charge(), np.arange(problem.graph.devices))
+            _check_opinions(book, problem, links.strict)
+            book.check_charge(links.sum_charge(), np.arange(problem.facts.devices))
             book.check_calibration(links.strict.answers)
         words = WordRows.count(
-            problem.graph.feature_count, signed=links.signed, buckets=links.strict.word_buckets
+            problem.facts.feature_count, signed=links.signed, buckets=links.strict.word_buckets
         )
         return Programs(
             trainers=[
@@ -200,30 +200,30 @@ class StrictProfile:
             coordinator=coordinator(links, partial(link_trainer.widths, links), words),
         )
 
-    def _schedule(self, graph: Graph, config: "Config") -> Schedule:
+    def _schedule(self, facts: GraphFacts, config: "Config") -> Schedule:
         """The schedule, as far as it is known before the split."""
         if config.train.task == "link":
-            return self._link_schedule(graph, config)
+            return self._link_schedule(facts, config)
         return ClassifySchedule(
             config=config,
-            devices=graph.devices,
-            classes=max(2, graph.class_count),
-            **feature_form(graph, settings_of(config)),
+            devices=facts.devices,
+            classes=max(2, facts.class_count),
+            **feature_form(facts, settings_of(config)),
         )
 
-    def _link_schedule(self, graph: Graph, config: "Config") -> LinkSchedule:
-        form = feature_form(graph, settings_of(config))
-        return LinkSchedule(config=config, devices=graph.devices, **form)
+    def _link_schedule(self, facts: GraphFacts, config: "Config") -> LinkSchedule:
+        form = feature_form(facts, settings_of(config))
+        return LinkSchedule(config=config, devices=facts.devices, **form)
 
     def _classify_schedule(self, problem: Problem, config: "Config") -> ClassifySchedule:
         return ClassifySchedule(
             config=config,
-            devices=problem.graph.devices,
-            training=int((problem.roles == Role.TRAIN).sum()),
-            validation=int((problem.roles == Role.VALIDATION).sum()),
+            devices=problem.facts.devices,
+            training=problem.training,
+            validation=problem.validation,
             classes=problem.classes,
-            class_names=problem.graph.classes,
-            **feature_form(problem.graph, settings_of(config)),
+            class_names=problem.facts.classes,
+            **feature_form(problem.facts, settings_of(config)),
         )
 
     def _book(self, problem: Problem, config: "Config", coins: str = "") -> "ReleaseBook":
@@ -237,7 +237,7 @@ class StrictProfile:
         fresh = os.urandom(8).hex() if config.train.coins == "system" else ""
         return ReleaseBook(
             strict.book,
-            np.asarray(problem.graph.ids).astype(np.str_).tolist(),
+            problem.in_memory("book").ids_as_text(),
             strict.lifetime_epsilon,
             f"{problem.seed}{coins}{fresh}",
         )
@@ -253,7 +253,7 @@ class StrictProfile:
         from lumos.strict.link_result import LinkResult
 
         graph = model.graph()
-        schedule = self._link_schedule(graph, model.config)
+        schedule = self._link_schedule(facts_of(graph), model.config)
         return LinkResult.of(
             schedule, model.seed, graph, model.weights, model.kept, split=model.split
         )
@@ -263,12 +263,13 @@ class StrictProfile:
         return replace(config, profile_settings=replace(settings_of(config), book=None))
 
 
-def _check_opinions(book: "ReleaseBook", graph: Graph, strict: StrictSettings) -> None:
+def _check_opinions(book: "ReleaseBook", problem: Problem, strict: StrictSettings) -> None:
     """Raise what charging for opinions would raise."""
     from lumos.strict.book_charges import opinion_charge
 
     if strict.opinions:
-        book.check_charge(opinion_charge(strict), np.flatnonzero(graph.degrees > 0))
+        senders = [part.devices[np.diff(part.offsets) > 0] for part in problem.parts]
+        book.check_charge(opinion_charge(strict), np.sort(np.concatenate(senders)))
 
 
 PROFILE = StrictProfile()

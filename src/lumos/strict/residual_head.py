@@ -105,7 +105,7 @@ class ResidualHead:
     def update(
         self, inputs: ResidualInput, labels: NoisyLabels, rows: Ints, clip: float
     ) -> Doubles:
-        """[hosted, width] clipped updates of `rows`; zeros elsewhere."""
+        """[rows, width] clipped updates of the devices `rows`."""
         selected, many = inputs.of(rows), len(rows)
         hidden, head_inputs, scales = self._forward(selected)
         first, _, out, bias = self._parts()
@@ -126,9 +126,7 @@ class ResidualHead:
         flat = [part.reshape(many, math.prod(part.shape[1:])) for part in parts]
         updates = np.concatenate(flat, axis=1)
         updates *= clip_factors(np.sqrt((updates**2).sum(axis=1)), clip)[:, None]
-        vectors = np.zeros((len(inputs.base), self.width))
-        vectors[rows] = updates
-        return vectors
+        return updates
 
     def _forward(self, inputs: ResidualInput) -> tuple[Doubles, Doubles, tuple[Doubles, Doubles]]:
         """Hidden layer, inputs of the head, and the two scales of the pooled embedding."""

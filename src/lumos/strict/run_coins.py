@@ -15,9 +15,6 @@ charges of its own. Where the book lies does not matter; the state in which the 
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from lumos.graph.fingerprint import fingerprint
 from lumos.strict.feature_form import feature_form
 from lumos.strict.settings import CLASSIFY_ONLY, LINK_ONLY, settings_of
 from lumos.training.profile import Problem
@@ -49,7 +46,7 @@ in it when results were first kept stay in it, so that they can be repeated to t
 _CLASSIFY_NAME: dict[str, Any] = {"relay": "auto", "codebook": 8, "colours": "auto", "answer": 8}
 """The same, for `classify`: settings of links that there were when its results were kept."""
 
-_ADDED_LATER = frozenset({"lifetime_update_epsilon", "scaling"})
+_ADDED_LATER = frozenset({"lifetime_update_epsilon", "scaling", "group"})
 """Settings that there were not when results were first kept, and that do not change a run, or are
 named by what they do."""
 
@@ -67,20 +64,20 @@ def coin_name(problem: Problem, config: "Config", *, control: bool, drawn: str =
     else:
         own = {name: settings[name] for name in settings.keys() - LINK_ONLY}
         settings = own | _CLASSIFY_NAME
-    parts = [fingerprint(problem.graph), repr(sorted(settings.items()))]
-    scaling = feature_form(problem.graph, settings_of(config))["scaling"]
+    parts = [problem.facts.fingerprint, repr(sorted(settings.items()))]
+    scaling = feature_form(problem.facts, settings_of(config))["scaling"]
     if scaling != "none":
         parts.append(f"features scaled by {scaling}")
     if problem.split:
         parts.append(f"split {problem.split}")
     if config.updates != UPDATES:
         parts.append(repr(config.updates))
-    labels = problem.graph.labels
-    unused = 0 if labels is None else problem.classes - 1 - int(labels.max(initial=-1))
+    facts = problem.facts
+    unused = problem.classes - 1 - facts.highest_label if facts.labelled else 0
     if unused:
         parts.append(f"{unused} classes that no device has")
     if settings_of(config).book is not None and not control:
-        parts += [repr(np.asarray(problem.graph.ids).astype(np.str_).tolist()), drawn]
+        parts += [repr(problem.in_memory("book").ids_as_text()), drawn]
     digest = blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
     return ("/control" if control else "") + "/" + digest
 

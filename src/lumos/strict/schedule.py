@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from lumos.aggregate.fixed_point import limit_for
 from lumos.aggregate.noise import Noise, epsilon_for, mu_for
 from lumos.errors import UsageError
 from lumos.strict.feature_scaling import STAGES, Scaling
@@ -132,9 +133,10 @@ class Schedule(ABC):
                 "`clip` is so small, or `update_epsilon` so large, that noise would fall between "
                 "the steps of the fixed point"
             )
-        if norm + WIDEST * noise.share > self.config.updates.limit:
+        limit = limit_for(self.config.updates, self.devices)
+        if norm + WIDEST * noise.share > limit:
             raise UsageError(
-                f"noise may exceed the `limit` of masked sums ({self.config.updates.limit:g}), "
+                f"noise may exceed the `limit` of masked sums ({limit:g}), "
                 "and would be refused or cut off; raise `limit` or `update_epsilon`"
             )
         return noise

@@ -29,7 +29,7 @@ Signs = Literal["auto", "nonnegative", "signed"]
 NOT_USED = frozenset({"pool", "activate_last"})
 """Settings of the model that the networks of this profile do not have."""
 
-OF_BALANCING = frozenset({setting.name for setting in fields(TreeSettings)} - {"balancer"})
+OF_BALANCING = frozenset({setting.name for setting in fields(TreeSettings)} - {"balancer", "group"})
 """Settings of a balancer, and there is none: nobody carries an edge for another."""
 
 OF_TREES = frozenset(
@@ -59,6 +59,7 @@ LINK_ONLY = frozenset(
         "answers",
         "answer_epsilon",
         "score_degrees",
+        "group",
     }
 )
 

@@ -12,17 +12,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lumos.strict.short_rows import row_maxima, row_sums
 from lumos.strict.vote import Vote
 from lumos.typing import Doubles, Ints
 
 
 def confidence_vectors(logits: Doubles, scales: Sequence[float], rows: Ints) -> Doubles:
-    """[hosted, scales] probability of the most likely class of `rows`; zeros elsewhere."""
-    shifted = logits[rows] - logits[rows].max(axis=1, keepdims=True)
-    vectors = np.zeros((len(logits), len(scales)))
-    sure = [1 / np.exp(scale * shifted).sum(axis=1) for scale in scales]  # the best class has e^0
-    vectors[rows] = np.stack(sure, axis=1)
-    return vectors
+    """[rows, scales] probability of the most likely class of the devices `rows`."""
+    shifted = logits[rows]
+    shifted -= row_maxima(shifted)[:, None]
+    sure = [1 / row_sums(np.exp(scale * shifted)) for scale in scales]  # the best class has e^0
+    return np.stack(sure, axis=1)
 
 
 def choose_scale(

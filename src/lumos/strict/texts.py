@@ -57,7 +57,8 @@ _NOISY_LOSS = (
 
 def texts(config: Config) -> ProfileTexts:
     """What reports say about a run."""
-    of_trees = {field.name for field in dataclasses.fields(TreeSettings)}  # nothing is balanced
+    # Nothing is balanced; links are scored in the group.
+    of_trees = {field.name for field in dataclasses.fields(TreeSettings)} - {"group"}
     return ProfileTexts(
         trees=None if config.train.task == "link" else _TREES,
         promise=link_in_words if config.train.task == "link" else classify_in_words,

@@ -11,6 +11,7 @@ import numpy as np
 from lumos.aggregate.noise import clip_factors
 from lumos.strict.noisy_labels import NoisyLabels
 from lumos.strict.own_classifier import LOSS_LIMIT, LOSS_SCALE
+from lumos.strict.short_rows import ROWS, row_sums
 from lumos.typing import Doubles, Ints
 
 START = (1.0, 1.0, 0.7, 0.5, 0.4)
@@ -28,8 +29,8 @@ class Trust:
 
     def __init__(self, own: Doubles, evidence: list[Doubles]) -> None:
         centred = own - own.mean(axis=1, keepdims=True)
-        self._inputs = np.stack([centred, *evidence])
-        self._classes = int(own.shape[1])
+        self._inputs = [centred, *evidence]
+        self._selected: tuple[Ints, list[Doubles]] = (np.arange(len(own)), self._inputs)
 
     @staticmethod
     def start(inputs: int, classes: int) -> Doubles:
@@ -41,21 +42,30 @@ class Trust:
         return _combined(weights, self._inputs)
 
     def update(self, weights: Doubles, labels: NoisyLabels, rows: Ints, clip: float) -> Doubles:
-        """[hosted, weights + 1] clipped gradients and losses of `rows`; zeros elsewhere."""
-        inputs = self._inputs[:, rows]
-        slope, loss = labels.slopes(_combined(weights, inputs), rows)
-        by_input = [(values * slope).sum(axis=1) for values in inputs]
-        scaled_loss = LOSS_SCALE * np.minimum(loss, LOSS_LIMIT)
-        updates = np.concatenate([np.stack(by_input, axis=1), slope, scaled_loss[:, None]], axis=1)
-        updates *= clip_factors(np.sqrt((updates**2).sum(axis=1)), clip)[:, None]
-        vectors = np.zeros((self._inputs.shape[1], updates.shape[1]))
-        vectors[rows] = updates
-        return vectors
+        """[rows, weights + 1] clipped gradients and losses of the devices `rows`."""
+        inputs, many = self._of(rows), len(self._inputs)
+        updates = np.empty((len(rows), len(weights) + 1))
+        for start in range(0, len(rows), ROWS):
+            here = slice(start, start + ROWS)
+            some, part = [values[here] for values in inputs], updates[here]
+            slope, loss = labels.slopes(_combined(weights, some), rows[here])
+            for place, values in enumerate(some):
+                part[:, place] = row_sums(values * slope)
+            part[:, many:-1] = slope
+            part[:, -1] = LOSS_SCALE * np.minimum(loss, LOSS_LIMIT)
+            part *= clip_factors(np.sqrt((part**2).sum(axis=1)), clip)[:, None]
+        return updates
+
+    def _of(self, rows: Ints) -> list[Doubles]:
+        """The inputs of some devices: those of the last call are kept."""
+        if not np.array_equal(rows, self._selected[0]):
+            self._selected = rows, [values[rows] for values in self._inputs]
+        return self._selected[1]
 
 
-def _combined(weights: Doubles, inputs: Doubles) -> Doubles:
-    """[rows, k] inputs [inputs, rows, k] times their weights, and the bias of each class."""
-    combined = np.zeros(inputs.shape[1:]) + weights[len(inputs) :]
+def _combined(weights: Doubles, inputs: list[Doubles]) -> Doubles:
+    """[rows, k] inputs [rows, k] times their weights, and the bias of each class."""
+    combined = np.zeros(inputs[0].shape) + weights[len(inputs) :]
     for weight, values in zip(weights, inputs, strict=False):
         combined += weight * values
     return combined

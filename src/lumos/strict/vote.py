@@ -24,14 +24,12 @@ from lumos.typing import Doubles, Ints
 
 
 def vote_vectors(candidates: list[Doubles], labels: NoisyLabels, rows: Ints) -> Doubles:
-    """[hosted, 2 · candidates - 1] own agrees; then gains and losses of every other candidate."""
+    """[rows, 2 · candidates - 1] own agrees; then gains and losses of every other candidate."""
     own, *others = (labels.agrees(logits[rows].argmax(axis=1), rows) for logits in candidates)
     columns = [own]
     for other in others:
         columns += [other & ~own, own & ~other]
-    vectors = np.zeros((len(candidates[0]), len(columns)))
-    vectors[rows] = np.stack(columns, axis=1)
-    return vectors
+    return np.stack(columns, axis=1).astype(np.float64)
 
 
 class Vote(NamedTuple):

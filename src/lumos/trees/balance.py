@@ -1,8 +1,9 @@
 """Balancing a simulated federation: cut the graph into shards, run a balancer, gather the trees."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -10,24 +11,27 @@ from lumos.compare.answers import recorded
 from lumos.compare.comparer import Comparer, RefusingComparer
 from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.compare.secure import SecureComparer
+from lumos.crypto.group import choose_group
 from lumos.device.coins import CoinSource, PublicCoins
-from lumos.device.shard import Shard, cut
+from lumos.device.shard import Shard, shard_of, spread
 from lumos.display import DISPLAYS
 from lumos.errors import one_of
 from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
+from lumos.exchange.observer import Observer
 from lumos.frames import frame
 from lumos.graph import Graph
 from lumos.graph.neighbour_lists import spans
+from lumos.graph.part import GraphPart, parts_of
 from lumos.graph.sources import as_graph
 from lumos.progress import ProgressOption, displayed
 from lumos.session.worker_processes import make_pool
 from lumos.session.workers import Workers
-from lumos.trees.balancers import BALANCERS, Balancer
+from lumos.trees.balancers import BALANCERS, Balancer, DegreeSums
 from lumos.trees.optimum import certificate, forced_workload, least_largest_workload
 from lumos.trees.settings import TreeSettings
-from lumos.typing import Flags, Ints, Progress
+from lumos.typing import Arrays, Flags, Ints, Progress
 
 if TYPE_CHECKING:
     import pandas
@@ -113,20 +117,59 @@ def balance(
     graph = as_graph(graph)
     settings = settings or TreeSettings()
     one_of("coins", coins, get_args(CoinSource))
+    parts = parts_of(graph, spread(graph.devices, shards), features=False)
+    done = balance_parts(
+        parts, settings, seed=seed, coins=coins, carrier=carrier, progress=progress
+    )
+    keep = in_slots(graph.offsets, [part.devices for part in parts], done.kept)
+    owner = np.repeat(np.arange(graph.devices), graph.degrees)
+    return Balanced(
+        graph=graph,
+        settings=settings,
+        keep=keep,
+        workload=np.bincount(owner[keep], minlength=graph.devices),
+        ledger=done.ledger,
+        history=done.history,
+        coins=coins,
+        seconds=done.seconds,
+    )
+
+
+class BalancedParts(NamedTuple):
+    """Balanced trees of the parts that this process hosts, and the observer's record."""
+
+    kept: list[Flags]
+    """For each part [slots] whether the device carries the edge."""
+    ledger: LedgerReport
+    """At rank 0, of everybody."""
+    history: list[tuple[int, int]]
+    """(iteration, largest workload) whenever it changed; at rank 0."""
+    seconds: float
+
+
+def balance_parts(
+    parts: Sequence[GraphPart],
+    settings: TreeSettings,
+    *,
+    seed: int = 0,
+    coins: CoinSource = "simulated",
+    carrier: str = "loopback",
+    progress: ProgressOption = None,
+) -> BalancedParts:
+    """Run the tree constructor for the parts that this process hosts; arguments as in `balance`."""
     balancer = BALANCERS[settings.balancer]
-    pieces = cut(graph, shards, seed, coins)
+    pieces = [shard_of(part, seed, coins) for part in parts]
     secret = balancer.compares and settings.compare == "secure"
     workers = make_pool(settings.workers) if secret else None
     try:
         with displayed(progress, "balancing") as shown:
-            return _balance(graph, settings, balancer, seed, coins, pieces, workers, carrier, shown)
+            return _balance(settings, balancer, seed, coins, pieces, workers, carrier, shown)
     finally:
         if workers is not None:
             workers.close()
 
 
 def _balance(
-    graph: Graph,
     settings: TreeSettings,
     balancer: Balancer,
     seed: int,
@@ -135,46 +178,63 @@ def _balance(
     workers: Workers | None,
     carrier: str,
     progress: Progress | None,
-) -> Balanced:
+) -> BalancedParts:
+    total = pieces[0].total
+    ideal = IDEAL_TOPICS if balancer.compares and workers is None else frozenset()
+    federation = CARRIERS[carrier](pieces, EVERY_DOOR, ideal)
+    observer = federation.observer
+    group = choose_group(settings.group, simulated=coins == "simulated")
     history = _History(settings, progress if workers is None else None)
+    degrees = _degree_sums(observer, pieces)
     on_steps = None
     if progress is not None:
-        on_steps = _Rate(balancer.expected_comparisons(graph, settings), progress)
+        on_steps = _Rate(balancer.expected_comparisons(degrees, settings), progress)
 
     def device_program(shard: Shard, endpoint: Endpoint) -> Program[Flags]:
         comparer: Comparer
         if not balancer.compares:
             comparer = RefusingComparer()
         elif workers is None:
-            comparer = IdealComparer(shard, endpoint, settings.comparison_budget)
+            comparer = IdealComparer(shard, endpoint, settings.comparison_budget, group)
         else:
             budget = settings.comparison_budget
-            comparer = SecureComparer(shard, endpoint, workers, on_steps, budget)
+            comparer = SecureComparer(shard, endpoint, workers, on_steps, budget, group)
         return balancer.device_program(shard, recorded(shard, comparer), settings, history.observe)
 
     def coordinator_program(_: Endpoint) -> Program[None]:
-        return balancer.coordinator_program(graph.devices, PublicCoins(seed), settings)
+        return balancer.coordinator_program(total, PublicCoins(seed), settings)
 
     start = time.perf_counter()
-    ideal = IDEAL_TOPICS if balancer.compares and workers is None else frozenset()
-    federation = CARRIERS[carrier](pieces, EVERY_DOOR, ideal)
     kept, _ = federation.run(device_program, coordinator_program)
     seconds = time.perf_counter() - start
-    keep = _gather(graph, pieces, kept)
-    device = np.repeat(np.arange(graph.devices), graph.degrees)
-    workload: Ints = np.bincount(device[keep], minlength=graph.devices)
-    if balancer.iterative and graph.edges:
-        history.observe(settings.iterations, int(workload.max()))
-    return Balanced(
-        graph=graph,
-        settings=settings,
-        keep=keep,
-        workload=workload,
-        ledger=federation.ledger(),
-        history=history.changes,
-        coins=coins,
-        seconds=seconds,
-    )
+    if balancer.iterative and degrees.edges:
+        loads = [
+            np.bincount(shard.owner[keep], minlength=len(shard)).max(initial=0)
+            for shard, keep in zip(pieces, kept, strict=True)
+        ]
+        history.observe(settings.iterations, int(max(loads)))
+    return BalancedParts(kept, federation.ledger(), history.changes(observer), seconds)
+
+
+def _degree_sums(observer: Observer, pieces: Sequence[Shard]) -> DegreeSums:
+    ends = sum(len(shard.neighbours) for shard in pieces)
+    squares = sum(int((shard.degree**2).sum()) for shard in pieces)
+    both = observer.add("degrees", np.array([ends, squares], np.int64))
+    return DegreeSums(int(both[0]) // 2, int(both[1]))
+
+
+def in_slots(offsets: Ints, hosted: Sequence[Ints], values: Sequence[Flags]) -> Flags:
+    """[slots of all devices] values of all parts, in the order of the devices.
+
+    Args:
+        offsets: [devices + 1] of all devices.
+        hosted: for each part the ids of its devices.
+        values: for each part [slots].
+    """
+    whole, degree = np.zeros(int(offsets[-1]), np.bool_), np.diff(offsets)
+    for ids, flags in zip(hosted, values, strict=True):
+        whole[spans(offsets[ids], degree[ids])] = flags
+    return whole
 
 
 class _History:
@@ -185,15 +245,31 @@ class _History:
     """
 
     def __init__(self, settings: TreeSettings, progress: Progress | None) -> None:
-        self.changes: list[tuple[int, int]] = []
+        self._seen: list[tuple[int, int]] = []
         self._iterations = settings.iterations
         self._progress = progress
 
     def observe(self, iteration: int, largest: int) -> None:
-        if not self.changes or self.changes[-1][1] != largest:
-            self.changes.append((iteration, largest))
+        self._seen.append((iteration, largest))
         if self._progress is not None and iteration % 256 == 0:
             self._progress(iteration, self._iterations, f"largest workload {largest}")
+
+    def changes(self, observer: Observer) -> list[tuple[int, int]]:
+        """(iteration, largest workload) whenever it changed.
+
+        In each step the shard that knows the largest workload observes it. At the end every rank
+        knows its own largest only, and the largest of them counts.
+        """
+        mine: Arrays = {"seen": np.array(self._seen, np.int64).reshape(-1, 2)}
+        gathered = observer.gather("history", [mine])
+        seen = np.concatenate([part["seen"] for part in gathered or [mine]])
+        if not len(seen):
+            return []
+        seen = seen[np.lexsort((seen[:, 1], seen[:, 0]))]
+        last = np.append(seen[1:, 0] != seen[:-1, 0], True)  # the largest of each iteration
+        steps = seen[last]
+        changed = np.append(True, steps[1:, 1] != steps[:-1, 1])
+        return [(iteration, largest) for iteration, largest in steps[changed].tolist()]
 
 
 class _Rate:
@@ -211,11 +287,3 @@ class _Rate:
         done = self._steps / 4
         rate = done / (time.perf_counter() - self._start)
         self._progress(min(done, self._expected), self._expected, f"{rate:,.0f} comparisons/s")
-
-
-def _gather(graph: Graph, pieces: list[Shard], kept: list[Flags]) -> Flags:
-    """[2 · edges] the flags of all shards, in the order of the graph's neighbour array."""
-    keep = np.zeros(len(graph.neighbours), np.bool_)
-    for shard, flags in zip(pieces, kept, strict=True):
-        keep[spans(graph.offsets[shard.devices], shard.degree)] = flags
-    return keep

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from lumos.crypto.group import AUTO, check_group
 from lumos.errors import UsageError, one_of
 from lumos.trees.balancers import BALANCERS
 
@@ -22,12 +23,17 @@ class TreeSettings:
     """secure: two-party cryptography; ideal: computed in the clear, counted alike, labelled so."""
     comparison_budget: float | None = None
     """Most comparison bits that any pair may reveal; a run that would exceed it stops."""
+    group: str = AUTO
+    """Group of secret comparisons, a name of `lumos.crypto.group.GROUPS`. ed25519: in constant
+    time; secp256k1: twice as quick, for simulations; auto: secp256k1 with `coins='simulated'`,
+    ed25519 with `coins='system'`. Ideal comparisons are booked as those of the group."""
     workers: int | None = None
     """Processes for the curve work of secret comparisons; all cores by default."""
 
     def __post_init__(self) -> None:
         one_of("balancer", self.balancer, BALANCERS.names())
         one_of("compare", self.compare, get_args(Compare))
+        check_group(self.group)
         if self.iterations < 0:
             raise UsageError(f"`iterations` must be 0 or more, got {self.iterations}")
         if self.workers is not None and self.workers < 1:
@@ -44,7 +50,7 @@ class TreeSettings:
         balancer = BALANCERS[self.balancer]
         if name == "iterations" and not balancer.iterative:
             return f"`balancer='{self.balancer}'`, only with one that takes steps (mcmc)"
-        if name in ("workers", "comparison_budget") and not balancer.compares:
+        if name in ("workers", "comparison_budget", "group") and not balancer.compares:
             return f"`balancer='{self.balancer}'`, only with one that compares (greedy, mcmc)"
         if name == "workers" and self.compare != "secure":
             return f"`compare='{self.compare}'`, only with `compare='secure'`"

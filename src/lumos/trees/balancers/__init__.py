@@ -1,21 +1,33 @@
 """Balancers: who carries which edge. One file per entry of `BALANCERS`."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lumos.compare.comparer import Comparer
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program
-from lumos.graph import Graph
 from lumos.registry import Registry
-from lumos.typing import Flags
+from lumos.typing import Flags, Ints
 
 if TYPE_CHECKING:
     from lumos.trees.settings import TreeSettings
 
 Observe = Callable[[int, int], None]
 """Callback `(iteration, largest workload)`. Simulation only: no participant may know the latter."""
+
+
+class DegreeSums(NamedTuple):
+    """What the observer knows of all degrees together."""
+
+    edges: int
+    squares: int
+    """The sum of their squares."""
+
+    @staticmethod
+    def of(degrees: Ints) -> "DegreeSums":
+        """Of [devices] degrees."""
+        return DegreeSums(int(degrees.sum()) // 2, int((degrees**2).sum()))
 
 
 class Balancer(Protocol):
@@ -55,7 +67,7 @@ class Balancer(Protocol):
         """
         ...
 
-    def expected_comparisons(self, graph: Graph, settings: "TreeSettings") -> int:
+    def expected_comparisons(self, degrees: "DegreeSums", settings: "TreeSettings") -> int:
         """How many comparisons a run is likely to need; 0 where `compares` is False."""
         ...
 

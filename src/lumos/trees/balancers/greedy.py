@@ -6,9 +6,8 @@ from lumos.compare.comparer import Comparer
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program, no_part
-from lumos.graph import Graph
 from lumos.session.pairs import ComparedPairs
-from lumos.trees.balancers import Observe
+from lumos.trees.balancers import DegreeSums, Observe
 from lumos.trees.settings import TreeSettings
 from lumos.typing import Flags
 
@@ -45,9 +44,9 @@ class GreedyBalancer:
         """Nothing to do."""
         return no_part()
 
-    def expected_comparisons(self, graph: Graph, settings: TreeSettings) -> int:
+    def expected_comparisons(self, degrees: DegreeSums, settings: TreeSettings) -> int:
         """One for each edge, exactly."""
-        return graph.edges
+        return degrees.edges
 
 
 GREEDY = GreedyBalancer()

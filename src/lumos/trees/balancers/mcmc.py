@@ -15,9 +15,8 @@ from lumos.device.shard import COORDINATOR, Shard
 from lumos.exchange.batch import Inbox
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import PUBLIC_ID, Door, Topic
-from lumos.graph import Graph
 from lumos.session.pairs import ComparedPairs
-from lumos.trees.balancers import Observe
+from lumos.trees.balancers import DegreeSums, Observe
 from lumos.trees.balancers.greedy import greedy
 from lumos.trees.maximum import run_tournament
 from lumos.trees.neighbour_workloads import WorkloadOrder
@@ -207,14 +206,13 @@ class McmcBalancer:
         """Finds the heaviest device and chooses who proposes."""
         return mcmc_coordinator(total, public, settings.iterations)
 
-    def expected_comparisons(self, graph: Graph, settings: TreeSettings) -> int:
+    def expected_comparisons(self, degrees: DegreeSums, settings: TreeSettings) -> int:
         """Two for each edge, then 4 times the mean degree at an end of an edge in each step.
 
-        Measured on Facebook, LastFM and Twitch (`benchmarks/bench_balancers.py`).
+        Measured on Facebook, LastFM and Twitch (`lumos bench --only balancers`).
         """
-        degrees = graph.degrees.astype(np.float64)
-        at_an_end = float((degrees**2).sum() / max(1.0, degrees.sum()))
-        return int(2 * graph.edges + 4 * at_an_end * settings.iterations)
+        at_an_end = degrees.squares / max(1, 2 * degrees.edges)
+        return int(2 * degrees.edges + 4 * at_an_end * settings.iterations)
 
 
 MCMC = McmcBalancer()

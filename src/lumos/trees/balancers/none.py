@@ -6,8 +6,7 @@ from lumos.compare.comparer import Comparer
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program, no_part
-from lumos.graph import Graph
-from lumos.trees.balancers import Observe
+from lumos.trees.balancers import DegreeSums, Observe
 from lumos.trees.settings import TreeSettings
 from lumos.typing import Flags
 
@@ -36,7 +35,7 @@ class NoBalancer:
         """Nothing to do."""
         return no_part()
 
-    def expected_comparisons(self, graph: Graph, settings: TreeSettings) -> int:
+    def expected_comparisons(self, degrees: DegreeSums, settings: TreeSettings) -> int:
         """None."""
         return 0
 

@@ -16,8 +16,7 @@ from lumos.compare.comparer import Comparer
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program, no_part
-from lumos.graph import Graph
-from lumos.trees.balancers import Observe
+from lumos.trees.balancers import DegreeSums, Observe
 from lumos.trees.edge_assignment import EdgeAssignment
 from lumos.trees.handovers import hand_over
 from lumos.trees.reversal import reverse_paths
@@ -80,7 +79,7 @@ class OptimalBalancer:
         """Nothing to do."""
         return no_part()
 
-    def expected_comparisons(self, graph: Graph, settings: TreeSettings) -> int:
+    def expected_comparisons(self, degrees: DegreeSums, settings: TreeSettings) -> int:
         """None."""
         return 0
 
