@@ -60,8 +60,7 @@ for graph in twitch-ENGB demo; do
     train "paper-$graph-link" "$graph" --profile paper --task link --control
 done
 here=$(dirname "$0")
-python "$here/bench_layers.py"
-python "$here/bench_training.py"
+lumos bench --full
 python "$here/feature_scales.py" --out "$out/feature-scales.json"
 (cd "$here/.." && python -m benchmarks.strict_leak)
 python "$here/strict_tradeoff.py" --out "$out" --plot "$out/strict-tradeoff.svg"
@@ -77,3 +76,7 @@ done
 python "$here/link_scores.py"
 (cd "$here/.." && python -m benchmarks.strict_link_leak)
 lumos reproduce workload cost --graph facebook --graph lastfm --out "$out/structure"
+
+echo "== ranks against one process, and scale"
+python "$here/ranks_agree.py" | tee "$out/ranks-agree.txt"
+python "$here/scale.py" "$out/scale" | tee "$out/scale.txt"

@@ -1,4 +1,4 @@
-"""Link scores, secret and in the clear, in one run: speed, bytes, and the limit of the curve.
+"""Link scores, secret in both groups and in the clear, in one run: speed, bytes, curve's limit.
 
     python benchmarks/link_scores.py [--pairs 400] [--workers 2] [--width 24] [--bits 4] [--json]
 
@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from bench_compare import Counting, prices  # type: ignore[import-not-found]
-from lumos.crypto.group import ED25519
+from lumos.bench.compare import Counting, cheapest, prices
+from lumos.crypto.group import GROUPS, Group
 from lumos.device import Shard, cut
 from lumos.exchange import Endpoint, LedgerReport, Program
 from lumos.exchange.carriers.loopback import Loopback
@@ -42,7 +42,7 @@ def random_vectors(spec: LevelSpec, count: int) -> Small:
     return np.random.default_rng(0).integers(-half, half, (count, spec.width)).astype(np.int8)
 
 
-def session(spec: LevelSpec, s: Ints, v: Ints, group: Any = ED25519) -> int:
+def session(spec: LevelSpec, s: Ints, v: Ints, group: Any) -> int:
     """A fresh pair scores once; returns the bytes."""
     sender, receiver = ScoreSender(1, 2, group=group), ScoreReceiver(2, 1, group=group)
     sender.begin([(spec, s)])
@@ -56,22 +56,21 @@ def session(spec: LevelSpec, s: Ints, v: Ints, group: Any = ED25519) -> int:
     return sent
 
 
-def both_ends(spec: LevelSpec) -> tuple[float, float, int]:
+def both_ends(spec: LevelSpec, group: Group) -> tuple[float, float, int]:
     """Seconds of a score at both ends, seconds of its group operations, and bytes."""
     s, v = random_vectors(spec, 2)
-    group = Counting()
-    sent = session(spec, s, v, group)
-    if sent != sum(message.length for message in messages([spec], first=True)):
+    counting, point = Counting(group), group.point_bytes
+    sent = session(spec, s, v, counting)
+    if sent != sum(message.length for message in messages([spec], first=True, point=point)):
         raise AssertionError("bytes differ from the public list")
-    before, best = prices(), float("inf")
+    before, best = prices(group), float("inf")
     for _ in range(8):  # the best of eight rounds, since a core is seldom alone
         start = time.process_time()
         for _ in range(10):
-            session(spec, s, v)
+            session(spec, s, v, group)
         best = min(best, (time.process_time() - start) / 10)
-    after = prices()
-    cost = {name: min(price, after[name]) for name, price in before.items()}
-    return best, sum(count * cost[name] for name, count in group.calls.items()), sent
+    cost = cheapest([before, prices(group)])
+    return best, sum(count * cost[name] for name, count in counting.calls.items()), sent
 
 
 def through_the_exchange(
@@ -98,19 +97,23 @@ def through_the_exchange(
     return time.perf_counter() - start, levels, carrier.ledger()
 
 
-def row(spec: LevelSpec, count: int, workers: Workers) -> dict[str, Any]:
+def row(spec: LevelSpec, count: int, workers: Workers, group: Group) -> dict[str, Any]:
     """Both backends on the same pairs, and a score alone."""
-    alone, curve, sent = both_ends(spec)
+    alone, curve, sent = both_ends(spec, group)
 
     def secret(shard: Shard, endpoint: Endpoint) -> Scorer:
-        return SecureScorer(shard, endpoint, workers)
+        return SecureScorer(shard, endpoint, workers, group=group)
+
+    def clear(shard: Shard, endpoint: Endpoint) -> Scorer:
+        return IdealScorer(shard, endpoint, group)
 
     through_the_exchange(spec, 4, secret, ideal=False)  # the workers are up
     secure, levels, ledger = through_the_exchange(spec, count, secret, ideal=False)
-    ideal, same, booked = through_the_exchange(spec, count, IdealScorer, ideal=True)
+    ideal, same, booked = through_the_exchange(spec, count, clear, ideal=True)
     if not np.array_equal(levels, same) or ledger.bytes != booked.bytes:
         raise AssertionError("secure and ideal scores differ")
     return {
+        "group": group.name,
         "levels": spec.levels,
         "bytes": sent,
         "cpu_ms": round(alone * 1e3, 2),
@@ -135,7 +138,8 @@ def main() -> None:
     try:
         for thresholds in THRESHOLDS.values():
             spec = LevelSpec(width=options.width, bits=options.bits, thresholds=thresholds)
-            table.append(row(spec, options.pairs, workers))
+            for name in GROUPS:
+                table.append(row(spec, options.pairs, workers, GROUPS[name]))
     finally:
         workers.close()
     if options.json:
@@ -144,7 +148,8 @@ def main() -> None:
     print(f"{options.pairs:,} pairs, {options.width} coordinates of {options.bits} bits:")
     for line in table:
         print(
-            f"{line['levels']} levels: {line['secure_per_second']:6.1f}/s secret,"
+            f"{line['levels']} levels, {line['group']:>9}:"
+            f" {line['secure_per_second']:6.1f}/s secret,"
             f" {line['ideal_per_second']:,}/s in the clear (ratio {line['ratio']:,});"
             f" {line['bytes']} bytes; {line['cpu_ms']} ms of both ends,"
             f" {line['of_limit']:.0%} of it the curve"

@@ -19,7 +19,7 @@ from scipy.sparse import csr_array, random_array
 
 from lumos.aggregate import AggregateSettings, FixedPoint, IdealAggregator, IdealCoordinator
 from lumos.aggregate.ideal import IDEAL_TOPICS as IDEAL_SUMS
-from lumos.crypto.group import ED25519
+from lumos.crypto.ed25519 import ED25519
 from lumos.device import PrivateCoins, PublicCoins, Shard, simulated_secrets
 from lumos.exchange import EVERY_DOOR, Endpoint, Program
 from lumos.exchange.carriers.loopback import Loopback
@@ -77,7 +77,9 @@ def limit(words: int, width: int, products: int, fixed: FixedPoint) -> float:
     a, A, _ = ED25519.key()
     _, B = ED25519.pair()
     transfer = price(ED25519.pair, 100) + 2 * price(lambda: ED25519.multiply(a, A), 100)
-    transfer += price(lambda: ED25519.add(A, B), 100) + price(lambda: ED25519.subtract(A, B), 100)
+    transfer += price(lambda: ED25519.add(A, B), 100) + price(
+        lambda: ED25519.subtract(A, B, 1), 100
+    )
     start, row = blake2b(secrets.token_bytes(64)), secrets.token_bytes(20)
 
     def digest() -> None:

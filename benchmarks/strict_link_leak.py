@@ -211,7 +211,7 @@ def neighbours(world: World, runs: int) -> list[Row]:
 def matching_of(world: World, number: int) -> Doubles:
     """[slots, 3] the proposals of another run: setup alone."""
     training = world.split.training
-    problem = Problem(
+    problem = Problem.of(
         graph=training,
         keep=np.zeros(len(training.neighbours), np.bool_),
         roles=np.full(training.devices, Role.NOBODY, np.int64),

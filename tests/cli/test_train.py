@@ -32,6 +32,7 @@ CONTRACT = {
     "seconds",
     "seconds_per_epoch",
     "peak_rss_mb",
+    "ranks",
     "max_workload",
     "ledger",
 }
@@ -50,7 +51,7 @@ FILES = {
     "control/metrics.jsonl",
     "control/checkpoint.npz",
 }
-TIMES = ("seconds", "seconds_per_epoch", "peak_rss_mb")
+TIMES = ("seconds", "seconds_per_epoch", "peak_rss_mb", "ranks")
 
 
 def strict_json(text: str) -> Any:
@@ -371,7 +372,7 @@ def test_interrupted_without_a_folder(
     def pulled(*_: object, **__: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lumos.runs.train.train", pulled)
+    monkeypatch.setattr("lumos.runs.train.train_rank", pulled)
     assert run(["train", *ALONE]) == 130
     out, err = capsys.readouterr()
     assert out == ""

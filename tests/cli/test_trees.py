@@ -67,7 +67,12 @@ def test_the_table_is_labelled(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 0
     out = capsys.readouterr().out
     assert out.startswith("On demo:60, the busiest device carries ")
-    for words in ("comparisons (ideal)", "coins simulated", "observer", "least possible"):
+    for words in (
+        "comparisons (ideal, booked as secp256k1)",
+        "coins simulated",
+        "observer",
+        "least possible",
+    ):
         assert words in out
     assert "who learns what" not in out
     assert run([*arguments, "--verbose"]) == 0

@@ -4,6 +4,7 @@ import json as jsonlib
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,9 @@ from rich.console import Console
 
 from lumos.cli.option_groups import placed
 from lumos.errors import UsageError
+
+TYPED: ContextVar[list[str]] = ContextVar("typed")
+"""The words of the command line, for a command that starts others like itself."""
 
 
 @Parameter(name="*")

@@ -6,9 +6,11 @@ import sys
 from cyclopts import App, CycloptsError
 
 import lumos
+from lumos.cli.common import TYPED
 from lumos.cli.help_screen import HELP_ALL, HelpScreen
 from lumos.cli.wording import as_options
 from lumos.errors import LumosError
+from lumos.ranks.member import end_at_once, is_rank
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it: 128 and the number of the signal."""
@@ -34,9 +36,11 @@ _COMMANDS = {
     "baseline": "Train a system for comparison.",
     "audit": "Attack a graph or a run, and compare with what is claimed.",
     "budget": "What noise leaves of messages, and a forecast, before a run.",
+    "split": "Write a graph in parts, for several processes or devices.",
     "trees": "Decide who carries which edge.",
     "data": "List, fetch and check graphs.",
     "reproduce": "Run the paper's evaluation.",
+    "bench": "Measure speed against the other way of doing it.",
 }
 """In the order of `lumos --help`; each is a function of its own module, or an app of commands."""
 for _place, (_name, _help) in enumerate(_COMMANDS.items()):
@@ -46,12 +50,16 @@ for _place, (_name, _help) in enumerate(_COMMANDS.items()):
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command; exit 0: done, 1: failed, 2: bad usage or input, 130: interrupted."""
-    sys.exit(run(arguments))
+    status = run(arguments)
+    if status and is_rank():
+        end_at_once(status)
+    sys.exit(status)
 
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    TYPED.set(words)
     try:
         _execute(words)
     except CycloptsError as error:

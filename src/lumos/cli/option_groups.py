@@ -44,6 +44,10 @@ OPTIONS: Mapping[str, Placed] = {
     "categorical": Placed(DATA),
     "feature_bounds": Placed(DATA),
     "header": Placed(DATA),
+    "folder": Placed(DATA, "a new folder to write"),
+    "parts": Placed(DATA, "number of parts, contiguous ranges of devices"),
+    "assign": Placed(DATA, "file of who is in which part: CSV id,part or npy"),
+    "features": Placed(DATA),
     "split": Placed(DATA, "file, or shares as 60/20/20: who trains and tests"),
     # What is learnt, and who does it.
     "task": Placed(TASK, "classify: predict labels; link: predict edges"),
@@ -109,6 +113,7 @@ OPTIONS: Mapping[str, Placed] = {
     "balancer": Placed(TREES, "none, greedy, mcmc or optimal"),
     "iterations": Placed(TREES),
     "compare": Placed(TREES, "paper: ideal compares in the clear, quickly"),
+    "group": Placed(TREES),
     "comparison_budget": Placed(TREES),
     "workers": Placed(TREES),
     "virtual_nodes": Placed(TREES),
@@ -118,6 +123,9 @@ OPTIONS: Mapping[str, Placed] = {
     "checkpoint_every": Placed(RUN),
     "out": Placed(RUN, "run folder to write"),
     "resume": Placed(RUN, "continue the interrupted run in --out"),
+    "ranks": Placed(RUN, "processes of this run, one shard each"),
+    "max_restarts": Placed(RUN),
+    "rank_timeout": Placed(RUN),
     "tensorboard": Placed(RUN),
     "plot": Placed(RUN, "file for a picture of the workloads"),
     "id": Placed(TASK, "only this device; may be repeated"),
@@ -144,6 +152,9 @@ OPTIONS: Mapping[str, Placed] = {
     "keep": Placed(RUN),
     "kept": Placed(RUN),
     "results": Placed(RUN),
+    # What is measured.
+    "only": Placed(TASK, "layers, balancers, compare, sums, …; all by default"),
+    "full": Placed(RUN, "the sizes of the documentation; up to an hour"),
     # What every command has.
     "seed": Placed(COMMON, "run seed"),
     "shards": Placed(COMMON, "shards of the simulation; the result is the same"),
@@ -156,6 +167,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "trees": {
         "iterations": "steps of mcmc",
         "compare": "secure: by cryptography; ideal: in the clear",
+        "group": "auto, ed25519 (constant time) or secp256k1 (quick)",
         "comparison_budget": "most bits that a pair may reveal",
     },
     "baseline": {
@@ -172,7 +184,9 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "predict": {"scores": "links: ideal, or secure by cryptography"},
     "audit": {"out": "JSON file to write", "control": ""},
     "report": {"out": "file to write"},
+    "split": {"task": "classify or link only; by default both"},
     "evaluate": {"out": "folder for the page, the table as JSON, and single runs"},
+    "bench": {"quick": "small sizes, within two minutes; the default"},
     "reproduce": {"out": "folder for tables, figures and the page", "graph": "may be repeated"},
 }
 """By command, short texts in place of those above; an empty one leaves an option to experts."""

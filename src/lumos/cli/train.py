@@ -1,7 +1,7 @@
 """`lumos train`: from a graph to a model, and a report of what the run exposed."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,11 +10,15 @@ from cyclopts import Parameter
 from lumos.cli.common import Common, print_json
 from lumos.cli.option_groups import placed
 from lumos.cli.options import AS_IT_IS, Reading, given, options_of
+from lumos.cli.ranks import refuse_ranks, start_ranks
 from lumos.cli.run_screen import show
 from lumos.cli.seeds_screen import several_seeds
 from lumos.cli.trees import announce
 from lumos.errors import UsageError
 from lumos.graph import load
+from lumos.ranks.member import is_rank, joined, restarted
+from lumos.ranks.world import TIMEOUT
+from lumos.runs.hosting import Hosting
 from lumos.storage import PRIVATE, private_folder
 from lumos.training.config import COMMON, Config
 from lumos.training.given_split import reading_of
@@ -73,6 +77,9 @@ def train(
     resume: Annotated[bool, placed("resume", negative="", show_default=False)] = False,
     tensorboard: Annotated[bool, placed("tensorboard", negative="", show_default=False)] = False,
     seeds: Annotated[int, placed("seeds")] = 1,
+    ranks: Annotated[int | None, placed("ranks")] = None,
+    max_restarts: Annotated[int, placed("max_restarts")] = 0,
+    rank_timeout: Annotated[float, placed("rank_timeout")] = TIMEOUT,
     common: Common = SHARED,
 ) -> None:
     """Train a graph neural network across devices, without pooling their data.
@@ -95,6 +102,14 @@ def train(
     seeds
         Train with so many seeds, from --seed on, and print mean ± standard deviation; with --out,
         run folders are OUT/seed-0, OUT/seed-1, …
+    ranks
+        Start so many processes on this machine, each with one shard. The result is the same; it
+        pays from about 100,000 devices on (docs/scale.md). Under torchrun, leave it out.
+    max_restarts
+        Start all ranks again up to so many times after one was lost, from the last checkpoint in
+        --out.
+    rank_timeout
+        Seconds after which a rank that does not answer ends the run.
     """
     config = Config.asked(**given(options))
     if tensorboard and seeds != 1:
@@ -102,22 +117,57 @@ def train(
     _refuse_unkept(
         config, out, tensorboard=tensorboard, checkpoints=options.checkpoint_every is not None
     )
+    started_by_torchrun = is_rank()
+    refuse_ranks(
+        ranks, max_restarts, rank_timeout, out,
+        seeds=seeds, shards=common.shards, is_rank=started_by_torchrun,
+    )  # fmt: skip
+    if ranks is not None and not started_by_torchrun:
+        start_ranks(ranks, max_restarts, rank_timeout, out)
+        return
+    with joined(rank_timeout) if started_by_torchrun else nullcontext() as world:
+        resume = resume or (restarted() and out is not None and (out / "run.json").exists())
+        _train(
+            graph, config, reading, split, out, resume, tensorboard, seeds, common,
+            Hosting(common.shards, world),
+        )  # fmt: skip
+
+
+def _train(
+    graph: str,
+    config: Config,
+    reading: Reading,
+    split: str | None,
+    out: Path | None,
+    resume: bool,
+    tensorboard: bool,
+    seeds: int,
+    common: Common,
+    hosting: "Hosting",
+) -> None:
+    """The command in one process: all of the run, or the part of a rank."""
     from lumos.runs import train as runs  # torch takes a second to import: not for a wrong option
 
+    first = hosting.world is None or hosting.world.first
     how = {**reading_of(split), **given(reading)}
-    loaded = load(graph, data_dir=common.data_dir, **how)
-    announce(loaded, config.trees)
+    parts = runs.parts_folder(graph) if seeds == 1 and not given(reading) else None
+    if parts is not None:
+        loaded: Any = parts
+    else:
+        loaded = load(graph, data_dir=common.data_dir, **how)
+    if first and parts is None:
+        announce(loaded, config.trees, config.train.coins)
     if seeds != 1:
         source = {"spec": runs.findable(graph), **how}
         several_seeds(loaded, config, seeds, source, split, out, resume, common)
         return
     try:
-        with _writer(out if tensorboard else None) as on_epoch:
-            run = runs.train(
+        with _writer(out if tensorboard and first else None) as on_epoch:
+            run = runs.train_rank(
                 loaded,
                 config,
                 seed=common.seed,
-                shards=common.shards,
+                hosting=hosting,
                 split=split,
                 source={"spec": runs.findable(graph), **how},
                 out=out,
@@ -130,6 +180,8 @@ def train(
             raise
         again = f"the same command with --resume continues in {out}"
         raise KeyboardInterrupt(again) from None
+    if run is None:  # rank 0 has it
+        return
     if common.json:
         print_json(run.summary())
     else:

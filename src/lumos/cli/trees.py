@@ -11,6 +11,7 @@ from lumos.cli.common import Common, console, print_json, say
 from lumos.cli.option_groups import placed
 from lumos.cli.options import AS_IT_IS, Reading, given, options_of
 from lumos.cli.run_screen import paragraph
+from lumos.crypto.group import NO_GROUP
 from lumos.device.coins import CoinSource
 from lumos.errors import UsageError
 from lumos.graph import Graph, load
@@ -57,7 +58,7 @@ def trees(
     if plot is not None:
         check_plot(plot)
     loaded = load(graph, data_dir=common.data_dir, features=False, **given(reading))
-    announce(loaded, settings)
+    announce(loaded, settings, coins)
     balanced = balance(
         loaded, settings, seed=common.seed, shards=common.shards, coins=coins, progress=True
     )
@@ -102,6 +103,7 @@ def summary(balanced: Balanced, common: Common) -> dict[str, Any]:
         "edges": graph.edges,
         "balancer": balanced.settings.balancer,
         "compare": balanced.compare,
+        "group": ledger.group,
         "coins": balanced.coins,
         "seed": common.seed,
         "shards": common.shards,
@@ -130,9 +132,9 @@ def _saved(balanced: Balanced) -> float:
     return round(1 - float(balanced.workload.sum()) / both, 4) if both else 0.0
 
 
-def announce(graph: Graph, settings: TreeSettings) -> None:
+def announce(graph: Graph, settings: TreeSettings, coins: CoinSource) -> None:
     """Announce a long run of secret comparisons: its expected time, and the alternative."""
-    seconds = expected_seconds(graph, settings)
+    seconds = expected_seconds(graph, settings, coins)
     if seconds > _LONG:
         say(
             f"About {expected_comparisons(graph, settings):,} secret comparisons, roughly "
@@ -151,7 +153,7 @@ def _show(result: dict[str, Any], balanced: Balanced, *, verbose: bool) -> None:
     graph, ledger = balanced.graph, balanced.ledger
     paragraph(
         screen,
-        f"{result['balancer']} took {ledger.comparisons:,} comparisons ({result['compare']}), "
+        f"{result['balancer']} took {ledger.comparisons:,} comparisons ({_how(result)}), "
         f"{ledger.messages:,} messages and {balanced.seconds:.1f} s; coins {result['coins']}.",
     )
     if verbose:
@@ -167,6 +169,14 @@ def _show(result: dict[str, Any], balanced: Balanced, *, verbose: bool) -> None:
         _show_cost(result, balanced)
     if "plot" in result:
         screen.print(f"picture: {result['plot']}")
+
+
+def _how(result: dict[str, Any]) -> str:
+    """Which backend compared, and in which group; an ideal one is booked as that group's."""
+    if result["group"] == NO_GROUP:
+        return str(result["compare"])
+    booked = "booked as " if result["compare"] == "ideal" else ""
+    return f"{result['compare']}, {booked}{result['group']}"
 
 
 def _answer(result: dict[str, Any]) -> str:
@@ -202,7 +212,7 @@ def _workloads(result: dict[str, Any], balanced: Balanced) -> Table:
 def _show_cost(result: dict[str, Any], balanced: Balanced) -> None:
     ledger = balanced.ledger
     lines = [
-        ("comparisons", f"{ledger.comparisons:,} ({result['compare']})"),
+        ("comparisons", f"{ledger.comparisons:,} ({_how(result)})"),
         ("messages", f"{ledger.messages:,}"),
         ("bytes", f"{ledger.bytes:,}"),
         ("rounds", f"{ledger.rounds:,}"),

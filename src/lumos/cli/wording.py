@@ -23,10 +23,20 @@ _COMMANDS = (
     "plot",
     "tensorboard",
     "seeds",
+    "ranks",
+    "max_restarts",
+    "rank_timeout",
     "systems",
     "jobs",
     "split",
+    "parts",
+    "assign",
+    "features",
     "profiles",
+    "only",
+    "ranks",
+    "max_restarts",
+    "rank_timeout",
 )
 """Options of commands that are no setting of any dataclass."""
 

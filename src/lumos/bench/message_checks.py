@@ -1,23 +1,23 @@
 """What the endpoint costs: CPU seconds inside its checks and its ledger, beside the whole run.
 
-    python benchmarks/bench_endpoint.py [--graph facebook] [--iterations 1000] [--repeats 5]
-
 Every message is checked and counted twice, on its way out and on its way in, in simulations too. A
 row is one kind of run, in the ideal backends, where messages are most of the work: `mcmc` sends
-many small batches, training few large ones. The best of `--repeats` runs counts. What the clock
+many small batches, training few large ones. The best of some runs counts. What the clock
 itself costs is measured and taken off.
 """
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import lumos
+from lumos.bench.rows import CPU, BenchRow, BenchSize
 from lumos.exchange import Endpoint
+from lumos.graph import load
+from lumos.runs.train import train
+from lumos.trees.balance import balance
+from lumos.trees.settings import TreeSettings
 
 
 class Clock:
@@ -52,7 +52,7 @@ def clocked() -> Iterator[Clock]:
         Endpoint.check_outgoing, Endpoint.check_incoming = leave, arrive  # type: ignore[method-assign]
 
 
-def measure(name: str, run: Callable[[], object], repeats: int) -> dict[str, Any]:
+def fastest(name: str, run: Callable[[], object], repeats: int) -> dict[str, Any]:
     """One row: the fastest run, and what of it passed in endpoints."""
     rows = []
     nothing = Clock()
@@ -80,34 +80,30 @@ def measure(name: str, run: Callable[[], object], repeats: int) -> dict[str, Any
     return min(rows, key=lambda row: row["seconds"])
 
 
-def main() -> None:
-    """Print a row for each kind of run."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--graph", default="facebook")
-    parser.add_argument("--iterations", type=int, default=1000)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    graph = lumos.load(options.graph)
+def measure(size: BenchSize) -> list[BenchRow]:
+    """For each kind of run, what passed in endpoints beside the whole."""
+    graph = load("demo:20000" if size.full else "demo")
+    steps, repeats = (1000, 5) if size.full else (100, 2)
     trees = {
-        name: lumos.TreeSettings(balancer=name, compare="ideal", iterations=options.iterations)
-        for name in ("greedy", "optimal", "mcmc")
+        name: TreeSettings(balancer=name, compare="ideal", iterations=steps)
+        for name in ("optimal", "mcmc")
     }
     runs: dict[str, Callable[[], object]] = {
-        f"trees {name}": partial(lumos.balance, graph, settings) for name, settings in trees.items()
+        f"trees {name}": partial(balance, graph, settings) for name, settings in trees.items()
     }
-    runs["strict classify"] = lambda: lumos.train(graph)
-    rows = [measure(name, run, options.repeats) for name, run in runs.items()]
-    if options.json:
-        print(json.dumps(rows, indent=1))
-        return
-    for row in rows:
-        print(
-            f"{row['run']:<16} {row['seconds']:8.3f} s, in endpoints "
-            f"{row['endpoint_seconds']:6.3f} s = {row['share']:6.2%} "
-            f"({row['calls']:,} calls, {row['microseconds_per_call']:.1f} µs each)"
+    runs["strict classify"] = partial(train, graph, seed=size.seed)
+    found = []
+    for name, run in runs.items():
+        row = fastest(name, run, repeats)
+        found.append(
+            BenchRow(
+                name=f"checks of every message, {name}",
+                ours=row["endpoint_seconds"],
+                peer=row["seconds"],
+                ratio=row["seconds"] / max(row["endpoint_seconds"], 1e-9),
+                unit=CPU,
+                against="the whole run",
+                note=f"{row['calls']:,} calls, {row['microseconds_per_call']:.1f} µs each",
+            )
         )
-
-
-if __name__ == "__main__":
-    main()
+    return found

@@ -1,6 +1,7 @@
-"""Algorithm 3 as printed against ours: comparisons and seconds, in one run.
+"""Balancers: what they reach beside the optimum, and Algorithm 3 as printed beside ours.
 
-    python benchmarks/bench_maximum.py [--graph facebook] [--data DIR] [--iterations 1000] [--json]
+The optimum is the exact one, by maximum flow; comparisons are ideal ones, which the ledger counts
+exactly as secret ones.
 
 As printed: in every search all pairs of neighbours compare, then all pairs of candidates, and
 nothing is remembered; a step of Algorithm 2 searches twice (line 2 and line 6). Both sides follow
@@ -10,30 +11,24 @@ are really made by the same ideal comparer, through the same exchange, ledger in
 unmetered scan is numpy's argmax over all workloads, which no federation could run.
 """
 
-import argparse
-import json
-import os
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import lumos.trees.balancers.mcmc as algorithms
+from lumos.bench.rows import CPU, BenchRow, BenchSize
 from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.device.shard import Shard, cut
 from lumos.exchange import CARRIERS, EVERY_DOOR, Endpoint, Program
 from lumos.graph import Graph, load
-from lumos.graph.catalog import CATALOG
 from lumos.session.pairs import ComparedPairs
 from lumos.trees.balance import balance
 from lumos.trees.neighbour_workloads import WorkloadOrder
+from lumos.trees.optimum import least_largest_workload
 from lumos.trees.proposal import propose
 from lumos.trees.settings import TreeSettings
 from lumos.typing import Ints
-
-SIBLING = Path(__file__).parents[2] / "shared" / "data"
 
 
 class Printed:
@@ -59,20 +54,21 @@ class Printed:
         self.comparisons += self.graph.edges + count * (count - 1) // 2
         self.searches += 1
         self.largest_set = max(self.largest_set, count)
-        start = time.perf_counter()
+        start = time.process_time()
         int(workload.argmax())
-        self.scan_seconds += time.perf_counter() - start
+        self.scan_seconds += time.process_time() - start
         if keep_workload:
             self.workloads.append(workload.copy())
 
     def plain_seconds(self, workload: Ints) -> float:
         """Seconds of the same comparisons of one search in bare numpy: no exchange, no ledger."""
-        start = time.perf_counter()
+        start = time.process_time()
         leads = self.candidates(workload)
         lost = (workload[leads][:, None] < workload[leads]).any(axis=1)
         found = leads[~lost]
-        taken = time.perf_counter() - start
-        assert (workload[found] == workload.max()).all()
+        taken = time.process_time() - start
+        if not (workload[found] == workload.max()).all():
+            raise AssertionError("the printed search found no maximum")
         return taken
 
     def seconds(self, workload: Ints, bits: int = 8) -> tuple[float, int]:
@@ -96,10 +92,11 @@ class Printed:
             yield from ()
 
         carrier = CARRIERS["loopback"](pieces, EVERY_DOOR, IDEAL_TOPICS)
-        start = time.perf_counter()
+        start = time.process_time()
         right, _ = carrier.run(search, nobody)
-        taken = time.perf_counter() - start
-        assert right == [True], "the printed search found a maximum"
+        taken = time.process_time() - start
+        if right != [True]:
+            raise AssertionError("the printed search found no maximum")
         return taken, carrier.ledger().comparisons
 
 
@@ -111,9 +108,9 @@ def follow(graph: Graph, iterations: int, sample: int) -> dict[str, Any]:
 
     def tell(keep_workload: bool) -> None:
         nonlocal spent
-        start = time.perf_counter()
+        start = time.process_time()
         printed.search(standings[0].workload, keep_workload)
-        spent += time.perf_counter() - start
+        spent += time.process_time() - start
 
     class Followed(WorkloadOrder):
         """Line 6 of Algorithm 2 searches the tried state."""
@@ -135,11 +132,13 @@ def follow(graph: Graph, iterations: int, sample: int) -> dict[str, Any]:
     module.WorkloadOrder, module.propose = Followed, followed_propose
     try:
         settings = TreeSettings(balancer="mcmc", iterations=iterations, compare="ideal")
+        start = time.process_time()
         balanced = balance(graph, settings, seed=1)
+        whole = time.process_time() - start
     finally:
         module.WorkloadOrder, module.propose = WorkloadOrder, propose
     ours = balanced.ledger.comparisons - graph.edges  # without Algorithm 1
-    seconds = balanced.seconds - spent
+    seconds = whole - spent
     timed = [printed.seconds(workload) for workload in printed.workloads[:sample]]
     plain = [printed.plain_seconds(workload) for workload in printed.workloads[:sample]]
     printed_seconds = float(np.mean([taken for taken, _ in timed])) * printed.searches
@@ -164,59 +163,58 @@ def follow(graph: Graph, iterations: int, sample: int) -> dict[str, Any]:
     }
 
 
-def show(found: dict[str, Any]) -> None:
-    start, end = found["largest_workload"]
-    print(
-        f"{found['graph']}: {found['devices']:,} devices, {found['edges']:,} edges; "
-        f"{found['iterations']:,} steps of Algorithm 2, largest workload {start} → {end}; "
-        f"{found['searches']:,} searches, at most {found['candidates_at_most']:,} candidates\n"
-    )
-    print(f"{'Algorithm 3':<34}{'comparisons':>16}{'per search':>14}{'seconds':>12}")
-    searches = found["searches"]
-    rows: Sequence[tuple[str, int, float]] = (
-        ("as printed, ideal comparisons", found["printed_comparisons"], found["printed_seconds"]),
-        ("as printed, bare numpy", found["printed_comparisons"], found["printed_plain_seconds"]),
-        ("ours, ideal comparisons", found["our_comparisons"], found["our_seconds"]),
-        ("numpy argmax, unmetered", 0, found["scan_seconds"]),
-    )
-    for name, comparisons, seconds in rows:
-        print(f"{name:<34}{comparisons:>16,}{comparisons / searches:>14,.1f}{seconds:>12.3f}")
-    print(
-        f"\nratio: {found['ratio_comparisons']:,.0f} times fewer comparisons; "
-        f"{found['ratio_seconds']:,.0f} times fewer seconds when both are counted alike"
-    )
-    print(
-        f"Seconds as printed: mean of {found['printed_searches_timed']} searches with every "
-        f"comparison made, times {searches:,};\nmost of them go into the ledger's entry for each "
-        "pair of candidates, as there are so many. Bare numpy makes\nthe same comparisons without "
-        "exchange or ledger. Ours: Algorithms 1 to 3, proposals, verdicts and ledger;\n"
-        f"{found['our_matches']:,} of our comparisons are matches between candidates."
-    )
+def measure(size: BenchSize) -> list[BenchRow]:
+    """The search for the maximum, then the largest workload of every balancer."""
+    graph = load("demo:20000" if size.full else "demo", features=False)
+    steps, sample = (1000, 4) if size.full else (100, 1)
+    return [*search_rows(graph, steps, sample), *reached_rows(graph, steps, size.seed)]
 
 
-def graph_for(name: str | None, data: str | None) -> Graph:
-    folder = Path(data or os.environ.get("LUMOS_DATA") or SIBLING)
-    if name is None:
-        name = "facebook" if (folder / CATALOG["facebook"].folders[0]).is_dir() else "demo:20000"
-    return load(name, data_dir=folder, features=False)
+def search_rows(graph: Graph, steps: int, sample: int) -> list[BenchRow]:
+    """Algorithm 3, ours beside the printed one."""
+    found = follow(graph, steps, sample)
+    name = f"maximum in {steps:,} steps of mcmc, {graph.devices:,} devices"
+    against = "scanning, as printed"
+    return [
+        BenchRow(
+            name=name,
+            ours=found["our_comparisons"],
+            peer=found["printed_comparisons"],
+            ratio=found["ratio_comparisons"],
+            unit="comparisons",
+            against=against,
+        ),
+        BenchRow(
+            name=name,
+            ours=found["our_seconds"],
+            peer=found["printed_seconds"],
+            ratio=found["ratio_seconds"],
+            unit=CPU,
+            against=against,
+            note=f"printed: mean of {found['printed_searches_timed']} searches, times their number",
+        ),
+    ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--graph", help="facebook, or demo:20000 when it is not here")
-    parser.add_argument("--data", help="where the named graphs lie")
-    parser.add_argument("--iterations", type=int, default=1000)
-    parser.add_argument("--sample", type=int, default=4, help="printed searches to time")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    graph = graph_for(options.graph, options.data)
-    found = follow(graph, options.iterations, options.sample)
-    if options.json:
-        print(json.dumps(found))
-    else:
-        show(found)
-    assert found["ratio_comparisons"] >= 100, "at least 100 times fewer comparisons"
-
-
-if __name__ == "__main__":
-    main()
+def reached_rows(graph: Graph, steps: int, seed: int) -> list[BenchRow]:
+    """The largest workload that every balancer reaches."""
+    optimum, rows = least_largest_workload(graph), []
+    for balancer in ("greedy", "mcmc", "optimal"):
+        settings = TreeSettings(balancer=balancer, iterations=steps, compare="ideal")
+        balanced = balance(graph, settings, seed=seed)
+        ledger = balanced.ledger
+        rows.append(
+            BenchRow(
+                name=f"largest workload by {balancer}",
+                ours=balanced.max_workload,
+                peer=optimum,
+                ratio=optimum / max(1, balanced.max_workload),
+                unit="edges",
+                against="the optimum",
+                note=(
+                    f"{ledger.comparisons / graph.edges:.2f} comparisons an edge, "
+                    f"{balanced.seconds:.2f} s"
+                ),
+            )
+        )
+    return rows
