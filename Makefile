@@ -54,7 +54,7 @@ wheel: $(STAMP)
 	$(BIN)/python -m build --wheel --outdir $(OUT)/dist . >/dev/null && ls $(OUT)/dist
 
 bench: $(STAMP)  ## ratios against the other way of doing it, both sides in one run
-	for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	$(BIN)/lumos bench
 
 evidence: $(STAMP)  ## the long runs whose figures the docs quote; never part of CI
 	PATH="$(abspath $(BIN)):$$PATH" benchmarks/evidence.sh $(OUT)/evidence

@@ -8,6 +8,8 @@ LumosError                  anything Lumos raises on purpose
 ├── DoorClosed              a topic tried to leave through a door that the profile keeps shut
 ├── ProtocolError           a message broke the rules; the session is closed, nothing is revealed
 │   └── WrongLength         a message is longer or shorter than the public settings say
+├── RankLost                another rank of the run is gone, or does not answer
+├── RankFailed              another rank of the run failed, and says why itself
 ├── BudgetExceeded          a run would reveal more than the budget that was set
 └── PromiseExceeded         an attack inferred more than a promise allows
 
@@ -54,6 +56,14 @@ class ProtocolError(LumosError):
 
 class WrongLength(ProtocolError):
     """A message is longer or shorter than the public settings say."""
+
+
+class RankLost(LumosError):
+    """Another rank of the run is gone, or does not answer."""
+
+
+class RankFailed(LumosError):
+    """Another rank of the run failed, and says why itself."""
 
 
 class BudgetExceeded(LumosError):

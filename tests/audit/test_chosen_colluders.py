@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from tests.aggregate.federation import Federation, drawn_graph, some_graph
+from tests.aggregate.federation import Federation, drawn_graph, graph_in_order, some_graph
 
 import lumos
 from lumos.aggregate import (
@@ -20,6 +20,7 @@ from lumos.aggregate import (
     mask_parameters,
 )
 from lumos.aggregate.mask_graph import MaskGraph
+from lumos.aggregate.masks import SumId
 from lumos.aggregate.parameters import both_windows, tail
 from lumos.aggregate.topics import MASKED, WRAPPED
 from lumos.audit.attacks import chosen_colluders as attack
@@ -36,10 +37,13 @@ class Colluding(SecureAggregator):
 
     kept: dict[str, Any]
 
-    def _share(self, *arguments: Any) -> Program[Any]:
-        vault = yield from super()._share(*arguments)
-        type(self).kept.update(graph=self._graph, shares=vault._shares.copy(), fixed=self.fixed)
-        return vault
+    def _values(self, keys: Any) -> Any:
+        own, vault = super()._values(keys)
+        of = SumId(self._run, self._pairs.number - 1)
+        type(self).kept.update(
+            graph=self._graph, values=vault._values.copy(), fixed=self.fixed, of=of
+        )
+        return own, vault
 
 
 class Curious(SecureCoordinator):
@@ -87,14 +91,11 @@ def test_a_chosen_coalition_opens_a_vector_of_a_known_graph_only(system: bool) -
         assert not attack.surrounded(graph, T, colluding)[VICTIM]
     else:
         assert attack.surrounded(graph, T, colluding)[VICTIM]
-        shares = kept["shares"][holders[slots], K - 1 - slots]
-        found = attack.recovered_vector(
-            graph, fixed, VICTIM, kept[MASKED.name], kept[WRAPPED.name], slots, shares
-        )
+        values = kept["values"][holders[slots], K - 1 - slots]
+        sent = kept["of"], VICTIM, kept[MASKED.name], kept[WRAPPED.name]
+        found = attack.recovered_vector(graph, fixed, *sent, slots, values)
         assert np.array_equal(found, fixed.rounded(VECTORS[VICTIM]))
-        fewer = attack.recovered_vector(
-            graph, fixed, VICTIM, kept[MASKED.name], kept[WRAPPED.name], slots[1:], shares[1:]
-        )
+        fewer = attack.recovered_vector(graph, fixed, *sent, slots[1:], values[1:])
         assert not (found == fewer).any()
 
 
@@ -123,10 +124,7 @@ def _k_and_t(total: int) -> tuple[int, int]:
 def graphs_of(total: int, k: int) -> Any:
     """The mask graphs of all orders of the ring, each of them once."""
     for rest in permutations(range(1, total)):
-        graph = some_graph(total, k)
-        graph.order = np.array([0, *rest])
-        graph._place[graph.order] = np.arange(total)
-        yield graph
+        yield graph_in_order(np.array([0, *rest]), k)
 
 
 def test_the_probabilities_are_those_of_all_orders_of_the_ring() -> None:
@@ -212,8 +210,7 @@ def test_every_group_that_is_opened_alone_on_small_rings(total: int, k: int, t: 
     colluders, it leaves out one run of h places at most, shorter than k; unless some device is
     surrounded, it has k - t + 2 members at least.
     """
-    graph = some_graph(total, k)
-    graph.order = graph._place = np.arange(total)
+    graph = graph_in_order(np.arange(total), k)
     h, cut, small = k // 2, 0, 0
     groups = (np.arange(1, 1 << total)[:, None] >> np.arange(total)) & 1 == 1
     # [groups, total] members among the neighbours of each place
@@ -248,7 +245,7 @@ class Told:
 
     views: [devices, k] what each hears of its neighbours: in the sum, lost, or left out.
     told: [devices] who is told to open.
-    confirmed: whether devices tell each other that they were not called lost.
+    confirmed: whether t neighbours must confirm a device before it opens anything.
     """
 
     def __init__(
@@ -266,19 +263,18 @@ class Told:
         mirrored = k - 1 - np.arange(k)
         sending = ~colluding & ((views < LEFT_OUT).sum(axis=1) >= t)
         opening = sending & told & ((views == IN).sum(axis=1) >= t)
-        # A device that is opening says so to its neighbours: whoever heard otherwise stops.
-        heard = opening[of]
-        stopped = (heard & (views > IN)).any(axis=1) & confirmed
-        revealing = opening & ~stopped
-        in_round = (views < LEFT_OUT)[of, mirrored]  # by what each holder heard
-        lost = (views == LOST)[of, mirrored]
-        given = np.zeros((2, total), np.int64)
-        for which, asked in enumerate((~lost, lost)):
-            holder = revealing[of] & in_round & asked
-            given[which] = (holder | colluding[of]).sum(axis=1)
-        self.opened = sending & (given[0] >= t)
-        self.pair_opened = given[1] >= t
-        self.hidden = (views < LEFT_OUT) & ~colluding[of] & ~self.pair_opened[of]
+        # A device opens if t of its neighbours in the sum have it in the sum; colluders say so.
+        seen = views[of, mirrored]  # by what each neighbour heard
+        confirming = (opening[of] & (seen == IN)) | colluding[of]
+        by_enough = (confirming & (views == IN)).sum(axis=1) >= t
+        revealing = opening & (by_enough | (not confirmed))
+        masked_with = views < LEFT_OUT
+        # Only those with whom a device masked hold shares of its self secret.
+        own = masked_with & ((revealing[of] & (seen == IN)) | colluding[of])
+        pair = (revealing[of] & (seen == LOST)) | colluding[of]
+        self.opened = sending & (own.sum(axis=1) >= t)
+        self.pair_opened = pair.sum(axis=1) >= t
+        self.hidden = masked_with & ~colluding[of] & ~self.pair_opened[of]
         self.hidden &= ~self.pair_opened[:, None]
         self.of = of
 
@@ -307,8 +303,8 @@ def random_lies(graph: MaskGraph, colluding: np.ndarray, random: Any) -> tuple[A
     return views, favourite | (random.random(total) < 0.2)
 
 
-def test_whatever_a_liar_tells_to_whom_a_group_that_opens_has_a_core() -> None:
-    """The converse, by random lies: each open group contains one that could be opened alone."""
+def test_whatever_a_liar_tells_to_whom_a_group_that_opens_could_be_opened_alone() -> None:
+    """The converse, by random lies: each member has t - X neighbours in the group."""
     found = fewer = 0
     for seed in range(400):
         random = np.random.default_rng(seed)
@@ -321,7 +317,8 @@ def test_whatever_a_liar_tells_to_whom_a_group_that_opens_has_a_core() -> None:
             told = Told(graph, t, colluding, *random_lies(graph, colluding, random))
             for group in told.groups():
                 members = np.isin(np.arange(total), [*group])
-                assert attack.opened_alone(graph, t, colluding, members).any()
+                alone = attack.opened_alone(graph, t, colluding, members)
+                assert np.array_equal(alone, members)
                 assert members.sum() >= k - t + 2
                 found, fewer = found + 1, fewer + (len(group) < (~colluding).sum())
     assert found > 50  # lies do open groups, and not only that of all honest devices

@@ -117,7 +117,8 @@ def test_a_label_that_is_read_again_is_found(graph: Graph, monkeypatch: pytest.M
 
     def reading(self: Any, stage: str) -> Any:
         found = vectors(self, stage)
-        return 0.99 * found + 0.001 * (self.remembered[:, None] if stage == "trust" else 0)
+        labels = self.remembered[self._participants(stage), None]
+        return 0.99 * found + 0.001 * (labels if stage == "trust" else 0)
 
     monkeypatch.setattr(StrictClassifier, "__init__", remembering)
     monkeypatch.setattr(StrictClassifier, "_vectors", reading)
@@ -201,7 +202,7 @@ def test_noise_from_a_public_seed_is_found(graph: Graph) -> None:
     """A simulation's noise comes from the run seed; whoever knows it takes it off."""
     recorded = scene_of(graph).recorded("classify")
     run = strict_replay.replay_of(recorded)
-    problem = Problem(
+    problem = Problem.of(
         graph=graph,
         keep=np.zeros(len(graph.neighbours), np.bool_),
         roles=recorded.roles,

@@ -35,7 +35,7 @@ GRAPH = "demo:120"
 TOLERANCE = 1e-4
 """Relative, of scores and losses. Another instruction set or number of threads moves them by 5e-6
 at most; a changed algorithm moves at least one of them much further."""
-NOT_COMPARED = ("seconds", "seconds_per_epoch", "peak_rss_mb", "settings")
+NOT_COMPARED = ("seconds", "seconds_per_epoch", "peak_rss_mb", "ranks", "settings")
 """Figures of the machine, and the settings that the cell was given."""
 COMMAND = "python -m tests.experiments.golden"
 

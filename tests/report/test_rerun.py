@@ -25,7 +25,7 @@ def test_the_command_repeats_the_run(run: Path, tmp_path: Path) -> None:
     assert one["settings"] == other["settings"]
     assert one["seed"] == other["seed"] == 3
     result, repeated = result_of(run), result_of(again)
-    timed = {"seconds", "seconds_per_epoch", "peak_rss_mb"}
+    timed = {"seconds", "seconds_per_epoch", "peak_rss_mb", "ranks"}
     assert {k: v for k, v in result.items() if k not in timed} == {
         k: v for k, v in repeated.items() if k not in timed
     }

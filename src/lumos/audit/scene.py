@@ -19,7 +19,8 @@ from lumos.training.given_split import GivenSplit, edge_split, vertex_split
 from lumos.training.split import EdgeSplit, Role
 from lumos.typing import Flags, Ints
 
-OPENED = ("aggregate/sum", "aggregate/clear-sum/ideal")
+SECURE_SUM = "aggregate/sum"
+OPENED = (SECURE_SUM, "aggregate/clear-sum/ideal")
 """Topics on which the coordinator tells everybody a sum, of either backend."""
 
 Say = Callable[[str], None]

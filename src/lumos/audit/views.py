@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lumos.aggregate.fixed_point import FixedPoint
-from lumos.audit.scene import OPENED, Recorded
+from lumos.audit.scene import OPENED, SECURE_SUM, Recorded
 from lumos.device.shard import COORDINATOR
 from lumos.exchange.batch import Batch
 from lumos.exchange.tape import Tape
@@ -59,8 +59,12 @@ def opened_sums(recorded: Recorded) -> list[Doubles]:
 
 def opened_on(tape: Tape, fixed: FixedPoint) -> list[Doubles]:
     """All sums of the last carrier in order, as everybody received them."""
-    batches = [b for topic in OPENED for b in tape.messages(topic) if b.sender[0] == COORDINATOR]
-    return [fixed.decode(_words(0, batch, fixed)) for batch in batches]
+    return [
+        fixed.decode(_words(0, batch, fixed, packed=topic == SECURE_SUM))
+        for topic in OPENED
+        for batch in tape.messages(topic)
+        if batch.sender[0] == COORDINATOR
+    ]
 
 
 def exact_on(tape: Tape, fixed: FixedPoint) -> list[Doubles]:
@@ -73,6 +77,7 @@ def exact_on(tape: Tape, fixed: FixedPoint) -> list[Doubles]:
     ]
 
 
-def _words(row: int, batch: Batch, fixed: FixedPoint) -> Any:
+def _words(row: int, batch: Batch, fixed: FixedPoint, *, packed: bool = False) -> Any:
     width = batch.body.shape[1] if batch.lengths is None else int(batch.lengths[row])
-    return np.ascontiguousarray(batch.body[row, :width]).view(fixed.dtype)
+    body = np.ascontiguousarray(batch.body[row, :width])
+    return fixed.unpack(body) if packed else body.view(fixed.dtype)

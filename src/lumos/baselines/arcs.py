@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lumos.model.feature_products import csr
+from lumos.model.sparse import csr
 from lumos.typing import Ints
 
 

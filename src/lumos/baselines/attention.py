@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lumos.baselines.arcs import Arcs
-from lumos.model.feature_products import csr
+from lumos.model.sparse import csr
 
 SLOPE = 0.2
 """Of LeakyReLU below 0."""

@@ -63,8 +63,15 @@ def within(features: Features, a: float, b: float) -> None:
     """Raise `InputError` where features are not numbers in [a, b]."""
     _finite(features)
     values = features.data if issparse(features) else np.asarray(features)
-    zeros = issparse(features) and not a <= 0 <= b
-    if zeros or (values.size and (values.min() < a or values.max() > b)):
+    if issparse(features):
+        values = np.append(values, 0)
+    if values.size:
+        refuse_outside(float(values.min()), float(values.max()), a, b)
+
+
+def refuse_outside(lowest: float, highest: float, a: float, b: float) -> None:
+    """Raise `InputError` where features between `lowest` and `highest` are not all in [a, b]."""
+    if lowest < a or highest > b:
         raise InputError(
             f"features: some lie outside the public bounds [{a:g}, {b:g}]; "
             "give their public bounds with `low` and `high`, or scale them with lumos.encode.scaled"

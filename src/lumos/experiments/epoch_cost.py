@@ -26,7 +26,7 @@ from lumos.typing import Doubles, Ints
 
 STAND_IN_FEATURES = 128
 """Number of features where a graph has none: LastFM's in the paper."""
-FORWARD, BACKWARD = "train/leaf", "aggregate/shares/ideal"
+FORWARD, BACKWARD = "train/leaf", "aggregate/wrapped/ideal"
 """The topics before which a device computes its forward and its backward pass."""
 SUM = "aggregate/"
 """Prefix of the topics of the masked sum."""
@@ -78,7 +78,7 @@ def _federation(
         roles = split_vertices(np.asarray(graph.labels), public)
         classes = graph.class_count
     trees = balance(graph, config.trees, seed=seed)
-    problem = Problem(
+    problem = Problem.of(
         graph=graph,
         keep=trees.keep,
         roles=roles,
@@ -138,7 +138,7 @@ def _work(
     federation: Federation[ShardResult], trees: Balanced, stand_in: bool
 ) -> dict[str, Doubles]:
     """By topic, [devices] operations; the backward pass costs twice the forward one."""
-    config, graph = federation.config, federation.problem.graph
+    config, graph = federation.config, trees.graph
     width = graph.feature_count
     own = replace(trees, graph=replace(graph, features=None)) if stand_in else trees
     forward = forward_flops(trees.workload, elements_of(own, width), config.model)

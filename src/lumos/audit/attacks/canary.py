@@ -40,6 +40,7 @@ from lumos.device.shard import Shard, cut
 from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.graph import Graph
+from lumos.graph.facts import facts_of
 from lumos.strict.classify_schedule import ClassifySchedule
 from lumos.strict.feature_form import feature_form
 from lumos.strict.link_promises import SUMS
@@ -137,7 +138,7 @@ def mu_row(question: CanaryQuestion, found: "CanaryTest", how: str = "") -> Audi
 
 def questions(graph: Graph, config: Config, devices: int = DEVICES) -> Iterator[CanaryQuestion]:
     """Those of the table of promises of a task."""
-    form = feature_form(graph, settings_of(config))
+    form = feature_form(facts_of(graph), settings_of(config))
     if config.train.task == "link":
         links = LinkSchedule(config=config, devices=devices, **form)
         for about, field, row in (

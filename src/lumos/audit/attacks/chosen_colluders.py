@@ -14,7 +14,6 @@ in the second.
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -26,9 +25,11 @@ from lumos.aggregate import (
     masks,
     shamir,
 )
+from lumos.aggregate.derived_shares import reconstruct
 from lumos.aggregate.fixed_point import FixedPoint
 from lumos.aggregate.mask_graph import MaskGraph
 from lumos.aggregate.parameters import DRAWS
+from lumos.aggregate.share_vault import PAIR, SELF
 from lumos.audit.attacks import Attack
 from lumos.audit.audit_row import AuditRow
 from lumos.audit.estimates import Exactly
@@ -93,32 +94,45 @@ def parted(graph: MaskGraph, threshold: int, colluding: Flags) -> bool:
 def recovered_vector(
     graph: MaskGraph,
     fixed: FixedPoint,
+    of: masks.SumId,
     victim: int,
     masked: Bytes,
     wrapped: Bytes,
     slots: Ints,
-    shares: shamir.Elements,
+    values: shamir.Elements,
 ) -> Doubles:
-    """The vector of one device, if the shares are t or more and all its neighbours are in the sum.
+    """The vector of one device, if the values are t or more and all its neighbours are in the sum.
 
     Args:
+        of: the sum.
         masked: the message with its masked vector, which the coordinator received.
         wrapped: the message with its wrapped seeds, which the coordinator received.
-        slots: [shares] the slot of the victim in which each colluder sits.
-        shares: [shares, 2, limbs] what each colluder holds: of the self and of the pair secret.
+        slots: [values] the slot of the victim in which each colluder sits.
+        values: [values, 2, limbs] what each colluder holds: of the self and of the pair secret.
     """
-    points = np.tile(slots + 1, (2, 1))
-    secrets = shamir.reconstruct(points, shares.transpose(1, 0, 2))
-    self_key, pair_key = masks.keys_of(secrets)
-    seeds = np.ascontiguousarray(wrapped[: -2 * masks.COMMITMENT]).view("<u4")
-    seeds = masks.wrap(seeds.reshape(1, -1, 8).astype(np.uint32), pair_key[None])[0]
-    words: np.ndarray[Any, Any] = np.ascontiguousarray(masked).view(fixed.dtype)[None].copy()
+    k = graph.neighbours
+    sealed, of_pair = np.split(wrapped, [masks.SEED * k])
+    size = len(masked) - len(of_pair)  # as much is published of both secrets
+    keys = []
+    for which, published in ((SELF, masked[size:]), (PAIR, of_pair)):
+        corrections = np.ascontiguousarray(published[masks.COMMITMENT :]).view("<u2")
+        known, answering = np.zeros((1, k, shamir.LIMBS), np.uint16), np.zeros((1, k), np.bool_)
+        known[0, slots], answering[0, slots] = values[:, which], True
+        later = corrections.reshape(1, -1, shamir.LIMBS)
+        everyone = np.ones((1, k), np.bool_)
+        secret = reconstruct(known, later, everyone, answering, k - later.shape[1])
+        keys.append(masks.keys_of(secret, np.array([victim]), which, of))
+    seeds = np.ascontiguousarray(sealed).view("<u4").reshape(1, k, 4).astype(np.uint32)
+    others = graph.of(np.array([victim]))[0]
+    low, high = np.minimum(others, victim), np.maximum(others, victim)
+    pair_masks = masks.pair_keys_of(masks.wrap(seeds, keys[PAIR])[0], low, high, of)
+    words = fixed.unpack(masked[:size])[None].copy()
     # The victim added the masks with larger ids and took away those with smaller ones.
-    added = np.append(victim < graph.of(np.array([victim]))[0], True)
+    added = np.append(victim < others, True)
     nobody = np.full(len(added), masks.NOBODY)
-    keys = np.vstack([seeds, self_key[None]])
-    masks.add_masks(words, keys, np.where(added, nobody, 0), np.where(added, 0, nobody))
-    return fixed.decode(words[0])
+    every = np.vstack([pair_masks, keys[SELF]])
+    masks.add_masks(words, every, np.where(added, nobody, 0), np.where(added, 0, nobody))
+    return fixed.decode(fixed.unpack(fixed.pack(words))[0])
 
 
 MOST = 1000

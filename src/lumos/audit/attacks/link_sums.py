@@ -31,6 +31,7 @@ from lumos.audit.scene import Scene
 from lumos.audit.views import exact_on, opened_on
 from lumos.exchange.tape import Tape, recording
 from lumos.graph import Graph
+from lumos.graph.facts import facts_of
 from lumos.runs.federation import Federation
 from lumos.strict.feature_form import feature_form
 from lumos.strict.link_promises import SUMS
@@ -55,7 +56,7 @@ def run(scene: Scene) -> Iterator[AuditRow]:
     if strict.protect != "noise":
         return
     # Planted features are scaled as those of the graph are.
-    scaling = feature_form(scene.graph, strict)["scaling"]
+    scaling = feature_form(facts_of(scene.graph), strict)["scaling"]
     config = replace(config, profile_settings=replace(strict, scaling=scaling))
     scene.say(f"{RUNS} planted federations")
     found = guesses(RUNS, config)
@@ -153,7 +154,8 @@ def schedule_of(config: Config) -> LinkSchedule:
     """The schedule of the planted federations, which scale features if they are asked to."""
     words, _, edges, _ = planted(0)
     graph = Graph.from_edges(edges, devices=DEVICES, features=words)
-    return LinkSchedule(config=config, devices=DEVICES, **feature_form(graph, settings_of(config)))
+    form = feature_form(facts_of(graph), settings_of(config))
+    return LinkSchedule(config=config, devices=DEVICES, **form)
 
 
 def _of_stage(schedule: LinkSchedule, stage: str, some: "list[_OneSum]") -> StageGuesses:
@@ -223,7 +225,7 @@ def federation(
 ) -> "Federation[Any]":
     """A small one, of all edges. Coins are the same for any words: matching and colours too."""
     graph = Graph.from_edges(edges, devices=len(words), features=words)
-    problem = Problem(
+    problem = Problem.of(
         graph=graph,
         keep=np.zeros(len(graph.neighbours), np.bool_),
         roles=np.full(graph.devices, Role.NOBODY),

@@ -25,15 +25,16 @@ from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program, no_part
 from lumos.exchange.tape import Tape
 from lumos.graph import Graph
+from lumos.graph.part import parts_of
 from lumos.runs.federation import IDEAL_TOPICS, Federation
-from lumos.strict.classify_schedule import COUNTS, ENCODER, ClassifySchedule
+from lumos.strict.classify_schedule import COUNTS, ENCODER, OPINIONS, SYMBOLS, ClassifySchedule
 from lumos.strict.classify_trainer import StrictClassifier
 from lumos.strict.feature_scaling import ScalingSums
 from lumos.strict.noisy_labels import NoisyLabels
 from lumos.strict.noisy_sums import NoisySums, Update
 from lumos.strict.outer_vectors import OuterVectors
 from lumos.training.config import Config
-from lumos.training.private_data import PrivateData, split_private_data
+from lumos.training.private_data import PrivateData
 from lumos.training.profile import Problem
 from lumos.training.split import Role
 from lumos.typing import Bytes, Doubles, Flags, Ints
@@ -158,7 +159,7 @@ class ReplayedClassifier(StrictClassifier):
     def _tell_opinion(self, number: int) -> Program[None]:
         self.evidence.append(np.sum(self._evidence(number), axis=0))
         self._sent = list(self._seen.opinions[:number])
-        yield from self._exchange_opinions(number, np.arange(len(self.shard.owner)))
+        yield from self._exchange_opinions(number, None)
 
     def _scaling_update(self, sums: ScalingSums, stage: str) -> Update:
         vectors = sums.vectors(stage, each=True)[self._training]
@@ -170,11 +171,15 @@ class ReplayedClassifier(StrictClassifier):
             self.parts.append(Summands(stage, self._training, self._encoder.count_vectors()))
         elif stage == ENCODER:
             self.parts.append(Summands(stage, self._training, self._encoder.gradients()))
+        elif stage in (SYMBOLS, OPINIONS):
+            rows = self._participants(stage)
+            vectors = self._counts[-1].matrix_vectors(self._labels, rows)
+            self.parts.append(Summands(stage, rows, self._sums.rounded(vectors)))
         return super()._update(stage, number)
 
     def _summed(self, stage: str, vectors: Doubles) -> Update:
         rows = self._participants(stage)
-        self.parts.append(Summands(stage, rows, self._sums.rounded(vectors[rows])))
+        self.parts.append(Summands(stage, rows, self._sums.rounded(vectors)))
         return super()._summed(stage, vectors)
 
 
@@ -189,7 +194,7 @@ def replay_of(recorded: Recorded) -> Transcript:
 
 def replay_run(graph: Graph, roles: Ints, config: Config, seed: int, tape: Tape) -> Transcript:
     """The same of a run that was made without `lumos.train`."""
-    problem = Problem(
+    problem = Problem.of(
         graph=graph,
         keep=np.zeros(len(graph.neighbours), np.bool_),
         roles=roles,
@@ -230,8 +235,8 @@ def _replayed(
     labels: NoisyLabels | None,
 ) -> Transcript:
     carrier = CARRIERS["loopback"]([shard], schedule.config.profile.doors, IDEAL_TOPICS)
-    nothing = np.zeros(len(graph.neighbours), np.bool_)
-    (private,) = split_private_data(graph, [shard], nothing, roles, np.empty((0, 2), np.int64))
+    (part,) = parts_of(graph, [shard.devices], roles)
+    private = PrivateData.of(part, np.zeros(part.slots, np.bool_))
     trainer = ReplayedClassifier(shard, carrier.endpoints[0], private, schedule, seen, labels)
     carrier.run(lambda shard, endpoint: trainer.whole(), lambda endpoint: no_part())
     before = len(trainer.given.added) - len(trainer.parts)  # sums that set the run up

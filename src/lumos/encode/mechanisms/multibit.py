@@ -59,7 +59,7 @@ class MultiBit(Mechanism):
         yes = coins[:, m : 2 * m].astype(np.int64) < limit
         bits = np.zeros((len(symbols), 2, k), np.bool_)
         bits[np.arange(len(symbols))[:, None], np.where(yes, 0, 1), columns] = True
-        return np.packbits(bits.reshape(len(symbols), -1), axis=1, bitorder="little")
+        return np.packbits(bits.reshape(len(symbols), 2 * k), axis=1, bitorder="little")
 
     def decode(self, messages: Bytes) -> Doubles:
         """[messages, 2k] the bits."""
