@@ -77,7 +77,7 @@ def misdirected(batch: Batch) -> Batch:
     [
         (on("keys", zero_key), Forged),
         (on("keys", flipped(-1)), Equivocation),
-        (on("keys", without_first), WrongSender),
+        (on("keys", without_first), WrongLength),  # one end has a key of the pair
         (on("keys", misdirected), WrongSender),
         (on("wrapped", shorter), WrongLength),
         (on("wrapped", twice), WrongSender),

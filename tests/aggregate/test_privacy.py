@@ -94,9 +94,9 @@ def same(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 class FrozenKeys(PairKeys):
     """The broken twin: pair masks that repeat in every round, as long-lived keys give them."""
 
-    def ratchet(self) -> RoundKeys:
+    def ratchet(self, context: bytes = b"") -> RoundKeys:
         before = self._chain.copy()
-        keys = super().ratchet()
+        keys = super().ratchet(context)
         self._chain[:] = before
         return keys
 
@@ -220,7 +220,7 @@ def test_being_lost_later_does_not_open_earlier_rounds(
 def test_a_seized_device_cannot_compute_earlier_masks() -> None:
     """The ratchet keeps nothing: what is in memory after a round gives other keys."""
     keys = PairKeys(np.arange(2), np.array([[1], [0]]))
-    public = keys.fresh_keys()
+    public = keys.public_keys([bytes([n]) * 32 for n in (1, 2)])
     keys.agree(public[::-1, None])
     before = keys._chain.copy()
     first = keys.ratchet()
@@ -230,7 +230,7 @@ def test_a_seized_device_cannot_compute_earlier_masks() -> None:
 
 def test_missed_sums_are_turned_past_and_their_keys_are_gone() -> None:
     present, absent = (PairKeys(np.arange(2), np.array([[1], [0]])) for _ in range(2))
-    public = present.fresh_keys()
+    public = present.public_keys([bytes([n]) * 32 for n in (1, 2)])
     present.agree(public[::-1, None])
     absent._chain = present._chain.copy()
     for _ in range(3):

@@ -40,7 +40,7 @@ def refused(shard: Shard | None, outbox: Outbox, error: type[LumosError], match:
 
 @pytest.mark.parametrize("sender", [1, 19, -1, -2, 20, 2**40])
 def test_a_foreign_sender(shard: Shard, declare: Declare, sender: int) -> None:
-    topic = declare("test/sender", coordinator=True)
+    topic = declare("test/sender", coordinator="both")
     refused(
         shard,
         topic.send(ints(0, sender), ints(3, 3), body(SECRET, SECRET)),
@@ -50,7 +50,7 @@ def test_a_foreign_sender(shard: Shard, declare: Declare, sender: int) -> None:
 
 
 def test_the_coordinator_sends_for_itself_only(declare: Declare) -> None:
-    topic = declare("test/coordinator", coordinator=True)
+    topic = declare("test/coordinator", coordinator="both")
     refused(None, topic.send(ints(3), ints(5), body(SECRET)), NotHosted, "hosts no device")
     Endpoint(None).check_outgoing(topic.send(ints(COORDINATOR), ints(5), body(SECRET)))
 
@@ -67,12 +67,12 @@ def test_a_receiver_out_of_range(
 
 def test_the_coordinator_takes_part_where_declared(shard: Shard, declare: Declare) -> None:
     to_coordinator = (ints(0), ints(COORDINATOR), body(SECRET))
-    Endpoint(shard).check_outgoing(declare("test/with", coordinator=True).send(*to_coordinator))
+    Endpoint(shard).check_outgoing(declare("test/with", coordinator="both").send(*to_coordinator))
     refused(shard, declare("test/without").send(*to_coordinator), ProtocolError, "out of range")
 
 
 def test_to_and_from_the_coordinator(shard: Shard, declare: Declare) -> None:
-    topic = declare("test/up", coordinator=True)
+    topic = declare("test/up", coordinator="both")
     up = Endpoint(shard).check_outgoing(topic.to_coordinator(shard, ints(1, 3), body(5, 6))).batch
     assert (up.sender.tolist(), up.receiver.tolist()) == ([2, 6], [COORDINATOR] * 2)
     outbox = topic.from_coordinator(ints(2, 6), body(SECRET, SECRET))
@@ -109,7 +109,7 @@ def test_a_word_outside_the_vocabulary(shard: Shard, declare: Declare, word: int
 @pytest.mark.parametrize("number", [-1, 20, 2**50])
 def test_a_public_id_is_an_id(shard: Shard, declare: Declare, number: int) -> None:
     topic = declare(
-        "test/id", door=Door.CONTROL, dtype=np.int64, vocabulary=PUBLIC_ID, coordinator=True
+        "test/id", door=Door.CONTROL, dtype=np.int64, vocabulary=PUBLIC_ID, coordinator="both"
     )
     Endpoint(shard).check_outgoing(topic.send(ints(0, 2), ints(3, 4), ints(0, 19)))
     outbox = topic.send(ints(0, 2), ints(3, 4), ints(3, number))

@@ -49,7 +49,7 @@ def sent_equals_received(carrier: Isolated | Loopback) -> None:
 def chatter(declare: Declare) -> tuple[Callable[..., Program[None]], Callable[..., Program[None]]]:
     """Random messages of every kind; a round is drawn by each device for itself."""
     plain = declare("test/plain", dtype=np.float64, shape=(3,))
-    ragged = declare("test/ragged", shape=None, coordinator=True)
+    ragged = declare("test/ragged", shape=None, coordinator="both")
     release = declare("test/release", door=Door.RELEASE, dtype=np.int32)
 
     def device(shard: Shard, _: Endpoint) -> Program[None]:

@@ -24,7 +24,7 @@ def pieces(request: pytest.FixtureRequest) -> list[Shard]:
 def test_everybody_hears_everybody_and_the_coordinator(
     pieces: list[Shard], declare: Declare
 ) -> None:
-    up = declare("test/up", dtype=np.int64, coordinator=True)
+    up = declare("test/up", dtype=np.int64, coordinator="both")
     around = declare("test/around", dtype=np.int64)
 
     def device(shard: Shard, _: Endpoint) -> Program[list[int]]:
@@ -76,7 +76,7 @@ def test_parties_out_of_step(declare: Declare, odd: int, how: str) -> None:
 
 @pytest.mark.parametrize("rounds", [0, 1, 3])
 def test_a_coordinator_out_of_step(pieces: list[Shard], declare: Declare, rounds: int) -> None:
-    topic = declare("test/together", coordinator=True)
+    topic = declare("test/together", coordinator="both")
 
     def repeat(times: int) -> Program[None]:
         for _ in range(times):
@@ -106,7 +106,7 @@ def test_the_coordinator_cannot_speak_where_it_has_no_part(
 def test_the_coordinator_writes_to_nobody(
     pieces: list[Shard], declare: Declare, receiver: int
 ) -> None:
-    topic = declare("test/nobody", coordinator=True)
+    topic = declare("test/nobody", coordinator="both")
 
     def device(*_: object) -> Program[None]:
         yield topic.nothing()

@@ -19,6 +19,7 @@ from lumos.aggregate import AggregateSettings, SecureAggregator, SecureCoordinat
 from lumos.aggregate.attempts import Attempted, Attempts
 from lumos.aggregate.errors import AlreadyOpened, Equivocation, ObjectionIgnored
 from lumos.aggregate.objections import CALLED_OFF, OPEN, decide
+from lumos.aggregate.opened_sums import OpenedSums, Opening
 from lumos.aggregate.topics import LOST, MASKED, OBJECTION, SUM, VERDICT
 from lumos.device import COORDINATOR
 from lumos.errors import ProtocolError
@@ -222,7 +223,14 @@ class Withholds(SecureCoordinator):
 class Forgetful(Attempts):
     """The broken twin of the holders' rule: it joins every attempt."""
 
-    def begin(self, step: int, number: int) -> None:
+    def begin(self, step: int, number: int, opened: OpenedSums) -> None:
+        pass
+
+
+class ForgetfulOpenings(OpenedSums):
+    """The same, where shares are given out."""
+
+    def open(self, opening: Opening) -> None:
         pass
 
 
@@ -241,6 +249,7 @@ def test_a_holder_that_opened_an_attempt_refuses_the_next(
     """Two attempts, one of them without a pair: the difference is the pair's product."""
     if broken:
         monkeypatch.setattr("lumos.aggregate.secure.Attempts", Forgetful)
+        monkeypatch.setattr("lumos.aggregate.secure.OpenedSums", ForgetfulOpenings)
     problem = Problem()
     u, v = problem.pairs()[0]
     coordinator: Any = type("Withholding", (Withholds,), {"opened": []})
@@ -263,16 +272,18 @@ def test_a_holder_that_opened_an_attempt_refuses_the_next(
 
 
 def test_an_attempt_is_made_once_and_in_order() -> None:
-    attempts = Attempts()
-    attempts.begin(0, 0)
-    attempts.begin(0, 1)
+    attempts, opened = Attempts(), OpenedSums()
+    attempts.begin(0, 0, opened)
+    attempts.begin(0, 1, opened)
     for again in ((0, 1), (0, 0)):
         with pytest.raises(AlreadyOpened, match="in order"):
-            attempts.begin(*again)
-    attempts.open()
+            attempts.begin(*again, opened)
+    opened.open(Opening(step=0, number=1, told=b""))
     with pytest.raises(AlreadyOpened, match="another attempt"):
-        attempts.begin(0, 2)
-    attempts.begin(1, 0)
+        attempts.begin(0, 2, opened)
+    with pytest.raises(AlreadyOpened, match="another attempt"):
+        Attempts().begin(0, 2, opened)  # after a restart
+    attempts.begin(1, 0, opened)
 
 
 def test_silence_is_an_objection() -> None:

@@ -7,7 +7,8 @@ of a step opened, their difference would show what only one of them has. So a ho
 * takes part in attempts of a step in their order, and none of them twice;
 * forgets all shares of an attempt that is called off, before it joins another; they follow from
   keys that were overwritten when the attempt began (`pair_keys`), so nobody can make them again;
-* takes part in no further attempt of a step once it was told to give out shares of one.
+* takes part in no further attempt of a step once it gave out shares of one, also after a restart
+  (`opened_sums`).
 
 *Why that is enough, whatever the coordinator says to whom.* Let X of v's k neighbours collude. To
 open v's vector in an attempt takes t shares of one of its secrets, so at least t - X honest holders
@@ -19,6 +20,7 @@ of t (`parameters`) 2t - k - X ≥ 1.
 from typing import NamedTuple
 
 from lumos.aggregate.errors import AlreadyOpened
+from lumos.aggregate.opened_sums import OpenedSums
 from lumos.aggregate.share_vault import ShareVault
 from lumos.crypto.in_memory import InMemoryOnly
 from lumos.typing import Doubles
@@ -38,17 +40,19 @@ class Attempts(InMemoryOnly):
 
     def __init__(self) -> None:
         self._last: tuple[int, int] | None = None
-        self._opened = False
         self._vault: ShareVault | None = None
 
-    def begin(self, step: int, number: int) -> None:
-        """Join an attempt, or refuse with `AlreadyOpened`."""
-        if self._last is not None:
-            if (step, number) <= self._last:
-                raise AlreadyOpened("an attempt at a sum is made once, and in order")
-            if step == self._last[0] and self._opened:
-                raise AlreadyOpened("another attempt at this sum was opened here")
-        self._last, self._opened = (step, number), False
+    def begin(self, step: int, number: int, opened: OpenedSums) -> None:
+        """Join an attempt, or refuse with `AlreadyOpened`.
+
+        Args:
+            opened: what the devices gave out shares for.
+        """
+        if self._last is not None and (step, number) <= self._last:
+            raise AlreadyOpened("an attempt at a sum is made once, and in order")
+        if opened.has(step):
+            raise AlreadyOpened("another attempt at this sum was opened here")
+        self._last = (step, number)
         if self._vault is not None:
             self._vault.forget()
         self._vault = None
@@ -61,7 +65,3 @@ class Attempts(InMemoryOnly):
         """The present attempt is called off: its shares are forgotten."""
         if self._vault is not None:
             self._vault.forget()
-
-    def open(self) -> None:
-        """Shares of the present attempt are about to be given out."""
-        self._opened = True

@@ -33,7 +33,7 @@ from lumos.errors import UsageError, WrongLength
 from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.topic import Topic
-from lumos.typing import Bytes, Doubles, Flags, Ints
+from lumos.typing import Arrays, Bytes, Doubles, Flags, Ints
 
 
 class SecureCoordinator:
@@ -61,14 +61,26 @@ class SecureCoordinator:
         self._number = 0  # of the next sum
         # Made by `setup`:
         self._graph: MaskGraph
+        self._seed: bytes
         self._run: bytes
 
     def setup(self) -> Program[None]:
         """Hold the draw of the mask graph: once per run, before the first sum."""
-        seed = yield from hold_draw(self._total)
-        self._run = seed_tag(seed)
+        self._place((yield from hold_draw(self._total, self.parameters.minimum)))
+
+    def _place(self, seed: bytes) -> None:
+        self._seed, self._run = seed, seed_tag(seed)
         self._graph = MaskGraph(self._total, self.parameters.neighbours, seed)
         self._drawn = True
+
+    def state(self) -> Arrays:
+        """What the coordinator needs to go on after a restart; all of it is public."""
+        return {"seed": np.frombuffer(self._seed, np.uint8), "number": np.array(self._number)}
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a state instead of `setup`: before the sum whose number it has."""
+        self._place(state["seed"].tobytes())
+        self._number = int(state["number"])
 
     def sum(self, width: int) -> Program[Doubles | None]:
         """One sum of vectors of `width` numbers; None when nothing was opened."""

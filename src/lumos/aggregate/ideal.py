@@ -51,14 +51,14 @@ CLEAR = Topic(
     name="aggregate/ideal",
     door=Door.AGGREGATE,
     shape=None,
-    coordinator=True,
+    coordinator="both",
     learns="nobody learns anything: a simulation agrees on the mask graph, and on who falls silent",
 )
 CLEAR_SUM = Topic(
     name="aggregate/clear-sum/ideal",
     door=Door.AGGREGATE,
     shape=None,
-    coordinator=True,
+    coordinator="both",
     learns="everybody in the round learns the sum (a simulation computed it in the clear)",
 )
 IDEAL_TOPICS = frozenset({CLEAR, CLEAR_SUM, *BOOKED.values()})

@@ -20,6 +20,10 @@ missing, or opens no commitment, voids the draw for all: there is another one, w
 contributions, and after `DRAWS` of them an error. The adversary chooses among `DRAWS` seeds at
 most, and the failure bound is divided by that number (`lumos.aggregate.parameters`).
 
+**Absent devices.** Whoever binds itself to nothing in a draw contributes 16 zero bytes, by rule.
+The coordinator says so by its list, and cannot say it of a device that takes part: that one does
+not find its own contribution in the list. More absent devices than `dropped` allows void the draw.
+
 **Not covered**: who colludes, or is seized, after the draw has been chosen with knowledge of it.
 With simulated coins the contributions follow from the run seed, and so does the mask graph.
 """
@@ -82,18 +86,26 @@ def draw_seed(shard: Shard) -> Program[bytes]:
     raise _void()
 
 
-def hold_draw(total: int) -> Program[bytes]:
-    """The coordinator's part: the seed of the mask graph."""
+def hold_draw(total: int, minimum: int | None = None) -> Program[bytes]:
+    """The coordinator's part: the seed of the mask graph.
+
+    Args:
+        total: number of devices.
+        minimum: how many have to take part; None: all of them.
+    """
     everyone = np.arange(total)
     for draw in range(DRAWS):
-        bound = _from_everyone((yield DRAW_COMMITMENT.nothing()), total)
-        if bound is None:
+        bound, absent = _filled((yield DRAW_COMMITMENT.nothing()), total, PUBLIC_HASH)
+        if total - len(absent) < (total if minimum is None else minimum):
             yield DRAW_DIGEST.nothing()
             continue
+        if len(absent):
+            nothing = np.zeros((len(absent), CONTRIBUTION), np.uint8)
+            bound[absent] = commitments(nothing, absent, total, draw)
         digest = np.frombuffer(list_digest(bound), np.uint8)
         yield DRAW_DIGEST.from_coordinator(everyone, np.broadcast_to(digest, (total, PUBLIC_HASH)))
-        shown = _from_everyone((yield DRAW_CONTRIBUTION.nothing()), total)
-        if shown is None or not np.array_equal(commitments(shown, everyone, total, draw), bound):
+        shown, _ = _filled((yield DRAW_CONTRIBUTION.nothing()), total, CONTRIBUTION)
+        if not np.array_equal(commitments(shown, everyone, total, draw), bound):
             yield DRAW_LIST.nothing()
             continue
         listed = np.ascontiguousarray(shown).ravel()
@@ -166,15 +178,19 @@ def _told(shard: Shard, inbox: Inbox) -> Bytes | None:
     return np.ascontiguousarray(inbox.body[0])
 
 
-def _from_everyone(inbox: Inbox, total: int) -> Bytes | None:
-    """[total, bytes] what all devices sent, in the order of their ids; None if one is missing."""
+def _filled(inbox: Inbox, total: int, size: int) -> tuple[Bytes, Ints]:
+    """[total, size] what each device sent, zeros where it sent nothing; and who did not."""
     sender = inbox.sender
     # Senders are sorted. As unsigned numbers negative ids are huge.
     if len(sender) and sender.view(np.uint64).max() >= total:
         raise WrongSender("a message came from a device that does not exist")
     if (np.diff(sender) == 0).any():
         raise WrongSender("a device sent the same thing twice")
-    return inbox.body if len(sender) == total else None
+    if len(sender) == total:
+        return inbox.body, sender[:0]
+    filled = np.zeros((total, size), np.uint8)
+    filled[sender] = inbox.body
+    return filled, np.setdiff1d(np.arange(total), sender)
 
 
 def _void() -> DrawVoid:

@@ -2,8 +2,12 @@
 
 A pair (low id, high id) agrees on s_0 = H(X25519; both ids; both public keys). For sum number r
 
-    s_{r+1} ‖ seed ‖ word up ‖ word down ‖ flag ‖ values up ‖ values down = ChaCha20(s_r)
-                               (32 bytes, 16, 2 · 12, 8, and 2 · 16 numbers of 4 bytes)
+    s_{r+1} = ChaCha20(s_r; 0)                                                       (32 bytes)
+    seed ‖ word up ‖ word down ‖ flag ‖ values up ‖ values down = ChaCha20(s_r; H(context))
+                                     (16 bytes, 2 · 12, 8, and 2 · 16 numbers of 4 bytes)
+
+The *context* is what the two ends have learnt of earlier sums, as a digest. If the coordinator told
+them different sums, they share no key of this one: their words do not fit, and neither opens it.
 
 `seed` is that of the pair's mask. The *word* of a direction tells that its sender has the receiver
 in the sum (`lumos.aggregate.secure`). `flag` hides objections (`lumos.aggregate.objections`).
@@ -12,10 +16,12 @@ other way round (`lumos.aggregate.derived_shares`).
 
 Keys follow from the number of the sum, which everybody counts: whoever misses sums turns the
 ratchet further. s_r is forgotten as soon as it is turned: no sum is taken part in twice, and
-whoever seizes a device later cannot compute the masks of earlier sums. That the public keys are the
-neighbours' is the carrier's promise.
+whoever seizes a device later cannot compute the masks of earlier sums, unless the device keeps the
+secret of its private key on its disk (`lumos.device.device_keys`), so that it can come back after a
+restart. That the public keys are the neighbours' is the carrier's promise.
 """
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -25,12 +31,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from lumos.aggregate.errors import Forged
 from lumos.aggregate.masks import NONCE
 from lumos.aggregate.shamir import LIMBS, Elements, elements_of
-from lumos.crypto import chacha, entropy
+from lumos.crypto import chacha
 from lumos.crypto.in_memory import InMemoryOnly
 from lumos.typing import Bytes, Ints, Words
 
 KEY = 32
 WORD = 12
+_NO_KEY = bytes(KEY)
 
 
 class RoundKeys(NamedTuple):
@@ -74,24 +81,34 @@ class PairKeys(InMemoryOnly):
         self._slots = neighbours.shape[1]
         self._own: list[X25519PrivateKey] = []
         self._public: list[bytes] = []
-        self._hosted = len(devices)
         self._chain = np.empty((0, 8), np.uint32)
 
-    def fresh_keys(self) -> Bytes:
-        """[hosted, 32] a new public key of each device, for its neighbours."""
-        draws = [entropy.draw(KEY) for _ in range(self._hosted)]
-        self._own = [X25519PrivateKey.from_private_bytes(drawn) for drawn in draws]
+    def public_keys(self, private: Sequence[bytes]) -> Bytes:
+        """[hosted, 32] the public key of each device, for its neighbours.
+
+        Args:
+            private: the private keys, 32 bytes each.
+        """
+        self._own = [X25519PrivateKey.from_private_bytes(key) for key in private]
         self._public = [own.public_key().public_bytes_raw() for own in self._own]
         return np.frombuffer(b"".join(self._public), np.uint8).reshape(-1, KEY)
 
     def agree(self, received: Bytes) -> None:
-        """Compute all s_0 from the neighbours' keys, [hosted, k, 32], and forget the own ones."""
+        """Compute all s_0 from the neighbours' keys, and forget the own ones.
+
+        Args:
+            received: [hosted, k, 32] zeros where a neighbour sent none. Such a pair has no key, and
+                must not be used.
+        """
         agreed = []
         for first, low, high in zip(
             self._first.tolist(), self.low.tolist(), self.high.tolist(), strict=True
         ):
             row, slot = divmod(first, self._slots)
             theirs = received[row, slot].tobytes()
+            if theirs == _NO_KEY:
+                agreed.append(_NO_KEY)
+                continue
             try:
                 shared = self._own[row].exchange(X25519PublicKey.from_public_bytes(theirs))
             except ValueError:
@@ -107,12 +124,18 @@ class PairKeys(InMemoryOnly):
         self._chain = np.frombuffer(b"".join(agreed), "<u4").astype(np.uint32).reshape(-1, 8)
         self._own = []  # an agreement is made once
 
-    def ratchet(self) -> RoundKeys:
-        """The keys of the next sum. What made them is overwritten."""
-        words = chacha.blocks(self._chain, NONCE, 4)
-        self.number += 1
-        self._chain[:], seed, word_up, word_down, flag, up, down, _ = np.split(
-            words, (8, 12, 15, 18, 20, 36, 52), axis=1
+    def ratchet(self, context: bytes = b"") -> RoundKeys:
+        """The keys of the next sum. What made them is overwritten.
+
+        Args:
+            context: what everybody knows of earlier sums.
+        """
+        # With the nonce of the chain itself the words of a sum would begin with the next key.
+        nonce = blake2b(context, digest_size=len(NONCE), person=b"lumos context").digest()
+        words = chacha.blocks(self._chain, nonce, 3)
+        self._turn()
+        seed, word_up, word_down, flag, up, down, _ = np.split(
+            words, (4, 7, 10, 12, 28, 44), axis=1
         )
         shape = (len(words), 2, LIMBS)
         values_up, values_down = elements_of(up).reshape(shape), elements_of(down).reshape(shape)
@@ -121,5 +144,8 @@ class PairKeys(InMemoryOnly):
     def skip(self, sums: int) -> None:
         """Turn the ratchet past sums that were missed."""
         for _ in range(sums):
-            self._chain[:] = chacha.blocks(self._chain, NONCE, 1)[:, :8]
-        self.number += sums
+            self._turn()
+
+    def _turn(self) -> None:
+        self._chain[:] = chacha.blocks(self._chain, NONCE, 1)[:, :8]
+        self.number += 1

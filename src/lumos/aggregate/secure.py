@@ -33,6 +33,7 @@ outlives its round, and a device that was lost, or that missed rounds, may come 
    with those neighbours, of whom the same is true.
 """
 
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -42,11 +43,12 @@ from lumos.aggregate import masks, pair_keys, shamir
 from lumos.aggregate.attempts import Attempted, Attempts
 from lumos.aggregate.confirmations import confirm
 from lumos.aggregate.derived_shares import secrets_of
-from lumos.aggregate.errors import Equivocation, WrongSender
+from lumos.aggregate.errors import Equivocation, Forged, WrongSender
 from lumos.aggregate.fixed_point import FixedPoint, RingWords
 from lumos.aggregate.mask_draw import draw_seed, seed_tag
 from lumos.aggregate.mask_graph import MaskGraph
 from lumos.aggregate.objections import Objections, object_to
+from lumos.aggregate.opened_sums import OpenedSums, Opening
 from lumos.aggregate.parameters import mask_parameters
 from lumos.aggregate.settings import AggregateSettings
 from lumos.aggregate.share_vault import PAIR, SELF, ShareVault
@@ -67,7 +69,7 @@ from lumos.device.shard import COORDINATOR, Shard
 from lumos.errors import UsageError, WrongLength
 from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.typing import Bytes, Doubles, Flags, Ints, Words
+from lumos.typing import Arrays, Bytes, Doubles, Flags, Ints, Words
 
 _ROWS = 256  # vectors encoded at a time
 
@@ -90,6 +92,11 @@ class SecureAggregator(InMemoryOnly):
         self._shard = shard
         self.parameters = mask_parameters(settings, shard.total)
         self.fixed = FixedPoint.of(settings, shard.total)
+        self.context = b""
+        """Digest of what hosted devices know of earlier sums; devices that know different things
+        open nothing together."""
+        self.opened = OpenedSums()
+        """What hosted devices gave out shares for; a device that may restart has one that lasts."""
         self._attempts = Attempts()
         self._agreed = False
         # Made by `setup`:
@@ -97,36 +104,82 @@ class SecureAggregator(InMemoryOnly):
         self._neighbours: Ints
         self._up: Flags
         self._pairs: pair_keys.PairKeys
+        self._received: Bytes
+        self._seed: bytes
         self._run: bytes
+        self._known: Flags
 
     def setup(self) -> Program[None]:
         """Draw the mask graph with all devices, and agree on a key with each mask neighbour.
 
-        Once per run, before the first sum. Every device has to take part: one that stays silent
-        here stops the run.
+        Once per run, before the first sum. A mask neighbour that stays silent here has no key, and
+        is in no sum with the device.
+
+        Raises:
+            WrongSender: fewer than t neighbours of a device sent a key.
         """
         shard, k = self._shard, self.parameters.neighbours
-        seed = yield from draw_seed(shard)
-        self._graph = MaskGraph(shard.total, k, seed)
-        self._neighbours = self._graph.of(shard.devices)
-        self._up = shard.devices[:, None] < self._neighbours
-        self._pairs = pair_keys.PairKeys(shard.devices, self._neighbours)
-        self._run = seed_tag(seed)
+        self._place((yield from draw_seed(shard)))
         tag = np.frombuffer(self._run, np.uint8)
-        body = np.hstack([self._pairs.fresh_keys(), np.tile(tag, (len(shard), 1))])
+        body = np.hstack([self._public_keys(), np.tile(tag, (len(shard), 1))])
         inbox = yield KEYS.send(
-            np.repeat(shard.devices, k), self._neighbours.ravel(), np.repeat(body, k, axis=0)
+            np.repeat(shard.devices, k),
+            self._neighbours.ravel(),
+            np.repeat(body, k, axis=0),
+            awaits=self._neighbours.ravel(),
         )
         # Before the senders are looked up: with another seed they are no mask neighbours.
         if (inbox.body[:, pair_keys.KEY :] != tag).any():
             raise Equivocation("a mask neighbour took another seed of the mask graph")
         rows, slots = self._places(inbox)
-        if len(rows) < self._neighbours.size:
-            raise WrongSender("a mask neighbour sent no public key")
-        received = np.empty((*self._neighbours.shape, pair_keys.KEY), np.uint8)
+        received = np.zeros((*self._neighbours.shape, pair_keys.KEY), np.uint8)
         received[rows, slots] = inbox.body[:, : pair_keys.KEY]
+        if not received[rows, slots].any(axis=1).all():
+            raise Forged("a public key is no point of large order")
+        self._agree(received)
+
+    def _place(self, seed: bytes) -> None:
+        """Find the mask neighbours of hosted devices."""
+        self._seed, self._run = seed, seed_tag(seed)
+        self._graph = MaskGraph(self._shard.total, self.parameters.neighbours, seed)
+        self._neighbours = self._graph.of(self._shard.devices)
+        self._up = self._shard.devices[:, None] < self._neighbours
+        self._pairs = pair_keys.PairKeys(self._shard.devices, self._neighbours)
+
+    def _public_keys(self) -> Bytes:
+        """[hosted, 32]; the private ones are computed here, or drawn."""
+        return self._pairs.public_keys(self._shard.private_keys("masked sums", self._run))
+
+    def _agree(self, received: Bytes) -> None:
+        """Agree on keys with the neighbours whose public key is there, [hosted, k, 32]."""
+        self._known = received.any(axis=2)
+        if (self._known.sum(axis=1) < self.parameters.threshold).any():
+            raise WrongSender("too few mask neighbours sent a public key")
+        self._received = received
         self._pairs.agree(received)
         self._agreed = True
+
+    def state(self) -> Arrays:
+        """What a device that keeps its secret needs to go on after a restart; no private key."""
+        self._require_setup()
+        return {
+            "seed": np.frombuffer(self._seed, np.uint8),
+            "public_keys": self._received,
+            "number": np.array(self._pairs.number),
+        }
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a state instead of `setup`: before the sum whose number it has.
+
+        Raises:
+            UsageError: the device keeps no secret, so its keys are gone.
+        """
+        if self._shard.keys is None:
+            raise UsageError("keys that were drawn fresh do not survive a restart")
+        self._place(state["seed"].tobytes())
+        self._public_keys()
+        self._agree(state["public_keys"])
+        self._pairs.skip(int(state["number"]))
 
     def skip(self, sums: int = 1) -> None:
         """The hosted devices missed so many sums, or attempts: go on with the next one.
@@ -184,10 +237,10 @@ class SecureAggregator(InMemoryOnly):
         Raises:
             AlreadyOpened: a hosted device helped to open this step, or this attempt was made.
         """
-        self._attempts.begin(step, number)
+        self._attempts.begin(step, number, self.opened)
         everyone = np.ones(len(self._shard), np.bool_)
         never = np.full(len(self._shard), Stage.NEVER, np.int8)
-        collected = yield from self._collect(vectors, shares, never)
+        collected = yield from self._collect(vectors, shares, never, step)
         self._attempts.hold(collected.vault)
         opening = collected.opening
         objecting = yield from objections(opening)
@@ -197,12 +250,15 @@ class SecureAggregator(InMemoryOnly):
         if called_off:
             self._attempts.call_off()
             return Attempted(None, called_off=True)
-        self._attempts.open()
         total = yield from self._open(collected, opening, everyone)
         return Attempted(total, called_off=False)
 
     def _collect(
-        self, vectors: Doubles, shares: RingWords | None, drop_stage: npt.NDArray[np.int8]
+        self,
+        vectors: Doubles,
+        shares: RingWords | None,
+        drop_stage: npt.NDArray[np.int8],
+        step: int | None = None,
     ) -> "Program[_Collected]":
         """Up to the masked vectors, and the coordinator's word on who is lost."""
         self._require_setup()
@@ -218,7 +274,7 @@ class SecureAggregator(InMemoryOnly):
                 f"got {shares.dtype}{list(shares.shape)}"
             )
         of = masks.SumId(self._run, self._pairs.number)
-        keys = self._pairs.ratchet()
+        keys = self._pairs.ratchet(self.context)
         own, vault = self._values(keys)
         joined = yield from self._wrap(keys, own[:, :, PAIR], of, drop_stage > Stage.WRAPPED)
         vault.admit(joined)
@@ -241,6 +297,10 @@ class SecureAggregator(InMemoryOnly):
             lost=lost,
             opening=opening,
             width=vectors.shape[1],
+            # Steps of attempts are numbered apart from sums.
+            step=-1 - of.number if step is None else step,
+            number=of.number,
+            context=self.context,
         )
 
     def _open(
@@ -257,6 +317,8 @@ class SecureAggregator(InMemoryOnly):
             self.parameters.threshold,
         )
         opening = opening & revealing
+        if opening.any():
+            self.opened.open(collected.told(opening))
         revealed = self._reveal(collected.vault, np.flatnonzero(opening), joined, lost)
         collected.vault.forget()  # what was not asked for here is never given out
         yield revealed
@@ -318,7 +380,7 @@ class SecureAggregator(InMemoryOnly):
             lengths=np.full(len(rows), body.shape[1]),
         )
         going, left_out = self._named((yield LEFT_OUT.nothing()), speaking)
-        return going[:, None] & ~left_out
+        return going[:, None] & ~left_out & self._known
 
     def _masked(
         self,
@@ -464,6 +526,16 @@ class _Collected(NamedTuple):
     opening: Flags
     """[hosted] who is in the sum and was told to open it."""
     width: int
+    step: int
+    number: int
+    context: bytes
+
+    def told(self, opening: Flags) -> Opening:
+        """What hosted devices were told of this sum, where `opening` give out shares."""
+        digest = blake2b(self.context, digest_size=32, person=b"lumos opening")
+        for flags in (self.joined, self.lost, opening):
+            digest.update(np.packbits(flags).tobytes())
+        return Opening(self.step, self.number, digest.digest())
 
 
 def _as_bytes(elements: shamir.Elements) -> Bytes:

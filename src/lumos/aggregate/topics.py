@@ -74,28 +74,28 @@ DRAW_COMMITMENT = Topic(
     name="aggregate/draw-commitment",
     door=Door.AGGREGATE,
     shape=(PUBLIC_HASH,),
-    coordinator=True,
+    coordinator="receives",
     learns="the coordinator gets a hash of random bytes, which hides them for now",
 )
 DRAW_DIGEST = Topic(
     name="aggregate/draw-digest",
     door=Door.AGGREGATE,
     shape=(PUBLIC_HASH,),
-    coordinator=True,
+    coordinator="sends",
     learns="everybody gets one hash of what all devices bound themselves to",
 )
 DRAW_CONTRIBUTION = Topic(
     name="aggregate/draw-contribution",
     door=Door.AGGREGATE,
     shape=(CONTRIBUTION,),
-    coordinator=True,
+    coordinator="receives",
     learns="the coordinator gets random bytes of a device, for the draw of the mask graph",
 )
 DRAW_LIST = Topic(
     name="aggregate/draw-list",
     door=Door.AGGREGATE,
     shape=None,
-    coordinator=True,
+    coordinator="sends",
     learns="everybody learns the random bytes of all devices, which draw the mask graph",
 )
 KEYS = Topic(
@@ -108,7 +108,7 @@ WRAPPED = Topic(
     name="aggregate/wrapped",
     door=Door.AGGREGATE,
     shape=None,
-    coordinator=True,
+    coordinator="receives",
     learns="the coordinator gets encrypted mask seeds; it can read those of lost devices only",
 )
 LEFT_OUT = Topic(
@@ -116,14 +116,14 @@ LEFT_OUT = Topic(
     door=Door.CONTROL,
     dtype=np.int64,
     vocabulary=PUBLIC_ID,
-    coordinator=True,
+    coordinator="sends",
     learns="a device learns which mask neighbours are not in the round; its own id says: go on",
 )
 MASKED = Topic(
     name="aggregate/masked",
     door=Door.AGGREGATE,
     shape=None,
-    coordinator=True,
+    coordinator="receives",
     learns="the coordinator gets masked vectors; only their sum becomes visible",
 )
 LOST = Topic(
@@ -131,49 +131,49 @@ LOST = Topic(
     door=Door.CONTROL,
     dtype=np.int64,
     vocabulary=PUBLIC_ID,
-    coordinator=True,
+    coordinator="sends",
     learns="a device learns which mask neighbours were lost; its own id says: open the others",
 )
 ALIVE = Topic(
     name="aggregate/alive",
     door=Door.AGGREGATE,
     shape=None,
-    coordinator=True,
+    coordinator="receives",
     learns="the coordinator passes on random words: a device has these mask neighbours in the sum",
 )
 CONFIRMED = Topic(
     name="aggregate/confirmed",
     door=Door.AGGREGATE,
     shape=None,
-    coordinator=True,
+    coordinator="sends",
     learns="a device learns which mask neighbours have it in the sum",
 )
 OBJECTION = Topic(
     name="aggregate/objection",
     door=Door.AGGREGATE,
     dtype=np.uint64,
-    coordinator=True,
+    coordinator="receives",
     learns="the coordinator learns whether any device objects to opening a sum, and not which",
 )
 VERDICT = Topic(
     name="aggregate/verdict",
     door=Door.CONTROL,
     vocabulary=("open", "called off"),
-    coordinator=True,
+    coordinator="sends",
     learns="everyone learns whether an attempt at a sum is called off",
 )
 REVEAL = Topic(
     name="aggregate/reveal",
     door=Door.AGGREGATE,
     shape=None,
-    coordinator=True,
+    coordinator="receives",
     learns="the coordinator gets one share for each device: it opens one of its two secrets",
 )
 SUM = Topic(
     name="aggregate/sum",
     door=Door.AGGREGATE,
     shape=None,
-    coordinator=True,
+    coordinator="sends",
     learns="everybody in the round learns the sum over the devices whose vectors arrived",
 )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
+from lumos.device.device_keys import DeviceKeys, fresh_key
 from lumos.device.slot_index import SlotIndex
 from lumos.errors import NotHosted, UsageError
 from lumos.graph.neighbour_lists import spans
@@ -47,6 +48,8 @@ class Shard:
         neighbours: [slots] id of the neighbour.
         coins: private coins of the hosted devices.
         public: public coins.
+        keys: of a device that keeps a secret, so that it can come back after a restart; None: keys
+            are drawn fresh.
     """
 
     def __init__(
@@ -57,13 +60,17 @@ class Shard:
         neighbours: Ints,
         coins: PrivateCoins,
         public: PublicCoins,
+        keys: DeviceKeys | None = None,
     ) -> None:
+        if keys is not None and len(devices) != 1:
+            raise UsageError("only a shard of one device keeps a secret")
         self.devices = devices
         self.total = total
         self.offsets = offsets
         self.neighbours = neighbours
         self.coins = coins
         self.public = public
+        self.keys = keys
         self.degree: Ints = np.diff(offsets)
         self.owner: Ints = np.repeat(np.arange(len(devices)), self.degree)
         self._dense = len(devices) == total
@@ -76,6 +83,17 @@ class Shard:
 
     def __len__(self) -> int:
         return len(self.devices)
+
+    def private_keys(self, purpose: str, run: bytes) -> list[bytes]:
+        """[hosted] a private key of each device, 32 bytes.
+
+        Args:
+            purpose: what it is for.
+            run: names the run; a device that keeps a secret has the same key again for the same.
+        """
+        if self.keys is not None:
+            return [self.keys.key(purpose, run)]
+        return [fresh_key() for _ in range(len(self.devices))]
 
     def local(self, ids: Ints) -> Ints:
         """Positions of hosted devices. Raises `NotHosted` for any other id."""

@@ -168,13 +168,21 @@ def _stacked(bodies: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 class Outbox:
-    """What one party sends in one round."""
+    """What one party sends in one round.
 
-    __slots__ = ("batch", "topic")
+    Args:
+        batch: the messages.
+        awaits: ids of those who may send to a hosted device in this round, known beforehand and
+            mutual: whoever is awaited awaits the other one. A carrier that has it needs no barrier
+            to know when the round is complete. None: anybody may send.
+    """
 
-    def __init__(self, topic: "Topic", batch: Batch) -> None:
+    __slots__ = ("awaits", "batch", "topic")
+
+    def __init__(self, topic: "Topic", batch: Batch, awaits: Ints | None = None) -> None:
         self.topic = topic
         self.batch = batch
+        self.awaits = awaits
 
 
 class Inbox:

@@ -34,14 +34,14 @@ SHARE = Topic(
     name="masked-flag/share",
     door=Door.AGGREGATE,
     dtype=np.uint64,
-    coordinator=True,
+    coordinator="receives",
     learns="the coordinator gets masked flags; their sum tells whether anyone raised one",
 )
 VERDICT = Topic(
     name="masked-flag/verdict",
     door=Door.CONTROL,
     vocabulary=("nobody", "somebody"),
-    coordinator=True,
+    coordinator="sends",
     learns="everyone learns whether at least one device raised its flag",
 )
 

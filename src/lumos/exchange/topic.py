@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +50,8 @@ class Topic:
         shape: shape of one message's body; () for a single element, None for bytes of any number.
         learns: who learns what, in one sentence.
         vocabulary: for control topics, the words that codes 0, 1, … stand for, or `PUBLIC_ID`.
-        coordinator: whether the coordinator takes part in rounds of this topic.
+        coordinator: the coordinator's part in rounds of this topic: it `receives` from devices,
+            `sends` to them, or `both`, beside messages between devices; empty: it has none.
         common: release topics only: a device tells all receivers the same, so that those who
             collude learn no more than each of them.
         about_edges: release topics only: the message is a function of what the device received and
@@ -63,7 +64,7 @@ class Topic:
     shape: tuple[int, ...] | None = ()
     learns: str
     vocabulary: tuple[str, ...] = ()
-    coordinator: bool = False
+    coordinator: Literal["", "receives", "sends", "both"] = ""
     common: bool = False
     about_edges: bool = False
 
@@ -106,16 +107,21 @@ class Topic:
         *,
         epsilon: Doubles | None = None,
         lengths: Ints | None = None,
+        awaits: Ints | None = None,
     ) -> Outbox:
-        """An outbox of this topic. An integer body is one word for all messages."""
+        """An outbox of this topic. An integer body is one word for all messages.
+
+        Args:
+            awaits: see `Outbox`.
+        """
         if not isinstance(body, int):
-            return Outbox(self, Batch(sender, receiver, body, epsilon, lengths))
+            return Outbox(self, Batch(sender, receiver, body, epsilon, lengths), awaits)
         words = () if self.vocabulary is PUBLIC_ID else self.vocabulary
         if not 0 <= body < len(words):
             raise ProtocolError(f"topic {self.name!r}: a word outside its vocabulary")
         repeated = np.empty((len(sender), *(self.shape or ())), self.dtype)
         repeated.fill(body)
-        return Outbox(self, Batch(sender, receiver, repeated, epsilon, lengths))
+        return Outbox(self, Batch(sender, receiver, repeated, epsilon, lengths), awaits)
 
     def along(self, shard: Shard, slots: Ints, body: npt.NDArray[Any] | int) -> Outbox:
         """An outbox with a message over each of the slots: from a device to its neighbour."""

@@ -44,6 +44,7 @@ def send_over(
         # One number for all messages, in the memory of one.
         epsilon=np.broadcast_to(np.float64(epsilon), len(rows)),
         lengths=np.broadcast_to(np.int64(width), len(rows)),
+        awaits=shard.neighbours,
     )
     receiver = shard.local(inbox.receiver)
     if not nondecreasing(receiver):

@@ -1,6 +1,7 @@
 """Masked sums over all devices, with noise that the devices draw themselves."""
 
 from collections.abc import Callable
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
@@ -8,12 +9,13 @@ from scipy.sparse import csr_array
 
 from lumos.aggregate import IdealAggregator, SecureAggregator
 from lumos.aggregate.noise import Noise
+from lumos.aggregate.opened_sums import OpenedSums
 from lumos.device.shard import Shard
-from lumos.errors import ProtocolError
+from lumos.errors import ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.products import paired_sums
 from lumos.training.config import Config
-from lumos.typing import Doubles, Ints, Small
+from lumos.typing import Arrays, Doubles, Ints, Small
 
 Update = Callable[[bool], Doubles]
 """Called with True, the vector of each hosted device; with False, their sum."""
@@ -73,7 +75,43 @@ class NoisySums:
             total = yield from self._sums.sum(vectors, drop_stage)
         if total is None:
             raise ProtocolError("a sum was not opened: too few devices were present")
+        self._learn(total)
         return total
+
+    def _learn(self, total: Doubles) -> None:
+        """Bind the next sum to this one: a coordinator that tells devices different sums is found
+        out there, before anything is opened."""
+        if isinstance(self._sums, SecureAggregator):
+            known = self._sums.context + np.ascontiguousarray(total).tobytes()
+            self._sums.context = blake2b(known, digest_size=32, person=b"lumos sums").digest()
+
+    def state(self) -> Arrays:
+        """What a device that keeps its secret needs to go on after a restart.
+
+        Raises:
+            UsageError: sums are ideal, and no device of a simulation restarts.
+        """
+        sums = self._secure()
+        return {**sums.state(), "context": np.frombuffer(sums.context, np.uint8)}
+
+    def restore(self, state: Arrays, opened: OpenedSums) -> None:
+        """Go on from a state instead of `setup`.
+
+        Args:
+            opened: what the device gave out shares for, also after the state was written.
+        """
+        sums = self._secure()
+        sums.restore(state)
+        sums.context, sums.opened = state["context"].tobytes(), opened
+
+    def remember_openings(self, opened: OpenedSums) -> None:
+        """Note there what the device gives out shares for."""
+        self._secure().opened = opened
+
+    def _secure(self) -> SecureAggregator:
+        if not isinstance(self._sums, SecureAggregator):
+            raise UsageError("devices that may restart need `aggregate='secure'`")
+        return self._sums
 
     def pair(self, partner: Ints, chosen: csr_array) -> Program[None]:
         """Open the sessions of matched devices; arguments as in `PairedSums.setup`."""
@@ -94,4 +132,6 @@ class NoisySums:
         if noise is not None and not isinstance(self._sums, IdealAggregator):
             hosted, size = vectors.shape
             shares = noise.shares(self._shard.coins, hosted, words * size, step)
-        return (yield from self._pairs.sum(vectors, shares, step))
+        total = yield from self._pairs.sum(vectors, shares, step)
+        self._learn(total)
+        return total

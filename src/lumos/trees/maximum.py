@@ -15,7 +15,7 @@ CANDIDATE = Topic(
     name="maximum/candidate",
     door=Door.CONTROL,
     vocabulary=("not a candidate", "a candidate, with a workload not yet matched"),
-    coordinator=True,
+    coordinator="receives",
     learns="the coordinator learns that no neighbour of the device is heavier, or that one is",
 )
 MATCH = Topic(
@@ -23,14 +23,14 @@ MATCH = Topic(
     door=Door.CONTROL,
     dtype=np.int64,
     vocabulary=PUBLIC_ID,
-    coordinator=True,
+    coordinator="sends",
     learns="two candidates learn that they are to compare",
 )
 RESULT = Topic(
     name="maximum/result",
     door=Door.CONTROL,
     vocabulary=("lighter", "level", "heavier"),
-    coordinator=True,
+    coordinator="receives",
     learns="the coordinator learns which of two candidates is heavier, or that they are level",
 )
 

@@ -29,7 +29,7 @@ PROPOSE = Topic(
     name="mcmc/propose",
     door=Door.CONTROL,
     vocabulary=("you are the heaviest: propose a step",),
-    coordinator=True,
+    coordinator="sends",
     learns="a device learns that nobody is heavier; the coordinator chose it",
 )
 TRANSFER = Topic(
@@ -43,14 +43,14 @@ JUDGE = Topic(
     door=Door.CONTROL,
     dtype=np.int64,
     vocabulary=PUBLIC_ID,
-    coordinator=True,
+    coordinator="sends",
     learns="the proposing device and the heaviest one after the step learn of each other",
 )
 VERDICT = Topic(
     name="mcmc/verdict",
     door=Door.CONTROL,
     vocabulary=("rejected",),
-    coordinator=True,
+    coordinator="both",
     learns="those who took part in a step learn that it is void; everyone hears whether one is",
 )
 REVERT = Topic(

@@ -1,0 +1,59 @@
+"""Of every sum a device gives out shares once: also if it was restarted in between.
+
+A device that replays a sum after a restart sends the same messages again, byte by byte, as long as
+it is told the same. Were it told something else the second time (another device is lost, another
+attempt of the same step is to be opened), its shares of both times together would open what neither
+opens alone. So a device notes what it was told before it gives out the first share, where it
+survives a restart, and gives out nothing of that sum, or of that step, for anything else.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from lumos.aggregate.errors import AlreadyOpened
+
+
+class Opening(NamedTuple):
+    """What a device was told when it gave out shares."""
+
+    step: int
+    """Attempts of one step have the same."""
+    number: int
+    """Of the sum, or attempt: it grows."""
+    told: bytes
+    """Digest of who is in the sum, who is lost, and the context."""
+
+
+class OpenedSums:
+    """The rule of one shard.
+
+    Args:
+        last: the last opening before a restart; None: there was none.
+        write: makes an opening survive a restart, before it returns.
+    """
+
+    def __init__(
+        self, last: Opening | None = None, write: Callable[[Opening], None] | None = None
+    ) -> None:
+        self._last = last
+        self._write = write
+
+    def has(self, step: int) -> bool:
+        """Whether shares of an attempt of this step were given out, as the last thing."""
+        return self._last is not None and self._last.step == step
+
+    def open(self, opening: Opening) -> None:
+        """Note an opening. Afterwards shares of it may be given out.
+
+        Raises:
+            AlreadyOpened: shares of this sum, of another attempt of its step, or of a later sum
+                were given out before, for something else.
+        """
+        last = self._last
+        if opening == last:
+            return
+        if last is not None and (opening.number <= last.number or opening.step == last.step):
+            raise AlreadyOpened("shares of this sum were given out before, for something else")
+        if self._write is not None:
+            self._write(opening)
+        self._last = opening
