@@ -14,7 +14,7 @@ def test_the_same_again_is_no_second_opening() -> None:
     opened.open(FIRST)
     opened.open(FIRST)
     assert written == [FIRST]
-    OpenedSums(FIRST, written.append).open(FIRST)  # replayed after a restart
+    OpenedSums([FIRST], written.append).open(FIRST)  # replayed after a restart
     assert written == [FIRST]
 
 
@@ -28,7 +28,7 @@ def test_the_same_again_is_no_second_opening() -> None:
 )
 def test_anything_else_of_it_is_refused_also_after_a_restart(other: Opening) -> None:
     written: list[Opening] = []
-    for opened in (OpenedSums(FIRST, written.append), OpenedSums()):
+    for opened in (OpenedSums([FIRST], written.append), OpenedSums()):
         if opened.has(FIRST.step) is False:
             opened.open(FIRST)
         with pytest.raises(AlreadyOpened):
@@ -38,10 +38,13 @@ def test_anything_else_of_it_is_refused_also_after_a_restart(other: Opening) -> 
 
 def test_the_next_sum_is_opened() -> None:
     written: list[Opening] = []
-    opened = OpenedSums(FIRST, written.append)
+    opened = OpenedSums([FIRST], written.append)
     after = Opening(step=-4, number=3, told=b"")
     opened.open(after)
     assert written == [after]
+    opened.open(FIRST)  # both are replayed after a restart
+    assert written == [after]
+    opened.settle(3)
     assert opened.has(-4)
     assert not opened.has(-3)
 

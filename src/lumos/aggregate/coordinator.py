@@ -1,5 +1,6 @@
 """The coordinator of masked sums: it adds what it cannot read, and opens the total or nothing."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -43,6 +44,8 @@ class SecureCoordinator:
         total: number of devices.
         endpoint: unused; for the same signature as the ideal backend.
         settings: public settings, the same everywhere.
+        drops_refused: a message that breaks the rules is dropped, and its sender counts as silent
+            in that stage, so that it does not stop the others; False: it raises.
     """
 
     label = "secure"
@@ -52,8 +55,13 @@ class SecureCoordinator:
         total: int,
         endpoint: Endpoint,
         settings: AggregateSettings | None = None,
+        *,
+        drops_refused: bool = False,
     ) -> None:
         settings = settings or AggregateSettings()
+        self._drops_refused = drops_refused
+        self.refused: list[int] = []
+        """Senders of messages that were dropped, in the order of time."""
         self._total = total
         self.parameters = mask_parameters(settings, total)
         self.fixed = FixedPoint.of(settings, total)
@@ -100,9 +108,13 @@ class SecureCoordinator:
             raise UsageError("the first sum of a run needs setup() before it")
         of = masks.SumId(self._run, self._number)
         self._number += 1
-        inbox = yield WRAPPED.nothing()
-        joined = self._senders(inbox, np.ones(self._total, np.bool_))
         k, t = self.parameters.neighbours, self.parameters.threshold
+        everyone = np.ones(self._total, np.bool_)
+        inbox = yield WRAPPED.nothing()
+        inbox = self._screened(
+            inbox, everyone, lambda _: wrapped_bytes(k, t), masks.SEED * k + masks.COMMITMENT
+        )
+        joined = self._senders(inbox, everyone)
         wrapped = self._bodies(inbox, wrapped_bytes(k, t))
         left_out = ~joined
         if joined.sum() < self.parameters.minimum:
@@ -110,6 +122,12 @@ class SecureCoordinator:
         yield self._name(LEFT_OUT, joined, left_out)
 
         inbox = yield MASKED.nothing()
+        inbox = self._screened(
+            inbox,
+            joined,
+            lambda sender: self._masked_bytes(sender, width, joined),
+            width * self.fixed.wire + masks.COMMITMENT,
+        )
         arrived = self._senders(inbox, joined)
         total, published = self._add_up(inbox, width, joined)
         asked = arrived if arrived.sum() >= self.parameters.minimum else np.zeros_like(arrived)
@@ -120,10 +138,13 @@ class SecureCoordinator:
         """Pass on who confirms whom, ask for shares; the sum, or None where they are too few."""
         joined, arrived, asked = collected.joined, collected.arrived, collected.asked
         inbox = yield ALIVE.nothing()
+        words_bytes = pair_keys.WORD * self.parameters.neighbours
+        inbox = self._screened(inbox, asked, lambda _: words_bytes, None)
         alive = self._senders(inbox, asked)
-        words = self._bodies(inbox, pair_keys.WORD * self.parameters.neighbours)
+        words = self._bodies(inbox, words_bytes)
         yield self._relay(alive, words)
         inbox = yield REVEAL.nothing()
+        inbox = self._screened(inbox, alive, lambda sender: self._asked_bytes(sender, joined), 0)
         answering = self._senders(inbox, alive)
         given = self._given(inbox, joined)
         # A lost device matters if one that is not lost masked with it.
@@ -138,6 +159,52 @@ class SecureCoordinator:
 
     def _relay(self, alive: Flags, words: Bytes) -> Outbox:
         return relay(self._graph, alive, words)
+
+    def _screened(
+        self,
+        inbox: Inbox,
+        expected: Flags,
+        size: Callable[[Ints], Ints | int],
+        elements: int | None,
+    ) -> Inbox:
+        """The messages that keep the rules, where others are dropped.
+
+        Args:
+            expected: [total] who may send.
+            size: from ids of senders to the bytes of their messages.
+            elements: from which byte on a message has elements of the field; None: nowhere.
+        """
+        if not self._drops_refused or not inbox.batch.messages:
+            return inbox
+        sender, lengths = inbox.sender, inbox.batch.lengths
+        right = (sender >= 0) & (sender < self._total)
+        known = np.where(right, sender, 0)
+        right &= expected[known] & (np.bincount(known, minlength=self._total)[known] == 1)
+        if lengths is not None:
+            right &= lengths == size(known)
+            if elements is not None:
+                for row in np.flatnonzero(right).tolist():
+                    found = inbox.body[row, elements : lengths[row]].view("<u2")
+                    right[row] = found.max(initial=0) < shamir.PRIME
+        if right.all():
+            return inbox
+        self.refused += sender[~right].tolist()
+        return Inbox(inbox.batch.take(np.flatnonzero(right)).packed(), inbox.quiet)
+
+    def _masked_bytes(self, sender: Ints, width: int, joined: Flags) -> Ints:
+        """[senders] bytes of their `masked` messages."""
+        holders = joined[self._graph.of(sender)].sum(axis=1)
+        size: Ints = (
+            width * self.fixed.wire
+            + published_bytes(0, self.parameters.threshold)
+            + SHARE * holders
+        )
+        return size
+
+    def _asked_bytes(self, sender: Ints, joined: Flags) -> Ints:
+        """[senders] bytes of their `reveal` messages."""
+        size: Ints = SHARE * joined[self._graph.of(sender)].sum(axis=1)
+        return size
 
     def _senders(self, inbox: Inbox, expected: Flags) -> Flags:
         """[total] who sent; everybody once at most, and nobody but the expected."""
@@ -176,8 +243,7 @@ class SecureCoordinator:
         """
         k, t = self.parameters.neighbours, self.parameters.threshold
         size = width * self.fixed.wire
-        holders = joined[self._graph.of(inbox.sender)].sum(axis=1)
-        bodies = self._bodies(inbox, size + published_bytes(0, t) + SHARE * holders)
+        bodies = self._bodies(inbox, self._masked_bytes(inbox.sender, width, joined))
         total = np.zeros((1, width), self.fixed.dtype)
         for body in bodies:  # row by row: a copy of all would double the memory
             total += self.fixed.unpack(body[:size])

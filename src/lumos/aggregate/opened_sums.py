@@ -7,7 +7,7 @@ opens alone. So a device notes what it was told before it gives out the first sh
 survives a restart, and gives out nothing of that sum, or of that step, for anything else.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from lumos.aggregate.errors import AlreadyOpened
@@ -28,19 +28,27 @@ class OpenedSums:
     """The rule of one shard.
 
     Args:
-        last: the last opening before a restart; None: there was none.
+        before: openings before a restart, of all sums that can be replayed.
         write: makes an opening survive a restart, before it returns.
     """
 
     def __init__(
-        self, last: Opening | None = None, write: Callable[[Opening], None] | None = None
+        self,
+        before: Iterable[Opening] = (),
+        write: Callable[[Opening], None] | None = None,
     ) -> None:
-        self._last = last
+        self._by_number = {opening.number: opening for opening in before}
         self._write = write
 
     def has(self, step: int) -> bool:
-        """Whether shares of an attempt of this step were given out, as the last thing."""
-        return self._last is not None and self._last.step == step
+        """Whether shares of an attempt of this step were given out."""
+        return any(opening.step == step for opening in self._by_number.values())
+
+    def settle(self, number: int) -> None:
+        """Sums before this number cannot be replayed any more: their openings are forgotten."""
+        self._by_number = {
+            opened: opening for opened, opening in self._by_number.items() if opened >= number
+        }
 
     def open(self, opening: Opening) -> None:
         """Note an opening. Afterwards shares of it may be given out.
@@ -49,11 +57,11 @@ class OpenedSums:
             AlreadyOpened: shares of this sum, of another attempt of its step, or of a later sum
                 were given out before, for something else.
         """
-        last = self._last
-        if opening == last:
+        if opening == self._by_number.get(opening.number):
             return
-        if last is not None and (opening.number <= last.number or opening.step == last.step):
+        later = opening.number <= max(self._by_number, default=-1)
+        if later or self.has(opening.step):
             raise AlreadyOpened("shares of this sum were given out before, for something else")
         if self._write is not None:
             self._write(opening)
-        self._last = opening
+        self._by_number[opening.number] = opening

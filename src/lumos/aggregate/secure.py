@@ -152,7 +152,7 @@ class SecureAggregator(InMemoryOnly):
 
     def _agree(self, received: Bytes) -> None:
         """Agree on keys with the neighbours whose public key is there, [hosted, k, 32]."""
-        self._known = received.any(axis=2)
+        self._known = np.any(received != 0, axis=2)
         if (self._known.sum(axis=1) < self.parameters.threshold).any():
             raise WrongSender("too few mask neighbours sent a public key")
         self._received = received

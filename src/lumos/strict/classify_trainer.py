@@ -46,6 +46,7 @@ from lumos.strict.disclosed import BookView, Disclosed
 from lumos.strict.feature_rows import FeatureRows
 from lumos.strict.feature_scaling import NAMES as SCALING_ARRAYS
 from lumos.strict.feature_scaling import FeatureScaling
+from lumos.strict.followed_sums import FollowedSums
 from lumos.strict.loss_choice import loss_vectors
 from lumos.strict.neighbour_evidence import MessageCounts
 from lumos.strict.neighbour_messages import send_over
@@ -114,9 +115,12 @@ class StrictClassifier(StrictTrainer):
         *,
         book: ReleaseBook | None = None,
         control: bool = False,
+        sums: FollowedSums | None = None,
     ) -> None:
         train, validate = (private.roles == role for role in (Role.TRAIN, Role.VALIDATION))
-        super().__init__(shard, endpoint, private.features, schedule, book=book, control=control)
+        super().__init__(
+            shard, endpoint, private.features, schedule, book=book, control=control, sums=sums
+        )
         self._training, self._validation = np.flatnonzero(train), np.flatnonzero(validate)
         self._roles = private.roles
         self._labels = draw_labels(shard, private.labels, schedule, self._book, train | validate)

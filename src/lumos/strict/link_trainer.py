@@ -29,6 +29,7 @@ from lumos.strict.book_file import UNMATCHED
 from lumos.strict.control_messages import drawn_values
 from lumos.strict.coordinator import Widths
 from lumos.strict.disclosed import Disclosed
+from lumos.strict.followed_sums import FollowedSums
 from lumos.strict.link_answers import levels_of_pairs
 from lumos.strict.link_encoder import LinkEncoder
 from lumos.strict.link_levels import (
@@ -88,8 +89,11 @@ class StrictLinker(StrictTrainer):
         *,
         book: ReleaseBook | None = None,
         control: bool = False,
+        sums: FollowedSums | None = None,
     ) -> None:
-        super().__init__(shard, endpoint, private.features, schedule, book=book, control=control)
+        super().__init__(
+            shard, endpoint, private.features, schedule, book=book, control=control, sums=sums
+        )
         train = schedule.config.train
         group = choose_group(schedule.config.trees.group, simulated=train.coins == "simulated")
         workers = InProcess() if train.aggregate == "secure" else None

@@ -35,6 +35,10 @@ class NoisySums:
         kind = SecureAggregator if config.train.aggregate == "secure" else IdealAggregator
         self._sums = kind(shard, endpoint, config.updates)
         self._pairs = paired_sums(shard, endpoint, self._sums)
+        self._known = b""
+        """Digest of the sums so far."""
+        self._attempt = 0
+        self._bind()
 
     def rounded(self, values: Doubles) -> Doubles:
         """Numbers of one device's vector as a sum encodes them; sums of such numbers are exact."""
@@ -82,8 +86,18 @@ class NoisySums:
         """Bind the next sum to this one: a coordinator that tells devices different sums is found
         out there, before anything is opened."""
         if isinstance(self._sums, SecureAggregator):
-            known = self._sums.context + np.ascontiguousarray(total).tobytes()
-            self._sums.context = blake2b(known, digest_size=32, person=b"lumos sums").digest()
+            known = self._known + np.ascontiguousarray(total).tobytes()
+            self._known = blake2b(known, digest_size=32, person=b"lumos sums").digest()
+            self._bind()
+
+    def begin_attempt(self, number: int) -> None:
+        """The next sums are of this attempt: those of another one have other masks."""
+        self._attempt = number
+        self._bind()
+
+    def _bind(self) -> None:
+        if isinstance(self._sums, SecureAggregator):
+            self._sums.context = self._known + self._attempt.to_bytes(4, "little")
 
     def state(self) -> Arrays:
         """What a device that keeps its secret needs to go on after a restart.
@@ -92,20 +106,16 @@ class NoisySums:
             UsageError: sums are ideal, and no device of a simulation restarts.
         """
         sums = self._secure()
-        return {**sums.state(), "context": np.frombuffer(sums.context, np.uint8)}
+        return {**sums.state(), "known": np.frombuffer(self._known, np.uint8)}
 
-    def restore(self, state: Arrays, opened: OpenedSums) -> None:
-        """Go on from a state instead of `setup`.
-
-        Args:
-            opened: what the device gave out shares for, also after the state was written.
-        """
-        sums = self._secure()
-        sums.restore(state)
-        sums.context, sums.opened = state["context"].tobytes(), opened
+    def restore(self, state: Arrays) -> None:
+        """Go on from a state instead of `setup`."""
+        self._secure().restore(state)
+        self._known = state["known"].tobytes()
+        self._bind()
 
     def remember_openings(self, opened: OpenedSums) -> None:
-        """Note there what the device gives out shares for."""
+        """Note there what the device gives out shares for, so that a restart changes nothing."""
         self._secure().opened = opened
 
     def _secure(self) -> SecureAggregator:

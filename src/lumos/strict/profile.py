@@ -143,12 +143,16 @@ class StrictProfile:
         """The trainers of all shards, and the coordinator's program."""
         from lumos.strict import classify_trainer, classify_widths, link_trainer
         from lumos.strict.coordinator import StrictCoordinator, Widths
+        from lumos.strict.followed_sums import FollowedSums
         from lumos.strict.word_rows import WordRows
 
         problem, config, public = placement.problem, placement.config, placement.public
         book = None
         if settings_of(config).book is not None:
             book = self._book(problem, config, placement.coins)
+        followed = None
+        if placement.follows:
+            followed = FollowedSums(problem.facts.devices, placement.coordinator, config)
         places = list(zip(placement.shards, placement.endpoints, placement.private, strict=True))
 
         def coordinator(
@@ -174,7 +178,7 @@ class StrictProfile:
             return Programs(
                 trainers=[
                     classify_trainer.StrictClassifier(
-                        *place, labels, book=book, control=placement.control
+                        *place, labels, book=book, control=placement.control, sums=followed
                     )
                     for place in places
                 ],
@@ -194,7 +198,9 @@ class StrictProfile:
         )
         return Programs(
             trainers=[
-                link_trainer.StrictLinker(*place, links, book=book, control=placement.control)
+                link_trainer.StrictLinker(
+                    *place, links, book=book, control=placement.control, sums=followed
+                )
                 for place in places
             ],
             coordinator=coordinator(links, partial(link_trainer.widths, links), words),

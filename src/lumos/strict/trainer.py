@@ -9,12 +9,14 @@ from typing import Protocol
 
 import numpy as np
 
+from lumos.aggregate.opened_sums import OpenedSums
 from lumos.device.shard import Shard
 from lumos.encode.bounds import Features
 from lumos.errors import InputError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.strict.book_file import BookSeal
 from lumos.strict.feature_scaling import FeatureScaling, ScalingSums
+from lumos.strict.followed_sums import FollowedSums
 from lumos.strict.noisy_sums import NoisySums, Update
 from lumos.strict.release_book import ReleaseBook
 from lumos.strict.run_charges import Charge
@@ -49,6 +51,7 @@ class StrictTrainer(ABC):
         schedule: everything public about the run.
         book: what devices have told in earlier runs; a control has none.
         control: release symbols that depend on no data.
+        sums: the part in sums, where it is not that of the hosted devices.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class StrictTrainer(ABC):
         *,
         book: ReleaseBook | None = None,
         control: bool = False,
+        sums: FollowedSums | None = None,
     ) -> None:
         self.shard = shard
         self.schedule = schedule
@@ -69,7 +73,7 @@ class StrictTrainer(ABC):
         self._features = features
         self.scaling: FeatureScaling | None = None
         """How features are scaled, once it is known; None where they are not."""
-        self._sums = NoisySums(shard, endpoint, schedule.config)
+        self._sums = sums or NoisySums(shard, endpoint, schedule.config)
         self.columns = np.empty(0, np.int64)
         """Features in use, with `protect='holders'`."""
         self.choice = 0
@@ -175,6 +179,37 @@ class StrictTrainer(ABC):
         """Everything that the next epochs depend on."""
         return {**self._state(), **self._remembered()}
 
+    def snapshot(self) -> Arrays:
+        """What a party that keeps its secret needs to go on after a restart, once it is set up.
+
+        It holds public state and no key. What the device heard from neighbours is not in it.
+        """
+        return {
+            **_named("trainer/", self.state()),
+            **_named("sums/", self._sums.state()),
+            **_named("scaling/", self._scaling_arrays()),
+            "columns": self.columns,
+        }
+
+    def revive(self, snapshot: Arrays) -> None:
+        """Go on from a snapshot, in a trainer that was not set up."""
+        scaling = _part("scaling/", snapshot)
+        if scaling:
+            self.scaling = FeatureScaling.of(scaling, int(self._features.shape[1]))
+        rows = self._make_rows()
+        self.columns = snapshot["columns"]
+        self._prepare(rows)
+        self._sums.restore(_part("sums/", snapshot))
+        self.restore(_part("trainer/", snapshot))
+
+    def remember_openings(self, opened: OpenedSums) -> None:
+        """Note there what the device gives out shares for."""
+        self._sums.remember_openings(opened)
+
+    def begin_attempt(self, number: int) -> None:
+        """The next sums are of this attempt: sums of another one have other masks."""
+        self._sums.begin_attempt(number)
+
     @abstractmethod
     def _sum_charges(self) -> list[tuple[Charge, Ints]]:
         """What a book counts for all sums of the run, and which hosted devices it is for."""
@@ -214,3 +249,15 @@ class StrictTrainer(ABC):
     @abstractmethod
     def _advance(self, stage: str, number: int, total: Doubles) -> float | None:
         """Use the sum of epoch `number`; the mean loss in it, if there is one."""
+
+
+def _named(prefix: str, arrays: Arrays) -> Arrays:
+    return {prefix + name: array for name, array in arrays.items()}
+
+
+def _part(prefix: str, arrays: Arrays) -> Arrays:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }

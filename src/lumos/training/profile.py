@@ -156,6 +156,9 @@ class Placement:
     """Whether releases carry no information."""
     step: int = 0
     """Number of the release, where it is a further one."""
+    follows: bool = False
+    """Whether the trainers are the coordinator's, which has shards without devices and follows the
+    training by the sums that it opens."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,8 +5,9 @@ interrupted: `state` has everything that the next epochs depend on.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
+from lumos.aggregate.opened_sums import OpenedSums
 from lumos.exchange.endpoint import Program
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.training.outcome import Outcome
@@ -92,6 +93,54 @@ class Trainer(Protocol[Result]):
 
     def welcome(self) -> Program[Floats]:
         """[hosted, classes] logits by the loaded weights, newcomers included."""
+        ...
+
+
+@runtime_checkable
+class RestartableTrainer(Protocol):
+    """A trainer whose one device can be killed between any two messages, and come back.
+
+    After a restart it sends the same messages again, byte by byte, as far as they are repeated.
+    """
+
+    def setup(self) -> Program[None]:
+        """As in `Trainer`."""
+        ...
+
+    def rejoin(self, epoch: int) -> Program[None]:
+        """As in `Trainer`."""
+        ...
+
+    def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
+        """As in `Trainer`."""
+        ...
+
+    def finish(self) -> Program[ShardResult]:
+        """As in `Trainer`."""
+        ...
+
+    def state(self) -> Arrays:
+        """As in `Trainer`."""
+        ...
+
+    def arrays(self) -> Arrays:
+        """As in `Trainer`."""
+        ...
+
+    def snapshot(self) -> Arrays:
+        """What it needs to go on after a restart, once it is set up; no key, mask or nonce."""
+        ...
+
+    def revive(self, snapshot: Arrays) -> None:
+        """Go on from a snapshot, in a trainer that was not set up."""
+        ...
+
+    def remember_openings(self, opened: OpenedSums) -> None:
+        """Note there what the device gives out shares for."""
+        ...
+
+    def begin_attempt(self, number: int) -> None:
+        """The next sums are of this attempt: sums of another one have other masks."""
         ...
 
 

@@ -1,0 +1,228 @@
+"""The coordinator of a real run: it opens sums, closes rounds, and says who is left out.
+
+Nothing is sent and no clock is read here, as in `device_party`.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from lumos.deploy.frames import Alive, Data, Done, Frame, Hello, RoundKey, RunState
+from lumos.deploy.mailbox import Mailbox
+from lumos.deploy.rounds import CoordinatorRounds
+from lumos.deploy.training_job import TrainingJob
+from lumos.errors import LumosError
+from lumos.typing import Arrays
+
+CoordinatorRecord = dict[RoundKey, dict[int, Data]]
+"""Rounds that are over, with the envelopes that were in them."""
+
+
+class CoordinatorStore(Protocol):
+    """Where the coordinator keeps what must survive a restart."""
+
+    def load(self) -> Arrays | None:
+        """The last snapshot; None before the first."""
+        ...
+
+    def save(self, snapshot: Arrays) -> None:
+        """Replace the snapshot, and forget the rounds before it."""
+        ...
+
+    def rounds(self) -> CoordinatorRecord:
+        """Rounds since the last snapshot."""
+        ...
+
+    def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
+        """Keep a round, before anything follows from it."""
+        ...
+
+    def left_out(self) -> dict[int, str]:
+        """Who is left out, and in which phase."""
+        ...
+
+    def leave_out(self, device: int, phase: str) -> None:
+        """Keep that a device is left out, before anybody is told."""
+        ...
+
+
+class CoordinatorParty:
+    """The coordinator.
+
+    Args:
+        job: its phases; not begun.
+        store: what survives a restart.
+        boot: random bytes of this start.
+        minimum: how many devices have to be left.
+        deadline: seconds after which a device that does not answer is left out.
+        now: the time.
+        log: called with a line, without anything private.
+    """
+
+    def __init__(
+        self,
+        job: TrainingJob,
+        store: CoordinatorStore,
+        boot: bytes,
+        minimum: int,
+        deadline: float,
+        now: float,
+        log: Callable[[str], None],
+    ) -> None:
+        self.job = job
+        self._store, self._log = store, log
+        self._minimum, self._deadline = minimum, deadline
+        self._recorded = store.rounds()
+        saved = store.load()
+        self.phase = 0 if saved is None else job.restore(saved)
+        self.attempt = max((key.attempt for key in self._recorded), default=0)
+        self.left_out = store.left_out()
+        """In which phase each device was left out."""
+        self.out: set[int] = set(self.left_out)
+        self.ended: str | None = None
+        self._mailbox = Mailbox(boot, self.phase)
+        self._phases = dict.fromkeys(range(job.total), 0)
+        self._heard = dict.fromkeys(range(job.total), now)
+        self._started: dict[int, bytes] = {}
+        self.online: set[int] = set()
+        self._rounds: CoordinatorRounds[None] | None = None
+        self._told: tuple[object, ...] = ()
+        for device in self.out:
+            self._mailbox.leave_out(device)
+        self._mailbox.greet(range(job.total), now)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended, and every device that is left knows it."""
+        return self.ended is not None and (
+            bool(self.ended)
+            or all(self._phases[device] > self.job.last for device in self.present())
+        )
+
+    def present(self) -> list[int]:
+        """Devices that take part."""
+        return [device for device in range(self.job.total) if device not in self.out]
+
+    def receive(self, sender: int, frames: list[Frame], now: float) -> None:
+        """Take what has arrived from a device."""
+        if sender in self.out:
+            self._mailbox_state(sender)
+            return
+        self._heard[sender] = now
+        self.online.add(sender)
+        for frame in frames:
+            if isinstance(frame, Hello):
+                self._greeted(sender, frame)
+            if self._mailbox.receive(sender, frame, now):
+                continue
+            if isinstance(frame, Alive):
+                self._phases[sender] = frame.phase
+                self._mailbox_state(sender)
+            elif isinstance(frame, Done) and self._rounds is not None:
+                self._rounds.done(sender, frame)
+
+    def advance(self, now: float) -> None:
+        """Go on as far as what has arrived, and the time, allow."""
+        try:
+            self._leave_out_silent(now)
+            while self.ended is None and self.phase <= self.job.last:
+                if self._rounds is None:
+                    self._rounds = self._begin()
+                self._rounds.close_barriers()
+                if not self._rounds.advance(now):
+                    self._rounds.close_barriers()
+                    break
+                if not self._devices_are_done():
+                    break
+                self._next_phase()
+        except LumosError as error:
+            self.ended = self.ended or f"{self.job.name(min(self.phase, self.job.last))}: {error}"
+        self._announce()
+
+    def due(self, now: float) -> list[tuple[int, list[Frame]]]:
+        """What is to be sent now, by receiver."""
+        return self._mailbox.due(now)
+
+    def next_due(self) -> float:
+        """When `due` or `advance` has something to do, if nothing arrives."""
+        waiting = [self._heard[device] + self._deadline for device in self.present()]
+        return min([self._mailbox.next_due(), *waiting])
+
+    def _begin(self) -> CoordinatorRounds[None]:
+        job = self.job
+        return CoordinatorRounds(
+            self._mailbox,
+            self,
+            job.endpoint_of(self.phase),
+            job.program(self.phase, self.attempt),
+            (self.phase, self.attempt),
+            lambda sender, line: self._log(f"device {sender}: {line}; dropped"),
+            job.total,
+            self._store.add_round,
+            self._recorded,
+        )
+
+    def _next_phase(self) -> None:
+        self._rounds = None
+        self.phase += 1
+        self.attempt = 0
+        self._store.save(self.job.snapshot(self.phase))
+        self._recorded = {}
+        self._mailbox.settle(self.phase)
+        if self.phase > self.job.last:
+            self.ended = ""
+
+    def _devices_are_done(self) -> bool:
+        """Whether the coordinator may go on: where a phase may begin again, with everybody."""
+        if self.job.repeatable(self.phase):
+            return True
+        return all(self._phases[device] > self.phase for device in self.present())
+
+    def _greeted(self, device: int, hello: Hello) -> None:
+        """A device has started; in a phase with sessions, everyone begins again."""
+        before = self._started.get(device)
+        self._started[device] = hello.boot
+        if before is not None and before != hello.boot:
+            self._give_up_attempt(f"device {device} was restarted")
+
+    def _leave_out_silent(self, now: float) -> None:
+        if self.ended is not None or self.phase > self.job.last:
+            return
+        for device in self.present():
+            if now - self._heard[device] <= self._deadline:
+                continue
+            phase = self.job.name(self.phase)
+            self._store.leave_out(device, phase)
+            self.left_out[device] = phase
+            self.out.add(device)
+            self.online.discard(device)
+            self._mailbox.leave_out(device)
+            self._log(f"device {device} did not answer for {self._deadline:g} s; left out")
+            self._give_up_attempt(f"device {device} is lost")
+        if len(self.present()) < self._minimum:
+            names = ", ".join(map(str, sorted(self.out)))
+            self.ended = (
+                f"{self.job.name(self.phase)}: {len(self.out)} of {self.job.total} devices are "
+                f"lost ({names}), and {self._minimum} have to be left"
+            )
+
+    def _give_up_attempt(self, why: str) -> None:
+        """Begin a phase again whose sessions cannot be repeated."""
+        if self.phase > self.job.last or self.job.repeatable(self.phase):
+            return
+        self._log(f"{self.job.name(self.phase)} begins again: {why}")
+        self._mailbox.forget_attempt(self.phase, self.attempt)
+        self.attempt += 1
+        self._rounds = None
+        self.job.begin_again(self._store.load())
+
+    def _announce(self) -> None:
+        """Tell everyone when something has changed that all must know."""
+        state = (self.attempt, len(self.out), self.ended)
+        if state != self._told:
+            self._told = state
+            for device in self.present():
+                self._mailbox_state(device)
+
+    def _mailbox_state(self, device: int) -> None:
+        state = RunState(self.phase, self.attempt, sorted(self.out), self.ended)
+        self._mailbox.tell(device, state)

@@ -1,0 +1,160 @@
+"""A device of a real run: its phases over its mailbox, snapshots between them.
+
+Nothing is sent and no clock is read here. Whoever runs it hands in what arrives (`receive`) and the
+time, and sends what `due` returns.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from lumos.deploy.frames import Alive, Closed, Frame, RunState
+from lumos.deploy.mailbox import Mailbox
+from lumos.deploy.rounds import DeviceRounds
+from lumos.deploy.training_job import TrainingJob
+from lumos.device.shard import COORDINATOR
+from lumos.errors import ProtocolError
+from lumos.typing import Arrays
+
+
+class DeviceStore(Protocol):
+    """Where a device keeps what must survive a restart."""
+
+    def load(self) -> Arrays | None:
+        """The last snapshot; None before the first."""
+        ...
+
+    def save(self, snapshot: Arrays) -> None:
+        """Replace the snapshot, all or nothing, before it returns."""
+        ...
+
+    def begin(self, phase: int, attempt: int) -> None:
+        """Note that an attempt at a phase begins that cannot be repeated."""
+        ...
+
+    def begun(self, phase: int) -> int:
+        """The least attempt at a phase that has not begun."""
+        ...
+
+
+class DeviceParty:
+    """One device.
+
+    Args:
+        device: its id.
+        job: its phases; not begun.
+        store: what survives a restart.
+        boot: random bytes of this start.
+        beat: seconds between two signs of life.
+        now: the time.
+        log: called with a line, without anything private, where a message was dropped.
+    """
+
+    def __init__(
+        self,
+        device: int,
+        job: TrainingJob,
+        store: DeviceStore,
+        boot: bytes,
+        beat: float,
+        now: float,
+        log: Callable[[str], None],
+    ) -> None:
+        self.device, self.job = device, job
+        self._store, self._beat, self._log = store, beat, log
+        saved = store.load()
+        self.phase = 0 if saved is None else job.restore(saved)
+        self.attempt = 0
+        self.out: set[int] = set()
+        self.ended: str | None = None
+        """As `RunState.ended`."""
+        self._mailbox = Mailbox(boot, self.phase)
+        self._next_beat = now
+        self._rounds: DeviceRounds[None] | None = None
+        self._least_attempt = store.begun(self.phase)
+        self._mailbox.greet([COORDINATOR], now)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all phases are over; the device stays, for those who need its envelopes."""
+        return self.phase > self.job.last
+
+    def receive(self, sender: int, frames: list[Frame], now: float) -> None:
+        """Take what has arrived from another party."""
+        for frame in frames:
+            if self._mailbox.receive(sender, frame, now):
+                continue
+            if sender != COORDINATOR:
+                self._log(f"device {sender} speaks in place of the coordinator; dropped")
+            elif isinstance(frame, RunState):
+                self._follow(frame)
+            elif isinstance(frame, Closed) and self._rounds is not None:
+                self._rounds.close(frame)
+
+    def advance(self, now: float) -> None:
+        """Go on as far as what has arrived allows."""
+        while self.ended is None and not self.finished:
+            if self._rounds is None:
+                if self.attempt < self._least_attempt:
+                    return  # sessions of an earlier attempt are lost: it cannot go on with that
+                self._rounds = self._begin()
+            if not self._rounds.advance(now):
+                return
+            self._rounds = None
+            self.phase += 1
+            self.attempt = self._least_attempt = 0
+            self._store.save(self.job.snapshot(self.phase))
+            self._mailbox.settle(self.phase)
+            self._mailbox.tell(COORDINATOR, Alive(self.phase, self.attempt))
+
+    def due(self, now: float) -> list[tuple[int, list[Frame]]]:
+        """What is to be sent now, by receiver."""
+        if now >= self._next_beat:
+            self._next_beat = now + self._beat
+            self._mailbox.tell(COORDINATOR, Alive(self.phase, self.attempt))
+            if self._rounds is not None:
+                self._rounds.say_done()
+        return self._mailbox.due(now)
+
+    def next_due(self) -> float:
+        """When `due` has something to send, if nothing arrives."""
+        return min(self._next_beat, self._mailbox.next_due())
+
+    def _begin(self) -> DeviceRounds[None]:
+        job = self.job
+        if not job.repeatable(self.phase):
+            self._store.begin(self.phase, self.attempt)
+        return DeviceRounds(
+            self.device,
+            self._mailbox,
+            self,
+            job.endpoint_of(self.phase),
+            job.program(self.phase, self.attempt),
+            (self.phase, self.attempt),
+            lambda sender, line: self._log(f"{_name(sender)}: {line}; dropped"),
+            job.shard.neighbours,
+        )
+
+    def _follow(self, state: RunState) -> None:
+        """What the coordinator says of the run."""
+        for device in set(state.out) - self.out:
+            self.out.add(device)
+            self._mailbox.leave_out(device)
+        if self.device in self.out and self.ended is None:
+            self.ended = "this device did not answer in time, and is left out of the run"
+        if state.ended is not None and (state.ended or self.finished):
+            self.ended = state.ended
+        if state.phase == self.phase and state.attempt > self.attempt:
+            self._restart(state.attempt)
+
+    def _restart(self, attempt: int) -> None:
+        """Begin the phase again: an attempt at it was given up."""
+        if self.job.repeatable(self.phase):
+            raise ProtocolError("the coordinator gave up an attempt at a phase that has only one")
+        self._mailbox.forget_attempt(self.phase, self.attempt)
+        self.attempt = attempt
+        self._rounds = None
+        self.job.begin_again(self._store.load())
+
+
+def _name(party: int) -> str:
+    return "the coordinator" if party == COORDINATOR else f"device {party}"

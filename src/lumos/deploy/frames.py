@@ -1,0 +1,233 @@
+"""What real devices and the coordinator send each other, as bytes.
+
+A *packet* is a list of frames from one party to another, sealed as a whole. Messages of programs
+are frames of one kind, `Data`: an envelope with all messages of one sender to one receiver in one
+round, empty or not. The others keep rounds going, and say nothing of anybody's data:
+
+| frame | from → to | says |
+|---|---|---|
+| data | anybody → anybody | the messages of a round |
+| acknowledged | receiver → sender | which envelopes have arrived, and which phases are on disk |
+| hello, welcome | whoever starts ↔ its peers | that it has started, and which envelopes it needs |
+| alive | device → coordinator | that it is there, and in which phase |
+| run | coordinator → device | where the run stands: phase, who is left out, whether it has ended |
+| done, closed | device ↔ coordinator | at a barrier: all has arrived; the round is over |
+
+A packet is padded to a multiple of `PADDING` bytes, so that an envelope with a short message and an
+empty one look alike to whoever carries them.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from lumos.errors import InputError, ProtocolError
+from lumos.exchange.batch import Batch
+from lumos.exchange.checks import check_form, check_no_padding
+from lumos.exchange.topic import Topic
+from lumos.typing import Doubles, Ints
+
+WIRE_VERSION = 1
+"""Parties with another version are refused."""
+PADDING = 256
+LARGEST = 64 << 20
+"""Bytes of one packet."""
+
+
+class RoundKey(NamedTuple):
+    """Which round of the run: unique, and the same at all parties."""
+
+    phase: int
+    attempt: int
+    channel: int
+    """Rounds with the coordinator, between devices, and of both are numbered apart."""
+    number: int
+
+
+WITH_COORDINATOR, BETWEEN_DEVICES, OF_BOTH = range(3)
+
+
+class Data(msgspec.Struct, frozen=True, array_like=True, tag="data"):
+    """All messages of one sender to one receiver in one round."""
+
+    key: RoundKey
+    topic: str
+    count: int
+    """How many messages."""
+    body: bytes
+    """One after the other, without padding."""
+    lengths: list[int] | None = None
+    """Bytes of each, where they differ."""
+    quiet: bool = False
+    """From the coordinator: it sends nothing to anybody in this round."""
+
+
+class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
+    """Envelopes that have arrived; and before which phase the receiver needs none again."""
+
+    keys: list[RoundKey]
+    durable: int
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
+    """Whoever starts, or starts again, says so until it is acknowledged."""
+
+    boot: bytes
+    """Random: another one after a restart."""
+    durable: int
+
+
+class Welcome(msgspec.Struct, frozen=True, array_like=True, tag="welcome"):
+    """A hello was heard."""
+
+    boot: bytes
+
+
+class Alive(msgspec.Struct, frozen=True, array_like=True, tag="alive"):
+    """A device is there."""
+
+    phase: int
+    attempt: int
+
+
+class RunState(msgspec.Struct, frozen=True, array_like=True, tag="run"):
+    """Where the run stands, by the coordinator's word."""
+
+    phase: int
+    attempt: int
+    out: list[int]
+    """Devices that are left out for good."""
+    ended: str | None = None
+    """Empty: the run is finished; a line: it has failed, and why; None: it goes on."""
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
+    """All that a device sent in a round has arrived."""
+
+    key: RoundKey
+    silent: bool
+    """It sent nothing."""
+
+
+class Closed(msgspec.Struct, frozen=True, array_like=True, tag="closed"):
+    """A round is over."""
+
+    key: RoundKey
+    quiet: bool
+    """Nobody sent anything."""
+
+
+Frame = Data | Acknowledged | Hello | Welcome | Alive | RunState | Done | Closed
+
+RUN_TAG = 16
+_HEAD = Struct(f"<B{RUN_TAG}sqqI")
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(list[Frame])
+
+
+class Route(NamedTuple):
+    """Of which run a packet is, and from whom to whom."""
+
+    run: bytes
+    """`RUN_TAG` bytes."""
+    sender: int
+    receiver: int
+
+
+def encode(route: Route, frames: list[Frame]) -> bytes:
+    """A packet: version, run, sender, receiver, length, frames, padding.
+
+    It is sealed as a whole. The run and both ends are in it so that a packet of another run, of
+    another pair, or one that comes back to its own sender is refused.
+    """
+    body = _ENCODER.encode(frames)
+    head = _HEAD.pack(WIRE_VERSION, *route, len(body))
+    return (head + body).ljust(-(-(len(head) + len(body)) // PADDING) * PADDING, b"\0")
+
+
+def decode(route: Route, packet: bytes) -> list[Frame]:
+    """The frames of a packet.
+
+    Args:
+        route: as the packet must have it.
+
+    Raises:
+        InputError: the sender speaks another version.
+        ProtocolError: the bytes are no packet of this run between these two.
+    """
+    if len(packet) < PADDING or len(packet) % PADDING or len(packet) > LARGEST:
+        raise ProtocolError("a packet has a size that no packet has")
+    version, run, sender, receiver, size = _HEAD.unpack_from(packet)
+    if version != WIRE_VERSION:
+        raise InputError(
+            f"a party speaks wire version {version}, this one {WIRE_VERSION}; run the same "
+            "version of Lumos everywhere"
+        )
+    if (run, sender, receiver) != route:
+        raise ProtocolError("a packet is of another run, or of other parties")
+    end = _HEAD.size + size
+    if end > len(packet) or len(packet) - end >= PADDING or any(packet[end:]):
+        raise ProtocolError("a packet has a length that is not its own")
+    try:
+        return _DECODER.decode(packet[_HEAD.size : end])
+    except msgspec.MsgspecError:
+        raise ProtocolError("a packet holds no frames") from None
+
+
+def data_of(key: RoundKey, topic: Topic, batch: Batch, rows: Ints, *, quiet: bool = False) -> Data:
+    """The envelope with the messages at `rows`, all to one receiver."""
+    some = batch.take(rows)
+    if not len(rows):
+        return Data(key, topic.name, 0, b"", quiet=quiet)
+    body = np.ascontiguousarray(some.body)
+    if some.lengths is None:
+        return Data(key, topic.name, len(rows), body.tobytes(), quiet=quiet)
+    lengths = some.lengths.tolist()
+    whole = b"".join(row[:length].tobytes() for row, length in zip(body, lengths, strict=True))
+    return Data(key, topic.name, len(rows), whole, lengths, quiet)
+
+
+def batch_of(data: Data, topic: Topic, sender: int, receiver: int) -> Batch:
+    """The messages of an envelope, checked.
+
+    Raises:
+        ProtocolError: they are not what the topic declares.
+    """
+    if data.topic != topic.name:
+        raise ProtocolError(f"topic {topic.name!r}: an envelope has another topic")
+    if not data.count:
+        if data.body or data.lengths:
+            raise ProtocolError(f"topic {topic.name!r}: bytes arrived that belong to no message")
+        return topic.no_messages
+    batch = Batch(_all(data.count, sender), _all(data.count, receiver), *_bodies(data, topic))
+    check_form(topic, batch, arriving=True)
+    if batch.lengths is not None:
+        check_no_padding(topic, batch)
+    return batch
+
+
+def _all(count: int, party: int) -> Ints:
+    return np.full(count, party, np.int64)
+
+
+def _bodies(data: Data, topic: Topic) -> tuple[np.ndarray, Doubles | None, Ints | None]:
+    """[messages, …] bodies, no ε (it is the sender's account), and lengths."""
+    if topic.shape is not None:
+        if data.lengths is not None or len(data.body) != data.count * topic.size:
+            raise ProtocolError(f"topic {topic.name!r}: an envelope is too long or too short")
+        bodies = np.frombuffer(data.body, topic.element).reshape(data.count, *topic.shape)
+        return bodies.copy(), None, None
+    lengths = data.lengths or []
+    if len(lengths) != data.count or min(lengths) < 0 or sum(lengths) != len(data.body):
+        raise ProtocolError(f"topic {topic.name!r}: `lengths` are not those of its messages")
+    widest = max(lengths)
+    if widest * data.count > LARGEST:
+        raise ProtocolError(f"topic {topic.name!r}: an envelope is too long")
+    bodies = np.zeros((data.count, widest), np.uint8)
+    start = 0
+    for row, length in zip(bodies, lengths, strict=True):
+        row[:length] = np.frombuffer(data.body, np.uint8, length, start)
+        start += length
+    return bodies, None, np.array(lengths, np.int64)

@@ -1,0 +1,197 @@
+"""Envelopes that arrive, over a network that loses, doubles and reorders packets.
+
+An envelope is repeated, byte by byte the same, until its receiver acknowledges it. The first one
+that arrives counts; any other with the same key from the same sender is dropped. After it is
+acknowledged it is kept until the receiver says that it will not need it again, even if it is killed
+and goes on from its last snapshot (`durable`): whoever starts again says hello, and gets the
+envelopes that it has lost.
+
+No clock is read here and nothing is sent: `receive` takes what has arrived, `due` returns what is
+to be sent now. So whole federations are tested in one process, with virtual time.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from lumos.deploy.frames import Acknowledged, Data, Frame, Hello, RoundKey, Welcome
+
+FIRST_WAIT = 0.5
+"""Seconds until an envelope is sent again for the first time …"""
+LONGEST_WAIT = 4.0
+"""… and at most; waits double."""
+
+
+@dataclass(slots=True)
+class _Unacknowledged:
+    frame: Data | Hello
+    due: float
+    wait: float = FIRST_WAIT
+
+
+@dataclass(slots=True)
+class _Peer:
+    """What is known of one other party."""
+
+    waiting: dict[RoundKey, _Unacknowledged] = field(default_factory=dict)
+    """Envelopes to it that are not acknowledged."""
+    kept: dict[RoundKey, Data] = field(default_factory=dict)
+    """All envelopes to it that it may still need."""
+    greeted: bool = False
+    hello: _Unacknowledged | None = None
+    boot: bytes | None = None
+    """Its present start."""
+    arrived: dict[RoundKey, Data] = field(default_factory=dict)
+    """Envelopes from it."""
+    seen: set[RoundKey] = field(default_factory=set)
+    acknowledge: list[RoundKey] = field(default_factory=list)
+    welcome: bytes | None = None
+    frames: list[Frame] = field(default_factory=list)
+    """Other frames to it, sent once."""
+
+
+class Mailbox:
+    """The envelopes of one party.
+
+    Args:
+        boot: random bytes of this start.
+        durable: phases before this one are on disk: nothing of them is needed again.
+    """
+
+    def __init__(self, boot: bytes, durable: int = 0) -> None:
+        self._boot = boot
+        self._durable = durable
+        self._peers: dict[int, _Peer] = {}
+        self._left: set[int] = set()
+
+    def greet(self, peers: Iterable[int], now: float) -> None:
+        """Say hello to these, until they have heard it."""
+        for party in peers:
+            peer = self._peer(party)
+            if party not in self._left and not peer.greeted:
+                peer.greeted = True
+                peer.hello = _Unacknowledged(Hello(self._boot, self._durable), now)
+
+    def post(self, receiver: int, data: Data, now: float) -> None:
+        """Send an envelope, until it is acknowledged. What was posted before is not changed."""
+        peer = self._peer(receiver)
+        if receiver in self._left or data.key in peer.kept:
+            return
+        self.greet([receiver], now)
+        peer.kept[data.key] = data
+        peer.waiting[data.key] = _Unacknowledged(data, now)
+
+    def tell(self, receiver: int, frame: Frame) -> None:
+        """Send a frame once, with the next packet."""
+        self._peer(receiver).frames.append(frame)
+
+    def acknowledged(self, receiver: int, key: RoundKey) -> bool:
+        """Whether an envelope has arrived, or its receiver is left out."""
+        return receiver in self._left or key not in self._peer(receiver).waiting
+
+    def envelope(self, sender: int, key: RoundKey) -> Data | None:
+        """What a party sent in a round; None while it has not arrived."""
+        return self._peer(sender).arrived.get(key)
+
+    def senders(self, key: RoundKey) -> list[int]:
+        """Who has sent in a round, in the order of the ids."""
+        return sorted(party for party, peer in self._peers.items() if key in peer.arrived)
+
+    def drop(self, sender: int, key: RoundKey) -> None:
+        """An envelope was refused: it counts as arrived, and is not looked at again."""
+        self._peer(sender).arrived.pop(key, None)
+
+    def leave_out(self, party: int) -> None:
+        """A party is left out for good: nothing is sent to it any more."""
+        self._left.add(party)
+        peer = self._peer(party)
+        peer.waiting.clear()
+        peer.kept.clear()
+        peer.hello = None
+
+    def settle(self, phase: int) -> None:
+        """All phases before this one are on disk: what arrived in them is forgotten."""
+        self._durable = phase
+        for peer in self._peers.values():
+            peer.arrived = {key: data for key, data in peer.arrived.items() if key.phase >= phase}
+            peer.seen = {key for key in peer.seen if key.phase >= phase}
+
+    def forget_attempt(self, phase: int, attempt: int) -> None:
+        """An attempt at a phase was given up: its envelopes are neither sent nor read."""
+        for peer in self._peers.values():
+            for table in (peer.waiting, peer.kept, peer.arrived):
+                for key in [key for key in table if key[:2] == (phase, attempt)]:
+                    del table[key]
+
+    def receive(self, sender: int, frame: Frame, now: float) -> bool:
+        """Take a frame, if it is one of the mailbox's own; whether it was."""
+        peer = self._peer(sender)
+        if isinstance(frame, Data):
+            if frame.key.phase >= self._durable and frame.key not in peer.seen:
+                peer.seen.add(frame.key)
+                peer.arrived[frame.key] = frame
+            peer.acknowledge.append(frame.key)
+        elif isinstance(frame, Acknowledged):
+            for key in frame.keys:
+                peer.waiting.pop(key, None)
+            for key in [key for key in peer.kept if key.phase < frame.durable]:
+                del peer.kept[key]
+                peer.waiting.pop(key, None)
+        elif isinstance(frame, Hello):
+            self._started(sender, frame, now)
+        elif isinstance(frame, Welcome):
+            if frame.boot == self._boot:
+                peer.hello = None
+        else:
+            return False
+        return True
+
+    def due(self, now: float) -> list[tuple[int, list[Frame]]]:
+        """What is to be sent now, by receiver."""
+        packets = []
+        for party, peer in self._peers.items():
+            frames = peer.frames
+            peer.frames = []
+            if peer.acknowledge:
+                frames.append(Acknowledged(peer.acknowledge, self._durable))
+                peer.acknowledge = []
+            if peer.welcome is not None:
+                frames.append(Welcome(peer.welcome))
+                peer.welcome = None
+            waiting: list[_Unacknowledged] = list(peer.waiting.values())
+            if peer.hello is not None:
+                waiting.append(peer.hello)
+            for item in waiting:
+                if item.due <= now:
+                    frames.append(item.frame)
+                    item.due, item.wait = now + item.wait, min(2 * item.wait, LONGEST_WAIT)
+            if frames:
+                packets.append((party, frames))
+        return packets
+
+    def next_due(self) -> float:
+        """When something is to be sent again; infinite while nothing waits."""
+        return min(
+            (
+                item.due
+                for peer in self._peers.values()
+                for item in [*peer.waiting.values(), *([peer.hello] if peer.hello else [])]
+            ),
+            default=float("inf"),
+        )
+
+    def _started(self, sender: int, hello: Hello, now: float) -> None:
+        """A party has started: what it may have lost is sent again."""
+        peer = self._peer(sender)
+        peer.welcome = hello.boot
+        if hello.boot == peer.boot:
+            return
+        peer.boot = hello.boot
+        for key, data in peer.kept.items():
+            if key.phase >= hello.durable:
+                peer.waiting[key] = _Unacknowledged(data, now)
+
+    def _peer(self, party: int) -> _Peer:
+        found = self._peers.get(party)
+        if found is None:
+            found = self._peers[party] = _Peer()
+        return found

@@ -1,0 +1,332 @@
+"""Rounds of a program over envelopes: how a party knows that a round is complete.
+
+| topic | a device | the coordinator |
+|---|---|---|
+| the coordinator receives | sends it an envelope, goes on | waits for everyone that is present |
+| the coordinator sends | waits for its envelope | sends one to everyone, and goes on |
+| between devices, `awaits` known | sends them an envelope, waits for theirs | has no part |
+| anything else | a barrier (below) | closes the round |
+
+*With a barrier* a device sends an envelope to all its neighbours, and to whomever else it has a
+message for; once all have arrived, it tells the coordinator that it is done. When everyone is, the
+coordinator closes the round and says whether it was quiet.
+
+A device that is left out is awaited by nobody. An envelope that is not what its topic declares is
+dropped: its sender counts as silent in that round, and `refused` says so, without its content.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+from lumos.deploy.frames import (
+    BETWEEN_DEVICES,
+    OF_BOTH,
+    WITH_COORDINATOR,
+    Closed,
+    Data,
+    Done,
+    RoundKey,
+    batch_of,
+    data_of,
+)
+from lumos.deploy.mailbox import Mailbox
+from lumos.device.shard import COORDINATOR
+from lumos.errors import ProtocolError
+from lumos.exchange.batch import Batch, Inbox, Outbox
+from lumos.exchange.endpoint import Endpoint, Program
+from lumos.exchange.running import RunningProgram
+from lumos.exchange.topic import Topic
+from lumos.typing import Ints
+
+Result = TypeVar("Result")
+
+Refused = Callable[[int, str], None]
+"""Callback `(sender, line)`: an envelope was dropped, and why."""
+
+
+class Presence(Protocol):
+    """Who takes part."""
+
+    @property
+    def out(self) -> Collection[int]:
+        """Devices that are left out for good."""
+        ...
+
+
+class _Rounds(Generic[Result]):
+    """One program of one party, in one attempt at one phase."""
+
+    def __init__(
+        self,
+        me: int,
+        mailbox: Mailbox,
+        presence: Presence,
+        endpoint: Endpoint,
+        program: Program[Result],
+        phase: tuple[int, int],
+        refused: Refused,
+    ) -> None:
+        self._me, self._mailbox, self._presence = me, mailbox, presence
+        self._phase, self._refused = phase, refused
+        self._numbers = [0, 0, 0]
+        self._sent: Outbox | None = None
+        self._done = False
+        self.running = RunningProgram(program, endpoint)
+
+    def advance(self, now: float) -> bool:
+        """Go on as far as what has arrived allows; whether the program has finished."""
+        while not self.running.finished:
+            inbox = self._round(now)
+            if inbox is None:
+                return False
+            self._sent, self._done = None, False
+            self._numbers[self._channel] += 1
+            self.running.resume(inbox)
+        return True
+
+    @property
+    def _topic(self) -> Topic:
+        return self.running.outbox.topic if self._sent is None else self._sent.topic
+
+    @property
+    def _channel(self) -> int:
+        part = self._topic.coordinator
+        if part == "both":
+            return OF_BOTH
+        return WITH_COORDINATOR if part else BETWEEN_DEVICES
+
+    @property
+    def key(self) -> RoundKey:
+        """The present round."""
+        return RoundKey(*self._phase, self._channel, self._numbers[self._channel])
+
+    def _round(self, now: float) -> Inbox | None:
+        raise NotImplementedError
+
+    def _take(self) -> tuple[Outbox, bool]:
+        """What is sent in the present round, and whether it is sent for the first time."""
+        first = self._sent is None
+        if self._sent is None:
+            self._sent = self.running.take()
+        return self._sent, first
+
+    def _post(self, outbox: Outbox, receivers: Collection[int], now: float, quiet: bool) -> None:
+        """An envelope to each of these, with what there is for it."""
+        batch, key = outbox.batch, self.key
+        for receiver in receivers:
+            rows = np.flatnonzero(batch.receiver == receiver)
+            self._mailbox.post(receiver, data_of(key, outbox.topic, batch, rows, quiet=quiet), now)
+
+    def _read(self, topic: Topic, senders: Collection[int], key: RoundKey) -> Batch:
+        """The messages from these, in the order of their ids; what is wrong is dropped."""
+        batches = []
+        for sender in sorted(senders):
+            data = self._mailbox.envelope(sender, key)
+            if data is None:
+                continue
+            try:
+                batch = batch_of(data, topic, sender, self._me)
+            except ProtocolError as error:
+                self._mailbox.drop(sender, key)
+                self._refused(sender, str(error))
+                continue
+            if batch.messages:
+                batches.append(batch)
+        return Batch.joined(batches) if batches else topic.no_messages
+
+
+class DeviceRounds(_Rounds[Result]):
+    """The rounds of a device.
+
+    Args:
+        me: its id.
+        neighbours: ids.
+        expects: see `_Rounds`; the others are its arguments.
+    """
+
+    def __init__(
+        self,
+        me: int,
+        mailbox: Mailbox,
+        presence: Presence,
+        endpoint: Endpoint,
+        program: Program[Result],
+        phase: tuple[int, int],
+        refused: Refused,
+        neighbours: Ints,
+    ) -> None:
+        self._neighbours = neighbours.tolist()
+        self._closed: dict[RoundKey, bool] = {}
+        super().__init__(me, mailbox, presence, endpoint, program, phase, refused)
+
+    def close(self, closed: Closed) -> None:
+        """The coordinator has closed a round."""
+        self._closed.setdefault(closed.key, closed.quiet)
+
+    def _round(self, now: float) -> Inbox | None:
+        outbox, first = self._take()
+        topic, key = outbox.topic, self.key
+        if topic.coordinator == "receives":
+            self._post(outbox, [COORDINATOR], now, quiet=False)
+            return Inbox(topic.no_messages, quiet=False)
+        if topic.coordinator == "sends":
+            return self._from_coordinator(topic, key)
+        if topic.coordinator == "" and outbox.awaits is not None:
+            return self._among(outbox, first, now)
+        return self._with_barrier(outbox, first, now)
+
+    def _from_coordinator(self, topic: Topic, key: RoundKey) -> Inbox | None:
+        data = self._mailbox.envelope(COORDINATOR, key)
+        if data is None:
+            return None
+        # What the coordinator sends is not dropped: without it there is no round.
+        return Inbox(batch_of(data, topic, COORDINATOR, self._me), quiet=data.quiet)
+
+    def _among(self, outbox: Outbox, first: bool, now: float) -> Inbox | None:
+        """A round with those that `awaits` names."""
+        others = set(np.asarray(outbox.awaits).tolist()) - {self._me}
+        if first:
+            self._post(outbox, others, now, quiet=False)
+        key = self.key
+        for other in others:
+            if other not in self._presence.out and self._mailbox.envelope(other, key) is None:
+                return None
+        return Inbox(self._read(outbox.topic, others, key), quiet=False)
+
+    def _with_barrier(self, outbox: Outbox, first: bool, now: float) -> Inbox | None:
+        receivers = set(self._neighbours) | set(outbox.batch.receiver.tolist())
+        if first:
+            self._post(outbox, receivers, now, quiet=False)
+        key = self.key
+        if not self._done:
+            if not all(self._mailbox.acknowledged(receiver, key) for receiver in receivers):
+                return None
+            self._done = True
+            self.say_done()
+        if key not in self._closed:
+            return None
+        inbox = self._read(outbox.topic, self._mailbox.senders(key), key)
+        return Inbox(inbox, quiet=self._closed.pop(key))
+
+    def say_done(self) -> None:
+        """Tell the coordinator, again if it was not heard, that all has arrived."""
+        if self._done and self._sent is not None:
+            silent = not self._sent.batch.messages
+            self._mailbox.tell(COORDINATOR, Done(self.key, silent))
+
+
+class CoordinatorRounds(_Rounds[Result]):
+    """The rounds of the coordinator, and the barriers that it closes for devices.
+
+    Args:
+        total: number of devices.
+        record: called with a round that is over and its envelopes, before anything follows from
+            it; they are the same again after a restart.
+        recorded: rounds that were over before a restart, with their envelopes.
+        others: those of `_Rounds`.
+    """
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        presence: Presence,
+        endpoint: Endpoint,
+        program: Program[Result],
+        phase: tuple[int, int],
+        refused: Refused,
+        total: int,
+        record: Callable[[RoundKey, dict[int, Data]], None],
+        recorded: dict[RoundKey, dict[int, Data]],
+    ) -> None:
+        self._total = total
+        self._record, self._recorded = record, recorded
+        self._barriers: dict[RoundKey, dict[int, bool]] = {}
+        self.closed: dict[RoundKey, bool] = {}
+        """Rounds with a barrier that are over, and whether they were quiet."""
+        super().__init__(COORDINATOR, mailbox, presence, endpoint, program, phase, refused)
+
+    def present(self) -> list[int]:
+        """Devices that take part."""
+        return [device for device in range(self._total) if device not in self._presence.out]
+
+    def missing(self) -> set[int]:
+        """Devices that the present round waits for."""
+        if self.running.finished or self._topic.coordinator != "receives":
+            return set()
+        key = self.key
+        return {device for device in self.present() if self._mailbox.envelope(device, key) is None}
+
+    def done(self, device: int, done: Done) -> None:
+        """A device has said that a round is complete as far as it is concerned."""
+        if done.key in self.closed:  # it did not hear that the round is over
+            self._mailbox.tell(device, Closed(done.key, self.closed[done.key]))
+            return
+        self._barriers.setdefault(done.key, {})[device] = done.silent
+
+    def close_barriers(self) -> None:
+        """Close the rounds between devices that everyone present is done with."""
+        for key, silent in list(self._barriers.items()):
+            if key.channel == BETWEEN_DEVICES:
+                self._close(key, silent)
+
+    def _close(self, key: RoundKey, silent: dict[int, bool]) -> bool:
+        present = self.present()
+        if not all(device in silent for device in present):
+            return False
+        quiet = all(silent.values())
+        self.closed[key] = quiet
+        self._barriers.pop(key, None)
+        for device in present:
+            self._mailbox.tell(device, Closed(key, quiet))
+        return True
+
+    def _round(self, now: float) -> Inbox | None:
+        outbox, first = self._take()
+        topic, key = outbox.topic, self.key
+        if topic.coordinator == "sends":
+            self._post(outbox, self.present(), now, quiet=not outbox.batch.messages)
+            return Inbox(topic.no_messages, quiet=False)
+        if topic.coordinator == "receives":
+            return self._from_devices(topic, key)
+        return self._with_barrier(outbox, first, now)
+
+    def _from_devices(self, topic: Topic, key: RoundKey) -> Inbox | None:
+        if key not in self._recorded:
+            if self.missing():
+                return None
+            envelopes = {
+                device: data
+                for device in self.present()
+                if (data := self._mailbox.envelope(device, key)) is not None
+            }
+            self._record(key, envelopes)
+            self._recorded[key] = envelopes
+        envelopes = self._recorded[key]
+        batches = []
+        for device, data in sorted(envelopes.items()):
+            try:
+                batch = batch_of(data, topic, device, COORDINATOR)
+            except ProtocolError as error:
+                self._refused(device, str(error))
+                continue
+            if batch.messages:
+                batches.append(batch)
+        joined = Batch.joined(batches).packed() if batches else topic.no_messages
+        return Inbox(joined, quiet=not batches)
+
+    def _with_barrier(self, outbox: Outbox, first: bool, now: float) -> Inbox | None:
+        """A round of devices and coordinator."""
+        key, receivers = self.key, set(outbox.batch.receiver.tolist())
+        if first:
+            self._post(outbox, receivers, now, quiet=False)
+        if not all(self._mailbox.acknowledged(receiver, key) for receiver in receivers):
+            return None
+        silent = self._barriers.setdefault(key, {})
+        silent[COORDINATOR] = not outbox.batch.messages
+        if not self._close(key, silent):
+            return None
+        return Inbox(
+            self._read(outbox.topic, self._mailbox.senders(key), key), quiet=self.closed[key]
+        )

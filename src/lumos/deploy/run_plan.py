@@ -1,0 +1,103 @@
+"""What all parties of a run agree on before it begins; all of it is public."""
+
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lumos.crypto import entropy
+from lumos.deploy.frames import RUN_TAG
+from lumos.errors import InputError, UsageError
+from lumos.graph.parts.manifest import Manifest, read_manifest
+from lumos.storage import one_line, write_text
+from lumos.training.config import Config
+
+NAME = "run.json"
+FORMAT = 1
+
+
+class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `run.json`."""
+
+    lumos_run: int = FORMAT
+    run: str
+    """Random, in hexadecimal: names this run, so that no packet of another one is taken."""
+    manifest: str
+    """Digest of the manifest of the parts."""
+    seed: int
+    settings: dict[str, Any]
+    """As `lumos.train` takes them."""
+    deadline: float = 60.0
+    """Seconds after which a device that does not answer is left out."""
+    beat: float = 1.0
+    """Seconds between two signs of life."""
+
+    @property
+    def tag(self) -> bytes:
+        """The run, as packets have it."""
+        return bytes.fromhex(self.run)
+
+    @property
+    def config(self) -> Config:
+        """All settings of the run."""
+        return Config.asked(**self.settings)
+
+
+def new_plan(
+    parts: Path, settings: dict[str, Any], *, deadline: float = 60.0, beat: float = 1.0
+) -> RunPlan:
+    """The plan of a new run over parts on disk, one for each device.
+
+    Raises:
+        UsageError: the settings cannot be run by real devices.
+    """
+    manifest = read_manifest(parts)
+    settings = {"aggregate": "secure", "coins": "system", **settings}
+    plan = RunPlan(
+        run=entropy.draw(RUN_TAG).hex(),
+        manifest=manifest_digest(manifest),
+        seed=manifest.seed,
+        settings=settings,
+        deadline=deadline,
+        beat=beat,
+    )
+    config = plan.config
+    if config.train.aggregate != "secure":
+        raise UsageError("real devices need `aggregate='secure'`: nobody may add up in the clear")
+    if config.train.control:
+        raise UsageError("`control` is an experiment of simulations; leave it out")
+    if not 0 < beat < deadline:
+        raise UsageError(f"`deadline` must be above `beat` ({beat:g} s), got {deadline:g}")
+    return plan
+
+
+def manifest_digest(manifest: Manifest) -> str:
+    """By which parties check that they have parts of the same graph."""
+    return blake2b(msgspec.json.encode(manifest, order="sorted"), digest_size=16).hexdigest()
+
+
+def write_plan(folder: Path, plan: RunPlan) -> None:
+    """Write `run.json`."""
+    text = msgspec.json.format(msgspec.json.encode(plan), indent=1).decode()
+    write_text(folder / NAME, text + "\n")
+
+
+def read_plan(folder: Path) -> RunPlan:
+    """Read `run.json`.
+
+    Raises:
+        InputError: it is missing, damaged or of another version.
+    """
+    path = folder / NAME
+    try:
+        plan = msgspec.json.decode(path.read_bytes(), type=RunPlan)
+        if plan.lumos_run != FORMAT or len(plan.tag) != RUN_TAG:
+            raise ValueError("it is of another version of Lumos")
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}); the plan of a run lies beside the parts"
+        ) from None
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise InputError(f"{path}: is damaged or of another version ({one_line(error)})") from None
+    return plan

@@ -1,0 +1,367 @@
+"""The phases of a training run at one party: a device with its own part, or the coordinator.
+
+Trees, setup, each epoch, and the last sums are phases of their own. Between two of them a party can
+be restarted: `snapshot` has what it needs, and no key, mask, scalar or nonce.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lumos.aggregate.opened_sums import OpenedSums
+from lumos.compare.answers import recorded
+from lumos.compare.comparer import Comparer, RefusingComparer
+from lumos.compare.secure import SecureComparer
+from lumos.crypto.group import choose_group
+from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
+from lumos.device.device_keys import DeviceKeys
+from lumos.device.shard import Shard
+from lumos.errors import InputError, UsageError
+from lumos.exchange.batch import Batch, Inbox
+from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
+from lumos.exchange.topic import TOPICS, Door
+from lumos.graph.part import GraphPart
+from lumos.graph.parts.manifest import Manifest
+from lumos.session.workers import InProcess
+from lumos.training.config import Config
+from lumos.training.private_data import PrivateData
+from lumos.training.profile import Placement, Problem
+from lumos.training.trainer import EpochRecord, RestartableTrainer
+from lumos.trees.balancers import BALANCERS
+from lumos.typing import Arrays, Flags, Words
+
+TREES, SETUP, FIRST_EPOCH = range(3)
+"""Numbers of phases."""
+
+OnEpoch = Callable[[EpochRecord], None]
+
+
+class Heard(NamedTuple):
+    """What a device received from others in a round between devices."""
+
+    topic: str
+    batch: Batch
+
+
+class TrainingJob:
+    """The phases of one party.
+
+    Args:
+        manifest: what is public of the graph.
+        config: settings.
+        part: the device's own; None for the coordinator.
+        keys: of the device; None for the coordinator.
+        opened: what the device gave out shares for before a restart.
+        on_epoch: called after every epoch.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        config: Config,
+        part: GraphPart | None,
+        keys: DeviceKeys | None,
+        opened: OpenedSums | None = None,
+        on_epoch: OnEpoch | None = None,
+    ) -> None:
+        self._config, self._keys = config, keys
+        self._opened, self._on_epoch = opened or OpenedSums(), on_epoch
+        self._follows = part is None
+        self._part = part if part is not None else _nobody(manifest)
+        self._problem = _problem(manifest, config, self._part)
+        self.total = manifest.graph.devices
+        trains = Door.OPEN not in config.profile.doors
+        self.last = FIRST_EPOCH + config.train.epochs if trains else TREES
+        """Number of the last phase; a profile that needs the door `open` has its trees only."""
+        doors = config.profile.doors
+        self._tree_shard = self._shard("")
+        coins = config.profile.coins(self._problem, config, control=False)
+        self._coins = coins
+        self.shard = self._shard(coins)
+        hosted = None if self._follows else self.shard
+        self.tree_endpoint = Endpoint(None if self._follows else self._tree_shard, EVERY_DOOR)
+        self.endpoint = Endpoint(hosted, doors)
+        self._keep: Flags = np.zeros(self._part.slots, np.bool_)
+        self._heard: list[Heard] = []
+        self._trainer: RestartableTrainer | None = None
+        self.result: Any = None
+
+    def endpoint_of(self, phase: int) -> Endpoint:
+        """Through which the messages of a phase pass."""
+        return self.tree_endpoint if phase == TREES else self.endpoint
+
+    def name(self, phase: int) -> str:
+        """What people call it."""
+        if phase <= SETUP:
+            return ("trees", "setup")[phase]
+        epochs = self.last - FIRST_EPOCH
+        number = phase - FIRST_EPOCH + 1
+        return "the last sums" if phase == self.last else f"epoch {number} of {epochs}"
+
+    def repeatable(self, phase: int) -> bool:
+        """Whether a device that is restarted in the phase sends the same messages again.
+
+        Where sessions of two devices are open, it cannot: their keys were in memory only.
+        """
+        if phase == TREES:
+            return not BALANCERS[self._config.trees.balancer].compares
+        return self._config.train.task == "classify"
+
+    def program(self, phase: int, attempt: int = 0) -> Program[None]:
+        """The party's program in a phase.
+
+        Args:
+            attempt: another one has other masks.
+        """
+        if phase == TREES:
+            return self._balance()
+        if phase == SETUP:
+            self._trainer = self._make_trainer()
+            self._trainer.remember_openings(self._opened)
+            self._trainer.begin_attempt(attempt)
+            return self._own(self._trainer.setup())
+        self.trainer.begin_attempt(attempt)
+        if phase == self.last:
+            return self._own(self._finish())
+        epoch = phase - FIRST_EPOCH
+        return self._own(self.trainer.epochs(epoch, epoch + 1, self._on_epoch))
+
+    @property
+    def trainer(self) -> RestartableTrainer:
+        """The trainer, once it is there."""
+        if self._trainer is None:
+            raise ValueError("there is no trainer before the setup")
+        return self._trainer
+
+    def snapshot(self, phase: int) -> Arrays:
+        """What the party needs to begin with `phase` after a restart."""
+        arrays: Arrays = {"phase": np.array(phase), "keep": self._keep}
+        if phase > SETUP:
+            arrays |= {f"run/{name}": array for name, array in self.trainer.snapshot().items()}
+        for number, (topic, batch) in enumerate(self._heard):
+            lengths = np.empty(0, np.int64) if batch.lengths is None else batch.lengths
+            arrays |= {
+                f"heard/{number}/{topic}/sender": batch.sender,
+                f"heard/{number}/{topic}/body": batch.body,
+                f"heard/{number}/{topic}/lengths": lengths,
+            }
+        for which, endpoint in (("trees", self.tree_endpoint), ("run", self.endpoint)):
+            arrays |= {
+                f"ledger/{which}/{name}": counts for name, counts in endpoint.ledger.state().items()
+            }
+        return arrays
+
+    def restore(self, arrays: Arrays) -> int:
+        """Go on from a snapshot; returns the phase to begin with.
+
+        Raises:
+            InputError: it is not of this run.
+        """
+        try:
+            phase = int(arrays["phase"])
+            self.begin_again(arrays)
+            for which, endpoint in (("trees", self.tree_endpoint), ("run", self.endpoint)):
+                endpoint.ledger.restore(_part_of(arrays, f"ledger/{which}/"))
+        except (KeyError, ValueError, IndexError) as error:
+            raise InputError(f"the snapshot is damaged or of another run ({error})") from None
+        return phase
+
+    def begin_again(self, arrays: Arrays | None) -> None:
+        """Forget what was done since a snapshot, or since the start; the ledgers do not."""
+        self._heard, self._trainer = [], None
+        if arrays is None:
+            return
+        phase = int(arrays["phase"])
+        self._keep = arrays["keep"]
+        self._heard = list(_heard(arrays, self._me))
+        if phase > SETUP:
+            self._trainer = self._make_trainer()
+            self._trainer.revive(_part_of(arrays, "run/"))
+            self._trainer.remember_openings(self._opened)
+            self._hear_again(phase - FIRST_EPOCH)
+
+    def digest(self) -> bytes:
+        """Of the public state, which is the same at all parties between two phases."""
+        digest = blake2b(digest_size=16)
+        for name, array in sorted(self.trainer.state().items()):
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.digest()
+
+    @property
+    def _me(self) -> int:
+        return -1 if self._follows else int(self._part.devices[0])
+
+    def _shard(self, arm: str) -> Shard:
+        """The device, or nobody, with the coins of an arm."""
+        part, seed = self._part, self._problem.seed
+        return Shard(
+            part.devices,
+            part.total,
+            part.offsets,
+            part.neighbours,
+            PrivateCoins(self._secrets(arm)),
+            PublicCoins(seed),
+            self._keys,
+        )
+
+    def _secrets(self, arm: str) -> Words:
+        """[hosted, 8] what private coins come from."""
+        if self._config.train.coins == "simulated":
+            return simulated_secrets(self._problem.seed, self._part.devices, arm)
+        if self._keys is None:
+            return np.empty((0, 8), np.uint32)
+        secret = self._keys.key("private coins", arm.encode())
+        return np.frombuffer(secret, "<u4").astype(np.uint32).reshape(1, 8)
+
+    def _make_trainer(self) -> RestartableTrainer:
+        """The trainer, before it is set up."""
+        problem, config, part = self._problem, self._config, self._part
+        programs = config.profile.programs(
+            Placement(
+                problem=problem,
+                config=config,
+                shards=[self.shard],
+                endpoints=[self.endpoint],
+                private=[PrivateData.of(part, self._keep, alone=problem.alone)],
+                coordinator=self.endpoint,
+                public=PublicCoins(problem.seed),
+                coins=self._coins,
+                follows=self._follows,
+            )
+        )
+        trainer = programs.trainers[0]
+        if not isinstance(trainer, RestartableTrainer):
+            raise UsageError(
+                f"real devices do not train with `profile='{config.train.profile}'`: it sends "
+                "vectors and gradients in the clear; they build its trees"
+            )
+        return trainer
+
+    def _balance(self) -> Program[None]:
+        """Decide who carries which edge."""
+        settings = self._config.trees
+        balancer = BALANCERS[settings.balancer]
+        if self._follows:
+            public = PublicCoins(self._problem.seed)
+            yield from balancer.coordinator_program(self.total, public, settings)
+            return
+        shard, comparer = self._tree_shard, self._comparer()
+        self._keep = yield from balancer.device_program(
+            shard, recorded(shard, comparer), settings, lambda _step, _largest: None
+        )
+
+    def _comparer(self) -> Comparer:
+        settings = self._config.trees
+        if not BALANCERS[settings.balancer].compares:
+            return RefusingComparer()
+        simulated = self._config.train.coins == "simulated"
+        return SecureComparer(
+            self._tree_shard,
+            self.tree_endpoint,
+            InProcess(),
+            None,
+            settings.comparison_budget,
+            choose_group(settings.group, simulated=simulated),
+        )
+
+    def _finish(self) -> Program[None]:
+        self.result = yield from self.trainer.finish()
+
+    def _own(self, program: Program[None]) -> Program[None]:
+        """The program of this party: the coordinator has no part in rounds between devices.
+
+        What a device hears in them is kept, for a restart.
+        """
+        inbox: Inbox | None = None
+        try:
+            while True:
+                outbox = next(program) if inbox is None else program.send(inbox)
+                topic = outbox.topic
+                if self._follows and not topic.coordinator:
+                    inbox = topic.silence
+                    continue
+                inbox = yield outbox
+                if topic.door is Door.RELEASE:
+                    self._heard.append(Heard(topic.name, inbox.batch))
+        except StopIteration:
+            return
+
+    def _hear_again(self, epochs: int) -> None:
+        """Bring the trainer to where it was, with what it heard before the restart."""
+        program = self.trainer.rejoin(epochs)
+        heard = iter(self._heard)
+        try:
+            outbox = next(program)
+            while True:
+                if self._follows:
+                    outbox = program.send(outbox.topic.silence)
+                    continue
+                topic, batch = next(heard)
+                if topic != outbox.topic.name:
+                    raise ValueError("what the device heard")
+                outbox = program.send(Inbox(batch, quiet=False))
+        except StopIteration:
+            return
+
+
+def _problem(manifest: Manifest, config: Config, part: GraphPart) -> Problem:
+    task = config.train.task
+    drawn, link = manifest.split(task), task == "link"
+    facts = manifest.graph
+    if link and manifest.training is not None:
+        facts = replace(
+            facts, edges=manifest.training.edges, fingerprint=manifest.training.fingerprint
+        )
+    return Problem(
+        facts=facts,
+        parts=(part,),
+        keep=(),
+        classes=0 if link else manifest.graph.class_count,
+        training=0 if link else drawn.train,
+        validation=0 if link else drawn.validation,
+        seed=manifest.seed,
+        split=drawn.name,
+        owner=manifest.graph.fingerprint,
+    )
+
+
+def _nobody(manifest: Manifest) -> GraphPart:
+    """A part without devices."""
+    none = np.empty(0, np.int64)
+    return GraphPart(
+        devices=none,
+        total=manifest.graph.devices,
+        offsets=np.zeros(1, np.int64),
+        neighbours=none,
+        features=np.empty((0, manifest.graph.feature_count), np.float32),
+        labels=none,
+        roles=none,
+        held_back=np.empty((0, 2), np.int64),
+    )
+
+
+def _heard(arrays: Arrays, me: int) -> Iterator[Heard]:
+    found: dict[int, tuple[str, dict[str, Any]]] = {}
+    for name, array in arrays.items():
+        if name.startswith("heard/"):
+            _, number, *words, field = name.split("/")
+            found.setdefault(int(number), ("/".join(words), {}))[1][field] = array
+    for _, (topic, fields) in sorted(found.items()):
+        if topic not in TOPICS:
+            raise ValueError("a topic that does not exist")
+        sender = fields["sender"]
+        lengths = fields["lengths"] if TOPICS[topic].shape is None else None
+        receiver = np.full(len(sender), me, np.int64)
+        yield Heard(topic, Batch(sender, receiver, fields["body"], None, lengths))
+
+
+def _part_of(arrays: Arrays, prefix: str) -> Arrays:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }

@@ -1,0 +1,196 @@
+"""A federation of real parties in one process: a network with virtual time, and its faults."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lumos.aggregate.opened_sums import OpenedSums, Opening
+from lumos.aggregate.parameters import mask_parameters
+from lumos.deploy.coordinator_party import CoordinatorParty
+from lumos.deploy.device_party import DeviceParty
+from lumos.deploy.frames import Data, RoundKey, Route, decode, encode
+from lumos.deploy.training_job import TrainingJob
+from lumos.device.device_keys import DeviceKeys
+from lumos.device.shard import COORDINATOR
+from lumos.graph.parts import PartsFolder
+from lumos.training.config import Config
+from lumos.typing import Arrays
+
+RUN = b"a run of a test!"
+
+
+class MemoryStore:
+    """A device's disk."""
+
+    def __init__(self) -> None:
+        self.snapshot: Arrays | None = None
+        self.openings: list[Opening] = []
+        self.attempts: dict[int, int] = {}
+        self.saves = 0
+
+    def load(self) -> Arrays | None:
+        return self.snapshot
+
+    def save(self, snapshot: Arrays) -> None:
+        self.snapshot = {name: np.array(array) for name, array in snapshot.items()}
+        self.saves += 1
+
+    def begin(self, phase: int, attempt: int) -> None:
+        self.attempts[phase] = attempt + 1
+
+    def begun(self, phase: int) -> int:
+        return self.attempts.get(phase, 0)
+
+    def opened(self) -> OpenedSums:
+        return OpenedSums(list(self.openings), self.openings.append)
+
+
+class MemoryCoordinatorStore(MemoryStore):
+    """The coordinator's disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[RoundKey, dict[int, Data]] = {}
+        self.out: dict[int, str] = {}
+
+    def save(self, snapshot: Arrays) -> None:
+        super().save(snapshot)
+        self.kept.clear()
+
+    def rounds(self) -> dict[RoundKey, dict[int, Data]]:
+        return dict(self.kept)
+
+    def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
+        self.kept[key] = envelopes
+
+    def left_out(self) -> dict[int, str]:
+        return dict(self.out)
+
+    def leave_out(self, device: int, phase: str) -> None:
+        self.out[device] = phase
+
+
+Packet = tuple[int, int, bytes]
+"""(sender, receiver, bytes)."""
+
+
+@dataclass
+class Federation:
+    """All parties of a run, one of them for each device.
+
+    Packets take `latency` seconds, or what `route` says.
+
+    Args:
+        folder: parts, one for each device.
+        config: settings.
+        route: from a packet to when copies of it arrive; none: it is lost.
+        watch: called with (time, sender, receiver, frames) of every packet that is sent.
+    """
+
+    folder: PartsFolder
+    config: Config
+    deadline: float = 30.0
+    latency: float = 0.01
+    route: Callable[[float, Packet], list[float]] | None = None
+    watch: Callable[[float, int, int, list[Any]], None] | None = None
+    lines: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.total = self.folder.manifest.graph.devices
+        self.now = 0.0
+        self.stores = [MemoryStore() for _ in range(self.total)]
+        self.coordinator_store = MemoryCoordinatorStore()
+        self.secrets = [bytes([device % 256]) * 32 for device in range(self.total)]
+        self.boots = 0
+        self.parties: dict[int, DeviceParty | CoordinatorParty] = {}
+        self.flying: list[tuple[float, int, Packet]] = []
+        self.sent = 0
+        self.losses: list[float | None] = []
+        for party in (COORDINATOR, *range(self.total)):
+            self.start(party)
+
+    @property
+    def coordinator(self) -> CoordinatorParty:
+        party = self.parties[COORDINATOR]
+        assert isinstance(party, CoordinatorParty)
+        return party
+
+    def device(self, number: int) -> DeviceParty:
+        party = self.parties[number]
+        assert isinstance(party, DeviceParty)
+        return party
+
+    def start(self, party: int) -> None:
+        """Start a party, with what is on its disk."""
+        self.boots += 1
+        boot = self.boots.to_bytes(8, "little")
+        manifest, config = self.folder.manifest, self.config
+        if party == COORDINATOR:
+            job = TrainingJob(
+                manifest, config, None, None, on_epoch=lambda epoch: self.losses.append(epoch.loss)
+            )
+            self.parties[party] = CoordinatorParty(
+                job,
+                self.coordinator_store,
+                boot,
+                mask_parameters(config.updates, self.total).minimum,
+                self.deadline,
+                self.now,
+                self.lines.append,
+            )
+            return
+        part = self.folder.part([party], config.train.task)
+        keys = DeviceKeys(self.secrets[party])
+        job = TrainingJob(manifest, config, part, keys, self.stores[party].opened())
+        self.parties[party] = DeviceParty(
+            party, job, self.stores[party], boot, 1.0, self.now, self.lines.append
+        )
+
+    def kill(self, party: int) -> None:
+        """It is gone, with all that was in its memory; what it sent is on its way."""
+        self.parties.pop(party, None)
+
+    def run(self, until: Callable[[], bool] | None = None, limit: float = 4000.0) -> None:
+        """Go on until all parties have ended, or the condition holds."""
+        while self.now < limit:
+            if until is not None and until():
+                return
+            for number in list(self.parties):
+                self._work(number)
+            if all(party.ended is not None for party in self.parties.values()):
+                return
+            self._next()
+        raise AssertionError(f"the run did not end by {self.now:g} s")
+
+    def _work(self, number: int) -> None:
+        party = self.parties.get(number)
+        if party is None:
+            return
+        party.advance(self.now)
+        for receiver, frames in party.due(self.now):
+            if self.watch is not None:
+                self.watch(self.now, number, receiver, frames)
+            if number not in self.parties:
+                return  # it was killed while it was sending
+            self._send((number, receiver, encode(Route(RUN, number, receiver), frames)))
+
+    def _send(self, packet: Packet) -> None:
+        times = [self.latency] if self.route is None else self.route(self.now, packet)
+        for after in times:
+            self.sent += 1
+            self.flying.append((self.now + after, self.sent, packet))
+
+    def _next(self) -> None:
+        """Move to the next moment at which something happens."""
+        moments = [party.next_due() for party in self.parties.values()]
+        if self.flying:
+            moments.append(min(self.flying)[0])
+        self.now = max(self.now + 1e-6, min(moments))
+        arrived = sorted(item for item in self.flying if item[0] <= self.now)
+        self.flying = [item for item in self.flying if item[0] > self.now]
+        for _, _, (sender, receiver, packet) in arrived:
+            party = self.parties.get(receiver)
+            if party is not None:
+                party.receive(sender, decode(Route(RUN, sender, receiver), packet), self.now)
