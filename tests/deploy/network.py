@@ -28,6 +28,7 @@ class MemoryStore:
         self.snapshot: Arrays | None = None
         self.openings: list[Opening] = []
         self.attempts: dict[int, int] = {}
+        self.kept_ledgers: Arrays | None = None
         self.saves = 0
 
     def load(self) -> Arrays | None:
@@ -35,7 +36,14 @@ class MemoryStore:
 
     def save(self, snapshot: Arrays) -> None:
         self.snapshot = {name: np.array(array) for name, array in snapshot.items()}
+        self.kept_ledgers = None
         self.saves += 1
+
+    def ledgers(self) -> Arrays | None:
+        return self.kept_ledgers
+
+    def keep_ledgers(self, ledgers: Arrays) -> None:
+        self.kept_ledgers = {name: np.array(array) for name, array in ledgers.items()}
 
     def begin(self, phase: int, attempt: int) -> None:
         self.attempts[phase] = attempt + 1

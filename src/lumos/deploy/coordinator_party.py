@@ -36,6 +36,14 @@ class CoordinatorStore(Protocol):
         """Keep a round, before anything follows from it."""
         ...
 
+    def begin(self, phase: int, attempt: int) -> None:
+        """Note that an attempt at a phase begins that cannot be repeated."""
+        ...
+
+    def begun(self, phase: int) -> int:
+        """The least attempt at a phase that has not begun."""
+        ...
+
     def left_out(self) -> dict[int, str]:
         """Who is left out, and in which phase."""
         ...
@@ -74,7 +82,8 @@ class CoordinatorParty:
         self._recorded = store.rounds()
         saved = store.load()
         self.phase = 0 if saved is None else job.restore(saved)
-        self.attempt = max((key.attempt for key in self._recorded), default=0)
+        # Barriers of an attempt are in memory only: a phase that has any begins again.
+        self.attempt = 0 if job.repeatable(self.phase) else store.begun(self.phase)
         self.left_out = store.left_out()
         """In which phase each device was left out."""
         self.out: set[int] = set(self.left_out)
@@ -149,6 +158,8 @@ class CoordinatorParty:
 
     def _begin(self) -> CoordinatorRounds[None]:
         job = self.job
+        if not job.repeatable(self.phase):
+            self._store.begin(self.phase, self.attempt)
         return CoordinatorRounds(
             self._mailbox,
             self,

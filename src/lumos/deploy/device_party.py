@@ -27,6 +27,14 @@ class DeviceStore(Protocol):
         """Replace the snapshot, all or nothing, before it returns."""
         ...
 
+    def ledgers(self) -> Arrays | None:
+        """The ledgers, where they were kept after the last snapshot."""
+        ...
+
+    def keep_ledgers(self, ledgers: Arrays) -> None:
+        """Keep the ledgers of a phase that cannot be repeated: what was revealed is revealed."""
+        ...
+
     def begin(self, phase: int, attempt: int) -> None:
         """Note that an attempt at a phase begins that cannot be repeated."""
         ...
@@ -61,8 +69,12 @@ class DeviceParty:
     ) -> None:
         self.device, self.job = device, job
         self._store, self._beat, self._log = store, beat, log
-        saved = store.load()
-        self.phase = 0 if saved is None else job.restore(saved)
+        saved, ledgers = store.load(), store.ledgers()
+        self.phase = 0
+        if saved is not None:
+            self.phase = job.restore(saved, ledgers)
+        elif ledgers is not None:
+            job.restore_ledgers(ledgers)
         self.attempt = 0
         self.out: set[int] = set()
         self.ended: str | None = None
@@ -97,7 +109,11 @@ class DeviceParty:
                 if self.attempt < self._least_attempt:
                     return  # sessions of an earlier attempt are lost: it cannot go on with that
                 self._rounds = self._begin()
-            if not self._rounds.advance(now):
+            before = self._rounds.completed
+            finished = self._rounds.advance(now)
+            if self._rounds.completed > before and not self.job.repeatable(self.phase):
+                self._store.keep_ledgers(self.job.ledgers())
+            if not finished:
                 return
             self._rounds = None
             self.phase += 1

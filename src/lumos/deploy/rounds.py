@@ -71,6 +71,8 @@ class _Rounds(Generic[Result]):
         self._me, self._mailbox, self._presence = me, mailbox, presence
         self._phase, self._refused = phase, refused
         self._numbers = [0, 0, 0]
+        self.completed = 0
+        """Rounds that are over."""
         self._sent: Outbox | None = None
         self._done = False
         self.running = RunningProgram(program, endpoint)
@@ -83,6 +85,7 @@ class _Rounds(Generic[Result]):
                 return False
             self._sent, self._done = None, False
             self._numbers[self._channel] += 1
+            self.completed += 1
             self.running.resume(inbox)
         return True
 

@@ -104,11 +104,10 @@ class TrainingJob:
     def repeatable(self, phase: int) -> bool:
         """Whether a device that is restarted in the phase sends the same messages again.
 
-        Where sessions of two devices are open, it cannot: their keys were in memory only.
+        Where sessions of two devices are open, it cannot: their keys were in memory only. Then the
+        phase begins again, for all.
         """
-        if phase == TREES:
-            return not BALANCERS[self._config.trees.balancer].compares
-        return self._config.train.task == "classify"
+        return phase != TREES and self._config.train.task == "classify"
 
     def program(self, phase: int, attempt: int = 0) -> Program[None]:
         """The party's program in a phase.
@@ -148,14 +147,29 @@ class TrainingJob:
                 f"heard/{number}/{topic}/body": batch.body,
                 f"heard/{number}/{topic}/lengths": lengths,
             }
-        for which, endpoint in (("trees", self.tree_endpoint), ("run", self.endpoint)):
-            arrays |= {
-                f"ledger/{which}/{name}": counts for name, counts in endpoint.ledger.state().items()
-            }
-        return arrays
+        return arrays | self.ledgers()
 
-    def restore(self, arrays: Arrays) -> int:
+    def ledgers(self) -> Arrays:
+        """What the party has sent, received and revealed so far."""
+        return {
+            f"ledger/{which}/{name}": counts
+            for which, endpoint in self._endpoints()
+            for name, counts in endpoint.ledger.whole_state().items()
+        }
+
+    def restore_ledgers(self, arrays: Arrays) -> None:
+        """Go on counting from `ledgers`, in a party that has counted nothing."""
+        for which, endpoint in self._endpoints():
+            endpoint.ledger.restore_whole(_part_of(arrays, f"ledger/{which}/"))
+
+    def _endpoints(self) -> tuple[tuple[str, Endpoint], ...]:
+        return ("trees", self.tree_endpoint), ("run", self.endpoint)
+
+    def restore(self, arrays: Arrays, ledgers: Arrays | None = None) -> int:
         """Go on from a snapshot; returns the phase to begin with.
+
+        Args:
+            ledgers: those that were kept after the snapshot; None: those that are in it.
 
         Raises:
             InputError: it is not of this run.
@@ -163,8 +177,7 @@ class TrainingJob:
         try:
             phase = int(arrays["phase"])
             self.begin_again(arrays)
-            for which, endpoint in (("trees", self.tree_endpoint), ("run", self.endpoint)):
-                endpoint.ledger.restore(_part_of(arrays, f"ledger/{which}/"))
+            self.restore_ledgers(arrays if ledgers is None else ledgers)
         except (KeyError, ValueError, IndexError) as error:
             raise InputError(f"the snapshot is damaged or of another run ({error})") from None
         return phase

@@ -294,7 +294,7 @@ class StrictLinker(StrictTrainer):
                 adding = devices[of_way] < peers[of_way]
                 counts[here[of_way][adding], number, kind, learnt[adding]] += 1
             budget.calibrated[here] += 1
-        return counts.reshape(len(shard), -1)
+        return counts.reshape(len(shard), len(WAYS) * 2 * (len(COSINES) + 1))
 
     def _strangers(self) -> Ints:
         """[hosted] a partner for everybody, by public coins, edge or not; `NOBODY` for one left."""
