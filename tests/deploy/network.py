@@ -65,12 +65,14 @@ class MemoryCoordinatorStore(MemoryStore):
 
     def save(self, snapshot: Arrays) -> None:
         super().save(snapshot)
-        self.kept.clear()
+        phase = int(snapshot["phase"])
+        self.kept = {key: data for key, data in self.kept.items() if key.phase >= phase}
 
     def rounds(self) -> dict[RoundKey, dict[int, Data]]:
         return dict(self.kept)
 
     def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
+        assert key not in self.kept
         self.kept[key] = envelopes
 
     def left_out(self) -> dict[int, str]:
@@ -183,6 +185,10 @@ class Federation:
             if number not in self.parties:
                 return  # it was killed while it was sending
             self._send((number, receiver, encode(Route(RUN, number, receiver), frames)))
+
+    def forward(self, sender: int, receiver: int, frames: list[Any]) -> None:
+        """Send a packet of a party that is killed right after it."""
+        self._send((sender, receiver, encode(Route(RUN, sender, receiver), frames)))
 
     def _send(self, packet: Packet) -> None:
         times = [self.latency] if self.route is None else self.route(self.now, packet)
