@@ -64,13 +64,14 @@ class Killer:
         if self.killed or not concerned:
             return
         for frame in frames:
-            if isinstance(frame, Data) and frame.topic.endswith(self.topic):
-                if self.phase is None or frame.key.phase == self.phase:
-                    self.killed = True
-                    if self.after and sender == self.party:
-                        self.federation.forward(sender, receiver, frames)
-                    self.federation.kill(self.party)
-                    return
+            if not isinstance(frame, Data) or not frame.topic.endswith(self.topic):
+                continue
+            if self.phase is None or frame.key.phase == self.phase:
+                self.killed = True
+                if self.after and sender == self.party:
+                    self.federation.forward(sender, receiver, frames)
+                self.federation.kill(self.party)
+                return
 
 
 def test_all_parties_have_the_weights_of_the_simulation(
@@ -127,10 +128,11 @@ def test_a_coordinator_that_is_started_again_changes_nothing(
 
     def watch(now: float, sender: int, receiver: int, frames: list[Any]) -> None:
         for frame in frames:
-            if isinstance(frame, Data) and frame.topic.endswith(topic) and not killed:
-                if frame.key.phase == phase and receiver in (COORDINATOR, 3):
-                    killed.append(now)
-                    federation.kill(COORDINATOR)
+            if not isinstance(frame, Data) or not frame.topic.endswith(topic) or killed:
+                continue
+            if frame.key.phase == phase and receiver in (COORDINATOR, 3):
+                killed.append(now)
+                federation.kill(COORDINATOR)
 
     federation.watch = watch
     federation.run(until=lambda: bool(killed))

@@ -245,7 +245,7 @@ class CoordinatorParty:
         self._mailbox.forget_attempt(self.phase, self.attempt)
         self.attempt += 1
         self._rounds = None
-        self.job.begin_again(self._store.load())
+        self.job.leave_out(self.out, self._store.load())
 
     def _announce(self) -> None:
         """Tell everyone when something has changed that all must know."""

@@ -169,7 +169,7 @@ class DeviceParty:
         self._mailbox.forget_attempt(self.phase, self.attempt)
         self.attempt = attempt
         self._rounds = None
-        self.job.begin_again(self._store.load())
+        self.job.leave_out(self.out, self._store.load())
 
 
 def _name(party: int) -> str:
