@@ -184,11 +184,22 @@ class Federation:
                 self.watch(self.now, number, receiver, frames)
             if number not in self.parties:
                 return  # it was killed while it was sending
-            self._send((number, receiver, encode(Route(RUN, number, receiver), frames)))
+            self._send((number, receiver, self.encoded(number, receiver, frames)))
+
+    @staticmethod
+    def encoded(sender: int, receiver: int, frames: list[Any]) -> bytes:
+        """A packet."""
+        return encode(Route(RUN, sender, receiver), frames)
+
+    @staticmethod
+    def decoded(packet: Packet) -> list[Any]:
+        """Its frames."""
+        sender, receiver, body = packet
+        return decode(Route(RUN, sender, receiver), body)
 
     def forward(self, sender: int, receiver: int, frames: list[Any]) -> None:
         """Send a packet of a party that is killed right after it."""
-        self._send((sender, receiver, encode(Route(RUN, sender, receiver), frames)))
+        self._send((sender, receiver, self.encoded(sender, receiver, frames)))
 
     def _send(self, packet: Packet) -> None:
         times = [self.latency] if self.route is None else self.route(self.now, packet)
@@ -204,7 +215,7 @@ class Federation:
         self.now = max(self.now + 1e-6, min(moments))
         arrived = sorted(item for item in self.flying if item[0] <= self.now)
         self.flying = [item for item in self.flying if item[0] > self.now]
-        for _, _, (sender, receiver, packet) in arrived:
-            party = self.parties.get(receiver)
+        for _, _, packet in arrived:
+            party = self.parties.get(packet[1])
             if party is not None:
-                party.receive(sender, decode(Route(RUN, sender, receiver), packet), self.now)
+                party.receive(packet[0], self.decoded(packet), self.now)

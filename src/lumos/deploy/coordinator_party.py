@@ -151,6 +151,8 @@ class CoordinatorParty:
                 self._settle()
         except LumosError as error:
             self.ended = self.ended or f"{self.job.name(min(self.phase, self.job.last))}: {error}"
+        for device in self.job.refused():
+            self._log(f"device {device}: a message of a sum breaks the rules; dropped")
         self._announce()
 
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:

@@ -12,7 +12,7 @@ from lumos.deploy.mailbox import Mailbox
 from lumos.deploy.rounds import DeviceRounds
 from lumos.deploy.training_job import TrainingJob
 from lumos.device.shard import COORDINATOR
-from lumos.errors import ProtocolError
+from lumos.errors import LumosError, ProtocolError
 from lumos.typing import Arrays
 
 
@@ -103,7 +103,17 @@ class DeviceParty:
                 self._rounds.close(frame)
 
     def advance(self, now: float) -> None:
-        """Go on as far as what has arrived allows."""
+        """Go on as far as what has arrived allows.
+
+        A device whose program refuses what the coordinator says stops, and says why in `ended`.
+        """
+        try:
+            self._advance(now)
+        except LumosError as error:
+            self.ended = f"{self.job.name(self.phase)}: {error}"
+            self._rounds = None
+
+    def _advance(self, now: float) -> None:
         while self.ended is None and not self.finished:
             if self._rounds is None:
                 if self.attempt < self._least_attempt:
@@ -124,7 +134,7 @@ class DeviceParty:
 
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
         """What is to be sent now, by receiver."""
-        if now >= self._next_beat:
+        if now >= self._next_beat and not self.ended:
             self._next_beat = now + self._beat
             self._mailbox.tell(COORDINATOR, Alive(self.phase, self.attempt))
             if self._rounds is not None:
@@ -133,7 +143,8 @@ class DeviceParty:
 
     def next_due(self) -> float:
         """When `due` has something to send, if nothing arrives."""
-        return min(self._next_beat, self._mailbox.next_due())
+        beat = float("inf") if self.ended else self._next_beat
+        return min(beat, self._mailbox.next_due())
 
     def _begin(self) -> DeviceRounds[None]:
         job = self.job

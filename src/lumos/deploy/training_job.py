@@ -157,6 +157,10 @@ class TrainingJob:
             raise ValueError("there is no trainer before the setup")
         return self._trainer
 
+    def refused(self) -> list[int]:
+        """Senders of messages of sums that were dropped since the last call."""
+        return [] if self._trainer is None else self._trainer.refused()
+
     def snapshot(self, phase: int) -> Arrays:
         """What the party needs to begin with `phase` after a restart."""
         arrays: Arrays = {
