@@ -13,6 +13,7 @@ from lumos.deploy.frames import (
     Closed,
     Data,
     Done,
+    Frame,
     Hello,
     RoundKey,
     Route,
@@ -28,7 +29,7 @@ from lumos.exchange.batch import Batch
 
 ROUTE = Route(b"sixteen bytes...", 3, -1)
 KEY = RoundKey(4, 0, 1, 9)
-EVERY = [
+EVERY: list[Frame] = [
     Data(KEY, "aggregate/masked", 1, b"abc", [3]),
     Acknowledged([KEY], 4),
     Hello(b"boot", 2),
