@@ -162,6 +162,8 @@ class CoordinatorParty:
     def next_due(self) -> float:
         """When `due` or `advance` has something to do, if nothing arrives."""
         waiting = [self._heard[device] + self._deadline for device in self.present()]
+        if self.ended is not None:
+            waiting = []
         return min([self._mailbox.next_due(), *waiting])
 
     def _begin(self) -> CoordinatorRounds[None]:
