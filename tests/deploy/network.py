@@ -30,6 +30,7 @@ class MemoryStore:
         self.attempts: dict[int, int] = {}
         self.kept_ledgers: Arrays | None = None
         self.answers: Arrays = {}
+        self.kept: dict[RoundKey, dict[int, Data]] = {}
         self.saves = 0
 
     def load(self) -> Arrays | None:
@@ -38,7 +39,16 @@ class MemoryStore:
     def save(self, snapshot: Arrays) -> None:
         self.snapshot = {name: np.array(array) for name, array in snapshot.items()}
         self.kept_ledgers = None
+        phase = int(snapshot["phase"])
+        self.kept = {key: data for key, data in self.kept.items() if key.phase >= phase}
         self.saves += 1
+
+    def rounds(self) -> dict[RoundKey, dict[int, Data]]:
+        return dict(self.kept)
+
+    def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
+        assert key not in self.kept
+        self.kept[key] = envelopes
 
     def ledgers(self) -> Arrays | None:
         return self.kept_ledgers
@@ -64,20 +74,7 @@ class MemoryCoordinatorStore(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept: dict[RoundKey, dict[int, Data]] = {}
         self.out: dict[int, str] = {}
-
-    def save(self, snapshot: Arrays) -> None:
-        super().save(snapshot)
-        phase = int(snapshot["phase"])
-        self.kept = {key: data for key, data in self.kept.items() if key.phase >= phase}
-
-    def rounds(self) -> dict[RoundKey, dict[int, Data]]:
-        return dict(self.kept)
-
-    def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
-        assert key not in self.kept
-        self.kept[key] = envelopes
 
     def left_out(self) -> dict[int, str]:
         return dict(self.out)

@@ -7,10 +7,10 @@ time, and sends what `due` returns.
 from collections.abc import Callable
 from typing import Protocol
 
-from lumos.deploy.frames import Alive, Closed, Data, Frame, RunState
+from lumos.deploy.frames import Alive, Closed, Data, Frame, RoundKey, RunState
 from lumos.deploy.mailbox import Mailbox
 from lumos.deploy.pair_questions import QUESTIONS, PairQuestions
-from lumos.deploy.rounds import DeviceRounds
+from lumos.deploy.rounds import DeviceRounds, RoundRecord
 from lumos.deploy.training_job import TrainingJob
 from lumos.device.shard import COORDINATOR
 from lumos.errors import LumosError, ProtocolError
@@ -25,7 +25,7 @@ class DeviceStore(Protocol):
         ...
 
     def save(self, snapshot: Arrays) -> None:
-        """Replace the snapshot, all or nothing, before it returns."""
+        """Replace the snapshot, all or nothing, before it returns; forget rounds before it."""
         ...
 
     def ledgers(self) -> Arrays | None:
@@ -34,6 +34,14 @@ class DeviceStore(Protocol):
 
     def keep_ledgers(self, ledgers: Arrays) -> None:
         """Keep the ledgers of a phase that cannot be repeated: what was revealed is revealed."""
+        ...
+
+    def rounds(self) -> RoundRecord:
+        """Rounds since the last snapshot."""
+        ...
+
+    def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
+        """Keep what the device was told in a round, before anything follows from it."""
         ...
 
     def keep_answers(self, answers: Arrays) -> None:
@@ -90,6 +98,7 @@ class DeviceParty:
         self._next_beat = now
         self._rounds: DeviceRounds[None] | None = None
         self._least_attempt = store.begun(self.phase)
+        self._recorded = store.rounds()
         self.questions = PairQuestions(
             device, job, self._mailbox, self, self._keep_answers, deadline, log
         )
@@ -142,6 +151,7 @@ class DeviceParty:
             self.phase += 1
             self.attempt = self._least_attempt = 0
             self._store.save(self.job.snapshot(self.phase))
+            self._recorded = {}
             self._mailbox.settle(self.phase)
             self._mailbox.tell(COORDINATOR, Alive(self.phase, self.attempt))
 
@@ -163,8 +173,8 @@ class DeviceParty:
         self._store.keep_answers(self.job.answers())
 
     def _begin(self) -> DeviceRounds[None]:
-        job = self.job
-        if not job.repeatable(self.phase):
+        job, repeatable = self.job, self.job.repeatable(self.phase)
+        if not repeatable:
             self._store.begin(self.phase, self.attempt)
         return DeviceRounds(
             self.device,
@@ -175,6 +185,8 @@ class DeviceParty:
             (self.phase, self.attempt),
             lambda sender, line: self._log(f"{_name(sender)}: {line}; dropped"),
             job.shard.neighbours,
+            self._store.add_round if repeatable else None,
+            self._recorded if repeatable else None,
         )
 
     def _follow(self, state: RunState) -> None:

@@ -11,7 +11,9 @@
 message for; once all have arrived, it tells the coordinator that it is done. When everyone is, the
 coordinator closes the round and says whether it was quiet.
 
-A device that is left out is awaited by nobody. An envelope that is not what its topic declares is
+A device that is left out is awaited by nobody. What a party was told in a round is recorded before
+anything follows from it: told something else after a restart, a device would hide another vector
+under the same masks. An envelope that is not what its topic declares is
 dropped: its sender counts as silent in that round, and `refused` says so, without its content.
 """
 
@@ -44,6 +46,11 @@ Result = TypeVar("Result")
 
 Refused = Callable[[int, str], None]
 """Callback `(sender, line)`: an envelope was dropped, and why."""
+
+RoundRecord = dict[RoundKey, dict[int, Data]]
+"""Rounds that are over, with the envelopes that were in them, by sender."""
+Record = Callable[[RoundKey, dict[int, Data]], None]
+"""Callback `(round, envelopes)`: makes a round survive a restart, before it returns."""
 
 
 class Presence(Protocol):
@@ -122,13 +129,18 @@ class _Rounds(Generic[Result]):
             rows = np.flatnonzero(batch.receiver == receiver)
             self._mailbox.post(receiver, data_of(key, outbox.topic, batch, rows, quiet=quiet), now)
 
-    def _read(self, outbox: Outbox, senders: Collection[int], key: RoundKey) -> Batch:
-        """The messages from these, in the order of their ids; what is wrong is dropped."""
+    def _arrived(self, senders: Collection[int], key: RoundKey) -> dict[int, Data]:
+        """The envelopes from these that are there."""
+        return {
+            sender: data
+            for sender in senders
+            if (data := self._mailbox.envelope(sender, key)) is not None
+        }
+
+    def _read(self, outbox: Outbox, envelopes: dict[int, Data], key: RoundKey) -> Batch:
+        """The messages in these, in the order of their senders; what is wrong is dropped."""
         topic, batches = outbox.topic, []
-        for sender in sorted(senders):
-            data = self._mailbox.envelope(sender, key)
-            if data is None:
-                continue
+        for sender, data in sorted(envelopes.items()):
             try:
                 batch = batch_of(data, topic, sender, self._me)
                 if outbox.size is not None and data.lengths not in (None, [outbox.size]):
@@ -148,7 +160,10 @@ class DeviceRounds(_Rounds[Result]):
     Args:
         me: its id.
         neighbours: ids.
-        expects: see `_Rounds`; the others are its arguments.
+        record: called with a round that is over, before anything follows from it; None where
+            nothing of it is replayed.
+        recorded: rounds that were over before a restart.
+        others: those of `_Rounds`.
     """
 
     def __init__(
@@ -161,8 +176,11 @@ class DeviceRounds(_Rounds[Result]):
         phase: tuple[int, int],
         refused: Refused,
         neighbours: Ints,
+        record: Record | None = None,
+        recorded: RoundRecord | None = None,
     ) -> None:
         self._neighbours = neighbours.tolist()
+        self._record, self._recorded = record, recorded or {}
         self._closed: dict[RoundKey, bool] = {}
         super().__init__(me, mailbox, presence, endpoint, program, phase, refused)
 
@@ -182,10 +200,20 @@ class DeviceRounds(_Rounds[Result]):
             return self._among(outbox, first, now)
         return self._with_barrier(outbox, first, now)
 
+    def _over(self, key: RoundKey, envelopes: dict[int, Data]) -> dict[int, Data]:
+        """The envelopes of a round that is over: those of the first time, if it is replayed."""
+        if key not in self._recorded:
+            if self._record is None:
+                return envelopes
+            self._record(key, envelopes)
+            self._recorded[key] = envelopes
+        return self._recorded[key]
+
     def _from_coordinator(self, topic: Topic, key: RoundKey) -> Inbox | None:
-        data = self._mailbox.envelope(COORDINATOR, key)
-        if data is None:
+        arrived = self._arrived([COORDINATOR], key)
+        if not arrived and key not in self._recorded:
             return None
+        data = self._over(key, arrived)[COORDINATOR]
         # What the coordinator sends is not dropped: without it there is no round.
         return Inbox(batch_of(data, topic, COORDINATOR, self._me), quiet=data.quiet)
 
@@ -194,11 +222,10 @@ class DeviceRounds(_Rounds[Result]):
         others = set(np.asarray(outbox.awaits).tolist()) - {self._me}
         if first:
             self._post(outbox, others, now, quiet=False)
-        key = self.key
-        for other in others:
-            if other not in self._presence.out and self._mailbox.envelope(other, key) is None:
-                return None
-        return Inbox(self._read(outbox, others, key), quiet=False)
+        key, arrived = self.key, self._arrived(others, self.key)
+        if key not in self._recorded and others - set(arrived) - set(self._presence.out):
+            return None
+        return Inbox(self._read(outbox, self._over(key, arrived), key), quiet=False)
 
     def _with_barrier(self, outbox: Outbox, first: bool, now: float) -> Inbox | None:
         receivers = set(self._neighbours) | set(outbox.batch.receiver.tolist())
@@ -212,8 +239,8 @@ class DeviceRounds(_Rounds[Result]):
             self.say_done()
         if key not in self._closed:
             return None
-        inbox = self._read(outbox, self._mailbox.senders(key), key)
-        return Inbox(inbox, quiet=self._closed.pop(key))
+        arrived = self._arrived(self._mailbox.senders(key), key)
+        return Inbox(self._read(outbox, arrived, key), quiet=self._closed.pop(key))
 
     def say_done(self) -> None:
         """Tell the coordinator, again if it was not heard, that all has arrived."""
@@ -242,8 +269,8 @@ class CoordinatorRounds(_Rounds[Result]):
         phase: tuple[int, int],
         refused: Refused,
         total: int,
-        record: Callable[[RoundKey, dict[int, Data]], None],
-        recorded: dict[RoundKey, dict[int, Data]],
+        record: Record,
+        recorded: RoundRecord,
     ) -> None:
         self._total = total
         self._record, self._recorded = record, recorded
@@ -301,11 +328,7 @@ class CoordinatorRounds(_Rounds[Result]):
         if key not in self._recorded:
             if self.missing():
                 return None
-            envelopes = {
-                device: data
-                for device in self.present()
-                if (data := self._mailbox.envelope(device, key)) is not None
-            }
+            envelopes = self._arrived(self.present(), key)
             self._record(key, envelopes)
             self._recorded[key] = envelopes
         envelopes = self._recorded[key]
@@ -332,4 +355,5 @@ class CoordinatorRounds(_Rounds[Result]):
         silent[COORDINATOR] = not outbox.batch.messages
         if not self._close(key, silent):
             return None
-        return Inbox(self._read(outbox, self._mailbox.senders(key), key), quiet=self.closed[key])
+        arrived = self._arrived(self._mailbox.senders(key), key)
+        return Inbox(self._read(outbox, arrived, key), quiet=self.closed[key])
