@@ -7,14 +7,21 @@ time, and sends what `due` returns.
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
+import numpy as np
+
 from lumos.deploy.frames import Alive, Closed, Data, Frame, RoundKey, RunState
 from lumos.deploy.mailbox import Mailbox
 from lumos.deploy.pair_questions import QUESTIONS, PairQuestions
 from lumos.deploy.rounds import DeviceRounds, RoundRecord
 from lumos.deploy.training_job import TrainingJob
 from lumos.device.shard import COORDINATOR
-from lumos.errors import LumosError, ProtocolError
+from lumos.errors import InputError, LumosError, ProtocolError
 from lumos.typing import Arrays
+
+OUTGOING = "outgoing"
+"""In a snapshot: envelopes that others may still need."""
+_OUTGOING = msgspec.msgpack.Decoder(list[tuple[int, Data]])
 
 
 class DeviceStore(Protocol):
@@ -103,6 +110,8 @@ class DeviceParty:
             device, job, self._mailbox, self, self._keep_answers, deadline, log
         )
         self._mailbox.greet([COORDINATOR], now)
+        for receiver, data in _outgoing(saved):
+            self._mailbox.post(receiver, data, now)
 
     @property
     def finished(self) -> bool:
@@ -150,7 +159,7 @@ class DeviceParty:
             self._rounds = None
             self.phase += 1
             self.attempt = self._least_attempt = 0
-            self._store.save(self.job.snapshot(self.phase))
+            self._store.save(self._snapshot())
             self._recorded = {}
             self._mailbox.settle(self.phase)
             self._mailbox.tell(COORDINATOR, Alive(self.phase, self.attempt))
@@ -168,6 +177,10 @@ class DeviceParty:
         """When `due` has something to send, if nothing arrives."""
         beat = float("inf") if self.ended else self._next_beat
         return min(beat, self._mailbox.next_due())
+
+    def _snapshot(self) -> Arrays:
+        outgoing = np.frombuffer(msgspec.msgpack.encode(self._mailbox.outgoing()), np.uint8)
+        return {**self.job.snapshot(self.phase), OUTGOING: outgoing}
 
     def _keep_answers(self) -> None:
         self._store.keep_answers(self.job.answers())
@@ -209,6 +222,20 @@ class DeviceParty:
         self.attempt = attempt
         self._rounds = None
         self.job.leave_out(self.out, self._store.load())
+
+
+def _outgoing(snapshot: Arrays | None) -> list[tuple[int, Data]]:
+    """Envelopes of earlier phases that others may still need.
+
+    Raises:
+        InputError: the snapshot is damaged.
+    """
+    if snapshot is None:
+        return []
+    try:
+        return _OUTGOING.decode(snapshot[OUTGOING].tobytes())
+    except (KeyError, ValueError, msgspec.MsgspecError):
+        raise InputError("the snapshot is damaged: envelopes to others cannot be read") from None
 
 
 def _name(party: int) -> str:

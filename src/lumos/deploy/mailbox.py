@@ -4,7 +4,7 @@ An envelope is repeated, byte by byte the same, until its receiver acknowledges 
 that arrives counts; any other with the same key from the same sender is dropped. After it is
 acknowledged it is kept until the receiver says that it will not need it again, even if it is killed
 and goes on from its last snapshot (`durable`): whoever starts again says hello, and gets the
-envelopes that it has lost.
+envelopes that it has lost. What others may still need is part of a sender's own snapshot.
 
 No clock is read here and nothing is sent: `receive` takes what has arrived, `due` returns what is
 to be sent now. So whole federations are tested in one process, with virtual time.
@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lumos.deploy.frames import Acknowledged, Data, Frame, Hello, RoundKey, Welcome
+from lumos.device.shard import COORDINATOR
 
 FIRST_WAIT = 0.5
 """Seconds until an envelope is sent again for the first time …"""
@@ -108,6 +109,16 @@ class Mailbox:
         peer.arrived.pop(key, None)
         peer.seen.discard(key)
         peer.acknowledge = [other for other in peer.acknowledge if other != key]
+
+    def outgoing(self) -> list[tuple[int, Data]]:
+        """Envelopes to devices that they may still need: a sender that is restarted in a later
+        phase cannot make them again."""
+        return [
+            (party, data)
+            for party, peer in self._peers.items()
+            for data in peer.kept.values()
+            if party != COORDINATOR
+        ]
 
     def leave_out(self, party: int) -> None:
         """A party is left out for good: nothing is sent to it any more."""

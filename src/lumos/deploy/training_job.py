@@ -232,7 +232,7 @@ class TrainingJob:
             self._trainer = self._make_trainer()
             self._trainer.revive(_part_of(arrays, "run/"))
             self._trainer.remember_openings(self._opened)
-            self._hear_again(phase - FIRST_EPOCH)
+            self._hear_again(min(phase, self.last) - FIRST_EPOCH)
 
     def question(self, peer: int, *, asks: bool) -> tuple[Endpoint, Program[PairAnswer]]:
         """The device's part in a question about a pair of which it is an end.
