@@ -82,9 +82,7 @@ def test_one_vector_is_hidden_under_the_masks_of_a_sum(
         if not data.topic.endswith("left-out"):
             return data
         ids = [last, *np.frombuffer(data.body, np.int64).tolist()]
-        return msgspec.structs.replace(
-            data, count=len(ids), body=np.array(ids, np.int64).tobytes()
-        )
+        return msgspec.structs.replace(data, count=len(ids), body=np.array(ids, np.int64).tobytes())
 
     restarted(federation, sent, one_more)
     assert len(sent) == 1 + broken
@@ -136,7 +134,9 @@ def test_a_neighbour_that_is_lost_meanwhile_changes_no_vector(
     are killed, and only the device is back: the difference of two vectors would be in the clear."""
     federation = federation_of(twelve, short, broken=broken)
     training = [
-        device for device in range(12) if federation.folder.part([device], "classify").roles[0] == Role.TRAIN
+        device
+        for device in range(12)
+        if federation.folder.part([device], "classify").roles[0] == Role.TRAIN
     ]
     device, neighbour = next(
         (one, other)
@@ -166,6 +166,7 @@ def test_a_contribution_that_was_shown_is_in_no_other_seed(
     """Whoever knows the contribution could choose the seed: another digest is not taken."""
     federation = federation_of(twelve, short, broken=broken)
     sent = bodies_of(federation, "draw-contribution", 1)
+
     def another(sender: int, receiver: int, data: Data) -> Data:
         if (sender, receiver) == (COORDINATOR, LOST) and data.topic.endswith("draw-digest"):
             return msgspec.structs.replace(data, body=bytes(32))

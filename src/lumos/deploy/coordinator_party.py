@@ -1,12 +1,18 @@
 """The coordinator of a real run: it opens sums, closes rounds, and says who is left out.
 
 Nothing is sent and no clock is read here, as in `device_party`.
+
+A phase with sessions of two devices begins again without a device that is lost, and with one that
+was restarted. Once devices may give out shares of its sum, it does not: they give out none for
+another attempt (`lumos.aggregate.opened_sums`). Whoever is restarted from then on, before it has
+the sum, is left out.
 """
 
 from collections.abc import Callable
 from typing import Protocol
 
-from lumos.deploy.frames import Alive, Data, Done, Frame, Hello, RoundKey, RunState
+from lumos.aggregate.topics import ALIVE
+from lumos.deploy.frames import Alive, Data, Done, Frame, RoundKey, RunState
 from lumos.deploy.mailbox import Mailbox
 from lumos.deploy.rounds import CoordinatorRounds
 from lumos.deploy.training_job import TrainingJob
@@ -84,14 +90,18 @@ class CoordinatorParty:
         self.phase = 0 if saved is None else job.restore(saved)
         # Barriers of an attempt are in memory only: a phase that has any begins again.
         self.attempt = 0 if job.repeatable(self.phase) else store.begun(self.phase)
+        if self.attempt and self._opens(self.attempt - 1):  # no barrier is behind that
+            self.attempt -= 1
         self.left_out = store.left_out()
         """In which phase each device was left out."""
         self.out: set[int] = set(self.left_out)
-        self.ended: str | None = None
+        self.ended: str | None = "" if self.phase > job.last else None
         self._mailbox = Mailbox(boot, self.phase)
         self._phases = dict.fromkeys(range(job.total), 0)
         self._heard = dict.fromkeys(range(job.total), now)
-        self._started: dict[int, bytes] = {}
+        self._ready: dict[int, tuple[int, int]] = {}
+        self._lost_sessions = bool(self.out)
+        """Whether the next phase has to begin without devices that this one began with."""
         self.online: set[int] = set()
         self._rounds: CoordinatorRounds[None] | None = None
         self._pending: Arrays | None = None
@@ -120,14 +130,13 @@ class CoordinatorParty:
         self._heard[sender] = now
         self.online.add(sender)
         for frame in frames:
-            if isinstance(frame, Hello):
-                self._greeted(sender, frame)
-            elif isinstance(frame, Data):  # it has a snapshot of the phase that it is in
+            if isinstance(frame, Data):  # it has a snapshot of the phase that it is in
                 self._phases[sender] = max(self._phases[sender], frame.key.phase)
             if self._mailbox.receive(sender, frame, now):
                 continue
             if isinstance(frame, Alive):
                 self._phases[sender] = frame.phase
+                self._noticed(sender, frame)
                 self._mailbox_state(sender)
             elif isinstance(frame, Done) and self._rounds is not None:
                 self._rounds.done(sender, frame)
@@ -183,12 +192,18 @@ class CoordinatorParty:
         )
 
     def _next_phase(self) -> None:
+        at_once = not self.job.repeatable(self.phase)
         self._rounds = None
         self.phase += 1
         self.attempt = 0
         self._pending = self.job.snapshot(self.phase)
+        if at_once:  # everyone is ready: the word to go on is kept before it is given
+            self._keep_snapshot(self._pending)
         if self.phase > self.job.last:
             self.ended = ""
+        elif self._lost_sessions:
+            self._give_up_attempt("a device is lost")
+        self._lost_sessions = False
 
     def _settle(self) -> None:
         """Keep the present phase's snapshot once every device has one.
@@ -200,7 +215,10 @@ class CoordinatorParty:
             self._phases[device] < self.phase for device in self.present()
         ):
             return
-        self._store.save(self._pending)
+        self._keep_snapshot(self._pending)
+
+    def _keep_snapshot(self, snapshot: Arrays) -> None:
+        self._store.save(snapshot)
         self._pending = None
         self._recorded = {
             key: envelopes for key, envelopes in self._recorded.items() if key.phase >= self.phase
@@ -211,39 +229,56 @@ class CoordinatorParty:
         """Whether the coordinator may go on: where a phase may begin again, with everybody."""
         if self.job.repeatable(self.phase):
             return True
-        return all(self._phases[device] > self.phase for device in self.present())
+        present = (self.phase, self.attempt)
+        return all(self._ready.get(device) == present for device in self.present())
 
-    def _greeted(self, device: int, hello: Hello) -> None:
-        """A device has started; in a phase with sessions, everyone begins again."""
-        before = self._started.get(device)
-        self._started[device] = hello.boot
-        if before is not None and before != hello.boot:
-            self._give_up_attempt(f"device {device} was restarted")
+    def _noticed(self, device: int, alive: Alive) -> None:
+        """Where a device is; it may need another attempt, as its sessions are lost."""
+        if alive.ready:
+            self._ready[device] = (alive.phase, alive.attempt)
+        elif alive.phase == self.phase and alive.attempt > self.attempt and self.ended is None:
+            if self._opens(self.attempt) and not self.job.repeatable(self.phase):
+                self._leave_out(device, "was restarted while a sum was opened")
+            else:
+                self._give_up_attempt(f"device {device} was restarted")
+
+    def _opens(self, attempt: int) -> bool:
+        """Whether devices may have given out shares in an attempt at the present phase."""
+        return any(
+            key[:2] == (self.phase, attempt) and data.topic == ALIVE.name
+            for key, envelopes in self._recorded.items()
+            for data in envelopes.values()
+        )
 
     def _leave_out_silent(self, now: float) -> None:
         if self.ended is not None or self.phase > self.job.last:
             return
         for device in self.present():
-            if now - self._heard[device] <= self._deadline:
-                continue
-            phase = self.job.name(self.phase)
-            self._store.leave_out(device, phase)
-            self.left_out[device] = phase
-            self.out.add(device)
-            self.online.discard(device)
-            self._mailbox.leave_out(device)
-            self._log(f"device {device} did not answer for {self._deadline:g} s; left out")
-            self._give_up_attempt(f"device {device} is lost")
+            if now - self._heard[device] > self._deadline:
+                self._leave_out(device, f"did not answer for {self._deadline:g} s")
+
+    def _leave_out(self, device: int, why: str) -> None:
+        phase = self.job.name(self.phase)
+        self._store.leave_out(device, phase)
+        self.left_out[device] = phase
+        self.out.add(device)
+        self.online.discard(device)
+        self._mailbox.leave_out(device)
+        self._log(f"device {device} {why}; left out")
+        self._give_up_attempt(f"device {device} is lost")
         if len(self.present()) < self._minimum:
             names = ", ".join(map(str, sorted(self.out)))
             self.ended = (
-                f"{self.job.name(self.phase)}: {len(self.out)} of {self.job.total} devices are "
+                f"{phase}: {len(self.out)} of {self.job.total} devices are "
                 f"lost ({names}), and {self._minimum} have to be left"
             )
 
     def _give_up_attempt(self, why: str) -> None:
-        """Begin a phase again whose sessions cannot be repeated."""
+        """Begin a phase again whose sessions cannot be repeated, unless its sum is being opened."""
         if self.phase > self.job.last or self.job.repeatable(self.phase):
+            return
+        if self._opens(self.attempt):
+            self._lost_sessions = True
             return
         self._log(f"{self.job.name(self.phase)} begins again: {why}")
         self._mailbox.forget_attempt(self.phase, self.attempt)
@@ -253,11 +288,15 @@ class CoordinatorParty:
 
     def _announce(self) -> None:
         """Tell everyone when something has changed that all must know."""
-        state = (self.attempt, len(self.out), self.ended)
+        state = (self.attempt, len(self.out), self.ended, self._waited_for())
         if state != self._told:
             self._told = state
             for device in self.present():
                 self._mailbox_state(device)
+
+    def _waited_for(self) -> int:
+        """The phase, where devices go on by the coordinator's word alone."""
+        return self.phase if self.phase and not self.job.repeatable(self.phase - 1) else 0
 
     def _mailbox_state(self, device: int) -> None:
         state = RunState(self.phase, self.attempt, sorted(self.out), self.ended)

@@ -2,6 +2,10 @@
 
 Nothing is sent and no clock is read here. Whoever runs it hands in what arrives (`receive`) and the
 time, and sends what `due` returns.
+
+A phase that cannot be repeated ends for all or for nobody: a device that has finished it keeps its
+result on disk beside the snapshot, says that it is *ready*, and goes on once the coordinator says
+that everyone is. Until then the phase may begin again, from the snapshot.
 """
 
 from collections.abc import Callable
@@ -14,13 +18,16 @@ from lumos.deploy.frames import Alive, Closed, Data, Frame, RoundKey, RunState
 from lumos.deploy.mailbox import Mailbox
 from lumos.deploy.pair_questions import QUESTIONS, PairQuestions
 from lumos.deploy.rounds import DeviceRounds, RoundRecord
-from lumos.deploy.training_job import TrainingJob
+from lumos.deploy.training_job import TrainingJob, part_of
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, LumosError, ProtocolError
-from lumos.typing import Arrays
+from lumos.typing import Arrays, Bytes
 
 OUTGOING = "outgoing"
 """In a snapshot: envelopes that others may still need."""
+NEXT, ATTEMPT = "next/", "attempt"
+"""In a snapshot: the end of the phase, of this attempt, while others are still in it."""
+LEDGERS = ("ledger/", "earlier/")
 _OUTGOING = msgspec.msgpack.Decoder(list[tuple[int, Data]])
 
 
@@ -92,6 +99,7 @@ class DeviceParty:
         self.device, self.job = device, job
         self._store, self._beat, self._log = store, beat, log
         saved, ledgers = store.load(), store.ledgers()
+        self._at_start = job.snapshot(0)
         self.phase = 0
         if saved is not None:
             self.phase = job.restore(saved, ledgers)
@@ -105,6 +113,13 @@ class DeviceParty:
         self._next_beat = now
         self._rounds: DeviceRounds[None] | None = None
         self._least_attempt = store.begun(self.phase)
+        if saved is not None and not job.repeatable(self.phase):
+            self._least_attempt = max(1, self._least_attempt)  # its sessions are lost
+        self._ready = part_of(saved or {}, NEXT)
+        """What the next phase begins with, while the device waits for the others."""
+        self._restored = bool(self._ready)
+        if self._ready:
+            self.attempt = int(self._ready.pop(ATTEMPT))
         self._recorded = store.rounds()
         self.questions = PairQuestions(
             device, job, self._mailbox, self, self._keep_answers, deadline, log
@@ -146,6 +161,8 @@ class DeviceParty:
 
     def _advance(self, now: float) -> None:
         while self.ended is None and not self.finished:
+            if self._ready:
+                return
             if self._rounds is None:
                 if self.attempt < self._least_attempt:
                     return  # sessions of an earlier attempt are lost: it cannot go on with that
@@ -157,18 +174,48 @@ class DeviceParty:
             if not finished:
                 return
             self._rounds = None
-            self.phase += 1
-            self.attempt = self._least_attempt = 0
-            self._store.save(self._snapshot())
-            self._recorded = {}
-            self._mailbox.settle(self.phase)
-            self._mailbox.tell(COORDINATOR, Alive(self.phase, self.attempt))
+            if not self.job.repeatable(self.phase):
+                self._wait_for_others()
+                return
+            self._go_on(self._snapshot())
+
+    def _wait_for_others(self) -> None:
+        """Keep the end of a phase that may begin again beside what it began with."""
+        self._ready = self._snapshot()
+        before = {
+            name: array
+            for name, array in (self._store.load() or self._at_start).items()
+            if not name.startswith((NEXT, *LEDGERS))
+        }
+        after = {f"{NEXT}{name}": array for name, array in self._ready.items()}
+        after[f"{NEXT}{ATTEMPT}"] = np.array(self.attempt)
+        mail = _encoded(self._mailbox.outgoing(coordinator=True))
+        self._store.save({**before, **after, **self.job.ledgers(), OUTGOING: mail})
+        self._mailbox.tell(COORDINATOR, self._alive())
+
+    def _go_on(self, snapshot: Arrays) -> None:
+        """Begin the next phase."""
+        self.phase += 1
+        self.attempt = self._least_attempt = 0
+        self._store.save(snapshot)
+        self._recorded = {}
+        self._mailbox.settle(self.phase)
+        if self._restored:
+            self.job.restore(snapshot)
+            self._least_attempt = 1  # sessions of the phase before are lost
+        self._ready, self._restored = {}, False
+        self._mailbox.tell(COORDINATOR, self._alive())
+
+    def _alive(self) -> Alive:
+        if self._ready:
+            return Alive(self.phase, self.attempt, ready=True)
+        return Alive(self.phase, max(self.attempt, self._least_attempt))
 
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
         """What is to be sent now, by receiver."""
         if now >= self._next_beat and not self.ended:
             self._next_beat = now + self._beat
-            self._mailbox.tell(COORDINATOR, Alive(self.phase, self.attempt))
+            self._mailbox.tell(COORDINATOR, self._alive())
             if self._rounds is not None:
                 self._rounds.say_done()
         return self._mailbox.due(now)
@@ -179,8 +226,9 @@ class DeviceParty:
         return min(beat, self._mailbox.next_due())
 
     def _snapshot(self) -> Arrays:
-        outgoing = np.frombuffer(msgspec.msgpack.encode(self._mailbox.outgoing()), np.uint8)
-        return {**self.job.snapshot(self.phase), OUTGOING: outgoing}
+        """What the next phase begins with."""
+        mail = _encoded(self._mailbox.outgoing())
+        return {**self.job.snapshot(self.phase + 1), OUTGOING: mail}
 
     def _keep_answers(self) -> None:
         self._store.keep_answers(self.job.answers())
@@ -209,6 +257,8 @@ class DeviceParty:
             self._mailbox.leave_out(device)
         if self.device in self.out and self.ended is None:
             self.ended = "this device did not answer in time, and is left out of the run"
+        if self._ready and state.phase > self.phase and self.ended is None:
+            self._go_on(self._ready)
         if state.ended is not None and (state.ended or self.finished):
             self.ended = state.ended
         if state.phase == self.phase and state.attempt > self.attempt:
@@ -220,8 +270,12 @@ class DeviceParty:
             raise ProtocolError("the coordinator gave up an attempt at a phase that has only one")
         self._mailbox.forget_attempt(self.phase, self.attempt)
         self.attempt = attempt
-        self._rounds = None
+        self._rounds, self._ready, self._restored = None, {}, False
         self.job.leave_out(self.out, self._store.load())
+
+
+def _encoded(outgoing: list[tuple[int, Data]]) -> Bytes:
+    return np.frombuffer(msgspec.msgpack.encode(outgoing), np.uint8)
 
 
 def _outgoing(snapshot: Arrays | None) -> list[tuple[int, Data]]:

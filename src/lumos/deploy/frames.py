@@ -90,6 +90,9 @@ class Alive(msgspec.Struct, frozen=True, array_like=True, tag="alive"):
 
     phase: int
     attempt: int
+    """The least attempt at the phase that it can take part in, or the one that it is in."""
+    ready: bool = False
+    """It has finished that attempt, and waits for the word to go on."""
 
 
 class RunState(msgspec.Struct, frozen=True, array_like=True, tag="run"):

@@ -194,9 +194,9 @@ class TrainingJob:
     def restore_ledgers(self, arrays: Arrays) -> None:
         """Go on counting from `ledgers`, in a party that has counted nothing."""
         numbers = {int(name.split("/")[1]) for name in arrays if name.startswith("earlier/")}
-        self._earlier = [_part_of(arrays, f"earlier/{number}/") for number in sorted(numbers)]
+        self._earlier = [part_of(arrays, f"earlier/{number}/") for number in sorted(numbers)]
         for which, endpoint in self._endpoints():
-            endpoint.ledger.restore_whole(_part_of(arrays, f"ledger/{which}/"))
+            endpoint.ledger.restore_whole(part_of(arrays, f"ledger/{which}/"))
 
     def _endpoints(self) -> tuple[tuple[str, Endpoint], ...]:
         return ("trees", self.tree_endpoint), ("run", self.endpoint)
@@ -230,7 +230,7 @@ class TrainingJob:
         self._heard = list(_heard(arrays, self._me, self._absent))
         if phase > SETUP:
             self._trainer = self._make_trainer()
-            self._trainer.revive(_part_of(arrays, "run/"))
+            self._trainer.revive(part_of(arrays, "run/"))
             self._trainer.remember_openings(self._opened)
             self._hear_again(min(phase, self.last) - FIRST_EPOCH)
 
@@ -455,7 +455,8 @@ def _heard(arrays: Arrays, me: int, absent: Collection[int]) -> Iterator[Heard]:
         yield Heard(topic, batch.take(np.flatnonzero(~np.isin(sender, sorted(absent)))))
 
 
-def _part_of(arrays: Arrays, prefix: str) -> Arrays:
+def part_of(arrays: Arrays, prefix: str) -> Arrays:
+    """The arrays whose name begins with a prefix, without it."""
     return {
         name.removeprefix(prefix): array
         for name, array in arrays.items()
