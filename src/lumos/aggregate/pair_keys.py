@@ -3,7 +3,8 @@
 A pair (low id, high id) agrees on s_0 = H(X25519; both ids; both public keys). For sum number r
 
     s_{r+1} = ChaCha20(s_r; 0)                                                       (32 bytes)
-    seed ‖ word up ‖ word down ‖ flag ‖ values up ‖ values down = ChaCha20(s_r; H(context))
+    seed ‖ word up ‖ word down ‖ flag ‖ values up ‖ values down = ChaCha20(k; H_2)
+                  where k = ChaCha20(s_r; H_1)        (32 bytes), and H_1 ‖ H_2 = H(context)
                                      (16 bytes, 2 · 12, 8, and 2 · 16 numbers of 4 bytes)
 
 The *context* is what the two ends have learnt of earlier sums, as a digest. If the coordinator told
@@ -131,8 +132,10 @@ class PairKeys(InMemoryOnly):
             context: what everybody knows of earlier sums.
         """
         # With the nonce of the chain itself the words of a sum would begin with the next key.
-        nonce = blake2b(context, digest_size=len(NONCE), person=b"lumos context").digest()
-        words = chacha.blocks(self._chain, nonce, 3)
+        # Two nonces: the coordinator chooses contexts, and finds a collision of 96 bits.
+        hashed = blake2b(context, digest_size=2 * len(NONCE), person=b"lumos context").digest()
+        first, second = hashed[: len(NONCE)], hashed[len(NONCE) :]
+        words = chacha.blocks(chacha.blocks(self._chain, first, 1)[:, :8], second, 3)
         self._turn()
         seed, word_up, word_down, flag, up, down, _ = np.split(
             words, (4, 7, 10, 12, 28, 44), axis=1
