@@ -13,7 +13,7 @@ to be sent now. So whole federations are tested in one process, with virtual tim
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lumos.deploy.frames import Acknowledged, Data, Frame, Hello, RoundKey, Welcome
+from lumos.deploy.frames import LARGEST, Acknowledged, Data, Frame, Hello, RoundKey, Welcome
 from lumos.device.shard import COORDINATOR
 
 FIRST_WAIT = 0.5
@@ -22,6 +22,8 @@ LONGEST_WAIT = 4.0
 """… and at most; waits double."""
 MOST_KEPT = 1 << 16
 """Envelopes of one sender that are kept between two snapshots."""
+MOST_BYTES = 4 * LARGEST
+"""Bytes of them."""
 
 
 @dataclass(slots=True)
@@ -46,6 +48,8 @@ class _Peer:
     arrived: dict[RoundKey, Data] = field(default_factory=dict)
     """Envelopes from it."""
     seen: set[RoundKey] = field(default_factory=set)
+    size: int = 0
+    """Bytes that have arrived."""
     acknowledge: list[RoundKey] = field(default_factory=list)
     welcome: bytes | None = None
     frames: list[Frame] = field(default_factory=list)
@@ -138,6 +142,7 @@ class Mailbox:
         for peer in self._peers.values():
             peer.arrived = {key: data for key, data in peer.arrived.items() if key.phase >= phase}
             peer.seen = {key for key in peer.seen if key.phase >= phase}
+            peer.size = sum(len(data.body) for data in peer.arrived.values())
 
     def forget_attempt(self, phase: int, attempt: int) -> None:
         """An attempt at a phase was given up: its envelopes are neither sent nor read."""
@@ -151,10 +156,12 @@ class Mailbox:
         peer = self._peer(sender)
         if isinstance(frame, Data):
             if frame.key.phase >= self._durable and frame.key not in peer.seen:
-                if len(peer.seen) >= MOST_KEPT:
+                size = peer.size + len(frame.body)
+                if len(peer.seen) >= MOST_KEPT or size > MOST_BYTES:
                     return True  # neither kept nor acknowledged: no party has so much to say
                 peer.seen.add(frame.key)
                 peer.arrived[frame.key] = frame
+                peer.size = size
             peer.acknowledge.append(frame.key)
         elif isinstance(frame, Acknowledged):
             for key in frame.keys:
