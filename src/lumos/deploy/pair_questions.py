@@ -2,9 +2,11 @@
 
 A question is a stream of envelopes between its two ends, named by a number that the asker draws.
 The first envelope of a question that a device does not know makes it answer, within its budget.
+A device asks one question at a time, and answers one: each looks at the budget before it counts.
 What a device asked and answered is noted on its disk before the other end can learn a level.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -22,8 +24,6 @@ from lumos.training.trainer import PairAnswer
 
 QUESTIONS = 1 << 30
 """The phase of all questions, after every other."""
-MOST_OPEN = 64
-"""Questions of others that a device answers at a time."""
 
 
 class _Question(NamedTuple):
@@ -56,6 +56,8 @@ class PairQuestions:
         self._presence, self._keep, self._deadline, self._log = presence, keep, deadline, log
         self._open: dict[tuple[int, int], _Question] = {}
         self._over: set[tuple[int, int]] = set()
+        self._waiting: deque[tuple[int, int]] = deque()
+        """Own questions behind the one that is open, with their peers."""
         self.answers: dict[int, PairAnswer | str] = {}
         """By the number of the question: the answer, or a line that says why there is none."""
 
@@ -71,16 +73,26 @@ class PairQuestions:
         if peer in self._presence.out:
             self.answers[number] = f"device {peer} is left out of the run"
         else:
-            self._begin(peer, number, asks=True, now=now)
+            self._job.check_questions()
+            self._waiting.append((peer, number))
+            self._next(now)
         return number
+
+    def _next(self, now: float) -> None:
+        """Begin with the next own question, if none is open."""
+        if self._waiting and not self._busy(asks=True):
+            peer, number = self._waiting.popleft()
+            self._begin(peer, number, asks=True, now=now)
+
+    def _busy(self, *, asks: bool) -> bool:
+        return any(question.asks == asks for question in self._open.values())
 
     def notice(self, sender: int, data: Data, now: float) -> None:
         """An envelope of a question has arrived."""
         name = (sender, data.key.attempt)
         if name in self._open or name in self._over:
             return
-        theirs = sum(not question.asks for question in self._open.values())
-        if theirs >= MOST_OPEN:
+        if self._busy(asks=False):
             self._mailbox.refuse(sender, data.key)
             return
         try:
@@ -110,6 +122,7 @@ class PairQuestions:
             self._over.add(name)
             if question.asks:
                 self.answers[number] = answer
+        self._next(now)
 
     def _begin(self, peer: int, number: int, *, asks: bool, now: float) -> None:
         endpoint, program = self._job.question(peer, asks=asks)

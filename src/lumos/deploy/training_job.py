@@ -16,7 +16,7 @@ from lumos.compare.answers import recorded
 from lumos.compare.comparer import Comparer, RefusingComparer
 from lumos.compare.secure import SecureComparer
 from lumos.crypto.group import choose_group
-from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
+from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
 from lumos.device.device_keys import DeviceKeys
 from lumos.device.shard import Shard
 from lumos.errors import InputError, UsageError
@@ -240,15 +240,19 @@ class TrainingJob:
         Raises:
             UsageError: the run did not train on links.
         """
-        result = self.result
-        if not isinstance(result, AnswersPairs):
-            raise UsageError("pairs are asked about where `task='link'` was trained")
+        result = self.check_questions()
         simulated = self._config.train.coins == "simulated"
         group = choose_group(self._config.trees.group, simulated=simulated)
         shard = self._lone_shard()
         endpoint = Endpoint(shard, frozenset({Door.COMPARE, Door.CONTROL}))
         self._questions.append(endpoint)
         return endpoint, result.question(shard, endpoint, group, peer, asks=asks)
+
+    def check_questions(self) -> AnswersPairs:
+        """The result that answers; raises `UsageError` where there is none."""
+        if not isinstance(self.result, AnswersPairs):
+            raise UsageError("pairs are asked about where `task='link'` was trained")
+        return self.result
 
     def answers(self) -> Arrays:
         """What the device has asked and answered after the training, for a restart."""
@@ -260,13 +264,21 @@ class TrainingJob:
             self.result.restore_answers(arrays)
 
     def _lone_shard(self) -> Shard:
-        """The device without its neighbours: a peer is a stranger, whether it is one or not."""
+        """The device without its neighbours: a peer is a stranger, whether it is one or not.
+
+        Every question has coins of its own: whoever asks again with another vector would see the
+        difference of two levels through the same randomized response.
+        """
+        if self._config.train.coins == "simulated":
+            secrets = self._secrets(f"{self._coins}/answers")
+        else:
+            secrets = system_secrets(self._part.devices)
         return Shard(
             self._part.devices,
             self.total,
             np.zeros(2, np.int64),
             np.empty(0, np.int64),
-            PrivateCoins(self._secrets(f"{self._coins}/answers")),
+            PrivateCoins(secrets),
             PublicCoins(self._problem.seed),
         )
 

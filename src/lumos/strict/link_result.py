@@ -93,8 +93,8 @@ class LinkResult:
     ) -> Program[PairAnswer]:
         """One question at one of its two ends; `lumos.training.trainer.AnswersPairs`.
 
-        The coins of a pair are the same whenever it is asked: a second answer tells nothing that
-        the first one did not.
+        Coins are those of the shard: with the same ones, a second answer to the same vector tells
+        nothing that the first one did not.
         """
         level = np.array([UNANSWERED])
         if self.reading.way != ALONE:
