@@ -90,3 +90,34 @@ def test_other_runs_answer_nothing(twelve: PartsFolder, short: Config) -> None:
     federation.run()
     with pytest.raises(UsageError, match="where `task='link'` was trained"):
         federation.device(0).questions.ask(3, federation.now)
+
+
+def test_questions_at_the_same_time_get_no_more_answers(twelve: PartsFolder) -> None:
+    """Everybody asks one device at once, and one device asks everybody at once."""
+    settings = Config.asked(
+        task="link", aggregate="secure", embedding=4, word_buckets=32, answers=6
+    )
+    federation = Federation(twelve, settings)
+    federation.run()
+    for device in range(12):
+        job = federation.device(device).job
+        reading = replace(job.result.reading, way=BOTH, kept=(0, 1, 2), evidence=EVIDENCE)
+        job.result = replace(job.result, reading=reading)
+    asked = [
+        (device, federation.device(device).questions.ask(0, federation.now))
+        for device in range(1, 8)
+    ]
+    asked += [(9, federation.device(9).questions.ask(peer, federation.now)) for peer in range(1, 6)]
+    federation.run(
+        until=lambda: all(
+            number in federation.device(device).questions.answers for device, number in asked
+        )
+    )
+    given = [
+        federation.device(device).questions.answers[number] for device, number in asked
+    ]
+    answered = [isinstance(answer, PairAnswer) and answer.answered for answer in given]
+    assert result(federation, 0).budget.answered[0] == 2  # half of what calibration leaves
+    assert sum(answered[:7]) == 2
+    assert result(federation, 9).budget.asked[0] == 2
+    assert sum(answered[7:]) == 2

@@ -1,0 +1,39 @@
+"""Random schedules of kills: every run ends, and nobody is left out who was not away for long."""
+
+import pytest
+from tests.deploy.schedules import Schedule, play
+
+from lumos.graph.parts import PartsFolder
+from lumos.training.config import Config
+
+SETTINGS = {
+    "classify": Config.asked(aggregate="secure", encoder_epochs=2, opinions=1, epochs=8),
+    "link": Config.asked(task="link", aggregate="secure", embedding=4, word_buckets=32),
+    "trees": Config.asked(
+        profile="paper", balancer="greedy", compare="secure", aggregate="secure"
+    ),
+}
+PACKETS = {"classify": 1600, "link": 12700, "trees": 660}
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        # A neighbour that is in a later phase is restarted while the device needs its envelopes.
+        ("classify", 10),
+        ("classify", 16),
+        ("classify", 55),
+        # A device is restarted after its last phase.
+        ("classify", 74),
+        # A coordinator, and then a device, are restarted in a phase with sessions.
+        ("trees", 4),
+        # Some devices have opened the sum of a phase, and others are restarted.
+        ("link", 3),
+        ("link", 4),
+        *(("trees", seed) for seed in range(10, 30)),
+    ],
+)
+def test_a_run_with_kills_ends(twelve: PartsFolder, kind: str, seed: int) -> None:
+    schedule = Schedule(seed, PACKETS[kind], lost=seed % 2 == 1)
+    _, wrong = play(twelve, SETTINGS[kind], schedule)
+    assert not wrong, (schedule.kills, wrong)
