@@ -19,6 +19,9 @@ from lumos.deploy.training_job import TrainingJob
 from lumos.errors import LumosError
 from lumos.typing import Arrays
 
+MOST_RESTARTS = 4
+"""Of one device in a phase that begins again each time; see `device_party.MOST_ATTEMPTS`."""
+
 CoordinatorRecord = dict[RoundKey, dict[int, Data]]
 """Rounds that are over, with the envelopes that were in them."""
 
@@ -100,6 +103,7 @@ class CoordinatorParty:
         self._phases = dict.fromkeys(range(job.total), 0)
         self._heard = dict.fromkeys(range(job.total), now)
         self._ready: dict[int, tuple[int, int]] = {}
+        self._restarts: dict[int, int] = {}
         self._lost_sessions = bool(self.out)
         """Whether the next phase has to begin without devices that this one began with."""
         self.online: set[int] = set()
@@ -194,6 +198,7 @@ class CoordinatorParty:
     def _next_phase(self) -> None:
         at_once = not self.job.repeatable(self.phase)
         self._rounds = None
+        self._restarts = {}
         self.phase += 1
         self.attempt = 0
         self._pending = self.job.snapshot(self.phase)
@@ -239,6 +244,10 @@ class CoordinatorParty:
         elif alive.phase == self.phase and alive.attempt > self.attempt and self.ended is None:
             if self._opens(self.attempt) and not self.job.repeatable(self.phase):
                 self._leave_out(device, "was restarted while a sum was opened")
+                return
+            self._restarts[device] = self._restarts.get(device, 0) + 1
+            if self._restarts[device] > MOST_RESTARTS and not self.job.repeatable(self.phase):
+                self._leave_out(device, f"was restarted {MOST_RESTARTS + 1} times in a phase")
             else:
                 self._give_up_attempt(f"device {device} was restarted")
 

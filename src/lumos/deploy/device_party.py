@@ -27,6 +27,8 @@ OUTGOING = "outgoing"
 """In a snapshot: envelopes that others may still need."""
 NEXT, ATTEMPT = "next/", "attempt"
 """In a snapshot: the end of the phase, of this attempt, while others are still in it."""
+MOST_ATTEMPTS = 16
+"""Attempts at a phase. In each a peer that lies compares, or scores, with what it likes."""
 LEDGERS = ("ledger/", "earlier/")
 _OUTGOING = msgspec.msgpack.Decoder(list[tuple[int, Data]])
 
@@ -143,7 +145,10 @@ class DeviceParty:
             if sender != COORDINATOR:
                 self._log(f"device {sender} speaks in place of the coordinator; dropped")
             elif isinstance(frame, RunState):
-                self._follow(frame)
+                try:
+                    self._follow(frame)
+                except LumosError as error:
+                    self._stop(error)
             elif isinstance(frame, Closed) and self._rounds is not None:
                 self._rounds.close(frame)
 
@@ -156,8 +161,11 @@ class DeviceParty:
             self._advance(now)
             self.questions.advance(now)
         except LumosError as error:
-            self.ended = f"{self.job.name(self.phase)}: {error}"
-            self._rounds = None
+            self._stop(error)
+
+    def _stop(self, error: LumosError) -> None:
+        self.ended = f"{self.job.name(min(self.phase, self.job.last))}: {error}"
+        self._rounds = None
 
     def _advance(self, now: float) -> None:
         while self.ended is None and not self.finished:
@@ -255,6 +263,8 @@ class DeviceParty:
         for device in set(state.out) - self.out:
             self.out.add(device)
             self._mailbox.leave_out(device)
+        if self.job.total - len(self.out) < self.job.minimum and self.ended is None:
+            self.ended = f"fewer than {self.job.minimum} devices are left"
         if self.device in self.out and self.ended is None:
             self.ended = "this device did not answer in time, and is left out of the run"
         if self._ready and state.phase > self.phase and self.ended is None:
@@ -268,6 +278,10 @@ class DeviceParty:
         """Begin the phase again: an attempt at it was given up."""
         if self.job.repeatable(self.phase):
             raise ProtocolError("the coordinator gave up an attempt at a phase that has only one")
+        if attempt >= MOST_ATTEMPTS:
+            raise ProtocolError(
+                f"it began again {MOST_ATTEMPTS} times, and every time tells others something"
+            )
         self._mailbox.forget_attempt(self.phase, self.attempt)
         self.attempt = attempt
         self._rounds, self._ready, self._restored = None, {}, False

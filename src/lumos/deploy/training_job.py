@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lumos.aggregate.opened_sums import OpenedSums
+from lumos.aggregate.parameters import mask_parameters
 from lumos.compare.answers import recorded
 from lumos.compare.comparer import Comparer, RefusingComparer
 from lumos.compare.secure import SecureComparer
@@ -157,6 +158,11 @@ class TrainingJob:
         if self._trainer is None:
             raise ValueError("there is no trainer before the setup")
         return self._trainer
+
+    @property
+    def minimum(self) -> int:
+        """How many devices have to be left."""
+        return mask_parameters(self._config.updates, self.total).minimum
 
     def refused(self) -> list[int]:
         """Senders of messages of sums that were dropped since the last call."""

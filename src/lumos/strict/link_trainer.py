@@ -105,6 +105,13 @@ class StrictLinker(StrictTrainer):
         self._sent: list[Bytes] = []
         """For each round [hosted]."""
         self.reading: Reading | None = None
+        self._attempt = 0
+
+    def begin_attempt(self, number: int) -> None:
+        """As in `StrictTrainer`. Answers have other coins, too: a peer that answers with another
+        vector in another attempt would see the difference of two levels."""
+        super().begin_attempt(number)
+        self._attempt = number
 
     def _make_rows(self) -> WordRows:
         shard, schedule = self.shard, self.schedule
@@ -285,6 +292,7 @@ class StrictLinker(StrictTrainer):
         order = np.lexsort((peers, rows))
         edges = yield from match(shard, rows[order], peers[order], "held back")
         counts = np.zeros((len(shard), len(WAYS), 2, len(COSINES) + 1))
+        first_step = 2 * len(WAYS) * self._attempt
         for kind, partner in ((EDGE, edges), (STRANGER, self._strangers())):
             here = np.flatnonzero(partner != NOBODY)
             devices, peers = shard.ids_of(here), partner[here]
@@ -299,7 +307,7 @@ class StrictLinker(StrictTrainer):
                     vectors[way],
                     spec_for(vectors[way].shape[1]),
                     strict.answer_epsilon,
-                    -1 - (2 * number + kind),
+                    -1 - (first_step + 2 * number + kind),
                 )
                 adding = devices[of_way] < peers[of_way]
                 counts[here[of_way][adding], number, kind, learnt[adding]] += 1

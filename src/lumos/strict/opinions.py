@@ -44,8 +44,14 @@ def preferred(shard: Shard, evidence: Doubles, number: int) -> Ints:
 
 
 def randomized(shard: Shard, chosen: Ints, mechanism: Mechanism, number: int) -> Bytes:
-    """[hosted, bytes] opinions as they are sent."""
-    coins = shard.coins.words(np.arange(len(shard)), PURPOSE, number, mechanism.coins)
+    """[hosted, bytes] opinions as they are sent.
+
+    Without devices that are left out, coins are others: the opinion may be another, and two of them
+    with the same coins would show by how much they differ.
+    """
+    absent = ",".join(map(str, sorted(shard.absent)))
+    purpose = f"{PURPOSE}/without {absent}" if absent else PURPOSE
+    coins = shard.coins.words(np.arange(len(shard)), purpose, number, mechanism.coins)
     return mechanism.release(chosen, coins)
 
 
