@@ -113,9 +113,7 @@ def test_questions_at_the_same_time_get_no_more_answers(twelve: PartsFolder) -> 
             number in federation.device(device).questions.answers for device, number in asked
         )
     )
-    given = [
-        federation.device(device).questions.answers[number] for device, number in asked
-    ]
+    given = [federation.device(device).questions.answers[number] for device, number in asked]
     answered = [isinstance(answer, PairAnswer) and answer.answered for answer in given]
     assert result(federation, 0).budget.answered[0] == 2  # half of what calibration leaves
     assert sum(answered[:7]) == 2

@@ -9,9 +9,7 @@ from lumos.training.config import Config
 SETTINGS = {
     "classify": Config.asked(aggregate="secure", encoder_epochs=2, opinions=1, epochs=8),
     "link": Config.asked(task="link", aggregate="secure", embedding=4, word_buckets=32),
-    "trees": Config.asked(
-        profile="paper", balancer="greedy", compare="secure", aggregate="secure"
-    ),
+    "trees": Config.asked(profile="paper", balancer="greedy", compare="secure", aggregate="secure"),
 }
 PACKETS = {"classify": 1600, "link": 12700, "trees": 660}
 
