@@ -99,8 +99,8 @@ def play(folder: PartsFolder, config: Config, schedule: Schedule) -> tuple[Feder
         return federation, ""  # more than are tolerated
     wrong = federation.coordinator.ended != ""
     for device in range(12):
-        party = federation.parties.get(device)
-        if party is not None and party.ended != "" and device not in federation.coordinator.out:
+        found = federation.parties.get(device)
+        if found is not None and found.ended != "" and device not in federation.coordinator.out:
             wrong = True
     if set(federation.coordinator.out) - victims:
         wrong = True
