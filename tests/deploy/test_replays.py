@@ -6,25 +6,15 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from tests.deploy.network import Federation, MemoryStore
-from tests.deploy.test_lies import LOST, SUM_PHASE, Tampering, mask_neighbours
+from tests.deploy.network import Federation
+from tests.deploy.test_lies import LOST, SUM_PHASE, Tampering, UnrecordedStore, mask_neighbours
 
 from lumos.aggregate import masks
-from lumos.deploy.frames import Data, RoundKey, RunState
+from lumos.deploy.frames import Data, RunState
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.graph.roles import Role
 from lumos.training.config import Config
-
-
-class UnrecordedStore(MemoryStore):
-    """The broken twin: what a device was told in a round does not survive a restart."""
-
-    def rounds(self) -> dict[RoundKey, dict[int, Data]]:
-        return {}
-
-    def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
-        pass
 
 
 def federation_of(twelve: PartsFolder, config: Config, *, broken: bool) -> Tampering:
