@@ -6,7 +6,6 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from lumos.deploy.certificates import SEAL, PartyKeys
@@ -100,11 +99,6 @@ def refuse_expired(end: datetime, whose: str) -> None:
 def fingerprint(certificate: x509.Certificate) -> str:
     """Return the SHA-256 of a certificate, in hex."""
     return certificate.fingerprint(SHA256()).hex()
-
-
-def public_bytes(key: Ed25519PublicKey) -> bytes:
-    """Return the 32 bytes of a public key, to compare it."""
-    return key.public_bytes(Encoding.Raw, PublicFormat.Raw)
 
 
 def _shown(when: datetime) -> str:

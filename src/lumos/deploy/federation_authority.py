@@ -12,10 +12,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from lumos.crypto.in_memory import InMemoryOnly
-from lumos.deploy.certificate_checks import check_authority_certificate, public_bytes
+from lumos.deploy.certificate_checks import check_authority_certificate
 from lumos.deploy.certificate_request import CheckedRequest, NewKeys, read_request
 from lumos.deploy.certificates import (
     YEAR,
@@ -53,8 +53,8 @@ class FederationAuthority(InMemoryOnly):
 
     __slots__ = ("_key", "certificate", "folder")
 
-    folder: Path
-    certificate: x509.Certificate
+    def __init__(self, folder: Path, certificate: x509.Certificate, key: Ed25519PrivateKey) -> None:
+        self.folder, self.certificate, self._key = folder, certificate, key
 
     @classmethod
     def create(cls, folder: Path, duration: timedelta = AUTHORITY_LASTS) -> "FederationAuthority":
@@ -69,14 +69,13 @@ class FederationAuthority(InMemoryOnly):
         """
         if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
             raise UsageError(f"{folder}: is there already; choose a new folder")
-        self = cls()
-        self.folder, self._key = folder, new_tls_key()
-        self.certificate = authority_certificate(self._key, Validity.lasting(duration))
+        key = new_tls_key()
+        certificate = authority_certificate(key, Validity.lasting(duration))
         private_folder(folder)
-        write_tls_key(folder / AUTHORITY_KEY, self._key)
-        Directory().write(folder / DIRECTORY, self._key)
-        write_certificate(folder / AUTHORITY, self.certificate)
-        return self
+        write_tls_key(folder / AUTHORITY_KEY, key)
+        Directory().write(folder / DIRECTORY, key)
+        write_certificate(folder / AUTHORITY, certificate)
+        return cls(folder, certificate, key)
 
     @classmethod
     def open(cls, folder: Path) -> "FederationAuthority":
@@ -88,17 +87,15 @@ class FederationAuthority(InMemoryOnly):
         """
         if not (folder / AUTHORITY).is_file():
             raise UsageError(f"{folder}: has no authority; make one with: lumos pki init {folder}")
-        self = cls()
-        self.folder = folder
-        self.certificate = read_certificate(folder / AUTHORITY)
-        self._key = read_tls_key(folder / AUTHORITY_KEY)
+        certificate = read_certificate(folder / AUTHORITY)
+        key = read_tls_key(folder / AUTHORITY_KEY)
         try:
-            public = check_authority_certificate(self.certificate)
+            public = check_authority_certificate(certificate)
         except LumosError as error:
             raise InputError(f"{folder / AUTHORITY}: {error}") from None
-        if public_bytes(public) != public_bytes(self._key.public_key()):
+        if public != key.public_key():
             raise InputError(f"{folder / AUTHORITY_KEY}: is not the key of {AUTHORITY}")
-        return self
+        return cls(folder, certificate, key)
 
     @property
     def directory(self) -> Directory:

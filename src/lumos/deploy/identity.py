@@ -11,7 +11,6 @@ from lumos.deploy.certificate_checks import (
     check_authority_certificate,
     check_party_certificate,
     fingerprint,
-    public_bytes,
 )
 from lumos.deploy.directory import Directory
 from lumos.deploy.key_files import (
@@ -33,10 +32,21 @@ class Identity(InMemoryOnly):
 
     __slots__ = ("_boxes", "_folder", "_seal", "authority", "certificate", "party")
 
-    party: int
-    """Its device's number, or `COORDINATOR`."""
-    certificate: x509.Certificate
-    authority: x509.Certificate
+    def __init__(
+        self,
+        folder: Path,
+        party: int,
+        certificate: x509.Certificate,
+        authority: x509.Certificate,
+        seal: PrivateKey,
+    ) -> None:
+        self._folder, self._seal = folder, seal
+        self._boxes: dict[tuple[str, int], Box] = {}
+        self.party = party
+        """Its device's number, or `COORDINATOR`."""
+        self.certificate = certificate
+        self.authority = authority
+        """The certificate of the federation's authority."""
 
     @classmethod
     def load(cls, folder: Path, party: int | None = None) -> "Identity":
@@ -50,32 +60,25 @@ class Identity(InMemoryOnly):
             InputError: a file is missing or damaged, others may read a private key, the certificate
                 is not valid now, of another authority, another party or other keys.
         """
-        self = cls()
-        self._folder, self._boxes = folder, {}
-        self.authority = read_certificate(folder / AUTHORITY)
-        self.certificate = read_certificate(folder / CERTIFICATE)
+        authority = read_certificate(folder / AUTHORITY)
+        certificate = read_certificate(folder / CERTIFICATE)
         at = AUTHORITY
         try:
-            check_authority_certificate(self.authority)
+            check_authority_certificate(authority)
             at = CERTIFICATE
-            keys = check_party_certificate(self.certificate, self.authority)
+            keys = check_party_certificate(certificate, authority)
         except LumosError as error:
             raise InputError(f"{folder / at}: {error}") from None
-        self.party = keys.party
-        if party is not None and party != self.party:
-            raise InputError(f"{folder}: is of {described(self.party)}, not of {described(party)}")
-        key = public_bytes(read_tls_key(folder / KEY).public_key())
+        if party is not None and party != keys.party:
+            raise InputError(f"{folder}: is of {described(keys.party)}, not of {described(party)}")
+        if read_tls_key(folder / KEY).public_key() != certificate.public_key():
+            raise InputError(f"{folder / KEY}: is not the key of {CERTIFICATE}; issue both")
         seal = read_private(folder / SEAL_KEY)
         if len(seal) != SEAL_BYTES:
             raise InputError(f"{folder / SEAL_KEY}: has not {SEAL_BYTES} bytes; issue a new one")
-        self._seal = PrivateKey(seal)
-        for name, same in (
-            (KEY, key == self.certificate.public_key().public_bytes_raw()),
-            (SEAL_KEY, bytes(self._seal.public_key) == keys.seal),
-        ):
-            if not same:
-                raise InputError(f"{folder / name}: is not the key of {CERTIFICATE}; issue both")
-        return self
+        if bytes(PrivateKey(seal).public_key) != keys.seal:
+            raise InputError(f"{folder / SEAL_KEY}: is not the key of {CERTIFICATE}; issue both")
+        return cls(folder, keys.party, certificate, authority, PrivateKey(seal))
 
     def tls(self) -> ssl.SSLContext:
         """Make a TLS context: TLS 1.3, this certificate, and brokers of this authority only."""
