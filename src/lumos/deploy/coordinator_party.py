@@ -78,7 +78,7 @@ class CoordinatorParty:
         self.left_out = store.left_out()
         """In which phase each device was left out."""
         self.out: set[int] = set(self.left_out)
-        self.ended: str | None = None
+        self.ended: str | None = "" if self.phase > job.last else None
         self._mailbox = Mailbox(boot, self.phase)
         self._phases = dict.fromkeys(range(job.total), 0)
         self._heard = dict.fromkeys(range(job.total), now)
@@ -101,6 +101,16 @@ class CoordinatorParty:
     def present(self) -> list[int]:
         """Devices that take part."""
         return [device for device in range(self.job.total) if device not in self.out]
+
+    def behind(self) -> list[int]:
+        """Devices that are waited for: by the present round, or because their phase is earlier."""
+        phase = min(self.phase, self.job.last)
+        missing = set() if self._rounds is None else self._rounds.missing()
+        return [
+            device
+            for device in self.present()
+            if device in missing or self._phases[device] < phase
+        ]
 
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:
         """Take what has arrived from a device."""

@@ -15,6 +15,7 @@ from lumos.training.config import Config
 
 NAME = "run.json"
 FORMAT = 1
+BROKER = "tls://127.0.0.1:4222"
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +33,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds after which a device that does not answer is left out."""
     beat: float = 1.0
     """Seconds between two signs of life."""
+    broker: str = BROKER
+    """Where the broker listens."""
 
     @property
     def tag(self) -> bytes:
@@ -45,7 +48,12 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_plan(
-    parts: Path, settings: dict[str, Any], *, deadline: float = 60.0, beat: float = 1.0
+    parts: Path,
+    settings: dict[str, Any],
+    *,
+    deadline: float = 60.0,
+    beat: float = 1.0,
+    broker: str = BROKER,
 ) -> RunPlan:
     """The plan of a new run over parts on disk, one for each device.
 
@@ -61,6 +69,7 @@ def new_plan(
         settings=settings,
         deadline=deadline,
         beat=beat,
+        broker=broker,
     )
     config = plan.config
     if config.train.aggregate != "secure":
