@@ -17,7 +17,10 @@ from lumos.deploy.device_process import DeviceProcess
 from lumos.deploy.nats_link import Faults
 from lumos.deploy.parties import described
 from lumos.deploy.party_folder import PartyFolder
+from lumos.deploy.run_plan import read_plan
+from lumos.deploy.training_job import SETUP, TREES, TrainingJob
 from lumos.errors import LumosError
+from lumos.graph.parts.manifest import read_manifest
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
@@ -34,8 +37,17 @@ def run_device(path: Path, broker: str | None = None, faults: Faults | None = No
     return DeviceProcess(folder, log, broker=broker, faults=faults).run()
 
 
+def load_program(path: Path) -> None:
+    """Import all that devices of a run need; of the folder, only public files are read."""
+    plan, manifest = read_plan(path), read_manifest(path)
+    job = TrainingJob(manifest, plan.config, None, None)
+    for phase in (TREES, SETUP)[: job.last + 1]:
+        job.program(phase)  # as the coordinator has it, and not run
+
+
 def run_devices(paths: Sequence[Path], broker: str | None = None) -> int:
     """Be the devices of several folders, in a child process each; the largest exit status."""
+    load_program(paths[0])
     gc.collect()
     gc.freeze()  # what is shared stays shared
     children = [fork(lambda path=path: as_status(lambda: run_device(path, broker), path)) for path in paths]  # type: ignore[misc]
