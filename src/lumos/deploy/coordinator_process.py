@@ -45,9 +45,12 @@ class _CourseFolder(CoordinatorFolder):
     last: int
     finish: Callable[[Arrays], None]
     course: Callable[[], Arrays]
+    sums = 0
+    """Masked sums before the last snapshot."""
 
     def save(self, snapshot: Arrays) -> None:
         """Replace the snapshot."""
+        self.sums = int(snapshot.get(SUM_NUMBER, 0))
         if int(snapshot["phase"]) > self.last:
             self.finish(snapshot)
         course = {_COURSE + name: array for name, array in self.course().items()}
@@ -175,6 +178,7 @@ class CoordinatorProcess:
     def _resume_course(self, snapshot: Arrays | None) -> None:
         if snapshot is None:
             return
+        self._store.sums = int(snapshot.get(SUM_NUMBER, 0))
         self._began -= float(snapshot[_COURSE + "seconds"])
         epochs, losses = (snapshot[_COURSE + name].tolist() for name in ("epochs", "losses"))
         self._losses = dict(zip(epochs, losses, strict=True))
@@ -182,6 +186,7 @@ class CoordinatorProcess:
     def _write_status(self, party: CoordinatorParty) -> None:
         status = RunStatus.of(
             party,
+            sums=self._store.sums,
             seconds=self._seconds,
             loss=next(reversed(self._losses.values()), None),
             wire=self._count.totals(),

@@ -20,6 +20,8 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Number of all phases."""
     phase_name: str
     attempt: int
+    sums: int
+    """Masked sums that were opened, up to the last phase that is over."""
     behind: list[int]
     """Devices that are in an earlier phase than the coordinator: who is waited for."""
     left_out: dict[int, str]
@@ -35,6 +37,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
         cls,
         party: CoordinatorParty,
         *,
+        sums: int,
         seconds: float,
         loss: float | None,
         wire: dict[str, int],
@@ -48,6 +51,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
             phases=last + 1,
             phase_name="ended" if party.phase > last else job.name(party.phase),
             attempt=party.attempt,
+            sums=sums,
             behind=party.behind(),
             left_out=dict(party.left_out),
             loss=loss,
