@@ -57,8 +57,11 @@ async def connect(identity: Identity, address: str, **options: Any) -> TlsClient
         nats.errors.Error: the broker refuses the party.
     """
     client = TlsClient()
-    await client.connect(address, tls=identity.tls(), **options)
-    if not client.guarded:  # a release of nats-py that reads the first line elsewhere
-        await client.close()
-        raise UsageError("this version of nats-py is not supported; install nats-py 2.16")
+    try:
+        await client.connect(address, tls=identity.tls(), **options)
+        if not client.guarded:  # a release of nats-py that reads the first line elsewhere
+            raise UsageError("this version of nats-py is not supported; install nats-py 2.16")
+    except BaseException:
+        await client.close()  # nats-py leaves the socket of a failed attempt open
+        raise
     return client
