@@ -39,8 +39,8 @@ def options_of_commands() -> Iterator[tuple[str, str]]:
     names = [name for name in app if not name.startswith("-")]
     for name in names:
         commands = [[name]]
-        if (inner := [sub for sub in app[name] if not sub.startswith("-")]) and name in ("data", "pki"):
-            commands = [[name, sub] for sub in inner]
+        if name in ("data", "pki"):
+            commands = [[name, sub] for sub in app[name] if not sub.startswith("-")]
         for command in commands:
             _, apps, _ = app.parse_commands(command)
             for argument in apps[-1].assemble_argument_collection():
