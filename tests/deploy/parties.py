@@ -14,7 +14,7 @@ import pytest
 from nats.aio.msg import Msg
 from nats.errors import Error
 
-from lumos.deploy.broker import Broker
+from lumos.deploy.broker_process import Broker
 from lumos.deploy.certificates import Validity
 from lumos.deploy.connection import TlsClient, connect
 from lumos.deploy.identity import Identity

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 from nats.errors import MaxPayloadError
@@ -19,7 +20,7 @@ from tests.deploy.parties import (
     until,
 )
 
-from lumos.deploy.broker import Broker
+from lumos.deploy.broker_process import Broker
 from lumos.deploy.broker_config import BrokerSettings, broker_config, write_broker_config
 from lumos.deploy.connection import NoTls, connect
 from lumos.deploy.directory import Directory
@@ -222,7 +223,8 @@ def test_a_party_says_nothing_in_the_clear(pki: Path) -> None:
 
 
 def test_settings_and_folders_that_cannot_be(tmp_path: Path) -> None:
-    for wrong in ({"port": 0}, {"port": 70_000}, {"max_payload": 0}, {"max_connections": 0}):
+    settings: list[dict[str, Any]] = [{"port": 0}, {"port": 70_000}, {"max_payload": 0}]
+    for wrong in (*settings, {"max_connections": 0}):
         with pytest.raises(UsageError, match="must be"):
             BrokerSettings(**wrong)
     authority = FederationAuthority.create(tmp_path / "pki")

@@ -2,5 +2,5 @@
 
 `federation_authority` is the folder that signs `certificates`, `certificate_request` what a device
 sends to it. `identity` is a party's own folder, `directory` the public keys of all parties.
-`broker_config` and `broker` are the NATS server, `connection` is a party's way to it.
+`broker_config` and `broker_process` are the NATS server, `connection` is a party's way to it.
 """

@@ -48,7 +48,7 @@ class _Transport(TcpTransport):
 
     async def wait_closed(self) -> None:
         if not self._failed:
-            await super().wait_closed()
+            await super().wait_closed()  # type: ignore[no-untyped-call]
 
 
 class TlsClient(Client):
@@ -65,7 +65,7 @@ class TlsClient(Client):
     async def _connect_to_server(self, s: Srv) -> None:
         s.last_attempt = time.monotonic()
         if not isinstance(self._transport, _Transport):
-            self._transport = _Transport()
+            self._transport = _Transport()  # type: ignore[no-untyped-call]
         await self._transport.connect(
             s.uri,
             buffer_size=DEFAULT_BUFFER_SIZE,
