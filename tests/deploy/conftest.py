@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.deploy.parties import OVER, SERVER
 
-from lumos.deploy.broker_process import Broker
 from lumos.deploy.broker_config import write_broker_config
+from lumos.deploy.broker_process import Broker
 from lumos.deploy.federation_authority import FederationAuthority, make_federation
 
 

@@ -20,8 +20,8 @@ from tests.deploy.parties import (
     until,
 )
 
-from lumos.deploy.broker_process import Broker
 from lumos.deploy.broker_config import BrokerSettings, broker_config, write_broker_config
+from lumos.deploy.broker_process import Broker
 from lumos.deploy.connection import NoTls, connect
 from lumos.deploy.directory import Directory
 from lumos.deploy.federation_authority import FederationAuthority, make_federation

@@ -12,8 +12,8 @@ from nats.aio.client import Client
 from nats.errors import TimeoutError as NatsTimeout
 from tests.deploy.parties import SERVER, joined, until
 
-from lumos.deploy.broker_process import Broker, find_server
 from lumos.deploy.broker_config import write_broker_config
+from lumos.deploy.broker_process import Broker, find_server
 from lumos.deploy.federation_authority import make_federation
 from lumos.deploy.parties import own_subjects
 from lumos.device.shard import COORDINATOR
