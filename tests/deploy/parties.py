@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,12 +63,9 @@ def turned_away(broker: Broker, context: ssl.SSLContext, reason: str, **options:
     before = broker.log.read_text().count(reason)
 
     async def knock() -> None:
-        client = TlsClient()
-        options.setdefault("error_cb", Errors().add)
-        try:
-            await client.connect(broker.address, tls=context, allow_reconnect=False, **options)
-        finally:
-            await client.close()
+        unchecked: Any = SimpleNamespace(tls=lambda: context)
+        once = {"allow_reconnect": False, "error_cb": Errors().add, **options}
+        await (await connect(unchecked, broker.address, **once)).close()
 
     with pytest.raises(REFUSED):
         asyncio.run(knock())

@@ -11,7 +11,7 @@ from lumos.errors import UsageError
 try:
     from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv
     from nats.aio.transport import TcpTransport
-    from nats.errors import Error
+    from nats.errors import ConnectionClosedError, Error
 except ImportError:
     raise UsageError("real devices need nats-py; type: pip install 'lumos[devices]'") from None
 
@@ -62,6 +62,14 @@ class TlsClient(Client):
     guarded = False
     """Whether the first line of a server was checked."""
 
+    async def flush(self, timeout: int = 10) -> None:
+        """Wait until the broker has processed everything that was sent.
+
+        In nats-py a ping can overtake a subscription that is still pending; the second one cannot.
+        """
+        await super().flush(timeout)
+        await super().flush(timeout)
+
     async def _connect_to_server(self, s: Srv) -> None:
         s.last_attempt = time.monotonic()
         if not isinstance(self._transport, _Transport):
@@ -98,6 +106,8 @@ async def connect(identity: Identity, address: str, **options: Any) -> TlsClient
         await client.connect(address, tls=identity.tls(), **options)
         if not client.guarded:  # a release of nats-py that reads the first line elsewhere
             raise UsageError("this version of nats-py is not supported; install nats-py 2.16")
+        if not client.is_connected:  # nats-py takes the end of a stream for an answer
+            raise ConnectionClosedError
     except BaseException:
         with contextlib.suppress(Exception):
             await client.close()  # nats-py leaves the socket of a failed attempt open
