@@ -7,7 +7,7 @@ from statistics import fmean
 from types import TracebackType
 from typing import Any
 
-from lumos.deploy.broker import Broker
+from lumos.deploy.broker_process import Broker
 from lumos.deploy.child_processes import children_of, private_megabytes, start_command
 from lumos.deploy.device_folder import RESULT
 from lumos.deploy.federation_layout import FederationLayout
