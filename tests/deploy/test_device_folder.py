@@ -255,9 +255,14 @@ def test_a_damaged_log_is_refused(folder: DeviceFolder, name: str) -> None:
 
 
 def test_a_secret_is_drawn_once_for_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = []
+    drawn: list[bytes] = []
     draw = entropy.draw
-    monkeypatch.setattr(entropy, "draw", lambda count: drawn.append(draw(count)) or drawn[-1])
+
+    def noted(count: int) -> bytes:
+        drawn.append(draw(count))
+        return drawn[-1]
+
+    monkeypatch.setattr(entropy, "draw", noted)
     folder = DeviceFolder(tmp_path / "device")
     key = folder.keys(RUN).key("a purpose", b"")
     assert DeviceFolder(folder.path).keys(RUN).key("a purpose", b"") == key
