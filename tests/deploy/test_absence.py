@@ -124,7 +124,7 @@ def test_a_coordinator_that_is_started_again_changes_nothing(
     federation = Federation(twelve, short)
     phase = 1 if topic == "draw-list" else SUM_PHASE
 
-    killed = []
+    killed: list[float] = []
 
     def watch(now: float, sender: int, receiver: int, frames: list[Any]) -> None:
         for frame in frames:
