@@ -29,8 +29,8 @@ from lumos.deploy.party_folder import PartyFolder
 from lumos.device.shard import COORDINATOR
 
 DEVICES = 12
-QUICK: dict[str, Any] = {"epochs": 10, "encoder_epochs": 2, "opinions": 1}
-OPTIONS = ["--epochs", "10", "--encoder-epochs", "2", "--opinions", "1", "--coins", "simulated"]
+QUICK: dict[str, Any] = {"epochs": 8, "encoder_epochs": 2, "opinions": 1}
+OPTIONS = ["--epochs", "8", "--encoder-epochs", "2", "--opinions", "1", "--coins", "simulated"]
 PATIENCE = 120.0
 
 

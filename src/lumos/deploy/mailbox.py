@@ -19,6 +19,10 @@ FIRST_WAIT = 0.5
 """Seconds until an envelope is sent again for the first time …"""
 LONGEST_WAIT = 4.0
 """… and at most; waits double."""
+SHORTEST_WAIT = 0.1
+"""Where acknowledgements are known to come quickly."""
+PATIENCE = 4.0
+"""The first wait is so many times the mean time that acknowledgements take."""
 MOST_KEPT = 1 << 16
 """Envelopes of one sender that are kept between two snapshots."""
 
@@ -27,7 +31,10 @@ MOST_KEPT = 1 << 16
 class _Unacknowledged:
     frame: Data | Hello
     due: float
-    wait: float = FIRST_WAIT
+    wait: float = 0.0
+    """Seconds until it is sent once more; 0 while it was not sent."""
+    sent: float | None = None
+    """When, if it was sent once: of a repeated one nobody knows which is acknowledged."""
 
 
 @dataclass(slots=True)
@@ -49,6 +56,8 @@ class _Peer:
     welcome: bytes | None = None
     frames: list[Frame] = field(default_factory=list)
     """Other frames to it, sent once."""
+    delay: float = FIRST_WAIT / PATIENCE
+    """Seconds that its acknowledgements take, in the mean over the last ones."""
 
 
 class Mailbox:
@@ -136,7 +145,9 @@ class Mailbox:
             peer.acknowledge.append(frame.key)
         elif isinstance(frame, Acknowledged):
             for key in frame.keys:
-                peer.waiting.pop(key, None)
+                item = peer.waiting.pop(key, None)
+                if item is not None and item.sent is not None:
+                    peer.delay += (now - item.sent - peer.delay) / 8
             for key in [key for key in peer.kept if key.phase < frame.durable]:
                 del peer.kept[key]
                 peer.waiting.pop(key, None)
@@ -167,7 +178,7 @@ class Mailbox:
             for item in waiting:
                 if item.due <= now:
                     frames.append(item.frame)
-                    item.due, item.wait = now + item.wait, min(2 * item.wait, LONGEST_WAIT)
+                    _sent(item, peer.delay, now)
             if frames:
                 packets.append((party, frames))
         return packets
@@ -199,3 +210,14 @@ class Mailbox:
         if found is None:
             found = self._peers[party] = _Peer()
         return found
+
+
+def _sent(item: _Unacknowledged, delay: float, now: float) -> None:
+    """Note that an envelope is sent, and when it is due again."""
+    if item.wait:
+        item.sent = None
+        item.wait = min(2 * item.wait, LONGEST_WAIT)
+    else:
+        item.sent = now
+        item.wait = min(max(PATIENCE * delay, SHORTEST_WAIT), LONGEST_WAIT)
+    item.due = now + item.wait
