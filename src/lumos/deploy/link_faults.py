@@ -41,7 +41,7 @@ class LinkFaults:
         loss: float = 0.0,
         double: float = 0.0,
         reorder: float = 0.0,
-        delay: float = 0.2,
+        delay: float = 0.05,
         partitions: Sequence[NetworkPartition] = (),
     ) -> None:
         self._draws = np.random.default_rng(list(seed))

@@ -11,6 +11,7 @@ from lumos.deploy.broker_process import Broker
 from lumos.deploy.child_processes import children_of, private_megabytes, start_command
 from lumos.deploy.device_folder import RESULT
 from lumos.deploy.federation_layout import FederationLayout
+from lumos.deploy.forked_devices import load_program
 from lumos.deploy.run_status import RunStatus, read_status
 from lumos.errors import InputError, ProtocolError, RunFailed
 from lumos.storage import one_line, read_json
@@ -48,6 +49,7 @@ class LocalFederation:
             self._layout.hand_out_plan(
                 self._settings, deadline=self._deadline, broker=self._broker.address
             )
+            load_program(self._layout.coordinator)  # refuses what does not fit the graph
             folders = [str(folder) for folder in self._layout.device_folders()]
             self._start(COORDINATOR_LOG, "coordinator", str(self._layout.coordinator))
             self._start(DEVICES_LOG, "device", *folders)

@@ -18,10 +18,11 @@ from lumos.deploy.frames import Acknowledged, Data, Frame, Hello, RoundKey, Welc
 FIRST_WAIT = 0.5
 """Seconds until an envelope is sent again for the first time …"""
 LONGEST_WAIT = 4.0
-"""… and at most; waits double."""
+"""… and at most: waits double from the `STEADY`th on."""
+STEADY = 3
 SHORTEST_WAIT = 0.1
 """Where acknowledgements are known to come quickly."""
-PATIENCE = 4.0
+PATIENCE = 3.0
 """The first wait is so many times the mean time that acknowledgements take."""
 MOST_KEPT = 1 << 16
 """Envelopes of one sender that are kept between two snapshots."""
@@ -31,10 +32,12 @@ MOST_KEPT = 1 << 16
 class _Unacknowledged:
     frame: Data | Hello
     due: float
-    wait: float = 0.0
-    """Seconds until it is sent once more; 0 while it was not sent."""
-    sent: float | None = None
-    """When, if it was sent once: of a repeated one nobody knows which is acknowledged."""
+    wait: float = FIRST_WAIT
+    """Seconds until it is sent once more."""
+    times: int = 0
+    """How often it was sent."""
+    sent: float = 0.0
+    """When it was last sent."""
 
 
 @dataclass(slots=True)
@@ -146,7 +149,8 @@ class Mailbox:
         elif isinstance(frame, Acknowledged):
             for key in frame.keys:
                 item = peer.waiting.pop(key, None)
-                if item is not None and item.sent is not None:
+                # Of one that was repeated nobody knows which is acknowledged.
+                if item is not None and item.times == 1:
                     peer.delay += (now - item.sent - peer.delay) / 8
             for key in [key for key in peer.kept if key.phase < frame.durable]:
                 del peer.kept[key]
@@ -214,10 +218,9 @@ class Mailbox:
 
 def _sent(item: _Unacknowledged, delay: float, now: float) -> None:
     """Note that an envelope is sent, and when it is due again."""
-    if item.wait:
-        item.sent = None
-        item.wait = min(2 * item.wait, LONGEST_WAIT)
-    else:
-        item.sent = now
+    if not item.times:
         item.wait = min(max(PATIENCE * delay, SHORTEST_WAIT), LONGEST_WAIT)
-    item.due = now + item.wait
+    elif item.times >= STEADY:
+        item.wait = min(2 * item.wait, LONGEST_WAIT)
+    item.times += 1
+    item.sent, item.due = now, now + item.wait
