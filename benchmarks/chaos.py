@@ -119,7 +119,9 @@ def report(parties: Processes, expected: str, script: Script | None, seconds: fl
     equal = parties.weights() == {expected}
     print(f"weights {'equal to' if equal else 'DIFFERENT from'} those of the simulation")
     print(f"{whole['sums']} sums in {seconds:.1f} s, {seconds / whole['sums']:.3f} s per sum")
-    print(f"a device: {wire:,.0f} bytes on the wire, {ledger:,.0f} in the ledger: {wire / ledger:.2f}")
+    print(
+        f"a device: {wire:,.0f} bytes on the wire, {ledger:,.0f} in the ledger: {wire / ledger:.2f}"
+    )
     if not equal:
         raise SystemExit(1)
 

@@ -114,6 +114,10 @@ class Processes:
         status = self.status()
         return 0 if status is None else status.phase
 
+    def until_phase(self, phase: int, seconds: float) -> None:
+        """Wait until the coordinator is in a phase, or after it."""
+        self.until(lambda: self.phase() >= phase, seconds)
+
     def reap(self) -> None:
         """Note who has ended."""
         for party, child in list(self.children.items()):

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ def expected() -> str:
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Iterator[FederationLayout]:
+def layout(tmp_path: Path) -> FederationLayout:
     return laid_out(f"demo:{DEVICES}", tmp_path / "federation")
 
 
@@ -84,7 +84,7 @@ def test_killed_in_the_middle_and_started_again(expected: str, layout: Federatio
     with Processes(layout, QUICK) as parties:
         parties.start_all()
         for phase, victim in ((3, 5), (5, COORDINATOR), (7, 0)):
-            parties.until(lambda phase=phase: parties.phase() >= phase, PATIENCE)
+            parties.until_phase(phase, PATIENCE)
             parties.kill(victim)
             if victim == COORDINATOR:
                 parties.broker.kill()
@@ -100,8 +100,6 @@ def test_killed_in_the_middle_and_started_again(expected: str, layout: Federatio
 
 def test_chaos(expected: str, layout: FederationLayout) -> None:
     """Packets are lost, doubled and late, devices cut off and killed: the same weights."""
-    import time
-
     begin = time.monotonic() + 4.0
     apart = [NetworkPartition(frozenset({1, 4, 9}), begin, begin + 2.0)]
 
@@ -113,7 +111,7 @@ def test_chaos(expected: str, layout: FederationLayout) -> None:
     with Processes(layout, QUICK, faults=faults) as parties:
         parties.start_all()
         for phase, killed in victims.items():
-            parties.until(lambda phase=phase: parties.phase() >= phase, PATIENCE)
+            parties.until_phase(phase, PATIENCE)
             for victim in killed:
                 parties.kill(victim)
             for victim in killed:
@@ -126,7 +124,7 @@ def test_chaos(expected: str, layout: FederationLayout) -> None:
 def test_a_device_that_does_not_come_back_is_left_out(layout: FederationLayout) -> None:
     with Processes(layout, QUICK, deadline=4.0) as parties:
         parties.start_all()
-        parties.until(lambda: parties.phase() >= 4, PATIENCE)
+        parties.until_phase(4, PATIENCE)
         parties.kill(6)
         parties.wait(PATIENCE)
         assert set(parties.statuses.values()) == {0}
@@ -175,7 +173,7 @@ def test_bad_packets_of_a_party_stop_nobody(expected: str, layout: FederationLay
         bad = folder(layout.device(2), coordinator=False)
         parties.start_all()
         for phase in (0, 4, 8):
-            parties.until(lambda phase=phase: parties.phase() >= phase, PATIENCE)
+            parties.until_phase(phase, PATIENCE)
             asyncio.run(send_bad(bad, others))
         parties.wait(PATIENCE)
         lines = parties.lines()

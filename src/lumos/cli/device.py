@@ -42,6 +42,8 @@ def device(
         return
     status = run_devices(folder, broker)
     if status:
-        raise RunFailed("a device did not come to the end of the run", status)
+        failure = RunFailed("a device did not come to the end of the run")
+        failure.exit_status = status
+        raise failure
     if common.json:
         print_json([{"folder": str(path), "ended": True} for path in folder])

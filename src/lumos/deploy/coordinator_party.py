@@ -117,9 +117,7 @@ class CoordinatorParty:
         phase = min(self.phase, self.job.last)
         missing = set() if self._rounds is None else self._rounds.missing()
         return [
-            device
-            for device in self.present()
-            if device in missing or self._phases[device] < phase
+            device for device in self.present() if device in missing or self._phases[device] < phase
         ]
 
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:

@@ -1,9 +1,9 @@
 """A whole federation in folders on one machine: one for each party, with nothing of others in it.
 
-    pki/                      the authority, and the broker's keys
-    nats.conf  broker/        configuration and log of the broker
-    coordinator/              see `party_folder`
-    device-0/  device-1/  …
+pki/                      the authority, and the broker's keys
+nats.conf  broker/        configuration and log of the broker
+coordinator/              see `party_folder`
+device-0/  device-1/  …
 """
 
 import shutil

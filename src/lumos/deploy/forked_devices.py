@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -50,9 +51,13 @@ def run_devices(paths: Sequence[Path], broker: str | None = None) -> int:
     load_program(paths[0])
     gc.collect()
     gc.freeze()  # what is shared stays shared
-    children = [fork(lambda path=path: as_status(lambda: run_device(path, broker), path)) for path in paths]  # type: ignore[misc]
+    children = [fork(partial(_device_status, path, broker)) for path in paths]
     with _passed_on(children):
         return max(_waited(child) for child in children)
+
+
+def _device_status(path: Path, broker: str | None) -> int:
+    return as_status(lambda: run_device(path, broker), path)
 
 
 def as_status(work: Callable[[], object], path: Path) -> int:

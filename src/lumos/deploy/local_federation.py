@@ -34,9 +34,7 @@ class LocalFederation:
         deadline: seconds after which a device that does not answer is left out.
     """
 
-    def __init__(
-        self, layout: FederationLayout, settings: dict[str, Any], deadline: float
-    ) -> None:
+    def __init__(self, layout: FederationLayout, settings: dict[str, Any], deadline: float) -> None:
         self._layout, self._settings, self._deadline = layout, settings, deadline
         self._broker = Broker(layout.broker_config, layout.path / "broker")
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
