@@ -14,7 +14,7 @@ LONGEST_SLEEP = 1.0
 """Seconds after which the loop looks around, also where nothing is due."""
 
 
-class Party(Protocol):
+class DrivenParty(Protocol):
     """A device or the coordinator; see `device_party` and `coordinator_party`."""
 
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:
@@ -63,7 +63,7 @@ def stopped_by_signals(wake: Callable[[], None]) -> Iterator[StopRequest]:
 
 
 async def drive(
-    party: Party,
+    party: DrivenParty,
     link: NatsLink,
     over: Callable[[float], bool],
     observe: Callable[[int, list[Frame]], None] | None = None,
