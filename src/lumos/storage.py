@@ -95,6 +95,13 @@ def append_bytes(path: Path, content: bytes, at: int) -> None:
     sync_folder(path.parent)
 
 
+def remove(path: Path) -> None:
+    """Remove a file, if there is one, durably."""
+    if path.exists():
+        path.unlink()
+        sync_folder(path.parent)
+
+
 def overwrite_and_remove(path: Path) -> None:
     """Write zeros over a file, if there is one, and remove it, durably.
 
@@ -107,8 +114,7 @@ def overwrite_and_remove(path: Path) -> None:
         file.seek(0)
         file.write(bytes(size))
         _flush(file)
-    path.unlink()
-    sync_folder(path.parent)
+    remove(path)
 
 
 def sync_file(path: Path) -> None:

@@ -1,8 +1,7 @@
 """Every secret that exists in memory during a run, and a search for their bytes in files."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ class SecretsInMemory:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.kinds: dict[bytes, str] = {}
+        self.seen: set[str] = set()
         self.vectors: dict[bytes, int] = {}
         """What devices bring to sums, before it is masked, and whose it is."""
         self.chains: list[bytes] = []
@@ -60,15 +60,13 @@ class SecretsInMemory:
             lambda _program, sums, vectors, *_: self._vector(int(sums._shard.devices[0]), vectors),
         )
 
-    def found_in(self, path: Path, *, but: Iterable[bytes] = ()) -> set[str]:
-        """Kinds of secrets whose bytes a file holds, as they are, as wide numbers, or as text."""
-        patterns = {
+    def patterns(self) -> dict[bytes, str]:
+        """How each secret could be written: as it is, as wide numbers, or as text."""
+        return {
             pattern: kind
             for secret, kind in {**self.kinds, **self._agreements()}.items()
-            if secret not in set(but)
-            for pattern in _written(secret)
+            for pattern in written(secret)
         }
-        return search(path.read_bytes(), patterns)
 
     def _agreements(self) -> dict[bytes, str]:
         pairs = combinations(sorted(self._private), 2)
@@ -84,8 +82,6 @@ class SecretsInMemory:
     def _agreeing(self, public: npt.NDArray[Any], pairs: PairKeys, private: list[bytes]) -> None:
         self.public_keys.update(row.tobytes() for row in public)
         self._private.update(private)
-        for key in private:
-            self._bytes("private key", key)
 
     def _chain(self, pairs: PairKeys) -> None:
         self._rows("chain", pairs._chain)
@@ -114,10 +110,11 @@ class SecretsInMemory:
 
     def _bytes(self, kind: str, secret: bytes) -> None:
         if len(secret) >= _PREFIX and any(secret):
+            self.seen.add(kind)
             self.kinds.setdefault(bytes(secret), kind)
 
 
-def search(content: bytes, patterns: dict[bytes, str | int]) -> set[Any]:
+def search(content: bytes, patterns: Mapping[bytes, Any]) -> set[Any]:
     """What the patterns stand for that occur anywhere in the content."""
     by_prefix: dict[int, list[bytes]] = {}
     for pattern in patterns:
@@ -135,7 +132,8 @@ def search(content: bytes, patterns: dict[bytes, str | int]) -> set[Any]:
     }
 
 
-def _written(secret: bytes) -> Iterator[bytes]:
+def written(secret: bytes) -> Iterator[bytes]:
+    """The forms in which a file could hold a secret."""
     yield secret
     yield secret.hex().encode()
     for narrow in ("<u1", "<u2", "<u4"):

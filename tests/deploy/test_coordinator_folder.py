@@ -41,17 +41,21 @@ def add(phase: int, number: int) -> Callable[[CoordinatorFolder], None]:
 STEPS: list[Callable[[CoordinatorFolder], Any]] = [
     add(0, 0),
     add(0, 1),
+    lambda folder: folder.begin(0, 1),
     lambda folder: folder.leave_out(5, "trees"),
     lambda folder: folder.save(snapshot(1)),
     lambda folder: folder.save(snapshot(2)),
     add(2, 0),
+    lambda folder: folder.begin(2, 0),
+    lambda folder: folder.begin(2, 4),
+    add(3, 7),  # the snapshot of that phase comes later
     lambda folder: folder.leave_out(2, "epoch 1 of 3"),
     add(2, 1),
     lambda folder: folder.save(snapshot(3)),
     add(3, 0),
 ]
 
-State = tuple[int, dict[RoundKey, Envelopes], dict[int, str]]
+State = tuple[int, dict[RoundKey, Envelopes], dict[int, str], int]
 
 
 def state(folder: CoordinatorFolder) -> State:
@@ -59,7 +63,7 @@ def state(folder: CoordinatorFolder) -> State:
     phase = 0 if found is None else int(found["phase"])
     if found is not None:
         assert np.array_equal(found["run/x"], snapshot(phase)["run/x"])
-    return phase, folder.rounds(), folder.left_out()
+    return phase, folder.rounds(), folder.left_out(), folder.begun(phase)
 
 
 def after_steps(path: Path) -> list[State]:
@@ -73,19 +77,22 @@ def after_steps(path: Path) -> list[State]:
 
 def test_everything_is_there_for_the_next_process(tmp_path: Path) -> None:
     states = after_steps(tmp_path / "coordinator")
-    assert states[0] == (0, {}, {})
+    assert states[0] == (0, {}, {}, 0)
     first = {key(0, number): envelopes(key(0, number)) for number in range(2)}
-    assert states[3] == (0, first, {5: "trees"})
-    assert states[4] == (1, {}, {5: "trees"})
-    last = {key(3, 0): envelopes(key(3, 0))}
-    assert states[-1] == (3, last, {5: "trees", 2: "epoch 1 of 3"})
+    assert states[4] == (0, first, {5: "trees"}, 2)
+    assert states[5] == (1, {}, {5: "trees"}, 0)
+    assert states[9][3] == 5
+    last = {key(3, number): envelopes(key(3, number)) for number in (7, 0)}
+    assert states[-1] == (3, last, {5: "trees", 2: "epoch 1 of 3"}, 0)
 
 
 def test_only_the_owner_can_read(tmp_path: Path) -> None:
     path = tmp_path / "coordinator"
     after_steps(path)
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.iterdir()}
-    assert modes == dict.fromkeys(["snapshot.npz", "rounds.log", "left_out.log"], 0o600)
+    assert modes == dict.fromkeys(
+        ["snapshot.npz", "rounds.log", "attempts.log", "left_out.log"], 0o600
+    )
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
@@ -156,6 +163,7 @@ def test_rounds_of_all_attempts_at_the_phase_are_kept(tmp_path: Path) -> None:
         ("rounds.log", CoordinatorFolder.rounds),
         ("rounds.log", CoordinatorFolder.load),
         ("left_out.log", CoordinatorFolder.left_out),
+        ("attempts.log", lambda folder: folder.begun(0)),
         ("snapshot.npz", CoordinatorFolder.load),
         ("snapshot.npz", CoordinatorFolder.rounds),
     ],
@@ -165,6 +173,7 @@ def test_a_damaged_file_is_refused(
 ) -> None:
     path = tmp_path / "coordinator"
     after_steps(path)
+    CoordinatorFolder(path).begin(3, 0)
     damaged = bytearray((path / name).read_bytes())
     damaged[len(damaged) // 2] ^= 1
     (path / name).write_bytes(damaged)

@@ -30,6 +30,10 @@ def snapshot(phase: int, sums: int | None = None) -> Arrays:
     return arrays
 
 
+def ledgers(rounds: int) -> Arrays:
+    return {"run/|round": np.array(rounds)}
+
+
 def opening(number: int) -> Opening:
     return Opening(-1 - number, number, bytes([number]) * 16)
 
@@ -56,6 +60,7 @@ def folder(tmp_path: Path) -> DeviceFolder:
     made.save(snapshot(2, 1))
     made.opened().open(opening(1))
     made.begin(2, 0)
+    made.keep_ledgers(ledgers(7))
     return made
 
 
@@ -65,6 +70,7 @@ def test_everything_is_there_for_the_next_process(folder: DeviceFolder) -> None:
     assert same(again.load(), snapshot(2, 1))
     assert (again.begun(2), again.begun(3)) == (1, 0)
     assert again.keys(RUN).key("a purpose", b"") == keys
+    assert same(again.ledgers(), ledgers(7))
     opened = again.opened()
     opened.open(opening(1))
     with pytest.raises(AlreadyOpened):
@@ -80,6 +86,7 @@ def test_only_the_owner_can_read(folder: DeviceFolder) -> None:
             "snapshot.npz",
             "openings.log",
             "attempts.log",
+            "ledgers.npz",
             "weights.npz",
             "result.json",
         ],
@@ -98,20 +105,23 @@ def test_a_snapshot_drops_openings_and_attempts_before_it(folder: DeviceFolder) 
         assert [some.has(-1 - number) for number in range(4)] == [False, False, True, False]
 
 
-State = tuple[Arrays | None, tuple[bool, ...], int]
-"""What the next process finds: snapshot, openings that count, attempts at its phase."""
+State = tuple[Arrays | None, tuple[bool, ...], int, int]
+"""What the next process finds: snapshot, openings that count, attempts at its phase, ledgers."""
 Steps = list[Callable[[DeviceFolder], Any]]
 
 STEPS: Steps = [
     lambda folder: folder.keys(RUN),
     lambda folder: folder.begin(0, 0),
+    lambda folder: folder.keep_ledgers(ledgers(1)),
     lambda folder: folder.begin(0, 3),
+    lambda folder: folder.keep_ledgers(ledgers(2)),
     lambda folder: folder.save(snapshot(1)),
     lambda folder: folder.opened().open(opening(0)),
     lambda folder: folder.save(snapshot(2, 1)),
     lambda folder: folder.opened().open(opening(1)),
     lambda folder: folder.opened().open(opening(2)),
     lambda folder: folder.begin(2, 0),
+    lambda folder: folder.keep_ledgers(ledgers(3)),
     lambda folder: folder.save(snapshot(3, 2)),
     lambda folder: folder.opened().open(opening(3)),
     lambda folder: folder.save(snapshot(4, 4)),
@@ -122,8 +132,9 @@ def state(folder: DeviceFolder) -> State:
     found = folder.load()
     phase = 0 if found is None else int(found["phase"])
     sums = 0 if found is None else int(found.get("run/sums/number", 0))
-    opened = folder.opened()
-    return found, tuple(opened.has(-1 - number) for number in range(sums, 5)), folder.begun(phase)
+    opened, kept = folder.opened(), folder.ledgers()
+    later = tuple(opened.has(-1 - number) for number in range(sums, 5))
+    return found, later, folder.begun(phase), 0 if kept is None else int(kept["run/|round"])
 
 
 def is_one_of(found: State, states: list[State]) -> bool:
@@ -169,6 +180,18 @@ def test_a_crash_at_every_step_leaves_what_was_before_or_what_comes_after(
         assert is_one_of(state(DeviceFolder(path)), states[-1:])
     assert done == len(STEPS)
     assert crash_after > 40
+
+
+def test_ledgers_of_before_a_snapshot_are_not_those_after_it(folder: DeviceFolder) -> None:
+    kept = (folder.path / "ledgers.npz").read_bytes()
+    folder.save(snapshot(3, 2))
+    assert folder.ledgers() is None
+    assert not (folder.path / "ledgers.npz").exists()
+    (folder.path / "ledgers.npz").write_bytes(kept)  # the crash came before they were removed
+    assert DeviceFolder(folder.path).ledgers() is None
+    (folder.path / "ledgers.npz").write_bytes(kept[:-1])
+    with pytest.raises(InputError, match=rf"ledgers\.npz: is damaged .*; {NEVER_BACK}"):
+        DeviceFolder(folder.path).ledgers()
 
 
 def test_an_opening_that_could_not_be_written_is_not_given_out(

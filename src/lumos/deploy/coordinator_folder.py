@@ -4,6 +4,7 @@
 |---|---|
 | `snapshot.npz` | where the coordinator stood between two phases |
 | `rounds.log` | rounds that were closed since then, with the envelopes that were in them |
+| `attempts.log` | which attempts it began that cannot be repeated |
 | `left_out.log` | devices that are left out for good |
 
 A snapshot is replaced first and rounds before it are dropped afterwards: after a crash in between
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from lumos.deploy.begun_attempts import BegunAttempts
 from lumos.deploy.coordinator_party import CoordinatorRecord
 from lumos.deploy.frames import Data, RoundKey
 from lumos.deploy.record_log import RecordLog
@@ -23,11 +25,18 @@ from lumos.errors import InputError, UsageError
 from lumos.storage import private_folder
 from lumos.typing import Arrays
 
-SNAPSHOT, ROUNDS, LEFT_OUT = "snapshot.npz", "rounds.log", "left_out.log"
+SNAPSHOT, ROUNDS = "snapshot.npz", "rounds.log"
+ATTEMPTS, LEFT_OUT = "attempts.log", "left_out.log"
 _REMEDY = "the run cannot go on; begin a new one with an empty folder"
 
 
-class _ClosedRound(msgspec.Struct, frozen=True, array_like=True):
+class _Saved(msgspec.Struct, frozen=True, array_like=True, tag="saved"):
+    """Rounds before this phase are in the snapshot."""
+
+    phase: int
+
+
+class _ClosedRound(msgspec.Struct, frozen=True, array_like=True, tag="closed"):
     key: RoundKey
     envelopes: dict[int, Data]
     """By device."""
@@ -59,11 +68,11 @@ class CoordinatorFolder:
         """The last snapshot; None before the first.
 
         Raises:
-            InputError: it is damaged, or older than the rounds.
+            InputError: it is damaged, missing, or older than the rounds.
         """
         snapshot = read_snapshot(self.path / SNAPSHOT, _REMEDY)
-        phase = 0 if snapshot is None else int(snapshot["phase"])
-        if any(closed.key.phase > phase for closed in self._rounds.records):
+        saved = [record.phase for record in self._rounds.records if isinstance(record, _Saved)]
+        if saved and (snapshot is None or int(snapshot["phase"]) < max(saved)):
             raise InputError(
                 f"{self.path / SNAPSHOT}: is missing, or older than {ROUNDS}; {_REMEDY}"
             )
@@ -73,21 +82,26 @@ class CoordinatorFolder:
         """Replace the snapshot, all or nothing, and forget the rounds before it."""
         write_snapshot(self.path / SNAPSHOT, snapshot)
         phase = int(snapshot["phase"])
-        self._rounds.replace(closed for closed in self._rounds.records if closed.key.phase >= phase)
+        self._rounds.replace([_Saved(phase), *self._closed_since(phase)])
+        self._attempts.settle(phase)
 
     def rounds(self) -> CoordinatorRecord:
         """Rounds since the last snapshot."""
         snapshot = self.load()
         phase = 0 if snapshot is None else int(snapshot["phase"])
-        return {
-            closed.key: dict(closed.envelopes)
-            for closed in self._rounds.records
-            if closed.key.phase >= phase
-        }
+        return {closed.key: dict(closed.envelopes) for closed in self._closed_since(phase)}
 
     def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
         """Keep a round; it is on the disk when this returns."""
         self._rounds.append(_ClosedRound(key, envelopes))
+
+    def begin(self, phase: int, attempt: int) -> None:
+        """Note that an attempt at a phase begins that cannot be repeated."""
+        self._attempts.begin(phase, attempt)
+
+    def begun(self, phase: int) -> int:
+        """The least attempt at a phase that has not begun."""
+        return self._attempts.least(phase)
 
     def left_out(self) -> dict[int, str]:
         """Who is left out, and in which phase."""
@@ -97,9 +111,20 @@ class CoordinatorFolder:
         """Keep that a device is left out; it is on the disk when this returns."""
         self._left_out.append(_LeftOut(device, phase))
 
+    def _closed_since(self, phase: int) -> list[_ClosedRound]:
+        return [
+            record
+            for record in self._rounds.records
+            if isinstance(record, _ClosedRound) and record.key.phase >= phase
+        ]
+
     @cached_property
-    def _rounds(self) -> RecordLog[_ClosedRound]:
-        return RecordLog(self.path / ROUNDS, _ClosedRound, _REMEDY)
+    def _rounds(self) -> RecordLog[_Saved | _ClosedRound]:
+        return RecordLog(self.path / ROUNDS, _Saved | _ClosedRound, _REMEDY)
+
+    @cached_property
+    def _attempts(self) -> BegunAttempts:
+        return BegunAttempts(self.path / ATTEMPTS, _REMEDY)
 
     @cached_property
     def _left_out(self) -> RecordLog[_LeftOut]:

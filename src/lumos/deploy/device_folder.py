@@ -6,6 +6,7 @@
 | `snapshot.npz` | where the device stood between two phases; no key, mask or share |
 | `openings.log` | for which sums it gave out shares since then, and what it was told |
 | `attempts.log` | which attempts it began that cannot be repeated |
+| `ledgers.npz` | what it sent and revealed in such an attempt |
 | `weights.npz`, `result.json` | the result; the second is written last |
 
 **Never from a backup.** A folder that was copied back has forgotten for which sums the device gave
@@ -19,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from lumos.aggregate.opened_sums import OpenedSums, Opening
 from lumos.crypto import entropy
+from lumos.deploy.begun_attempts import BegunAttempts
 from lumos.deploy.frames import RUN_TAG
 from lumos.deploy.key_files import read_private
 from lumos.deploy.record_log import RecordLog
@@ -32,6 +35,7 @@ from lumos.storage import (
     NEW,
     overwrite_and_remove,
     private_folder,
+    remove,
     sync_folder,
     write_arrays,
     write_bytes,
@@ -40,7 +44,7 @@ from lumos.storage import (
 from lumos.typing import Arrays
 
 SECRET, SNAPSHOT = "secret.key", "snapshot.npz"
-OPENINGS, ATTEMPTS = "openings.log", "attempts.log"
+OPENINGS, ATTEMPTS, LEDGERS = "openings.log", "attempts.log", "ledgers.npz"
 WEIGHTS, RESULT = "weights.npz", "result.json"
 SUM_NUMBER = "run/sums/number"
 """In a snapshot: how many masked sums are before it."""
@@ -48,6 +52,9 @@ _REMEDY = (
     "this device cannot go on with the run, and is left out after the deadline; give it an empty "
     "folder for the next one, and never one from a backup"
 )
+_BEGUN = (SNAPSHOT, OPENINGS, ATTEMPTS, LEDGERS)
+"""Files that a device has once it has begun a run."""
+_LEDGER = "ledger/"
 _CHECK = 16
 
 
@@ -65,11 +72,6 @@ class _Opened(msgspec.Struct, frozen=True, array_like=True, tag="opened"):
     told: bytes
 
 
-class _Begun(msgspec.Struct, frozen=True, array_like=True):
-    phase: int
-    attempt: int
-
-
 class DeviceFolder:
     """The folder of one device in one run: a `DeviceStore`. One process uses it at a time.
 
@@ -82,6 +84,7 @@ class DeviceFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._phase: int | None = None
         try:
             private_folder(path)
         except OSError as error:
@@ -113,21 +116,37 @@ class DeviceFolder:
         ]
         self._openings.replace([_Settled(number), *later])
         self._opened.settle(number)
-        if self._attempts.records:
-            self._attempts.replace(
-                begun for begun in self._attempts.records if begun.phase >= phase
-            )
+        self._attempts.settle(phase)
+        self._phase = phase
+        remove(self.path / LEDGERS)
+
+    def ledgers(self) -> Arrays | None:
+        """The ledgers, where they were kept after the last snapshot.
+
+        Raises:
+            InputError: they are damaged.
+        """
+        kept = read_snapshot(self.path / LEDGERS, _REMEDY)
+        if kept is None or int(kept["phase"]) != self._present_phase():
+            return None  # of before the snapshot: the crash came before they were removed
+        return {
+            name.removeprefix(_LEDGER): array
+            for name, array in kept.items()
+            if name.startswith(_LEDGER)
+        }
+
+    def keep_ledgers(self, ledgers: Arrays) -> None:
+        """Keep the ledgers of a phase that cannot be repeated: what was revealed is revealed."""
+        named = {_LEDGER + name: array for name, array in ledgers.items()}
+        write_snapshot(self.path / LEDGERS, {"phase": np.array(self._present_phase()), **named})
 
     def begin(self, phase: int, attempt: int) -> None:
         """Note that an attempt at a phase begins that cannot be repeated."""
-        self._attempts.append(_Begun(phase, attempt))
+        self._attempts.begin(phase, attempt)
 
     def begun(self, phase: int) -> int:
         """The least attempt at a phase that has not begun."""
-        return max(
-            (begun.attempt + 1 for begun in self._attempts.records if begun.phase == phase),
-            default=0,
-        )
+        return self._attempts.least(phase)
 
     def opened(self) -> OpenedSums:
         """For what the device gave out shares; every opening is on the disk before it returns."""
@@ -147,7 +166,7 @@ class DeviceFolder:
             raise ValueError(f"the tag of a run has {RUN_TAG} bytes")
         path = self.path / SECRET
         if not path.exists():
-            if any((self.path / name).exists() for name in (SNAPSHOT, OPENINGS, ATTEMPTS)):
+            if any((self.path / name).exists() for name in _BEGUN):
                 raise InputError(f"{path}: is missing, and the device has begun a run; {_REMEDY}")
             secret = entropy.draw(KEY_BYTES)
             write_bytes(path, run + secret + _check(run + secret), private=True, durable=True)
@@ -170,18 +189,24 @@ class DeviceFolder:
 
     def write_result(self, weights: Arrays, result: dict[str, Any]) -> None:
         """Keep the result: `result.json` is there only if both files are complete."""
-        (self.path / RESULT).unlink(missing_ok=True)
-        sync_folder(self.path)
+        remove(self.path / RESULT)
         write_arrays(self.path / WEIGHTS, weights, private=True, durable=True)
         write_json(self.path / RESULT, result, private=True, durable=True)
+
+    def _present_phase(self) -> int:
+        """Of the last snapshot; 0 before the first."""
+        if self._phase is None:
+            snapshot = self.load()
+            self._phase = 0 if snapshot is None else int(snapshot["phase"])
+        return self._phase
 
     @cached_property
     def _openings(self) -> RecordLog[_Settled | _Opened]:
         return RecordLog(self.path / OPENINGS, _Settled | _Opened, _REMEDY)
 
     @cached_property
-    def _attempts(self) -> RecordLog[_Begun]:
-        return RecordLog(self.path / ATTEMPTS, _Begun, _REMEDY)
+    def _attempts(self) -> BegunAttempts:
+        return BegunAttempts(self.path / ATTEMPTS, _REMEDY)
 
     @cached_property
     def _opened(self) -> OpenedSums:
