@@ -10,6 +10,7 @@ LumosError                  anything Lumos raises on purpose
 │   └── WrongLength         a message is longer or shorter than the public settings say
 ├── RankLost                another rank of the run is gone, or does not answer
 ├── RankFailed              another rank of the run failed, and says why itself
+├── BrokerFailed            the NATS server did not start, or is gone
 ├── BudgetExceeded          a run would reveal more than the budget that was set
 └── PromiseExceeded         an attack inferred more than a promise allows
 
@@ -64,6 +65,10 @@ class RankLost(LumosError):
 
 class RankFailed(LumosError):
     """Another rank of the run failed, and says why itself."""
+
+
+class BrokerFailed(LumosError):
+    """The NATS server did not start, or is gone."""
 
 
 class BudgetExceeded(LumosError):

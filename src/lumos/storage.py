@@ -54,6 +54,11 @@ def write_text(path: Path, text: str, *, private: bool = False) -> None:
     _replace(path, lambda file: file.write(text.encode()), private=private)
 
 
+def write_bytes(path: Path, content: bytes, *, private: bool = False) -> None:
+    """Write bytes; `private`: only its owner may read the file."""
+    _replace(path, lambda file: file.write(content), private=private)
+
+
 def write_arrays(path: Path, arrays: Mapping[str, npt.ArrayLike], *, private: bool = False) -> None:
     """Write an npz; `private`: only its owner may read the file."""
     named: dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()}

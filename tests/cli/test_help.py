@@ -39,7 +39,7 @@ def options_of_commands() -> Iterator[tuple[str, str]]:
     names = [name for name in app if not name.startswith("-")]
     for name in names:
         commands = [[name]]
-        if (inner := [sub for sub in app[name] if not sub.startswith("-")]) and name == "data":
+        if (inner := [sub for sub in app[name] if not sub.startswith("-")]) and name in ("data", "pki"):
             commands = [[name, sub] for sub in inner]
         for command in commands:
             _, apps, _ = app.parse_commands(command)
