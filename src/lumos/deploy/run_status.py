@@ -180,20 +180,17 @@ def status_of(
 
 
 def _headline(party: CoordinatorParty, online: int) -> str:
-    job, lost = party.job, len(party.out)
-    left = f" {lost} of {job.total} devices were left out." if lost else ""
+    total, lost = party.job.total, len(party.out)
     if party.ended:
-        return f"The run has failed. {_sentence(party.ended)}"
+        return f"The run has failed: {party.ended}"
     if party.ended == "":
-        everyone = "" if lost else f" All {job.total} devices took part to the end."
-        return f"The run has finished, with {_count(party.sums, 'sum')}.{everyone}{left}"
+        end = f"{lost} of {total} devices were left out" if lost else f"all {total} devices stayed"
+        return f"The run has finished after {_count(party.sums, 'sum')}; {end}"
     if not online and not party.phase:
-        return f"Waiting for {job.total} devices; none has answered yet."
-    return f"{_sentence(job.name(party.phase))} {online} of {job.total} devices are online.{left}"
-
-
-def _sentence(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:].removesuffix('.')}."
+        return f"Waiting for {total} devices; none has answered yet"
+    phase = party.job.name(party.phase)
+    left = f", {lost} left out" if lost else ""
+    return f"{phase[:1].upper()}{phase[1:]}: {online} of {total} devices online{left}"
 
 
 def _count(number: int, thing: str) -> str:

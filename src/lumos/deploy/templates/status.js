@@ -46,16 +46,16 @@ function unlessShown(place, content, show) {  // leaves a selection alone where 
   show();
 }
 
-function ticks(low, high, about) {
-  const least = (high - low) / about, power = 10 ** Math.floor(Math.log10(least));
-  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= least * 0.999);
-  const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
-  const found = [];
-  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n += 1) {
+function axisOf(low, high, whole) {  // round numbers from end to end, about five steps
+  const least = (high - low) / 5, power = 10 ** Math.floor(Math.log10(least));
+  const round = power * [1, 2, 5, 10].find((factor) => factor * power >= least * 0.999);
+  const step = whole ? Math.max(1, round) : round;
+  const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9)), ticks = [];
+  for (let n = Math.floor(low / step + 1e-9); n < high / step + 1 - 1e-9; n += 1) {
     const words = (n * step).toFixed(digits);
-    found.push([n * step, Number(words) ? words.replace("-", "−") : "0"]);
+    ticks.push([n * step, Number(words) ? words.replace("-", "−") : "0"]);
   }
-  return found;
+  return {ticks, low: ticks[0][0], high: ticks[ticks.length - 1][0]};
 }
 
 function runningMean(points) {
@@ -70,14 +70,13 @@ function chart(title, points, axis, unit) {
   const right = 506, top = 62, bottom = 262, smooth = points.length >= 12;
   const all = points.map(([, y]) => y), first = points[0][0];
   const last = Math.max(points[points.length - 1][0], first + 1);
-  let low = Math.min(...all), high = Math.max(...all);
-  if (unit) low = 0;
-  if (high - low < 1e-9 * Math.max(1, Math.abs(high))) { low -= 0.5; high += 0.5; }
-  const levels = ticks(low, high, 5);
-  const left = 14 + 7.5 * Math.max(...levels.map(([, words]) => words.length + unit.length));
+  const least = unit ? 0 : Math.min(...all), most = Math.max(...all);
+  const flat = most - least < 1e-9 * Math.max(1, Math.abs(most)) ? 0.5 : 0;
+  const {ticks, low, high} = axisOf(least - (unit ? 0 : flat), most + flat, false);
+  const left = 14 + 7.5 * Math.max(...ticks.map(([, words]) => words.length + unit.length));
   const across = (x) => left + (x - first) / (last - first) * (right - left - 6);
   const up = (y) => bottom - (y - low) / (high - low) * (bottom - top);
-  const svg = drawn("svg", {viewBox: "0 0 520 312", role: "img"});
+  const svg = drawn("svg", {viewBox: "0 0 520 306", role: "img"});
   const final = points[points.length - 1];
   svg.append(drawn("title", {}, title));
   svg.append(drawn("desc", {}, `${points.length} points; the last is ${final[1].toPrecision(4)}${unit} at ${axis} ${final[0]}.`));
@@ -88,12 +87,12 @@ function chart(title, points, axis, unit) {
     svg.append(drawn("line", {x1: x, y1: 39, x2: x + 26, y2: 39, stroke: colour, "stroke-width": width}));
     svg.append(drawn("text", {x: x + 32, y: 43.5, "font-size": 13, fill: INK}, words));
   });
-  for (const [y, words] of levels) {
+  for (const [y, words] of ticks) {
     svg.append(drawn("line", {x1: left, y1: up(y), x2: right, y2: up(y), stroke: GRID}));
     svg.append(drawn("text", {x: left - 6, y: up(y) + 4.5, "font-size": 13, "text-anchor": "end", fill: MUTED}, words + unit));
   }
   svg.append(drawn("line", {x1: left, y1: bottom, x2: right, y2: bottom, stroke: MUTED}));
-  for (const [x, words] of ticks(first, last, 5).filter(([x]) => Number.isInteger(x))) {
+  for (const [x, words] of axisOf(first, last, true).ticks.filter(([x]) => x >= first && x <= last)) {
     svg.append(drawn("text", {x: across(x), y: bottom + 18, "font-size": 13, "text-anchor": "middle", fill: MUTED}, words));
   }
   svg.append(drawn("text", {x: (left + right) / 2, y: bottom + 40, "font-size": 13, "text-anchor": "middle", fill: INK}, axis));
@@ -155,7 +154,7 @@ function showFacts(status) {
   byId("facts").replaceChildren(
     tile("Devices online", `${counted(status.online)} of ${counted(status.devices)}`, status.ended === null ? onlineNote(status) : `when the run ended; ${onlineNote(status)}`),
     tile("Phase", status.phase, `${counted(status.phase_number)} of ${counted(status.phases)}${epoch ? stageOf(status, epoch) : ""}${again}`),
-    tile("Sums", counted(status.sums), second === null ? "opened" : `opened; ${second < 10 ? second.toFixed(2) : second.toFixed(0)} s each (median)`),
+    tile("Seconds per sum", second === null ? "–" : `${second < 10 ? second.toFixed(2) : second.toFixed(0)} s`, `${second === null ? "" : `median of ${counted(status.recent_seconds.length)}; `}${counted(status.sums)} opened so far`),
     tile("Loss", loss ? loss[1].toPrecision(3).replace("-", "−") : "–", loss ? `epoch ${loss[0]}${stageOf(status, loss[0])}` : "none yet"),
     tile("On the wire", sized(status.wire_sent + status.wire_received), `${sized(status.wire_received)} received, ${sized(status.wire_sent)} sent`),
     tile("Running time", lasted(ran), `since ${clock(status.started)}`),
@@ -167,15 +166,22 @@ function row(cells, numeric) {
   cells.forEach((cell, place) => {
     const element = made(place ? "td" : "th", cell, numeric.includes(place) ? "number" : "");
     if (!place) element.scope = "row";
+    element.setAttribute("role", place ? "cell" : "rowheader");
     line.append(element);
   });
+  line.setAttribute("role", "row");
   return line;
 }
 
 function showLeftOut(status) {
   byId("nobody").hidden = status.left_out.length > 0;
   byId("left-out").hidden = !status.left_out.length;
-  const rows = status.left_out.map((one) => row([String(one.device), one.phase, clock(one.at)], []));
+  const together = new Map();  // devices that were left out at once share a row
+  for (const {device, phase, at} of status.left_out) {
+    const key = JSON.stringify([phase, clock(at)]);
+    together.set(key, [...(together.get(key) || []), device]);
+  }
+  const rows = [...together].map(([key, devices]) => row([devices.join(", "), ...JSON.parse(key)], []));
   byId("left-out").querySelector("tbody").replaceChildren(...rows);
 }
 
