@@ -54,7 +54,7 @@ class RunHistory:
         self._file = file
         self._kept = _read(file, run.hex()) or HistoryFile(run=run.hex(), started=wall())
         self._recent: deque[tuple[int, float]] = deque(maxlen=RECENT)
-        self._sums = 0
+        self._sums: int | None = None
         self._opened: float | None = None
         """When the last sum was opened."""
 
@@ -99,11 +99,12 @@ class RunHistory:
         if fresh:
             self._kept.left_out |= dict.fromkeys(fresh, self.wall())
             self._write()
-        if party.sums != self._sums:
+        if self._sums is not None and party.sums != self._sums:
             # After a restart several sums are read from the disk at once: nobody measured them.
             if self._opened is not None and party.sums == self._sums + 1:
                 self._recent.append((party.sums, now - self._opened))
-            self._sums, self._opened = party.sums, now
+            self._opened = now
+        self._sums = party.sums
 
     def _write(self) -> None:
         if self._file is not None:
