@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from tests.deploy.network import RUN
 from tests.deploy.watched import (
     BEGAN,
     SEED,
     SETTINGS,
+    WIRE,
     WatchedFederation,
     config_of,
     shuffled,
@@ -43,7 +46,7 @@ def moments(folder: PartsFolder) -> tuple[WatchedFederation, dict[str, RunStatus
     federation = WatchedFederation(folder, config_of())
     coordinator, seen = federation.coordinator, {"before": federation.status()}
     for name, phase in (("setup", 1), ("third epoch", 4), ("last sums", coordinator.job.last)):
-        seen[name] = federation.run_until(lambda phase=phase: coordinator.phase == phase)
+        seen[name] = federation.run_until(federation.in_phase(phase))
         check(federation, seen[name])
     seen["end"] = federation.run_until(lambda: coordinator.finished)
     check(federation, seen["end"])
@@ -54,7 +57,7 @@ def check(federation: WatchedFederation, status: RunStatus) -> None:
     """Counts and times are those of the packets."""
     times = sorted(federation.opened_at.values())
     assert status.sums == len(times)
-    waits = [after - before for before, after in zip(times, times[1:], strict=False)]
+    waits = [after - before for before, after in pairwise(times)]
     recent = list(zip(range(2, len(times) + 1), waits, strict=True))[-RECENT:]
     assert [number for number, _ in status.recent_seconds] == [number for number, _ in recent]
     assert [wait for _, wait in status.recent_seconds] == pytest.approx([w for _, w in recent])
@@ -69,7 +72,7 @@ def check(federation: WatchedFederation, status: RunStatus) -> None:
     }
     assert len(on_the_way) <= 1  # envelopes of the present round
     assert counted | on_the_way == packets
-    assert (status.wire_sent, status.wire_received) == (5, 7)
+    assert (status.wire_sent, status.wire_received) == WIRE
     assert datetime.fromisoformat(status.updated).timestamp() == pytest.approx(
         BEGAN + federation.now, abs=1e-3
     )
@@ -224,7 +227,7 @@ def private_in(content: Any, graph: Graph) -> list[str]:
     labels, features = graph.labels, graph.features
     assert labels is not None
     assert features is not None
-    rows = np.asarray(features.todense()).tolist()
+    rows = csr_array(features).toarray().tolist()
     words = [np.flatnonzero(row).tolist() for row in rows]
     near = [
         sorted(graph.neighbours[graph.offsets[v] : graph.offsets[v + 1]].tolist())
@@ -263,7 +266,7 @@ def test_the_test_would_notice(
     content = as_json(moments[1]["end"])
     near = graph.neighbours[graph.offsets[0] : graph.offsets[1]].tolist()
     assert len(near) > 1
-    row = np.asarray(graph.features.todense())[0].tolist()
+    row = csr_array(graph.features).toarray()[0].tolist()
     for field, secret, kind in [
         ("silent", near, "neighbours"),
         ("silent", near[::-1], "neighbours"),

@@ -24,6 +24,7 @@ BEGAN = 1_790_000_000.0
 """The time of day at virtual time 0."""
 SETTINGS: dict[str, Any] = {"encoder_epochs": 2, "epochs": 12, "tree_network": False}
 SEED = 3
+WIRE = WireBytes(5, 7)
 
 
 def config_of(**settings: Any) -> Config:
@@ -78,8 +79,12 @@ class WatchedFederation(Federation):
         self.run(stop)
         return self.status()
 
-    def status(self, wire: WireBytes = WireBytes(5, 7)) -> RunStatus:  # noqa: B008
-        return status_of(self.coordinator, self.config, self.history, self.now, wire=wire)
+    def in_phase(self, phase: int) -> Callable[[], bool]:
+        """The condition that the coordinator has come to a phase."""
+        return lambda: self.coordinator.phase == phase
+
+    def status(self) -> RunStatus:
+        return status_of(self.coordinator, self.config, self.history, self.now, wire=WIRE)
 
     def flows(self) -> dict[tuple[str, str], tuple[int, int]]:
         """By topic and direction: messages and bytes of bodies, as packets had them."""
