@@ -146,14 +146,14 @@ function stageOf(status, epoch) {
 }
 
 function showFacts(status) {
-  const epoch = Math.min(Math.max(0, status.phase_number - 2), status.epochs);
+  const epoch = status.phase_number - 2, trains = epoch >= 1 && epoch <= status.epochs;
   const loss = status.losses[status.losses.length - 1];
   const second = status.seconds_per_sum;
   const again = status.attempt ? `; began again ${counted(status.attempt)} ×` : "";
   const ran = (new Date(status.updated) - new Date(status.started)) / 1000;
   byId("facts").replaceChildren(
     tile("Devices online", `${counted(status.online)} of ${counted(status.devices)}`, status.ended === null ? onlineNote(status) : `when the run ended; ${onlineNote(status)}`),
-    tile("Phase", status.phase, `${counted(status.phase_number)} of ${counted(status.phases)}${epoch ? stageOf(status, epoch) : ""}${again}`),
+    tile("Phase", status.phase, `${counted(status.phase_number)} of ${counted(status.phases)}${trains ? stageOf(status, epoch) : ""}${again}`),
     tile("Seconds per sum", second === null ? "–" : `${second < 10 ? second.toFixed(2) : second.toFixed(0)} s`, `${second === null ? "" : `median of ${counted(status.recent_seconds.length)}; `}${counted(status.sums)} opened so far`),
     tile("Loss", loss ? loss[1].toPrecision(3).replace("-", "−") : "–", loss ? `epoch ${loss[0]}${stageOf(status, loss[0])}` : "none yet"),
     tile("On the wire", sized(status.wire_sent + status.wire_received), `${sized(status.wire_received)} received, ${sized(status.wire_sent)} sent`),
@@ -216,7 +216,6 @@ let latest = null, changed = 0;
 function notice(words) {
   byId("notice").textContent = words;
   byId("notice").hidden = !words;
-  document.body.classList.toggle("gone", Boolean(words));
 }
 
 function noticeOfLoss() {
