@@ -3,5 +3,4 @@
 `federation_authority` is the folder that signs `certificates`, `certificate_request` what a device
 sends to it. `identity` is a party's own folder, `directory` the public keys of all parties.
 `broker_config` and `broker` are the NATS server, `connection` is a party's way to it.
-`run_status` is where a run stands, `status_page` shows it in a browser on the coordinator's machine.
 """
