@@ -19,7 +19,7 @@ from tests.report.chromium import Browser, Tab, browser, find
 from tests.report.test_browser import DRAWN, SIZES, WANTED, channels, contrast, of_scheme
 
 import lumos
-from lumos.deploy.run_status import LeftOut, RunStage, RunStatus, TopicFlow, WireBytes
+from lumos.deploy.page_status import LeftOut, PageStatus, RunStage, TopicFlow, WireBytes
 from lumos.deploy.status_page import EVERY, StatusFeed, StatusPage
 from lumos.errors import UsageError
 
@@ -27,7 +27,7 @@ BOUND = 60.0
 """Seconds after which a page that does not show something is an error."""
 TIME = "2026-11-17T12:00:{:02d}.000+00:00"
 
-RUNNING = RunStatus(
+RUNNING = PageStatus(
     run="a1b2c3d4",
     task="classify",
     profile="strict",
@@ -118,7 +118,7 @@ def ask(
 def test_it_answers(page: StatusPage) -> None:
     answer, body = ask(page, "/status.json")
     assert (answer.status, answer.getheader("Content-Type")) == (200, "application/json")
-    assert msgspec.json.decode(body, type=RunStatus) == RUNNING
+    assert msgspec.json.decode(body, type=PageStatus) == RUNNING
     answer, body = ask(page)
     assert (answer.status, answer.getheader("Content-Type")) == (200, "text/html; charset=utf-8")
     assert body.startswith(b"<!DOCTYPE html>")
@@ -266,11 +266,11 @@ def test_a_feed_publishes_now_and_then_and_the_end_at_once(tmp_path: Path) -> No
     federation = WatchedFederation(folder, config_of())
     with StatusPage() as page:
         feed = StatusFeed(page, federation.config, federation.history)
-        shown: list[tuple[float, RunStatus]] = []
+        shown: list[tuple[float, PageStatus]] = []
 
         def stop() -> bool:
             feed.update(federation.coordinator, federation.now, WireBytes(1, 2))
-            status = msgspec.json.decode(page.fetched(), type=RunStatus)
+            status = msgspec.json.decode(page.fetched(), type=PageStatus)
             if not shown or shown[-1][1] != status:
                 shown.append((federation.now, status))
             return federation.coordinator.finished

@@ -22,8 +22,8 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 import lumos
 from lumos.deploy.coordinator_party import CoordinatorParty
+from lumos.deploy.page_status import NO_BYTES, PageStatus, WireBytes, status_of
 from lumos.deploy.run_history import RunHistory
-from lumos.deploy.run_status import NO_BYTES, RunStatus, WireBytes, status_of
 from lumos.errors import UsageError
 from lumos.training.config import Config
 
@@ -127,7 +127,7 @@ class StatusPage:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def publish(self, status: RunStatus) -> None:
+    def publish(self, status: PageStatus) -> None:
         """From now on this is what the page shows."""
         self._status = msgspec.json.encode(status)
         self._shown.clear()

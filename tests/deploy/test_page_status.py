@@ -24,8 +24,8 @@ from tests.deploy.watched import (
 )
 
 import lumos
+from lumos.deploy.page_status import PageStatus
 from lumos.deploy.run_history import RECENT, RunHistory
-from lumos.deploy.run_status import RunStatus
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError
 from lumos.graph.graph import Graph
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> PartsFolder:
 
 
 @pytest.fixture(scope="module")
-def moments(folder: PartsFolder) -> tuple[WatchedFederation, dict[str, RunStatus]]:
+def moments(folder: PartsFolder) -> tuple[WatchedFederation, dict[str, PageStatus]]:
     """An undisturbed run, and where it stood before it, in its setup, in epochs, and at its end."""
     federation = WatchedFederation(folder, config_of())
     coordinator, seen = federation.coordinator, {"before": federation.status()}
@@ -53,7 +53,7 @@ def moments(folder: PartsFolder) -> tuple[WatchedFederation, dict[str, RunStatus
     return federation, seen
 
 
-def check(federation: WatchedFederation, status: RunStatus) -> None:
+def check(federation: WatchedFederation, status: PageStatus) -> None:
     """Counts and times are those of the packets."""
     times = sorted(federation.opened_at.values())
     assert status.sums == len(times)
@@ -80,7 +80,7 @@ def check(federation: WatchedFederation, status: RunStatus) -> None:
 
 
 def test_before_anybody_answers(
-    moments: tuple[WatchedFederation, dict[str, RunStatus]],
+    moments: tuple[WatchedFederation, dict[str, PageStatus]],
 ) -> None:
     status = moments[1]["before"]
     assert (status.online, status.devices) == (0, DEVICES)
@@ -93,7 +93,7 @@ def test_before_anybody_answers(
     assert status.ended is None
 
 
-def test_phases(moments: tuple[WatchedFederation, dict[str, RunStatus]]) -> None:
+def test_phases(moments: tuple[WatchedFederation, dict[str, PageStatus]]) -> None:
     seen = moments[1]
     epochs = SETTINGS["epochs"]
     expected = {
@@ -117,7 +117,7 @@ def test_phases(moments: tuple[WatchedFederation, dict[str, RunStatus]]) -> None
 
 
 def test_losses_are_those_of_the_simulation(
-    moments: tuple[WatchedFederation, dict[str, RunStatus]],
+    moments: tuple[WatchedFederation, dict[str, PageStatus]],
 ) -> None:
     run = lumos.train(
         f"demo:{DEVICES}", seed=SEED, aggregate="secure", coins="simulated", **SETTINGS
@@ -247,18 +247,18 @@ def private_in(content: Any, graph: Graph) -> list[str]:
     return found
 
 
-def as_json(status: RunStatus) -> Any:
+def as_json(status: PageStatus) -> Any:
     return msgspec.json.decode(msgspec.json.encode(status))
 
 
-def test_nothing_private(moments: tuple[WatchedFederation, dict[str, RunStatus]]) -> None:
+def test_nothing_private(moments: tuple[WatchedFederation, dict[str, PageStatus]]) -> None:
     graph = lumos.load(f"demo:{DEVICES}")
     for status in moments[1].values():
         assert private_in(as_json(status), graph) == []
 
 
 def test_the_test_would_notice(
-    moments: tuple[WatchedFederation, dict[str, RunStatus]],
+    moments: tuple[WatchedFederation, dict[str, PageStatus]],
 ) -> None:
     graph = lumos.load(f"demo:{DEVICES}")
     assert graph.labels is not None
@@ -279,7 +279,7 @@ def test_the_test_would_notice(
 
 
 def test_it_depends_on_private_data_by_losses_alone(
-    moments: tuple[WatchedFederation, dict[str, RunStatus]], tmp_path: Path
+    moments: tuple[WatchedFederation, dict[str, PageStatus]], tmp_path: Path
 ) -> None:
     """The same run with all edges, features and labels at other devices tells the same."""
     other = shuffled(lumos.load(f"demo:{DEVICES}"), seed=8)

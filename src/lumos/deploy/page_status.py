@@ -64,7 +64,7 @@ class RunStage(msgspec.Struct, frozen=True, kw_only=True):
     """Its first epoch; 1 is the first of the run."""
 
 
-class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
+class PageStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run stands."""
 
     run: str
@@ -131,7 +131,7 @@ def status_of(
     *,
     beat: float = 1.0,
     wire: WireBytes = NO_BYTES,
-) -> RunStatus:
+) -> PageStatus:
     """Where a run stands.
 
     Args:
@@ -148,7 +148,7 @@ def status_of(
     shown = min(party.phase, job.last)
     trains = job.last > 0
     stages = {texts.first_stage: 1, **texts.stages} if trains else {}
-    return RunStatus(
+    return PageStatus(
         run=history.run[:8],
         task=config.train.task,
         profile=config.train.profile,
