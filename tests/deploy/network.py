@@ -28,6 +28,7 @@ class MemoryStore:
         self.snapshot: Arrays | None = None
         self.openings: list[Opening] = []
         self.attempts: dict[int, int] = {}
+        self.kept_ledgers: Arrays | None = None
         self.saves = 0
 
     def load(self) -> Arrays | None:
@@ -35,7 +36,14 @@ class MemoryStore:
 
     def save(self, snapshot: Arrays) -> None:
         self.snapshot = {name: np.array(array) for name, array in snapshot.items()}
+        self.kept_ledgers = None
         self.saves += 1
+
+    def ledgers(self) -> Arrays | None:
+        return self.kept_ledgers
+
+    def keep_ledgers(self, ledgers: Arrays) -> None:
+        self.kept_ledgers = {name: np.array(array) for name, array in ledgers.items()}
 
     def begin(self, phase: int, attempt: int) -> None:
         self.attempts[phase] = attempt + 1
@@ -57,12 +65,14 @@ class MemoryCoordinatorStore(MemoryStore):
 
     def save(self, snapshot: Arrays) -> None:
         super().save(snapshot)
-        self.kept.clear()
+        phase = int(snapshot["phase"])
+        self.kept = {key: data for key, data in self.kept.items() if key.phase >= phase}
 
     def rounds(self) -> dict[RoundKey, dict[int, Data]]:
         return dict(self.kept)
 
     def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
+        assert key not in self.kept
         self.kept[key] = envelopes
 
     def left_out(self) -> dict[int, str]:
@@ -174,7 +184,22 @@ class Federation:
                 self.watch(self.now, number, receiver, frames)
             if number not in self.parties:
                 return  # it was killed while it was sending
-            self._send((number, receiver, encode(Route(RUN, number, receiver), frames)))
+            self._send((number, receiver, self.encoded(number, receiver, frames)))
+
+    @staticmethod
+    def encoded(sender: int, receiver: int, frames: list[Any]) -> bytes:
+        """A packet."""
+        return encode(Route(RUN, sender, receiver), frames)
+
+    @staticmethod
+    def decoded(packet: Packet) -> list[Any]:
+        """Its frames."""
+        sender, receiver, body = packet
+        return decode(Route(RUN, sender, receiver), body)
+
+    def forward(self, sender: int, receiver: int, frames: list[Any]) -> None:
+        """Send a packet of a party that is killed right after it."""
+        self._send((sender, receiver, self.encoded(sender, receiver, frames)))
 
     def _send(self, packet: Packet) -> None:
         times = [self.latency] if self.route is None else self.route(self.now, packet)
@@ -190,7 +215,7 @@ class Federation:
         self.now = max(self.now + 1e-6, min(moments))
         arrived = sorted(item for item in self.flying if item[0] <= self.now)
         self.flying = [item for item in self.flying if item[0] > self.now]
-        for _, _, (sender, receiver, packet) in arrived:
-            party = self.parties.get(receiver)
+        for _, _, packet in arrived:
+            party = self.parties.get(packet[1])
             if party is not None:
-                party.receive(sender, decode(Route(RUN, sender, receiver), packet), self.now)
+                party.receive(packet[0], self.decoded(packet), self.now)

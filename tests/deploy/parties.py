@@ -4,17 +4,18 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error
 
-from lumos.deploy.broker import Broker
+from lumos.deploy.broker_process import Broker
 from lumos.deploy.certificates import Validity
 from lumos.deploy.connection import TlsClient, connect
 from lumos.deploy.identity import Identity
@@ -30,15 +31,22 @@ SERVER = Path(os.environ["LUMOS_TEST_NATS"]) if "LUMOS_TEST_NATS" in os.environ 
 class Errors(list[str]):
     """Collects what the broker complains about."""
 
-    async def __call__(self, error: Exception) -> None:
+    async def add(self, error: Exception) -> None:
         self.append(str(error).lower())
 
 
-async def join(folder: Path, broker: Broker, **options: Any) -> tuple[TlsClient, Errors]:
+@asynccontextmanager
+async def joined(
+    folder: Path, broker: Broker, **options: Any
+) -> AsyncIterator[tuple[TlsClient, Errors]]:
+    """A client inside, and what the broker complains about."""
     errors = Errors()
-    identity = Identity.load(folder)
-    once = {"allow_reconnect": False, "error_cb": errors, **options}
-    return await connect(identity, broker.address, **once), errors
+    once = {"allow_reconnect": False, "error_cb": errors.add, **options}
+    client = await connect(Identity.load(folder), broker.address, **once)
+    try:
+        yield client, errors
+    finally:
+        await client.close()
 
 
 def tls(authority: Path, folder: Path | None = None) -> ssl.SSLContext:
@@ -55,12 +63,9 @@ def turned_away(broker: Broker, context: ssl.SSLContext, reason: str, **options:
     before = broker.log.read_text().count(reason)
 
     async def knock() -> None:
-        client = Client()
-        options.setdefault("error_cb", Errors())
-        try:
-            await client.connect(broker.address, tls=context, allow_reconnect=False, **options)
-        finally:
-            await client.close()
+        unchecked: Any = SimpleNamespace(tls=lambda: context)
+        once = {"allow_reconnect": False, "error_cb": Errors().add, **options}
+        await (await connect(unchecked, broker.address, **once)).close()
 
     with pytest.raises(REFUSED):
         asyncio.run(knock())
@@ -70,6 +75,15 @@ def turned_away(broker: Broker, context: ssl.SSLContext, reason: str, **options:
 async def receive(subscription: Any) -> Msg:
     message: Msg = await subscription.next_msg(timeout=10)
     return message
+
+
+async def complaints(errors: Errors, count: int) -> None:
+    """Wait until the broker has complained so often."""
+    for _ in range(500):
+        if len(errors) >= count:
+            break
+        await asyncio.sleep(0.02)
+    assert len(errors) == count
 
 
 def until(condition: Callable[[], object], seconds: float = 10.0) -> None:

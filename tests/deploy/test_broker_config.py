@@ -1,14 +1,27 @@
 """What the broker lets a party do, with a real server and real TLS."""
 
 import asyncio
+import shutil
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.deploy.parties import SERVER, Errors, join, receive, tls, turned_away, until
+from nats.errors import MaxPayloadError
+from tests.deploy.parties import (
+    REFUSED,
+    SERVER,
+    Errors,
+    complaints,
+    joined,
+    receive,
+    tls,
+    turned_away,
+    until,
+)
 
-from lumos.deploy.broker import Broker
 from lumos.deploy.broker_config import BrokerSettings, broker_config, write_broker_config
+from lumos.deploy.broker_process import Broker
 from lumos.deploy.connection import NoTls, connect
 from lumos.deploy.directory import Directory
 from lumos.deploy.federation_authority import FederationAuthority, make_federation
@@ -29,40 +42,39 @@ def test_names() -> None:
 
 def test_parties_send_and_receive_under_their_own_names(pki: Path, broker: Broker) -> None:
     async def talk() -> None:
-        one, errors = await join(pki / "device-1", broker)
-        coordinator, _ = await join(pki / "coordinator", broker)
-        inbox = await coordinator.subscribe(own_subjects(COORDINATOR))
-        own = await one.subscribe(own_subjects(1))
-        await coordinator.flush()
-        await one.publish(subject(COORDINATOR, 1), b"up")
-        message = await receive(inbox)
-        assert (message.subject, message.data) == ("to.c.1", b"up")
-        await coordinator.publish(subject(1, COORDINATOR), b"down")
-        assert (await receive(own)).data == b"down"
-        assert errors == []
-        await one.close()
-        await coordinator.close()
+        async with (
+            joined(pki / "device-1", broker) as (one, errors),
+            joined(pki / "coordinator", broker) as (coordinator, _),
+        ):
+            inbox = await coordinator.subscribe(own_subjects(COORDINATOR))
+            own = await one.subscribe(own_subjects(1))
+            await coordinator.flush()
+            await one.publish(subject(COORDINATOR, 1), b"up")
+            message = await receive(inbox)
+            assert (message.subject, message.data) == ("to.c.1", b"up")
+            await coordinator.publish(subject(1, COORDINATOR), b"down")
+            assert (await receive(own)).data == b"down"
+            assert errors == []
 
     asyncio.run(talk())
 
 
-@pytest.mark.parametrize("name", ["to.0.2", "to.0.c", "to.0.*", "to.0", "to.0.1.1", "$SYS.REQ.X"])
+@pytest.mark.parametrize("name", ["to.0.2", "to.0.c", "to.0", "to.0.1.1", "$SYS.REQ.X", "x"])
 def test_publishing_under_another_name_is_refused(pki: Path, broker: Broker, name: str) -> None:
     async def forge() -> None:
-        zero, _ = await join(pki / "device-0", broker)
-        mallory, errors = await join(pki / "device-1", broker)
-        inbox = await zero.subscribe(own_subjects(0))
-        await zero.flush()
-        await mallory.publish(name, b"forged")
-        await mallory.publish("to.0.1", b"honest")  # arrives after all that was sent before it
-        message = await receive(inbox)
-        assert (message.subject, message.data) == ("to.0.1", b"honest")
-        assert inbox.pending_msgs == 0
-        await mallory.flush()
-        assert len(errors) == 1
-        assert f'permissions violation for publish to "{name.lower()}"' in errors[0]
-        await zero.close()
-        await mallory.close()
+        async with (
+            joined(pki / "device-0", broker) as (zero, _),
+            joined(pki / "device-1", broker) as (mallory, errors),
+        ):
+            inbox = await zero.subscribe(own_subjects(0))
+            await zero.flush()
+            await mallory.publish(name, b"forged")
+            await mallory.publish("to.0.1", b"honest")  # arrives after all that was sent before
+            message = await receive(inbox)
+            assert (message.subject, message.data) == ("to.0.1", b"honest")
+            assert inbox.pending_msgs == 0
+            await complaints(errors, 1)
+            assert f'permissions violation for publish to "{name.lower()}"' in errors[0]
 
     asyncio.run(forge())
 
@@ -70,31 +82,36 @@ def test_publishing_under_another_name_is_refused(pki: Path, broker: Broker, nam
 @pytest.mark.parametrize("name", ["to.0.*", "to.*.*", "to.0.1", "to.>", ">", "*.0.*", "$SYS.>"])
 def test_subscribing_to_anothers_subject_is_refused(pki: Path, broker: Broker, name: str) -> None:
     async def listen() -> None:
-        two, _ = await join(pki / "device-2", broker)
-        mallory, errors = await join(pki / "device-1", broker)
-        spying = await mallory.subscribe(name)
-        inbox = await mallory.subscribe(own_subjects(1))
-        await mallory.flush()
-        assert any("permissions violation for subscription" in error for error in errors)
-        await two.publish("to.0.2", b"private")
-        await two.publish("to.1.2", b"for mallory")  # arrives after all that was sent before it
-        assert (await receive(inbox)).data == b"for mallory"
-        assert spying.pending_msgs == inbox.pending_msgs == 0
-        await two.close()
-        await mallory.close()
+        async with (
+            joined(pki / "device-2", broker) as (two, _),
+            joined(pki / "device-1", broker) as (mallory, errors),
+        ):
+            spying = await mallory.subscribe(name)
+            inbox = await mallory.subscribe(own_subjects(1))
+            await mallory.flush()
+            await complaints(errors, 1)
+            assert "permissions violation for subscription" in errors[0]
+            await two.publish("to.0.2", b"private")
+            await two.publish("to.1.2", b"for mallory")  # arrives after all that was sent before
+            assert (await receive(inbox)).data == b"for mallory"
+            assert spying.pending_msgs == inbox.pending_msgs == 0
 
     asyncio.run(listen())
 
 
 def test_a_user_name_beside_the_certificate_changes_nothing(pki: Path, broker: Broker) -> None:
     async def pretend() -> None:
-        mallory, errors = await join(pki / "device-1", broker, user=user_name(0), password="")
-        await mallory.publish("to.2.0", b"forged")
-        await mallory.flush()
-        await mallory.publish("to.2.1", b"honest")
-        await mallory.flush()
-        assert len(errors) == 1
-        await mallory.close()
+        pretence = {"user": user_name(0), "password": ""}
+        async with (
+            joined(pki / "device-2", broker) as (two, _),
+            joined(pki / "device-1", broker, **pretence) as (mallory, errors),
+        ):
+            inbox = await two.subscribe(own_subjects(2))
+            await two.flush()
+            await mallory.publish("to.2.0", b"forged")
+            await mallory.publish("to.2.1", b"honest")
+            assert (await receive(inbox)).subject == "to.2.1"
+            await complaints(errors, 1)
 
     asyncio.run(pretend())
 
@@ -134,34 +151,34 @@ def test_who_was_issued_or_replaced_counts_after_a_reload(
     authority: FederationAuthority, pki: Path, broker: Broker, tmp_path: Path
 ) -> None:
     stale = tmp_path / "stale"
-    stale.mkdir()
-    for file in (pki / "device-2").iterdir():
-        (stale / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(pki / "device-2", stale)
     authority.issue([2, 7])
-    with pytest.raises(BaseException):  # noqa: B017, PT011 - refused, however the client puts it
+    with pytest.raises(REFUSED):
         asyncio.run(_come_and_go(pki / "device-7", broker))
     write_broker_config(pki, pki.parent / "nats.conf")
     broker.reload()
     until(lambda: "Reloaded server configuration" in broker.log.read_text())
     for name in ("device-0", "device-2", "device-7"):
         asyncio.run(_come_and_go(pki / name, broker))
-    with pytest.raises(BaseException):  # noqa: B017, PT011
-        asyncio.run(_come_and_go(stale, broker, Identity.load(pki / "device-0")))
+    with pytest.raises(REFUSED):
+        asyncio.run(_come_and_go(stale, broker))
 
 
-async def _come_and_go(folder: Path, broker: Broker, _: object = None) -> None:
-    client, _ = await join(folder, broker)
-    await client.close()
+async def _come_and_go(folder: Path, broker: Broker) -> None:
+    async with joined(folder, broker):
+        pass
 
 
-def test_a_message_that_is_too_large_is_refused(pki: Path, tmp_path: Path) -> None:
+def test_the_largest_message_is_announced(pki: Path, tmp_path: Path) -> None:
     config = tmp_path / "small.conf"
     write_broker_config(pki, config, BrokerSettings(max_payload=1000))
 
     async def shout(broker: Broker) -> None:
-        client, _ = await join(pki / "device-0", broker)
-        assert client.max_payload == 1000
-        await client.close()
+        async with joined(pki / "device-0", broker) as (client, _):
+            assert client.max_payload == 1000
+            await client.publish("to.1.0", bytes(1000))
+            with pytest.raises(MaxPayloadError):
+                await client.publish("to.1.0", bytes(1001))
 
     with Broker(config, tmp_path, server=SERVER) as broker:
         asyncio.run(shout(broker))
@@ -177,11 +194,9 @@ def test_a_party_refuses_a_broker_that_is_none(pki: Path, tmp_path: Path, whose:
     config = tmp_path / "impostor.conf"
     config.write_text(broker_config(directory, folder))
     with Broker(config, tmp_path, server=SERVER) as impostor:
-        address = impostor.address
+        options = {"allow_reconnect": False, "error_cb": Errors().add}
         with pytest.raises(ssl.SSLCertVerificationError):
-            asyncio.run(
-                connect(identity, address, allow_reconnect=False, error_cb=Errors())  # type: ignore[arg-type]
-            )
+            asyncio.run(connect(identity, impostor.address, **options))
 
 
 def test_a_party_says_nothing_in_the_clear(pki: Path) -> None:
@@ -197,7 +212,7 @@ def test_a_party_says_nothing_in_the_clear(pki: Path) -> None:
     async def meet() -> None:
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        options = {"allow_reconnect": False, "error_cb": Errors()}
+        options = {"allow_reconnect": False, "error_cb": Errors().add}
         with pytest.raises(NoTls, match="does not use TLS"):
             await connect(Identity.load(pki / "device-0"), f"tls://127.0.0.1:{port}", **options)
         server.close()
@@ -208,7 +223,8 @@ def test_a_party_says_nothing_in_the_clear(pki: Path) -> None:
 
 
 def test_settings_and_folders_that_cannot_be(tmp_path: Path) -> None:
-    for wrong in ({"port": 0}, {"port": 70_000}, {"max_payload": 0}, {"max_connections": 0}):
+    settings: list[dict[str, Any]] = [{"port": 0}, {"port": 70_000}, {"max_payload": 0}]
+    for wrong in (*settings, {"max_connections": 0}):
         with pytest.raises(UsageError, match="must be"):
             BrokerSettings(**wrong)
     authority = FederationAuthority.create(tmp_path / "pki")

@@ -118,9 +118,7 @@ def test_an_authority_whose_key_others_may_read_is_refused(own: FederationAuthor
         ("certificate.pem", "is not the key of certificate.pem"),
     ],
 )
-def test_another_partys_file_is_refused(
-    own: FederationAuthority, name: str, message: str
-) -> None:
+def test_another_partys_file_is_refused(own: FederationAuthority, name: str, message: str) -> None:
     target, source = (own.folder / party / name for party in ("device-1", "device-0"))
     target.write_bytes(source.read_bytes())
     with pytest.raises(InputError, match=message):
@@ -139,9 +137,7 @@ def test_damaged_and_missing_files_are_named(own: FederationAuthority, name: str
         Identity.load(own.folder / "device-1")
 
 
-def test_a_certificate_of_another_authority_is_refused(
-    own: FederationAuthority, pki: Path
-) -> None:
+def test_a_certificate_of_another_authority_is_refused(own: FederationAuthority, pki: Path) -> None:
     for name in ("certificate.pem", "key.pem", "seal.key"):
         (own.folder / "device-1" / name).write_bytes((pki / "device-1" / name).read_bytes())
     with pytest.raises(InputError, match="is not signed by this authority"):

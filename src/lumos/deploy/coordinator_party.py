@@ -30,7 +30,7 @@ class CoordinatorStore(Protocol):
         ...
 
     def save(self, snapshot: Arrays) -> None:
-        """Replace the snapshot, and forget the rounds before it."""
+        """Replace the snapshot, and forget rounds of phases before that of the snapshot."""
         ...
 
     def rounds(self) -> CoordinatorRecord:
@@ -39,6 +39,14 @@ class CoordinatorStore(Protocol):
 
     def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
         """Keep a round, before anything follows from it."""
+        ...
+
+    def begin(self, phase: int, attempt: int) -> None:
+        """Note that an attempt at a phase begins that cannot be repeated."""
+        ...
+
+    def begun(self, phase: int) -> int:
+        """The least attempt at a phase that has not begun."""
         ...
 
     def left_out(self) -> dict[int, str]:
@@ -79,11 +87,12 @@ class CoordinatorParty:
         self._recorded = store.rounds()
         saved = store.load()
         self.phase = 0 if saved is None else job.restore(saved)
-        self.attempt = max((key.attempt for key in self._recorded), default=0)
+        # Barriers of an attempt are in memory only: a phase that has any begins again.
+        self.attempt = 0 if job.repeatable(self.phase) else store.begun(self.phase)
         self.left_out = store.left_out()
         """In which phase each device was left out."""
         self.out: set[int] = set(self.left_out)
-        self.ended: str | None = None
+        self.ended: str | None = "" if self.phase > job.last else None
         self.sums = 0 if saved is None else int(saved.get("sums", 0))
         """Sums that were opened."""
         self._mailbox = Mailbox(boot, self.phase)
@@ -92,6 +101,7 @@ class CoordinatorParty:
         self._started: dict[int, bytes] = {}
         self.online: set[int] = set()
         self._rounds: CoordinatorRounds[None] | None = None
+        self._pending: Arrays | None = None
         self._told: tuple[object, ...] = ()
         for device in self.out:
             self._mailbox.leave_out(device)
@@ -117,6 +127,16 @@ class CoordinatorParty:
             if device not in self.online or now - self._heard[device] > seconds
         ]
 
+    def behind(self) -> list[int]:
+        """Devices that are waited for: by the present round, or because their phase is earlier."""
+        phase = min(self.phase, self.job.last)
+        missing = set() if self._rounds is None else self._rounds.missing()
+        return [
+            device
+            for device in self.present()
+            if device in missing or self._phases[device] < phase
+        ]
+
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:
         """Take what has arrived from a device."""
         if sender in self.out:
@@ -127,6 +147,8 @@ class CoordinatorParty:
         for frame in frames:
             if isinstance(frame, Hello):
                 self._greeted(sender, frame)
+            elif isinstance(frame, Data):  # it has a snapshot of the phase that it is in
+                self._phases[sender] = max(self._phases[sender], frame.key.phase)
             if self._mailbox.receive(sender, frame, now):
                 continue
             if isinstance(frame, Alive):
@@ -139,6 +161,7 @@ class CoordinatorParty:
         """Go on as far as what has arrived, and the time, allow."""
         try:
             self._leave_out_silent(now)
+            self._settle()
             while self.ended is None and self.phase <= self.job.last:
                 if self._rounds is None:
                     self._rounds = self._begin()
@@ -148,9 +171,13 @@ class CoordinatorParty:
                     break
                 if not self._devices_are_done():
                     break
+                self._settle()
                 self._next_phase()
+                self._settle()
         except LumosError as error:
             self.ended = self.ended or f"{self.job.name(min(self.phase, self.job.last))}: {error}"
+        for device in self.job.refused():
+            self._log(f"device {device}: a message of a sum breaks the rules; dropped")
         self._announce()
 
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
@@ -164,6 +191,8 @@ class CoordinatorParty:
 
     def _begin(self) -> CoordinatorRounds[None]:
         job = self.job
+        if not job.repeatable(self.phase):
+            self._store.begin(self.phase, self.attempt)
         return CoordinatorRounds(
             self._mailbox,
             self,
@@ -191,11 +220,26 @@ class CoordinatorParty:
         self._rounds = None
         self.phase += 1
         self.attempt = 0
-        self._store.save({**self.job.snapshot(self.phase), "sums": np.array(self.sums)})
-        self._recorded = {}
-        self._mailbox.settle(self.phase)
+        self._pending = {**self.job.snapshot(self.phase), "sums": np.array(self.sums)}
         if self.phase > self.job.last:
             self.ended = ""
+
+    def _settle(self) -> None:
+        """Keep the present phase's snapshot once every device has one.
+
+        Until then some may need what the coordinator sent in the phase before; after a restart it
+        sends it again, byte by byte, from the rounds that it kept.
+        """
+        if self._pending is None or any(
+            self._phases[device] < self.phase for device in self.present()
+        ):
+            return
+        self._store.save(self._pending)
+        self._pending = None
+        self._recorded = {
+            key: envelopes for key, envelopes in self._recorded.items() if key.phase >= self.phase
+        }
+        self._mailbox.settle(self.phase)
 
     def _devices_are_done(self) -> bool:
         """Whether the coordinator may go on: where a phase may begin again, with everybody."""
@@ -239,7 +283,7 @@ class CoordinatorParty:
         self._mailbox.forget_attempt(self.phase, self.attempt)
         self.attempt += 1
         self._rounds = None
-        self.job.begin_again(self._store.load())
+        self.job.leave_out(self.out, self._store.load())
 
     def _announce(self) -> None:
         """Tell everyone when something has changed that all must know."""

@@ -12,7 +12,7 @@ from lumos.deploy.mailbox import Mailbox
 from lumos.deploy.rounds import DeviceRounds
 from lumos.deploy.training_job import TrainingJob
 from lumos.device.shard import COORDINATOR
-from lumos.errors import ProtocolError
+from lumos.errors import LumosError, ProtocolError
 from lumos.typing import Arrays
 
 
@@ -25,6 +25,14 @@ class DeviceStore(Protocol):
 
     def save(self, snapshot: Arrays) -> None:
         """Replace the snapshot, all or nothing, before it returns."""
+        ...
+
+    def ledgers(self) -> Arrays | None:
+        """The ledgers, where they were kept after the last snapshot."""
+        ...
+
+    def keep_ledgers(self, ledgers: Arrays) -> None:
+        """Keep the ledgers of a phase that cannot be repeated: what was revealed is revealed."""
         ...
 
     def begin(self, phase: int, attempt: int) -> None:
@@ -61,8 +69,12 @@ class DeviceParty:
     ) -> None:
         self.device, self.job = device, job
         self._store, self._beat, self._log = store, beat, log
-        saved = store.load()
-        self.phase = 0 if saved is None else job.restore(saved)
+        saved, ledgers = store.load(), store.ledgers()
+        self.phase = 0
+        if saved is not None:
+            self.phase = job.restore(saved, ledgers)
+        elif ledgers is not None:
+            job.restore_ledgers(ledgers)
         self.attempt = 0
         self.out: set[int] = set()
         self.ended: str | None = None
@@ -91,13 +103,27 @@ class DeviceParty:
                 self._rounds.close(frame)
 
     def advance(self, now: float) -> None:
-        """Go on as far as what has arrived allows."""
+        """Go on as far as what has arrived allows.
+
+        A device whose program refuses what the coordinator says stops, and says why in `ended`.
+        """
+        try:
+            self._advance(now)
+        except LumosError as error:
+            self.ended = f"{self.job.name(self.phase)}: {error}"
+            self._rounds = None
+
+    def _advance(self, now: float) -> None:
         while self.ended is None and not self.finished:
             if self._rounds is None:
                 if self.attempt < self._least_attempt:
                     return  # sessions of an earlier attempt are lost: it cannot go on with that
                 self._rounds = self._begin()
-            if not self._rounds.advance(now):
+            before = self._rounds.completed
+            finished = self._rounds.advance(now)
+            if self._rounds.completed > before and not self.job.repeatable(self.phase):
+                self._store.keep_ledgers(self.job.ledgers())
+            if not finished:
                 return
             self._rounds = None
             self.phase += 1
@@ -108,7 +134,7 @@ class DeviceParty:
 
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
         """What is to be sent now, by receiver."""
-        if now >= self._next_beat:
+        if now >= self._next_beat and not self.ended:
             self._next_beat = now + self._beat
             self._mailbox.tell(COORDINATOR, Alive(self.phase, self.attempt))
             if self._rounds is not None:
@@ -117,7 +143,8 @@ class DeviceParty:
 
     def next_due(self) -> float:
         """When `due` has something to send, if nothing arrives."""
-        return min(self._next_beat, self._mailbox.next_due())
+        beat = float("inf") if self.ended else self._next_beat
+        return min(beat, self._mailbox.next_due())
 
     def _begin(self) -> DeviceRounds[None]:
         job = self.job
@@ -153,7 +180,7 @@ class DeviceParty:
         self._mailbox.forget_attempt(self.phase, self.attempt)
         self.attempt = attempt
         self._rounds = None
-        self.job.begin_again(self._store.load())
+        self.job.leave_out(self.out, self._store.load())
 
 
 def _name(party: int) -> str:

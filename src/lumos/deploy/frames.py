@@ -172,7 +172,7 @@ def decode(route: Route, packet: bytes) -> list[Frame]:
         raise ProtocolError("a packet has a length that is not its own")
     try:
         return _DECODER.decode(packet[_HEAD.size : end])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError):  # text that is no UTF-8 is the latter
         raise ProtocolError("a packet holds no frames") from None
 
 
@@ -201,7 +201,8 @@ def batch_of(data: Data, topic: Topic, sender: int, receiver: int) -> Batch:
         if data.body or data.lengths:
             raise ProtocolError(f"topic {topic.name!r}: bytes arrived that belong to no message")
         return topic.no_messages
-    batch = Batch(_all(data.count, sender), _all(data.count, receiver), *_bodies(data, topic))
+    bodies = _bodies(data, topic)  # first: the count is not more than they have
+    batch = Batch(_all(data.count, sender), _all(data.count, receiver), *bodies)
     check_form(topic, batch, arriving=True)
     if batch.lengths is not None:
         check_no_padding(topic, batch)
@@ -215,7 +216,8 @@ def _all(count: int, party: int) -> Ints:
 def _bodies(data: Data, topic: Topic) -> tuple[np.ndarray, Doubles | None, Ints | None]:
     """[messages, …] bodies, no ε (it is the sender's account), and lengths."""
     if topic.shape is not None:
-        if data.lengths is not None or len(data.body) != data.count * topic.size:
+        right = data.count > 0 and len(data.body) == data.count * topic.size
+        if data.lengths is not None or not right:
             raise ProtocolError(f"topic {topic.name!r}: an envelope is too long or too short")
         bodies = np.frombuffer(data.body, topic.element).reshape(data.count, *topic.shape)
         return bodies.copy(), None, None

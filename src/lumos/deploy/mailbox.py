@@ -19,6 +19,8 @@ FIRST_WAIT = 0.5
 """Seconds until an envelope is sent again for the first time …"""
 LONGEST_WAIT = 4.0
 """… and at most; waits double."""
+MOST_KEPT = 1 << 16
+"""Envelopes of one sender that are kept between two snapshots."""
 
 
 @dataclass(slots=True)
@@ -127,6 +129,8 @@ class Mailbox:
         peer = self._peer(sender)
         if isinstance(frame, Data):
             if frame.key.phase >= self._durable and frame.key not in peer.seen:
+                if len(peer.seen) >= MOST_KEPT:
+                    return True  # neither kept nor acknowledged: no party has so much to say
                 peer.seen.add(frame.key)
                 peer.arrived[frame.key] = frame
             peer.acknowledge.append(frame.key)

@@ -71,6 +71,8 @@ class _Rounds(Generic[Result]):
         self._me, self._mailbox, self._presence = me, mailbox, presence
         self._phase, self._refused = phase, refused
         self._numbers = [0, 0, 0]
+        self.completed = 0
+        """Rounds that are over."""
         self._sent: Outbox | None = None
         self._done = False
         self.running = RunningProgram(program, endpoint)
@@ -83,6 +85,7 @@ class _Rounds(Generic[Result]):
                 return False
             self._sent, self._done = None, False
             self._numbers[self._channel] += 1
+            self.completed += 1
             self.running.resume(inbox)
         return True
 
@@ -119,15 +122,17 @@ class _Rounds(Generic[Result]):
             rows = np.flatnonzero(batch.receiver == receiver)
             self._mailbox.post(receiver, data_of(key, outbox.topic, batch, rows, quiet=quiet), now)
 
-    def _read(self, topic: Topic, senders: Collection[int], key: RoundKey) -> Batch:
+    def _read(self, outbox: Outbox, senders: Collection[int], key: RoundKey) -> Batch:
         """The messages from these, in the order of their ids; what is wrong is dropped."""
-        batches = []
+        topic, batches = outbox.topic, []
         for sender in sorted(senders):
             data = self._mailbox.envelope(sender, key)
             if data is None:
                 continue
             try:
                 batch = batch_of(data, topic, sender, self._me)
+                if outbox.size is not None and data.lengths not in (None, [outbox.size]):
+                    raise ProtocolError(f"topic {topic.name!r}: a message has the wrong length")
             except ProtocolError as error:
                 self._mailbox.drop(sender, key)
                 self._refused(sender, str(error))
@@ -193,7 +198,7 @@ class DeviceRounds(_Rounds[Result]):
         for other in others:
             if other not in self._presence.out and self._mailbox.envelope(other, key) is None:
                 return None
-        return Inbox(self._read(outbox.topic, others, key), quiet=False)
+        return Inbox(self._read(outbox, others, key), quiet=False)
 
     def _with_barrier(self, outbox: Outbox, first: bool, now: float) -> Inbox | None:
         receivers = set(self._neighbours) | set(outbox.batch.receiver.tolist())
@@ -207,7 +212,7 @@ class DeviceRounds(_Rounds[Result]):
             self.say_done()
         if key not in self._closed:
             return None
-        inbox = self._read(outbox.topic, self._mailbox.senders(key), key)
+        inbox = self._read(outbox, self._mailbox.senders(key), key)
         return Inbox(inbox, quiet=self._closed.pop(key))
 
     def say_done(self) -> None:
@@ -327,6 +332,4 @@ class CoordinatorRounds(_Rounds[Result]):
         silent[COORDINATOR] = not outbox.batch.messages
         if not self._close(key, silent):
             return None
-        return Inbox(
-            self._read(outbox.topic, self._mailbox.senders(key), key), quiet=self.closed[key]
-        )
+        return Inbox(self._read(outbox, self._mailbox.senders(key), key), quiet=self.closed[key])

@@ -4,7 +4,7 @@ Trees, setup, each epoch, and the last sums are phases of their own. Between two
 be restarted: `snapshot` has what it needs, and no key, mask, scalar or nonce.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -67,27 +67,44 @@ class TrainingJob:
         opened: OpenedSums | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> None:
-        self._config, self._keys = config, keys
+        self._manifest, self._config, self._keys = manifest, config, keys
         self._opened, self._on_epoch = opened or OpenedSums(), on_epoch
         self._follows = part is None
-        self._part = part if part is not None else _nobody(manifest)
-        self._problem = _problem(manifest, config, self._part)
+        self._whole_part = part if part is not None else _nobody(manifest)
         self.total = manifest.graph.devices
         trains = Door.OPEN not in config.profile.doors
         self.last = FIRST_EPOCH + config.train.epochs if trains else TREES
         """Number of the last phase; a profile that needs the door `open` has its trees only."""
-        doors = config.profile.doors
-        self._tree_shard = self._shard("")
-        coins = config.profile.coins(self._problem, config, control=False)
-        self._coins = coins
-        self.shard = self._shard(coins)
-        hosted = None if self._follows else self.shard
-        self.tree_endpoint = Endpoint(None if self._follows else self._tree_shard, EVERY_DOOR)
-        self.endpoint = Endpoint(hosted, doors)
-        self._keep: Flags = np.zeros(self._part.slots, np.bool_)
+        self._absent: frozenset[int] = frozenset()
+        self._earlier: list[Arrays] = []
+        """Ledgers of the time before a device was left out of a phase that began again."""
+        self._keep: Flags = np.zeros(self._whole_part.slots, np.bool_)
         self._heard: list[Heard] = []
         self._trainer: RestartableTrainer | None = None
         self.result: Any = None
+        self._place()
+
+    def _place(self) -> None:
+        """Make shards and endpoints, without neighbours that are left out."""
+        config = self._config
+        self._part = self._whole_part.without(np.array(sorted(self._absent), np.int64))
+        self._problem = _problem(self._manifest, config, self._part)
+        self._coins = config.profile.coins(self._problem, config, control=False)
+        self._tree_shard, self.shard = self._shard(""), self._shard(self._coins)
+        shards = (None, None) if self._follows else (self._tree_shard, self.shard)
+        self.tree_endpoint = Endpoint(shards[0], EVERY_DOOR)
+        self.endpoint = Endpoint(shards[1], config.profile.doors)
+
+    def leave_out(self, absent: Collection[int], snapshot: Arrays | None) -> None:
+        """Go on from a snapshot without these devices, in a phase that begins again.
+
+        What was sent and revealed before stays counted.
+        """
+        if frozenset(absent) != self._absent:
+            self._earlier.append(self.ledgers())
+            self._absent = frozenset(absent)
+            self._place()
+        self.begin_again(snapshot)
 
     def endpoint_of(self, phase: int) -> Endpoint:
         """Through which the messages of a phase pass."""
@@ -104,11 +121,10 @@ class TrainingJob:
     def repeatable(self, phase: int) -> bool:
         """Whether a device that is restarted in the phase sends the same messages again.
 
-        Where sessions of two devices are open, it cannot: their keys were in memory only.
+        Where sessions of two devices are open, it cannot: their keys were in memory only. Then the
+        phase begins again, for all.
         """
-        if phase == TREES:
-            return not BALANCERS[self._config.trees.balancer].compares
-        return self._config.train.task == "classify"
+        return phase != TREES and self._config.train.task == "classify"
 
     def program(self, phase: int, attempt: int = 0) -> Program[None]:
         """The party's program in a phase.
@@ -130,15 +146,28 @@ class TrainingJob:
         return self._own(self.trainer.epochs(epoch, epoch + 1, self._on_epoch))
 
     @property
+    def kept(self) -> Flags:
+        """[slots] whether the device carries the edge, once the trees are built."""
+        return self._keep
+
+    @property
     def trainer(self) -> RestartableTrainer:
         """The trainer, once it is there."""
         if self._trainer is None:
             raise ValueError("there is no trainer before the setup")
         return self._trainer
 
+    def refused(self) -> list[int]:
+        """Senders of messages of sums that were dropped since the last call."""
+        return [] if self._trainer is None else self._trainer.refused()
+
     def snapshot(self, phase: int) -> Arrays:
         """What the party needs to begin with `phase` after a restart."""
-        arrays: Arrays = {"phase": np.array(phase), "keep": self._keep}
+        arrays: Arrays = {
+            "phase": np.array(phase),
+            "keep": self._keep,
+            "absent": np.array(sorted(self._absent), np.int64),
+        }
         if phase > SETUP:
             arrays |= {f"run/{name}": array for name, array in self.trainer.snapshot().items()}
         for number, (topic, batch) in enumerate(self._heard):
@@ -148,23 +177,44 @@ class TrainingJob:
                 f"heard/{number}/{topic}/body": batch.body,
                 f"heard/{number}/{topic}/lengths": lengths,
             }
-        for which, endpoint in (("trees", self.tree_endpoint), ("run", self.endpoint)):
-            arrays |= {
-                f"ledger/{which}/{name}": counts for name, counts in endpoint.ledger.state().items()
-            }
-        return arrays
+        return arrays | self.ledgers()
 
-    def restore(self, arrays: Arrays) -> int:
+    def ledgers(self) -> Arrays:
+        """What the party has sent, received and revealed so far."""
+        now = {
+            f"ledger/{which}/{name}": counts
+            for which, endpoint in self._endpoints()
+            for name, counts in endpoint.ledger.whole_state().items()
+        }
+        for number, ledgers in enumerate(self._earlier):
+            now |= {f"earlier/{number}/{name}": counts for name, counts in ledgers.items()}
+        return now
+
+    def restore_ledgers(self, arrays: Arrays) -> None:
+        """Go on counting from `ledgers`, in a party that has counted nothing."""
+        numbers = {int(name.split("/")[1]) for name in arrays if name.startswith("earlier/")}
+        self._earlier = [_part_of(arrays, f"earlier/{number}/") for number in sorted(numbers)]
+        for which, endpoint in self._endpoints():
+            endpoint.ledger.restore_whole(_part_of(arrays, f"ledger/{which}/"))
+
+    def _endpoints(self) -> tuple[tuple[str, Endpoint], ...]:
+        return ("trees", self.tree_endpoint), ("run", self.endpoint)
+
+    def restore(self, arrays: Arrays, ledgers: Arrays | None = None) -> int:
         """Go on from a snapshot; returns the phase to begin with.
+
+        Args:
+            ledgers: those that were kept after the snapshot; None: those that are in it.
 
         Raises:
             InputError: it is not of this run.
         """
         try:
             phase = int(arrays["phase"])
+            self._absent = frozenset(arrays["absent"].tolist())
+            self._place()
             self.begin_again(arrays)
-            for which, endpoint in (("trees", self.tree_endpoint), ("run", self.endpoint)):
-                endpoint.ledger.restore(_part_of(arrays, f"ledger/{which}/"))
+            self.restore_ledgers(arrays if ledgers is None else ledgers)
         except (KeyError, ValueError, IndexError) as error:
             raise InputError(f"the snapshot is damaged or of another run ({error})") from None
         return phase
@@ -176,7 +226,7 @@ class TrainingJob:
             return
         phase = int(arrays["phase"])
         self._keep = arrays["keep"]
-        self._heard = list(_heard(arrays, self._me))
+        self._heard = list(_heard(arrays, self._me, self._absent))
         if phase > SETUP:
             self._trainer = self._make_trainer()
             self._trainer.revive(_part_of(arrays, "run/"))
@@ -206,6 +256,7 @@ class TrainingJob:
             PrivateCoins(self._secrets(arm)),
             PublicCoins(seed),
             self._keys,
+            self._absent,
         )
 
     def _secrets(self, arm: str) -> Words:
@@ -226,7 +277,7 @@ class TrainingJob:
                 config=config,
                 shards=[self.shard],
                 endpoints=[self.endpoint],
-                private=[PrivateData.of(part, self._keep, alone=problem.alone)],
+                private=[PrivateData.of(part, self._keep[self._here()], alone=problem.alone)],
                 coordinator=self.endpoint,
                 public=PublicCoins(problem.seed),
                 coins=self._coins,
@@ -241,6 +292,11 @@ class TrainingJob:
             )
         return trainer
 
+    def _here(self) -> Flags:
+        """[slots] which neighbours are present."""
+        here: Flags = ~np.isin(self._whole_part.neighbours, sorted(self._absent))
+        return here
+
     def _balance(self) -> Program[None]:
         """Decide who carries which edge."""
         settings = self._config.trees
@@ -250,9 +306,11 @@ class TrainingJob:
             yield from balancer.coordinator_program(self.total, public, settings)
             return
         shard, comparer = self._tree_shard, self._comparer()
-        self._keep = yield from balancer.device_program(
+        kept = yield from balancer.device_program(
             shard, recorded(shard, comparer), settings, lambda _step, _largest: None
         )
+        self._keep = np.zeros(self._whole_part.slots, np.bool_)
+        self._keep[self._here()] = kept
 
     def _comparer(self) -> Comparer:
         settings = self._config.trees
@@ -344,7 +402,7 @@ def _nobody(manifest: Manifest) -> GraphPart:
     )
 
 
-def _heard(arrays: Arrays, me: int) -> Iterator[Heard]:
+def _heard(arrays: Arrays, me: int, absent: Collection[int]) -> Iterator[Heard]:
     found: dict[int, tuple[str, dict[str, Any]]] = {}
     for name, array in arrays.items():
         if name.startswith("heard/"):
@@ -356,7 +414,8 @@ def _heard(arrays: Arrays, me: int) -> Iterator[Heard]:
         sender = fields["sender"]
         lengths = fields["lengths"] if TOPICS[topic].shape is None else None
         receiver = np.full(len(sender), me, np.int64)
-        yield Heard(topic, Batch(sender, receiver, fields["body"], None, lengths))
+        batch = Batch(sender, receiver, fields["body"], None, lengths)
+        yield Heard(topic, batch.take(np.flatnonzero(~np.isin(sender, sorted(absent)))))
 
 
 def _part_of(arrays: Arrays, prefix: str) -> Arrays:

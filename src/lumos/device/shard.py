@@ -1,6 +1,7 @@
 """A shard: the devices that one process hosts, as arrays. A shard of one is a device."""
 
 from bisect import bisect_left
+from collections.abc import Collection
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,7 @@ class Shard:
         public: public coins.
         keys: of a device that keeps a secret, so that it can come back after a restart; None: keys
             are drawn fresh.
+        absent: ids of devices that are left out of the run; none of them is a neighbour.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Shard:
         coins: PrivateCoins,
         public: PublicCoins,
         keys: DeviceKeys | None = None,
+        absent: Collection[int] = (),
     ) -> None:
         if keys is not None and len(devices) != 1:
             raise UsageError("only a shard of one device keeps a secret")
@@ -71,6 +74,7 @@ class Shard:
         self.coins = coins
         self.public = public
         self.keys = keys
+        self.absent = frozenset(absent)
         self.degree: Ints = np.diff(offsets)
         self.owner: Ints = np.repeat(np.arange(len(devices)), self.degree)
         self._dense = len(devices) == total

@@ -175,14 +175,20 @@ class Outbox:
         awaits: ids of those who may send to a hosted device in this round, known beforehand and
             mutual: whoever is awaited awaits the other one. A carrier that has it needs no barrier
             to know when the round is complete. None: anybody may send.
+        size: bytes of every message that may arrive in this round, where the topic leaves it open
+            and the program would refuse any other. A carrier may drop such a message before it
+            stops the program. None: not known.
     """
 
-    __slots__ = ("awaits", "batch", "topic")
+    __slots__ = ("awaits", "batch", "size", "topic")
 
-    def __init__(self, topic: "Topic", batch: Batch, awaits: Ints | None = None) -> None:
+    def __init__(
+        self, topic: "Topic", batch: Batch, awaits: Ints | None = None, size: int | None = None
+    ) -> None:
         self.topic = topic
         self.batch = batch
         self.awaits = awaits
+        self.size = size
 
 
 class Inbox:

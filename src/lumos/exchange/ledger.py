@@ -15,7 +15,7 @@ from lumos.exchange.revealed_bits import AnswerCounts
 from lumos.exchange.spending import Spending
 from lumos.exchange.topic import TOPICS, Topic
 from lumos.exchange.traffic import Booking, Flows, FlowsByTopic
-from lumos.typing import Doubles, Ints
+from lumos.typing import Arrays, Doubles, Ints
 
 ROUND = "|round"
 """In a checkpoint: rounds of the federation, one number; all else is by device."""
@@ -148,6 +148,36 @@ class Ledger:
             for flow, counts in of_topic.items()
         }
         return {**flows, "|rounds": self.device_rounds.copy(), ROUND: np.array([self.round])}
+
+    def whole_state(self) -> Arrays:
+        """Everything that is counted, for a party that may be restarted at any moment."""
+        return {
+            **{f"flows/{name}": counts for name, counts in self.state().items()},
+            **{f"answers/{name}": counts for name, counts in self.answers.state().items()},
+            **{f"spent/{name}": column for name, column in self._spending.state().items()},
+            **{f"edges/{name}": column for name, column in self._edge_spending.state().items()},
+            "lengths": np.array(sorted(self.lengths), np.int64),
+            "groups": np.array(sorted(self.groups), np.str_),
+            "scores": np.array(self.scores),
+        }
+
+    def restore_whole(self, state: Arrays) -> None:
+        """Continue from `whole_state`, in a ledger that has counted nothing."""
+
+        def of(prefix: str) -> Arrays:
+            return {
+                name.removeprefix(prefix): array
+                for name, array in state.items()
+                if name.startswith(prefix)
+            }
+
+        self.restore(of("flows/"))
+        self.answers.restore(of("answers/"))
+        self._spending.restore(of("spent/"))
+        self._edge_spending.restore(of("edges/"))
+        self.lengths = set(state["lengths"].tolist())
+        self.groups = set(state["groups"].tolist())
+        self.scores = int(state["scores"])
 
     def fits(self, state: dict[str, Ints]) -> bool:
         """Whether `state` is one that this party can continue from."""

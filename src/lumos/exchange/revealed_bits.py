@@ -7,7 +7,7 @@ import numpy as np
 
 from lumos.device.shard import Shard
 from lumos.exchange.tally import Tally
-from lumos.typing import Doubles, Ints
+from lumos.typing import Arrays, Doubles, Ints
 
 ANSWER_BITS = {ways: math.log2(ways) for ways in range(2, 9)}
 """What one answer can reveal, by the number of possible answers."""
@@ -47,6 +47,28 @@ class AnswerCounts:
             self._of_device[ways] = Tally(self._hosted)
             self._of_slot[ways] = Tally(self._slots)
             self._of_strangers[ways] = Counter()
+
+    def state(self) -> Arrays:
+        """All counts, by the number of possible answers, for a party that may be restarted."""
+        arrays: Arrays = {}
+        for ways in self._of_device:
+            met = [(*pair, count) for pair, count in sorted(self._of_strangers[ways].items())]
+            arrays |= {
+                f"{ways}/device": self._of_device[ways].counts(),
+                f"{ways}/slot": self._of_slot[ways].counts(),
+                f"{ways}/strangers": np.array(met, np.int64).reshape(-1, 3),
+            }
+        return arrays
+
+    def restore(self, arrays: Arrays) -> None:
+        """Go on from these counts."""
+        for ways in sorted({int(name.split("/")[0]) for name in arrays}):
+            self._begin(ways)
+            for tally, kind in ((self._of_device, "device"), (self._of_slot, "slot")):
+                counts = arrays[f"{ways}/{kind}"]
+                tally[ways].add(np.repeat(np.arange(len(counts)), counts))
+            for row, peer, count in arrays[f"{ways}/strangers"].tolist():
+                self._of_strangers[ways][row, peer] += count
 
     def pair_bits(self, rows: Ints, slots: Ints, peers: Ints) -> Doubles:
         """[pairs] bits that each pair has revealed so far; slot -1 for a stranger."""

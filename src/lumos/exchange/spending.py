@@ -8,7 +8,7 @@ import numpy as np
 
 from lumos.device.shard import Shard
 from lumos.exchange.tally import nondecreasing
-from lumos.typing import Doubles, Ints
+from lumos.typing import Arrays, Doubles, Ints
 
 Spent = tuple[Ints, Ints, Doubles]
 """Positions of senders, ids of receivers, ε of each message."""
@@ -37,6 +37,26 @@ class Spending:
             common: whether each sender tells all its receivers the same.
         """
         self._of_kind[common].add(rows, receivers, epsilon)
+
+    def state(self) -> Arrays:
+        """ε of every pair of sender and receiver, for a party that may be restarted."""
+        names = ("rows", "receivers", "epsilon")
+        return {
+            f"{'common' if common else 'apart'}/{name}": np.array(column)
+            for common, of_kind in self._of_kind.items()
+            for name, column in zip(names, of_kind.pairs(), strict=True)
+        }
+
+    def restore(self, arrays: Arrays) -> None:
+        """Go on from these."""
+        for common in self._of_kind:
+            kind = "common" if common else "apart"
+            rows, receivers, epsilon = (
+                arrays[f"{kind}/{name}"] for name in ("rows", "receivers", "epsilon")
+            )
+            spent = epsilon > 0
+            if spent.any():
+                self.add(rows[spent], receivers[spent], epsilon[spent], common=common)
 
     def totals(self) -> tuple[Doubles, Doubles]:
         """[hosted] largest ε that each device spent on one receiver, and on all together.

@@ -1,7 +1,7 @@
 """A part of a graph: some devices, and what they alone know."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,6 +44,17 @@ class GraphPart:
     def slots(self) -> int:
         """Neighbours of all hosted devices."""
         return len(self.neighbours)
+
+    def without(self, absent: Ints) -> "GraphPart":
+        """The same devices without neighbours that are left out of the run."""
+        here = ~np.isin(self.neighbours, absent)
+        before = np.concatenate([[0], np.cumsum(here)])
+        return replace(
+            self,
+            offsets=before[self.offsets].astype(np.int64),
+            neighbours=self.neighbours[here],
+            held_back=self.held_back[~np.isin(self.held_back[:, 1], absent)],
+        )
 
 
 def parts_of(

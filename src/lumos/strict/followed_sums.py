@@ -37,6 +37,11 @@ class FollowedSums:
         self._sums = SecureCoordinator(total, endpoint, config.updates, drops_refused=True)
         self._pairs = PairedCoordinator(self._sums)
 
+    def refused(self) -> list[int]:
+        """Senders of messages that were dropped since the last call."""
+        refused, self._sums.refused = self._sums.refused, []
+        return refused
+
     def rounded(self, values: Doubles) -> Doubles:
         """Numbers of one device's vector as a sum encodes them."""
         return self._sums.fixed.rounded(values)

@@ -149,6 +149,16 @@ class StrictLinker(StrictTrainer):
         near = shard.slots_or_none(np.arange(len(shard)), partner) >= 0
         return np.where(near, partner, NOBODY)  # an edge may be gone, or held back
 
+    def snapshot(self) -> Arrays:
+        """As in `StrictTrainer`, with the partners of the hosted devices."""
+        return {**super().snapshot(), "partner": self._partner}
+
+    def revive(self, snapshot: Arrays) -> None:
+        """As in `StrictTrainer`. A partner that is left out of the run is nobody."""
+        super().revive(snapshot)
+        partner, absent = snapshot["partner"], sorted(self.shard.absent)
+        self._partner = np.where(np.isin(partner, absent), NOBODY, partner)
+
     def _begin(self) -> None:
         self._encoder = LinkEncoder(self._words, self.schedule, self.shard.public)
 
@@ -294,7 +304,7 @@ class StrictLinker(StrictTrainer):
                 adding = devices[of_way] < peers[of_way]
                 counts[here[of_way][adding], number, kind, learnt[adding]] += 1
             budget.calibrated[here] += 1
-        return counts.reshape(len(shard), -1)
+        return counts.reshape(len(shard), len(WAYS) * 2 * (len(COSINES) + 1))
 
     def _strangers(self) -> Ints:
         """[hosted] a partner for everybody, by public coins, edge or not; `NOBODY` for one left."""
@@ -303,7 +313,9 @@ class StrictLinker(StrictTrainer):
         partner = np.full(total, NOBODY)
         even = order[: total // 2 * 2].reshape(-1, 2)
         partner[even[:, 0]], partner[even[:, 1]] = even[:, 1], even[:, 0]
-        return partner[self.shard.devices]
+        mine = partner[self.shard.devices]
+        absent = sorted(self.shard.absent)
+        return np.where(np.isin(mine, absent), NOBODY, mine) if absent else mine
 
     def outcome(self, result: LinkResult, ledger: LedgerReport) -> Outcome:
         """The outcome, from the joined results of all shards."""

@@ -45,6 +45,7 @@ def send_over(
         epsilon=np.broadcast_to(np.float64(epsilon), len(rows)),
         lengths=np.broadcast_to(np.int64(width), len(rows)),
         awaits=shard.neighbours,
+        size=width,
     )
     receiver = shard.local(inbox.receiver)
     if not nondecreasing(receiver):

@@ -40,6 +40,10 @@ class NoisySums:
         self._attempt = 0
         self._bind()
 
+    def refused(self) -> list[int]:
+        """Nobody: a device drops no message of a sum."""
+        return []
+
     def rounded(self, values: Doubles) -> Doubles:
         """Numbers of one device's vector as a sum encodes them; sums of such numbers are exact."""
         return self._sums.fixed.rounded(values)

@@ -206,6 +206,10 @@ class StrictTrainer(ABC):
         """Note there what the device gives out shares for."""
         self._sums.remember_openings(opened)
 
+    def refused(self) -> list[int]:
+        """Senders of messages of sums that were dropped since the last call."""
+        return self._sums.refused()
+
     def begin_attempt(self, number: int) -> None:
         """The next sums are of this attempt: sums of another one have other masks."""
         self._sums.begin_attempt(number)

@@ -139,6 +139,10 @@ class RestartableTrainer(Protocol):
         """Note there what the device gives out shares for."""
         ...
 
+    def refused(self) -> list[int]:
+        """Senders of messages of sums that were dropped since the last call."""
+        ...
+
     def begin_attempt(self, number: int) -> None:
         """The next sums are of this attempt: sums of another one have other masks."""
         ...

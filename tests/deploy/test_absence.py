@@ -1,0 +1,271 @@
+"""Devices and a coordinator that are killed at any point of a run: back in time, late, or never.
+
+Every party is a program of its own that is really not advanced while it is gone. Time is virtual.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.deploy.network import Federation
+
+import lumos
+from lumos.aggregate.topics import Stage
+from lumos.deploy.frames import Data
+from lumos.device.shard import COORDINATOR
+from lumos.graph.parts import PartsFolder
+from lumos.strict import neighbour_messages
+from lumos.strict.noisy_sums import NoisySums
+from lumos.training.config import Config
+from lumos.typing import Arrays
+
+LOST = 5
+"""The device that is killed."""
+IN_A_SUM = ["wrapped", "left-out", "masked", "lost", "alive", "confirmed", "reveal", "sum"]
+SUM_PHASE = 4
+"""A phase in the middle of the run, with nothing but one sum."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(twelve: PartsFolder, short: Config) -> Arrays:
+    """The weights of the simulation with masked sums."""
+    return lumos.train("demo:12", short).model.weights
+
+
+def same(one: Arrays, other: Arrays) -> bool:
+    return one.keys() == other.keys() and all(
+        np.array_equal(one[name], other[name]) for name in one
+    )
+
+
+def weights(federation: Federation, party: int = COORDINATOR) -> Arrays:
+    return federation.parties[party].job.trainer.arrays()
+
+
+class Killer:
+    """Kills a party at the first envelope of a topic in a phase that it sends, or is sent."""
+
+    def __init__(
+        self,
+        federation: Federation,
+        party: int,
+        topic: str,
+        phase: int | None = None,
+        *,
+        after: bool = False,
+    ) -> None:
+        self.federation, self.party, self.topic, self.phase = federation, party, topic, phase
+        self.after = after
+        self.killed = False
+        federation.watch = self
+
+    def __call__(self, now: float, sender: int, receiver: int, frames: list[Any]) -> None:
+        concerned = sender == self.party or (receiver == self.party and sender == COORDINATOR)
+        if self.killed or not concerned:
+            return
+        for frame in frames:
+            if not isinstance(frame, Data) or not frame.topic.endswith(self.topic):
+                continue
+            if self.phase is None or frame.key.phase == self.phase:
+                self.killed = True
+                if self.after and sender == self.party:
+                    self.federation.forward(sender, receiver, frames)
+                self.federation.kill(self.party)
+                return
+
+
+def test_all_parties_have_the_weights_of_the_simulation(
+    twelve: PartsFolder, short: Config, undisturbed: Arrays
+) -> None:
+    federation = Federation(twelve, short)
+    federation.run()
+    for party in (COORDINATOR, *range(12)):
+        assert same(weights(federation, party), undisturbed)
+        assert federation.parties[party].ended == ""
+    assert not federation.lines
+
+
+def back_in_time(federation: Federation, killer: Killer) -> None:
+    federation.run(until=lambda: killer.killed)
+    assert killer.killed
+    back = federation.now + 5
+    federation.run(until=lambda: federation.now >= back)
+    federation.start(killer.party)
+    federation.run()
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    ("topic", "phase"),
+    [
+        *((topic, SUM_PHASE) for topic in IN_A_SUM),
+        ("draw-commitment", 1),
+        ("draw-contribution", 1),
+        ("keys", 1),
+        ("symbol", None),
+        ("opinion", None),
+        ("masked", 2 + 8),  # the last sums
+    ],
+)
+def test_a_device_that_is_back_in_time_changes_nothing(
+    twelve: PartsFolder, short: Config, undisturbed: Arrays, topic: str, phase: int, after: bool
+) -> None:
+    federation = Federation(twelve, short)
+    back_in_time(federation, Killer(federation, LOST, topic, phase, after=after))
+    assert same(weights(federation), undisturbed)
+    assert same(weights(federation, LOST), undisturbed)
+    assert federation.coordinator.left_out == {}
+
+
+@pytest.mark.parametrize("topic", [*IN_A_SUM, "draw-list"])
+def test_a_coordinator_that_is_started_again_changes_nothing(
+    twelve: PartsFolder, short: Config, undisturbed: Arrays, topic: str
+) -> None:
+    federation = Federation(twelve, short)
+    phase = 1 if topic == "draw-list" else SUM_PHASE
+
+    killed: list[float] = []
+
+    def watch(now: float, sender: int, receiver: int, frames: list[Any]) -> None:
+        for frame in frames:
+            if not isinstance(frame, Data) or not frame.topic.endswith(topic) or killed:
+                continue
+            if frame.key.phase == phase and receiver in (COORDINATOR, 3):
+                killed.append(now)
+                federation.kill(COORDINATOR)
+
+    federation.watch = watch
+    federation.run(until=lambda: bool(killed))
+    back = federation.now + 5
+    federation.run(until=lambda: federation.now >= back)
+    federation.start(COORDINATOR)
+    federation.run()
+    assert same(weights(federation), undisturbed)
+    assert same(weights(federation, LOST), undisturbed)
+    assert federation.coordinator.left_out == {}
+
+
+class SilentDevice:
+    """The oracle: one process with all devices, in which one falls silent in a stage of a sum, or
+    before it tells its neighbours something, and is silent from then on."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, sum_number: int, stage: Stage | None
+    ) -> None:
+        self.sums = 0
+        self.gone_before = sum_number
+        summed, sent = NoisySums.sum, neighbour_messages.send_over
+        oracle = self
+
+        def silent_sum(this: NoisySums, update: Any, noise: Any, step: int) -> Any:
+            stages = np.full(12, Stage.NEVER, np.int8)
+            if oracle.sums == sum_number and stage is not None:
+                stages[LOST] = stage
+            elif oracle.sums >= sum_number:
+                stages[LOST] = Stage.WRAPPED
+            oracle.sums += 1
+            return summed(this, update, noise, step, stages)
+
+        def silent_send(topic: Any, shard: Any, slots: Any, bodies: Any, epsilon: float) -> Any:
+            if oracle.sums < sum_number + (stage is not None):
+                return (yield from sent(topic, shard, slots, bodies, epsilon))
+            over = np.arange(len(shard.neighbours)) if slots is None else slots
+            speaking = shard.owner[over] != LOST
+            return (yield from sent(topic, shard, over[speaking], bodies[speaking], epsilon))
+
+        monkeypatch.setattr(NoisySums, "sum", silent_sum)
+        for place in ("classify_trainer", "link_trainer"):
+            monkeypatch.setattr(f"lumos.strict.{place}.send_over", silent_send)
+
+
+STAGES = {
+    "wrapped": Stage.WRAPPED,
+    "masked": Stage.MASKED,
+    "alive": Stage.ALIVE,
+    "reveal": Stage.REVEAL,
+}
+
+
+@pytest.mark.parametrize("topic", [*STAGES, "symbol", "opinion"])
+def test_a_device_that_never_comes_back_is_left_out_and_named(
+    twelve: PartsFolder, short: Config, monkeypatch: pytest.MonkeyPatch, topic: str
+) -> None:
+    """The weights are those of a simulation in which it falls silent there."""
+    federation = Federation(twelve, short)
+    phase = SUM_PHASE if topic in STAGES else None
+    killer = Killer(federation, LOST, topic, phase)
+    found = []
+    federation.run(until=lambda: killer.killed)
+    found.append(federation.coordinator.phase)
+    federation.run()
+    assert federation.coordinator.ended == ""
+    assert set(federation.coordinator.left_out) == {LOST}
+    assert f"device {LOST} did not answer for 30 s; left out" in federation.lines
+    SilentDevice(monkeypatch, found[0] - 2, STAGES.get(topic))
+    assert same(weights(federation), lumos.train("demo:12", short).model.weights)
+
+
+def test_fewer_than_have_to_be_left_end_the_run_with_one_line(
+    twelve: PartsFolder, short: Config
+) -> None:
+    federation = Federation(twelve, short)
+    federation.run(until=lambda: federation.coordinator.phase == SUM_PHASE)
+    federation.kill(LOST)
+    federation.run(until=lambda: federation.coordinator.phase == SUM_PHASE + 1)
+    assert set(federation.coordinator.left_out) == {LOST}
+    federation.kill(7)
+    federation.run()
+    line = federation.coordinator.ended
+    assert line == "epoch 4 of 8: 2 of 12 devices are lost (5, 7), and 11 have to be left"
+    assert {party.ended for party in federation.parties.values()} == {line}
+
+
+def test_a_device_that_comes_back_late_is_told_so(twelve: PartsFolder, short: Config) -> None:
+    federation = Federation(twelve, short)
+    federation.run(until=lambda: federation.coordinator.phase == SUM_PHASE)
+    federation.kill(LOST)
+    federation.run(until=lambda: LOST in federation.coordinator.out)
+    federation.start(LOST)
+    federation.run()
+    assert federation.device(LOST).ended == (
+        "this device did not answer in time, and is left out of the run"
+    )
+    assert federation.coordinator.ended == ""
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_bad_network_and_kills_change_nothing(
+    twelve: PartsFolder, short: Config, undisturbed: Arrays, seed: int
+) -> None:
+    """A tenth of the packets is lost, others are doubled and late; ten kills, and a partition."""
+    coins = np.random.default_rng(seed)
+
+    def route(now: float, packet: tuple[int, int, bytes]) -> list[float]:
+        cut_off = 20 < now < 30 and (packet[0] in (2, 3)) != (packet[1] in (2, 3))
+        if cut_off or coins.random() < 0.1:
+            return []
+        copies = 2 if coins.random() < 0.1 else 1
+        return [float(coins.exponential(0.05)) for _ in range(copies)]
+
+    federation = Federation(twelve, short, route=route)
+    down: dict[int, float] = {}
+    kills = 0
+    while not federation.coordinator.finished if COORDINATOR in federation.parties else True:
+        for party in [party for party, back in down.items() if back <= federation.now]:
+            federation.start(party)
+            del down[party]
+        if kills < 10 and len(down) < 2 and coins.random() < 0.3:
+            party = int(coins.integers(-1, 12))
+            if party in federation.parties:
+                federation.kill(party)
+                down[party] = federation.now + float(coins.uniform(0.5, 5))
+                kills += 1
+        step = federation.now + float(coins.uniform(0.2, 1.5))
+        federation.run(until=lambda step=step: federation.now >= step)  # type: ignore[misc]
+        if not down and all(party.ended is not None for party in federation.parties.values()):
+            break
+    assert kills >= 5
+    assert same(weights(federation), undisturbed)
+    for device in range(12):
+        if device in federation.parties:
+            assert same(weights(federation, device), undisturbed)

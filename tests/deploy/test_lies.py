@@ -1,0 +1,212 @@
+"""A coordinator that lies to devices, and devices that send what breaks the rules."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from tests.deploy.network import Federation, MemoryStore, Packet
+from tests.deploy.test_absence import LOST, SUM_PHASE, SilentDevice, same, weights
+
+import lumos
+from lumos.aggregate.opened_sums import OpenedSums
+from lumos.aggregate.topics import Stage
+from lumos.deploy.frames import Data, RunState
+from lumos.device.shard import COORDINATOR
+from lumos.graph.parts import PartsFolder
+from lumos.strict.noisy_sums import NoisySums
+from lumos.training.config import Config
+
+
+class Tampering(Federation):
+    """Changes envelopes on their way."""
+
+    change: Callable[[int, int, Data], Data] | None = None
+
+    def _send(self, packet: Packet) -> None:
+        sender, receiver, _ = packet
+        if self.change is not None:
+            frames = self.decoded(packet)
+            changed = [
+                self.change(sender, receiver, frame) if isinstance(frame, Data) else frame
+                for frame in frames
+            ]
+            packet = (sender, receiver, self.encoded(sender, receiver, changed))
+        super()._send(packet)
+
+
+class ForgetfulStore(MemoryStore):
+    """The broken twin: what a device gave out shares for does not survive a restart."""
+
+    def opened(self) -> OpenedSums:
+        return OpenedSums((), self.openings.append)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_restarted_device_opens_no_sum_a_second_time(
+    twelve: PartsFolder, short: Config, broken: bool
+) -> None:
+    """The coordinator says after the restart that another device is lost: a holder that believed it
+    would give out a share of the other secret of that device."""
+    federation = Tampering(twelve, short)
+    if broken:
+        federation.stores[LOST] = ForgetfulStore()
+        federation.start(LOST)
+    revealed: list[bytes] = []
+
+    def watch(now: float, sender: int, receiver: int, frames: list[Any]) -> None:
+        for frame in frames:
+            if sender != LOST or not isinstance(frame, Data) or frame.key.phase != SUM_PHASE:
+                continue
+            if frame.topic.endswith("reveal"):
+                revealed.append(frame.body)
+
+    federation.watch = watch
+    federation.run(until=lambda: bool(revealed))
+    federation.kill(LOST)
+    neighbours = mask_neighbours(federation)
+
+    def another_is_lost(sender: int, receiver: int, data: Data) -> Data:
+        if sender != COORDINATOR or receiver != LOST or data.key.phase != SUM_PHASE:
+            return data
+        if data.topic.endswith("aggregate/lost"):
+            ids = [] if not data.count else np.frombuffer(data.body, np.int64).tolist()
+            body = np.array([neighbours[0], *ids], np.int64).tobytes()
+            return msgspec.structs.replace(data, count=len(ids) + 1, body=body)
+        if data.topic.endswith("confirmed") and data.count:
+            return confirmed_by_others(federation, data)
+        return data
+
+    federation.change = another_is_lost
+    federation.start(LOST)
+    federation.run(
+        until=lambda: federation.device(LOST).ended is not None or len(set(revealed)) > 1
+    )
+    if broken:
+        assert len(set(revealed)) == 2  # the two messages have shares of both secrets
+    else:
+        assert len(set(revealed)) == 1
+        assert "given out before" in str(federation.device(LOST).ended)
+
+
+def mask_neighbours(federation: Federation) -> list[int]:
+    """Of the device, by slot."""
+    trainer: Any = federation.coordinator.job.trainer
+    found: list[int] = trainer._sums._sums._graph.of(np.array([LOST]))[0].tolist()
+    return found
+
+
+def confirmed_by_others(federation: Federation, data: Data) -> Data:
+    """The words of all neighbours but the first: the coordinator has them all, and can add them."""
+    sent = federation.coordinator_store.kept
+    rounds = {key: envelopes for key, envelopes in sent.items() if key.phase == SUM_PHASE}
+    alive = next(
+        envelopes
+        for envelopes in rounds.values()
+        if next(iter(envelopes.values())).topic.endswith("alive")
+    )
+    neighbours = mask_neighbours(federation)
+    k = len(neighbours)
+    words = np.zeros(3, np.uint32)
+    bits = np.zeros(k, np.bool_)
+    for slot, neighbour in list(enumerate(neighbours))[1:]:
+        theirs = np.frombuffer(alive[neighbour].body, "<u4").reshape(k, 3)[k - 1 - slot]
+        words ^= theirs
+        bits[slot] = True
+    body = words.astype("<u4").tobytes() + np.packbits(bits, bitorder="little").tobytes()
+    return msgspec.structs.replace(data, body=body, lengths=[len(body)])
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_devices_that_were_told_different_sums_open_nothing_more(
+    twelve: PartsFolder, short: Config, monkeypatch: pytest.MonkeyPatch, broken: bool
+) -> None:
+    if broken:
+        monkeypatch.setattr(NoisySums, "_learn", lambda self, total: None)
+    federation = Tampering(twelve, short)
+
+    def another_sum(sender: int, receiver: int, data: Data) -> Data:
+        tell = receiver == LOST and data.key.phase == SUM_PHASE
+        if not tell or not data.topic.endswith("aggregate/sum"):
+            return data
+        return msgspec.structs.replace(data, body=bytes([data.body[0] ^ 1]) + data.body[1:])
+
+    federation.change = another_sum
+    federation.run(
+        until=lambda: (
+            all(federation.device(device).ended for device in range(12))
+            or federation.coordinator.phase > SUM_PHASE + 2
+        )
+    )
+    opened_next = any(federation.device(device).phase > SUM_PHASE + 1 for device in range(12))
+    assert opened_next == broken
+    if not broken:
+        assert "words that confirm" in str(federation.device(LOST).ended)
+
+
+WRONG = {
+    "another topic": lambda data: msgspec.structs.replace(data, topic="aggregate/masked"),
+    "no topic": lambda data: msgspec.structs.replace(data, topic="nonsense"),
+    "too short": lambda data: msgspec.structs.replace(
+        data, body=data.body[:-8], lengths=[len(data.body) - 8]
+    ),
+    "lengths": lambda data: msgspec.structs.replace(data, lengths=[1]),
+    "negative": lambda data: msgspec.structs.replace(data, lengths=[-1]),
+    "twice": lambda data: msgspec.structs.replace(
+        data, count=2, body=2 * data.body, lengths=2 * (data.lengths or [])
+    ),
+    "no element": lambda data: msgspec.structs.replace(data, body=data.body[:-2] + b"\xff\xff"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_message_that_breaks_the_rules_stops_nobody_else(
+    twelve: PartsFolder,
+    short: Config,
+    monkeypatch: pytest.MonkeyPatch,
+    wrong: str,
+) -> None:
+    """Its sender counts as silent; the run is that of a simulation in which it is."""
+    federation = Tampering(twelve, short)
+
+    def tamper(sender: int, receiver: int, data: Data) -> Data:
+        here = sender == LOST and data.key.phase == SUM_PHASE and data.topic.endswith("wrapped")
+        return WRONG[wrong](data) if here else data
+
+    federation.change = tamper
+    federation.run()
+    assert federation.coordinator.ended == ""
+    assert any(line.startswith(f"device {LOST}: ") for line in federation.lines)
+    SilentDevice(monkeypatch, SUM_PHASE - 2, Stage.WRAPPED)
+    assert same(weights(federation), lumos.train("demo:12", short).model.weights)
+
+
+def test_a_neighbour_that_sends_nonsense_is_not_heard(
+    twelve: PartsFolder, short: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation = Tampering(twelve, short)
+
+    def tamper(sender: int, receiver: int, data: Data) -> Data:
+        if sender != LOST or not data.topic.endswith(("symbol", "opinion")) or not data.count:
+            return data
+        return msgspec.structs.replace(
+            data, body=2 * data.body, lengths=[2 * len(data.body)] * data.count
+        )
+
+    federation.change = tamper
+    federation.run()
+    assert federation.coordinator.ended == ""
+    heard = [line for line in federation.lines if line.startswith(f"device {LOST}: topic")]
+    assert heard
+    assert all("wrong length" in line for line in heard)
+
+
+def test_no_device_speaks_for_the_coordinator(twelve: PartsFolder, short: Config) -> None:
+    """Device 3 says that device 5 is left out."""
+    federation = Federation(twelve, short)
+    federation.run(until=lambda: federation.coordinator.phase == SUM_PHASE)
+    federation.device(5).receive(3, [RunState(SUM_PHASE, 0, [5], "ended")], federation.now)
+    federation.run()
+    assert federation.device(5).ended == ""
+    assert "device 3 speaks in place of the coordinator; dropped" in federation.lines

@@ -1,0 +1,105 @@
+"""The mailbox: repeated until acknowledged, the first write wins, kept until it is on disk."""
+
+from lumos.deploy.frames import Acknowledged, Data, Frame, Hello, RoundKey, Welcome
+from lumos.deploy.mailbox import FIRST_WAIT, LONGEST_WAIT, MOST_KEPT, Mailbox
+
+
+def key(phase: int, number: int = 0, attempt: int = 0) -> RoundKey:
+    return RoundKey(phase, attempt, 0, number)
+
+
+def data(phase: int, body: bytes = b"body", number: int = 0) -> Data:
+    return Data(key(phase, number), "a topic", 1, body)
+
+
+def sent(mailbox: Mailbox, now: float, kind: type[Frame] = Data) -> list[Frame]:
+    """What is sent to party 2."""
+    packets = dict(mailbox.due(now))
+    return [frame for frame in packets.get(2, []) if isinstance(frame, kind)]
+
+
+def test_an_envelope_is_repeated_byte_by_byte_until_it_is_acknowledged() -> None:
+    mailbox = Mailbox(b"boot")
+    mailbox.post(2, data(0), 0.0)
+    assert sent(mailbox, 0.0) == [data(0)]
+    assert sent(mailbox, FIRST_WAIT / 2) == []
+    assert sent(mailbox, FIRST_WAIT) == [data(0)]
+    mailbox.post(2, data(0, b"another body"), 0.0)  # posted before: not changed
+    assert sent(mailbox, FIRST_WAIT + LONGEST_WAIT) == [data(0)]
+    assert not mailbox.acknowledged(2, key(0))
+    mailbox.receive(2, Acknowledged([key(0)], 0), 9.0)
+    assert mailbox.acknowledged(2, key(0))
+    assert sent(mailbox, 99.0) == []
+
+
+def test_the_first_write_wins_and_every_copy_is_acknowledged() -> None:
+    mailbox = Mailbox(b"boot")
+    for body in (b"first", b"second"):
+        mailbox.receive(2, data(0, body), 0.0)
+        assert sent(mailbox, 0.0, Acknowledged) == [Acknowledged([key(0)], 0)]
+    found = mailbox.envelope(2, key(0))
+    assert found is not None
+    assert found.body == b"first"
+    mailbox.drop(2, key(0))
+    mailbox.receive(2, data(0, b"third"), 0.0)
+    assert mailbox.envelope(2, key(0)) is None  # refused once, refused for good
+
+
+def test_whoever_starts_again_gets_what_it_may_have_lost() -> None:
+    mailbox = Mailbox(b"boot")
+    mailbox.receive(2, Hello(b"its first", 0), 0.0)
+    for phase in (0, 1, 2):
+        mailbox.post(2, data(phase), 0.0)
+    sent(mailbox, 0.0)
+    mailbox.receive(2, Acknowledged([key(0), key(1), key(2)], 1), 0.0)
+    assert sent(mailbox, 9.0) == []
+    mailbox.receive(2, Hello(b"its second", 1), 10.0)
+    assert sent(mailbox, 10.0, Welcome) == [Welcome(b"its second")]
+    mailbox.receive(2, Hello(b"its second", 1), 10.0)  # repeated: nothing is sent twice for it
+    waiting = sent(mailbox, 10.0 + FIRST_WAIT)
+    assert waiting == [data(1), data(2)]
+
+
+def test_hello_is_repeated_until_it_is_welcome() -> None:
+    mailbox = Mailbox(b"boot", 3)
+    mailbox.greet([2], 0.0)
+    assert sent(mailbox, 0.0, Hello) == [Hello(b"boot", 3)]
+    assert sent(mailbox, FIRST_WAIT, Hello) == [Hello(b"boot", 3)]
+    mailbox.receive(2, Welcome(b"of another start"), 1.0)
+    assert sent(mailbox, 9.0, Hello) == [Hello(b"boot", 3)]
+    mailbox.receive(2, Welcome(b"boot"), 9.0)
+    assert sent(mailbox, 99.0, Hello) == []
+    assert mailbox.next_due() == float("inf")
+
+
+def test_what_is_on_disk_is_neither_kept_nor_taken_again() -> None:
+    mailbox = Mailbox(b"boot")
+    mailbox.receive(2, data(0), 0.0)
+    mailbox.settle(1)
+    assert mailbox.envelope(2, key(0)) is None
+    mailbox.receive(2, data(0), 0.0)
+    assert mailbox.envelope(2, key(0)) is None
+    assert sent(mailbox, 0.0, Acknowledged) == [Acknowledged([key(0), key(0)], 1)]
+
+
+def test_nobody_fills_the_memory() -> None:
+    mailbox = Mailbox(b"boot")
+    for number in range(MOST_KEPT + 10):
+        mailbox.receive(2, data(0, b"", number), 0.0)
+    assert mailbox.envelope(2, key(0, MOST_KEPT - 1)) is not None
+    assert mailbox.envelope(2, key(0, MOST_KEPT)) is None
+    mailbox.receive(3, data(0), 0.0)
+    assert mailbox.envelope(3, key(0)) is not None
+
+
+def test_left_out_and_given_up() -> None:
+    mailbox = Mailbox(b"boot")
+    mailbox.post(2, data(0), 0.0)
+    mailbox.receive(2, data(0), 0.0)
+    mailbox.forget_attempt(0, 0)
+    assert mailbox.envelope(2, key(0)) is None
+    assert sent(mailbox, 0.0) == []
+    mailbox.post(2, data(1), 0.0)
+    mailbox.leave_out(2)
+    assert mailbox.acknowledged(2, key(1))
+    assert sent(mailbox, 0.0) == []
