@@ -11,6 +11,7 @@ LumosError                  anything Lumos raises on purpose
 ├── RankLost                another rank of the run is gone, or does not answer
 ├── RankFailed              another rank of the run failed, and says why itself
 ├── BrokerFailed            the NATS server did not start, or is gone
+├── RunFailed               a run of real devices has failed, or goes on without this one
 ├── BudgetExceeded          a run would reveal more than the budget that was set
 └── PromiseExceeded         an attack inferred more than a promise allows
 
@@ -69,6 +70,10 @@ class RankFailed(LumosError):
 
 class BrokerFailed(LumosError):
     """The NATS server did not start, or is gone."""
+
+
+class RunFailed(LumosError):
+    """A run of real devices has failed, or goes on without this one."""
 
 
 class BudgetExceeded(LumosError):

@@ -168,6 +168,7 @@ OPTIONS: Mapping[str, Placed] = {
     "max_payload": Placed(RUN),
     "max_connections": Placed(RUN),
     "log_file": Placed(RUN, "file for the log of the NATS server"),
+    "deadline": Placed(RUN, "seconds after which a silent device is left out"),
     "pid_file": Placed(RUN, "file for the number of its process"),
     # What every command has.
     "seed": Placed(COMMON, "run seed"),
@@ -198,6 +199,12 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "predict": {"scores": "links: ideal, or secure by cryptography"},
     "audit": {"out": "JSON file to write", "control": ""},
     "report": {"out": "file to write"},
+    "up": {"out": "a new folder for the result", "keep": "keep the folders of all parties"},
+    "device": {"folder": "of the device", "broker": "address in place of that in run.json"},
+    "coordinator": {
+        "folder": "of the coordinator",
+        "broker": "address in place of that in run.json",
+    },
     "pki init": {"pki": "a new folder"},
     "pki request": {"folder": "a folder for the keys", "device": "number of the device"},
     "pki nats-config": {"out": "file to write"},

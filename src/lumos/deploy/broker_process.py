@@ -18,7 +18,7 @@ from lumos.errors import BrokerFailed, UsageError
 HOST = "127.0.0.1"
 LOG = "broker.log"
 _SERVER = "nats-server"
-_READY = "Server is ready"
+_READY, _TAKEN = "Server is ready", "address already in use"
 _POLL, _PORT_WAIT = 0.02, 0.2
 _PORTS = range(20_000, 32_000)
 """Below those that systems give to outgoing connections: a client that tries again while no server
@@ -124,7 +124,7 @@ class Broker:
         if self.pid is not None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
-        end = time.monotonic() + timeout
+        end, taken = time.monotonic() + timeout, False
         for _ in range(_TRIES):
             port = _free_port() if self._port is None else self._port
             self._launch(port)
@@ -132,9 +132,11 @@ class Broker:
                 self._port = port
                 return
             last = self._last_line()
-            if "address already in use" not in last or time.monotonic() > end:
+            taken = taken or _TAKEN in last
+            if _TAKEN not in last or time.monotonic() > end:
                 break
             time.sleep(_PORT_WAIT)
+        last = f"port {port}: {_TAKEN}" if taken else last
         raise BrokerFailed(f"the NATS server did not start ({last}); its log: {self.log}")
 
     def stop(self, timeout: float = 10.0) -> None:

@@ -1,0 +1,170 @@
+"""The process of one device: from its folder to its result."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lumos.crypto import entropy
+from lumos.deploy.device_folder import (
+    ATTEMPTS,
+    OPENINGS,
+    RESULT,
+    SNAPSHOT,
+    SUM_NUMBER,
+    DeviceFolder,
+)
+from lumos.deploy.device_party import DeviceParty
+from lumos.deploy.frames import Alive
+from lumos.deploy.ledger_totals import ledger_totals
+from lumos.deploy.nats_link import Faults, NatsLink
+from lumos.deploy.party_folder import LOCK, PartyFolder
+from lumos.deploy.party_process import drive, stopped_by_signals
+from lumos.deploy.training_job import TREES, TrainingJob
+from lumos.deploy.wire_count import NAME as WIRE_COUNT
+from lumos.deploy.wire_count import WireCount
+from lumos.device.shard import COORDINATOR
+from lumos.errors import RunFailed
+from lumos.graph.parts import PartsFolder
+from lumos.storage import read_json, write_json
+from lumos.threads import threads_for
+from lumos.training.weights_digest import weights_digest
+from lumos.typing import Arrays
+
+BOOT_BYTES = 16
+FAREWELLS = 3
+"""How often a device says that it has heard of the end: packets can be lost."""
+
+
+class _ResultFirst(DeviceFolder):
+    """A device's folder in which the result is complete before the run counts as over.
+
+    Args:
+        folder: of the device.
+        last: the last phase.
+        finish: called with the snapshot after it.
+    """
+
+    last: int
+    finish: Callable[[Arrays], None]
+
+    def save(self, snapshot: Arrays) -> None:
+        """Replace the snapshot; after the last phase, write the result before."""
+        if int(snapshot["phase"]) > self.last:
+            self.finish(snapshot)
+        super().save(snapshot)
+
+
+class DeviceProcess:
+    """One device, with what is on its disk.
+
+    Args:
+        folder: of the device.
+        log: called with a line, without anything private.
+        broker: address in place of the plan's.
+        faults: of a test.
+    """
+
+    def __init__(
+        self,
+        folder: PartyFolder,
+        log: Callable[[str], None],
+        *,
+        broker: str | None = None,
+        faults: Faults | None = None,
+    ) -> None:
+        self._folder, self._log = folder, log
+        self._broker, self._faults = broker or folder.plan.broker, faults
+        self._store = _ResultFirst(folder.path)
+        self._count = WireCount(folder.path)
+
+    def run(self) -> bool:
+        """Take part until the run has ended; False where a signal ended this process before.
+
+        Raises:
+            RunFailed: the run has failed, or goes on without this device.
+            KeyboardInterrupt: Ctrl-C ended this process before.
+            InputError: a file is missing, damaged, or of another run.
+        """
+        with self._folder.locked():
+            ended = asyncio.run(self._take_part())
+            if ended is None:
+                return False
+            self._store.forget_secret()
+            if ended:
+                raise RunFailed(ended)
+            self._tidy()
+            return True
+
+    async def _take_part(self) -> str | None:
+        """What the coordinator said of the end; None where a signal came before."""
+        folder = self._folder
+        job = self._job()
+        self._store.last = job.last
+        self._store.finish = lambda snapshot: self._write_result(job, snapshot)
+        party = DeviceParty(
+            folder.party,
+            job,
+            self._store,
+            entropy.draw(BOOT_BYTES),
+            folder.plan.beat,
+            time.monotonic(),
+            self._log,
+        )
+        link = NatsLink(
+            folder.identity, folder.directory, folder.plan.tag, self._broker, self._log,
+            self._count, self._faults,
+        )  # fmt: skip
+        with threads_for(1, len(job.shard.neighbours)), stopped_by_signals(link.wake) as stop:
+            async with link:
+                await drive(party, link, lambda _now: bool(stop) or party.ended is not None)
+                if party.ended is None:
+                    if stop.signal == signal.SIGINT:
+                        raise KeyboardInterrupt("the same command goes on")
+                    return None
+                for _ in range(FAREWELLS):
+                    await link.send(COORDINATOR, [Alive(job.last + 2, 0)])
+                    await asyncio.sleep(0.01)
+        return party.ended
+
+    def _job(self) -> TrainingJob:
+        folder = self._folder
+        config = folder.plan.config
+        part = PartsFolder.open(folder.path).part([folder.party], config.train.task)
+        keys = self._store.keys(folder.plan.tag)
+        return TrainingJob(folder.manifest, config, part, keys, self._store.opened())
+
+    def _write_result(self, job: TrainingJob, snapshot: Arrays) -> None:
+        """Public weights, and what is the device's own: its prediction and its ledger."""
+        weights: Arrays = {} if job.last == TREES else job.trainer.arrays()
+        result: dict[str, Any] = {
+            "run": self._folder.plan.run,
+            "device": self._folder.party,
+            "coins": self._folder.plan.config.train.coins,
+            "sums": int(snapshot.get(SUM_NUMBER, 0)),
+            "weights_sha256": weights_digest(weights) if weights else None,
+            "prediction": _probabilities(job.result),
+            "edges_carried": job.shard.neighbours[snapshot["keep"]].tolist(),
+            "ledger": ledger_totals(job),
+        }
+        self._store.write_result(weights, result)
+
+    def _tidy(self) -> None:
+        """Add what passed on the wire to the result, and delete what the run needed on the way."""
+        path = self._folder.path
+        result = {**read_json(path / RESULT), "wire": self._count.totals()}
+        write_json(path / RESULT, result, private=True)
+        for name in (SNAPSHOT, OPENINGS, ATTEMPTS, WIRE_COUNT, LOCK):
+            (path / name).unlink(missing_ok=True)
+
+
+def _probabilities(result: Any) -> list[float] | None:
+    """Of each class, for the device itself; None where no classes are predicted."""
+    logits = getattr(result, "logits", None)
+    if logits is None or not logits.size:
+        return None
+    powers = np.exp(np.float64(logits[0]) - logits[0].max())
+    return (powers / powers.sum()).tolist()  # type: ignore[no-any-return]
