@@ -29,6 +29,7 @@ class MemoryStore:
         self.openings: list[Opening] = []
         self.attempts: dict[int, int] = {}
         self.kept_ledgers: Arrays | None = None
+        self.answers: Arrays = {}
         self.saves = 0
 
     def load(self) -> Arrays | None:
@@ -44,6 +45,9 @@ class MemoryStore:
 
     def keep_ledgers(self, ledgers: Arrays) -> None:
         self.kept_ledgers = {name: np.array(array) for name, array in ledgers.items()}
+
+    def keep_answers(self, answers: Arrays) -> None:
+        self.answers = {name: np.array(array) for name, array in answers.items()}
 
     def begin(self, phase: int, attempt: int) -> None:
         self.attempts[phase] = attempt + 1
@@ -155,7 +159,7 @@ class Federation:
         keys = DeviceKeys(self.secrets[party])
         job = TrainingJob(manifest, config, part, keys, self.stores[party].opened())
         self.parties[party] = DeviceParty(
-            party, job, self.stores[party], boot, 1.0, self.now, self.lines.append
+            party, job, self.stores[party], boot, 1.0, self.deadline, self.now, self.lines.append
         )
 
     def kill(self, party: int) -> None:
@@ -169,7 +173,8 @@ class Federation:
                 return
             for number in list(self.parties):
                 self._work(number)
-            if all(party.ended is not None for party in self.parties.values()):
+            ended = all(party.ended is not None for party in self.parties.values())
+            if ended and until is None:
                 return
             self._next()
         raise AssertionError(f"the run did not end by {self.now:g} s")

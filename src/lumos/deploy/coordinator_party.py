@@ -6,11 +6,16 @@ Nothing is sent and no clock is read here, as in `device_party`.
 from collections.abc import Callable
 from typing import Protocol
 
+import numpy as np
+
+from lumos.aggregate.topics import SUM
 from lumos.deploy.frames import Alive, Data, Done, Frame, Hello, RoundKey, RunState
 from lumos.deploy.mailbox import Mailbox
 from lumos.deploy.rounds import CoordinatorRounds
 from lumos.deploy.training_job import TrainingJob
 from lumos.errors import LumosError
+from lumos.exchange.batch import Inbox
+from lumos.exchange.endpoint import Program
 from lumos.typing import Arrays
 
 CoordinatorRecord = dict[RoundKey, dict[int, Data]]
@@ -88,6 +93,8 @@ class CoordinatorParty:
         """In which phase each device was left out."""
         self.out: set[int] = set(self.left_out)
         self.ended: str | None = "" if self.phase > job.last else None
+        self.sums = 0 if saved is None else int(saved.get("sums", 0))
+        """Sums that were opened."""
         self._mailbox = Mailbox(boot, self.phase)
         self._phases = dict.fromkeys(range(job.total), 0)
         self._heard = dict.fromkeys(range(job.total), now)
@@ -111,6 +118,14 @@ class CoordinatorParty:
     def present(self) -> list[int]:
         """Devices that take part."""
         return [device for device in range(self.job.total) if device not in self.out]
+
+    def silent(self, now: float, seconds: float) -> list[int]:
+        """Devices that take part, and did not answer for so long, or never since this start."""
+        return [
+            device
+            for device in self.present()
+            if device not in self.online or now - self._heard[device] > seconds
+        ]
 
     def behind(self) -> list[int]:
         """Devices that are waited for: by the present round, or because their phase is earlier."""
@@ -170,6 +185,8 @@ class CoordinatorParty:
     def next_due(self) -> float:
         """When `due` or `advance` has something to do, if nothing arrives."""
         waiting = [self._heard[device] + self._deadline for device in self.present()]
+        if self.ended is not None:
+            waiting = []
         return min([self._mailbox.next_due(), *waiting])
 
     def _begin(self) -> CoordinatorRounds[None]:
@@ -180,7 +197,7 @@ class CoordinatorParty:
             self._mailbox,
             self,
             job.endpoint_of(self.phase),
-            job.program(self.phase, self.attempt),
+            self._counting_sums(job.program(self.phase, self.attempt)),
             (self.phase, self.attempt),
             lambda sender, line: self._log(f"device {sender}: {line}; dropped"),
             job.total,
@@ -188,11 +205,22 @@ class CoordinatorParty:
             self._recorded,
         )
 
+    def _counting_sums(self, program: Program[None]) -> Program[None]:
+        """The same program; the sums that it opens are counted."""
+        inbox: Inbox | None = None
+        while True:
+            try:
+                outbox = next(program) if inbox is None else program.send(inbox)
+            except StopIteration:
+                return
+            self.sums += outbox.topic is SUM and bool(outbox.batch.messages)
+            inbox = yield outbox
+
     def _next_phase(self) -> None:
         self._rounds = None
         self.phase += 1
         self.attempt = 0
-        self._pending = self.job.snapshot(self.phase)
+        self._pending = {**self.job.snapshot(self.phase), "sums": np.array(self.sums)}
         if self.phase > self.job.last:
             self.ended = ""
 

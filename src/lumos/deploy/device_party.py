@@ -7,8 +7,9 @@ time, and sends what `due` returns.
 from collections.abc import Callable
 from typing import Protocol
 
-from lumos.deploy.frames import Alive, Closed, Frame, RunState
+from lumos.deploy.frames import Alive, Closed, Data, Frame, RunState
 from lumos.deploy.mailbox import Mailbox
+from lumos.deploy.pair_questions import QUESTIONS, PairQuestions
 from lumos.deploy.rounds import DeviceRounds
 from lumos.deploy.training_job import TrainingJob
 from lumos.device.shard import COORDINATOR
@@ -35,6 +36,10 @@ class DeviceStore(Protocol):
         """Keep the ledgers of a phase that cannot be repeated: what was revealed is revealed."""
         ...
 
+    def keep_answers(self, answers: Arrays) -> None:
+        """Keep what the device has asked and answered after the training."""
+        ...
+
     def begin(self, phase: int, attempt: int) -> None:
         """Note that an attempt at a phase begins that cannot be repeated."""
         ...
@@ -53,6 +58,7 @@ class DeviceParty:
         store: what survives a restart.
         boot: random bytes of this start.
         beat: seconds between two signs of life.
+        deadline: seconds after which a question to another device is given up.
         now: the time.
         log: called with a line, without anything private, where a message was dropped.
     """
@@ -64,6 +70,7 @@ class DeviceParty:
         store: DeviceStore,
         boot: bytes,
         beat: float,
+        deadline: float,
         now: float,
         log: Callable[[str], None],
     ) -> None:
@@ -83,6 +90,9 @@ class DeviceParty:
         self._next_beat = now
         self._rounds: DeviceRounds[None] | None = None
         self._least_attempt = store.begun(self.phase)
+        self.questions = PairQuestions(
+            device, job, self._mailbox, self, self._keep_answers, deadline, log
+        )
         self._mailbox.greet([COORDINATOR], now)
 
     @property
@@ -94,6 +104,8 @@ class DeviceParty:
         """Take what has arrived from another party."""
         for frame in frames:
             if self._mailbox.receive(sender, frame, now):
+                if isinstance(frame, Data) and frame.key.phase == QUESTIONS and self.finished:
+                    self.questions.notice(sender, frame, now)
                 continue
             if sender != COORDINATOR:
                 self._log(f"device {sender} speaks in place of the coordinator; dropped")
@@ -109,6 +121,7 @@ class DeviceParty:
         """
         try:
             self._advance(now)
+            self.questions.advance(now)
         except LumosError as error:
             self.ended = f"{self.job.name(self.phase)}: {error}"
             self._rounds = None
@@ -145,6 +158,9 @@ class DeviceParty:
         """When `due` has something to send, if nothing arrives."""
         beat = float("inf") if self.ended else self._next_beat
         return min(beat, self._mailbox.next_due())
+
+    def _keep_answers(self) -> None:
+        self._store.keep_answers(self.job.answers())
 
     def _begin(self) -> DeviceRounds[None]:
         job = self.job

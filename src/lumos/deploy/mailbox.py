@@ -114,6 +114,13 @@ class Mailbox:
         """An envelope was refused: it counts as arrived, and is not looked at again."""
         self._peer(sender).arrived.pop(key, None)
 
+    def refuse(self, sender: int, key: RoundKey) -> None:
+        """An envelope came too early: it is forgotten, and taken when it comes again."""
+        peer = self._peer(sender)
+        peer.arrived.pop(key, None)
+        peer.seen.discard(key)
+        peer.acknowledge = [other for other in peer.acknowledge if other != key]
+
     def leave_out(self, party: int) -> None:
         """A party is left out for good: nothing is sent to it any more."""
         self._left.add(party)

@@ -29,7 +29,7 @@ from lumos.session.workers import InProcess
 from lumos.training.config import Config
 from lumos.training.private_data import PrivateData
 from lumos.training.profile import Placement, Problem
-from lumos.training.trainer import EpochRecord, RestartableTrainer
+from lumos.training.trainer import AnswersPairs, EpochRecord, PairAnswer, RestartableTrainer
 from lumos.trees.balancers import BALANCERS
 from lumos.typing import Arrays, Flags, Words
 
@@ -82,6 +82,7 @@ class TrainingJob:
         self._heard: list[Heard] = []
         self._trainer: RestartableTrainer | None = None
         self.result: Any = None
+        self._questions: list[Endpoint] = []
         self._place()
 
     def _place(self) -> None:
@@ -232,6 +233,42 @@ class TrainingJob:
             self._trainer.revive(_part_of(arrays, "run/"))
             self._trainer.remember_openings(self._opened)
             self._hear_again(phase - FIRST_EPOCH)
+
+    def question(self, peer: int, *, asks: bool) -> tuple[Endpoint, Program[PairAnswer]]:
+        """The device's part in a question about a pair of which it is an end.
+
+        Raises:
+            UsageError: the run did not train on links.
+        """
+        result = self.result
+        if not isinstance(result, AnswersPairs):
+            raise UsageError("pairs are asked about where `task='link'` was trained")
+        simulated = self._config.train.coins == "simulated"
+        group = choose_group(self._config.trees.group, simulated=simulated)
+        shard = self._lone_shard()
+        endpoint = Endpoint(shard, frozenset({Door.COMPARE, Door.CONTROL}))
+        self._questions.append(endpoint)
+        return endpoint, result.question(shard, endpoint, group, peer, asks=asks)
+
+    def answers(self) -> Arrays:
+        """What the device has asked and answered after the training, for a restart."""
+        return self.result.answers() if isinstance(self.result, AnswersPairs) else {}
+
+    def restore_answers(self, arrays: Arrays) -> None:
+        """Go on from `answers`."""
+        if isinstance(self.result, AnswersPairs):
+            self.result.restore_answers(arrays)
+
+    def _lone_shard(self) -> Shard:
+        """The device without its neighbours: a peer is a stranger, whether it is one or not."""
+        return Shard(
+            self._part.devices,
+            self.total,
+            np.zeros(2, np.int64),
+            np.empty(0, np.int64),
+            PrivateCoins(self._secrets(f"{self._coins}/answers")),
+            PublicCoins(self._problem.seed),
+        )
 
     def digest(self) -> bytes:
         """Of the public state, which is the same at all parties between two phases."""

@@ -122,6 +122,9 @@ class Answerer:
         left = self.budget.left(self.strict)
         answered, answering, askers = yield from consents(shard, *asked, left, step)
         mine = np.flatnonzero(answered)
+        # Before anybody learns a level: an end that falls silent later has told its own.
+        np.add.at(self.budget.asked, asked.rows[mine], 1)
+        np.add.at(self.budget.answered, answering, 1)
         rows = np.concatenate([asked.rows[mine], answering])
         peers = np.concatenate([asked.peers[mine], askers])
         devices = shard.ids_of(rows)
@@ -145,8 +148,6 @@ class Answerer:
             if on_ends is not None:
                 on_ends(len(here))
         levels[mine] = learnt[: len(mine)]
-        np.add.at(self.budget.asked, asked.rows[mine], 1)
-        np.add.at(self.budget.answered, answering, 1)
         return Learnt(levels, shard.ids_of(answering), askers, learnt[len(mine) :])
 
 

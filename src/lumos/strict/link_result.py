@@ -11,21 +11,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lumos.crypto.group import Group
 from lumos.device.coins import PublicCoins
-from lumos.device.shard import cut
+from lumos.device.shard import Shard, cut
 from lumos.errors import InputError
+from lumos.exchange.endpoint import Endpoint, Program
 from lumos.graph import Graph
+from lumos.score import make_scorer
+from lumos.session.workers import InProcess
 from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.feature_scaling import FeatureScaling
-from lumos.strict.link_answers import scores
+from lumos.strict.link_answers import UNANSWERED, Answerer, AskedOfPeers, scores
 from lumos.strict.link_encoder import LinkEncoder
-from lumos.strict.link_levels import ALONE, BOTH, Reading, combined, integers, with_degrees
+from lumos.strict.link_levels import (
+    ALONE,
+    BOTH,
+    Reading,
+    combined,
+    integers,
+    spec_for,
+    with_degrees,
+)
 from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.settings import StrictSettings
 from lumos.strict.surroundings import Surroundings
 from lumos.strict.word_rows import WordRows
 from lumos.training.private_data import features_of
 from lumos.training.profile import Problem
+from lumos.training.trainer import PairAnswer
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small
 
 if TYPE_CHECKING:
@@ -74,6 +87,39 @@ class LinkResult:
         """[pairs] logits of being an edge, as the askers have them."""
         degree = self.degree[askers]
         return scores(levels, self.reading.evidence, degree, len(self.degree))
+
+    def question(
+        self, shard: Shard, endpoint: Endpoint, group: Group, peer: int, *, asks: bool
+    ) -> Program[PairAnswer]:
+        """One question at one of its two ends; `lumos.training.trainer.AnswersPairs`.
+
+        The coins of a pair are the same whenever it is asked: a second answer tells nothing that
+        the first one did not.
+        """
+        level = np.array([UNANSWERED])
+        if self.reading.way != ALONE:
+            answerer = Answerer(
+                shard=shard,
+                scorer=make_scorer(shard, endpoint, InProcess(), group),
+                vectors=self.vectors,
+                spec=spec_for(self.vectors.shape[1], self.reading.cosines),
+                strict=self.strict,
+                budget=self.budget,
+            )
+            asked = AskedOfPeers(np.zeros(int(asks), np.int64), np.full(int(asks), peer, np.int64))
+            learnt = yield from answerer.ask(asked, 1 + peer, 1)
+            level = learnt.levels if asks else np.append(learnt.answered, UNANSWERED)[:1]
+        logit = scores(level, self.reading.evidence, self.degree, shard.total)
+        return PairAnswer(float(logit[0]), bool(level[0] != UNANSWERED))
+
+    def answers(self) -> Arrays:
+        """What the device has asked and answered so far, for a restart."""
+        return self.budget.arrays()
+
+    def restore_answers(self, arrays: Arrays) -> None:
+        """Go on from `answers`."""
+        for name, counts in AnswerBudget.of(arrays).arrays().items():
+            self.budget.arrays()[name][:] = counts
 
     def estimates(self) -> dict[str, float]:
         """What calibration measured of each way: the AUC of its levels, and its error."""

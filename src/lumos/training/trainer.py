@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 from lumos.aggregate.opened_sums import OpenedSums
-from lumos.exchange.endpoint import Program
+from lumos.crypto.group import Group
+from lumos.device.shard import Shard
+from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.training.outcome import Outcome
 from lumos.typing import Arrays, Floats
@@ -145,6 +147,42 @@ class RestartableTrainer(Protocol):
 
     def begin_attempt(self, number: int) -> None:
         """The next sums are of this attempt: sums of another one have other masks."""
+        ...
+
+
+class PairAnswer(NamedTuple):
+    """What a device learns of a pair of which it is an end."""
+
+    score: float
+    """Logit of being an edge, as this end has it."""
+    answered: bool
+    """Whether the other end answered; otherwise the score is of what this end knows alone."""
+
+
+@runtime_checkable
+class AnswersPairs(Protocol):
+    """The result of a device that can be asked about pairs after the training."""
+
+    def question(
+        self, shard: Shard, endpoint: Endpoint, group: Group, peer: int, *, asks: bool
+    ) -> Program[PairAnswer]:
+        """One question, at one of its two ends.
+
+        Args:
+            shard: the device, without neighbours.
+            endpoint: through which the messages pass.
+            group: of the sessions.
+            peer: the other end.
+            asks: whether this end asks; the other one answers.
+        """
+        ...
+
+    def answers(self) -> Arrays:
+        """What the device has asked and answered so far, for a restart."""
+        ...
+
+    def restore_answers(self, arrays: Arrays) -> None:
+        """Go on from `answers`."""
         ...
 
 

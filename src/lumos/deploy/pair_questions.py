@@ -1,0 +1,139 @@
+"""Questions about pairs after the training: two devices score their pair, without anybody else.
+
+A question is a stream of envelopes between its two ends, named by a number that the asker draws.
+The first envelope of a question that a device does not know makes it answer, within its budget.
+What a device asked and answered is noted on its disk before the other end can learn a level.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from lumos.crypto import entropy
+from lumos.deploy.frames import Data
+from lumos.deploy.mailbox import Mailbox
+from lumos.deploy.rounds import DeviceRounds, Presence
+from lumos.deploy.training_job import TrainingJob
+from lumos.errors import LumosError, UsageError
+from lumos.exchange.batch import Inbox, Outbox
+from lumos.exchange.endpoint import Program
+from lumos.training.trainer import PairAnswer
+
+QUESTIONS = 1 << 30
+"""The phase of all questions, after every other."""
+MOST_OPEN = 64
+"""Questions of others that a device answers at a time."""
+
+
+class _Question(NamedTuple):
+    rounds: DeviceRounds[PairAnswer]
+    began: float
+    asks: bool
+
+
+class PairQuestions:
+    """The questions of one device.
+
+    Args:
+        job: the device's, whose phases are over.
+        keep: makes what was asked and answered survive a restart.
+        deadline: seconds after which a question is given up.
+        others: as in `DeviceParty`.
+    """
+
+    def __init__(
+        self,
+        device: int,
+        job: TrainingJob,
+        mailbox: Mailbox,
+        presence: Presence,
+        keep: Callable[[], None],
+        deadline: float,
+        log: Callable[[str], None],
+    ) -> None:
+        self._device, self._job, self._mailbox = device, job, mailbox
+        self._presence, self._keep, self._deadline, self._log = presence, keep, deadline, log
+        self._open: dict[tuple[int, int], _Question] = {}
+        self._over: set[tuple[int, int]] = set()
+        self.answers: dict[int, PairAnswer | str] = {}
+        """By the number of the question: the answer, or a line that says why there is none."""
+
+    def ask(self, peer: int, now: float) -> int:
+        """Ask another device; returns the number of the question.
+
+        Raises:
+            UsageError: there is no such device, or the run did not train on links.
+        """
+        if not 0 <= peer < self._job.total or peer == self._device:
+            raise UsageError(f"there is no other device {peer} to ask")
+        number = int.from_bytes(entropy.draw(7), "little")
+        if peer in self._presence.out:
+            self.answers[number] = f"device {peer} is left out of the run"
+        else:
+            self._begin(peer, number, asks=True, now=now)
+        return number
+
+    def notice(self, sender: int, data: Data, now: float) -> None:
+        """An envelope of a question has arrived."""
+        name = (sender, data.key.attempt)
+        if name in self._open or name in self._over:
+            return
+        theirs = sum(not question.asks for question in self._open.values())
+        if theirs >= MOST_OPEN:
+            self._mailbox.refuse(sender, data.key)
+            return
+        try:
+            self._begin(sender, data.key.attempt, asks=False, now=now)
+        except UsageError as error:
+            self._log(f"device {sender} asks: {error}")
+            self._over.add(name)
+
+    def advance(self, now: float) -> None:
+        """Go on with all questions as far as what has arrived allows."""
+        for name, question in list(self._open.items()):
+            peer, number = name
+            try:
+                before = question.rounds.completed
+                finished = question.rounds.advance(now)
+                if question.rounds.completed > before:
+                    self._keep()  # before anything of these rounds is sent
+                if not finished:
+                    if now - question.began > self._deadline:
+                        raise UsageError(f"device {peer} did not answer")
+                    continue
+                answer: PairAnswer | str = question.rounds.running.result
+            except LumosError as error:
+                answer = str(error)
+                self._mailbox.forget_attempt(QUESTIONS, number)
+            del self._open[name]
+            self._over.add(name)
+            if question.asks:
+                self.answers[number] = answer
+
+    def _begin(self, peer: int, number: int, *, asks: bool, now: float) -> None:
+        endpoint, program = self._job.question(peer, asks=asks)
+        rounds = DeviceRounds(
+            self._device,
+            self._mailbox,
+            self._presence,
+            endpoint,
+            _between(program, peer),
+            (QUESTIONS, number),
+            lambda sender, line: self._log(f"device {sender}: {line}; dropped"),
+            np.empty(0, np.int64),
+        )
+        self._open[peer, number] = _Question(rounds, now, asks)
+
+
+def _between(program: Program[PairAnswer], peer: int) -> Program[PairAnswer]:
+    """A program of two devices: each awaits the other in every round."""
+    inbox: Inbox | None = None
+    awaits = np.array([peer], np.int64)
+    try:
+        while True:
+            outbox = next(program) if inbox is None else program.send(inbox)
+            inbox = yield Outbox(outbox.topic, outbox.batch, awaits, outbox.size)
+    except StopIteration as stop:
+        answer: PairAnswer = stop.value
+        return answer
