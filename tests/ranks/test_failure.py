@@ -140,9 +140,9 @@ def processes_with(word: str) -> list[int]:
 SLOW = """
 import os, sys, time
 from lumos.runs.folder import RunFolder
-real, fails = RunFolder.save_checkpoint, sys.argv.pop(1)
+real, fails, slow = RunFolder.save_checkpoint, sys.argv.pop(1), [3]
 def save_checkpoint(self, arrays):
-    time.sleep(3)
+    time.sleep(slow.pop() if slow else 0)
     real(self, arrays)
     if fails == "fails":
         raise OSError(28, "No space left on device", "checkpoint.npz")
