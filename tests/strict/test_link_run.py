@@ -78,7 +78,7 @@ def test_shards_change_nothing(name: str, aggregate: str, ledger_differences: An
     settings = {**(CHEAP if aggregate == "secure" else {}), **SETTINGS[name]}
     one, wire, opened = watched(aggregate=aggregate, **settings)
     assert len(opened) >= one.config.train.epochs + 1
-    for shards in (2, 7, DEVICES):
+    for shards in (3, DEVICES):
         other, wire_there, there = watched(shards=shards, aggregate=aggregate, **settings)
         identical(one, other)
         assert bytes_of(opened) == bytes_of(there)
