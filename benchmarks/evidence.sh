@@ -33,6 +33,7 @@ run million-greedy demo:1000000 --balancer greedy --compare ideal
 run million-optimal demo:1000000 --balancer optimal
 run lastfm-mcmc-300-secure lastfm --balancer mcmc --iterations 300
 run facebook-greedy-secure facebook --balancer greedy
+run facebook-mcmc-1000-secure facebook --balancer mcmc --iterations 1000
 
 train() { # name, then the arguments of `lumos train`
     local name=$1
