@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -110,7 +111,7 @@ def _prepare(folder: Path) -> None:
             with (folder / "pids").open("a") as log:
                 log.write(f"{self.pid}\n")
 
-    supervisor.subprocess.Popen = Noted  # type: ignore[assignment,misc]
+    supervisor.subprocess.Popen = Noted  # type: ignore[attr-defined]
 
 
 class Forked:
@@ -148,7 +149,7 @@ class Forked:
         return status
 
     def kill(self) -> None:
-        os.kill(self.pid, supervisor.signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
 
 
 def _status_of(words: Sequence[str]) -> int:

@@ -34,7 +34,7 @@ def signal_in_phase(number: int, rank: int, phase: str, grace: float | None = No
             if len(rounds) == 2:
                 os.kill(os.getpid(), number)
 
-    Status.advance = sabotaged  # type: ignore[method-assign]
+    Status.advance = sabotaged  # type: ignore[method-assign,assignment]
 
 
 def signal_while_writing(number: int, rank: int, name: str) -> None:
