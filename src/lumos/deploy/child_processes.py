@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
@@ -59,9 +60,11 @@ def fork(work: Callable[[], int]) -> int:
     try:
         end_with(parent)
         status = work()
+    except BaseException:  # a defect: nobody above could report it
+        traceback.print_exc()
+    finally:
         sys.stdout.flush()
         sys.stderr.flush()
-    finally:
         os._exit(status)
 
 

@@ -10,14 +10,20 @@ import numpy as np
 
 from lumos.aggregate.parameters import mask_parameters
 from lumos.crypto import entropy
-from lumos.deploy.coordinator_folder import ROUNDS, SNAPSHOT, CoordinatorFolder
+from lumos.deploy.coordinator_folder import (
+    ATTEMPTS,
+    LEFT_OUT,
+    ROUNDS,
+    SNAPSHOT,
+    CoordinatorFolder,
+)
 from lumos.deploy.coordinator_party import CoordinatorParty
 from lumos.deploy.device_folder import RESULT, SUM_NUMBER, WEIGHTS
 from lumos.deploy.device_process import BOOT_BYTES
 from lumos.deploy.frames import Alive, Frame
 from lumos.deploy.ledger_totals import ledger_totals
 from lumos.deploy.nats_link import Faults, NatsLink
-from lumos.deploy.party_folder import LOCK, PartyFolder
+from lumos.deploy.party_folder import LOCK, WIRE, PartyFolder
 from lumos.deploy.party_process import StopRequest, drive, stopped_by_signals
 from lumos.deploy.run_status import STATUS, RunStatus
 from lumos.deploy.training_job import TREES, TrainingJob
@@ -97,6 +103,10 @@ class CoordinatorProcess:
             InputError: a file is missing, damaged, or of another run.
         """
         with self._folder.locked():
+            result = self._folder.ended_result()
+            if result is not None:
+                self._log("the run is over, and its result is here")
+                return result
             ended = asyncio.run(self._coordinate())
             if ended is None:
                 return None
@@ -215,8 +225,8 @@ class CoordinatorProcess:
     def _tidy(self) -> dict[str, Any]:
         """Add what passed on the wire to the result, and delete what the run needed on the way."""
         path = self._folder.path
-        result: dict[str, Any] = {**read_json(path / RESULT), "wire": self._count.totals()}
+        result: dict[str, Any] = {**read_json(path / RESULT), WIRE: self._count.totals()}
         write_json(path / RESULT, result, private=True)
-        for name in (SNAPSHOT, ROUNDS, WIRE_COUNT, LOCK):
+        for name in (SNAPSHOT, ROUNDS, ATTEMPTS, LEFT_OUT, WIRE_COUNT, LOCK):
             (path / name).unlink(missing_ok=True)
         return result

@@ -7,6 +7,7 @@
 | `openings.log` | for which sums it gave out shares since then, and what it was told |
 | `attempts.log` | which attempts it began that cannot be repeated |
 | `ledgers.npz` | what it sent and revealed in such an attempt |
+| `answers.npz` | what the device has asked and answered after the training |
 | `weights.npz`, `result.json` | the result; the second is written last |
 
 **Never from a backup.** A folder that was copied back has forgotten for which sums the device gave
@@ -45,7 +46,7 @@ from lumos.typing import Arrays
 
 SECRET, SNAPSHOT = "secret.key", "snapshot.npz"
 OPENINGS, ATTEMPTS, LEDGERS = "openings.log", "attempts.log", "ledgers.npz"
-WEIGHTS, RESULT = "weights.npz", "result.json"
+WEIGHTS, RESULT, ANSWERS = "weights.npz", "result.json", "answers.npz"
 SUM_NUMBER = "run/sums/number"
 """In a snapshot: how many masked sums are before it."""
 _REMEDY = (
@@ -139,6 +140,10 @@ class DeviceFolder:
         """Keep the ledgers of a phase that cannot be repeated: what was revealed is revealed."""
         named = {_LEDGER + name: array for name, array in ledgers.items()}
         write_snapshot(self.path / LEDGERS, {"phase": np.array(self._present_phase()), **named})
+
+    def keep_answers(self, answers: Arrays) -> None:
+        """Keep what the device has asked and answered after the training; durably."""
+        write_snapshot(self.path / ANSWERS, answers)
 
     def begin(self, phase: int, attempt: int) -> None:
         """Note that an attempt at a phase begins that cannot be repeated."""

@@ -11,6 +11,7 @@ import numpy as np
 from lumos.crypto import entropy
 from lumos.deploy.device_folder import (
     ATTEMPTS,
+    LEDGERS,
     OPENINGS,
     RESULT,
     SNAPSHOT,
@@ -21,7 +22,7 @@ from lumos.deploy.device_party import DeviceParty
 from lumos.deploy.frames import Alive
 from lumos.deploy.ledger_totals import ledger_totals
 from lumos.deploy.nats_link import Faults, NatsLink
-from lumos.deploy.party_folder import LOCK, PartyFolder
+from lumos.deploy.party_folder import LOCK, WIRE, PartyFolder
 from lumos.deploy.party_process import drive, stopped_by_signals
 from lumos.deploy.training_job import TREES, TrainingJob
 from lumos.deploy.wire_count import NAME as WIRE_COUNT
@@ -90,6 +91,9 @@ class DeviceProcess:
             InputError: a file is missing, damaged, or of another run.
         """
         with self._folder.locked():
+            if self._folder.ended_result() is not None:
+                self._log("the run is over, and its result is here")
+                return True
             ended = asyncio.run(self._take_part())
             if ended is None:
                 return False
@@ -111,6 +115,7 @@ class DeviceProcess:
             self._store,
             entropy.draw(BOOT_BYTES),
             folder.plan.beat,
+            folder.plan.deadline,
             time.monotonic(),
             self._log,
         )
@@ -155,9 +160,9 @@ class DeviceProcess:
     def _tidy(self) -> None:
         """Add what passed on the wire to the result, and delete what the run needed on the way."""
         path = self._folder.path
-        result = {**read_json(path / RESULT), "wire": self._count.totals()}
+        result = {**read_json(path / RESULT), WIRE: self._count.totals()}
         write_json(path / RESULT, result, private=True)
-        for name in (SNAPSHOT, OPENINGS, ATTEMPTS, WIRE_COUNT, LOCK):
+        for name in (SNAPSHOT, OPENINGS, ATTEMPTS, LEDGERS, WIRE_COUNT, LOCK):
             (path / name).unlink(missing_ok=True)
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from lumos.deploy.directory import DIRECTORY, Directory
 from lumos.deploy.identity import Identity
@@ -25,9 +26,12 @@ from lumos.deploy.run_plan import RunPlan, manifest_digest, read_plan
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, UsageError
 from lumos.graph.parts.manifest import Manifest, read_manifest
-from lumos.storage import PRIVATE
+from lumos.storage import PRIVATE, read_json
 
 LOCK = "in-use"
+RESULT = "result.json"
+WIRE = "wire"
+"""What is added to a result last: packets and bytes that passed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +87,14 @@ class PartyFolder:
                 f"{path / DIRECTORY}: lacks {described(min(missing))}; issue a certificate for it"
             )
         return cls(path, plan, manifest, identity, directory)
+
+    def ended_result(self) -> dict[str, Any] | None:
+        """The result, where the run is over for this party; None while it is not."""
+        path = self.path / RESULT
+        if not path.exists():
+            return None
+        result: dict[str, Any] = read_json(path)
+        return result if result.get("run") == self.plan.run and WIRE in result else None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
