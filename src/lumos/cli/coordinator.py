@@ -16,6 +16,7 @@ def coordinator(
     /,
     *,
     broker: Annotated[str | None, placed("broker", negative="")] = None,
+    status: Annotated[int | None, placed("status")] = None,
     common: Annotated[Common, Parameter(name="*")] = COMMON,
 ) -> None:
     """Coordinate a run of real devices.
@@ -30,6 +31,8 @@ def coordinator(
         directory.json.
     broker
         Address of the NATS server in place of the plan's, as tls://host:4222.
+    status
+        Port of a status page on 127.0.0.1; 0 for a free one. Its address is printed.
     """
     common.refuse("seed", "shards", because="run.json has the settings of the run")
     from lumos.deploy.coordinator_process import CoordinatorProcess
@@ -37,7 +40,7 @@ def coordinator(
 
     opened = PartyFolder.open(folder, coordinator=True)
     result = CoordinatorProcess(
-        opened, lambda line: say(f"coordinator: {line}"), broker=broker
+        opened, lambda line: say(f"coordinator: {line}"), broker=broker, status=status
     ).run()
     if result is None:
         say("coordinator: ended by a signal; the same command goes on")

@@ -169,6 +169,9 @@ OPTIONS: Mapping[str, Placed] = {
     "max_connections": Placed(RUN),
     "log_file": Placed(RUN, "file for the log of the NATS server"),
     "deadline": Placed(RUN, "seconds after which a silent device is left out"),
+    "stay": Placed(RUN, "devices stay after the training, and answer"),
+    "status": Placed(RUN, "port of the status page on loopback; 0 for a free one"),
+    "with": Placed(TASK, "a real device: score its pair with this one"),
     "pid_file": Placed(RUN, "file for the number of its process"),
     # What every command has.
     "seed": Placed(COMMON, "run seed"),

@@ -13,7 +13,7 @@ from lumos.cli.option_groups import placed
 from lumos.cli.options import AS_IT_IS, Reading, given
 from lumos.cli.train import run_options
 from lumos.cli.up_screen import show_result, shown_status
-from lumos.deploy.federation_layout import lay_out
+from lumos.deploy.federation_layout import FederationLayout, lay_out
 from lumos.deploy.local_federation import LocalFederation
 from lumos.deploy.run_plan import refuse_settings
 from lumos.graph.parts.chosen_source import chosen_source
@@ -41,6 +41,8 @@ def up(
     deadline: Annotated[float, placed("deadline")] = 60.0,
     out: Annotated[Path | None, placed("out")] = None,
     keep: Annotated[bool, placed("keep", negative="", show_default=False)] = False,
+    stay: Annotated[bool, placed("stay", negative="", show_default=False)] = False,
+    status: Annotated[int | None, placed("status")] = None,
     common: Common = COMMON,
 ) -> None:
     """Train with real devices on this machine: a process for each, over NATS, with certificates.
@@ -60,6 +62,10 @@ def up(
         A new folder for the result.
     keep
         Keep the folders of all parties in it too, or in a folder that is named at the end.
+    stay
+        Devices stay after the training until Ctrl-C, and answer: lumos predict FOLDER/device-17.
+    status
+        Port of the coordinator's status page, http://127.0.0.1:PORT.
     """
     common.refuse("shards", because="every device is a process")
     settings = given(options)
@@ -68,30 +74,41 @@ def up(
         refuse_taken(out)
     place = Path(tempfile.mkdtemp(prefix="lumos-up-")) if out is None else out / "parties"
     try:
-        result = _run(graph, settings, given(reading), split, deadline, place, common)
+        federation = LocalFederation(
+            _laid_out(graph, settings, given(reading), split, place, common),
+            settings,
+            deadline,
+            stay=stay,
+            status=status,
+        )
+        began = time.monotonic()
+        with federation:
+            result = {"graph": graph, **_trained(federation)}
+            result["seconds_in_all"] = round(time.monotonic() - began, 3)
+            if out is not None:
+                write_json(out / _RESULT, result, private=True)
+            if keep or stay:
+                result["parties"] = str(place)
+            if common.json:
+                print_json(result)
+            else:
+                show_result(result)
+            while stay and federation.devices_run():
+                time.sleep(_POLL)
     finally:
         if not keep:
             shutil.rmtree(place, ignore_errors=True)
-    if out is not None:
-        write_json(out / _RESULT, result, private=True)
-    if keep:
-        result["parties"] = str(place)
-    if common.json:
-        print_json(result)
-    else:
-        show_result(result)
 
 
-def _run(
+def _laid_out(
     graph: str,
     settings: dict[str, Any],
     reading: dict[str, Any],
     split: str | None,
-    deadline: float,
     place: Path,
     common: Common,
-) -> dict[str, Any]:
-    began = time.monotonic()
+) -> FederationLayout:
+    """Folders of all parties."""
     private_folder(place)
     opened = chosen_source(
         graph,
@@ -103,14 +120,15 @@ def _run(
     )
     task = settings.get("task", "classify")
     with opened as source:
-        layout = lay_out(source, place, seed=common.seed, split=split, task=task)
-    with LocalFederation(layout, settings, deadline) as federation:
-        with shown_status() as show:
-            while federation.is_running():
-                status = federation.status()
-                if status is not None:
-                    show(status)
-                time.sleep(_POLL)
-        result = federation.result()
-    whole = round(time.monotonic() - began, 3)
-    return {"graph": graph, "task": task, **result, "seconds_in_all": whole}
+        return lay_out(source, place, seed=common.seed, split=split, task=task)
+
+
+def _trained(federation: LocalFederation) -> dict[str, Any]:
+    """Show how the run goes on; its result."""
+    with shown_status() as show:
+        while federation.is_running():
+            status = federation.status()
+            if status is not None:
+                show(status)
+            time.sleep(_POLL)
+    return federation.result()

@@ -3,7 +3,8 @@
 import asyncio
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,12 @@ from lumos.deploy.device_process import BOOT_BYTES
 from lumos.deploy.frames import Alive, Frame
 from lumos.deploy.ledger_totals import ledger_totals
 from lumos.deploy.nats_link import Faults, NatsLink
+from lumos.deploy.page_status import WireBytes
 from lumos.deploy.party_folder import LOCK, WIRE, PartyFolder
 from lumos.deploy.party_process import StopRequest, drive, stopped_by_signals
+from lumos.deploy.run_history import RunHistory
 from lumos.deploy.run_status import STATUS, RunStatus
+from lumos.deploy.status_page import StatusFeed, StatusPage
 from lumos.deploy.training_job import TREES, TrainingJob
 from lumos.deploy.wire_count import NAME as WIRE_COUNT
 from lumos.deploy.wire_count import WireCount
@@ -39,6 +43,7 @@ from lumos.typing import Arrays
 SILENT_BEATS = 5
 """After the end, a device that was not heard for so many beats is gone."""
 STATUS_SECONDS = 0.5
+HISTORY = "history.json"
 _COURSE = "course/"
 
 
@@ -71,7 +76,10 @@ class CoordinatorProcess:
         log: called with a line, without anything private.
         broker: address in place of the plan's.
         faults: of a test.
+        status: port of the status page, on loopback; 0 for a free one, None for no page.
     """
+
+    _feed: StatusFeed | None
 
     def __init__(
         self,
@@ -80,8 +88,11 @@ class CoordinatorProcess:
         *,
         broker: str | None = None,
         faults: Faults | None = None,
+        status: int | None = None,
     ) -> None:
         self._folder, self._log = folder, log
+        self._status_port, self._feed = status, None
+        self._history = RunHistory(folder.plan.tag, folder.path / HISTORY)
         self._broker, self._faults = broker or folder.plan.broker, faults
         self._store = _CourseFolder(folder.path)
         self._count = WireCount(folder.path)
@@ -107,12 +118,25 @@ class CoordinatorProcess:
             if result is not None:
                 self._log("the run is over, and its result is here")
                 return result
-            ended = asyncio.run(self._coordinate())
+            with self._page():
+                ended = asyncio.run(self._coordinate())
             if ended is None:
                 return None
             if ended:
                 raise RunFailed(ended)
             return self._tidy()
+
+    @contextmanager
+    def _page(self) -> Iterator[None]:
+        """Inside, the status page is there, if it is asked for."""
+        if self._status_port is None:
+            yield
+            return
+        plan = self._folder.plan
+        with StatusPage(self._status_port) as page:
+            self._feed = StatusFeed(page, plan.config, self._history, beat=plan.beat)
+            self._log(f"status page: {page.address}")
+            yield
 
     async def _coordinate(self) -> str | None:
         folder, config = self._folder, self._folder.plan.config
@@ -142,6 +166,7 @@ class CoordinatorProcess:
                     lambda sender, frames: self._observe(job, sender, frames),
                 )
                 self._write_status(party)
+                self._show(party, time.monotonic())
         if party.ended is None:
             if stop.signal == signal.SIGINT:
                 raise KeyboardInterrupt("the same command goes on")
@@ -150,6 +175,7 @@ class CoordinatorProcess:
 
     def _is_over(self, party: CoordinatorParty, stop: StopRequest, now: float) -> bool:
         """Whether every device that is there has heard of the end; and tell people how it goes."""
+        self._show(party, now)
         if now >= self._next_status:
             self._next_status = now + STATUS_SECONDS
             self._write_status(party)
@@ -161,6 +187,12 @@ class CoordinatorProcess:
         silent = now - self._heard > SILENT_BEATS * self._folder.plan.beat
         return silent or self._gone >= set(party.present())
 
+    def _show(self, party: CoordinatorParty, now: float) -> None:
+        """Let the status page know."""
+        if self._feed is not None:
+            wire = self._count.totals()
+            self._feed.update(party, now, WireBytes(wire["bytes_sent"], wire["bytes_received"]))
+
     def _observe(self, job: TrainingJob, sender: int, frames: list[Frame]) -> None:
         """Notice who has heard of the end."""
         for frame in frames:
@@ -170,6 +202,7 @@ class CoordinatorProcess:
                 self._heard = time.monotonic()
 
     def _on_epoch(self, epoch: EpochRecord) -> None:
+        self._history.on_epoch(epoch)
         if epoch.loss is not None:
             self._losses[epoch.epoch] = epoch.loss
 
@@ -227,6 +260,6 @@ class CoordinatorProcess:
         path = self._folder.path
         result: dict[str, Any] = {**read_json(path / RESULT), WIRE: self._count.totals()}
         write_json(path / RESULT, result, private=True)
-        for name in (SNAPSHOT, ROUNDS, ATTEMPTS, LEFT_OUT, WIRE_COUNT, LOCK):
+        for name in (SNAPSHOT, ROUNDS, ATTEMPTS, LEFT_OUT, WIRE_COUNT, HISTORY, LOCK):
             (path / name).unlink(missing_ok=True)
         return result

@@ -145,6 +145,10 @@ class DeviceParty:
             self._mailbox.settle(self.phase)
             self._mailbox.tell(COORDINATOR, Alive(self.phase, self.attempt))
 
+    def say_farewell(self) -> None:
+        """Tell the coordinator that the device has heard of the end."""
+        self._mailbox.tell(COORDINATOR, Alive(self.job.last + 2, 0))
+
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
         """What is to be sent now, by receiver."""
         if now >= self._next_beat and not self.ended:

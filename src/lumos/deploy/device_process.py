@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lumos.crypto import entropy
+from lumos.deploy.control_socket import answering
 from lumos.deploy.device_folder import (
     ATTEMPTS,
     LEDGERS,
@@ -19,16 +20,14 @@ from lumos.deploy.device_folder import (
     DeviceFolder,
 )
 from lumos.deploy.device_party import DeviceParty
-from lumos.deploy.frames import Alive
 from lumos.deploy.ledger_totals import ledger_totals
 from lumos.deploy.nats_link import Faults, NatsLink
 from lumos.deploy.party_folder import LOCK, WIRE, PartyFolder
-from lumos.deploy.party_process import drive, stopped_by_signals
+from lumos.deploy.party_process import StopRequest, drive, stopped_by_signals
 from lumos.deploy.training_job import TREES, TrainingJob
 from lumos.deploy.wire_count import NAME as WIRE_COUNT
 from lumos.deploy.wire_count import WireCount
-from lumos.device.shard import COORDINATOR
-from lumos.errors import RunFailed
+from lumos.errors import RunFailed, UsageError
 from lumos.graph.parts import PartsFolder
 from lumos.storage import read_json, write_json
 from lumos.threads import threads_for
@@ -81,6 +80,7 @@ class DeviceProcess:
         self._broker, self._faults = broker or folder.plan.broker, faults
         self._store = _ResultFirst(folder.path)
         self._count = WireCount(folder.path)
+        self._farewells = 0
 
     def run(self) -> bool:
         """Take part until the run has ended; False where a signal ended this process before.
@@ -124,16 +124,36 @@ class DeviceProcess:
             self._count, self._faults,
         )  # fmt: skip
         with threads_for(1, len(job.shard.neighbours)), stopped_by_signals(link.wake) as stop:
-            async with link:
-                await drive(party, link, lambda _now: bool(stop) or party.ended is not None)
+            async with link, answering(folder.path, party, self.prediction, link.wake):
+                await drive(party, link, lambda _now: self._is_over(party, stop))
                 if party.ended is None:
                     if stop.signal == signal.SIGINT:
                         raise KeyboardInterrupt("the same command goes on")
                     return None
                 for _ in range(FAREWELLS):
-                    await link.send(COORDINATOR, [Alive(job.last + 2, 0)])
+                    party.say_farewell()
+                    for receiver, frames in party.due(time.monotonic()):
+                        await link.send(receiver, frames)
                     await asyncio.sleep(0.01)
         return party.ended
+
+    def _is_over(self, party: DeviceParty, stop: StopRequest) -> bool:
+        """Whether the process ends; a device that stays says good-bye to the coordinator alone."""
+        if stop or party.ended is None:
+            return bool(stop)
+        if party.ended or not self._folder.plan.stay:
+            return True
+        if self._farewells == 0:
+            self._add_wire()
+            self._log("the training is over; the device stays, and answers its owner")
+        if self._farewells < FAREWELLS:
+            self._farewells += 1
+            party.say_farewell()
+        return False
+
+    def prediction(self) -> dict[str, Any]:
+        """What the device believes of itself, as its result has it."""
+        return prediction_in(self._folder)
 
     def _job(self) -> TrainingJob:
         folder = self._folder
@@ -157,11 +177,14 @@ class DeviceProcess:
         }
         self._store.write_result(weights, result)
 
+    def _add_wire(self) -> None:
+        path = self._folder.path / RESULT
+        write_json(path, {**read_json(path), WIRE: self._count.totals()}, private=True)
+
     def _tidy(self) -> None:
         """Add what passed on the wire to the result, and delete what the run needed on the way."""
         path = self._folder.path
-        result = {**read_json(path / RESULT), WIRE: self._count.totals()}
-        write_json(path / RESULT, result, private=True)
+        self._add_wire()
         for name in (SNAPSHOT, OPENINGS, ATTEMPTS, LEDGERS, WIRE_COUNT, LOCK):
             (path / name).unlink(missing_ok=True)
 
@@ -173,3 +196,20 @@ def _probabilities(result: Any) -> list[float] | None:
         return None
     powers = np.exp(np.float64(logits[0]) - logits[0].max())
     return (powers / powers.sum()).tolist()  # type: ignore[no-any-return]
+
+
+def prediction_in(folder: PartyFolder) -> dict[str, Any]:
+    """What a device believes of itself: `device`, `label`, `probability`.
+
+    Raises:
+        UsageError: the training is not over, or was not of classes.
+    """
+    result = folder.ended_result()
+    if result is None:
+        raise UsageError(f"{folder.path}: the training is not over")
+    chances = result["prediction"]
+    if chances is None:
+        raise UsageError(f"{folder.path}: the run has no classes; ask about a pair: --with NUMBER")
+    best = int(np.argmax(chances))
+    label = folder.manifest.graph.classes[best]
+    return {"device": folder.party, "label": label, "probability": chances[best]}

@@ -32,10 +32,21 @@ class LocalFederation:
         layout: folders of all parties.
         settings: as `lumos.train` takes them.
         deadline: seconds after which a device that does not answer is left out.
+        stay: devices stay after the training, and answer.
+        status: port of the coordinator's status page; None for no page.
     """
 
-    def __init__(self, layout: FederationLayout, settings: dict[str, Any], deadline: float) -> None:
+    def __init__(
+        self,
+        layout: FederationLayout,
+        settings: dict[str, Any],
+        deadline: float,
+        *,
+        stay: bool = False,
+        status: int | None = None,
+    ) -> None:
         self._layout, self._settings, self._deadline = layout, settings, deadline
+        self._stay, self._status = stay, status
         self._broker = Broker(layout.broker_config, layout.path / "broker")
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._megabytes: float | None = None
@@ -45,11 +56,15 @@ class LocalFederation:
         try:
             self._broker.start()
             self._layout.hand_out_plan(
-                self._settings, deadline=self._deadline, broker=self._broker.address
+                self._settings,
+                deadline=self._deadline,
+                broker=self._broker.address,
+                stay=self._stay,
             )
             load_program(self._layout.coordinator)  # refuses what does not fit the graph
             folders = [str(folder) for folder in self._layout.device_folders()]
-            self._start(COORDINATOR_LOG, "coordinator", str(self._layout.coordinator))
+            page = () if self._status is None else ("--status", str(self._status))
+            self._start(COORDINATOR_LOG, "coordinator", str(self._layout.coordinator), *page)
             self._start(DEVICES_LOG, "device", *folders)
         except BaseException:
             self._end()
@@ -83,6 +98,10 @@ class LocalFederation:
     def status(self) -> RunStatus | None:
         """How the run goes on; None before the coordinator has begun."""
         return read_status(self._layout.coordinator)
+
+    def devices_run(self) -> bool:
+        """Whether a device is still there."""
+        return self._processes[DEVICES_LOG].poll() is None
 
     def result(self) -> dict[str, Any]:
         """What the run ended with, once it is over.
@@ -144,6 +163,8 @@ class LocalFederation:
             self._megabytes = max(self._megabytes or 0.0, fmean(weights))
 
     def _wait_for_devices(self) -> None:
+        if self._stay:
+            return  # a device has written its result before it says so to the coordinator
         try:
             self._processes[DEVICES_LOG].wait(END_SECONDS)
         except subprocess.TimeoutExpired:  # one that was left out, and does not know it

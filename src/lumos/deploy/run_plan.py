@@ -40,6 +40,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between two signs of life."""
     broker: str = BROKER
     """Where the broker listens."""
+    stay: bool = False
+    """Whether devices stay after the training, and answer (`lumos predict`)."""
 
     @property
     def tag(self) -> bytes:
@@ -61,6 +63,7 @@ def new_plan(
     deadline: float = 60.0,
     beat: float = BEAT,
     broker: str = BROKER,
+    stay: bool = False,
 ) -> RunPlan:
     """The plan of a new run over parts on disk, one for each device.
 
@@ -77,6 +80,7 @@ def new_plan(
         deadline=deadline,
         beat=beat,
         broker=broker,
+        stay=stay,
     )
 
 
