@@ -206,10 +206,10 @@ def prediction_in(folder: PartyFolder) -> dict[str, Any]:
     """
     result = folder.ended_result()
     if result is None:
-        raise UsageError(f"{folder.path}: the training is not over")
+        raise UsageError("the training is not over")
     chances = result["prediction"]
     if chances is None:
-        raise UsageError(f"{folder.path}: the run has no classes; ask about a pair: --with NUMBER")
+        raise UsageError("the run has no classes; ask about a pair: --with NUMBER")
     best = int(np.argmax(chances))
     label = folder.manifest.graph.classes[best]
     return {"device": folder.party, "label": label, "probability": chances[best]}
