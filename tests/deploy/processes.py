@@ -44,6 +44,7 @@ class Processes:
         deadline: float = 60.0,
         beat: float = 0.5,
         faults: MakeFaults | None = None,
+        stay: bool = False,
     ) -> None:
         self.layout = layout
         self.broker = Broker(layout.broker_config, layout.path / "broker")
@@ -53,6 +54,7 @@ class Processes:
             deadline=deadline,
             beat=beat,
             broker=self.broker.address,
+            stay=stay,
         )
         self._faults = faults
         self.children: dict[int, int] = {}

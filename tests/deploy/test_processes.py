@@ -31,7 +31,7 @@ from lumos.device.shard import COORDINATOR
 DEVICES = 12
 QUICK: dict[str, Any] = {"epochs": 8, "encoder_epochs": 2, "opinions": 1}
 OPTIONS = ["--epochs", "8", "--encoder-epochs", "2", "--opinions", "1", "--coins", "simulated"]
-PATIENCE = 45.0
+PATIENCE = 120.0
 
 
 @pytest.fixture(scope="module")

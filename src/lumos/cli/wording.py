@@ -43,9 +43,7 @@ _COMMANDS = (
     "port",
     "max_payload",
     "max_connections",
-    "ranks",
-    "max_restarts",
-    "rank_timeout",
+    "deadline",
 )
 """Options of commands that are no setting of any dataclass."""
 

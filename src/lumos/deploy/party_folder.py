@@ -22,7 +22,7 @@ from typing import Any
 from lumos.deploy.directory import DIRECTORY, Directory
 from lumos.deploy.identity import Identity
 from lumos.deploy.parties import described
-from lumos.deploy.run_plan import RunPlan, manifest_digest, read_plan
+from lumos.deploy.run_plan import FederationPlan, manifest_digest, read_plan
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, UsageError
 from lumos.graph.parts.manifest import Manifest, read_manifest
@@ -39,7 +39,7 @@ class PartyFolder:
     """What a party is handed; `PartyFolder.open` reads it."""
 
     path: Path
-    plan: RunPlan
+    plan: FederationPlan
     manifest: Manifest = field(repr=False)
     identity: Identity = field(repr=False)
     directory: Directory = field(repr=False)

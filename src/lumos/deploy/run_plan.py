@@ -23,7 +23,7 @@ DEFAULTS = {"aggregate": "secure", "coins": "system"}
 """Of real devices, where nothing else is asked for."""
 
 
-class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
+class FederationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `run.json`."""
 
     lumos_run: int = FORMAT
@@ -64,7 +64,7 @@ def new_plan(
     beat: float = BEAT,
     broker: str = BROKER,
     stay: bool = False,
-) -> RunPlan:
+) -> FederationPlan:
     """The plan of a new run over parts on disk, one for each device.
 
     Raises:
@@ -72,7 +72,7 @@ def new_plan(
     """
     refuse_settings(settings, deadline=deadline, beat=beat)
     manifest = read_manifest(parts)
-    return RunPlan(
+    return FederationPlan(
         run=entropy.draw(RUN_TAG).hex(),
         manifest=manifest_digest(manifest),
         seed=manifest.seed,
@@ -108,13 +108,13 @@ def manifest_digest(manifest: Manifest) -> str:
     return blake2b(msgspec.json.encode(manifest, order="sorted"), digest_size=16).hexdigest()
 
 
-def write_plan(folder: Path, plan: RunPlan) -> None:
+def write_plan(folder: Path, plan: FederationPlan) -> None:
     """Write `run.json`."""
     text = msgspec.json.format(msgspec.json.encode(plan), indent=1).decode()
     write_text(folder / NAME, text + "\n")
 
 
-def read_plan(folder: Path) -> RunPlan:
+def read_plan(folder: Path) -> FederationPlan:
     """Read `run.json`.
 
     Raises:
@@ -122,7 +122,7 @@ def read_plan(folder: Path) -> RunPlan:
     """
     path = folder / NAME
     try:
-        plan = msgspec.json.decode(path.read_bytes(), type=RunPlan)
+        plan = msgspec.json.decode(path.read_bytes(), type=FederationPlan)
         if plan.lumos_run != FORMAT or len(plan.tag) != RUN_TAG:
             raise ValueError("it is of another version of Lumos")
     except OSError as error:
