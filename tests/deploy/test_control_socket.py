@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.deploy.processes import Processes, laid_out
 
-from lumos.cli.main import main
+from lumos.cli.main import run
 from lumos.deploy.control_socket import NAME, ask_device
 from lumos.deploy.device_folder import RESULT
 from lumos.device.shard import COORDINATOR
@@ -41,7 +41,7 @@ def test_a_device_says_its_own_label(
     believed = read_json(folder / RESULT)["prediction"]
     assert row["device"] == 3
     assert row["probability"] == max(believed)
-    main(["predict", str(folder), "--json"])
+    assert run(["predict", str(folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == [row]
     assert stat.S_IMODE((folder / NAME).stat().st_mode) == 0o600
 
