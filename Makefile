@@ -32,7 +32,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP) browser
-	$(BIN)/pytest -n $(CORES)
+	$(BIN)/pytest -n $(CORES) --dist loadfile
 
 docs: $(STAMP)  ## the documentation site, in $(OUT)/site; tests/docs builds it too
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir $(OUT)/site

@@ -33,6 +33,7 @@ run million-greedy demo:1000000 --balancer greedy --compare ideal
 run million-optimal demo:1000000 --balancer optimal
 run lastfm-mcmc-300-secure lastfm --balancer mcmc --iterations 300
 run facebook-greedy-secure facebook --balancer greedy
+run facebook-mcmc-1000-secure facebook --balancer mcmc --iterations 1000
 
 train() { # name, then the arguments of `lumos train`
     local name=$1
@@ -60,6 +61,9 @@ for graph in twitch-ENGB demo; do
     train "paper-$graph-link" "$graph" --profile paper --task link --control
 done
 here=$(dirname "$0")
+echo "== what a party of a comparison or a score sees, with samples that show an advantage of 0.02"
+(cd "$here/.." && LUMOS_PRIVACY_SAMPLES=25000 pytest -q -n 2 \
+    tests/compare/test_privacy.py tests/score/test_privacy.py tests/test_distinguisher.py)
 lumos bench --full
 python "$here/feature_scales.py" --out "$out/feature-scales.json"
 (cd "$here/.." && python -m benchmarks.strict_leak)

@@ -1,4 +1,4 @@
-"""What tests of several folders share; torch is kept to one thread."""
+"""What tests of several folders share; torch and OpenBLAS are kept to one thread."""
 
 import dataclasses
 import os
@@ -8,14 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.linalg  # noqa: F401 - it has an OpenBLAS of its own
 import torch
 from tests.session_doubles import Stream, Toy
 
 from lumos.crypto import entropy
 from lumos.exchange import LedgerReport
 from lumos.graph import Graph, load
+from lumos.threads import _loaded_openblas, _openblas
 
 torch.set_num_threads(1)  # sums in one order: runs can be compared bit by bit
+for pool in _openblas(_loaded_openblas()):  # tests run side by side: a second thread only waits
+    pool.set(1)
 
 Differences = Callable[[LedgerReport, LedgerReport], list[str]]
 

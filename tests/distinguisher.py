@@ -11,18 +11,22 @@ the other and the other way round, so that every sample is asked about once. Its
 answers minus one half) has standard error 0.5/√n at chance; 4 of them are allowed. It finds what
 is spread over many features; the z-scores find what sits in one.
 
-*Power.* n = 25,000 samples show an advantage of 0.02. A single feature that guesses right with
-probability 0.52 stands 6.3 standard errors from chance: its z-score passes 5 in 91 % of runs. A
-trained distinguisher whose advantage is 0.02 passes its limit of 0.0127 in 99 % of runs.
-`tests/test_distinguisher.py` plants such a feature among 280 and counts.
+*Power.* n = 6,250 samples show an advantage of 0.04. A single feature that guesses right with
+probability 0.54 stands 6.3 standard errors from chance: its z-score passes 5 in 91 % of runs. A
+trained distinguisher whose advantage is 0.04 passes its limit of 0.0253 in 99 % of runs.
+`tests/test_distinguisher.py` plants such a feature among 280 and counts. `make evidence` runs the
+same tests with n = 25,000 samples (`LUMOS_PRIVACY_SAMPLES`), which show an advantage of 0.02.
 
 """
 
+import os
 from typing import NamedTuple
 
 import numpy as np
 
-SAMPLES = 25_000
+SAMPLES = int(os.environ.get("LUMOS_PRIVACY_SAMPLES", "6250"))
+SHOWN = 0.04 * (6_250 / SAMPLES) ** 0.5
+"""The advantage that so many samples show."""
 TWIN_SAMPLES = 600
 Z_LIMIT = 5.0
 ADVANTAGE_ERRORS = 4.0

@@ -42,6 +42,7 @@ ROOMS = (
     "audit",
     "report",
     "experiments",
+    "deploy",
     "bench",
     "cli",
     "__main__",

@@ -81,12 +81,17 @@ def test_torch_and_openblas_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
         assert openblas
     before = torch.get_num_threads(), [pool.get() for pool in openblas]
     torch.set_num_threads(2)
+    for pool in openblas:
+        pool.set(2)
+    chosen = [pool.get() for pool in openblas]
     monkeypatch.setattr(threads, "_defaults", lambda: (2, 2))
     try:
         with threads_for(60, 100):
             assert torch.get_num_threads() == 1
             assert all(pool.get() == 1 for pool in openblas)
         assert torch.get_num_threads() == 2
-        assert [pool.get() for pool in openblas] == before[1]
+        assert [pool.get() for pool in openblas] == chosen
     finally:
         torch.set_num_threads(before[0])
+        for pool, threads_before in zip(openblas, before[1], strict=True):
+            pool.set(threads_before)

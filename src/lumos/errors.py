@@ -10,6 +10,8 @@ LumosError                  anything Lumos raises on purpose
 │   └── WrongLength         a message is longer or shorter than the public settings say
 ├── RankLost                another rank of the run is gone, or does not answer
 ├── RankFailed              another rank of the run failed, and says why itself
+├── BrokerFailed            the NATS server did not start, or is gone
+├── RunFailed               a run of real devices has failed, or goes on without this one
 ├── BudgetExceeded          a run would reveal more than the budget that was set
 └── PromiseExceeded         an attack inferred more than a promise allows
 
@@ -64,6 +66,14 @@ class RankLost(LumosError):
 
 class RankFailed(LumosError):
     """Another rank of the run failed, and says why itself."""
+
+
+class BrokerFailed(LumosError):
+    """The NATS server did not start, or is gone."""
+
+
+class RunFailed(LumosError):
+    """A run of real devices has failed, or goes on without this one."""
 
 
 class BudgetExceeded(LumosError):

@@ -2,7 +2,8 @@
 
 A file is written beside its place and then moved there, so an interruption leaves the old one.
 Symbolic links are followed: a file has one content and one lock, by whatever name it is used.
-Private files are readable by their owner only, from the moment they exist.
+Private files are readable by their owner only, from the moment they exist. What is *durable* is on
+the disk before the call returns: it survives a loss of power, not only the end of the process.
 
 An npz is checked before memory is asked for: every array is as large as its header announces, and
 all of them together are not far larger than the file. So a file of some bytes cannot ask for
@@ -27,6 +28,8 @@ from lumos.typing import Arrays
 
 PRIVATE, PUBLIC = 0o600, 0o666
 """Modes of files: for their owner only, or as the umask has it."""
+NEW = ".new"
+"""Ending of a file that is being written."""
 UNPACKED_BYTES = 1 << 29
 UNPACKED_RATIO = 50
 """An npz may unpack to so many bytes more than so many times its size."""
@@ -44,26 +47,89 @@ def private_folder(path: Path) -> None:
         path.chmod(0o700)
 
 
-def write_json(path: Path, content: Any, *, private: bool = False) -> None:
+def write_json(path: Path, content: Any, *, private: bool = False, durable: bool = False) -> None:
     """Write JSON; `private`: only its owner may read the file."""
-    write_text(path, json.dumps(content, indent=1) + "\n", private=private)
+    write_text(path, json.dumps(content, indent=1) + "\n", private=private, durable=durable)
 
 
-def write_text(path: Path, text: str, *, private: bool = False) -> None:
+def write_text(path: Path, text: str, *, private: bool = False, durable: bool = False) -> None:
     """Write text; `private`: only its owner may read the file."""
-    _replace(path, lambda file: file.write(text.encode()), private=private)
+    write_bytes(path, text.encode(), private=private, durable=durable)
 
 
-def write_arrays(path: Path, arrays: Mapping[str, npt.ArrayLike], *, private: bool = False) -> None:
+def write_bytes(
+    path: Path, content: bytes, *, private: bool = False, durable: bool = False
+) -> None:
+    """Write bytes; `private`: only its owner may read the file."""
+    _replace(path, lambda file: file.write(content), private=private, durable=durable)
+
+
+def write_arrays(
+    path: Path,
+    arrays: Mapping[str, npt.ArrayLike],
+    *,
+    private: bool = False,
+    durable: bool = False,
+) -> None:
     """Write an npz; `private`: only its owner may read the file."""
     named: dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()}
-    _replace(path, lambda file: np.savez(file, **named), private=private)
+    _replace(path, lambda file: np.savez(file, **named), private=private, durable=durable)
 
 
 def append_text(path: Path, text: str) -> None:
     """Add text to a file that only its owner may read."""
     with _opened(path, "ab", PRIVATE) as file:
         file.write(text.encode())
+
+
+def append_bytes(path: Path, content: bytes, at: int) -> None:
+    """Add bytes to a file that only its owner may read, durably.
+
+    Args:
+        at: how long the file is; what an interruption left behind that is cut off.
+    """
+    with _opened(path, "ab", PRIVATE) as file:
+        file.truncate(at)
+        file.write(content)
+        _flush(file)
+    sync_folder(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if there is one, durably."""
+    if path.exists():
+        path.unlink()
+        sync_folder(path.parent)
+
+
+def overwrite_and_remove(path: Path) -> None:
+    """Write zeros over a file, if there is one, and remove it, durably.
+
+    A disk that moves blocks around, as flash does, may keep the old content all the same.
+    """
+    if not path.exists():
+        return
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        file.write(bytes(size))
+        _flush(file)
+    remove(path)
+
+
+def sync_file(path: Path) -> None:
+    """Make durable what a file holds, whoever wrote it."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Make durable which files a folder has."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def read_json(path: Path) -> Any:
@@ -183,9 +249,20 @@ def _beside(path: Path, ending: str) -> Path:
     return place.with_name(place.name + ending)
 
 
-def _replace(path: Path, write: Callable[[IO[Any]], object], *, private: bool) -> None:
-    place = _beside(path, ".new")
+def _replace(
+    path: Path, write: Callable[[IO[Any]], object], *, private: bool, durable: bool
+) -> None:
+    place = _beside(path, NEW)
     place.unlink(missing_ok=True)  # left by an interruption, it would keep its own mode
     with _opened(place, "wb", PRIVATE if private else PUBLIC) as file:
         write(file)
+        if durable:
+            _flush(file)
     os.replace(place, os.path.realpath(path))
+    if durable:
+        sync_folder(place.parent)
+
+
+def _flush(file: IO[Any]) -> None:
+    file.flush()
+    os.fsync(file.fileno())

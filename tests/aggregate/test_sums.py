@@ -48,7 +48,7 @@ def federations(draw: st.DrawFn) -> tuple[AggregateSettings, int, list[np.ndarra
     return options, draw(st.integers(1, total)), drop_stage
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(federations(), st.integers(0, 5))
 def test_sums_and_ledgers_with_dropouts_at_every_stage(
     case: tuple[AggregateSettings, int, list[np.ndarray]], width: int

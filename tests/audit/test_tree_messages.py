@@ -100,7 +100,8 @@ def test_a_comparison_of_degrees_is_found() -> None:
     assert messages[target] > 0.72 > 0.62 > alone[target]
 
 
-def test_without_messages_there_is_nothing_to_find() -> None:
+def test_without_messages_there_is_nothing_to_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_messages, "_STEPS", 100)  # there is nothing to learn
     run = recorded(load("demo:600", features=False), "none")
     assert len(run.pairs.viewer) == len(run.coordinator.viewer) == 0
     leaks = tree_leaks(run, adversaries=("one neighbour", "coordinator"))

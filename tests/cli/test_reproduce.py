@@ -13,6 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from tests.cli.one_cell import train_cell
 
 from lumos.cli.main import run
 from lumos.experiments import reported
@@ -66,6 +67,7 @@ def test_every_figure_and_file(
 ) -> None:
     """On sixty devices; runs whose epochs can be chosen are cut at two of them."""
     changed_settings("epsilons = [0.5, 1, 2, 4]", "epsilons = [2]")
+    changed_settings("iterations_elsewhere = 1000 ", "iterations_elsewhere = 20 ")
     out, kept = tmp_path / "out", tmp_path / "kept" / "reproduce-demo.json"
     arguments = ["--graph", "demo:60", "--quick", "--epochs", "2", "--out", str(out)]
     summary = result_of(capsys, *arguments, "--keep", str(kept))
@@ -259,21 +261,9 @@ def test_an_interrupted_run_goes_on(
 ALONE = """
 import sys
 from pathlib import Path
-from lumos.experiments.cache import key_of
-from lumos.experiments.cell import Cell
-from lumos.experiments.scheduler import PlannedJob, Resources, run_all
-from lumos.experiments.worker import CellJob
-
-out = Path(sys.argv[1])
-settings = {"profile": "paper", "compare": "ideal", "balancer": "greedy", "floor": False}
-cell = Cell.of("train", "demo:60", 0, **settings, epochs=120)
-key = key_of(cell, "graph")
-job = CellJob(cell=cell, key=key, data_dir=None, path=out / "cell.json", partial=out / "partial")
-planned = PlannedJob(job=job, seconds=1, megabytes=1)
-resources = Resources(jobs=1, threads=1, megabytes=10_000)
-run_all([planned], resources, out / "logs", lambda end, _: print(end))
+from tests.cli.one_cell import train_cell
+train_cell(Path(sys.argv[1]))
 """
-"""One training cell, by itself."""
 
 
 @pytest.mark.usefixtures("must_end")
@@ -290,7 +280,7 @@ def test_a_training_run_goes_on_from_its_checkpoint(
     until(lambda: not marked(mark))
     assert not (one / "cell.json").exists()
     for folder in (one, other):
-        print(started(str(folder), program=ALONE).communicate())
+        train_cell(folder)
     resumed, whole = (json.loads((f / "cell.json").read_text())["result"] for f in (one, other))
     assert (resumed["resumed"], whole["resumed"]) == (True, False)
     for name in ("test_accuracy", "best_epoch", "final_loss", "per_epoch"):

@@ -14,8 +14,13 @@ ALL = list(itertools.product(Kind, Reveal))
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 5])
 def test_every_pair_of_small_values(bits, talk, agrees):
     values = range(1 << bits)
+    # Of the widest, each pair is compared in every fourth way, and in each way all kinds of pairs.
     items = [
-        (Spec(bits, kind, reveal), x, y) for kind, reveal in ALL for x in values for y in values
+        (Spec(bits, kind, reveal), x, y)
+        for number, (kind, reveal) in enumerate(ALL)
+        for x in values
+        for y in values
+        if bits < 5 or (x + 2 * y) % 4 == number % 4
     ]
     # 50 to a session, as a long-lived pair would have them.
     for start in range(0, len(items), 50):

@@ -227,3 +227,11 @@ def test_public_generators_are_repeatable_and_apart() -> None:
     assert len(set(draws.values())) == 4
     again = PublicCoins(SEED).generator("splits", 1).integers(0, 2**62, 4)
     assert tuple(again) == draws["splits", 1]
+
+
+def test_the_secret_of_a_device_does_not_depend_on_who_else_is_asked_for() -> None:
+    """Secrets are drawn in runs of 65,536 devices, of which only the first that are needed."""
+    whole = simulated_secrets(SEED, np.arange(70_000), "arm")
+    assert len(np.unique(whole, axis=0)) == 70_000
+    for ids in ([0], [1], [65_535], [65_536], [69_999, 3, 65_537, 0]):
+        assert np.array_equal(simulated_secrets(SEED, np.array(ids), "arm"), whole[ids])

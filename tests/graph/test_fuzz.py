@@ -20,7 +20,10 @@ from lumos.graph.graph import Graph
 quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 cell = st.sampled_from(
-    ["0", "1", "2", "3", "-1", "1.5", "nan", "inf", "", " ", "x", '"', "#", "1e9", "9" * 25, "٣"]
+    [
+        *("0", "1", "2", "3", "-1", "1.5", "nan", "inf", "", " ", "x", '"', "#", "1e9", "9" * 25),
+        *("٣", "\U00020000", "\U0010ffff"),
+    ]
 )
 table = st.lists(st.lists(cell, max_size=4).map(",".join), max_size=6).map("\n".join)
 text = st.one_of(table, st.text(max_size=60), st.text('0123456789,.-\n\t; #"ab', max_size=60))

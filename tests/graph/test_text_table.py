@@ -3,6 +3,8 @@
 import pytest
 
 from lumos.errors import InputError
+from lumos.graph.options import ReadOptions
+from lumos.graph.tabular import read_edges
 from lumos.graph.text_table import integer_pairs, integers_first, table_of
 
 
@@ -29,6 +31,20 @@ def test_the_first_line_tells_the_separator(text: str, separator: str) -> None:
 @pytest.mark.parametrize("text", ["1,2\n1.5,2", "1,-2", "1,2,3", "1,2\nx,2", "a,b\n", "1,2\n3"])
 def test_the_fast_reader_leaves_all_else_to_the_precise_one(text: str) -> None:
     assert integer_pairs(table_of(text, "f.csv")) is None
+
+
+@pytest.mark.parametrize("code", [0xB2, 0x0663, 0xFF11, 0x1D7D8, 0x20000, 0xE0031, 0x10FFFF])
+def test_characters_beyond_ascii_are_not_left_to_numpy(code: int) -> None:
+    """`numpy.loadtxt` looks up code points in a table of 256: it reads numbers, or crashes."""
+    table = table_of(f"1,2\n3,{chr(code)}\n", "f.csv")
+    assert integer_pairs(table) is None
+    with pytest.raises(InputError, match=r"f\.csv, line 2: .* is not an integer"):
+        read_edges(table, ReadOptions(), integers=True)
+
+
+def test_blanks_beyond_ascii_around_ids() -> None:
+    table = table_of("1,\u00a02\n3\u2009,4\n", "f.csv")
+    assert read_edges(table, ReadOptions(), integers=True).tolist() == [[1, 2], [3, 4]]
 
 
 def test_the_first_row_decides_what_ids_are() -> None:

@@ -39,20 +39,20 @@ def test_totals_and_ledgers_are_the_same_in_both_backends(
     settings: AggregateSettings, noisy: bool
 ) -> None:
     problem = Problem(total=60, words=17, width=4, steps=3, unmatched=8, noisy=noisy)
-    secure = PairedRun(problem, shards=1, settings=settings, toy=not noisy)
+    secure = PairedRun(problem, shards=1, settings=settings, toy=not (noisy and settings is LONG))
     heard, final = secure.run()
     everyone = np.arange(60)
     for step in range(problem.steps):
         truth = problem.truth(step, settings.fraction_bits, problem.pairs(), everyone)
         assert np.array_equal(final[step], truth)
         assert np.array_equal(heard[0][step], truth)
-    for shards in (1, 2, 7, 60):
+    for shards in (1, 7, 60):
         ideal = PairedRun(problem, "ideal", shards, settings)
         same, also = ideal.run()
         assert np.array_equal(also, final)
         assert all(np.array_equal(one, final) for one in same)
         assert_same_ledger(secure.ledger, ideal.ledger)
-    for shards in (2, 7, 60):
+    for shards in (3, 60):
         again = PairedRun(problem, "secure", shards, settings, toy=True)
         again.run()
         assert_same_ledger(again.ledger, ideal.ledger)

@@ -5,33 +5,22 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
+from tests.ranks.forked import Ended, run_python, run_ranks
+from tests.ranks.sabotage import signal_in_phase, signal_while_writing
 
 import lumos
 from lumos.ranks.status import read_status
 
 GRAPH = "demo:60"
 SETTINGS = ["--epochs", "60", "--encoder-epochs", "20", "--checkpoint-every", "10"]
-PAPER = ["--profile", "paper", "--balancer", "mcmc", "--iterations", "60", "--compare", "ideal"]
-PAPER += ["--epochs", "3", "--checkpoint-every", "1"]
-
-
 STANDING = re.compile(r" in (the checkpoint of )?epoch \d+, round \d+")
-"""A signal may arrive a little after the phase that it was sent in."""
-
-
-class Ended(NamedTuple):
-    status: int
-    lines: list[str]
-    """On standard error, without progress."""
-    left: list[int]
-    """Processes that still run."""
 
 
 @pytest.fixture(scope="module")
@@ -41,32 +30,88 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def train(out: Path, *more: str, signal_number: int = 0, phase: str = "", rank: int = 1) -> Ended:
-    """Train over ranks; send a signal to one of them as soon as it is in the phase."""
-    options = [] if "paper" in more else SETTINGS
+def train(out: Path, *more: str, before: partial[None] | None = None) -> Ended:
+    """Train over ranks, of which one is sabotaged before it starts."""
     ranks = [] if "--ranks" in more else ["--ranks", "2"]
-    command = [sys.executable, "-m", "lumos", "train", GRAPH, "--out", str(out), *options]
-    with (
-        tempfile.TemporaryDirectory() as notes,
-        subprocess.Popen(
-            [*command, *ranks, "--rank-timeout", "4", *more],
-            env={**os.environ, "TMPDIR": notes},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as run,
-    ):
-        sent = not signal_number
-        while not sent and run.poll() is None:
-            for note in Path(notes).glob(f"lumos-ranks-*/{rank}"):
-                if note.stat().st_size and read_status(note).phase.startswith(phase):
-                    os.kill(child_of(run.pid, rank), signal_number)
-                    sent = True
-            time.sleep(0.001)
+    words = ["-m", "lumos", "train", GRAPH, "--out", str(out), *SETTINGS, *ranks, *more]
+    return run_python(words, before)
+
+
+def same_run(one: Path, other: Path) -> None:
+    alone, together = lumos.load_run(one), lumos.load_run(other)
+    assert alone.scores == together.scores
+    for name, weights in alone.model.weights.items():
+        assert np.array_equal(weights, together.model.weights[name]), name
+    assert alone.ledger.totals() == together.ledger.totals()
+    assert [event.loss for event in alone.history] == [event.loss for event in together.history]
+
+
+def test_a_stopped_rank_ends_the_run_and_can_be_made_up_for(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    stop = partial(signal_in_phase, signal.SIGSTOP, 1, "epoch 25", grace=1.0)
+    ended = train(out, "--rank-timeout", "3", before=stop)
+    assert (ended.status, ended.left) == (1, [])
+    (line,) = ended.said
+    assert line.startswith("lumos: rank 1 was stopped (SIGSTOP) in epoch 25, round ")
+    assert STANDING.search(line)
+    again = train(out, "--resume", "--ranks", "3")
+    assert (again.status, again.left) == (0, [])
+    same_run(undisturbed, out)
+
+
+def test_a_rank_that_is_killed_while_it_writes_a_checkpoint(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    """The one before it is whole, and the run can go on from it, also in one rank."""
+    out = tmp_path / "run"
+    ended = train(out, before=partial(signal_while_writing, signal.SIGKILL, 0, "checkpoint.npz"))
+    assert (ended.status, ended.left) == (1, [])
+    (line,) = ended.said
+    assert line.startswith("lumos: rank 0 was killed (SIGKILL) in the checkpoint of epoch ")
+    assert STANDING.search(line)
+    assert {path.name for path in out.rglob("checkpoint.npz*")} > {"checkpoint.npz"}
+    again = train(out, "--resume", "--ranks", "1")
+    assert again.status == 0
+    same_run(undisturbed, out)
+
+
+def test_restarts_give_the_undisturbed_run(undisturbed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    kill = partial(signal_in_phase, signal.SIGKILL, 1, "epoch 33")
+    ended = train(out, "--max-restarts", "1", before=kill)
+    assert (ended.status, ended.left) == (0, [])
+    (line,) = ended.said
+    assert line.startswith("lumos: rank 1 was killed (SIGKILL) in epoch 33, round ")
+    assert line.endswith("; starting all ranks again from the last checkpoint (1 of 1)")
+    same_run(undisturbed, out)
+
+
+def test_a_rank_that_is_killed_in_trees(tmp_path: Path) -> None:
+    """From outside, and all of them started as people start them."""
+    words = ["train", GRAPH, "--profile", "paper", "--balancer", "mcmc", "--iterations", "400"]
+    words += ["--compare", "ideal", "--epochs", "3", "--out", str(tmp_path / "run"), "--ranks", "2"]
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-m", "lumos", *words],
+        env={**os.environ, "TMPDIR": str(notes)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as run:
+        phase = ""
+        while phase != "trees" and run.poll() is None:
+            time.sleep(0.002)
+            with suppress(FileNotFoundError):
+                phase = next((read_status(note).phase for note in notes.glob("*/1")), "")
+        assert phase == "trees"
+        os.kill(child_of(run.pid, rank=1), signal.SIGKILL)
         errors = run.communicate()[1]
-        assert sent
-    said = [line for line in errors.splitlines() if line.startswith("lumos:")]
-    return Ended(run.returncode, said, processes_with(str(out)))
+    assert (run.returncode, processes_with(str(tmp_path))) == (1, [])
+    (line,) = [line for line in errors.splitlines() if line.startswith("lumos:")]
+    assert line.startswith("lumos: rank 1 was killed (SIGKILL) in trees, round ")
 
 
 def child_of(parent: int, rank: int) -> int:
@@ -85,71 +130,19 @@ def processes_with(word: str) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if (
-                word.encode() in (folder / "cmdline").read_bytes()
-                and int(folder.name) != os.getpid()
-            ):
+            if word.encode() in (folder / "cmdline").read_bytes():
                 found.append(int(folder.name))
         except OSError:
             continue
     return found
 
 
-def same_run(one: Path, other: Path) -> None:
-    alone, together = lumos.load_run(one), lumos.load_run(other)
-    assert alone.scores == together.scores
-    for name, weights in alone.model.weights.items():
-        assert np.array_equal(weights, together.model.weights[name]), name
-    assert alone.ledger.totals() == together.ledger.totals()
-    assert [event.loss for event in alone.history] == [event.loss for event in together.history]
-
-
-@pytest.mark.parametrize(
-    ("signal_number", "word", "phase", "rank"),
-    [
-        (signal.SIGSTOP, "stopped (SIGSTOP)", "epoch 2", 1),
-        (signal.SIGKILL, "killed (SIGKILL)", "the checkpoint", 0),
-    ],
-)
-def test_a_lost_rank_ends_the_run_and_can_be_made_up_for(
-    undisturbed: Path, tmp_path: Path, signal_number: int, word: str, phase: str, rank: int
-) -> None:
-    out = tmp_path / "run"
-    ended = train(out, signal_number=signal_number, phase=phase, rank=rank)
-    assert (ended.status, ended.left) == (1, [])
-    (line,) = ended.lines
-    assert line.startswith(f"lumos: rank {rank} was {word} in ")
-    assert STANDING.search(line)
-    ranks = "3" if signal_number == signal.SIGSTOP else "1"
-    again = train(out, "--resume", "--ranks", ranks)
-    assert again.status == 0
-    same_run(undisturbed, out)
-
-
-def test_restarts_give_the_undisturbed_run(undisturbed: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    ended = train(out, "--max-restarts", "1", signal_number=signal.SIGKILL, phase="epoch 3")
-    assert (ended.status, ended.left) == (0, [])
-    (line,) = ended.lines
-    assert line.startswith("lumos: rank 1 was killed (SIGKILL) in ")
-    assert STANDING.search(line)
-    assert line.endswith("; starting all ranks again from the last checkpoint (1 of 1)")
-    same_run(undisturbed, out)
-
-
-def test_a_rank_that_is_killed_in_trees(tmp_path: Path) -> None:
-    ended = train(tmp_path / "run", *PAPER, signal_number=signal.SIGKILL, phase="trees")
-    assert (ended.status, ended.left) == (1, [])
-    (line,) = ended.lines
-    assert line.startswith("lumos: rank 1 was killed (SIGKILL) in trees, round ")
-
-
 SLOW = """
 import os, sys, time
 from lumos.runs.folder import RunFolder
-real, fails = RunFolder.save_checkpoint, sys.argv.pop(1)
+real, fails, slow = RunFolder.save_checkpoint, sys.argv.pop(1), [3]
 def save_checkpoint(self, arrays):
-    time.sleep(3)
+    time.sleep(slow.pop() if slow else 0)
     real(self, arrays)
     if fails == "fails":
         raise OSError(28, "No space left on device", "checkpoint.npz")
@@ -160,22 +153,18 @@ main(sys.argv[1:])
 
 
 @pytest.mark.parametrize("how", ["succeeds", "fails"])
-def test_others_wait_while_rank_0_writes(
-    how: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_others_wait_while_rank_0_writes(how: str, tmp_path: Path) -> None:
     """For longer than they wait in a round; and they hear of it if that fails."""
-    from lumos.ranks.supervisor import Supervisor
-
     words = ["train", GRAPH, "--epochs", "9", "--encoder-epochs", "2", "--out", str(tmp_path / "o")]
     words += ["--rank-timeout", "2", "--checkpoint-every", "5"]
-    end = Supervisor([sys.executable, "-c", SLOW, how, *words], 2).run()
-    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("lumos:")]
+    end, ended = run_ranks(["-c", SLOW, how, *words], 2)
+    assert ended.left == []
     if how == "succeeds":
-        assert (end, said) == ((0, ""), [])
+        assert (end, ended.said) == ((0, ""), [])
     else:
-        assert (end, len(said)) == ((1, ""), 1)
-        assert said[0].startswith("lumos: rank 0 failed in the checkpoint of epoch 5, round ")
-        assert said[0].endswith(": checkpoint.npz: No space left on device")
+        assert (end, len(ended.said)) == ((1, ""), 1)
+        assert ended.said[0].startswith("lumos: rank 0 failed in the checkpoint of epoch 5, round ")
+        assert ended.said[0].endswith(": checkpoint.npz: No space left on device")
 
 
 FAULTY = """
@@ -193,17 +182,15 @@ main(sys.argv[1:])
 """
 
 
-def test_a_rank_whose_program_raises_says_so_for_all(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_rank_whose_program_raises_says_so_for_all() -> None:
     """One line with rank, phase and round; the text of the error, which may tell, is not in it."""
-    from lumos.ranks.supervisor import Supervisor
-
-    end = Supervisor([sys.executable, "-c", FAULTY, "train", GRAPH, *SETTINGS[:4]], 2).run()
+    end, ended = run_ranks(["-c", FAULTY, "train", GRAPH, *SETTINGS[:4]], 2)
     assert (end.status, end.line) == (1, "")
-    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("lumos:")]
-    assert len(said) == 1
-    assert said[0].startswith("lumos: rank 1 failed in epoch 6, round ")
-    assert "ValueError in " in said[0]
-    assert "device 7" not in said[0]
+    assert ended.left == []
+    (line,) = ended.said
+    assert line.startswith("lumos: rank 1 failed in epoch 6, round ")
+    assert "ValueError in " in line
+    assert "device 7" not in line
 
 
 @pytest.mark.parametrize(
@@ -281,16 +268,11 @@ main([*sys.argv[1:], "--seed", os.environ["RANK"]])
 """
 
 
-def test_ranks_that_were_started_for_different_runs(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_ranks_that_were_started_for_different_runs(tmp_path: Path) -> None:
     """Nothing is written."""
-    from lumos.ranks.supervisor import Supervisor
-
     words = ["train", GRAPH, *SETTINGS[:4], "--out", str(tmp_path / "run")]
-    end = Supervisor([sys.executable, "-c", DIFFERENT, *words], 2).run()
+    end, ended = run_ranks(["-c", DIFFERENT, *words], 2)
     assert end == (2, "")
-    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("lumos:")]
-    assert len(said) == 1
-    assert "ranks differ in graph, seed, settings" in said[0]
+    (line,) = ended.said
+    assert "ranks differ in graph, seed, settings" in line
     assert not (tmp_path / "run").exists()

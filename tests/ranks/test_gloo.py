@@ -1,7 +1,6 @@
 """One program on any carrier: ranks give what one process gives."""
 
 import dataclasses
-import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -10,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.ranks.battery import CASES, EXACT, GRAPH, SEED
+from tests.ranks.forked import run_ranks
 
 import lumos
 from lumos.errors import UsageError
 from lumos.graph import load
 from lumos.graph.parts.part_source import GraphInMemory
 from lumos.graph.parts.partition import Partition
-from lumos.ranks.supervisor import Supervisor
 from lumos.runs.run import Run
 from lumos.training.write_parts import write_parts
 
@@ -27,8 +26,7 @@ TREES = ("keep", "workload", "degree")
 
 def over_ranks(ranks: int, folder: Path, graph: str, cases: Sequence[str]) -> dict[str, Path]:
     """Run folders by case, made by several processes."""
-    command = [sys.executable, "-m", "tests.ranks.battery", str(folder), graph, *cases]
-    end = Supervisor(command, ranks).run()
+    end, _ = run_ranks(["-m", "tests.ranks.battery", str(folder), graph, *cases], ranks)
     assert end.status == 0, end.line
     return {case: folder / case.replace(" ", "-") for case in cases}
 
@@ -158,8 +156,8 @@ def test_a_rank_holds_its_parts_and_a_byte_for_each_device(tmp_path: Path) -> No
         numbers = np.zeros(devices, np.uint8)
         numbers[np.random.default_rng(0).choice(devices, 1_000, replace=False)] = 1
         write_parts(GraphInMemory(load(f"demo:{devices}")), folder, Partition(2, None, numbers))
-        words = [sys.executable, "-c", MEASURED, str(folder), str(note)]
-        assert Supervisor(words, 2).run().status == 0
+        end, _ = run_ranks(["-c", MEASURED, str(folder), str(note)], 2)
+        assert end.status == 0
         peaks.append(int(note.read_text()))
     # Rows of other sizes: the mean degree grows a little with the number of devices.
     assert peaks[1] - peaks[0] < 12_000 + 0.25 * peaks[0]

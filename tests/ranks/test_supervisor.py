@@ -13,16 +13,31 @@ from lumos.ranks import supervisor
 from lumos.ranks.status import STATUS_FILE, Status, empty_status, read_status
 from lumos.ranks.supervisor import ANOTHER_FAILED, LOST, Supervisor
 
-RANK = """
+PID = """
 import os, signal, sys, time
 from pathlib import Path
+rank, folder = int(os.environ["RANK"]), Path(sys.argv[1])
+def tell_pid():
+    (folder / f"writing-{rank}").write_text(str(os.getpid()))
+    (folder / f"writing-{rank}").rename(folder / f"pid-{rank}")  # whole from the first moment on
+"""
+RANK = (
+    PID
+    + """
 note = Path(os.environ["LUMOS_RANK_STATUS"])
 def stand(phase, round):
     note.write_bytes(round.to_bytes(8, "little") + phase.encode().ljust(56, b"\\0"))
-rank = int(os.environ["RANK"])
-Path(sys.argv[1], f"pid-{rank}").write_text(str(os.getpid()))
+    (folder / f"stands-{rank}").touch()
+def meet():
+    while len([*folder.glob("stands-*")]) < int(os.environ["WORLD_SIZE"]):
+        time.sleep(0.01)
+def state_of(other):
+    pid = (folder / f"pid-{other}").read_text()
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+tell_pid()
 first = "--resume" not in sys.argv
 """
+)
 """What every rank does before its own lines."""
 
 
@@ -31,9 +46,16 @@ def supervised(folder: Path, lines: str, ranks: int = 2) -> Supervisor:
 
 
 def alive(folder: Path) -> list[int]:
-    """Ranks that still run."""
+    """Ranks that still run; one that has ended may wait for somebody to ask how."""
     pids = [int(file.read_text()) for file in folder.glob("pid-*")]
-    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    return [pid for pid in pids if runs(pid)]
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def test_all_ranks_succeed(tmp_path: Path) -> None:
@@ -57,23 +79,27 @@ Path(sys.argv[1], f"env-{rank}").write_text(" ".join(os.environ[name] for name i
             "rank 1 was killed (SIGKILL) in epoch 7, round 345",
         ),
         (
-            f"stand('trees', 12)\nif rank: time.sleep(60)\nsys.exit({LOST})",
+            f"stand('trees', 12)\nmeet()\nif rank: time.sleep(60)\nsys.exit({LOST})",
             "rank 1 did not answer any more in trees, round 12",
         ),
         (
-            "stand('setup', 2)\nif rank: os.kill(os.getpid(), signal.SIGSTOP)\n"
-            f"time.sleep(0.2)\nsys.exit({LOST})",
+            "stand('setup', 2)\nmeet()\nif rank: os.kill(os.getpid(), signal.SIGSTOP)\n"
+            f"while state_of(1) != 'T': time.sleep(0.01)\nsys.exit({LOST})",
             "rank 1 was stopped (SIGSTOP) in setup, round 2",
         ),
         (
-            f"stand('setup', 2 + rank)\nsys.exit({LOST})",
+            f"stand('setup', 2 + rank)\nmeet()\nsys.exit({LOST})",
             "ranks lost one another; rank 0 was in setup, round 2",
         ),
-        (f"sys.exit(1 if rank else {ANOTHER_FAILED})", ""),
+        (f"stand('setup', 2)\nmeet()\nsys.exit(1 if rank else {ANOTHER_FAILED})", ""),
     ],
     ids=["killed", "hanging", "stopped", "apart", "failed"],
 )
-def test_one_rank_ends_all(tmp_path: Path, lines: str, line: str) -> None:
+def test_one_rank_ends_all(
+    tmp_path: Path, lines: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if line.startswith(("rank 1 did not", "rank 1 was stopped")):  # it never ends by itself
+        monkeypatch.setattr(supervisor, "_GRACE", 0.5)
     end = supervised(tmp_path, lines).run()
     assert (end.status, end.line) == (1, line)
     assert alive(tmp_path) == []
@@ -93,7 +119,7 @@ def test_a_rank_that_computes_for_longer_than_others_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "_GRACE", 1.0)
-    lines = f"stand('setup', 4 - rank)\nwhile rank: pass\nsys.exit({LOST})"
+    lines = f"stand('setup', 4 - rank)\nmeet()\nwhile rank: pass\nsys.exit({LOST})"
     end = supervised(tmp_path, lines).run()
     assert end.status == 1
     assert end.line.startswith("rank 1 was still computing in setup, round 3, when others gave it")
@@ -145,17 +171,21 @@ def test_restarts_come_to_an_end(tmp_path: Path) -> None:
     assert end.line == "rank 1 was killed (SIGTERM) in the beginning, round 0"
 
 
-MEMBER = """
-import os, sys, time
-from pathlib import Path
+MEMBER = (
+    PID
+    + """
 from lumos.ranks.member import end_with_supervisor
 end_with_supervisor()
-Path(sys.argv[1], "pid-" + os.environ["RANK"]).write_text(str(os.getpid()))
+tell_pid()
 time.sleep(60)
 """
+)
 SUPERVISING = """
-import sys
+import signal, sys
 from lumos.ranks.supervisor import Supervisor
+for number in (signal.SIGTERM, signal.SIGHUP):  # whoever started the tests may ignore them
+    signal.signal(number, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 Supervisor([sys.executable, *sys.argv[1:]], 2).run()
 """
 

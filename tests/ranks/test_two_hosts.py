@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lumos import train
+from lumos.cli.main import run
 from lumos.storage import read_arrays
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
@@ -58,9 +59,8 @@ def hosts() -> Iterator[dict[str, str]]:
 
 
 def test_the_documented_lines_work(hosts: dict[str, str], tmp_path: Path) -> None:
-    lumos = [sys.executable, "-m", "lumos"]
-    split = ["split", "demo:60", "parts", "--parts", "2", "--task", "classify"]
-    subprocess.run([*lumos, *split], cwd=tmp_path, check=True, capture_output=True)
+    split = ["split", "demo:60", str(tmp_path / "parts"), "--parts", "2", "--task", "classify"]
+    assert run(split) == 0
     train("demo:60", out=tmp_path / "alone")
     running = []
     for host, line in documented().items():
@@ -74,6 +74,6 @@ def test_the_documented_lines_work(hosts: dict[str, str], tmp_path: Path) -> Non
         )
     assert [process.wait(timeout=240) for process in running] == [0, 0]
     for name in ("model.npz", "devices.npz"):
-        one, other = (read_arrays(tmp_path / run / name) for run in ("alone", "runs/two"))
+        one, other = (read_arrays(tmp_path / folder / name) for folder in ("alone", "runs/two"))
         assert one.keys() == other.keys()
         assert all(array.tobytes() == other[key].tobytes() for key, array in one.items())

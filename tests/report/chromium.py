@@ -1,6 +1,7 @@
 """A headless Chromium over its DevTools protocol: opens a page and reports what it sees.
 
-No page may reach the network: the browser has no name resolution and is offline besides.
+No page may reach the network: the browser has no name resolution and is offline besides. A tab that
+is not offline reaches servers on 127.0.0.1, and no others.
 """
 
 import base64
@@ -35,7 +36,7 @@ def browser(profile: Path) -> Iterator["Browser"]:
         "--headless", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
         "--disable-dev-shm-usage", "--disable-background-networking", "--disable-sync",
         "--disable-extensions", "--disable-component-update", "--mute-audio",
-        "--host-resolver-rules=MAP * ~NOTFOUND", "--remote-debugging-port=0",
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-port=0",
         f"--user-data-dir={profile}",
     ]  # fmt: skip
     if os.geteuid() == 0:
@@ -72,11 +73,13 @@ class Browser:
         self.address = address
 
     @contextmanager
-    def tab(self, width: int, height: int = 900, *, scripts: bool = False) -> Iterator["Tab"]:
-        """A tab of that size, offline, by default with scripts disabled."""
+    def tab(
+        self, width: int, height: int = 900, *, scripts: bool = False, offline: bool = True
+    ) -> Iterator["Tab"]:
+        """A tab of that size, by default offline and with scripts disabled."""
         socket = websocket.create_connection(self.address, timeout=PATIENCE, suppress_origin=True)
         try:
-            yield Tab(socket, width, height, scripts)
+            yield Tab(socket, width, height, scripts, offline)
         finally:
             socket.shutdown()  # at once: close() would wait for an answer
 
@@ -84,7 +87,9 @@ class Browser:
 class Tab:
     """One tab, its console messages and its requests."""
 
-    def __init__(self, socket: websocket.WebSocket, width: int, height: int, scripts: bool) -> None:
+    def __init__(
+        self, socket: websocket.WebSocket, width: int, height: int, scripts: bool, offline: bool
+    ) -> None:
         self._socket, self._number, self._session = socket, 0, ""
         self.complaints: list[str] = []
         """Console messages, exceptions, violations of the page's own policy."""
@@ -96,8 +101,8 @@ class Tab:
         self._session = attached["sessionId"]
         for domain in ("Page", "Network", "Log", "Runtime"):
             self.call(f"{domain}.enable")
-        offline = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
-        self.call("Network.emulateNetworkConditions", offline=True, **offline)
+        speed = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+        self.call("Network.emulateNetworkConditions", offline=offline, **speed)
         self.call("Emulation.setScriptExecutionDisabled", value=not scripts)
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.call("Emulation.setDeviceMetricsOverride", **size)
@@ -134,10 +139,14 @@ class Tab:
 
     def open(self, page: Path) -> None:
         """Open a file and wait until it is there, with all it asked for."""
+        self.visit(page.resolve().as_uri())
+
+    def visit(self, address: str) -> None:
+        """The same with a page at an address."""
         self.requests.clear()
         self.complaints.clear()
         self._loaded = False
-        self.call("Page.navigate", url=page.resolve().as_uri())
+        self.call("Page.navigate", url=address)
         while not self._loaded:
             self._receive()
         self.measure("1")  # every event until now has arrived

@@ -95,7 +95,7 @@ def test_too_coarse_a_fixed_point_is_refused() -> None:
         ScalingSums(row, np.array([0]), 1, 2)
 
 
-@pytest.mark.parametrize("width", [1, len(EXTREME), 1000])
+@pytest.mark.parametrize("width", [1, len(EXTREME), 200])
 @pytest.mark.parametrize("octave", [1, 24, 64])
 @pytest.mark.parametrize("mean", [0.0, 1e30, -1e30])
 def test_no_number_breaks_the_bounds(width: int, octave: int, mean: float) -> None:

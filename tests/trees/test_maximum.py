@@ -33,7 +33,8 @@ def play(tournament: Tournament, workload: dict[int, int]) -> int:
 
 
 def heaviest(workload: dict[int, int]) -> list[int]:
-    return sorted(u for u in workload if workload[u] == max(workload.values()))
+    most = max(workload.values(), default=0)
+    return sorted(u for u in workload if workload[u] == most)
 
 
 def structure(tournament: Tournament) -> dict[str, Any]:
@@ -143,7 +144,7 @@ class Steps(RuleBasedStateMachine):
             check_links(self.tournament, self.workload)
 
 
-Steps.TestCase.settings = settings(max_examples=200, stateful_step_count=25, deadline=None)
+Steps.TestCase.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
 TestSteps = Steps.TestCase
 
 

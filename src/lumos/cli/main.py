@@ -37,6 +37,10 @@ _COMMANDS = {
     "audit": "Attack a graph or a run, and compare with what is claimed.",
     "budget": "What noise leaves of messages, and a forecast, before a run.",
     "split": "Write a graph in parts, for several processes or devices.",
+    "pki": "Certificates of real devices, and the configuration of NATS.",
+    "up": "Train with real devices on this machine, a process each.",
+    "device": "Be a real device.",
+    "coordinator": "Coordinate a run of real devices.",
     "trees": "Decide who carries which edge.",
     "data": "List, fetch and check graphs.",
     "reproduce": "Run the paper's evaluation.",
@@ -44,7 +48,7 @@ _COMMANDS = {
 }
 """In the order of `lumos --help`; each is a function of its own module, or an app of commands."""
 for _place, (_name, _help) in enumerate(_COMMANDS.items()):
-    _function = "app" if _name == "data" else _name
+    _function = "app" if _name in ("data", "pki") else _name
     app.command(f"lumos.cli.{_name}:{_function}", name=_name, help=_help, sort_key=_place)
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lumos.typing import Floats, Progress
 
 COMMON = Common()
+PLAN = "run.json"
+"""In the folder of a real device."""
 TOP = 10
 """How many candidates are printed."""
 _SHOWN = 20
@@ -41,14 +43,16 @@ def predict(
     csv: Annotated[Path | None, placed("csv")] = None,
     export: Annotated[Path | None, placed("export")] = None,
     simulated: Annotated[bool, placed("simulated", negative="", show_default=False)] = False,
+    peer: Annotated[list[int] | None, placed("with", name="--with")] = None,
     common: Common = COMMON,
 ) -> None:
-    """Predict with the model of a run folder.
+    """Predict with the model of a run folder, or ask a running device.
 
     Parameters
     ----------
     run
-        The folder that lumos train --out wrote.
+        The folder that lumos train --out wrote; or that of a real device of which you are the
+        owner (lumos up --stay), which is asked for its own label.
     id
         Only these devices, by their original ids; may be repeated. For links, all pairs of them.
     pairs
@@ -73,7 +77,18 @@ def predict(
     simulated
         Also export weights of a simulation: with coins from the run seed, or sums in the clear.
         Whoever has such a file can find out the label of a device by training again.
+    peer
+        Of a real device, for links: numbers of others that it is to score its pair with, by real
+        cryptography between the two processes; may be repeated.
     """
+    if (run / PLAN).exists():
+        others = (id, pairs, candidates, top, scores, workers, newcomer, csv, export)
+        if any(given is not None for given in others):
+            raise UsageError("a real device is asked for its own label, or --with others")
+        _ask_device(run, peer, common)
+        return
+    if peer is not None:
+        raise UsageError(f"--with belongs to the folder of a real device, and {run} is none")
     if simulated and export is None:
         raise UsageError("--simulated belongs to --export: it says which weights may be written")
     if sum(given is not None for given in (pairs, newcomer, id)) > 1:
@@ -135,6 +150,27 @@ def predict(
         print_json(result)
     else:
         _show(result)
+
+
+def _ask_device(folder: Path, peers: list[int] | None, common: Common) -> None:
+    """Print what a running device believes of itself, or of its pairs with others."""
+    from lumos.deploy.control_socket import ask_device
+
+    questions: list[dict[str, Any]] = [{"ask": "label"}]
+    if peers is not None:
+        questions = [{"ask": "link", "device": peer} for peer in peers]
+    result: dict[str, Any] = {"run": str(folder)}
+    result["rows"] = [ask_device(folder, question) for question in questions]
+    if common.json:
+        print_json(result)
+        return
+    for row in result["rows"]:
+        if peers is None:
+            line = f"device {row['device']}: {row['label']} ({row['probability']:.1%})"
+        else:
+            how = "scored together" if row["answered"] else "not answered: by its own degree"
+            line = f"edge to device {row['device']}: {row['probability']:.1%} ({how})"
+        console().print(line, highlight=False)
 
 
 def _rows(run: "Run", ids: list[str] | None) -> list[dict[str, Any]]:

@@ -34,9 +34,16 @@ _COMMANDS = (
     "features",
     "profiles",
     "only",
-    "ranks",
-    "max_restarts",
-    "rank_timeout",
+    "device",
+    "coordinator",
+    "broker",
+    "host",
+    "request",
+    "valid",
+    "port",
+    "max_payload",
+    "max_connections",
+    "deadline",
 )
 """Options of commands that are no setting of any dataclass."""
 

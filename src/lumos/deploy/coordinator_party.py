@@ -11,12 +11,16 @@ the sum, is left out.
 from collections.abc import Callable
 from typing import Protocol
 
-from lumos.aggregate.topics import ALIVE
+import numpy as np
+
+from lumos.aggregate.topics import ALIVE, SUM
 from lumos.deploy.frames import Alive, Data, Done, Frame, RoundKey, RunState
 from lumos.deploy.mailbox import Mailbox
 from lumos.deploy.rounds import CoordinatorRounds
 from lumos.deploy.training_job import TrainingJob
 from lumos.errors import LumosError
+from lumos.exchange.batch import Inbox
+from lumos.exchange.endpoint import Program
 from lumos.typing import Arrays
 
 MOST_RESTARTS = 4
@@ -99,6 +103,8 @@ class CoordinatorParty:
         """In which phase each device was left out."""
         self.out: set[int] = set(self.left_out)
         self.ended: str | None = "" if self.phase > job.last else None
+        self.sums = 0 if saved is None else int(saved.get("sums", 0))
+        """Sums that were opened."""
         self._mailbox = Mailbox(boot, self.phase)
         self._phases = dict.fromkeys(range(job.total), 0)
         self._heard = dict.fromkeys(range(job.total), now)
@@ -125,6 +131,22 @@ class CoordinatorParty:
     def present(self) -> list[int]:
         """Devices that take part."""
         return [device for device in range(self.job.total) if device not in self.out]
+
+    def silent(self, now: float, seconds: float) -> list[int]:
+        """Devices that take part, and did not answer for so long, or never since this start."""
+        return [
+            device
+            for device in self.present()
+            if device not in self.online or now - self._heard[device] > seconds
+        ]
+
+    def behind(self) -> list[int]:
+        """Devices that are waited for: by the present round, or because their phase is earlier."""
+        phase = min(self.phase, self.job.last)
+        missing = set() if self._rounds is None else self._rounds.missing()
+        return [
+            device for device in self.present() if device in missing or self._phases[device] < phase
+        ]
 
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:
         """Take what has arrived from a device."""
@@ -187,7 +209,7 @@ class CoordinatorParty:
             self._mailbox,
             self,
             job.endpoint_of(self.phase),
-            job.program(self.phase, self.attempt),
+            self._counting_sums(job.program(self.phase, self.attempt)),
             (self.phase, self.attempt),
             lambda sender, line: self._log(f"device {sender}: {line}; dropped"),
             job.total,
@@ -195,13 +217,24 @@ class CoordinatorParty:
             self._recorded,
         )
 
+    def _counting_sums(self, program: Program[None]) -> Program[None]:
+        """The same program; the sums that it opens are counted."""
+        inbox: Inbox | None = None
+        while True:
+            try:
+                outbox = next(program) if inbox is None else program.send(inbox)
+            except StopIteration:
+                return
+            self.sums += outbox.topic is SUM and bool(outbox.batch.messages)
+            inbox = yield outbox
+
     def _next_phase(self) -> None:
         at_once = not self.job.repeatable(self.phase)
         self._rounds = None
         self._restarts = {}
         self.phase += 1
         self.attempt = 0
-        self._pending = self.job.snapshot(self.phase)
+        self._pending = {**self.job.snapshot(self.phase), "sums": np.array(self.sums)}
         if at_once:  # everyone is ready: the word to go on is kept before it is given
             self._keep_snapshot(self._pending)
         if self.phase > self.job.last:

@@ -219,6 +219,10 @@ class DeviceParty:
             return Alive(self.phase, self.attempt, ready=True)
         return Alive(self.phase, max(self.attempt, self._least_attempt))
 
+    def say_farewell(self) -> None:
+        """Tell the coordinator that the device has heard of the end."""
+        self._mailbox.tell(COORDINATOR, Alive(self.job.last + 2, 0))
+
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
         """What is to be sent now, by receiver."""
         if now >= self._next_beat and not self.ended:

@@ -19,7 +19,12 @@ from lumos.device.shard import COORDINATOR
 FIRST_WAIT = 0.5
 """Seconds until an envelope is sent again for the first time …"""
 LONGEST_WAIT = 4.0
-"""… and at most; waits double."""
+"""… and at most: waits double from the `STEADY`th on."""
+STEADY = 3
+SHORTEST_WAIT = 0.1
+"""Where acknowledgements are known to come quickly."""
+PATIENCE = 3.0
+"""The first wait is so many times the mean time that acknowledgements take."""
 MOST_KEPT = 1 << 16
 """Envelopes of one sender that are kept between two snapshots."""
 MOST_BYTES = 4 * LARGEST
@@ -31,6 +36,11 @@ class _Unacknowledged:
     frame: Data | Hello
     due: float
     wait: float = FIRST_WAIT
+    """Seconds until it is sent once more."""
+    times: int = 0
+    """How often it was sent."""
+    sent: float = 0.0
+    """When it was last sent."""
 
 
 @dataclass(slots=True)
@@ -54,6 +64,8 @@ class _Peer:
     welcome: bytes | None = None
     frames: list[Frame] = field(default_factory=list)
     """Other frames to it, sent once."""
+    delay: float = FIRST_WAIT / PATIENCE
+    """Seconds that its acknowledgements take, in the mean over the last ones."""
 
 
 class Mailbox:
@@ -165,7 +177,10 @@ class Mailbox:
             peer.acknowledge.append(frame.key)
         elif isinstance(frame, Acknowledged):
             for key in frame.keys:
-                peer.waiting.pop(key, None)
+                item = peer.waiting.pop(key, None)
+                # Of one that was repeated nobody knows which is acknowledged.
+                if item is not None and item.times == 1:
+                    peer.delay += (now - item.sent - peer.delay) / 8
             for key in [key for key in peer.kept if key.phase < frame.durable]:
                 del peer.kept[key]
                 peer.waiting.pop(key, None)
@@ -196,7 +211,7 @@ class Mailbox:
             for item in waiting:
                 if item.due <= now:
                     frames.append(item.frame)
-                    item.due, item.wait = now + item.wait, min(2 * item.wait, LONGEST_WAIT)
+                    _sent(item, peer.delay, now)
             if frames:
                 packets.append((party, frames))
         return packets
@@ -228,3 +243,13 @@ class Mailbox:
         if found is None:
             found = self._peers[party] = _Peer()
         return found
+
+
+def _sent(item: _Unacknowledged, delay: float, now: float) -> None:
+    """Note that an envelope is sent, and when it is due again."""
+    if not item.times:
+        item.wait = min(max(PATIENCE * delay, SHORTEST_WAIT), LONGEST_WAIT)
+    elif item.times >= STEADY:
+        item.wait = min(2 * item.wait, LONGEST_WAIT)
+    item.times += 1
+    item.sent, item.due = now, now + item.wait

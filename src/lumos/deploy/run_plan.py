@@ -1,5 +1,6 @@
 """What all parties of a run agree on before it begins; all of it is public."""
 
+import math
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,19 @@ from lumos.crypto import entropy
 from lumos.deploy.frames import RUN_TAG
 from lumos.errors import InputError, UsageError
 from lumos.graph.parts.manifest import Manifest, read_manifest
+from lumos.runs.schema import plain
 from lumos.storage import one_line, write_text
 from lumos.training.config import Config
 
 NAME = "run.json"
 FORMAT = 1
+BROKER = "tls://127.0.0.1:4222"
+BEAT = 1.0
+DEFAULTS = {"aggregate": "secure", "coins": "system"}
+"""Of real devices, where nothing else is asked for."""
 
 
-class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
+class FederationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `run.json`."""
 
     lumos_run: int = FORMAT
@@ -27,11 +33,15 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the manifest of the parts."""
     seed: int
     settings: dict[str, Any]
-    """As `lumos.train` takes them."""
+    """As `lumos.train` takes them; infinity as text."""
     deadline: float = 60.0
     """Seconds after which a device that does not answer is left out."""
-    beat: float = 1.0
+    beat: float = BEAT
     """Seconds between two signs of life."""
+    broker: str = BROKER
+    """Where the broker listens."""
+    stay: bool = False
+    """Whether devices stay after the training, and answer (`lumos predict`)."""
 
     @property
     def tag(self) -> bytes:
@@ -41,35 +51,56 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def config(self) -> Config:
         """All settings of the run."""
-        return Config.asked(**self.settings)
+        return Config.asked(
+            **{name: math.inf if value == "inf" else value for name, value in self.settings.items()}
+        )
 
 
 def new_plan(
-    parts: Path, settings: dict[str, Any], *, deadline: float = 60.0, beat: float = 1.0
-) -> RunPlan:
+    parts: Path,
+    settings: dict[str, Any],
+    *,
+    deadline: float = 60.0,
+    beat: float = BEAT,
+    broker: str = BROKER,
+    stay: bool = False,
+) -> FederationPlan:
     """The plan of a new run over parts on disk, one for each device.
 
     Raises:
         UsageError: the settings cannot be run by real devices.
     """
+    refuse_settings(settings, deadline=deadline, beat=beat)
     manifest = read_manifest(parts)
-    settings = {"aggregate": "secure", "coins": "system", **settings}
-    plan = RunPlan(
+    return FederationPlan(
         run=entropy.draw(RUN_TAG).hex(),
         manifest=manifest_digest(manifest),
         seed=manifest.seed,
-        settings=settings,
+        settings=plain({**DEFAULTS, **settings}),
         deadline=deadline,
         beat=beat,
+        broker=broker,
+        stay=stay,
     )
-    config = plan.config
+
+
+def refuse_settings(settings: dict[str, Any], *, deadline: float, beat: float = BEAT) -> None:
+    """Refuse what real devices cannot run.
+
+    Raises:
+        UsageError: they cannot.
+    """
+    config = Config.asked(**{**DEFAULTS, **settings})
     if config.train.aggregate != "secure":
         raise UsageError("real devices need `aggregate='secure'`: nobody may add up in the clear")
+    if config.trees.compare != "secure":
+        raise UsageError("real devices need `compare='secure'`: nobody may compare in the clear")
     if config.train.control:
         raise UsageError("`control` is an experiment of simulations; leave it out")
+    if settings.get("book") is not None:
+        raise UsageError("`book` is one file for all devices of a simulation; leave it out")
     if not 0 < beat < deadline:
-        raise UsageError(f"`deadline` must be above `beat` ({beat:g} s), got {deadline:g}")
-    return plan
+        raise UsageError(f"`deadline` must be above {beat:g} s, got {deadline:g}")
 
 
 def manifest_digest(manifest: Manifest) -> str:
@@ -77,13 +108,13 @@ def manifest_digest(manifest: Manifest) -> str:
     return blake2b(msgspec.json.encode(manifest, order="sorted"), digest_size=16).hexdigest()
 
 
-def write_plan(folder: Path, plan: RunPlan) -> None:
+def write_plan(folder: Path, plan: FederationPlan) -> None:
     """Write `run.json`."""
     text = msgspec.json.format(msgspec.json.encode(plan), indent=1).decode()
     write_text(folder / NAME, text + "\n")
 
 
-def read_plan(folder: Path) -> RunPlan:
+def read_plan(folder: Path) -> FederationPlan:
     """Read `run.json`.
 
     Raises:
@@ -91,7 +122,7 @@ def read_plan(folder: Path) -> RunPlan:
     """
     path = folder / NAME
     try:
-        plan = msgspec.json.decode(path.read_bytes(), type=RunPlan)
+        plan = msgspec.json.decode(path.read_bytes(), type=FederationPlan)
         if plan.lumos_run != FORMAT or len(plan.tag) != RUN_TAG:
             raise ValueError("it is of another version of Lumos")
     except OSError as error:

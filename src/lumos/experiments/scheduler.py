@@ -17,7 +17,8 @@ from lumos.experiments.profile_modules import profile_modules
 from lumos.experiments.worker import child
 from lumos.training.profiles import PROFILES
 
-_PRELOADED = ("lumos.experiments.worker", "lumos.runs.train", "lumos.baselines")
+# Optimizers of torch import the last one when they are first used, which takes more than a second.
+_PRELOADED = ("lumos.experiments.worker", "lumos.runs.train", "lumos.baselines", "torch._dynamo")
 _FORKS = sys.platform == "linux"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _POLL_SECONDS = 0.05

@@ -150,7 +150,8 @@ def integer_pairs(table: TextTable) -> Ints | None:
     None says only that the slow and precise reader has to look.
     """
     body = table.text[table.body :]
-    if not body.strip():
+    # NumPy takes some characters beyond ASCII for digits and crashes on others (numpy/numpy#31586).
+    if not body.isascii() or not body.strip():
         return None
     try:
         # With blanks as separators loadtxt wants None.

@@ -32,6 +32,7 @@ from lumos.training.link_questions import ANSWERS, AskedPairs, OnAnswers, Traine
 from lumos.training.metrics import Scores
 from lumos.training.outcome import CONTROL, MAIN, OWN
 from lumos.training.split import DataSplit, EdgeSplit, edges_left, only_edges, split_edges
+from lumos.training.weights_digest import weights_digest
 from lumos.typing import Arrays, Doubles, Flags, Floats, Ints
 
 if TYPE_CHECKING:
@@ -579,6 +580,7 @@ class Run:
             shards=about.shards,
             max_workload=self.trees.max_workload,
             weights=sum(array.size for array in self.model.weights.values()),
+            weights_sha256=weights_digest(self.model.weights),
             seconds=self.cost.seconds,
             seconds_per_epoch=self.cost.seconds_per_epoch,
             peak_rss_mb=self.cost.peak_rss_mb,

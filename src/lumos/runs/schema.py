@@ -157,6 +157,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     max_workload: int
     weights: int
     """Number of trained weights."""
+    weights_sha256: str = ""
+    """Digest of them; empty in folders of earlier versions."""
     seconds: float
     seconds_per_epoch: float
     peak_rss_mb: float

@@ -19,7 +19,6 @@ import numpy as np
 from lumos.aggregate.noise import clip_factors
 from lumos.model.settings import ModelSettings
 from lumos.strict.feature_rows import row_products
-from lumos.strict.leaf_table import LeafTable
 from lumos.strict.noisy_labels import NoisyLabels
 from lumos.strict.own_classifier import LOSS_LIMIT, LOSS_SCALE
 from lumos.typing import Doubles, Ints
@@ -65,6 +64,8 @@ class ResidualHead:
         alphabet: int,
         generator: np.random.Generator,
     ) -> None:
+        from lumos.strict.leaf_table import LeafTable  # needs torch, which a device may not
+
         self.classes = classes
         self._leaves = LeafTable(settings, classes, alphabet, generator)
         self._width = self._leaves.width

@@ -266,19 +266,19 @@ def test_steps_have_the_printed_distribution(graph: Graph, runs: int, iterations
 
 
 def test_proposals_of_several_edges_have_the_printed_distribution() -> None:
-    """A clique of 7: |N_u| = 6 gives k in 1 … 2, from 7 level devices, first step, exactly."""
-    graph = clique(7)
+    """A clique of 6: |N_u| = 5 gives k in 1 … 2, from 6 level devices, first step, exactly."""
+    graph, runs = clique(6), 660
     neighbours = neighbours_of(graph)
     exact = transitions(neighbours, algorithm_1(neighbours))
     exact = {state: chance for state, chance in exact.items() if chance > 0}
-    assert len(exact) == 7 * (6 + 15)
+    assert len(exact) == 6 * (5 + 10)
     counts: Counter[State] = Counter()
-    for seed in range(1200):
+    for seed in range(runs):
         counts[state_of(graph, run(graph, 1, seed).keep)] += 1
     assert counts.keys() <= exact.keys()
     states = list(exact)
     observed = [counts[state] for state in states]
-    expected = [1200 * exact[state] for state in states]
+    expected = [runs * exact[state] for state in states]
     assert min(expected) >= 5
     assert chisquare(observed, expected).pvalue > LEAST_P
 

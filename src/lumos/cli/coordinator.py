@@ -1,0 +1,57 @@
+"""`lumos coordinator`: coordinate a run of real devices."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from lumos.cli.common import Common, console, print_json, say
+from lumos.cli.option_groups import placed
+
+COMMON = Common()
+
+
+def coordinator(
+    folder: Annotated[Path, placed("folder")],
+    /,
+    *,
+    broker: Annotated[str | None, placed("broker", negative="")] = None,
+    status: Annotated[int | None, placed("status")] = None,
+    common: Annotated[Common, Parameter(name="*")] = COMMON,
+) -> None:
+    """Coordinate a run of real devices.
+
+    The process stays until the run has ended. Started again after it was ended or killed, it goes
+    on where it was. How the run goes on is in status.json of its folder, the result in result.json.
+
+    Parameters
+    ----------
+    folder
+        Of the coordinator: manifest.json, run.json, its certificate and keys of lumos pki, and
+        directory.json.
+    broker
+        Address of the NATS server in place of the plan's, as tls://host:4222.
+    status
+        Port of a status page on 127.0.0.1; 0 for a free one. Its address is printed.
+    """
+    common.refuse("seed", "shards", because="run.json has the settings of the run")
+    from lumos.deploy.coordinator_process import CoordinatorProcess
+    from lumos.deploy.party_folder import PartyFolder
+
+    opened = PartyFolder.open(folder, coordinator=True)
+    result = CoordinatorProcess(
+        opened, lambda line: say(f"coordinator: {line}"), broker=broker, status=status
+    ).run()
+    if result is None:
+        say("coordinator: ended by a signal; the same command goes on")
+        return
+    if common.json:
+        print_json(result)
+        return
+    screen = console()
+    lost = ", ".join(f"{device} ({phase})" for device, phase in result["left_out"].items())
+    screen.print(
+        f"{result['devices']:,} devices, {result['sums']:,} sums in {result['seconds']:,.1f} s; "
+        f"left out: {lost or 'nobody'}"
+    )
+    screen.print(f"weights and result: {folder}")

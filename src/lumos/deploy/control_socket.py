@@ -1,0 +1,123 @@
+"""How the owner of a running device asks it: a socket in the device's folder, for the owner only.
+
+A question is a line of JSON, `{"ask": "label"}` or `{"ask": "link", "device": 23}`; so is the
+answer. What is asked never leaves the machine; for a pair the device then asks the other one,
+by real cryptography (`pair_questions`).
+"""
+
+import asyncio
+import json
+import math
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from lumos.deploy.device_party import DeviceParty
+from lumos.errors import InputError, LumosError, UsageError
+from lumos.training.trainer import PairAnswer
+
+NAME = "control.sock"
+_LONGEST = 4096
+_POLL = 0.02
+
+
+@asynccontextmanager
+async def answering(
+    folder: Path,
+    party: DeviceParty,
+    prediction: Callable[[], dict[str, Any]],
+    wake: Callable[[], None],
+) -> AsyncIterator[None]:
+    """Inside, the device answers its owner.
+
+    Args:
+        folder: of the device.
+        party: the device.
+        prediction: what it believes of itself, once the training is over.
+        wake: makes the device go on.
+    """
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            answer = await _answer(party, prediction, wake, await reader.readline())
+        except (ValueError, TypeError, KeyError):
+            answer = {"error": "this is no question"}
+        except LumosError as error:
+            answer = {"error": str(error)}
+        writer.write(json.dumps(answer).encode() + b"\n")
+        await writer.drain()
+        writer.close()
+
+    (folder / NAME).unlink(missing_ok=True)
+    place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        # A path of any length: those of sockets have at most 107 bytes.
+        server = await asyncio.start_unix_server(
+            serve, f"/proc/self/fd/{place}/{NAME}", limit=_LONGEST
+        )
+        (folder / NAME).chmod(0o600)
+        async with server:
+            yield
+    finally:
+        os.close(place)
+        (folder / NAME).unlink(missing_ok=True)
+
+
+async def _answer(
+    party: DeviceParty,
+    prediction: Callable[[], dict[str, Any]],
+    wake: Callable[[], None],
+    line: bytes,
+) -> dict[str, Any]:
+    asked = json.loads(line)
+    if not party.finished:
+        raise UsageError(f"the training goes on: {party.job.name(party.phase)}; ask later")
+    if asked["ask"] == "label":
+        return prediction()
+    if asked["ask"] != "link":
+        raise ValueError("another question")
+    peer = int(asked["device"])
+    number = party.questions.ask(peer, time.monotonic())
+    wake()
+    while number not in party.questions.answers:
+        await asyncio.sleep(_POLL)
+    answer = party.questions.answers.pop(number)
+    if not isinstance(answer, PairAnswer):
+        raise UsageError(answer)
+    return {
+        "device": peer,
+        "probability": 1 / (1 + math.exp(-answer.score)),
+        "answered": answer.answered,
+    }
+
+
+def ask_device(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
+    """Ask a running device; called by its owner.
+
+    Raises:
+        InputError: no device runs in this folder.
+        UsageError: the device says why it has no answer.
+    """
+    place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(f"/proc/self/fd/{place}/{NAME}")
+        except OSError:
+            raise InputError(
+                f"{folder}: no device runs here that stays after the training; start it with a "
+                "plan that says so (lumos up --stay)"
+            ) from None
+        finally:
+            os.close(place)
+        connection.sendall(json.dumps(question).encode() + b"\n")
+        received = b""
+        while chunk := connection.recv(_LONGEST):
+            received += chunk
+    answer: dict[str, Any] = json.loads(received)
+    if "error" in answer:
+        raise UsageError(f"{folder}: {answer['error']}")
+    return answer

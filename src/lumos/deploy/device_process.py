@@ -1,0 +1,215 @@
+"""The process of one device: from its folder to its result."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lumos.crypto import entropy
+from lumos.deploy.control_socket import answering
+from lumos.deploy.device_folder import (
+    ATTEMPTS,
+    LEDGERS,
+    OPENINGS,
+    RESULT,
+    SNAPSHOT,
+    SUM_NUMBER,
+    DeviceFolder,
+)
+from lumos.deploy.device_party import DeviceParty
+from lumos.deploy.ledger_totals import ledger_totals
+from lumos.deploy.nats_link import Faults, NatsLink
+from lumos.deploy.party_folder import LOCK, WIRE, PartyFolder
+from lumos.deploy.party_process import StopRequest, drive, stopped_by_signals
+from lumos.deploy.training_job import TREES, TrainingJob
+from lumos.deploy.wire_count import NAME as WIRE_COUNT
+from lumos.deploy.wire_count import WireCount
+from lumos.errors import RunFailed, UsageError
+from lumos.graph.parts import PartsFolder
+from lumos.storage import read_json, write_json
+from lumos.threads import threads_for
+from lumos.training.weights_digest import weights_digest
+from lumos.typing import Arrays
+
+BOOT_BYTES = 16
+FAREWELLS = 3
+"""How often a device says that it has heard of the end: packets can be lost."""
+
+
+class _ResultFirst(DeviceFolder):
+    """A device's folder in which the result is complete before the run counts as over.
+
+    Args:
+        folder: of the device.
+        last: the last phase.
+        finish: called with the snapshot after it.
+    """
+
+    last: int
+    finish: Callable[[Arrays], None]
+
+    def save(self, snapshot: Arrays) -> None:
+        """Replace the snapshot; after the last phase, write the result before."""
+        if int(snapshot["phase"]) > self.last:
+            self.finish(snapshot)
+        super().save(snapshot)
+
+
+class DeviceProcess:
+    """One device, with what is on its disk.
+
+    Args:
+        folder: of the device.
+        log: called with a line, without anything private.
+        broker: address in place of the plan's.
+        faults: of a test.
+    """
+
+    def __init__(
+        self,
+        folder: PartyFolder,
+        log: Callable[[str], None],
+        *,
+        broker: str | None = None,
+        faults: Faults | None = None,
+    ) -> None:
+        self._folder, self._log = folder, log
+        self._broker, self._faults = broker or folder.plan.broker, faults
+        self._store = _ResultFirst(folder.path)
+        self._count = WireCount(folder.path)
+        self._farewells = 0
+
+    def run(self) -> bool:
+        """Take part until the run has ended; False where a signal ended this process before.
+
+        Raises:
+            RunFailed: the run has failed, or goes on without this device.
+            KeyboardInterrupt: Ctrl-C ended this process before.
+            InputError: a file is missing, damaged, or of another run.
+        """
+        with self._folder.locked():
+            if self._folder.ended_result() is not None:
+                self._log("the run is over, and its result is here")
+                return True
+            ended = asyncio.run(self._take_part())
+            if ended is None:
+                return False
+            self._store.forget_secret()
+            if ended:
+                raise RunFailed(ended)
+            self._tidy()
+            return True
+
+    async def _take_part(self) -> str | None:
+        """What the coordinator said of the end; None where a signal came before."""
+        folder = self._folder
+        job = self._job()
+        self._store.last = job.last
+        self._store.finish = lambda snapshot: self._write_result(job, snapshot)
+        party = DeviceParty(
+            folder.party,
+            job,
+            self._store,
+            entropy.draw(BOOT_BYTES),
+            folder.plan.beat,
+            folder.plan.deadline,
+            time.monotonic(),
+            self._log,
+        )
+        link = NatsLink(
+            folder.identity, folder.directory, folder.plan.tag, self._broker, self._log,
+            self._count, self._faults,
+        )  # fmt: skip
+        with threads_for(1, len(job.shard.neighbours)), stopped_by_signals(link.wake) as stop:
+            async with link, answering(folder.path, party, self.prediction, link.wake):
+                await drive(party, link, lambda _now: self._is_over(party, stop))
+                if party.ended is None:
+                    if stop.signal == signal.SIGINT:
+                        raise KeyboardInterrupt("the same command goes on")
+                    return None
+                for _ in range(FAREWELLS):
+                    party.say_farewell()
+                    for receiver, frames in party.due(time.monotonic()):
+                        await link.send(receiver, frames)
+                    await asyncio.sleep(0.01)
+        return party.ended
+
+    def _is_over(self, party: DeviceParty, stop: StopRequest) -> bool:
+        """Whether the process ends; a device that stays says good-bye to the coordinator alone."""
+        if stop or party.ended is None:
+            return bool(stop)
+        if party.ended or not self._folder.plan.stay:
+            return True
+        if self._farewells == 0:
+            self._add_wire()
+            self._log("the training is over; the device stays, and answers its owner")
+        if self._farewells < FAREWELLS:
+            self._farewells += 1
+            party.say_farewell()
+        return False
+
+    def prediction(self) -> dict[str, Any]:
+        """What the device believes of itself, as its result has it."""
+        return prediction_in(self._folder)
+
+    def _job(self) -> TrainingJob:
+        folder = self._folder
+        config = folder.plan.config
+        part = PartsFolder.open(folder.path).part([folder.party], config.train.task)
+        keys = self._store.keys(folder.plan.tag)
+        return TrainingJob(folder.manifest, config, part, keys, self._store.opened())
+
+    def _write_result(self, job: TrainingJob, snapshot: Arrays) -> None:
+        """Public weights, and what is the device's own: its prediction and its ledger."""
+        weights: Arrays = {} if job.last == TREES else job.trainer.arrays()
+        result: dict[str, Any] = {
+            "run": self._folder.plan.run,
+            "device": self._folder.party,
+            "coins": self._folder.plan.config.train.coins,
+            "sums": int(snapshot.get(SUM_NUMBER, 0)),
+            "weights_sha256": weights_digest(weights) if weights else None,
+            "prediction": _probabilities(job.result),
+            "edges_carried": job.shard.neighbours[snapshot["keep"]].tolist(),
+            "ledger": ledger_totals(job),
+        }
+        self._store.write_result(weights, result)
+
+    def _add_wire(self) -> None:
+        path = self._folder.path / RESULT
+        write_json(path, {**read_json(path), WIRE: self._count.totals()}, private=True)
+
+    def _tidy(self) -> None:
+        """Add what passed on the wire to the result, and delete what the run needed on the way."""
+        path = self._folder.path
+        self._add_wire()
+        for name in (SNAPSHOT, OPENINGS, ATTEMPTS, LEDGERS, WIRE_COUNT, LOCK):
+            (path / name).unlink(missing_ok=True)
+
+
+def _probabilities(result: Any) -> list[float] | None:
+    """Of each class, for the device itself; None where no classes are predicted."""
+    logits = getattr(result, "logits", None)
+    if logits is None or not logits.size:
+        return None
+    powers = np.exp(np.float64(logits[0]) - logits[0].max())
+    return (powers / powers.sum()).tolist()  # type: ignore[no-any-return]
+
+
+def prediction_in(folder: PartyFolder) -> dict[str, Any]:
+    """What a device believes of itself: `device`, `label`, `probability`.
+
+    Raises:
+        UsageError: the training is not over, or was not of classes.
+    """
+    result = folder.ended_result()
+    if result is None:
+        raise UsageError("the training is not over")
+    chances = result["prediction"]
+    if chances is None:
+        raise UsageError("the run has no classes; ask about a pair: --with NUMBER")
+    best = int(np.argmax(chances))
+    label = folder.manifest.graph.classes[best]
+    return {"device": folder.party, "label": label, "probability": chances[best]}

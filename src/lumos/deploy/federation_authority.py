@@ -1,0 +1,228 @@
+"""The folder of a federation authority: it signs certificates, and keeps the directory.
+
+    authority.pem  authority.key  directory.json
+    coordinator/   device-0/  device-1/  …   each with certificate, private keys and authority.pem
+    broker/                                  certificate and TLS key of the NATS server
+
+A party's folder goes to the party. `authority.key` stays; who has it can be anybody.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from lumos.crypto.in_memory import InMemoryOnly
+from lumos.deploy.certificate_checks import check_authority_certificate
+from lumos.deploy.certificate_request import CheckedRequest, NewKeys, read_request
+from lumos.deploy.certificates import (
+    YEAR,
+    PartyKeys,
+    Validity,
+    authority_certificate,
+    broker_certificate,
+    new_tls_key,
+    party_certificate,
+)
+from lumos.deploy.directory import DIRECTORY, Directory, Listed
+from lumos.deploy.key_files import (
+    AUTHORITY,
+    CERTIFICATE,
+    KEY,
+    SEAL_KEY,
+    read_certificate,
+    read_tls_key,
+    write_certificate,
+    write_tls_key,
+)
+from lumos.deploy.parties import described, folder_name
+from lumos.device.shard import COORDINATOR
+from lumos.errors import InputError, LumosError, UsageError
+from lumos.storage import locked, private_folder
+
+AUTHORITY_KEY = "authority.key"
+BROKER = "broker"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+AUTHORITY_LASTS = 10 * YEAR
+
+
+class FederationAuthority(InMemoryOnly):
+    """Signs for a federation; `create` and `open` make one."""
+
+    __slots__ = ("_key", "certificate", "folder")
+
+    def __init__(self, folder: Path, certificate: x509.Certificate, key: Ed25519PrivateKey) -> None:
+        self.folder, self.certificate, self._key = folder, certificate, key
+
+    @classmethod
+    def create(cls, folder: Path, duration: timedelta = AUTHORITY_LASTS) -> "FederationAuthority":
+        """Make a new authority, with an empty directory.
+
+        Args:
+            folder: a new or empty one.
+            duration: how long it is valid.
+
+        Raises:
+            UsageError: the folder is not empty, or the duration not positive.
+        """
+        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+            raise UsageError(f"{folder}: is there already; choose a new folder")
+        key = new_tls_key()
+        certificate = authority_certificate(key, Validity.lasting(duration))
+        private_folder(folder)
+        write_tls_key(folder / AUTHORITY_KEY, key)
+        Directory().write(folder / DIRECTORY, key)
+        write_certificate(folder / AUTHORITY, certificate)
+        return cls(folder, certificate, key)
+
+    @classmethod
+    def open(cls, folder: Path) -> "FederationAuthority":
+        """Open the folder of an authority.
+
+        Raises:
+            UsageError: there is none.
+            InputError: a file is damaged, others may read the key, or the authority has ended.
+        """
+        if not (folder / AUTHORITY).is_file():
+            raise UsageError(f"{folder}: has no authority; make one with: lumos pki init {folder}")
+        certificate = read_certificate(folder / AUTHORITY)
+        key = read_tls_key(folder / AUTHORITY_KEY)
+        try:
+            public = check_authority_certificate(certificate)
+        except LumosError as error:
+            raise InputError(f"{folder / AUTHORITY}: {error}") from None
+        if public != key.public_key():
+            raise InputError(f"{folder / AUTHORITY_KEY}: is not the key of {AUTHORITY}")
+        return cls(folder, certificate, key)
+
+    @property
+    def directory(self) -> Directory:
+        """The directory as it is on disk."""
+        return Directory.load(self.folder / DIRECTORY, self.certificate)
+
+    def issue(self, parties: Iterable[int], validity: Validity | None = None) -> list[Path]:
+        """Draw keys for parties and sign their certificates; all join the directory at once.
+
+        A party that has a certificate gets new keys, which replace the old ones in the directory.
+
+        Args:
+            parties: numbers of devices, and `COORDINATOR`.
+            validity: by default a year from now.
+
+        Returns:
+            Their folders.
+
+        Raises:
+            UsageError: a number is no party's, or given twice; the authority ends before.
+        """
+        chosen = list(parties)
+        if len(set(chosen)) < len(chosen):
+            raise UsageError("a party is named twice; name each once")
+        drawn = [NewKeys(party) for party in chosen]
+        validity = validity or Validity.lasting()
+        signed = [self._signed(keys.public, keys.tls.public_key(), validity) for keys in drawn]
+        with locked(self.folder / DIRECTORY):
+            directory = self.directory
+            for keys, certificate in zip(drawn, signed, strict=True):
+                keys.write(self._place(keys.party))
+                self._write(keys.party, certificate)
+            listed = (
+                Listed.of(keys.public, certificate)
+                for keys, certificate in zip(drawn, signed, strict=True)
+            )
+            new = directory.replaced({each.party: each for each in listed})
+            new.write(self.folder / DIRECTORY, self._key)
+        return [self._place(party) for party in chosen]
+
+    def issue_requested(
+        self, request: Path, validity: Validity | None = None
+    ) -> tuple[CheckedRequest, Path]:
+        """Sign the certificate that a party asks for, which keeps its private keys itself.
+
+        Whether the request is that party's is for the operator to find out: compare the
+        fingerprint with what the device printed.
+
+        Args:
+            request: a file of `request_certificate`.
+            validity: by default a year from now.
+
+        Returns:
+            What was asked for, and a folder with `certificate.pem` and `authority.pem`, for the
+            party to copy beside its keys.
+
+        Raises:
+            InputError: the request is damaged, lacks a proof, or has a key of another party.
+        """
+        asked = read_request(request)
+        party = asked.keys.party
+        certificate = self._signed(asked.keys, asked.tls, validity or Validity.lasting())
+        listed = Listed.of(asked.keys, certificate)
+        with locked(self.folder / DIRECTORY):
+            directory = self.directory
+            for other in directory.parties.values():
+                taken = other.seal == listed.seal or other.tls_key == listed.tls_key
+                if taken and other.party != party:
+                    raise InputError(f"{request}: has a key of {described(other.party)}")
+            place = self._place(party)
+            private_folder(place)
+            for stale in (KEY, SEAL_KEY):  # of an earlier certificate
+                (place / stale).unlink(missing_ok=True)
+            self._write(party, certificate)
+            directory.replaced({party: listed}).write(self.folder / DIRECTORY, self._key)
+        return asked, place
+
+    def issue_broker(
+        self, hosts: Sequence[str] = LOOPBACK, validity: Validity | None = None
+    ) -> Path:
+        """Draw a key for the broker and sign its certificate.
+
+        Args:
+            hosts: names and addresses by which parties reach it.
+            validity: by default a year from now.
+
+        Returns:
+            Its folder.
+
+        Raises:
+            UsageError: a host is none; the authority ends before.
+        """
+        key, validity = new_tls_key(), validity or Validity.lasting()
+        certificate = broker_certificate(
+            hosts, key.public_key(), self.certificate, self._key, validity
+        )
+        place = self.folder / BROKER
+        private_folder(place)
+        write_tls_key(place / KEY, key)
+        write_certificate(place / CERTIFICATE, certificate)
+        write_certificate(place / AUTHORITY, self.certificate)
+        return place
+
+    def _signed(
+        self, keys: PartyKeys, public: Ed25519PublicKey, validity: Validity
+    ) -> x509.Certificate:
+        return party_certificate(keys, public, self.certificate, self._key, validity)
+
+    def _place(self, party: int) -> Path:
+        return self.folder / folder_name(party)
+
+    def _write(self, party: int, certificate: x509.Certificate) -> None:
+        write_certificate(self._place(party) / CERTIFICATE, certificate)
+        write_certificate(self._place(party) / AUTHORITY, self.certificate)
+
+
+def make_federation(
+    folder: Path, devices: int, hosts: Sequence[str] = LOOPBACK
+) -> FederationAuthority:
+    """Make an authority with a broker, the coordinator and devices 0, 1, …, all on this machine.
+
+    Args:
+        folder: a new or empty one.
+        devices: how many.
+        hosts: names and addresses of the broker.
+    """
+    authority = FederationAuthority.create(folder)
+    authority.issue_broker(hosts)
+    authority.issue([COORDINATOR, *range(devices)])
+    return authority

@@ -1,0 +1,118 @@
+"""A whole federation in folders on one machine: one for each party, with nothing of others in it.
+
+pki/                      the authority, and the broker's keys
+nats.conf  broker/        configuration and log of the broker
+coordinator/              see `party_folder`
+device-0/  device-1/  …
+"""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lumos.deploy.broker_config import BrokerSettings, write_broker_config
+from lumos.deploy.directory import DIRECTORY
+from lumos.deploy.federation_authority import make_federation
+from lumos.deploy.parties import folder_name
+from lumos.deploy.run_plan import new_plan, write_plan
+from lumos.device.shard import COORDINATOR
+from lumos.errors import UsageError
+from lumos.graph.parts.manifest import NAME as MANIFEST
+from lumos.graph.parts.part_source import PartSource
+from lumos.graph.parts.partition import Partition
+from lumos.graph.parts.parts_writer import refuse_taken
+from lumos.graph.parts.stored_part import part_path
+from lumos.storage import private_folder
+from lumos.training.given_split import GivenSplit
+from lumos.training.write_parts import write_parts
+
+MOST_DEVICES = 2_000
+"""On one machine."""
+_MAX_PAYLOAD = 8 << 20
+
+
+@dataclass(frozen=True)
+class FederationLayout:
+    """The folders of a federation."""
+
+    path: Path
+    devices: int
+
+    @property
+    def broker_config(self) -> Path:
+        """Configuration of the broker."""
+        return self.path / "nats.conf"
+
+    @property
+    def coordinator(self) -> Path:
+        """Folder of the coordinator."""
+        return self.path / folder_name(COORDINATOR)
+
+    def device(self, number: int) -> Path:
+        """Folder of a device."""
+        return self.path / folder_name(number)
+
+    def device_folders(self) -> list[Path]:
+        """Folders of all devices."""
+        return [self.device(number) for number in range(self.devices)]
+
+    def hand_out_plan(self, settings: dict[str, Any], **options: Any) -> None:
+        """Write the plan of a run into every folder.
+
+        Args:
+            settings: as `lumos.train` takes them.
+            options: as `new_plan` takes them.
+
+        Raises:
+            UsageError: the settings cannot be run by real devices.
+        """
+        plan = new_plan(self.coordinator, settings, **options)
+        for folder in (self.coordinator, *self.device_folders()):
+            write_plan(folder, plan)
+
+
+def lay_out(
+    source: PartSource, path: Path, *, seed: int = 0, split: GivenSplit = None, task: Any = None
+) -> FederationLayout:
+    """Split a graph, one part for each device; make keys for everybody; fill all folders.
+
+    Args:
+        source: the graph.
+        path: a new or empty folder.
+        seed: run seed.
+        split: as `lumos.train` takes it.
+        task: the only task that the parts are for.
+
+    Raises:
+        UsageError: the folder is not empty, or there are too many devices for one machine.
+    """
+    devices = len(source.about.ids)
+    if devices > MOST_DEVICES:
+        raise UsageError(
+            f"{devices:,} devices are too many processes for one machine; up to {MOST_DEVICES:,} "
+            "can be started, more are simulated by lumos train"
+        )
+    refuse_taken(path)
+    private_folder(path)
+    layout, parts, pki = FederationLayout(path, devices), path / "parts", path / "pki"
+    write_parts(source, parts, Partition.equal(devices, devices), seed=seed, split=split, task=task)
+    make_federation(pki, devices)
+    for party in (COORDINATOR, *range(devices)):
+        folder = path / folder_name(party)
+        (pki / folder_name(party)).rename(folder)
+        for public in (parts / MANIFEST, pki / DIRECTORY):
+            shutil.copyfile(public, folder / public.name)
+        if party != COORDINATOR:
+            own = part_path(parts, party)
+            own.rename(folder / own.name)
+    shutil.rmtree(parts)
+    settings = BrokerSettings(max_payload=_MAX_PAYLOAD)
+    write_broker_config(pki, layout.broker_config, settings)
+    return layout
+
+
+def files_of(folder: Path) -> Iterator[Path]:
+    """All files in a folder."""
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())

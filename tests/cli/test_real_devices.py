@@ -1,0 +1,100 @@
+"""`lumos device`, `lumos coordinator` and `lumos up`: one clear line for every mistake."""
+
+from pathlib import Path
+
+import pytest
+from tests.deploy.processes import laid_out
+
+from lumos.cli.main import run
+from lumos.deploy.federation_layout import FederationLayout
+
+DEVICES = 5
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> FederationLayout:
+    made = laid_out(f"demo:{DEVICES}", tmp_path_factory.mktemp("federation") / "all")
+    made.hand_out_plan({"coins": "simulated"})
+    return made
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 2) -> str:
+    assert run([*arguments]) == status
+    out, errors = capsys.readouterr()
+    assert out == ""
+    (line,) = errors.splitlines()
+    return str(line)
+
+
+def test_a_folder_that_is_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "cannot be read" in refused(capsys, "device", str(tmp_path))
+    assert "cannot be read" in refused(capsys, "coordinator", str(tmp_path))
+    assert "name the folder" in refused(capsys, "device")
+
+
+def test_a_folder_of_somebody_else(
+    capsys: pytest.CaptureFixture[str], layout: FederationLayout
+) -> None:
+    line = refused(capsys, "device", str(layout.coordinator))
+    assert line.endswith(f"is of the coordinator; type: lumos coordinator {layout.coordinator}")
+    line = refused(capsys, "coordinator", str(layout.device(3)))
+    assert line.endswith(f"is of device 3; type: lumos device {layout.device(3)}")
+
+
+def test_a_plan_of_other_parts(
+    capsys: pytest.CaptureFixture[str], layout: FederationLayout, tmp_path: Path
+) -> None:
+    other = laid_out("demo:6", tmp_path / "other")
+    manifest = layout.device(1) / "manifest.json"
+    kept = manifest.read_bytes()
+    manifest.write_bytes((other.device(1) / "manifest.json").read_bytes())
+    assert "run.json is of other parts" in refused(capsys, "device", str(layout.device(1)))
+    manifest.write_bytes(kept)
+
+
+def test_two_processes_are_not_the_same_device(
+    capsys: pytest.CaptureFixture[str], layout: FederationLayout
+) -> None:
+    from lumos.deploy.party_folder import PartyFolder
+
+    with PartyFolder.open(layout.device(0), coordinator=False).locked():
+        line = refused(capsys, "device", str(layout.device(0)))
+    assert "another process is device 0 already" in line
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["--aggregate", "ideal"], "nobody may add up in the clear"),
+        (["--profile", "paper", "--compare", "ideal"], "nobody may compare in the clear"),
+        (["--deadline", "0.5"], "--deadline must be above 1 s, got 0.5"),
+        (["--control"], "--control is an experiment of simulations"),
+        (["--shards", "2"], "--shards has no meaning here"),
+        (["--epochs", "1"], "--epochs"),
+    ],
+)
+def test_what_real_devices_cannot_do(
+    capsys: pytest.CaptureFixture[str], options: list[str], line: str
+) -> None:
+    assert line in refused(capsys, "up", f"demo:{DEVICES}", *options)
+
+
+def test_a_taken_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "something").write_text("here")
+    assert "not empty" in refused(capsys, "up", "demo:5", "--out", str(tmp_path))
+
+
+def test_a_part_holds_nothing_of_others(layout: FederationLayout) -> None:
+    for number in range(DEVICES):
+        parts = [file.name for file in layout.device(number).glob("part-*")]
+        assert parts == [f"part-{number:05d}.safetensors"]
+        seals = {
+            (layout.device(other) / "seal.key").read_bytes()
+            for other in range(DEVICES)
+            if other != number
+        }
+        for file in layout.device(number).iterdir():
+            content = file.read_bytes()
+            assert not any(seal in content for seal in seals)
+    assert not list(layout.path.rglob("observer*"))
+    assert not list(layout.coordinator.glob("part-*"))

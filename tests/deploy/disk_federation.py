@@ -1,0 +1,51 @@
+"""A federation in virtual time whose parties keep what they need on a real disk."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.deploy.network import RUN, Federation
+
+from lumos.deploy.coordinator_folder import CoordinatorFolder
+from lumos.deploy.device_folder import DeviceFolder
+from lumos.device.shard import COORDINATOR
+from lumos.graph.parts import PartsFolder
+from lumos.graph.parts.chosen_source import chosen_source
+from lumos.graph.parts.partition import Partition
+from lumos.training.write_parts import write_parts
+
+
+def parts_of_devices(graph: str, folder: Path) -> PartsFolder:
+    """Parts on disk, one for each device."""
+    with chosen_source(
+        graph, data_dir=None, features=True, whole=False, scratch=folder, options={}
+    ) as source:
+        devices = len(source.about.ids)
+        return write_parts(source, folder, Partition.equal(devices, devices), seed=0)
+
+
+@dataclass
+class DiskFederation(Federation):
+    """Every start of a party reads its folder.
+
+    Args:
+        path: where the folders are.
+        store: the store of devices.
+    """
+
+    path: Path = field(kw_only=True)
+    store: type[DeviceFolder] = field(kw_only=True, default=DeviceFolder)
+
+    def start(self, party: int) -> None:
+        stores: Any = self.stores
+        if party == COORDINATOR:
+            coordinator: Any = CoordinatorFolder(self.path / "coordinator")
+            self.coordinator_store = coordinator
+        else:
+            stores[party] = self.store(self.folder_of(party))
+            self.secrets[party] = stores[party].keys(RUN)._secret
+        super().start(party)
+
+    def folder_of(self, device: int) -> Path:
+        """The folder of a device."""
+        return self.path / f"device-{device}"

@@ -1,0 +1,158 @@
+"""A federation of real processes over a real broker, whose parties can be killed and started."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from lumos.deploy.broker_process import Broker
+from lumos.deploy.child_processes import fork
+from lumos.deploy.coordinator_process import CoordinatorProcess
+from lumos.deploy.federation_layout import FederationLayout, lay_out
+from lumos.deploy.forked_devices import as_status, load_program, run_device
+from lumos.deploy.link_faults import LinkFaults
+from lumos.deploy.party_folder import PartyFolder
+from lumos.deploy.run_status import RunStatus, read_status
+from lumos.device.shard import COORDINATOR
+from lumos.graph.parts.chosen_source import chosen_source
+from lumos.storage import read_json
+
+MakeFaults = Callable[[int, int], LinkFaults | None]
+"""From a party and how often it was started before."""
+
+
+def laid_out(graph: str, path: Path, **options: Any) -> FederationLayout:
+    """The folders of a federation."""
+    with chosen_source(
+        graph, data_dir=None, features=True, whole=False, scratch=path, options={}
+    ) as source:
+        return lay_out(source, path, **options)
+
+
+class Processes:
+    """Broker, coordinator and devices, inside a `with`; nothing is left running after it."""
+
+    def __init__(
+        self,
+        layout: FederationLayout,
+        settings: dict[str, Any],
+        *,
+        deadline: float = 60.0,
+        beat: float = 0.5,
+        faults: MakeFaults | None = None,
+        stay: bool = False,
+    ) -> None:
+        self.layout = layout
+        self.broker = Broker(layout.broker_config, layout.path / "broker")
+        self.broker.start()
+        layout.hand_out_plan(
+            {"coins": "simulated", **settings},
+            deadline=deadline,
+            beat=beat,
+            broker=self.broker.address,
+            stay=stay,
+        )
+        self._faults = faults
+        self.children: dict[int, int] = {}
+        self.statuses: dict[int, int] = {}
+        """Exit status of parties that have ended; below 0: they were killed."""
+        self.starts: dict[int, int] = {}
+        self.log = layout.path / "parties.log"
+        load_program(layout.coordinator)
+
+    def __enter__(self) -> "Processes":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for party in list(self.children):
+            self.kill(party)
+        self.broker.stop()
+
+    def start_all(self) -> None:
+        for party in (COORDINATOR, *range(self.layout.devices)):
+            self.start(party)
+
+    def start(self, party: int) -> None:
+        """Start a party, with what is on its disk."""
+        starts = self.starts.get(party, 0)
+        self.starts[party] = starts + 1
+        faults = None if self._faults is None else self._faults(party, starts)
+
+        def work() -> int:
+            errors = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(errors, 1)
+            os.dup2(errors, 2)
+            sys.stderr = sys.stdout = os.fdopen(errors, "w", buffering=1)
+            if party == COORDINATOR:
+                return as_status(lambda: self._coordinate(faults), self.layout.coordinator)
+            folder = self.layout.device(party)
+            return as_status(lambda: run_device(folder, faults=faults), folder)
+
+        self.children[party] = fork(work)
+
+    def _coordinate(self, faults: LinkFaults | None) -> None:
+        folder = PartyFolder.open(self.layout.coordinator, coordinator=True)
+        CoordinatorProcess(folder, lambda line: print(f"coordinator: {line}"), faults=faults).run()
+
+    def kill(self, party: int) -> None:
+        """End a party at once, as the loss of power would."""
+        child = self.children.pop(party)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+    def status(self) -> RunStatus | None:
+        return read_status(self.layout.coordinator)
+
+    def phase(self) -> int:
+        status = self.status()
+        return 0 if status is None else status.phase
+
+    def until_phase(self, phase: int, seconds: float) -> None:
+        """Wait until the coordinator is in a phase, or after it."""
+        self.until(lambda: self.phase() >= phase, seconds)
+
+    def reap(self) -> None:
+        """Note who has ended."""
+        for party, child in list(self.children.items()):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                del self.children[party]
+                self.statuses[party] = os.waitstatus_to_exitcode(status)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until all have ended."""
+        self.until(lambda: not self.children, seconds)
+
+    def until(self, condition: Callable[[], object], seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while True:
+            self.reap()
+            if condition():
+                return
+            if time.monotonic() > end:
+                raise AssertionError(f"did not happen in time; {self.status()}\n{self.lines()}")
+            time.sleep(0.02)
+
+    def lines(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+    def result(self, party: int) -> dict[str, Any]:
+        result: dict[str, Any] = read_json(self._folder(party) / "result.json")
+        return result
+
+    def _folder(self, party: int) -> Path:
+        return self.layout.coordinator if party == COORDINATOR else self.layout.device(party)
+
+    def weights(self) -> set[str]:
+        """The digests of the weights of all parties."""
+        parties = (COORDINATOR, *range(self.layout.devices))
+        return {self.result(party)["weights_sha256"] for party in parties}

@@ -1,0 +1,141 @@
+"""Every secret that exists in memory during a run, and a search for their bytes in files."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from lumos.aggregate import masks, secure
+from lumos.aggregate.pair_keys import PairKeys
+from lumos.aggregate.secure import SecureAggregator
+from lumos.aggregate.share_vault import ShareVault
+from lumos.crypto import chacha, entropy
+from lumos.device.device_keys import DeviceKeys
+
+_PREFIX = 8
+
+
+class SecretsInMemory:
+    """Hooks that keep a copy of each secret of all devices, by what it is."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kinds: dict[bytes, str] = {}
+        self.seen: set[str] = set()
+        self.vectors: dict[bytes, int] = {}
+        """What devices bring to sums, before it is masked, and whose it is."""
+        self.chains: list[bytes] = []
+        self.public_keys: set[bytes] = set()
+        self._private: set[bytes] = set()
+
+        def hook(place: Any, name: str, note: Callable[..., object]) -> None:
+            call = getattr(place, name)
+
+            def noted(*given: Any, **named: Any) -> Any:
+                result = call(*given, **named)
+                note(result, *given)
+                return result
+
+            monkeypatch.setattr(place, name, noted)
+
+        hook(entropy, "draw", lambda drawn, _count: self._bytes("draw", drawn))
+        hook(DeviceKeys, "__init__", lambda _none, _keys, secret: self._bytes("secret", secret))
+        hook(DeviceKeys, "key", lambda key, *_given: self._bytes("device key", key))
+        hook(PairKeys, "public_keys", self._agreeing)
+        hook(PairKeys, "agree", lambda _none, pairs, _received: self._chain(pairs))
+        hook(PairKeys, "_turn", lambda _none, pairs: self._chain(pairs))
+        hook(PairKeys, "ratchet", self._ratchet)
+        hook(ShareVault, "__init__", lambda _none, _vault, values: self._rows("share", values))
+        hook(secure, "secrets_of", lambda secrets, *_given: self._rows("shared", secrets[0]))
+        hook(masks, "keys_of", lambda keys, *_given: self._rows("mask key", keys))
+        hook(masks, "pair_keys_of", lambda keys, *_given: self._rows("mask key", keys))
+        hook(masks, "add_masks", lambda _none, _vectors, keys, *_rows: self._masks(keys))
+        # A program: what it is given is noted when it is made.
+        hook(
+            SecureAggregator,
+            "_collect",
+            lambda _program, sums, vectors, *_: self._vector(int(sums._shard.devices[0]), vectors),
+        )
+
+    def patterns(self) -> dict[bytes, str]:
+        """How each secret could be written: as it is, as wide numbers, or as text."""
+        return {
+            pattern: kind
+            for secret, kind in {**self.kinds, **self._agreements()}.items()
+            for pattern in written(secret)
+        }
+
+    def _agreements(self) -> dict[bytes, str]:
+        pairs = combinations(sorted(self._private), 2)
+        return {
+            X25519PrivateKey.from_private_bytes(one).exchange(
+                X25519PublicKey.from_public_bytes(
+                    X25519PrivateKey.from_private_bytes(other).public_key().public_bytes_raw()
+                )
+            ): "agreement"
+            for one, other in pairs
+        }
+
+    def _agreeing(self, public: npt.NDArray[Any], pairs: PairKeys, private: list[bytes]) -> None:
+        self.public_keys.update(row.tobytes() for row in public)
+        self._private.update(private)
+
+    def _chain(self, pairs: PairKeys) -> None:
+        self._rows("chain", pairs._chain)
+        self.chains.append(pairs._chain[0].tobytes())
+
+    def _ratchet(self, keys: Any, *_given: Any) -> None:
+        for name, rows in keys._asdict().items():
+            self._rows(name, rows)
+
+    def _masks(self, keys: npt.NDArray[np.uint32]) -> None:
+        if len(keys):
+            self._rows("mask", chacha.blocks(keys, masks.NONCE, 1))
+
+    def _vector(self, device: int, vectors: npt.NDArray[Any]) -> None:
+        for row in vectors:
+            for start in range(0, row.size, 16):
+                part = np.ascontiguousarray(row[start : start + 16])
+                if len(np.unique(part)) >= 4:  # zeros and the like are anybody's
+                    self.vectors[part.tobytes()] = device
+
+    def _rows(self, kind: str, array: npt.NDArray[Any]) -> None:
+        width = array.shape[-1] * array.itemsize
+        whole = np.ascontiguousarray(array).tobytes()
+        for start in range(0, len(whole), width):
+            self._bytes(kind, whole[start : start + width])
+
+    def _bytes(self, kind: str, secret: bytes) -> None:
+        if len(secret) >= _PREFIX and any(secret):
+            self.seen.add(kind)
+            self.kinds.setdefault(bytes(secret), kind)
+
+
+def search(content: bytes, patterns: Mapping[bytes, Any]) -> set[Any]:
+    """What the patterns stand for that occur anywhere in the content."""
+    by_prefix: dict[int, list[bytes]] = {}
+    for pattern in patterns:
+        by_prefix.setdefault(int.from_bytes(pattern[:_PREFIX], "little"), []).append(pattern)
+    whole = np.frombuffer(content, np.uint8)
+    if len(whole) < _PREFIX:
+        return set()
+    windows = np.lib.stride_tricks.sliding_window_view(whole, _PREFIX).copy().view("<u8").ravel()
+    places = np.flatnonzero(np.isin(windows, np.array(sorted(by_prefix), np.uint64)))
+    return {
+        patterns[pattern]
+        for place in places.tolist()
+        for pattern in by_prefix[int(windows[place])]
+        if content.startswith(pattern, place)
+    }
+
+
+def written(secret: bytes) -> Iterator[bytes]:
+    """The forms in which a file could hold a secret."""
+    yield secret
+    yield secret.hex().encode()
+    for narrow in ("<u1", "<u2", "<u4"):
+        if len(secret) % np.dtype(narrow).itemsize == 0:
+            yield np.frombuffer(secret, narrow).astype("<i8").tobytes()

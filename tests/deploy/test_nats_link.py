@@ -1,0 +1,203 @@
+"""The link of one party: what it lets through, what it drops, and what it does without a broker."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.deploy.parties import SERVER
+
+from lumos.crypto import entropy
+from lumos.deploy.broker_config import BrokerSettings, write_broker_config
+from lumos.deploy.broker_process import Broker
+from lumos.deploy.directory import DIRECTORY, Directory
+from lumos.deploy.drop_log import PAUSE, DropLog
+from lumos.deploy.federation_authority import make_federation
+from lumos.deploy.frames import RUN_TAG, Alive, Data, Frame, RoundKey
+from lumos.deploy.identity import Identity
+from lumos.deploy.link_faults import LinkFaults, NetworkPartition
+from lumos.deploy.nats_link import NatsLink
+from lumos.deploy.wire_count import WireCount
+from lumos.device.shard import COORDINATOR
+
+RUN = b"r" * RUN_TAG
+
+
+def link(pki: Path, party: str, address: str, run: bytes = RUN, **options: object) -> NatsLink:
+    identity = Identity.load(pki / party)
+    directory = Directory.load(pki / DIRECTORY, identity.authority)
+    lines: list[str] = []
+    made = NatsLink(identity, directory, run, address, lines.append, **options)  # type: ignore[arg-type]
+    made.lines = lines  # type: ignore[attr-defined]
+    return made
+
+
+async def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def received(of: NatsLink, count: int) -> list[tuple[int, list[Frame]]]:
+    packets: list[tuple[int, list[Frame]]] = []
+    async with asyncio.timeout(20):
+        while sum(len(frames) for _, frames in packets) < count:
+            await of.wait(1.0)
+            packets += of.take()
+    return packets
+
+
+def played(play: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await play()
+
+    asyncio.run(main())
+
+
+def envelope(number: int, size: int) -> Data:
+    return Data(RoundKey(0, 0, 0, number), "a topic", 1, entropy.draw(size))
+
+
+def test_what_is_sent_arrives_and_of_other_runs_nothing(pki: Path, broker: Broker) -> None:
+    async def play() -> None:
+        async with (
+            link(pki, "device-0", broker.address) as zero,
+            link(pki, "device-0", broker.address, b"x" * RUN_TAG) as earlier_run,
+            link(pki, "coordinator", broker.address) as coordinator,
+        ):
+            await until(lambda: zero.connected and earlier_run.connected and coordinator.connected)
+            for _ in range(5):
+                await earlier_run.send(COORDINATOR, [Alive(9, 9)])
+            await until(lambda: coordinator.count.totals()["packets_received"] == 5)
+            assert coordinator.take() == []
+            await zero.send(COORDINATOR, [Alive(1, 0)])
+            assert await received(coordinator, 1) == [(0, [Alive(1, 0)])]
+            assert coordinator.lines == [  # type: ignore[attr-defined]
+                "device 0: a packet is of another run, or of other parties; dropped"
+            ]
+
+    played(play)
+
+
+def test_frames_are_split_by_what_the_broker_takes(pki: Path, tmp_path: Path) -> None:
+    config = tmp_path / "nats.conf"
+    write_broker_config(pki, config, BrokerSettings(max_payload=8192))
+    frames: list[Frame] = [envelope(number, 3000) for number in range(7)]
+    alone: list[Frame] = [envelope(8, 9000)]
+
+    async def play(address: str) -> None:
+        async with link(pki, "device-0", address) as zero, link(pki, "device-1", address) as one:
+            await until(lambda: zero.connected and one.connected)
+            await zero.send(1, alone)  # larger than anything that the broker takes
+            await zero.send(1, frames)
+            packets = await received(one, 7)
+            assert [frame for _, some in packets for frame in some] == frames
+            assert len(packets) >= 4
+            assert "`max_payload`" in zero.lines[0]  # type: ignore[attr-defined]
+
+    with Broker(config, tmp_path / "run", server=SERVER) as broker:
+        played(lambda: play(broker.address))
+
+
+def test_without_a_broker_nothing_waits_and_nothing_grows(pki: Path, tmp_path: Path) -> None:
+    config = tmp_path / "nats.conf"
+    write_broker_config(pki, config)
+    broker = Broker(config, tmp_path / "run", server=SERVER)
+    broker.start()
+
+    async def play() -> None:
+        async with (
+            link(pki, "device-0", broker.address) as zero,
+            link(pki, "device-1", broker.address) as one,
+        ):
+            await until(lambda: zero.connected and one.connected)
+            broker.kill()
+            await until(lambda: not zero.connected and not one.connected)
+            before = zero.count.totals()["packets_sent"]
+            async with asyncio.timeout(5):  # it would block, or keep 2 GB
+                for number in range(20_000):
+                    await zero.send(1, [envelope(number, 100_000)] if not number else [Alive(0, 0)])
+            assert zero.count.totals()["packets_sent"] == before
+            broker.start()
+            await until(lambda: zero.connected and one.connected)
+            await zero.send(1, [Alive(2, 0)])
+            assert await received(one, 1) == [(0, [Alive(2, 0)])]
+
+    try:
+        played(play)
+    finally:
+        broker.stop()
+
+
+def test_a_wrong_certificate_is_refused_and_the_link_says_so(
+    tmp_path: Path, broker: Broker
+) -> None:
+    stranger = link(make_federation(tmp_path / "pki", 1).folder, "device-0", broker.address)
+
+    async def play() -> None:
+        async with stranger:
+            await until(lambda: stranger.lines)  # type: ignore[attr-defined]
+            assert not stranger.connected
+            assert "no connection to the broker" in stranger.lines[0]  # type: ignore[attr-defined]
+
+    played(play)
+
+
+def test_lines_about_one_sender_are_few() -> None:
+    lines: list[str] = []
+    now = 0.0
+    log = DropLog(lines.append, lambda: now)
+    for _ in range(1000):
+        log.drop(3, "a packet is broken")
+    log.drop(None, "a packet of nobody")
+    assert lines == [
+        "device 3: a packet is broken; dropped",
+        "somebody: a packet of nobody; dropped",
+    ]
+    now = PAUSE
+    log.drop(3, "a packet is broken")
+    assert lines[2] == "device 3: a packet is broken; dropped (and 999 before)"
+    assert log.total == 1002
+
+
+def test_faults_are_as_frequent_as_asked_and_the_same_by_seed() -> None:
+    def fates(seed: int) -> list[list[float]]:
+        faults = LinkFaults((seed,), loss=0.1, double=0.1, reorder=0.2)
+        return [faults.delays(0, 1, 0.0) for _ in range(5000)]
+
+    first = fates(1)
+    assert first == fates(1) != fates(2)
+    shares = [sum(len(delays) == count for delays in first) / 5000 for count in (0, 2)]
+    late = [delay for delays in first for delay in delays]
+    assert shares[0] == pytest.approx(0.1, abs=0.02)
+    assert shares[1] == pytest.approx(0.09, abs=0.02)
+    assert sum(delay > 0 for delay in late) / len(late) == pytest.approx(0.2, abs=0.03)
+    assert all(LinkFaults((0,)).delays(0, 1, 0.0) == [0.0] for _ in range(100))
+
+
+def test_a_partition_cuts_both_ways_for_its_time() -> None:
+    cut = LinkFaults((0,), partitions=[NetworkPartition(frozenset({1, 2}), 10.0, 20.0)])
+    for sender, receiver, now, arrives in (
+        (1, 5, 9.9, True),
+        (1, 5, 10.0, False),
+        (5, 1, 19.9, False),
+        (COORDINATOR, 2, 15.0, False),
+        (1, 2, 15.0, True),
+        (5, 6, 15.0, True),
+        (1, 5, 20.0, True),
+    ):
+        assert bool(cut.delays(sender, receiver, now)) == arrives
+
+
+def test_counts_survive_a_kill(tmp_path: Path) -> None:
+    count = WireCount(tmp_path)
+    count.add_sent(300)
+    count.add_received(40)
+    again = WireCount(tmp_path)  # the first one was never closed
+    again.add_sent(1)
+    assert again.totals() == {
+        "packets_sent": 2,
+        "bytes_sent": 301,
+        "packets_received": 1,
+        "bytes_received": 40,
+    }

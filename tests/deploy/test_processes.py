@@ -1,0 +1,213 @@
+"""Real processes over a real broker: killed, started again, cut off, and talked to in bad faith."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.deploy.parties import until
+from tests.deploy.processes import Processes, laid_out
+
+import lumos
+from lumos.cli.main import run
+from lumos.crypto import entropy
+from lumos.deploy.child_processes import children_of
+from lumos.deploy.connection import connect
+from lumos.deploy.federation_layout import FederationLayout
+from lumos.deploy.frames import PADDING, Alive, Data, RoundKey, Route, RunState, encode
+from lumos.deploy.identity import seal_box
+from lumos.deploy.link_faults import LinkFaults, NetworkPartition
+from lumos.deploy.parties import subject
+from lumos.deploy.party_folder import PartyFolder
+from lumos.device.shard import COORDINATOR
+
+DEVICES = 12
+QUICK: dict[str, Any] = {"epochs": 8, "encoder_epochs": 2, "opinions": 1}
+OPTIONS = ["--epochs", "8", "--encoder-epochs", "2", "--opinions", "1", "--coins", "simulated"]
+PATIENCE = 120.0
+
+
+@pytest.fixture(scope="module")
+def expected() -> str:
+    """The weights of the simulation."""
+    trained = lumos.train(f"demo:{DEVICES}", aggregate="secure", coins="simulated", **QUICK)
+    return str(trained.summary()["weights_sha256"])
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> FederationLayout:
+    return laid_out(f"demo:{DEVICES}", tmp_path / "federation")
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def descendants(pid: int) -> list[int]:
+    children = children_of(pid)
+    return [*children, *(below for child in children for below in descendants(child))]
+
+
+def commands(pids: list[int]) -> dict[int, str]:
+    return {pid: Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ") for pid in pids}
+
+
+def test_up_ends_with_the_weights_of_the_simulation(
+    expected: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert run(["up", f"demo:{DEVICES}", *OPTIONS, "--json", "--keep", "--out", str(out)]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["weights_sha256"] == expected
+    assert result["devices"] == DEVICES
+    assert result["lost"] == []
+    assert result["sums"] == QUICK["epochs"] + 2  # the last sums: vote and temperature
+    assert result["coins"] == "simulated"
+    assert 0 < result["ledger_bytes_per_device"] < result["wire_bytes_per_device"]
+    kept = {file.name for file in (out / "parties" / "device-3").iterdir()}
+    handed = {"part-00003.safetensors", "manifest.json", "run.json", "directory.json"}
+    identity = {"certificate.pem", "key.pem", "seal.key", "authority.pem"}
+    assert kept == handed | identity | {"result.json", "weights.npz"}  # and no secret of the run
+
+
+def test_killed_in_the_middle_and_started_again(expected: str, layout: FederationLayout) -> None:
+    with Processes(layout, QUICK) as parties:
+        parties.start_all()
+        for phase, victim in ((3, 5), (5, COORDINATOR), (7, 0)):
+            parties.until_phase(phase, PATIENCE)
+            parties.kill(victim)
+            if victim == COORDINATOR:
+                parties.broker.kill()
+                parties.broker.restart()
+            parties.start(victim)
+        parties.wait(PATIENCE)
+        assert set(parties.statuses.values()) == {0}
+        assert parties.weights() == {expected}
+        assert parties.result(COORDINATOR)["left_out"] == {}
+        assert len(parties.result(COORDINATOR)["losses"]) > 0
+        assert not list(layout.path.rglob("secret.key"))
+
+
+def test_chaos(expected: str, layout: FederationLayout) -> None:
+    """Packets are lost, doubled and late, devices cut off and killed: the same weights."""
+    begin = time.monotonic() + 4.0
+    apart = [NetworkPartition(frozenset({1, 4, 9}), begin, begin + 2.0)]
+
+    def faults(party: int, starts: int) -> LinkFaults:
+        seed = (7, party + 1, starts)
+        return LinkFaults(seed, loss=0.1, double=0.1, reorder=0.1, partitions=apart)
+
+    victims = {2: (3, 7), 4: (0,), 6: (11, COORDINATOR), 8: (3, 8)}
+    with Processes(layout, QUICK, faults=faults) as parties:
+        parties.start_all()
+        for phase, killed in victims.items():
+            parties.until_phase(phase, PATIENCE)
+            for victim in killed:
+                parties.kill(victim)
+            for victim in killed:
+                parties.start(victim)
+        parties.wait(PATIENCE)
+        assert set(parties.statuses.values()) == {0}
+        assert parties.weights() == {expected}
+
+
+def test_a_device_that_does_not_come_back_is_left_out(layout: FederationLayout) -> None:
+    with Processes(layout, QUICK, deadline=4.0) as parties:
+        parties.start_all()
+        parties.until_phase(4, PATIENCE)
+        parties.kill(6)
+        parties.wait(PATIENCE)
+        assert set(parties.statuses.values()) == {0}
+        whole = parties.result(COORDINATOR)
+        assert [*whole["left_out"]] == ["6"]
+        assert "epoch" in whole["left_out"]["6"]
+        digests = {parties.result(device)["weights_sha256"] for device in range(12) if device != 6}
+        assert digests == {whole["weights_sha256"]}
+
+
+def bad_packets(folder: PartyFolder, receiver: int) -> list[bytes]:
+    """What a party of bad faith, or a broken one, may send."""
+    box = seal_box(folder.identity, folder.directory, receiver)
+    run, me = folder.plan.tag, folder.party
+    frames: list[Any] = [Alive(1, 0), RunState(90, 7, [0, 1, 2], "the end")]
+    good = encode(Route(run, me, receiver), frames[:1])
+    other_run = encode(Route(entropy.draw(len(run)), me, receiver), frames)
+    other_pair = encode(Route(run, receiver, me), frames)
+    nonsense = encode(Route(run, me, receiver), [{"no": "frame"}])  # type: ignore[list-item]
+    wrong_types = encode(Route(run, me, receiver), [["data", [0, 0], 5]])  # type: ignore[list-item]
+    version = bytes([200]) + good[1:]
+    longer = good + bytes(PADDING)
+    key = RoundKey(10**9, -5, 77, -1)
+    odd = encode(Route(run, me, receiver), [Data(key, "no topic", -3, b"x", [-1]), *frames[1:]])
+    sealed = [other_run, other_pair, nonsense, wrong_types, version, longer, odd, b"", b"x" * 99]
+    sealed.append(good[:-PADDING] + msgspec.msgpack.encode([1]) * PADDING)
+    bad = [bytes(box.encrypt(packet, entropy.draw(box.NONCE_SIZE))) for packet in sealed]
+    broken = bytearray(bad[0])
+    broken[50] ^= 1
+    return [*bad, bytes(broken), b"", b"garbage", entropy.draw(296), entropy.draw(1 << 20)]
+
+
+async def send_bad(folder: PartyFolder, parties: list[int]) -> None:
+    client = await connect(folder.identity, folder.plan.broker, allow_reconnect=False)
+    for receiver in parties:
+        for packet in bad_packets(folder, receiver):
+            await client.publish(subject(receiver, folder.party), packet)
+    await client.flush(timeout=30)
+    await client.close()
+
+
+def test_bad_packets_of_a_party_stop_nobody(expected: str, layout: FederationLayout) -> None:
+    folder = PartyFolder.open
+    with Processes(layout, QUICK) as parties:
+        others = [party for party in (COORDINATOR, *range(DEVICES)) if party != 2]
+        bad = folder(layout.device(2), coordinator=False)
+        parties.start_all()
+        for phase in (0, 4, 8):
+            parties.until_phase(phase, PATIENCE)
+            asyncio.run(send_bad(bad, others))
+        parties.wait(PATIENCE)
+        lines = parties.lines()
+        assert set(parties.statuses.values()) == {0}, lines
+        assert parties.weights() == {expected}
+        assert "device 2: " in lines
+        assert "dropped" in lines
+        assert "garbage" not in lines
+        per_party = lines.count("device 1: device 2: ")
+        assert per_party < 40  # rate-limited, however many were sent
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_up_leaves_nothing_running(how: signal.Signals, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "lumos", "up", f"demo:{DEVICES}", "--coins", "simulated"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    up = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        until(lambda: list(tmp_path.glob("lumos-up-*/coordinator/snapshot.npz")), PATIENCE)
+        started = descendants(up.pid)
+        names = commands(started)
+        devices = [pid for pid, name in names.items() if "lumos device" in name]
+        assert len(devices) == DEVICES + 1  # and the one from which they were forked
+        assert sum("nats-server" in name for name in names.values()) == 1
+        for pid in devices:
+            assert "libtorch" not in Path(f"/proc/{pid}/maps").read_text()
+        up.send_signal(how)
+        _, errors = up.communicate(timeout=60)
+        until(lambda: not any(map(alive, started)), 30)
+    finally:
+        up.kill()
+        up.wait()
+    if how == signal.SIGINT:
+        assert up.returncode == 130
+        assert errors.splitlines()[-1] == "lumos: interrupted"
+        assert list(tmp_path.iterdir()) == []
