@@ -141,7 +141,7 @@ def test_shards_change_nothing_that_counts(capsys: pytest.CaptureFixture[str]) -
     rounded = ("final_loss", "test_calibration_error", "val_calibration_error")
     for name in rounded:
         assert one[name] == pytest.approx(seven[name], abs=1e-5)
-    for name in (*TIMES, "shards", *rounded):
+    for name in (*TIMES, "shards", "weights_sha256", *rounded):  # sums differ by rounding
         del one[name], seven[name]
     assert one == seven
 

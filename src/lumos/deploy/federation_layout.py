@@ -7,7 +7,6 @@ device-0/  device-1/  …
 """
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,8 +110,3 @@ def lay_out(
     settings = BrokerSettings(max_payload=_MAX_PAYLOAD)
     write_broker_config(pki, layout.broker_config, settings)
     return layout
-
-
-def files_of(folder: Path) -> Iterator[Path]:
-    """All files in a folder."""
-    return (path for path in sorted(folder.rglob("*")) if path.is_file())
