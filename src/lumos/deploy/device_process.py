@@ -15,6 +15,7 @@ from lumos.deploy.device_folder import (
     LEDGERS,
     OPENINGS,
     RESULT,
+    ROUNDS,
     SNAPSHOT,
     SUM_NUMBER,
     DeviceFolder,
@@ -185,7 +186,7 @@ class DeviceProcess:
         """Add what passed on the wire to the result, and delete what the run needed on the way."""
         path = self._folder.path
         self._add_wire()
-        for name in (SNAPSHOT, OPENINGS, ATTEMPTS, LEDGERS, WIRE_COUNT, LOCK):
+        for name in (SNAPSHOT, OPENINGS, ROUNDS, ATTEMPTS, LEDGERS, WIRE_COUNT, LOCK):
             (path / name).unlink(missing_ok=True)
 
 
