@@ -210,8 +210,8 @@ class DeviceParty:
         self._mailbox.settle(self.phase)
         if self._restored:
             self.job.restore(snapshot)
-            if not self.job.repeatable(self.phase):
-                self._least_attempt = 1  # sessions of the phase before are lost
+            # Sessions of the phase before are lost.
+            self._least_attempt = int(not self.job.repeatable(self.phase))
         self._ready, self._restored = {}, False
         self._mailbox.tell(COORDINATOR, self._alive())
 
