@@ -29,7 +29,6 @@ class MemoryStore:
         self.openings: list[Opening] = []
         self.attempts: dict[int, int] = {}
         self.kept_ledgers: Arrays | None = None
-        self.answers: Arrays = {}
         self.kept: dict[RoundKey, dict[int, Data]] = {}
         self.saves = 0
 
@@ -55,9 +54,6 @@ class MemoryStore:
 
     def keep_ledgers(self, ledgers: Arrays) -> None:
         self.kept_ledgers = {name: np.array(array) for name, array in ledgers.items()}
-
-    def keep_answers(self, answers: Arrays) -> None:
-        self.answers = {name: np.array(array) for name, array in answers.items()}
 
     def begin(self, phase: int, attempt: int) -> None:
         self.attempts[phase] = attempt + 1

@@ -8,7 +8,6 @@
 | `rounds.log` | what it was told in each round since then, before anything followed from it |
 | `attempts.log` | which attempts it began that cannot be repeated |
 | `ledgers.npz` | what it sent and revealed in such an attempt |
-| `answers.npz` | what the device has asked and answered after the training |
 | `weights.npz`, `result.json` | the result; the second is written last |
 
 **Never from a backup.** A folder that was copied back has forgotten what the device was told, and
@@ -51,7 +50,7 @@ from lumos.typing import Arrays
 SECRET, SNAPSHOT = "secret.key", "snapshot.npz"
 OPENINGS, ATTEMPTS, LEDGERS = "openings.log", "attempts.log", "ledgers.npz"
 ROUNDS = "rounds.log"
-WEIGHTS, RESULT, ANSWERS = "weights.npz", "result.json", "answers.npz"
+WEIGHTS, RESULT = "weights.npz", "result.json"
 SUM_NUMBER = "run/sums/number"
 """In a snapshot: how many masked sums are before it."""
 _REMEDY = (
@@ -146,10 +145,6 @@ class DeviceFolder:
         """Keep the ledgers of a phase that cannot be repeated: what was revealed is revealed."""
         named = {_LEDGER + name: array for name, array in ledgers.items()}
         write_snapshot(self.path / LEDGERS, {"phase": np.array(self._present_phase()), **named})
-
-    def keep_answers(self, answers: Arrays) -> None:
-        """Keep what the device has asked and answered after the training; durably."""
-        write_snapshot(self.path / ANSWERS, answers)
 
     def rounds(self) -> RoundRecord:
         """What the device was told since the last snapshot."""

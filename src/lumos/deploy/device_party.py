@@ -60,10 +60,6 @@ class DeviceStore(Protocol):
         """Keep what the device was told in a round, before anything follows from it."""
         ...
 
-    def keep_answers(self, answers: Arrays) -> None:
-        """Keep what the device has asked and answered after the training."""
-        ...
-
     def begin(self, phase: int, attempt: int) -> None:
         """Note that an attempt at a phase begins that cannot be repeated."""
         ...
@@ -123,9 +119,7 @@ class DeviceParty:
         if self._ready:
             self.attempt = int(self._ready.pop(ATTEMPT))
         self._recorded = store.rounds()
-        self.questions = PairQuestions(
-            device, job, self._mailbox, self, self._keep_answers, deadline, log
-        )
+        self.questions = PairQuestions(device, job, self._mailbox, self, deadline, log)
         self._mailbox.greet([COORDINATOR], now)
         for receiver, data in _outgoing(saved):
             self._mailbox.post(receiver, data, now)
@@ -242,9 +236,6 @@ class DeviceParty:
         """What the next phase begins with."""
         mail = _encoded(self._mailbox.outgoing())
         return {**self.job.snapshot(self.phase + 1), OUTGOING: mail}
-
-    def _keep_answers(self) -> None:
-        self._store.keep_answers(self.job.answers())
 
     def _begin(self) -> DeviceRounds[None]:
         job, repeatable = self.job, self.job.repeatable(self.phase)

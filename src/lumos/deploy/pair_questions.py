@@ -3,7 +3,7 @@
 A question is a stream of envelopes between its two ends, named by a number that the asker draws.
 The first envelope of a question that a device does not know makes it answer, within its budget.
 A device asks one question at a time, and answers one: each looks at the budget before it counts.
-What a device asked and answered is noted on its disk before the other end can learn a level.
+A device that is killed after the training answers no more, so a restart gives no budget anew.
 """
 
 from collections import deque
@@ -37,7 +37,6 @@ class PairQuestions:
 
     Args:
         job: the device's, whose phases are over.
-        keep: makes what was asked and answered survive a restart.
         deadline: seconds after which a question is given up.
         others: as in `DeviceParty`.
     """
@@ -48,12 +47,11 @@ class PairQuestions:
         job: TrainingJob,
         mailbox: Mailbox,
         presence: Presence,
-        keep: Callable[[], None],
         deadline: float,
         log: Callable[[str], None],
     ) -> None:
         self._device, self._job, self._mailbox = device, job, mailbox
-        self._presence, self._keep, self._deadline, self._log = presence, keep, deadline, log
+        self._presence, self._deadline, self._log = presence, deadline, log
         self._open: dict[tuple[int, int], _Question] = {}
         self._over: set[tuple[int, int]] = set()
         self._waiting: deque[tuple[int, int]] = deque()
@@ -106,11 +104,7 @@ class PairQuestions:
         for name, question in list(self._open.items()):
             peer, number = name
             try:
-                before = question.rounds.completed
-                finished = question.rounds.advance(now)
-                if question.rounds.completed > before:
-                    self._keep()  # before anything of these rounds is sent
-                if not finished:
+                if not question.rounds.advance(now):
                     if now - question.began > self._deadline:
                         raise UsageError(f"device {peer} did not answer")
                     continue

@@ -260,15 +260,6 @@ class TrainingJob:
             raise UsageError("pairs are asked about where `task='link'` was trained")
         return self.result
 
-    def answers(self) -> Arrays:
-        """What the device has asked and answered after the training, for a restart."""
-        return self.result.answers() if isinstance(self.result, AnswersPairs) else {}
-
-    def restore_answers(self, arrays: Arrays) -> None:
-        """Go on from `answers`."""
-        if isinstance(self.result, AnswersPairs):
-            self.result.restore_answers(arrays)
-
     def _lone_shard(self) -> Shard:
         """The device without its neighbours: a peer is a stranger, whether it is one or not.
 

@@ -112,15 +112,6 @@ class LinkResult:
         logit = scores(level, self.reading.evidence, self.degree, shard.total)
         return PairAnswer(float(logit[0]), bool(level[0] != UNANSWERED))
 
-    def answers(self) -> Arrays:
-        """What the device has asked and answered so far, for a restart."""
-        return self.budget.arrays()
-
-    def restore_answers(self, arrays: Arrays) -> None:
-        """Go on from `answers`."""
-        for name, counts in AnswerBudget.of(arrays).arrays().items():
-            self.budget.arrays()[name][:] = counts
-
     def estimates(self) -> dict[str, float]:
         """What calibration measured of each way: the AUC of its levels, and its error."""
         read = self.reading

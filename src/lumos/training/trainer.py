@@ -177,14 +177,6 @@ class AnswersPairs(Protocol):
         """
         ...
 
-    def answers(self) -> Arrays:
-        """What the device has asked and answered so far, for a restart."""
-        ...
-
-    def restore_answers(self, arrays: Arrays) -> None:
-        """Go on from `answers`."""
-        ...
-
 
 class CoordinatorProgram(Protocol):
     """The coordinator's program, in the same parts."""
