@@ -84,3 +84,8 @@ lumos reproduce workload cost --graph facebook --graph lastfm --out "$out/struct
 echo "== ranks against one process, and scale"
 python "$here/ranks_agree.py" | tee "$out/ranks-agree.txt"
 python "$here/scale.py" "$out/scale" | tee "$out/scale.txt"
+
+echo "== real devices: chaos, two hundred of them, an hour with churn"
+python "$here/chaos.py" | tee "$out/chaos.txt"
+lumos up demo:200 --coins simulated --json > "$out/two-hundred-devices.json"
+python "$here/soak.py" --minutes 60 | tee "$out/soak.txt"

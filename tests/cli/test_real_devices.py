@@ -1,5 +1,6 @@
 """`lumos device`, `lumos coordinator` and `lumos up`: one clear line for every mistake."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from tests.deploy.processes import laid_out
 
 from lumos.cli.main import run
 from lumos.deploy.federation_layout import FederationLayout
+from lumos.deploy.party_folder import PartyFolder
 
 DEVICES = 5
 
@@ -98,3 +100,24 @@ def test_a_part_holds_nothing_of_others(layout: FederationLayout) -> None:
             assert not any(seal in content for seal in seals)
     assert not list(layout.path.rglob("observer*"))
     assert not list(layout.coordinator.glob("part-*"))
+
+
+def test_folders_for_machines_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is started; every party finds the server where it will be."""
+    folder = tmp_path / "parties"
+    words = ["up", "demo:5", "--prepare", "nats.example.org", "--out", str(folder), "--json"]
+    assert run(words) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["broker"] == "tls://nats.example.org:4222"
+    for party, coordinator in (("coordinator", True), ("device-4", False)):
+        opened = PartyFolder.open(folder / party, coordinator=coordinator)
+        assert opened.plan.broker == result["broker"]
+    assert not (folder / "coordinator" / "part-00000.safetensors").exists()
+    assert 'host: "0.0.0.0"' in (folder / "nats.conf").read_text()
+
+
+def test_folders_for_machines_need_a_place(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["up", "demo:5", "--prepare", "nats.example.org"]) == 2
+    assert "--prepare needs --out" in capsys.readouterr().err

@@ -88,7 +88,7 @@ def link_state(federation: Federation, device: int) -> dict[str, np.ndarray]:
     return federation.device(device).job.result.arrays()
 
 
-@pytest.mark.parametrize("topic", ["products/columns", "products/correction", "score", "masked"])
+@pytest.mark.parametrize("topic", ["products/correction", "score", "masked"])
 def test_links_with_a_device_that_is_back(twelve: PartsFolder, linking: Config, topic: str) -> None:
     """Sums that are made again have fresh masks and shares, and the same vectors and noise."""
     undisturbed = lumos.train("demo:12", linking).model.weights

@@ -171,6 +171,7 @@ OPTIONS: Mapping[str, Placed] = {
     "deadline": Placed(RUN, "seconds after which a silent device is left out"),
     "stay": Placed(RUN, "devices stay after the training, and answer"),
     "status": Placed(RUN, "port of the status page on loopback; 0 for a free one"),
+    "prepare": Placed(RUN, "write the folders of all parties only"),
     "with": Placed(TASK, "a real device: score its pair with this one"),
     "pid_file": Placed(RUN, "file for the number of its process"),
     # What every command has.

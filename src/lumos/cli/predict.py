@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lumos.typing import Floats, Progress
 
 COMMON = Common()
-PLAN = "run.json"
+CERTIFICATE = "certificate.pem"
 """In the folder of a real device."""
 TOP = 10
 """How many candidates are printed."""
@@ -81,7 +81,7 @@ def predict(
         Of a real device, for links: numbers of others that it is to score its pair with, by real
         cryptography between the two processes; may be repeated.
     """
-    if (run / PLAN).exists():
+    if (run / CERTIFICATE).exists():
         others = (id, pairs, candidates, top, scores, workers, newcomer, csv, export)
         if any(given is not None for given in others):
             raise UsageError("a real device is asked for its own label, or --with others")

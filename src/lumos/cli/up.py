@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lumos.cli.common import Common, print_json
+from lumos.cli.common import Common, print_json, say
 from lumos.cli.option_groups import placed
 from lumos.cli.options import AS_IT_IS, Reading, given
 from lumos.cli.train import run_options
 from lumos.cli.up_screen import show_result, shown_status
+from lumos.deploy.broker_config import BrokerSettings
 from lumos.deploy.federation_layout import FederationLayout, lay_out
 from lumos.deploy.local_federation import LocalFederation
 from lumos.deploy.run_plan import refuse_settings
+from lumos.errors import UsageError
 from lumos.graph.parts.chosen_source import chosen_source
 from lumos.graph.parts.parts_writer import refuse_taken
 from lumos.storage import private_folder, write_json
@@ -43,6 +45,7 @@ def up(
     keep: Annotated[bool, placed("keep", negative="", show_default=False)] = False,
     stay: Annotated[bool, placed("stay", negative="", show_default=False)] = False,
     status: Annotated[int | None, placed("status")] = None,
+    prepare: Annotated[str | None, placed("prepare")] = None,
     common: Common = COMMON,
 ) -> None:
     """Train with real devices on this machine: a process for each, over NATS, with certificates.
@@ -66,12 +69,18 @@ def up(
         Devices stay after the training until Ctrl-C, and answer: lumos predict FOLDER/device-17.
     status
         Port of the coordinator's status page, http://127.0.0.1:PORT.
+    prepare
+        Name or address of the machine of the NATS server: write the folders of all parties to
+        --out, to be copied to their machines, and start nothing.
     """
     common.refuse("shards", because="every device is a process")
     settings = given(options)
     refuse_settings(settings, deadline=deadline)
     if out is not None:
         refuse_taken(out)
+    if prepare is not None:
+        _prepare(graph, settings, given(reading), split, deadline, prepare, out, stay, common)
+        return
     place = Path(tempfile.mkdtemp(prefix="lumos-up-")) if out is None else out / "parties"
     try:
         federation = LocalFederation(
@@ -83,7 +92,8 @@ def up(
         )
         began = time.monotonic()
         with federation:
-            result = {"graph": graph, **_trained(federation)}
+            task = settings.get("task", "classify")
+            result = {"graph": graph, "task": task, **_trained(federation)}
             result["seconds_in_all"] = round(time.monotonic() - began, 3)
             if out is not None:
                 write_json(out / _RESULT, result, private=True)
@@ -107,6 +117,7 @@ def _laid_out(
     split: str | None,
     place: Path,
     common: Common,
+    host: str | None = None,
 ) -> FederationLayout:
     """Folders of all parties."""
     private_folder(place)
@@ -120,7 +131,36 @@ def _laid_out(
     )
     task = settings.get("task", "classify")
     with opened as source:
-        return lay_out(source, place, seed=common.seed, split=split, task=task)
+        return lay_out(source, place, seed=common.seed, split=split, task=task, host=host)
+
+
+def _prepare(
+    graph: str,
+    settings: dict[str, Any],
+    reading: dict[str, Any],
+    split: str | None,
+    deadline: float,
+    host: str,
+    out: Path | None,
+    stay: bool,
+    common: Common,
+) -> None:
+    """Write the folders of all parties, for machines of their own."""
+    if out is None:
+        raise UsageError("--prepare needs --out: a new folder for those of all parties")
+    layout = _laid_out(graph, settings, reading, split, out, common, host)
+    broker = f"tls://{host}:{BrokerSettings().port}"
+    layout.hand_out_plan(settings, deadline=deadline, broker=broker, stay=stay)
+    result = {"parties": str(out), "devices": layout.devices, "broker": broker}
+    if common.json:
+        print_json(result)
+        return
+    say(
+        f"folders of the coordinator and {layout.devices:,} devices: {out}\n"
+        f"on {host}, with the folder pki: lumos pki nats-config pki --out nats.conf "
+        "--listen 0.0.0.0; nats-server -c nats.conf\n"
+        "on their machines: lumos coordinator coordinator; lumos device device-0; …"
+    )
 
 
 def _trained(federation: LocalFederation) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from lumos.deploy.broker_config import BrokerSettings, write_broker_config
 from lumos.deploy.directory import DIRECTORY
-from lumos.deploy.federation_authority import make_federation
+from lumos.deploy.federation_authority import LOOPBACK, make_federation
 from lumos.deploy.parties import folder_name
 from lumos.deploy.run_plan import new_plan, write_plan
 from lumos.device.shard import COORDINATOR
@@ -30,6 +30,7 @@ from lumos.training.write_parts import write_parts
 MOST_DEVICES = 2_000
 """On one machine."""
 _MAX_PAYLOAD = 8 << 20
+_EVERYWHERE = "0.0.0.0"  # noqa: S104 (every party shows a certificate)
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,13 @@ class FederationLayout:
 
 
 def lay_out(
-    source: PartSource, path: Path, *, seed: int = 0, split: GivenSplit = None, task: Any = None
+    source: PartSource,
+    path: Path,
+    *,
+    seed: int = 0,
+    split: GivenSplit = None,
+    task: Any = None,
+    host: str | None = None,
 ) -> FederationLayout:
     """Split a graph, one part for each device; make keys for everybody; fill all folders.
 
@@ -83,6 +90,7 @@ def lay_out(
         seed: run seed.
         split: as `lumos.train` takes it.
         task: the only task that the parts are for.
+        host: name or address of the broker's machine; None: everything is on this one.
 
     Raises:
         UsageError: the folder is not empty, or there are too many devices for one machine.
@@ -97,7 +105,7 @@ def lay_out(
     private_folder(path)
     layout, parts, pki = FederationLayout(path, devices), path / "parts", path / "pki"
     write_parts(source, parts, Partition.equal(devices, devices), seed=seed, split=split, task=task)
-    make_federation(pki, devices)
+    make_federation(pki, devices, LOOPBACK if host is None else (host, *LOOPBACK))
     for party in (COORDINATOR, *range(devices)):
         folder = path / folder_name(party)
         (pki / folder_name(party)).rename(folder)
@@ -107,6 +115,7 @@ def lay_out(
             own = part_path(parts, party)
             own.rename(folder / own.name)
     shutil.rmtree(parts)
-    settings = BrokerSettings(max_payload=_MAX_PAYLOAD)
+    address = BrokerSettings.host if host is None else _EVERYWHERE
+    settings = BrokerSettings(host=address, max_payload=_MAX_PAYLOAD)
     write_broker_config(pki, layout.broker_config, settings)
     return layout
