@@ -64,6 +64,8 @@ here=$(dirname "$0")
 echo "== what a party of a comparison or a score sees, with samples that show an advantage of 0.02"
 (cd "$here/.." && LUMOS_PRIVACY_SAMPLES=25000 pytest -q -n 2 \
     tests/compare/test_privacy.py tests/score/test_privacy.py tests/test_distinguisher.py)
+echo "== tests that make test leaves out, and properties with more examples"
+(cd "$here/.." && LUMOS_EXAMPLES=500 pytest -q -n 2)
 lumos bench --full
 python "$here/feature_scales.py" --out "$out/feature-scales.json"
 (cd "$here/.." && python -m benchmarks.strict_leak)

@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 import scipy.linalg  # noqa: F401 - it has an OpenBLAS of its own
 import torch
+from hypothesis import settings
 from tests.session_doubles import Stream, Toy
 
 from lumos.crypto import entropy
 from lumos.exchange import LedgerReport
 from lumos.graph import Graph, load
 from lumos.threads import _loaded_openblas, _openblas
+
+# Properties are tried with so many examples where a test does not say; more in `make evidence`.
+settings.register_profile("lumos", max_examples=int(os.environ.get("LUMOS_EXAMPLES", "50")))
+settings.load_profile("lumos")
 
 torch.set_num_threads(1)  # sums in one order: runs can be compared bit by bit
 for pool in _openblas(_loaded_openblas()):  # tests run side by side: a second thread only waits

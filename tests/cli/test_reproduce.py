@@ -231,7 +231,9 @@ LONG = [*TREES, "--jobs", "1"]
 
 
 @pytest.mark.usefixtures("must_end")
-@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "blow", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
+)
 def test_an_interrupted_run_goes_on(
     blow: signal.Signals,
     started: Callable[..., subprocess.Popen[str]],

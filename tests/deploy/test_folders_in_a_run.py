@@ -47,7 +47,9 @@ def assert_weights(federation: DiskFederation, wanted: Arrays) -> None:
     assert federation.coordinator.left_out == {}
 
 
-@pytest.mark.parametrize("seed", [0])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))]
+)
 def test_parties_that_are_killed_and_restarted_end_with_the_undisturbed_weights(
     parts: PartsFolder, undisturbed: Arrays, tmp_path: Path, seed: int
 ) -> None:
@@ -240,7 +242,14 @@ def test_folders_hold_no_secret_of_a_session_and_nothing_of_others_but_what_they
     assert scan.released.envelopes
 
 
-@pytest.mark.parametrize("what", ["chain", "wide chain", "secret", "agreement"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "chain",
+        *(pytest.param(what, marks=pytest.mark.long) for what in ("wide chain", "secret")),
+        "agreement",
+    ],
+)
 def test_the_scan_finds_a_store_that_writes_a_secret(
     parts: PartsFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -267,7 +276,9 @@ def test_the_scan_finds_a_store_that_writes_a_secret(
     assert found & {what.removeprefix("wide "), *(("draw",) if what == "secret" else ())}
 
 
-@pytest.mark.parametrize("what", ["vector", "features", "opinion"])
+@pytest.mark.parametrize(
+    "what", ["vector", pytest.param("features", marks=pytest.mark.long), "opinion"]
+)
 def test_the_scan_finds_a_store_that_writes_data_of_another_device(
     parts: PartsFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:

@@ -27,8 +27,9 @@ PACKETS = {"classify": 1600, "link": 12700, "trees": 660}
         ("trees", 4),
         # Some devices have opened the sum of a phase, and others are restarted.
         ("link", 3),
-        ("link", 4),
-        *(("trees", seed) for seed in range(10, 30)),
+        pytest.param("link", 4, marks=pytest.mark.long),
+        *(("trees", seed) for seed in range(10, 14)),
+        *(pytest.param("trees", seed, marks=pytest.mark.long) for seed in range(14, 30)),
     ],
 )
 def test_a_run_with_kills_ends(twelve: PartsFolder, kind: str, seed: int) -> None:

@@ -88,7 +88,15 @@ def link_state(federation: Federation, device: int) -> dict[str, np.ndarray]:
     return federation.device(device).job.result.arrays()
 
 
-@pytest.mark.parametrize("topic", ["products/correction", "score", "masked"])
+@pytest.mark.parametrize(
+    "topic",
+    [
+        pytest.param("products/columns", marks=pytest.mark.long),
+        "products/correction",
+        "score",
+        pytest.param("masked", marks=pytest.mark.long),
+    ],
+)
 def test_links_with_a_device_that_is_back(twelve: PartsFolder, linking: Config, topic: str) -> None:
     """Sums that are made again have fresh masks and shares, and the same vectors and noise."""
     undisturbed = lumos.train("demo:12", linking).model.weights

@@ -152,7 +152,7 @@ main(sys.argv[1:])
 """
 
 
-@pytest.mark.parametrize("how", ["succeeds", "fails"])
+@pytest.mark.parametrize("how", [pytest.param("succeeds", marks=pytest.mark.long), "fails"])
 def test_others_wait_while_rank_0_writes(how: str, tmp_path: Path) -> None:
     """For longer than they wait in a round; and they hear of it if that fails."""
     words = ["train", GRAPH, "--epochs", "9", "--encoder-epochs", "2", "--out", str(tmp_path / "o")]

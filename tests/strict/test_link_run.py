@@ -70,10 +70,17 @@ SETTINGS: dict[str, dict[str, Any]] = {
 MASKED = {"default", "exact", "signed", "randomized answers", "buckets"}
 
 
+SHORT = ("default", "randomized answers")
+
+
 @pytest.mark.parametrize(
     ("name", "aggregate"),
     [(name, "ideal") for name in SETTINGS]
-    + [(name, "secure") for name in SETTINGS if name in MASKED],
+    + [
+        pytest.param(name, "secure", marks=() if name in SHORT else pytest.mark.long)
+        for name in SETTINGS
+        if name in MASKED
+    ],
 )
 def test_shards_change_nothing(name: str, aggregate: str, ledger_differences: Any) -> None:
     settings = {**(CHEAP if aggregate == "secure" else {}), **SETTINGS[name]}
