@@ -1,5 +1,6 @@
 """A party's connection to the broker, which is TLS or none."""
 
+import asyncio
 import contextlib
 import logging
 import time
@@ -18,6 +19,9 @@ except ImportError:
 
 # nats-py does not tell asyncio that a stream is under TLS; every end of one would log a warning.
 logging.getLogger("asyncio").addFilter(lambda record: "eof_received" not in str(record.msg))
+
+CLOSE_SECONDS = 5.0
+"""How long the end of a failed attempt may take."""
 
 
 class NoTls(Error):
@@ -110,6 +114,8 @@ async def connect(identity: Identity, address: str, **options: Any) -> TlsClient
             raise ConnectionClosedError
     except BaseException:
         with contextlib.suppress(Exception):
-            await client.close()  # nats-py leaves the socket of a failed attempt open
+            # nats-py leaves the socket of a failed attempt open, and may wait for its end for ever.
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await client.close()
         raise
     return client

@@ -34,6 +34,8 @@ SHORTEST_WAIT, LONGEST_WAIT = 0.05, 2.0
 """Seconds between two attempts to connect; waits double."""
 CONNECT_SECONDS = 10.0
 PING_SECONDS = 5.0
+PROBE_SECONDS = 5.0
+"""How often a party asks whether the broker answers."""
 """A broker that does not answer two of them in a row is given up."""
 MOST_PENDING = LARGEST
 """Bytes that may wait for a slow broker; what comes then is dropped."""
@@ -197,7 +199,8 @@ class NatsLink:
             try:
                 self._client = client
                 self._waking.set()
-                await closed.wait()
+                while not closed.is_set() and await _answers(client, closed):
+                    pass
             finally:
                 self._client = None
                 await asyncio.shield(_closed(client))
@@ -245,6 +248,26 @@ class NatsLink:
         else:
             self._arrived.append((sender, frames))
             self._waking.set()
+
+
+async def _answers(client: TlsClient, closed: asyncio.Event) -> bool:
+    """Whether the broker still answers, asked after a while.
+
+    nats-py does not always say that a connection has ended: then a party would wait for ever.
+    """
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            await closed.wait()
+    except TimeoutError:
+        pass
+    if closed.is_set() or not client.is_connected:
+        return False
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await client.flush()
+    except (Error, OSError, TimeoutError):
+        return False
+    return True
 
 
 async def _closed(client: TlsClient) -> None:
