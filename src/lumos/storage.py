@@ -36,6 +36,15 @@ UNPACKED_RATIO = 50
 _LONGEST_HEADER = 10_000
 
 
+def part_of(arrays: Arrays, prefix: str) -> Arrays:
+    """The arrays whose name begins so, without it."""
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
 def private_folder(path: Path) -> None:
     """Make a folder that only its owner may enter.
 

@@ -18,9 +18,10 @@ from lumos.deploy.frames import Alive, Closed, Data, Frame, RoundKey, RunState
 from lumos.deploy.mailbox import Mailbox
 from lumos.deploy.pair_questions import QUESTIONS, PairQuestions
 from lumos.deploy.rounds import DeviceRounds, RoundRecord
-from lumos.deploy.training_job import TrainingJob, part_of
+from lumos.deploy.training_job import TrainingJob
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, LumosError, ProtocolError
+from lumos.storage import part_of
 from lumos.typing import Arrays, Bytes
 
 OUTGOING = "outgoing"

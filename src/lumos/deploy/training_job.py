@@ -6,7 +6,6 @@ be restarted: `snapshot` has what it needs, and no key, mask, scalar or nonce.
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +26,7 @@ from lumos.exchange.topic import TOPICS, Door
 from lumos.graph.part import GraphPart
 from lumos.graph.parts.manifest import Manifest
 from lumos.session.workers import InProcess
+from lumos.storage import part_of
 from lumos.training.config import Config
 from lumos.training.private_data import PrivateData
 from lumos.training.profile import Placement, Problem
@@ -279,14 +279,6 @@ class TrainingJob:
             PublicCoins(self._problem.seed),
         )
 
-    def digest(self) -> bytes:
-        """Of the public state, which is the same at all parties between two phases."""
-        digest = blake2b(digest_size=16)
-        for name, array in sorted(self.trainer.state().items()):
-            digest.update(f"{name} {array.dtype} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.digest()
-
     @property
     def _me(self) -> int:
         return -1 if self._follows else int(self._part.devices[0])
@@ -462,12 +454,3 @@ def _heard(arrays: Arrays, me: int, absent: Collection[int]) -> Iterator[Heard]:
         receiver = np.full(len(sender), me, np.int64)
         batch = Batch(sender, receiver, fields["body"], None, lengths)
         yield Heard(topic, batch.take(np.flatnonzero(~np.isin(sender, sorted(absent)))))
-
-
-def part_of(arrays: Arrays, prefix: str) -> Arrays:
-    """The arrays whose name begins with a prefix, without it."""
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }

@@ -16,6 +16,7 @@ from lumos.exchange.ledger import ROUND, Ledger
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.products.ideal import IDEAL_TOPICS as IDEAL_PRODUCTS
 from lumos.score.ideal import IDEAL_TOPICS as IDEAL_SCORES
+from lumos.storage import part_of
 from lumos.training.config import Config
 from lumos.training.outcome import Outcome
 from lumos.training.private_data import PrivateData
@@ -212,13 +213,6 @@ def in_order(parts: Sequence[Arrays]) -> Arrays:
     if len(parts) == 1 and (order[1:] > order[:-1]).all():
         return {name: parts[0][name] for name in names}
     return {name: np.concatenate([part[name] for part in parts])[order] for name in names}
-
-
-def part_of(state: Arrays, prefix: str) -> Arrays:
-    """The arrays whose name begins so, without it."""
-    return {
-        key.removeprefix(prefix): array for key, array in state.items() if key.startswith(prefix)
-    }
 
 
 def _digest(arrays: Arrays) -> bytes:

@@ -11,8 +11,9 @@ from lumos.errors import InputError, ProtocolError
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.ranks.world import note_phase
 from lumos.runs.events import EpochEvent, OnEpoch
-from lumos.runs.federation import Federation, part_of
+from lumos.runs.federation import Federation
 from lumos.runs.folder import RunFolder
+from lumos.storage import part_of
 from lumos.training.config import Config
 from lumos.training.outcome import MAIN, Outcome
 from lumos.training.profile import Problem

@@ -14,6 +14,7 @@ from lumos.device.shard import Shard
 from lumos.encode.bounds import Features
 from lumos.errors import InputError
 from lumos.exchange.endpoint import Endpoint, Program
+from lumos.storage import part_of
 from lumos.strict.book_file import BookSeal
 from lumos.strict.feature_scaling import FeatureScaling, ScalingSums
 from lumos.strict.followed_sums import FollowedSums
@@ -193,14 +194,14 @@ class StrictTrainer(ABC):
 
     def revive(self, snapshot: Arrays) -> None:
         """Go on from a snapshot, in a trainer that was not set up."""
-        scaling = _part("scaling/", snapshot)
+        scaling = part_of(snapshot, "scaling/")
         if scaling:
             self.scaling = FeatureScaling.of(scaling, int(self._features.shape[1]))
         rows = self._make_rows()
         self.columns = snapshot["columns"]
         self._prepare(rows)
-        self._sums.restore(_part("sums/", snapshot))
-        self.restore(_part("trainer/", snapshot))
+        self._sums.restore(part_of(snapshot, "sums/"))
+        self.restore(part_of(snapshot, "trainer/"))
 
     def remember_openings(self, opened: OpenedSums) -> None:
         """Note there what the device gives out shares for."""
@@ -257,11 +258,3 @@ class StrictTrainer(ABC):
 
 def _named(prefix: str, arrays: Arrays) -> Arrays:
     return {prefix + name: array for name, array in arrays.items()}
-
-
-def _part(prefix: str, arrays: Arrays) -> Arrays:
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }
