@@ -1,6 +1,6 @@
 """A federation of real parties in one process: a network with virtual time, and its faults."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from lumos.aggregate.opened_sums import OpenedSums, Opening
 from lumos.aggregate.parameters import mask_parameters
+from lumos.deploy.begun_attempts import BegunAttempt
 from lumos.deploy.coordinator_party import CoordinatorParty
 from lumos.deploy.device_party import DeviceParty
 from lumos.deploy.frames import Data, RoundKey, Route, decode, encode
@@ -27,8 +28,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.snapshot: Arrays | None = None
         self.openings: list[Opening] = []
-        self.attempts: dict[int, int] = {}
-        self.kept_ledgers: Arrays | None = None
+        self.attempts: dict[int, BegunAttempt] = {}
         self.kept: dict[RoundKey, dict[int, Data]] = {}
         self.saves = 0
 
@@ -37,7 +37,6 @@ class MemoryStore:
 
     def save(self, snapshot: Arrays) -> None:
         self.snapshot = {name: np.array(array) for name, array in snapshot.items()}
-        self.kept_ledgers = None
         phase = int(snapshot["phase"])
         self.kept = {key: data for key, data in self.kept.items() if key.phase >= phase}
         self.saves += 1
@@ -49,17 +48,12 @@ class MemoryStore:
         assert key not in self.kept
         self.kept[key] = envelopes
 
-    def ledgers(self) -> Arrays | None:
-        return self.kept_ledgers
+    def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
+        copied = {name: np.array(array) for name, array in ledgers.items()}
+        self.attempts[phase] = BegunAttempt(attempt, frozenset(absent), copied)
 
-    def keep_ledgers(self, ledgers: Arrays) -> None:
-        self.kept_ledgers = {name: np.array(array) for name, array in ledgers.items()}
-
-    def begin(self, phase: int, attempt: int) -> None:
-        self.attempts[phase] = attempt + 1
-
-    def begun(self, phase: int) -> int:
-        return self.attempts.get(phase, 0)
+    def begun(self, phase: int) -> BegunAttempt | None:
+        return self.attempts.get(phase)
 
     def opened(self) -> OpenedSums:
         return OpenedSums(list(self.openings), self.openings.append)

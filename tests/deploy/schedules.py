@@ -88,12 +88,6 @@ def play(folder: PartsFolder, config: Config, schedule: Schedule) -> tuple[Feder
             limit = max(limit, federation.now + LONGEST)
         if ended():
             break
-    # Whoever is restarted while a sum with sessions is opened is left out, too.
-    victims |= {
-        device
-        for device in range(12)
-        if f"device {device} was restarted while a sum was opened; left out" in federation.lines
-    }
     out = set(federation.coordinator.out)
     if len(out) > 1 and out <= victims:
         return federation, ""  # more than are tolerated

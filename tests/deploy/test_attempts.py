@@ -7,9 +7,8 @@ import pytest
 from tests.deploy.network import Federation
 from tests.deploy.test_absence import LOST, SUM_PHASE
 
-from lumos.deploy.coordinator_party import MOST_RESTARTS
 from lumos.deploy.device_party import MOST_ATTEMPTS
-from lumos.deploy.frames import Alive, Data, RunState
+from lumos.deploy.frames import RunState
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.strict import opinions
@@ -21,42 +20,42 @@ def linking() -> Config:
     return Config.asked(task="link", aggregate="secure", embedding=4, word_buckets=32)
 
 
-def test_a_device_that_always_claims_to_be_restarted_is_left_out(
-    twelve: PartsFolder, linking: Config
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        ([(1, [])], "no device is lost"),
+        ([(1, [1]), (2, [1])], "no device is lost"),
+        ([(MOST_ATTEMPTS, [1])], "began again 16 times"),
+    ],
+)
+def test_a_coordinator_pays_for_every_further_attempt_with_a_device(
+    twelve: PartsFolder, linking: Config, told: list[tuple[int, list[int]]], line: str
 ) -> None:
-    """Every attempt at the last phase tells it a level of whomever it is compared with."""
+    """In each of them a peer that lies compares, or scores, with what it likes."""
     federation = Federation(twelve, linking)
-    last = federation.coordinator.job.last
-    begun: set[int] = set()
-
-    def watch(now: float, sender: int, receiver: int, frames: list[Any]) -> None:
-        coordinator = federation.coordinator
-        if coordinator.phase != last or sender != LOST or LOST in coordinator.out:
-            return
-        for frame in frames:
-            if isinstance(frame, Data) and frame.topic.startswith("score"):
-                begun.add(frame.key.attempt)
-                wanted = Alive(last, frame.key.attempt + 1)
-                coordinator.receive(LOST, [wanted], now)
-
-    federation.watch = watch
-    federation.run()
-    assert federation.coordinator.ended == ""
-    assert set(federation.coordinator.out) == {LOST}
-    assert len(begun) <= MOST_RESTARTS + 1
+    federation.run(until=lambda: federation.device(LOST).phase == SUM_PHASE)
+    device = federation.device(LOST)
+    assert device.job.has_sessions(SUM_PHASE)
+    for attempt, out in told:
+        assert device.ended is None
+        device.receive(COORDINATOR, [RunState(SUM_PHASE, attempt, out)], federation.now)
+    assert line in str(device.ended)
 
 
-def test_a_coordinator_cannot_begin_a_phase_again_for_ever(
+def test_a_restarted_device_remembers_the_attempt_and_whom_it_is_without(
     twelve: PartsFolder, linking: Config
 ) -> None:
     federation = Federation(twelve, linking)
     federation.run(until=lambda: federation.device(LOST).phase == SUM_PHASE)
+    first = int(federation.device(LOST).job.shard.neighbours[0])
+    told = RunState(SUM_PHASE, 1, [first])
+    federation.device(LOST).receive(COORDINATOR, [told], federation.now)
+    federation.kill(LOST)
+    federation.start(LOST)
     device = federation.device(LOST)
-    for attempt in range(1, MOST_ATTEMPTS):
-        device.receive(COORDINATOR, [RunState(SUM_PHASE, attempt, [])], federation.now)
-        assert device.ended is None
-    device.receive(COORDINATOR, [RunState(SUM_PHASE, MOST_ATTEMPTS, [])], federation.now)
-    assert "began again 16 times" in str(device.ended)
+    assert (device.attempt, device.out, set(device.job.absent)) == (1, {first}, {first})
+    device.receive(COORDINATOR, [RunState(SUM_PHASE, 2, [first])], federation.now)
+    assert "no device is lost" in str(device.ended)
 
 
 @pytest.mark.parametrize("attempt", [1, 1 << 40])

@@ -41,13 +41,13 @@ def add(phase: int, number: int) -> Callable[[CoordinatorFolder], None]:
 STEPS: list[Callable[[CoordinatorFolder], Any]] = [
     add(0, 0),
     add(0, 1),
-    lambda folder: folder.begin(0, 1),
+    lambda folder: folder.begin(0, 1, [5], {}),
     lambda folder: folder.leave_out(5, "trees"),
     lambda folder: folder.save(snapshot(1)),
     lambda folder: folder.save(snapshot(2)),
     add(2, 0),
-    lambda folder: folder.begin(2, 0),
-    lambda folder: folder.begin(2, 4),
+    lambda folder: folder.begin(2, 1, [5], {}),
+    lambda folder: folder.begin(2, 4, [2, 5], {"n": np.arange(3)}),
     add(3, 7),  # the snapshot of that phase comes later
     lambda folder: folder.leave_out(2, "epoch 1 of 3"),
     add(2, 1),
@@ -63,7 +63,8 @@ def state(folder: CoordinatorFolder) -> State:
     phase = 0 if found is None else int(found["phase"])
     if found is not None:
         assert np.array_equal(found["run/x"], snapshot(phase)["run/x"])
-    return phase, folder.rounds(), folder.left_out(), folder.begun(phase)
+    begun = folder.begun(phase)
+    return phase, folder.rounds(), folder.left_out(), 0 if begun is None else begun.attempt
 
 
 def after_steps(path: Path) -> list[State]:
@@ -79,9 +80,9 @@ def test_everything_is_there_for_the_next_process(tmp_path: Path) -> None:
     states = after_steps(tmp_path / "coordinator")
     assert states[0] == (0, {}, {}, 0)
     first = {key(0, number): envelopes(key(0, number)) for number in range(2)}
-    assert states[4] == (0, first, {5: "trees"}, 2)
+    assert states[4] == (0, first, {5: "trees"}, 1)
     assert states[5] == (1, {}, {5: "trees"}, 0)
-    assert states[9][3] == 5
+    assert states[9][3] == 4
     last = {key(3, number): envelopes(key(3, number)) for number in (7, 0)}
     assert states[-1] == (3, last, {5: "trees", 2: "epoch 1 of 3"}, 0)
 
@@ -173,7 +174,7 @@ def test_a_damaged_file_is_refused(
 ) -> None:
     path = tmp_path / "coordinator"
     after_steps(path)
-    CoordinatorFolder(path).begin(3, 0)
+    CoordinatorFolder(path).begin(3, 1, [5], {})
     damaged = bytearray((path / name).read_bytes())
     damaged[len(damaged) // 2] ^= 1
     (path / name).write_bytes(damaged)

@@ -59,8 +59,7 @@ def folder(tmp_path: Path) -> DeviceFolder:
     made.opened().open(opening(0))
     made.save(snapshot(2, 1))
     made.opened().open(opening(1))
-    made.begin(2, 0)
-    made.keep_ledgers(ledgers(7))
+    made.begin(2, 1, [5, 3], ledgers(7))
     return made
 
 
@@ -68,9 +67,12 @@ def test_everything_is_there_for_the_next_process(folder: DeviceFolder) -> None:
     keys = folder.keys(RUN).key("a purpose", b"")
     again = DeviceFolder(folder.path)
     assert same(again.load(), snapshot(2, 1))
-    assert (again.begun(2), again.begun(3)) == (1, 0)
+    begun = again.begun(2)
+    assert begun is not None
+    assert (begun.attempt, sorted(begun.absent)) == (1, [3, 5])
+    assert same(begun.ledgers, ledgers(7))
+    assert again.begun(3) is None
     assert again.keys(RUN).key("a purpose", b"") == keys
-    assert same(again.ledgers(), ledgers(7))
     opened = again.opened()
     opened.open(opening(1))
     with pytest.raises(AlreadyOpened):
@@ -86,7 +88,6 @@ def test_only_the_owner_can_read(folder: DeviceFolder) -> None:
             "snapshot.npz",
             "openings.log",
             "attempts.log",
-            "ledgers.npz",
             "weights.npz",
             "result.json",
         ],
@@ -106,22 +107,19 @@ def test_a_snapshot_drops_openings_and_attempts_before_it(folder: DeviceFolder) 
 
 
 State = tuple[Arrays | None, tuple[bool, ...], int, int]
-"""What the next process finds: snapshot, openings that count, attempts at its phase, ledgers."""
+"""What the next process finds: snapshot, openings that count, attempt at its phase, its ledgers."""
 Steps = list[Callable[[DeviceFolder], Any]]
 
 STEPS: Steps = [
     lambda folder: folder.keys(RUN),
-    lambda folder: folder.begin(0, 0),
-    lambda folder: folder.keep_ledgers(ledgers(1)),
-    lambda folder: folder.begin(0, 3),
-    lambda folder: folder.keep_ledgers(ledgers(2)),
+    lambda folder: folder.begin(0, 1, [4], ledgers(1)),
+    lambda folder: folder.begin(0, 3, [4, 5], ledgers(2)),
     lambda folder: folder.save(snapshot(1)),
     lambda folder: folder.opened().open(opening(0)),
     lambda folder: folder.save(snapshot(2, 1)),
     lambda folder: folder.opened().open(opening(1)),
     lambda folder: folder.opened().open(opening(2)),
-    lambda folder: folder.begin(2, 0),
-    lambda folder: folder.keep_ledgers(ledgers(3)),
+    lambda folder: folder.begin(2, 1, [4, 5, 6], ledgers(3)),
     lambda folder: folder.save(snapshot(3, 2)),
     lambda folder: folder.opened().open(opening(3)),
     lambda folder: folder.save(snapshot(4, 4)),
@@ -132,9 +130,11 @@ def state(folder: DeviceFolder) -> State:
     found = folder.load()
     phase = 0 if found is None else int(found["phase"])
     sums = 0 if found is None else int(found.get("run/sums/number", 0))
-    opened, kept = folder.opened(), folder.ledgers()
+    opened, begun = folder.opened(), folder.begun(phase)
     later = tuple(opened.has(-1 - number) for number in range(sums, 5))
-    return found, later, folder.begun(phase), 0 if kept is None else int(kept["run/|round"])
+    if begun is None:
+        return found, later, 0, 0
+    return found, later, begun.attempt, int(begun.ledgers["run/|round"])
 
 
 def is_one_of(found: State, states: list[State]) -> bool:
@@ -180,18 +180,6 @@ def test_a_crash_at_every_step_leaves_what_was_before_or_what_comes_after(
         assert is_one_of(state(DeviceFolder(path)), states[-1:])
     assert done == len(STEPS)
     assert crash_after > 40
-
-
-def test_ledgers_of_before_a_snapshot_are_not_those_after_it(folder: DeviceFolder) -> None:
-    kept = (folder.path / "ledgers.npz").read_bytes()
-    folder.save(snapshot(3, 2))
-    assert folder.ledgers() is None
-    assert not (folder.path / "ledgers.npz").exists()
-    (folder.path / "ledgers.npz").write_bytes(kept)  # the crash came before they were removed
-    assert DeviceFolder(folder.path).ledgers() is None
-    (folder.path / "ledgers.npz").write_bytes(kept[:-1])
-    with pytest.raises(InputError, match=rf"ledgers\.npz: is damaged .*; {NEVER_BACK}"):
-        DeviceFolder(folder.path).ledgers()
 
 
 def test_an_opening_that_could_not_be_written_is_not_given_out(

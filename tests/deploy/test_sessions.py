@@ -1,15 +1,17 @@
-"""Phases with sessions of two devices, which no disk holds: after a loss they begin again."""
+"""Phases with sessions of two devices: with a device that comes back in time, and without one."""
 
 import numpy as np
 import pytest
 from tests.deploy.network import Federation
-from tests.deploy.test_absence import LOST, Killer, back_in_time, same, weights
+from tests.deploy.test_absence import IN_A_SUM, LOST, Killer, back_in_time, same, weights
 
 import lumos
+from lumos.device.shard import COORDINATOR
 from lumos.graph import load
 from lumos.graph.parts import PartsFolder
 from lumos.training.config import Config
 from lumos.trees.settings import TreeSettings
+from lumos.typing import Arrays
 
 
 def trees(federation: Federation, *without: int) -> np.ndarray:
@@ -23,16 +25,21 @@ def trees(federation: Federation, *without: int) -> np.ndarray:
     )
 
 
-@pytest.fixture(scope="module", params=["greedy", "optimal"])
+STEPS = 10
+"""Of the balancer `mcmc`."""
+
+
+@pytest.fixture(scope="module", params=["greedy", "optimal", "mcmc"])
 def building(request: pytest.FixtureRequest) -> Config:
     """The trees of the paper's profile, with secret comparisons."""
+    steps = {"iterations": STEPS} if request.param == "mcmc" else {}
     return Config.asked(
-        profile="paper", balancer=request.param, compare="secure", aggregate="secure"
+        profile="paper", balancer=request.param, compare="secure", aggregate="secure", **steps
     )
 
 
 def simulated(config: Config, graph: lumos.Graph) -> np.ndarray:
-    settings = TreeSettings(balancer=config.trees.balancer, compare="ideal")
+    settings = TreeSettings(balancer=config.trees.balancer, iterations=STEPS, compare="ideal")
     return lumos.balance(graph, settings).keep
 
 
@@ -43,18 +50,19 @@ def test_trees_are_those_of_the_simulation(twelve: PartsFolder, building: Config
     assert federation.coordinator.ended == ""
 
 
-TREE_TOPIC = {"greedy": "compare", "optimal": "optimal/ask"}
+TREE_TOPIC = {"greedy": "compare", "optimal": "optimal/ask", "mcmc": "mcmc/transfer"}
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_trees_begin_again_with_a_device_that_is_back(
+def test_trees_with_a_device_that_is_back(
     twelve: PartsFolder, building: Config, after: bool
 ) -> None:
     federation = Federation(twelve, building)
     topic = TREE_TOPIC[building.trees.balancer]
     back_in_time(federation, Killer(federation, LOST, topic, after=after))
     assert np.array_equal(trees(federation), simulated(building, load("demo:12")))
-    assert f"trees begins again: device {LOST} was restarted" in federation.lines
+    assert federation.coordinator.left_out == {}
+    assert not [line for line in federation.lines if "begins again" in line]
 
 
 def test_trees_begin_again_without_a_device_that_is_lost(
@@ -88,24 +96,51 @@ def link_state(federation: Federation, device: int) -> dict[str, np.ndarray]:
     return federation.device(device).job.result.arrays()
 
 
+@pytest.fixture(scope="module")
+def undisturbed(linking: Config) -> Arrays:
+    """The weights of the simulation."""
+    return lumos.train("demo:12", linking).model.weights
+
+
+PRODUCTS, LEVELS = 4, 12
+"""Phases: that of the second sum of products, and the last one."""
+IN_PRODUCTS = ["opening", "points", "columns", "correction", "ready", "present", "objection"]
+QUICK = {("correction", LOST), ("reveal", LOST), ("score", LOST), ("verdict", COORDINATOR)}
+KILLS = [
+    *((topic, PRODUCTS, LOST) for topic in (*IN_PRODUCTS, "verdict", *IN_A_SUM)),
+    *((topic, LEVELS, LOST) for topic in ("score", "proposal", "reply", *IN_A_SUM)),
+    *(("proposal", 3, LOST), ("reply", 3, LOST)),
+    *((topic, None, LOST) for topic in ("keys", "colour", "opinion")),
+    *((topic, PRODUCTS, COORDINATOR) for topic in ("left-out", "lost", "verdict", "sum")),
+    *((topic, LEVELS, COORDINATOR) for topic in ("left-out", "sum")),
+]
+"""(topic, phase, who is killed)."""
+
+
+@pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize(
-    "topic",
+    ("topic", "phase", "party"),
     [
-        pytest.param("products/columns", marks=pytest.mark.long),
-        "products/correction",
-        "score",
-        pytest.param("masked", marks=pytest.mark.long),
+        pytest.param(*kill, marks=() if (kill[0], kill[2]) in QUICK else pytest.mark.long)
+        for kill in KILLS
     ],
 )
-def test_links_with_a_device_that_is_back(twelve: PartsFolder, linking: Config, topic: str) -> None:
-    """Sums that are made again have fresh masks and shares, and the same vectors and noise."""
-    undisturbed = lumos.train("demo:12", linking).model.weights
+def test_links_with_a_party_that_is_back(
+    twelve: PartsFolder,
+    linking: Config,
+    undisturbed: Arrays,
+    topic: str,
+    phase: int | None,
+    party: int,
+    after: bool,
+) -> None:
+    """It sends the same messages again, byte by byte: of its sessions, too."""
     federation = Federation(twelve, linking)
-    killer = Killer(federation, LOST, topic)
-    back_in_time(federation, killer)
-    assert same(weights(federation), undisturbed)
-    assert same(weights(federation, LOST), undisturbed)
+    back_in_time(federation, Killer(federation, party, topic, phase, after=after))
     assert federation.coordinator.left_out == {}
+    assert federation.coordinator.ended == ""
+    assert all(same(weights(federation, one), undisturbed) for one in (COORDINATOR, *range(12)))
+    assert not federation.lines
 
 
 @pytest.mark.parametrize("topic", ["products/columns", "score"])

@@ -63,7 +63,7 @@ def balanced(
 
     def coordinator_program(endpoint: Endpoint) -> Program[None]:
         if balancer == "mcmc":
-            return mcmc_coordinator(graph.devices, PublicCoins(SEED), ITERATIONS)
+            return mcmc_coordinator(np.arange(graph.devices), PublicCoins(SEED), ITERATIONS)
         return no_part(endpoint)
 
     pieces = cut(graph, shards, SEED)

@@ -91,7 +91,7 @@ def live(source: int, sink: int) -> Report:
     if birth.device < 0:
         endpoint = Endpoint(None)
         steps = birth.iterations
-        coordinator = mcmc_coordinator(birth.total, PublicCoins(birth.seed), steps)
+        coordinator = mcmc_coordinator(np.arange(birth.total), PublicCoins(birth.seed), steps)
         endpoint.drive(coordinator if steps else no_part(), carrier)
         return Report([], 0, 0, 0, 0, 0, 0, 0.0, topics(endpoint, birth.total))
     shard = Shard(

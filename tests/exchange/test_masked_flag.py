@@ -34,7 +34,7 @@ def ask(
         return masked_flag.anyone(shard, flags)
 
     def coordinator(_: Endpoint) -> Program[bool]:
-        program = masked_flag.count_for_everyone(total)
+        program = masked_flag.count_for_everyone(np.arange(total))
         inbox = yield next(program)
         assert isinstance(inbox, Inbox)
         shares.append(inbox.body.copy())

@@ -223,7 +223,7 @@ class Withholds(SecureCoordinator):
 class Forgetful(Attempts):
     """The broken twin of the holders' rule: it joins every attempt."""
 
-    def begin(self, step: int, number: int, opened: OpenedSums) -> None:
+    def begin(self, step: int, number: int, opened: OpenedSums, sums: int) -> None:
         pass
 
 
@@ -273,17 +273,21 @@ def test_a_holder_that_opened_an_attempt_refuses_the_next(
 
 def test_an_attempt_is_made_once_and_in_order() -> None:
     attempts, opened = Attempts(), OpenedSums()
-    attempts.begin(0, 0, opened)
-    attempts.begin(0, 1, opened)
+    attempts.begin(0, 0, opened, 7)
+    attempts.begin(0, 1, opened, 8)
     for again in ((0, 1), (0, 0)):
         with pytest.raises(AlreadyOpened, match="in order"):
-            attempts.begin(*again, opened)
-    opened.open(Opening(step=0, number=1, told=b""))
+            attempts.begin(*again, opened, 9)
+    opened.open(Opening(step=0, number=8, told=b""))
     with pytest.raises(AlreadyOpened, match="another attempt"):
-        attempts.begin(0, 2, opened)
+        attempts.begin(0, 2, opened, 9)
+    restarted = Attempts()
+    restarted.begin(0, 1, opened, 8)  # replays the attempt that it opened
     with pytest.raises(AlreadyOpened, match="another attempt"):
-        Attempts().begin(0, 2, opened)  # after a restart
-    attempts.begin(1, 0, opened)
+        restarted.begin(0, 2, opened, 9)
+    with pytest.raises(AlreadyOpened, match="another attempt"):
+        Attempts().begin(0, 0, opened, 7)
+    attempts.begin(1, 0, opened, 9)
 
 
 def test_silence_is_an_objection() -> None:

@@ -78,13 +78,14 @@ def test_a_sum_of_a_run_is_the_product_of_matrices() -> None:
     )
     run(0, 1)
     trainer = made.trainers[0]
+    before = trainer._encoder.integers().astype(np.float64) / Z_STEPS
+    words = trainer._encoder.chosen.toarray().T
+    run(1, 2)
     partner = trainer._partner
     together = np.zeros((40, 40))
     here = np.flatnonzero(partner != NOBODY)
     together[here, partner[here]] = 1
-    before = trainer._encoder.integers().astype(np.float64) / Z_STEPS
-    expected = trainer._encoder.chosen.toarray().T @ together @ before
-    run(1, 2)
+    expected = words @ together @ before
     # The basis is orthogonal and spans the same: its projection of the sum is the sum.
     basis = trainer._encoder.basis
     assert_allclose(basis @ (basis.T @ expected), expected, atol=1e-9)

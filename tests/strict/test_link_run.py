@@ -117,9 +117,6 @@ def test_noise_of_a_masked_run_is_that_of_the_schedule(sixty: Graph) -> None:
         shares = trainer._words.shares().toarray().sum(axis=0)
         found = {}
         for number in range(3):
-            together = np.zeros((60, 60))
-            here = np.flatnonzero(trainer._partner != NOBODY)
-            together[here, trainer._partner[here]] = 1
             z = trainer._encoder.integers().astype(np.float64) / Z_STEPS
             exact = shares if not number else None
             with sums() as opened:
@@ -129,6 +126,9 @@ def test_noise_of_a_masked_run_is_that_of_the_schedule(sixty: Graph) -> None:
                 )
             (only,) = opened
             if exact is None:
+                together = np.zeros((60, 60))
+                here = np.flatnonzero(trainer._partner != NOBODY)
+                together[here, trainer._partner[here]] = 1
                 exact = (trainer._encoder.chosen.toarray().T @ together @ z).ravel()
             stage = trainer.schedule.stage(number)
             noise = trainer.schedule.noise(stage, trainer.schedule.step(number))

@@ -17,7 +17,7 @@ from lumos.graph import load
 from lumos.session.pairs import ComparedPairs
 from lumos.trees.balancers import BALANCERS, Balancer, DegreeSums, Observe
 from lumos.trees.settings import Compare, TreeSettings
-from lumos.typing import Flags
+from lumos.typing import Flags, Ints
 
 
 class LargerId:
@@ -34,7 +34,7 @@ class LargerId:
         return keep
 
     def coordinator_program(
-        self, total: int, public: PublicCoins, settings: TreeSettings
+        self, devices: Ints, public: PublicCoins, settings: TreeSettings
     ) -> Program[None]:
         return no_part()
 

@@ -42,15 +42,17 @@ class Attempts(InMemoryOnly):
         self._last: tuple[int, int] | None = None
         self._vault: ShareVault | None = None
 
-    def begin(self, step: int, number: int, opened: OpenedSums) -> None:
+    def begin(self, step: int, number: int, opened: OpenedSums, sums: int) -> None:
         """Join an attempt, or refuse with `AlreadyOpened`.
 
         Args:
             opened: what the devices gave out shares for.
+            sums: how many sums and attempts were before: an attempt that was opened before a
+                restart is replayed, and opens the same.
         """
         if self._last is not None and (step, number) <= self._last:
             raise AlreadyOpened("an attempt at a sum is made once, and in order")
-        if opened.has(step):
+        if opened.has(step, but=sums):
             raise AlreadyOpened("another attempt at this sum was opened here")
         self._last = (step, number)
         if self._vault is not None:

@@ -40,9 +40,15 @@ class OpenedSums:
         self._by_number = {opening.number: opening for opening in before}
         self._write = write
 
-    def has(self, step: int) -> bool:
-        """Whether shares of an attempt of this step were given out."""
-        return any(opening.step == step for opening in self._by_number.values())
+    def has(self, step: int, *, but: int | None = None) -> bool:
+        """Whether shares of an attempt of this step were given out.
+
+        Args:
+            but: number of an attempt that does not count, as it is replayed.
+        """
+        return any(
+            opening.step == step and opening.number != but for opening in self._by_number.values()
+        )
 
     def settle(self, number: int) -> None:
         """Sums before this number cannot be replayed any more: their openings are forgotten."""

@@ -237,7 +237,8 @@ class SecureAggregator(InMemoryOnly):
         Raises:
             AlreadyOpened: a hosted device helped to open this step, or this attempt was made.
         """
-        self._attempts.begin(step, number, self.opened)
+        self._require_setup()
+        self._attempts.begin(step, number, self.opened, self._pairs.number)
         everyone = np.ones(len(self._shard), np.bool_)
         never = np.full(len(self._shard), Stage.NEVER, np.int8)
         collected = yield from self._collect(vectors, shares, never, step)

@@ -80,8 +80,8 @@ def agree_on_length(shard: Shard, largest: Ints) -> Program[int]:
     return LENGTHS[-1]
 
 
-def count_objections(total: int) -> Program[None]:
-    """The coordinator's part in `agree_on_length`."""
+def count_objections(devices: Ints) -> Program[None]:
+    """The coordinator's part in `agree_on_length`. `devices`: ids of all that take part."""
     for _ in LENGTHS[:-1]:
-        if not (yield from count_for_everyone(total)):
+        if not (yield from count_for_everyone(devices)):
             return

@@ -1,15 +1,40 @@
-"""Attempts at phases that cannot be repeated, on disk: none of them is begun twice."""
+"""Attempts at phases after the first, on disk: without whom, and what was counted before.
 
+A party that is restarted goes on with the last of them.
+"""
+
+from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from lumos.deploy.record_log import RecordLog
+from lumos.typing import Arrays
+
+
+class BegunAttempt(NamedTuple):
+    """What a party needs to go on with an attempt, beside the snapshot of its phase."""
+
+    attempt: int
+    absent: frozenset[int]
+    """Devices that are left out of it."""
+    ledgers: Arrays
+    """What the party had counted when it began."""
+
+
+class _PlainArray(msgspec.Struct, frozen=True, array_like=True):
+    kind: str
+    shape: list[int]
+    content: bytes
 
 
 class _Begun(msgspec.Struct, frozen=True, array_like=True):
     phase: int
     attempt: int
+    absent: list[int]
+    ledgers: dict[str, _PlainArray]
 
 
 class BegunAttempts:
@@ -26,15 +51,25 @@ class BegunAttempts:
     def __init__(self, path: Path, remedy: str) -> None:
         self._log = RecordLog[_Begun](path, _Begun, remedy)
 
-    def begin(self, phase: int, attempt: int) -> None:
+    def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
         """Note an attempt; it is on the disk when this returns."""
-        self._log.append(_Begun(phase, attempt))
+        named = {
+            name: _PlainArray(array.dtype.str, list(array.shape), array.tobytes())
+            for name, array in ledgers.items()
+        }
+        self._log.append(_Begun(phase, attempt, sorted(absent), named))
 
-    def least(self, phase: int) -> int:
-        """The least attempt at a phase that has not begun."""
-        return max(
-            (begun.attempt + 1 for begun in self._log.records if begun.phase == phase), default=0
-        )
+    def last(self, phase: int) -> BegunAttempt | None:
+        """The last attempt at a phase; None for the first, which is not noted."""
+        of_phase = [begun for begun in self._log.records if begun.phase == phase]
+        if not of_phase:
+            return None
+        last = of_phase[-1]
+        ledgers = {
+            name: np.frombuffer(plain.content, plain.kind).reshape(plain.shape).copy()
+            for name, plain in last.ledgers.items()
+        }
+        return BegunAttempt(last.attempt, frozenset(last.absent), ledgers)
 
     def settle(self, phase: int) -> None:
         """Forget attempts at phases before this one."""

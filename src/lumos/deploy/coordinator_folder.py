@@ -4,19 +4,20 @@
 |---|---|
 | `snapshot.npz` | where the coordinator stood between two phases |
 | `rounds.log` | rounds that were closed since then, with the envelopes that were in them |
-| `attempts.log` | which attempts it began that cannot be repeated |
+| `attempts.log` | phases that began again, and without whom |
 | `left_out.log` | devices that are left out for good |
 
 A snapshot is replaced first and rounds before it are dropped afterwards: after a crash in between
 they are still in the log, and are passed over.
 """
 
+from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
-from lumos.deploy.begun_attempts import BegunAttempts
+from lumos.deploy.begun_attempts import BegunAttempt, BegunAttempts
 from lumos.deploy.coordinator_party import CoordinatorRecord
 from lumos.deploy.frames import Data, RoundKey
 from lumos.deploy.record_log import RecordLog
@@ -95,13 +96,13 @@ class CoordinatorFolder:
         """Keep a round; it is on the disk when this returns."""
         self._rounds.append(_ClosedRound(key, envelopes))
 
-    def begin(self, phase: int, attempt: int) -> None:
-        """Note that an attempt at a phase begins that cannot be repeated."""
-        self._attempts.begin(phase, attempt)
+    def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
+        """Note that another attempt at a phase begins; it is on the disk when this returns."""
+        self._attempts.begin(phase, attempt, absent, ledgers)
 
-    def begun(self, phase: int) -> int:
-        """The least attempt at a phase that has not begun."""
-        return self._attempts.least(phase)
+    def begun(self, phase: int) -> BegunAttempt | None:
+        """The last attempt at a phase; None for the first."""
+        return self._attempts.last(phase)
 
     def left_out(self) -> dict[int, str]:
         """Who is left out, and in which phase."""

@@ -2,18 +2,18 @@
 
 Nothing is sent and no clock is read here, as in `device_party`.
 
-A phase with sessions of two devices begins again without a device that is lost, and with one that
-was restarted. Once devices may give out shares of its sum, it does not: they give out none for
-another attempt (`lumos.aggregate.opened_sums`). Whoever is restarted from then on, before it has
-the sum, is left out.
+A phase with sessions of two devices begins again without a device that is lost. Once devices may
+give out shares of its sum, it does not: they give out none for another attempt
+(`lumos.aggregate.opened_sums`). The sum is opened without it, and the next phase begins so.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 import numpy as np
 
 from lumos.aggregate.topics import ALIVE, SUM
+from lumos.deploy.begun_attempts import BegunAttempt
 from lumos.deploy.frames import Alive, Data, Done, Frame, RoundKey, RunState
 from lumos.deploy.mailbox import Mailbox
 from lumos.deploy.rounds import CoordinatorRounds
@@ -22,9 +22,6 @@ from lumos.errors import LumosError
 from lumos.exchange.batch import Inbox
 from lumos.exchange.endpoint import Program
 from lumos.typing import Arrays
-
-MOST_RESTARTS = 4
-"""Of one device in a phase that begins again each time; see `device_party.MOST_ATTEMPTS`."""
 
 CoordinatorRecord = dict[RoundKey, dict[int, Data]]
 """Rounds that are over, with the envelopes that were in them."""
@@ -49,12 +46,12 @@ class CoordinatorStore(Protocol):
         """Keep a round, before anything follows from it."""
         ...
 
-    def begin(self, phase: int, attempt: int) -> None:
-        """Note that an attempt at a phase begins that cannot be repeated."""
+    def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
+        """Note that another attempt at a phase begins, before anybody is told."""
         ...
 
-    def begun(self, phase: int) -> int:
-        """The least attempt at a phase that has not begun."""
+    def begun(self, phase: int) -> BegunAttempt | None:
+        """The last attempt at a phase; None for the first."""
         ...
 
     def left_out(self) -> dict[int, str]:
@@ -95,10 +92,8 @@ class CoordinatorParty:
         self._recorded = store.rounds()
         saved = store.load()
         self.phase = 0 if saved is None else job.restore(saved)
-        # Barriers of an attempt are in memory only: a phase that has any begins again.
-        self.attempt = 0 if job.repeatable(self.phase) else store.begun(self.phase)
-        if self.attempt and self._opens(self.attempt - 1):  # no barrier is behind that
-            self.attempt -= 1
+        self.attempt = 0
+        self._go_on_with_attempt(saved)
         self.left_out = store.left_out()
         """In which phase each device was left out."""
         self.out: set[int] = set(self.left_out)
@@ -109,9 +104,6 @@ class CoordinatorParty:
         self._phases = dict.fromkeys(range(job.total), 0)
         self._heard = dict.fromkeys(range(job.total), now)
         self._ready: dict[int, tuple[int, int]] = {}
-        self._restarts: dict[int, int] = {}
-        self._lost_sessions = bool(self.out)
-        """Whether the next phase has to begin without devices that this one began with."""
         self.online: set[int] = set()
         self._rounds: CoordinatorRounds[None] | None = None
         self._pending: Arrays | None = None
@@ -162,7 +154,8 @@ class CoordinatorParty:
                 continue
             if isinstance(frame, Alive):
                 self._phases[sender] = frame.phase
-                self._noticed(sender, frame)
+                if frame.ready:
+                    self._ready[sender] = (frame.phase, frame.attempt)
                 self._mailbox_state(sender)
             elif isinstance(frame, Done) and self._rounds is not None:
                 self._rounds.done(sender, frame)
@@ -173,6 +166,7 @@ class CoordinatorParty:
             self._leave_out_silent(now)
             self._settle()
             while self.ended is None and self.phase <= self.job.last:
+                self._begin_again_without_lost()
                 if self._rounds is None:
                     self._rounds = self._begin()
                 self._rounds.close_barriers()
@@ -203,8 +197,6 @@ class CoordinatorParty:
 
     def _begin(self) -> CoordinatorRounds[None]:
         job = self.job
-        if not job.repeatable(self.phase):
-            self._store.begin(self.phase, self.attempt)
         return CoordinatorRounds(
             self._mailbox,
             self,
@@ -229,19 +221,26 @@ class CoordinatorParty:
             inbox = yield outbox
 
     def _next_phase(self) -> None:
-        at_once = not self.job.repeatable(self.phase)
+        at_once = self.job.has_sessions(self.phase)
         self._rounds = None
-        self._restarts = {}
         self.phase += 1
         self.attempt = 0
-        self._pending = {**self.job.snapshot(self.phase), "sums": np.array(self.sums)}
+        snapshot = {**self.job.snapshot(self.phase), "sums": np.array(self.sums)}
+        self._pending = snapshot
         if at_once:  # everyone is ready: the word to go on is kept before it is given
-            self._keep_snapshot(self._pending)
+            self._keep_snapshot(snapshot)
         if self.phase > self.job.last:
             self.ended = ""
-        elif self._lost_sessions:
-            self._give_up_attempt("a device is lost")
-        self._lost_sessions = False
+        else:
+            self._go_on_with_attempt(snapshot)
+
+    def _go_on_with_attempt(self, snapshot: Arrays | None) -> None:
+        """Take the attempt at a phase in which the coordinator was before a restart."""
+        begun = self._store.begun(self.phase)
+        if begun is not None:
+            self.attempt = begun.attempt
+            self.job.leave_out(begun.absent, snapshot)
+            self.job.restore_ledgers(begun.ledgers)
 
     def _settle(self) -> None:
         """Keep the present phase's snapshot once every device has one.
@@ -258,31 +257,16 @@ class CoordinatorParty:
     def _keep_snapshot(self, snapshot: Arrays) -> None:
         self._store.save(snapshot)
         self._pending = None
-        self._recorded = {
-            key: envelopes for key, envelopes in self._recorded.items() if key.phase >= self.phase
-        }
+        for key in [key for key in self._recorded if key.phase < self.phase]:
+            del self._recorded[key]
         self._mailbox.settle(self.phase)
 
     def _devices_are_done(self) -> bool:
         """Whether the coordinator may go on: where a phase may begin again, with everybody."""
-        if self.job.repeatable(self.phase):
+        if not self.job.has_sessions(self.phase):
             return True
         present = (self.phase, self.attempt)
         return all(self._ready.get(device) == present for device in self.present())
-
-    def _noticed(self, device: int, alive: Alive) -> None:
-        """Where a device is; it may need another attempt, as its sessions are lost."""
-        if alive.ready:
-            self._ready[device] = (alive.phase, alive.attempt)
-        elif alive.phase == self.phase and alive.attempt > self.attempt and self.ended is None:
-            if self._opens(self.attempt) and not self.job.repeatable(self.phase):
-                self._leave_out(device, "was restarted while a sum was opened")
-                return
-            self._restarts[device] = self._restarts.get(device, 0) + 1
-            if self._restarts[device] > MOST_RESTARTS and not self.job.repeatable(self.phase):
-                self._leave_out(device, f"was restarted {MOST_RESTARTS + 1} times in a phase")
-            else:
-                self._give_up_attempt(f"device {device} was restarted")
 
     def _opens(self, attempt: int) -> bool:
         """Whether devices may have given out shares in an attempt at the present phase."""
@@ -307,7 +291,6 @@ class CoordinatorParty:
         self.online.discard(device)
         self._mailbox.leave_out(device)
         self._log(f"device {device} {why}; left out")
-        self._give_up_attempt(f"device {device} is lost")
         if len(self.present()) < self._minimum:
             names = ", ".join(map(str, sorted(self.out)))
             self.ended = (
@@ -315,18 +298,19 @@ class CoordinatorParty:
                 f"lost ({names}), and {self._minimum} have to be left"
             )
 
-    def _give_up_attempt(self, why: str) -> None:
-        """Begin a phase again whose sessions cannot be repeated, unless its sum is being opened."""
-        if self.phase > self.job.last or self.job.repeatable(self.phase):
+    def _begin_again_without_lost(self) -> None:
+        """Begin a phase with sessions again without the lost, unless its sum is being opened."""
+        lost = sorted(self.out - self.job.absent)
+        if not lost or not self.job.has_sessions(self.phase) or self._opens(self.attempt):
             return
-        if self._opens(self.attempt):
-            self._lost_sessions = True
-            return
-        self._log(f"{self.job.name(self.phase)} begins again: {why}")
+        names = ", ".join(map(str, lost))
+        self._log(f"{self.job.name(self.phase)} begins again without the lost ({names})")
         self._mailbox.forget_attempt(self.phase, self.attempt)
         self.attempt += 1
         self._rounds = None
-        self.job.leave_out(self.out, self._store.load())
+        before = self._store.load() if self._pending is None else self._pending
+        self.job.leave_out(self.out, before)
+        self._store.begin(self.phase, self.attempt, self.out, self.job.ledgers())
 
     def _announce(self) -> None:
         """Tell everyone when something has changed that all must know."""
@@ -338,7 +322,7 @@ class CoordinatorParty:
 
     def _waited_for(self) -> int:
         """The phase, where devices go on by the coordinator's word alone."""
-        return self.phase if self.phase and not self.job.repeatable(self.phase - 1) else 0
+        return self.phase if self.phase and self.job.has_sessions(self.phase - 1) else 0
 
     def _mailbox_state(self, device: int) -> None:
         state = RunState(self.phase, self.attempt, sorted(self.out), self.ended)

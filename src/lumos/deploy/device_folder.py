@@ -2,38 +2,38 @@
 
 | file | holds |
 |---|---|
-| `secret.key` | the secret of this run, from which the keys of masked sums follow |
+| `secret.key` | the secret of this run: keys of masked sums and what programs draw follow from it |
 | `snapshot.npz` | where the device stood between two phases; no key, mask or share |
 | `openings.log` | for which sums it gave out shares since then, and what it was told |
 | `rounds.log` | what it was told in each round since then, before anything followed from it |
-| `attempts.log` | which attempts it began that cannot be repeated |
-| `ledgers.npz` | what it sent and revealed in such an attempt |
+| `attempts.log` | phases that began again: without whom, and what was counted before |
 | `weights.npz`, `result.json` | the result; the second is written last |
 
 **Never from a backup.** A folder that was copied back has forgotten what the device was told, and
 for which sums it gave out shares since then: a coordinator that lies could have them opened twice,
-and get two vectors under the same masks. What can be noticed
-is refused: a snapshot that is missing, or older than the openings.
+and get two vectors under the same masks. What can be noticed is refused: a snapshot that is
+missing, or older than the openings.
 """
 
+from collections.abc import Collection
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from lumos.aggregate.opened_sums import OpenedSums, Opening
 from lumos.crypto import entropy
-from lumos.deploy.begun_attempts import BegunAttempts
+from lumos.crypto.entropy import KEY_BYTES
+from lumos.deploy.begun_attempts import BegunAttempt, BegunAttempts
 from lumos.deploy.frames import RUN_TAG, Data, RoundKey
 from lumos.deploy.key_files import read_private
 from lumos.deploy.record_log import RecordLog
 from lumos.deploy.recorded_rounds import RecordedRounds
 from lumos.deploy.rounds import RoundRecord
 from lumos.deploy.snapshot_file import read_snapshot, write_snapshot
-from lumos.device.device_keys import KEY_BYTES, DeviceKeys
+from lumos.device.device_keys import DeviceKeys
 from lumos.errors import InputError, UsageError
 from lumos.storage import (
     NEW,
@@ -48,8 +48,7 @@ from lumos.storage import (
 from lumos.typing import Arrays
 
 SECRET, SNAPSHOT = "secret.key", "snapshot.npz"
-OPENINGS, ATTEMPTS, LEDGERS = "openings.log", "attempts.log", "ledgers.npz"
-ROUNDS = "rounds.log"
+OPENINGS, ATTEMPTS, ROUNDS = "openings.log", "attempts.log", "rounds.log"
 WEIGHTS, RESULT = "weights.npz", "result.json"
 SUM_NUMBER = "run/sums/number"
 """In a snapshot: how many masked sums are before it."""
@@ -57,9 +56,8 @@ _REMEDY = (
     "this device cannot go on with the run, and is left out after the deadline; give it an empty "
     "folder for the next one, and never one from a backup"
 )
-_BEGUN = (SNAPSHOT, OPENINGS, ATTEMPTS, LEDGERS, ROUNDS)
+_BEGUN = (SNAPSHOT, OPENINGS, ATTEMPTS, ROUNDS)
 """Files that a device has once it has begun a run."""
-_LEDGER = "ledger/"
 _CHECK = 16
 
 
@@ -124,27 +122,6 @@ class DeviceFolder:
         self._attempts.settle(phase)
         self._rounds.settle(phase)
         self._phase = phase
-        remove(self.path / LEDGERS)
-
-    def ledgers(self) -> Arrays | None:
-        """The ledgers, where they were kept after the last snapshot.
-
-        Raises:
-            InputError: they are damaged.
-        """
-        kept = read_snapshot(self.path / LEDGERS, _REMEDY)
-        if kept is None or int(kept["phase"]) != self._present_phase():
-            return None  # of before the snapshot: the crash came before they were removed
-        return {
-            name.removeprefix(_LEDGER): array
-            for name, array in kept.items()
-            if name.startswith(_LEDGER)
-        }
-
-    def keep_ledgers(self, ledgers: Arrays) -> None:
-        """Keep the ledgers of a phase that cannot be repeated: what was revealed is revealed."""
-        named = {_LEDGER + name: array for name, array in ledgers.items()}
-        write_snapshot(self.path / LEDGERS, {"phase": np.array(self._present_phase()), **named})
 
     def rounds(self) -> RoundRecord:
         """What the device was told since the last snapshot."""
@@ -154,13 +131,13 @@ class DeviceFolder:
         """Keep what the device was told in a round; it is on the disk when this returns."""
         self._rounds.add(key, envelopes)
 
-    def begin(self, phase: int, attempt: int) -> None:
-        """Note that an attempt at a phase begins that cannot be repeated."""
-        self._attempts.begin(phase, attempt)
+    def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
+        """Note that another attempt at a phase begins; it is on the disk when this returns."""
+        self._attempts.begin(phase, attempt, absent, ledgers)
 
-    def begun(self, phase: int) -> int:
-        """The least attempt at a phase that has not begun."""
-        return self._attempts.least(phase)
+    def begun(self, phase: int) -> BegunAttempt | None:
+        """The last attempt at a phase; None for the first."""
+        return self._attempts.last(phase)
 
     def opened(self) -> OpenedSums:
         """For what the device gave out shares; every opening is on the disk before it returns."""

@@ -3,17 +3,20 @@
 Nothing is sent and no clock is read here. Whoever runs it hands in what arrives (`receive`) and the
 time, and sends what `due` returns.
 
-A phase that cannot be repeated ends for all or for nobody: a device that has finished it keeps its
-result on disk beside the snapshot, says that it is *ready*, and goes on once the coordinator says
-that everyone is. Until then the phase may begin again, from the snapshot.
+A device that is killed goes on from its snapshot, and with the rounds that it has recorded since.
+
+A phase with sessions of two devices ends for all or for nobody: a device that has finished it says
+that it is *ready*, and goes on once the coordinator says that everyone is. Until then the phase may
+begin again from the snapshot, without a device that is lost.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 import msgspec
 import numpy as np
 
+from lumos.deploy.begun_attempts import BegunAttempt
 from lumos.deploy.frames import Alive, Closed, Data, Frame, RoundKey, RunState
 from lumos.deploy.mailbox import Mailbox
 from lumos.deploy.pair_questions import QUESTIONS, PairQuestions
@@ -21,16 +24,12 @@ from lumos.deploy.rounds import DeviceRounds, RoundRecord
 from lumos.deploy.training_job import TrainingJob
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, LumosError, ProtocolError
-from lumos.storage import part_of
 from lumos.typing import Arrays, Bytes
 
 OUTGOING = "outgoing"
 """In a snapshot: envelopes that others may still need."""
-NEXT, ATTEMPT = "next/", "attempt"
-"""In a snapshot: the end of the phase, of this attempt, while others are still in it."""
 MOST_ATTEMPTS = 16
 """Attempts at a phase. In each a peer that lies compares, or scores, with what it likes."""
-LEDGERS = ("ledger/", "earlier/")
 _OUTGOING = msgspec.msgpack.Decoder(list[tuple[int, Data]])
 
 
@@ -45,14 +44,6 @@ class DeviceStore(Protocol):
         """Replace the snapshot, all or nothing, before it returns; forget rounds before it."""
         ...
 
-    def ledgers(self) -> Arrays | None:
-        """The ledgers, where they were kept after the last snapshot."""
-        ...
-
-    def keep_ledgers(self, ledgers: Arrays) -> None:
-        """Keep the ledgers of a phase that cannot be repeated: what was revealed is revealed."""
-        ...
-
     def rounds(self) -> RoundRecord:
         """Rounds since the last snapshot."""
         ...
@@ -61,12 +52,12 @@ class DeviceStore(Protocol):
         """Keep what the device was told in a round, before anything follows from it."""
         ...
 
-    def begin(self, phase: int, attempt: int) -> None:
-        """Note that an attempt at a phase begins that cannot be repeated."""
+    def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
+        """Note that another attempt at a phase begins, before anything of it is sent."""
         ...
 
-    def begun(self, phase: int) -> int:
-        """The least attempt at a phase that has not begun."""
+    def begun(self, phase: int) -> BegunAttempt | None:
+        """The last attempt at a phase; None for the first."""
         ...
 
 
@@ -97,30 +88,25 @@ class DeviceParty:
     ) -> None:
         self.device, self.job = device, job
         self._store, self._beat, self._log = store, beat, log
-        saved, ledgers = store.load(), store.ledgers()
-        self._at_start = job.snapshot(0)
-        self.phase = 0
-        if saved is not None:
-            self.phase = job.restore(saved, ledgers)
-        elif ledgers is not None:
-            job.restore_ledgers(ledgers)
-        self.attempt = 0
-        self.out: set[int] = set()
+        saved = store.load()
+        self.phase = 0 if saved is None else job.restore(saved)
+        begun = store.begun(self.phase)
+        if begun is not None:
+            job.leave_out(begun.absent, saved)
+            job.restore_ledgers(begun.ledgers)
+        self.attempt = 0 if begun is None else begun.attempt
+        self.out: set[int] = set(job.absent)
         self.ended: str | None = None
         """As `RunState.ended`."""
         self._mailbox = Mailbox(boot, self.phase)
         self._next_beat = now
         self._rounds: DeviceRounds[None] | None = None
-        self._least_attempt = store.begun(self.phase)
-        if saved is not None and not job.repeatable(self.phase):
-            self._least_attempt = max(1, self._least_attempt)  # its sessions are lost
-        self._ready = part_of(saved or {}, NEXT)
+        self._ready: Arrays = {}
         """What the next phase begins with, while the device waits for the others."""
-        self._restored = bool(self._ready)
-        if self._ready:
-            self.attempt = int(self._ready.pop(ATTEMPT))
         self._recorded = store.rounds()
         self.questions = PairQuestions(device, job, self._mailbox, self, deadline, log)
+        for device in self.out:
+            self._mailbox.leave_out(device)
         self._mailbox.greet([COORDINATOR], now)
         for receiver, data in _outgoing(saved):
             self._mailbox.post(receiver, data, now)
@@ -167,53 +153,28 @@ class DeviceParty:
             if self._ready:
                 return
             if self._rounds is None:
-                if self.attempt < self._least_attempt:
-                    return  # sessions of an earlier attempt are lost: it cannot go on with that
                 self._rounds = self._begin()
-            before = self._rounds.completed
-            finished = self._rounds.advance(now)
-            if self._rounds.completed > before and not self.job.repeatable(self.phase):
-                self._store.keep_ledgers(self.job.ledgers())
-            if not finished:
+            if not self._rounds.advance(now):
                 return
             self._rounds = None
-            if not self.job.repeatable(self.phase):
-                self._wait_for_others()
+            snapshot = self._snapshot()
+            if self.job.has_sessions(self.phase):
+                self._ready = snapshot
+                self._mailbox.tell(COORDINATOR, self._alive())
                 return
-            self._go_on(self._snapshot())
-
-    def _wait_for_others(self) -> None:
-        """Keep the end of a phase that may begin again beside what it began with."""
-        self._ready = self._snapshot()
-        before = {
-            name: array
-            for name, array in (self._store.load() or self._at_start).items()
-            if not name.startswith((NEXT, *LEDGERS))
-        }
-        after = {f"{NEXT}{name}": array for name, array in self._ready.items()}
-        after[f"{NEXT}{ATTEMPT}"] = np.array(self.attempt)
-        mail = _encoded(self._mailbox.outgoing(coordinator=True))
-        self._store.save({**before, **after, **self.job.ledgers(), OUTGOING: mail})
-        self._mailbox.tell(COORDINATOR, self._alive())
+            self._go_on(snapshot)
 
     def _go_on(self, snapshot: Arrays) -> None:
         """Begin the next phase."""
         self.phase += 1
-        self.attempt = self._least_attempt = 0
+        self.attempt = 0
         self._store.save(snapshot)
-        self._recorded = {}
+        self._recorded, self._ready = {}, {}
         self._mailbox.settle(self.phase)
-        if self._restored:
-            self.job.restore(snapshot)
-            # Sessions of the phase before are lost.
-            self._least_attempt = int(not self.job.repeatable(self.phase))
-        self._ready, self._restored = {}, False
         self._mailbox.tell(COORDINATOR, self._alive())
 
     def _alive(self) -> Alive:
-        if self._ready:
-            return Alive(self.phase, self.attempt, ready=True)
-        return Alive(self.phase, max(self.attempt, self._least_attempt))
+        return Alive(self.phase, self.attempt, ready=bool(self._ready))
 
     def say_farewell(self) -> None:
         """Tell the coordinator that the device has heard of the end."""
@@ -239,9 +200,7 @@ class DeviceParty:
         return {**self.job.snapshot(self.phase + 1), OUTGOING: mail}
 
     def _begin(self) -> DeviceRounds[None]:
-        job, repeatable = self.job, self.job.repeatable(self.phase)
-        if not repeatable:
-            self._store.begin(self.phase, self.attempt)
+        job = self.job
         return DeviceRounds(
             self.device,
             self._mailbox,
@@ -251,8 +210,8 @@ class DeviceParty:
             (self.phase, self.attempt),
             lambda sender, line: self._log(f"{_name(sender)}: {line}; dropped"),
             job.shard.neighbours,
-            self._store.add_round if repeatable else None,
-            self._recorded if repeatable else None,
+            self._store.add_round,
+            self._recorded,
         )
 
     def _follow(self, state: RunState) -> None:
@@ -269,20 +228,25 @@ class DeviceParty:
         if state.ended is not None and (state.ended or self.finished):
             self.ended = state.ended
         if state.phase == self.phase and state.attempt > self.attempt:
-            self._restart(state.attempt)
+            self._begin_again(state.attempt)
 
-    def _restart(self, attempt: int) -> None:
-        """Begin the phase again: an attempt at it was given up."""
-        if self.job.repeatable(self.phase):
+    def _begin_again(self, attempt: int) -> None:
+        """Begin the phase again: an attempt at it was given up, as a device is lost.
+
+        The coordinator gets no further attempt for nothing: it has to leave a device out for each.
+        """
+        if not self.job.has_sessions(self.phase):
             raise ProtocolError("the coordinator gave up an attempt at a phase that has only one")
+        if self.out <= self.job.absent:
+            raise ProtocolError("the coordinator gave up an attempt, and no device is lost")
         if attempt >= MOST_ATTEMPTS:
             raise ProtocolError(
                 f"it began again {MOST_ATTEMPTS} times, and every time tells others something"
             )
         self._mailbox.forget_attempt(self.phase, self.attempt)
-        self.attempt = attempt
-        self._rounds, self._ready, self._restored = None, {}, False
         self.job.leave_out(self.out, self._store.load())
+        self._store.begin(self.phase, attempt, self.out, self.job.ledgers())
+        self.attempt, self._rounds, self._ready = attempt, None, {}
 
 
 def _encoded(outgoing: list[tuple[int, Data]]) -> Bytes:

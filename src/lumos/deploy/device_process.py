@@ -12,7 +12,6 @@ from lumos.crypto import entropy
 from lumos.deploy.control_socket import answering
 from lumos.deploy.device_folder import (
     ATTEMPTS,
-    LEDGERS,
     OPENINGS,
     RESULT,
     ROUNDS,
@@ -186,7 +185,7 @@ class DeviceProcess:
         """Add what passed on the wire to the result, and delete what the run needed on the way."""
         path = self._folder.path
         self._add_wire()
-        for name in (SNAPSHOT, OPENINGS, ROUNDS, ATTEMPTS, LEDGERS, WIRE_COUNT, LOCK):
+        for name in (SNAPSHOT, OPENINGS, ROUNDS, ATTEMPTS, WIRE_COUNT, LOCK):
             (path / name).unlink(missing_ok=True)
 
 

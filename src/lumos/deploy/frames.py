@@ -90,7 +90,7 @@ class Alive(msgspec.Struct, frozen=True, array_like=True, tag="alive"):
 
     phase: int
     attempt: int
-    """The least attempt at the phase that it can take part in, or the one that it is in."""
+    """At the phase: that which it is in."""
     ready: bool = False
     """It has finished that attempt, and waits for the word to go on."""
 

@@ -126,18 +126,15 @@ class Mailbox:
         peer.seen.discard(key)
         peer.acknowledge = [other for other in peer.acknowledge if other != key]
 
-    def outgoing(self, *, coordinator: bool = False) -> list[tuple[int, Data]]:
+    def outgoing(self) -> list[tuple[int, Data]]:
         """Envelopes to devices that they may still need: a sender that is restarted in a later
-        phase cannot make them again.
-
-        Args:
-            coordinator: also those to the coordinator, which records what it has read.
+        phase cannot make them again. The coordinator records what it has read.
         """
         return [
             (party, data)
             for party, peer in self._peers.items()
             for data in peer.kept.values()
-            if coordinator or party != COORDINATOR
+            if party != COORDINATOR
         ]
 
     def leave_out(self, party: int) -> None:

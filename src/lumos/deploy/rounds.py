@@ -12,14 +12,16 @@ message for; once all have arrived, it tells the coordinator that it is done. Wh
 coordinator closes the round and says whether it was quiet.
 
 A device that is left out is awaited by nobody. What a party was told in a round is recorded before
-anything follows from it: told something else after a restart, a device would hide another vector
-under the same masks. An envelope that is not what its topic declares is
-dropped: its sender counts as silent in that round, and `refused` says so, without its content.
+anything follows from it, and after a restart it is told the same: told something else, a device
+would hide another vector under the same masks, or use the same scalar twice. An envelope that is
+not what its topic declares is dropped: its sender counts as silent in that round, and `refused`
+says so, without its content.
 """
 
 from collections.abc import Callable, Collection
 from typing import Generic, Protocol, TypeVar
 
+import msgspec
 import numpy as np
 
 from lumos.deploy.frames import (
@@ -63,7 +65,20 @@ class Presence(Protocol):
 
 
 class _Rounds(Generic[Result]):
-    """One program of one party, in one attempt at one phase."""
+    """One program of one party, in one attempt at one phase.
+
+    Args:
+        me: own id.
+        mailbox: of the party.
+        presence: who takes part.
+        endpoint: through which the messages pass.
+        program: what is run.
+        phase: and attempt.
+        refused: called where an envelope is dropped.
+        record: called with a round that is over and its envelopes, before anything follows from
+            it; None where nothing of it is replayed.
+        recorded: rounds that were over before a restart.
+    """
 
     def __init__(
         self,
@@ -74,12 +89,14 @@ class _Rounds(Generic[Result]):
         program: Program[Result],
         phase: tuple[int, int],
         refused: Refused,
+        record: Record | None = None,
+        recorded: RoundRecord | None = None,
     ) -> None:
         self._me, self._mailbox, self._presence = me, mailbox, presence
         self._phase, self._refused = phase, refused
+        self._record = record
+        self._recorded = {} if recorded is None else recorded
         self._numbers = [0, 0, 0]
-        self.completed = 0
-        """Rounds that are over."""
         self._sent: Outbox | None = None
         self._done = False
         self.running = RunningProgram(program, endpoint)
@@ -92,7 +109,6 @@ class _Rounds(Generic[Result]):
                 return False
             self._sent, self._done = None, False
             self._numbers[self._channel] += 1
-            self.completed += 1
             self.running.resume(inbox)
         return True
 
@@ -114,6 +130,24 @@ class _Rounds(Generic[Result]):
 
     def _round(self, now: float) -> Inbox | None:
         raise NotImplementedError
+
+    def _over(self, key: RoundKey, envelopes: dict[int, Data]) -> dict[int, Data]:
+        """The envelopes of a round that is over: those of the first time, if it is replayed."""
+        if key not in self._recorded:
+            if self._record is None:
+                return envelopes
+            self._record(key, envelopes)
+            self._recorded[key] = envelopes
+        return self._recorded[key]
+
+    def _closed_with(self, topic: Topic, key: RoundKey, *, quiet: bool) -> dict[int, Data]:
+        """The envelopes of a round with a barrier; whether it was quiet is in the coordinator's."""
+        arrived = self._arrived(self._mailbox.senders(key), key)
+        said = arrived.get(COORDINATOR, Data(key, topic.name, 0, b""))
+        return self._over(key, {**arrived, COORDINATOR: msgspec.structs.replace(said, quiet=quiet)})
+
+    def _after_barrier(self, outbox: Outbox, envelopes: dict[int, Data], key: RoundKey) -> Inbox:
+        return Inbox(self._read(outbox, envelopes, key), quiet=envelopes[COORDINATOR].quiet)
 
     def _take(self) -> tuple[Outbox, bool]:
         """What is sent in the present round, and whether it is sent for the first time."""
@@ -158,11 +192,7 @@ class DeviceRounds(_Rounds[Result]):
     """The rounds of a device.
 
     Args:
-        me: its id.
         neighbours: ids.
-        record: called with a round that is over, before anything follows from it; None where
-            nothing of it is replayed.
-        recorded: rounds that were over before a restart.
         others: those of `_Rounds`.
     """
 
@@ -180,9 +210,8 @@ class DeviceRounds(_Rounds[Result]):
         recorded: RoundRecord | None = None,
     ) -> None:
         self._neighbours = neighbours.tolist()
-        self._record, self._recorded = record, recorded or {}
         self._closed: dict[RoundKey, bool] = {}
-        super().__init__(me, mailbox, presence, endpoint, program, phase, refused)
+        super().__init__(me, mailbox, presence, endpoint, program, phase, refused, record, recorded)
 
     def close(self, closed: Closed) -> None:
         """The coordinator has closed a round."""
@@ -199,15 +228,6 @@ class DeviceRounds(_Rounds[Result]):
         if topic.coordinator == "" and outbox.awaits is not None:
             return self._among(outbox, first, now)
         return self._with_barrier(outbox, first, now)
-
-    def _over(self, key: RoundKey, envelopes: dict[int, Data]) -> dict[int, Data]:
-        """The envelopes of a round that is over: those of the first time, if it is replayed."""
-        if key not in self._recorded:
-            if self._record is None:
-                return envelopes
-            self._record(key, envelopes)
-            self._recorded[key] = envelopes
-        return self._recorded[key]
 
     def _from_coordinator(self, topic: Topic, key: RoundKey) -> Inbox | None:
         arrived = self._arrived([COORDINATOR], key)
@@ -232,6 +252,8 @@ class DeviceRounds(_Rounds[Result]):
         if first:
             self._post(outbox, receivers, now, quiet=False)
         key = self.key
+        if key in self._recorded:
+            return self._after_barrier(outbox, self._recorded[key], key)
         if not self._done:
             if not all(self._mailbox.acknowledged(receiver, key) for receiver in receivers):
                 return None
@@ -239,8 +261,8 @@ class DeviceRounds(_Rounds[Result]):
             self.say_done()
         if key not in self._closed:
             return None
-        arrived = self._arrived(self._mailbox.senders(key), key)
-        return Inbox(self._read(outbox, arrived, key), quiet=self._closed.pop(key))
+        told = self._closed_with(outbox.topic, key, quiet=self._closed.pop(key))
+        return self._after_barrier(outbox, told, key)
 
     def say_done(self) -> None:
         """Tell the coordinator, again if it was not heard, that all has arrived."""
@@ -254,9 +276,6 @@ class CoordinatorRounds(_Rounds[Result]):
 
     Args:
         total: number of devices.
-        record: called with a round that is over and its envelopes, before anything follows from
-            it; they are the same again after a restart.
-        recorded: rounds that were over before a restart, with their envelopes.
         others: those of `_Rounds`.
     """
 
@@ -273,11 +292,11 @@ class CoordinatorRounds(_Rounds[Result]):
         recorded: RoundRecord,
     ) -> None:
         self._total = total
-        self._record, self._recorded = record, recorded
         self._barriers: dict[RoundKey, dict[int, bool]] = {}
-        self.closed: dict[RoundKey, bool] = {}
-        """Rounds with a barrier that are over, and whether they were quiet."""
-        super().__init__(COORDINATOR, mailbox, presence, endpoint, program, phase, refused)
+        """Who is done with rounds that are not over, and whether it sent nothing."""
+        super().__init__(
+            COORDINATOR, mailbox, presence, endpoint, program, phase, refused, record, recorded
+        )
 
     def present(self) -> list[int]:
         """Devices that take part."""
@@ -292,27 +311,29 @@ class CoordinatorRounds(_Rounds[Result]):
 
     def done(self, device: int, done: Done) -> None:
         """A device has said that a round is complete as far as it is concerned."""
-        if done.key in self.closed:  # it did not hear that the round is over
-            self._mailbox.tell(device, Closed(done.key, self.closed[done.key]))
+        if done.key in self._recorded:  # it did not hear that the round is over
+            quiet = self._recorded[done.key][COORDINATOR].quiet
+            self._mailbox.tell(device, Closed(done.key, quiet))
             return
         self._barriers.setdefault(done.key, {})[device] = done.silent
 
     def close_barriers(self) -> None:
         """Close the rounds between devices that everyone present is done with."""
         for key, silent in list(self._barriers.items()):
-            if key.channel == BETWEEN_DEVICES:
-                self._close(key, silent)
+            if key.channel == BETWEEN_DEVICES and self._all_done(silent):
+                # Its envelopes are none of the coordinator's.
+                self._over(key, {COORDINATOR: Data(key, "", 0, b"", quiet=all(silent.values()))})
+                self._say_closed(key)
 
-    def _close(self, key: RoundKey, silent: dict[int, bool]) -> bool:
-        present = self.present()
-        if not all(device in silent for device in present):
-            return False
-        quiet = all(silent.values())
-        self.closed[key] = quiet
+    def _all_done(self, silent: dict[int, bool]) -> bool:
+        return all(device in silent for device in self.present())
+
+    def _say_closed(self, key: RoundKey) -> None:
+        """A round is over: its record says so from now on, and devices are told."""
         self._barriers.pop(key, None)
-        for device in present:
+        quiet = self._recorded[key][COORDINATOR].quiet
+        for device in self.present():
             self._mailbox.tell(device, Closed(key, quiet))
-        return True
 
     def _round(self, now: float) -> Inbox | None:
         outbox, first = self._take()
@@ -325,13 +346,9 @@ class CoordinatorRounds(_Rounds[Result]):
         return self._with_barrier(outbox, first, now)
 
     def _from_devices(self, topic: Topic, key: RoundKey) -> Inbox | None:
-        if key not in self._recorded:
-            if self.missing():
-                return None
-            envelopes = self._arrived(self.present(), key)
-            self._record(key, envelopes)
-            self._recorded[key] = envelopes
-        envelopes = self._recorded[key]
+        if key not in self._recorded and self.missing():
+            return None
+        envelopes = self._over(key, self._arrived(self.present(), key))
         batches = []
         for device, data in sorted(envelopes.items()):
             try:
@@ -349,11 +366,14 @@ class CoordinatorRounds(_Rounds[Result]):
         key, receivers = self.key, set(outbox.batch.receiver.tolist())
         if first:
             self._post(outbox, receivers, now, quiet=False)
+        if key in self._recorded:
+            return self._after_barrier(outbox, self._recorded[key], key)
         if not all(self._mailbox.acknowledged(receiver, key) for receiver in receivers):
             return None
         silent = self._barriers.setdefault(key, {})
         silent[COORDINATOR] = not outbox.batch.messages
-        if not self._close(key, silent):
+        if not self._all_done(silent):
             return None
-        arrived = self._arrived(self._mailbox.senders(key), key)
-        return Inbox(self._read(outbox, arrived, key), quiet=self.closed[key])
+        told = self._closed_with(outbox.topic, key, quiet=all(silent.values()))
+        self._say_closed(key)
+        return self._after_barrier(outbox, told, key)

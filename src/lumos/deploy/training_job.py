@@ -1,7 +1,11 @@
 """The phases of a training run at one party: a device with its own part, or the coordinator.
 
-Trees, setup, each epoch, and the last sums are phases of their own. Between two of them a party can
-be restarted: `snapshot` has what it needs, and no key, mask, scalar or nonce.
+Trees, setup, each epoch, and the last sums are phases of their own. `snapshot` has what a party
+needs to begin with one, and no key, mask, scalar or nonce.
+
+A device that is restarted within a phase sends the same messages again, byte by byte. Everything it
+draws there comes from its secret, the phase and the attempt, and it is told the same again: what it
+was told before is on its disk (`rounds`).
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -10,11 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lumos import __version__
 from lumos.aggregate.opened_sums import OpenedSums
 from lumos.aggregate.parameters import mask_parameters
 from lumos.compare.answers import recorded
 from lumos.compare.comparer import Comparer, RefusingComparer
 from lumos.compare.secure import SecureComparer
+from lumos.crypto import entropy
+from lumos.crypto.entropy import Expanded
 from lumos.crypto.group import choose_group
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
 from lumos.device.device_keys import DeviceKeys
@@ -120,20 +127,32 @@ class TrainingJob:
         number = phase - FIRST_EPOCH + 1
         return "the last sums" if phase == self.last else f"epoch {number} of {epochs}"
 
-    def repeatable(self, phase: int) -> bool:
-        """Whether a device that is restarted in the phase sends the same messages again.
+    @property
+    def absent(self) -> frozenset[int]:
+        """Devices without which the phase began."""
+        return self._absent
 
-        Where sessions of two devices are open, it cannot: their keys were in memory only. Then the
-        phase begins again, for all.
-        """
-        return phase != TREES and self._config.train.task == "classify"
+    def has_sessions(self, phase: int) -> bool:
+        """Whether sessions of two devices are open in a phase: it begins again without a device
+        that is lost."""
+        if phase <= SETUP:
+            return phase == TREES
+        return self.trainer.has_sessions(phase - FIRST_EPOCH)
 
     def program(self, phase: int, attempt: int = 0) -> Program[None]:
         """The party's program in a phase.
 
         Args:
-            attempt: another one has other masks.
+            attempt: another one has other masks, and other sessions.
         """
+        program = self._program(phase, attempt)
+        if self._keys is None:
+            return program
+        # Another version may draw in another order: it never meets what this one has drawn.
+        name = f"{__version__} {phase} {attempt}".encode()
+        return _drawing(program, self._keys.expanded("programs", name))
+
+    def _program(self, phase: int, attempt: int) -> Program[None]:
         if phase == TREES:
             return self._balance()
         if phase == SETUP:
@@ -207,11 +226,8 @@ class TrainingJob:
     def _endpoints(self) -> tuple[tuple[str, Endpoint], ...]:
         return ("trees", self.tree_endpoint), ("run", self.endpoint)
 
-    def restore(self, arrays: Arrays, ledgers: Arrays | None = None) -> int:
+    def restore(self, arrays: Arrays) -> int:
         """Go on from a snapshot; returns the phase to begin with.
-
-        Args:
-            ledgers: those that were kept after the snapshot; None: those that are in it.
 
         Raises:
             InputError: it is not of this run.
@@ -221,7 +237,7 @@ class TrainingJob:
             self._absent = frozenset(arrays["absent"].tolist())
             self._place()
             self.begin_again(arrays)
-            self.restore_ledgers(arrays if ledgers is None else ledgers)
+            self.restore_ledgers(arrays)
         except (KeyError, ValueError, IndexError) as error:
             raise InputError(f"the snapshot is damaged or of another run ({error})") from None
         return phase
@@ -340,8 +356,8 @@ class TrainingJob:
         settings = self._config.trees
         balancer = BALANCERS[settings.balancer]
         if self._follows:
-            public = PublicCoins(self._problem.seed)
-            yield from balancer.coordinator_program(self.total, public, settings)
+            public, present = PublicCoins(self._problem.seed), self._tree_shard.present
+            yield from balancer.coordinator_program(present, public, settings)
             return
         shard, comparer = self._tree_shard, self._comparer()
         kept = yield from balancer.device_program(
@@ -388,20 +404,32 @@ class TrainingJob:
 
     def _hear_again(self, epochs: int) -> None:
         """Bring the trainer to where it was, with what it heard before the restart."""
-        program = self.trainer.rejoin(epochs)
+        program = self.trainer.rehear(epochs)
         heard = iter(self._heard)
-        try:
-            outbox = next(program)
-            while True:
-                if self._follows:
-                    outbox = program.send(outbox.topic.silence)
-                    continue
-                topic, batch = next(heard)
+        inbox: Inbox | None = None
+        while True:
+            try:
+                outbox = next(program) if inbox is None else program.send(inbox)
+            except StopIteration:
+                return
+            inbox = outbox.topic.silence
+            if not self._follows:
+                topic, batch = next(heard, Heard("", outbox.topic.no_messages))
                 if topic != outbox.topic.name:
                     raise ValueError("what the device heard")
-                outbox = program.send(Inbox(batch, quiet=False))
-        except StopIteration:
-            return
+                inbox = Inbox(batch, quiet=False)
+
+
+def _drawing(program: Program[None], expanded: Expanded) -> Program[None]:
+    """The same program; what it draws comes from an expanded key."""
+    inbox: Inbox | None = None
+    while True:
+        with entropy.within(expanded):
+            try:
+                outbox = next(program) if inbox is None else program.send(inbox)
+            except StopIteration:
+                return
+        inbox = yield outbox
 
 
 def _problem(manifest: Manifest, config: Config, part: GraphPart) -> Problem:

@@ -6,15 +6,16 @@ the operating system for one run and readable by its owner only (`lumos.deploy`)
 
 **What that costs.** Whoever seizes the disk of a device during the run can compute the masks that
 it shared with its mask neighbours, also of earlier sums, as if it had colluded with them from the
-start. Its own data are on the same disk. When the run is over the secret is deleted.
+start. Its own data are on the same disk. Of sessions of two devices it has what the device itself
+had, that is, one end's view: what the other end put in is hidden from that. When the run is over
+the secret is deleted.
 """
 
 from hashlib import blake2b
 
 from lumos.crypto import entropy
+from lumos.crypto.entropy import KEY_BYTES, Expanded
 from lumos.crypto.in_memory import InMemoryOnly
-
-KEY_BYTES = 32
 
 
 class DeviceKeys(InMemoryOnly):
@@ -34,6 +35,10 @@ class DeviceKeys(InMemoryOnly):
         return blake2b(
             purpose.encode() + b"\0" + run, key=self._secret, digest_size=KEY_BYTES
         ).digest()
+
+    def expanded(self, purpose: str, run: bytes) -> Expanded:
+        """Bytes to draw from, the same again for the same purpose and run."""
+        return Expanded(self.key(purpose, run))
 
 
 def fresh_key() -> bytes:

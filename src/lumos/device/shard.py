@@ -162,6 +162,11 @@ class Shard:
         return slots
 
     @cached_property
+    def present(self) -> Ints:
+        """[present] ids of all devices of the federation that are not left out, increasing."""
+        return np.setdiff1d(np.arange(self.total), sorted(self.absent), assume_unique=True)
+
+    @cached_property
     def _keys(self) -> Ints:
         """[slots] one number for each slot, in order."""
         return self.owner * self.total + self.neighbours

@@ -1,8 +1,8 @@
 """One public bit from everybody's private flag: does anyone object?
 
-Each device shares fresh random masks from the operating system with d partners on a public graph;
-the masks cancel in the sum modulo 2^64. A raised flag is a uniform random number, so the sum says
-nothing of the count. A false "nobody" has probability 2^-64.
+Each device shares fresh random masks (`lumos.crypto.entropy`) with d partners on a public graph of
+the devices that take part; the masks cancel in the sum modulo 2^64. A raised flag is a uniform
+random number, so the sum says nothing of the count. A false "nobody" has probability 2^-64.
 
 Guarantee, against semi-honest parties: the coordinator together with fewer than 2(d + 1)/3 devices
 learns whether at least one of the other devices raised its flag, and neither who nor how many. The
@@ -14,15 +14,16 @@ are at most n - 1 partners, and with one there is nobody to hide among.
 """
 
 import math
-import os
 
 import numpy as np
 
+from lumos.crypto import entropy
 from lumos.device.coins import PublicCoins
 from lumos.device.shard import COORDINATOR, Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
 from lumos.exchange.topic import Door, Topic
+from lumos.typing import Ints
 
 MASK = Topic(
     name="masked-flag/mask",
@@ -48,13 +49,14 @@ VERDICT = Topic(
 
 def anyone(shard: Shard, flags: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Program[bool]:
     """Ask all devices at once. `flags`: [hosted] True where the device raises its flag."""
-    me = shard.devices
-    shifts = partner_shifts(shard.total, shard.public)
+    me, present = shard.devices, shard.present
+    shifts = partner_shifts(len(present), shard.public)
+    place = np.searchsorted(present, me)
     masks = _random(len(me) * len(shifts)).reshape(len(shifts), len(me))
     share = np.where(flags, _random(len(me)), np.uint64(0))
     inbox = yield MASK.send(
         np.tile(me, len(shifts)),
-        np.concatenate([(me + shift) % shard.total for shift in shifts] or [me[:0]]),
+        np.concatenate([present[(place + shift) % len(present)] for shift in shifts] or [me[:0]]),
         masks.ravel(),
     )
     if len(inbox.sender) != masks.size:
@@ -68,19 +70,22 @@ def anyone(shard: Shard, flags: "np.ndarray[tuple[int], np.dtype[np.bool_]]") ->
     return bool(inbox.body[0])
 
 
-def count_for_everyone(total: int) -> Program[bool]:
-    """The coordinator's part: add the shares up and tell all `total` devices the verdict."""
+def count_for_everyone(devices: Ints) -> Program[bool]:
+    """The coordinator's part: add the shares up and tell all devices the verdict.
+
+    Args:
+        devices: ids of all that take part, increasing.
+    """
     inbox = yield SHARE.nothing()
-    everyone = np.arange(total)
-    if not np.array_equal(inbox.sender, everyone):
+    if not np.array_equal(inbox.sender, devices):
         raise ProtocolError("masked flag: a device's share is missing, or one arrived twice")
     raised = bool(inbox.body.sum(dtype=np.uint64) != 0)
-    yield VERDICT.send(np.full(total, COORDINATOR), everyone, int(raised))
+    yield VERDICT.send(np.full(len(devices), COORDINATOR), devices, int(raised))
     return raised
 
 
 def partner_shifts(total: int, public: PublicCoins) -> list[int]:
-    """Public distances on the ring of ids: device i sends a mask to i + shift for each.
+    """Public distances on the ring of `total` devices: the i-th sends a mask to the i + shift-th.
 
     1 is always among them, so the graph is connected; no two name the same pair of devices.
     """
@@ -93,4 +98,4 @@ def partner_shifts(total: int, public: PublicCoins) -> list[int]:
 
 
 def _random(count: int) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
-    return np.frombuffer(os.urandom(8 * count), np.uint64).copy()
+    return np.frombuffer(entropy.draw(8 * count), np.uint64).copy()

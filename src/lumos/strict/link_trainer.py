@@ -1,9 +1,9 @@
 """The strict trainer of `link`: features are not released; two devices learn one level together.
 
-1. Neighbours are matched at random, at most one partner each (`matching`).
-2. Sums of counts and of products along matched edges train an encoder of words (`link_encoder`).
-   The product of a pair exists only as two shares, and both enter the masked sum
-   (`lumos.products`).
+1. A sum of counts says which words are used. Then neighbours are matched at random, at most one
+   partner each (`matching`).
+2. Sums of products along matched edges train an encoder of words (`link_encoder`). The product of a
+   pair exists only as two shares, and both enter the masked sum (`lumos.products`).
 3. Colours and opinions on them give every device a vector of its surroundings (`surroundings`).
 4. Calibration: one held-back edge and one stranger of each device learn the level of their score
    (`lumos.score`); noisy histograms of levels choose what is compared, and say what a level means
@@ -99,7 +99,8 @@ class StrictLinker(StrictTrainer):
         workers = InProcess() if train.aggregate == "secure" else None
         self._scorer = make_scorer(shard, endpoint, workers, group)
         self._held_back = private.held_back
-        self._partner = np.full(len(shard), NOBODY)
+        self._partner: Ints | None = None
+        """[hosted] once partners were found."""
         self._paired = False
         self._surroundings = Surroundings(shard, schedule.opinion_mechanism)
         self._sent: list[Bytes] = []
@@ -107,11 +108,15 @@ class StrictLinker(StrictTrainer):
         self.reading: Reading | None = None
         self._attempt = 0
 
+    def has_sessions(self, epoch: int) -> bool:
+        """As in `StrictTrainer`: those of partners, and of pairs that learn their level."""
+        return epoch >= self.last_epoch() or self.schedule.stage(epoch) == PRODUCTS
+
     def begin_attempt(self, number: int) -> None:
         """As in `StrictTrainer`. Answers have other coins, too: a peer that answers with another
         vector in another attempt would see the difference of two levels."""
         super().begin_attempt(number)
-        self._attempt = number
+        self._attempt, self._paired = number, False
 
     def _make_rows(self) -> WordRows:
         shard, schedule = self.shard, self.schedule
@@ -128,11 +133,6 @@ class StrictLinker(StrictTrainer):
 
     def _scaling_devices(self) -> tuple[Ints, int]:
         return np.arange(len(self.shard)), self.shard.total
-
-    def setup(self) -> Program[None]:
-        """Agree on keys and on the words that may be used; find partners."""
-        yield from super().setup()
-        self._partner = yield from self._find_partners()
 
     def _find_partners(self) -> Program[Ints]:
         """[hosted] partners. With a book a device looks once: every search is a hint at degrees.
@@ -157,22 +157,27 @@ class StrictLinker(StrictTrainer):
         return np.where(near, partner, NOBODY)  # an edge may be gone, or held back
 
     def snapshot(self) -> Arrays:
-        """As in `StrictTrainer`, with the partners of the hosted devices."""
-        return {**super().snapshot(), "partner": self._partner}
+        """As in `StrictTrainer`, with the partners of the hosted devices once they are found."""
+        found = {} if self._partner is None else {"partner": self._partner}
+        return {**super().snapshot(), **found}
 
     def revive(self, snapshot: Arrays) -> None:
         """As in `StrictTrainer`. A partner that is left out of the run is nobody."""
         super().revive(snapshot)
-        partner, absent = snapshot["partner"], sorted(self.shard.absent)
-        self._partner = np.where(np.isin(partner, absent), NOBODY, partner)
+        if "partner" in snapshot:
+            partner, absent = snapshot["partner"], sorted(self.shard.absent)
+            self._partner = np.where(np.isin(partner, absent), NOBODY, partner)
 
     def _begin(self) -> None:
         self._encoder = LinkEncoder(self._words, self.schedule, self.shard.public)
 
     def _before(self, number: int) -> Program[None]:
-        """Sessions of partners before the first product, colours and opinions before their sum."""
+        """Partners and their sessions before the first product, colours and opinions before their
+        sum."""
         stage, step = self.schedule.stage(number), self.schedule.step(number)
         if stage == PRODUCTS and not self._paired:
+            if self._partner is None:
+                self._partner = yield from self._find_partners()
             yield from self._sums.pair(self._partner, self._encoder.chosen)
             self._paired = True
         elif stage == COLOURS:
@@ -185,13 +190,22 @@ class StrictLinker(StrictTrainer):
             InputError: the state was not one of this epoch.
         """
         stages = [self.schedule.stage(number) for number in range(self.last_epoch())]
-        if len(self._surroundings.usual) != stages[:epoch].count(COLOURS):
-            raise InputError("checkpoint.npz is of another epoch; restart without `resume`")
         # Sessions of partners are never written down: products that are left need new ones.
-        repeated = {COLOURS} | ({PRODUCTS} & set(stages[epoch:]))
-        for number in range(epoch):
-            if stages[number] in repeated:
-                yield from self._before(number)
+        if PRODUCTS in stages[:epoch] and PRODUCTS in stages[epoch:]:
+            yield from self._before(stages.index(PRODUCTS))
+        yield from self.rehear(epoch)
+
+    def rehear(self, epoch: int) -> Program[None]:
+        """As in `StrictTrainer`: colours and opinions.
+
+        Raises:
+            InputError: the state was not one of this epoch.
+        """
+        numbers = [number for number in range(epoch) if self.schedule.stage(number) == COLOURS]
+        if len(self._surroundings.usual) != len(numbers):
+            raise InputError("checkpoint.npz is of another epoch; restart without `resume`")
+        for number in numbers:
+            yield from self._before(number)
 
     def _tell(self, number: int) -> Program[None]:
         """Every device tells all its neighbours its colour, or an opinion, the same to all."""

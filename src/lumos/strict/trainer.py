@@ -203,6 +203,10 @@ class StrictTrainer(ABC):
         self._sums.restore(part_of(snapshot, "sums/"))
         self.restore(part_of(snapshot, "trainer/"))
 
+    def rehear(self, epoch: int) -> Program[None]:
+        """After `revive`, instead of the first `epoch` epochs: hear again what was released."""
+        yield from self.rejoin(epoch)
+
     def remember_openings(self, opened: OpenedSums) -> None:
         """Note there what the device gives out shares for."""
         self._sums.remember_openings(opened)
@@ -211,8 +215,13 @@ class StrictTrainer(ABC):
         """Senders of messages of sums that were dropped since the last call."""
         return self._sums.refused()
 
+    def has_sessions(self, epoch: int) -> bool:
+        """Whether sessions of two devices are open in epoch `epoch` + 1, or in `finish`."""
+        return False
+
     def begin_attempt(self, number: int) -> None:
-        """The next sums are of this attempt: sums of another one have other masks."""
+        """What follows is of this attempt: sums of another one have other masks, and sessions are
+        opened anew."""
         self._sums.begin_attempt(number)
 
     @abstractmethod

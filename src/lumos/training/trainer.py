@@ -109,8 +109,8 @@ class RestartableTrainer(Protocol):
         """As in `Trainer`."""
         ...
 
-    def rejoin(self, epoch: int) -> Program[None]:
-        """As in `Trainer`."""
+    def rehear(self, epoch: int) -> Program[None]:
+        """After `revive`, instead of the first `epoch` epochs: hear again what was released."""
         ...
 
     def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
@@ -145,8 +145,14 @@ class RestartableTrainer(Protocol):
         """Senders of messages of sums that were dropped since the last call."""
         ...
 
+    def has_sessions(self, epoch: int) -> bool:
+        """Whether sessions of two devices are open in epoch `epoch` + 1; after the last epoch, in
+        `finish`."""
+        ...
+
     def begin_attempt(self, number: int) -> None:
-        """The next sums are of this attempt: sums of another one have other masks."""
+        """What follows is of this attempt: sums of another one have other masks, and sessions are
+        opened anew."""
         ...
 
 

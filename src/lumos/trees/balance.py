@@ -202,7 +202,7 @@ def _balance(
         return balancer.device_program(shard, recorded(shard, comparer), settings, history.observe)
 
     def coordinator_program(_: Endpoint) -> Program[None]:
-        return balancer.coordinator_program(total, PublicCoins(seed), settings)
+        return balancer.coordinator_program(np.arange(total), PublicCoins(seed), settings)
 
     start = time.perf_counter()
     kept, _ = federation.run(device_program, coordinator_program)

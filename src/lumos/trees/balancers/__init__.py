@@ -56,12 +56,12 @@ class Balancer(Protocol):
         ...
 
     def coordinator_program(
-        self, total: int, public: PublicCoins, settings: "TreeSettings"
+        self, devices: Ints, public: PublicCoins, settings: "TreeSettings"
     ) -> Program[None]:
         """The coordinator's part; `no_part()` if it has none. It takes part in the same rounds.
 
         Args:
-            total: number of devices.
+            devices: ids of all that take part, increasing.
             public: coins that everyone can recompute from the run seed.
             settings: of the run.
         """

@@ -9,7 +9,7 @@ from lumos.exchange.endpoint import Program, no_part
 from lumos.session.pairs import ComparedPairs
 from lumos.trees.balancers import DegreeSums, Observe
 from lumos.trees.settings import TreeSettings
-from lumos.typing import Flags
+from lumos.typing import Flags, Ints
 
 
 def greedy(shard: Shard, comparer: Comparer) -> Program[Flags]:
@@ -39,7 +39,7 @@ class GreedyBalancer:
         return greedy(shard, comparer)
 
     def coordinator_program(
-        self, total: int, public: PublicCoins, settings: TreeSettings
+        self, devices: Ints, public: PublicCoins, settings: TreeSettings
     ) -> Program[None]:
         """Nothing to do."""
         return no_part()

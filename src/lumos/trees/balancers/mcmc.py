@@ -120,9 +120,9 @@ def mcmc(
     return keep
 
 
-def mcmc_coordinator(total: int, public: PublicCoins, iterations: int) -> Program[None]:
+def mcmc_coordinator(devices: Ints, public: PublicCoins, iterations: int) -> Program[None]:
     """The coordinator's part in Algorithms 2 and 3: flags, matches, and one choice per step."""
-    yield from count_objections(total)
+    yield from count_objections(devices)
     tournament = Tournament()
     yield from run_tournament(tournament)
     choices = public.generator("which of the heaviest")
@@ -201,10 +201,10 @@ class McmcBalancer:
         return mcmc(shard, comparer, settings.iterations, observe)
 
     def coordinator_program(
-        self, total: int, public: PublicCoins, settings: TreeSettings
+        self, devices: Ints, public: PublicCoins, settings: TreeSettings
     ) -> Program[None]:
         """Finds the heaviest device and chooses who proposes."""
-        return mcmc_coordinator(total, public, settings.iterations)
+        return mcmc_coordinator(devices, public, settings.iterations)
 
     def expected_comparisons(self, degrees: DegreeSums, settings: TreeSettings) -> int:
         """Two for each edge, then 4 times the mean degree at an end of an edge in each step.

@@ -8,7 +8,7 @@ from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program, no_part
 from lumos.trees.balancers import DegreeSums, Observe
 from lumos.trees.settings import TreeSettings
-from lumos.typing import Flags
+from lumos.typing import Flags, Ints
 
 
 def keep_all(shard: Shard) -> Program[Flags]:
@@ -30,7 +30,7 @@ class NoBalancer:
         return keep_all(shard)
 
     def coordinator_program(
-        self, total: int, public: PublicCoins, settings: TreeSettings
+        self, devices: Ints, public: PublicCoins, settings: TreeSettings
     ) -> Program[None]:
         """Nothing to do."""
         return no_part()

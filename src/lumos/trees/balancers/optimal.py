@@ -21,7 +21,7 @@ from lumos.trees.edge_assignment import EdgeAssignment
 from lumos.trees.handovers import hand_over
 from lumos.trees.reversal import reverse_paths
 from lumos.trees.settings import TreeSettings
-from lumos.typing import Flags
+from lumos.typing import Flags, Ints
 
 FALL = 8
 """A threshold that was possible is followed by one lower by this part of it."""
@@ -74,7 +74,7 @@ class OptimalBalancer:
         return optimal(shard)
 
     def coordinator_program(
-        self, total: int, public: PublicCoins, settings: TreeSettings
+        self, devices: Ints, public: PublicCoins, settings: TreeSettings
     ) -> Program[None]:
         """Nothing to do."""
         return no_part()
