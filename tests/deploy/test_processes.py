@@ -193,7 +193,7 @@ def test_up_leaves_nothing_running(how: signal.Signals, tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     up = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     try:
-        until(lambda: list(tmp_path.glob("lumos-up-*/coordinator/snapshot.npz")), PATIENCE)
+        until(lambda: list(tmp_path.glob("lumos-up-*/coordinator/snapshot.bin")), PATIENCE)
         started = descendants(up.pid)
         names = commands(started)
         devices = [pid for pid, name in names.items() if "lumos device" in name]

@@ -2,7 +2,7 @@
 
 | file | holds |
 |---|---|
-| `snapshot.npz` | where the coordinator stood between two phases |
+| `snapshot.bin` | where the coordinator stood between two phases |
 | `rounds.log` | rounds that were closed since then, with the envelopes that were in them |
 | `attempts.log` | which attempts it began that cannot be repeated |
 | `left_out.log` | devices that are left out for good |
@@ -25,7 +25,7 @@ from lumos.errors import InputError, UsageError
 from lumos.storage import private_folder
 from lumos.typing import Arrays
 
-SNAPSHOT, ROUNDS = "snapshot.npz", "rounds.log"
+SNAPSHOT, ROUNDS = "snapshot.bin", "rounds.log"
 ATTEMPTS, LEFT_OUT = "attempts.log", "left_out.log"
 _REMEDY = "the run cannot go on; begin a new one with an empty folder"
 

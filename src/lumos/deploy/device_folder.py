@@ -3,11 +3,11 @@
 | file | holds |
 |---|---|
 | `secret.key` | the secret of this run, from which the keys of masked sums follow |
-| `snapshot.npz` | where the device stood between two phases; no key, mask or share |
+| `snapshot.bin` | where the device stood between two phases; no key, mask or share |
 | `openings.log` | for which sums it gave out shares since then, and what it was told |
 | `rounds.log` | what it was told in each round since then, before anything followed from it |
 | `attempts.log` | which attempts it began that cannot be repeated |
-| `ledgers.npz` | what it sent and revealed in such an attempt |
+| `ledgers.bin` | what it sent and revealed in such an attempt |
 | `weights.npz`, `result.json` | the result; the second is written last |
 
 **Never from a backup.** A folder that was copied back has forgotten what the device was told, and
@@ -47,8 +47,8 @@ from lumos.storage import (
 )
 from lumos.typing import Arrays
 
-SECRET, SNAPSHOT = "secret.key", "snapshot.npz"
-OPENINGS, ATTEMPTS, LEDGERS = "openings.log", "attempts.log", "ledgers.npz"
+SECRET, SNAPSHOT = "secret.key", "snapshot.bin"
+OPENINGS, ATTEMPTS, LEDGERS = "openings.log", "attempts.log", "ledgers.bin"
 ROUNDS = "rounds.log"
 WEIGHTS, RESULT = "weights.npz", "result.json"
 SUM_NUMBER = "run/sums/number"
