@@ -59,6 +59,7 @@ class CoordinatorFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._snapshot_file = path / SNAPSHOT
         try:
             private_folder(path)
         except OSError as error:
@@ -70,17 +71,17 @@ class CoordinatorFolder:
         Raises:
             InputError: it is damaged, missing, or older than the rounds.
         """
-        snapshot = read_snapshot(self.path / SNAPSHOT, _REMEDY)
+        snapshot = read_snapshot(self._snapshot_file, _REMEDY)
         saved = [record.phase for record in self._rounds.records if isinstance(record, _Saved)]
         if saved and (snapshot is None or int(snapshot["phase"]) < max(saved)):
             raise InputError(
-                f"{self.path / SNAPSHOT}: is missing, or older than {ROUNDS}; {_REMEDY}"
+                f"{self._snapshot_file}: is missing, or older than {ROUNDS}; {_REMEDY}"
             )
         return snapshot
 
     def save(self, snapshot: Arrays) -> None:
         """Replace the snapshot, all or nothing, and forget the rounds before it."""
-        write_snapshot(self.path / SNAPSHOT, snapshot)
+        write_snapshot(self._snapshot_file, snapshot)
         phase = int(snapshot["phase"])
         self._rounds.replace([_Saved(phase), *self._closed_since(phase)])
         self._attempts.settle(phase)

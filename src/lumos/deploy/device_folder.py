@@ -89,6 +89,8 @@ class DeviceFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._snapshot_file = path / SNAPSHOT
+        self._ledgers_file = path / LEDGERS
         self._phase: int | None = None
         try:
             private_folder(path)
@@ -101,17 +103,17 @@ class DeviceFolder:
         Raises:
             InputError: it is damaged, missing, or older than what the device has done since.
         """
-        snapshot = read_snapshot(self.path / SNAPSHOT, _REMEDY)
+        snapshot = read_snapshot(self._snapshot_file, _REMEDY)
         settled = self._settled
         if snapshot is None and settled is not None:
-            raise InputError(f"{self.path / SNAPSHOT}: is missing; {_REMEDY}")
+            raise InputError(f"{self._snapshot_file}: is missing; {_REMEDY}")
         if snapshot is not None and settled is not None and _sums_before(snapshot) < settled:
-            raise InputError(f"{self.path / SNAPSHOT}: is older than {OPENINGS}; {_REMEDY}")
+            raise InputError(f"{self._snapshot_file}: is older than {OPENINGS}; {_REMEDY}")
         return snapshot
 
     def save(self, snapshot: Arrays) -> None:
         """Replace the snapshot, all or nothing, and forget what is not needed after it."""
-        write_snapshot(self.path / SNAPSHOT, snapshot)
+        write_snapshot(self._snapshot_file, snapshot)
         # From here on a crash leaves records that nobody asks for; the next snapshot drops them.
         number, phase = _sums_before(snapshot), int(snapshot["phase"])
         later = [
@@ -124,7 +126,7 @@ class DeviceFolder:
         self._attempts.settle(phase)
         self._rounds.settle(phase)
         self._phase = phase
-        remove(self.path / LEDGERS)
+        remove(self._ledgers_file)
 
     def ledgers(self) -> Arrays | None:
         """The ledgers, where they were kept after the last snapshot.
@@ -132,7 +134,7 @@ class DeviceFolder:
         Raises:
             InputError: they are damaged.
         """
-        kept = read_snapshot(self.path / LEDGERS, _REMEDY)
+        kept = read_snapshot(self._ledgers_file, _REMEDY)
         if kept is None or int(kept["phase"]) != self._present_phase():
             return None  # of before the snapshot: the crash came before they were removed
         return {
@@ -144,7 +146,7 @@ class DeviceFolder:
     def keep_ledgers(self, ledgers: Arrays) -> None:
         """Keep the ledgers of a phase that cannot be repeated: what was revealed is revealed."""
         named = {_LEDGER + name: array for name, array in ledgers.items()}
-        write_snapshot(self.path / LEDGERS, {"phase": np.array(self._present_phase()), **named})
+        write_snapshot(self._ledgers_file, {"phase": np.array(self._present_phase()), **named})
 
     def rounds(self) -> RoundRecord:
         """What the device was told since the last snapshot."""

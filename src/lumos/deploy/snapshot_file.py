@@ -1,6 +1,6 @@
 """The snapshot of a party: named arrays in one file, replaced all or nothing, and durably.
 
-    file = magic (16 bytes) ‖ length of the head (8) ‖ head ‖ contents of all arrays ‖ H(before) (16)
+    file = magic (16 bytes) ‖ length of the head (8) ‖ head ‖ contents of arrays ‖ H(before) (16)
 
 The head says name, type and shape of each array, in the order of their contents. A snapshot is
 written after every epoch, so it is one plain buffer: an npz of a hundred small arrays takes longer
