@@ -16,7 +16,7 @@ import math
 import os
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -104,6 +104,13 @@ def append_bytes(path: Path, content: bytes, at: int) -> None:
     sync_folder(path.parent)
 
 
+def write_at(path: Path, content: bytes, at: int) -> None:
+    """Write bytes at a place in a file that is there, neither durably nor all or nothing."""
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(content)
+
+
 def remove(path: Path) -> None:
     """Remove a file, if there is one, durably."""
     if path.exists():
@@ -132,7 +139,7 @@ def sync_file(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def sync_folder(path: Path) -> None:
+def sync_folder(path: Path | str) -> None:
     """Make durable which files a folder has."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -248,28 +255,32 @@ def one_line(error: object) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def _opened(path: Path, how: str, mode: int) -> IO[Any]:
+def _opened(path: Path | str, how: str, mode: int) -> IO[Any]:
     return open(path, how, opener=lambda name, flags: os.open(name, flags, mode))
 
 
-def _beside(path: Path, ending: str) -> Path:
-    """A file beside the one that a path leads to."""
-    place = Path(os.path.realpath(path))
-    return place.with_name(place.name + ending)
+def _beside(path: Path, ending: str) -> str:
+    """A file beside the one that a path leads to.
+
+    A text: every name that a `Path` is made of goes into the interpreter's table of names, which
+    is laid out anew, megabytes of it, once many have come and gone.
+    """
+    return os.path.realpath(path) + ending
 
 
 def _replace(
     path: Path, write: Callable[[IO[Any]], object], *, private: bool, durable: bool
 ) -> None:
     place = _beside(path, NEW)
-    place.unlink(missing_ok=True)  # left by an interruption, it would keep its own mode
+    with suppress(FileNotFoundError):
+        os.unlink(place)  # left by an interruption, it would keep its own mode
     with _opened(place, "wb", PRIVATE if private else PUBLIC) as file:
         write(file)
         if durable:
             _flush(file)
-    os.replace(place, os.path.realpath(path))
+    os.replace(place, place.removesuffix(NEW))
     if durable:
-        sync_folder(place.parent)
+        sync_folder(os.path.dirname(place))
 
 
 def _flush(file: IO[Any]) -> None:

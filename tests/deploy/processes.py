@@ -1,5 +1,6 @@
 """A federation of real processes over a real broker, whose parties can be killed and started."""
 
+import gc
 import os
 import signal
 import sys
@@ -63,6 +64,8 @@ class Processes:
         self.starts: dict[int, int] = {}
         self.log = layout.path / "parties.log"
         load_program(layout.coordinator)
+        gc.collect()
+        gc.freeze()  # as where real devices are forked: what is shared stays shared
 
     def __enter__(self) -> "Processes":
         return self
@@ -73,6 +76,7 @@ class Processes:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        gc.unfreeze()
         for party in list(self.children):
             self.kill(party)
         self.broker.stop()

@@ -92,7 +92,7 @@ def test_only_the_owner_can_read(tmp_path: Path) -> None:
     after_steps(path)
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.iterdir()}
     assert modes == dict.fromkeys(
-        ["snapshot.npz", "rounds.log", "attempts.log", "left_out.log"], 0o600
+        ["snapshot.bin", "rounds.log", "attempts.log", "left_out.log"], 0o600
     )
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
@@ -165,8 +165,8 @@ def test_rounds_of_all_attempts_at_the_phase_are_kept(tmp_path: Path) -> None:
         ("rounds.log", CoordinatorFolder.load),
         ("left_out.log", CoordinatorFolder.left_out),
         ("attempts.log", lambda folder: folder.begun(0)),
-        ("snapshot.npz", CoordinatorFolder.load),
-        ("snapshot.npz", CoordinatorFolder.rounds),
+        ("snapshot.bin", CoordinatorFolder.load),
+        ("snapshot.bin", CoordinatorFolder.rounds),
     ],
 )
 def test_a_damaged_file_is_refused(
@@ -186,9 +186,9 @@ def test_a_snapshot_that_is_missing_or_older_than_the_rounds_is_refused(tmp_path
     path = tmp_path / "coordinator"
     after_steps(path)
     CoordinatorFolder(tmp_path / "older").save(snapshot(2))
-    shutil.copy(tmp_path / "older" / "snapshot.npz", path)
+    shutil.copy(tmp_path / "older" / "snapshot.bin", path)
     with pytest.raises(InputError, match=r"is missing, or older than rounds\.log; the run cannot"):
         CoordinatorFolder(path).load()
-    (path / "snapshot.npz").unlink()
+    (path / "snapshot.bin").unlink()
     with pytest.raises(InputError, match=r"is missing, or older than rounds\.log"):
         CoordinatorFolder(path).rounds()

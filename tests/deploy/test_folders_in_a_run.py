@@ -12,10 +12,10 @@ from tests.deploy.secrets_in_memory import SecretsInMemory, search, written
 import lumos
 from lumos.deploy.device_folder import DeviceFolder
 from lumos.deploy.frames import Data
+from lumos.deploy.snapshot_file import read_snapshot
 from lumos.device.shard import COORDINATOR
 from lumos.exchange.topic import TOPICS, Door
 from lumos.graph.parts import PartsFolder
-from lumos.storage import read_arrays
 from lumos.training.config import Config
 from lumos.typing import Arrays
 
@@ -107,7 +107,7 @@ class Released:
                 self.envelopes[frame.topic, sender, receiver] = frame.body
 
 
-FILES = {"secret.key", "snapshot.npz", "openings.log", "rounds.log", "attempts.log"}
+FILES = {"secret.key", "snapshot.bin", "openings.log", "rounds.log", "attempts.log"}
 PUBLIC = ("run/trainer/", "run/scaling/", "run/columns", "run/sums/", "phase", "absent")
 """Arrays that all devices have alike in a phase; public keys are looked at one by one."""
 
@@ -201,14 +201,15 @@ class Scan:
             )
         if name == "outgoing":  # what the device itself sent to others
             return True
-        own = {"keep": (len(self.neighbours[device]),), "check": (16,)}
-        if name in own:
-            return array.shape == own[name]
+        if name == "keep":
+            return array.shape == (len(self.neighbours[device]),)
         # Counts of its own messages, and ε that it spent on each of its neighbours.
         return name.startswith("ledger/") and array.size <= max(1, len(self.neighbours[device]))
 
     def _snapshot(self, device: int) -> Arrays:
-        return read_arrays(self.federation.folder_of(device) / "snapshot.npz")
+        found = read_snapshot(self.federation.folder_of(device) / "snapshot.bin", "")
+        assert found is not None
+        return found
 
 
 def moments(federation: DiskFederation) -> list[Any]:

@@ -24,8 +24,9 @@ from tests.deploy.watched import (
 )
 
 import lumos
+from lumos.deploy.epoch_losses import EpochLosses
 from lumos.deploy.page_status import PageStatus
-from lumos.deploy.run_history import RECENT, RunHistory
+from lumos.deploy.run_history import MOST_SHOWN, RECENT, RunHistory
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError
 from lumos.graph.graph import Graph
@@ -184,6 +185,41 @@ def test_history_of_another_run_is_not_continued(tmp_path: Path) -> None:
     assert RunHistory(RUN, file, wall=lambda: 2.0).started == 1.0
     other = RunHistory(b"another run's tag"[:16], file, wall=lambda: 2.0)
     assert (other.losses, other.started) == ([], 2.0)
+
+
+def test_of_a_long_run_some_losses_are_shown_and_the_last_one(tmp_path: Path) -> None:
+    history = RunHistory(RUN, tmp_path / "history.json")
+    size = (tmp_path / "losses.bin").stat
+    for epoch in range(1, 2 * MOST_SHOWN + 1):
+        history.on_epoch(EpochRecord(epoch, None if epoch <= 10 else 1 / epoch, None))
+        if epoch == MOST_SHOWN:
+            assert history.losses == [(one, 1 / one) for one in range(11, MOST_SHOWN + 1)]
+    shown = history.losses
+    assert MOST_SHOWN / 2 <= len(shown) <= MOST_SHOWN
+    assert shown[-1] == (2 * MOST_SHOWN, 0.5 / MOST_SHOWN)
+    assert {(after - before) for (before, _), (after, _) in pairwise(shown)} == {2}
+    assert history.all_losses.values() == [1 / one for one in range(11, 2 * MOST_SHOWN + 1)]
+    assert RunHistory(RUN, tmp_path / "history.json").all_losses.items() == [
+        (one, 1 / one) for one in range(11, 2 * MOST_SHOWN + 1)
+    ]
+    assert size().st_size == len(RUN) + 8 * 2 * MOST_SHOWN
+
+
+def test_losses_that_were_cut_off_or_are_repeated(tmp_path: Path) -> None:
+    file = tmp_path / "losses.bin"
+    losses = EpochLosses(RUN, file)
+    for epoch in range(1, 6):
+        losses.add(epoch, float(epoch))
+    content = file.read_bytes()
+    for size in range(len(content)):
+        file.write_bytes(content[:size])
+        again = EpochLosses(RUN, file)
+        whole = max(0, size - len(RUN)) // 8
+        assert again.values() == [1.0, 2.0, 3.0, 4.0, 5.0][:whole]
+        for epoch in range(max(1, whole), 6):
+            again.add(epoch, float(epoch))
+        assert file.read_bytes() == content
+        assert again.last == 5.0
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"run": 3}', "\udcff"])

@@ -187,13 +187,14 @@ def test_bad_packets_of_a_party_stop_nobody(expected: str, layout: FederationLay
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_up_leaves_nothing_running(how: signal.Signals, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "lumos", "up", f"demo:{DEVICES}", "--coins", "simulated"]
+    python = [sys.executable, "-W", "error"]  # also of a process that nobody waited for
+    command = [*python, "-m", "lumos", "up", f"demo:{DEVICES}", "--coins", "simulated"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     up = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     try:
-        until(lambda: list(tmp_path.glob("lumos-up-*/coordinator/snapshot.npz")), PATIENCE)
+        until(lambda: list(tmp_path.glob("lumos-up-*/coordinator/snapshot.bin")), PATIENCE)
         started = descendants(up.pid)
         names = commands(started)
         devices = [pid for pid, name in names.items() if "lumos device" in name]
@@ -207,7 +208,9 @@ def test_up_leaves_nothing_running(how: signal.Signals, tmp_path: Path) -> None:
     finally:
         up.kill()
         up.wait()
+    assert "Traceback" not in errors
+    assert up.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}.get(how, -how)
     if how == signal.SIGINT:
-        assert up.returncode == 130
         assert errors.splitlines()[-1] == "lumos: interrupted"
+    if how != signal.SIGKILL:
         assert list(tmp_path.iterdir()) == []

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from lumos.cli.common import Common, print_json, say
 from lumos.cli.option_groups import placed
 from lumos.cli.options import AS_IT_IS, Reading, given
+from lumos.cli.termination import ended_in_order
 from lumos.cli.train import run_options
 from lumos.cli.up_screen import show_result, shown_status
 from lumos.deploy.broker_config import BrokerSettings
@@ -81,10 +82,27 @@ def up(
     if prepare is not None:
         _prepare(graph, settings, given(reading), split, deadline, prepare, out, stay, common)
         return
+    with ended_in_order():
+        _run(graph, settings, given(reading), split, deadline, out, keep, stay, status, common)
+
+
+def _run(
+    graph: str,
+    settings: dict[str, Any],
+    reading: dict[str, Any],
+    split: str | None,
+    deadline: float,
+    out: Path | None,
+    keep: bool,
+    stay: bool,
+    status: int | None,
+    common: Common,
+) -> None:
+    """Train, and put away what is not to be kept, however it ends."""
     place = Path(tempfile.mkdtemp(prefix="lumos-up-")) if out is None else out / "parties"
     try:
         federation = LocalFederation(
-            _laid_out(graph, settings, given(reading), split, place, common),
+            _laid_out(graph, settings, reading, split, place, common),
             settings,
             deadline,
             stay=stay,

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from lumos.deploy.record_log import RecordLog
+from lumos.deploy.snapshot_file import packed, unpacked
 from lumos.typing import Arrays
 
 
@@ -24,17 +24,11 @@ class BegunAttempt(NamedTuple):
     """What the party had counted when it began."""
 
 
-class _PlainArray(msgspec.Struct, frozen=True, array_like=True):
-    kind: str
-    shape: list[int]
-    content: bytes
-
-
 class _Begun(msgspec.Struct, frozen=True, array_like=True):
     phase: int
     attempt: int
     absent: list[int]
-    ledgers: dict[str, _PlainArray]
+    ledgers: bytes
 
 
 class BegunAttempts:
@@ -53,11 +47,7 @@ class BegunAttempts:
 
     def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
         """Note an attempt; it is on the disk when this returns."""
-        named = {
-            name: _PlainArray(array.dtype.str, list(array.shape), array.tobytes())
-            for name, array in ledgers.items()
-        }
-        self._log.append(_Begun(phase, attempt, sorted(absent), named))
+        self._log.append(_Begun(phase, attempt, sorted(absent), packed(ledgers)))
 
     def last(self, phase: int) -> BegunAttempt | None:
         """The last attempt at a phase; None for the first, which is not noted."""
@@ -65,11 +55,7 @@ class BegunAttempts:
         if not of_phase:
             return None
         last = of_phase[-1]
-        ledgers = {
-            name: np.frombuffer(plain.content, plain.kind).reshape(plain.shape).copy()
-            for name, plain in last.ledgers.items()
-        }
-        return BegunAttempt(last.attempt, frozenset(last.absent), ledgers)
+        return BegunAttempt(last.attempt, frozenset(last.absent), unpacked(last.ledgers))
 
     def settle(self, phase: int) -> None:
         """Forget attempts at phases before this one."""

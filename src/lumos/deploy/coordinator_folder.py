@@ -2,7 +2,7 @@
 
 | file | holds |
 |---|---|
-| `snapshot.npz` | where the coordinator stood between two phases |
+| `snapshot.bin` | where the coordinator stood between two phases |
 | `rounds.log` | rounds that were closed since then, with the envelopes that were in them |
 | `attempts.log` | phases that began again, and without whom |
 | `left_out.log` | devices that are left out for good |
@@ -26,7 +26,7 @@ from lumos.errors import InputError, UsageError
 from lumos.storage import private_folder
 from lumos.typing import Arrays
 
-SNAPSHOT, ROUNDS = "snapshot.npz", "rounds.log"
+SNAPSHOT, ROUNDS = "snapshot.bin", "rounds.log"
 ATTEMPTS, LEFT_OUT = "attempts.log", "left_out.log"
 _REMEDY = "the run cannot go on; begin a new one with an empty folder"
 
@@ -60,6 +60,7 @@ class CoordinatorFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._snapshot_file = path / SNAPSHOT
         try:
             private_folder(path)
         except OSError as error:
@@ -71,17 +72,17 @@ class CoordinatorFolder:
         Raises:
             InputError: it is damaged, missing, or older than the rounds.
         """
-        snapshot = read_snapshot(self.path / SNAPSHOT, _REMEDY)
+        snapshot = read_snapshot(self._snapshot_file, _REMEDY)
         saved = [record.phase for record in self._rounds.records if isinstance(record, _Saved)]
         if saved and (snapshot is None or int(snapshot["phase"]) < max(saved)):
             raise InputError(
-                f"{self.path / SNAPSHOT}: is missing, or older than {ROUNDS}; {_REMEDY}"
+                f"{self._snapshot_file}: is missing, or older than {ROUNDS}; {_REMEDY}"
             )
         return snapshot
 
     def save(self, snapshot: Arrays) -> None:
         """Replace the snapshot, all or nothing, and forget the rounds before it."""
-        write_snapshot(self.path / SNAPSHOT, snapshot)
+        write_snapshot(self._snapshot_file, snapshot)
         phase = int(snapshot["phase"])
         self._rounds.replace([_Saved(phase), *self._closed_since(phase)])
         self._attempts.settle(phase)

@@ -21,6 +21,7 @@ from lumos.deploy.coordinator_folder import (
 from lumos.deploy.coordinator_party import CoordinatorParty
 from lumos.deploy.device_folder import RESULT, SUM_NUMBER, WEIGHTS
 from lumos.deploy.device_process import BOOT_BYTES
+from lumos.deploy.epoch_losses import NAME as LOSSES
 from lumos.deploy.frames import Alive, Frame
 from lumos.deploy.ledger_totals import ledger_totals
 from lumos.deploy.nats_link import Faults, NatsLink
@@ -36,7 +37,6 @@ from lumos.deploy.wire_count import WireCount
 from lumos.errors import RunFailed
 from lumos.storage import read_json, write_arrays, write_json, write_text
 from lumos.threads import threads_for
-from lumos.training.trainer import EpochRecord
 from lumos.training.weights_digest import weights_digest
 from lumos.typing import Arrays
 
@@ -96,11 +96,11 @@ class CoordinatorProcess:
         self._broker, self._faults = broker or folder.plan.broker, faults
         self._store = _CourseFolder(folder.path)
         self._count = WireCount(folder.path)
-        self._losses: dict[int, float] = {}
         self._gone: set[int] = set()
         self._heard = 0.0
         self._began = time.monotonic()
         self._next_status = 0.0
+        self._status_file = folder.path / STATUS
 
     def run(self) -> dict[str, Any] | None:
         """Coordinate until the run has ended; None where a signal ended this process before.
@@ -140,7 +140,7 @@ class CoordinatorProcess:
 
     async def _coordinate(self) -> str | None:
         folder, config = self._folder, self._folder.plan.config
-        job = TrainingJob(folder.manifest, config, None, None, on_epoch=self._on_epoch)
+        job = TrainingJob(folder.manifest, config, None, None, on_epoch=self._history.on_epoch)
         self._store.last, self._store.course = job.last, self._course
         self._resume_course(self._store.load())
         party = CoordinatorParty(
@@ -201,40 +201,30 @@ class CoordinatorProcess:
             elif isinstance(frame, Alive):
                 self._heard = time.monotonic()
 
-    def _on_epoch(self, epoch: EpochRecord) -> None:
-        self._history.on_epoch(epoch)
-        if epoch.loss is not None:
-            self._losses[epoch.epoch] = epoch.loss
-
     @property
     def _seconds(self) -> float:
         return time.monotonic() - self._began
 
     def _course(self) -> Arrays:
         """What the result says of the whole run, also of the time before a restart."""
-        return {
-            "seconds": np.array(self._seconds),
-            "epochs": np.array([*self._losses], np.int64),
-            "losses": np.array([*self._losses.values()]),
-        }
+        self._history.all_losses.sync()  # those of before the snapshot are not computed again
+        return {"seconds": np.array(self._seconds)}
 
     def _resume_course(self, snapshot: Arrays | None) -> None:
         if snapshot is None:
             return
         self._store.sums = int(snapshot.get(SUM_NUMBER, 0))
         self._began -= float(snapshot[_COURSE + "seconds"])
-        epochs, losses = (snapshot[_COURSE + name].tolist() for name in ("epochs", "losses"))
-        self._losses = dict(zip(epochs, losses, strict=True))
 
     def _write_status(self, party: CoordinatorParty) -> None:
         status = RunStatus.of(
             party,
             sums=self._store.sums,
             seconds=self._seconds,
-            loss=next(reversed(self._losses.values()), None),
+            loss=self._history.all_losses.last,
             wire=self._count.totals(),
         )
-        write_text(self._folder.path / STATUS, status.text(), private=True)
+        write_text(self._status_file, status.text(), private=True)
 
     def _write_result(self, party: CoordinatorParty, snapshot: Arrays) -> None:
         job, path = party.job, self._folder.path
@@ -249,7 +239,7 @@ class CoordinatorProcess:
             "seconds": round(self._seconds, 3),
             "seconds_per_sum": round(self._seconds / sums, 4) if sums else None,
             "weights_sha256": weights_digest(weights) if weights else None,
-            "losses": list(self._losses.values()),
+            "losses": self._history.all_losses.values(),
             "ledger": ledger_totals(job),
         }
         write_arrays(path / WEIGHTS, weights, private=True)
@@ -260,6 +250,6 @@ class CoordinatorProcess:
         path = self._folder.path
         result: dict[str, Any] = {**read_json(path / RESULT), WIRE: self._count.totals()}
         write_json(path / RESULT, result, private=True)
-        for name in (SNAPSHOT, ROUNDS, ATTEMPTS, LEFT_OUT, WIRE_COUNT, HISTORY, LOCK):
+        for name in (SNAPSHOT, ROUNDS, ATTEMPTS, LEFT_OUT, WIRE_COUNT, HISTORY, LOSSES, LOCK):
             (path / name).unlink(missing_ok=True)
         return result

@@ -3,7 +3,7 @@
 | file | holds |
 |---|---|
 | `secret.key` | the secret of this run: keys of masked sums and what programs draw follow from it |
-| `snapshot.npz` | where the device stood between two phases; no key, mask or share |
+| `snapshot.bin` | where the device stood between two phases; no key, mask or share |
 | `openings.log` | for which sums it gave out shares since then, and what it was told |
 | `rounds.log` | what it was told in each round since then, before anything followed from it |
 | `attempts.log` | phases that began again: without whom, and what was counted before |
@@ -47,7 +47,7 @@ from lumos.storage import (
 )
 from lumos.typing import Arrays
 
-SECRET, SNAPSHOT = "secret.key", "snapshot.npz"
+SECRET, SNAPSHOT = "secret.key", "snapshot.bin"
 OPENINGS, ATTEMPTS, ROUNDS = "openings.log", "attempts.log", "rounds.log"
 WEIGHTS, RESULT = "weights.npz", "result.json"
 SUM_NUMBER = "run/sums/number"
@@ -87,6 +87,7 @@ class DeviceFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._snapshot_file = path / SNAPSHOT
         self._phase: int | None = None
         try:
             private_folder(path)
@@ -99,17 +100,17 @@ class DeviceFolder:
         Raises:
             InputError: it is damaged, missing, or older than what the device has done since.
         """
-        snapshot = read_snapshot(self.path / SNAPSHOT, _REMEDY)
+        snapshot = read_snapshot(self._snapshot_file, _REMEDY)
         settled = self._settled
         if snapshot is None and settled is not None:
-            raise InputError(f"{self.path / SNAPSHOT}: is missing; {_REMEDY}")
+            raise InputError(f"{self._snapshot_file}: is missing; {_REMEDY}")
         if snapshot is not None and settled is not None and _sums_before(snapshot) < settled:
-            raise InputError(f"{self.path / SNAPSHOT}: is older than {OPENINGS}; {_REMEDY}")
+            raise InputError(f"{self._snapshot_file}: is older than {OPENINGS}; {_REMEDY}")
         return snapshot
 
     def save(self, snapshot: Arrays) -> None:
         """Replace the snapshot, all or nothing, and forget what is not needed after it."""
-        write_snapshot(self.path / SNAPSHOT, snapshot)
+        write_snapshot(self._snapshot_file, snapshot)
         # From here on a crash leaves records that nobody asks for; the next snapshot drops them.
         number, phase = _sums_before(snapshot), int(snapshot["phase"])
         later = [

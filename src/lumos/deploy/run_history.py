@@ -14,12 +14,16 @@ from statistics import median
 import msgspec
 
 from lumos.deploy.coordinator_party import CoordinatorParty
+from lumos.deploy.epoch_losses import NAME as LOSSES
+from lumos.deploy.epoch_losses import EpochLosses
 from lumos.errors import InputError
 from lumos.storage import one_line, write_text
 from lumos.training.trainer import EpochRecord
 
 RECENT = 50
 """Sums whose seconds are kept."""
+MOST_SHOWN = 2000
+"""Losses that people are shown: of a longer run every second one, every third, …"""
 
 
 class HistoryFile(msgspec.Struct, kw_only=True):
@@ -29,8 +33,6 @@ class HistoryFile(msgspec.Struct, kw_only=True):
     """The run's tag in hexadecimal: the history of another run is not continued."""
     started: float
     """When the run began: seconds since 1970."""
-    losses: dict[int, float] = {}
-    """By epoch; epochs without a loss are not in it."""
     left_out: dict[int, float] = {}
     """By device, when it was left out: seconds since 1970."""
 
@@ -40,11 +42,11 @@ class RunHistory:
 
     Args:
         run: the run's tag.
-        file: where it is kept; None: in memory only.
+        file: where it is kept, with the losses beside it; None: in memory only.
         wall: the time of day, in seconds since 1970.
 
     Raises:
-        InputError: the file is damaged.
+        InputError: a file is damaged.
     """
 
     def __init__(
@@ -52,7 +54,11 @@ class RunHistory:
     ) -> None:
         self.wall = wall
         self._file = file
-        self._kept = _read(file, run.hex()) or HistoryFile(run=run.hex(), started=wall())
+        kept = _read(file, run.hex())
+        self._kept = kept or HistoryFile(run=run.hex(), started=wall())
+        self._written = kept is not None
+        self.all_losses = EpochLosses(run, None if file is None else file.with_name(LOSSES))
+        """Of every epoch."""
         self._recent: deque[tuple[int, float]] = deque(maxlen=RECENT)
         self._sums: int | None = None
         self._opened: float | None = None
@@ -70,8 +76,10 @@ class RunHistory:
 
     @property
     def losses(self) -> list[tuple[int, float]]:
-        """(epoch, mean training loss), where there is one."""
-        return sorted(self._kept.losses.items())
+        """(epoch, mean training loss), where there is one; at most `MOST_SHOWN`, the last too."""
+        finite = [item for item in self.all_losses.items() if math.isfinite(item[1])]
+        step = -(-len(finite) // MOST_SHOWN) or 1
+        return finite[::-1][::step][::-1]
 
     @property
     def recent(self) -> list[tuple[int, float]]:
@@ -89,8 +97,8 @@ class RunHistory:
 
     def on_epoch(self, record: EpochRecord) -> None:
         """Note the loss of an epoch: `TrainingJob` calls this."""
-        if record.loss is not None and math.isfinite(record.loss):
-            self._kept.losses[record.epoch] = record.loss
+        self.all_losses.add(record.epoch, record.loss)
+        if not self._written:
             self._write()
 
     def watch(self, party: CoordinatorParty, now: float) -> None:
@@ -107,6 +115,7 @@ class RunHistory:
         self._sums = party.sums
 
     def _write(self) -> None:
+        self._written = True
         if self._file is not None:
             write_text(self._file, msgspec.json.encode(self._kept).decode() + "\n")
 
@@ -119,7 +128,7 @@ def _read(file: Path | None, run: str) -> HistoryFile | None:
         kept = msgspec.json.decode(file.read_bytes(), type=HistoryFile)
     except (OSError, msgspec.MsgspecError) as error:
         raise InputError(
-            f"{file}: cannot be read ({one_line(error)}); delete it: only losses and times of the "
-            "status page are lost"
+            f"{file}: cannot be read ({one_line(error)}); delete it: only times of the status page "
+            "are lost"
         ) from None
     return kept if kept.run == run else None
