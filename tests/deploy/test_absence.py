@@ -105,6 +105,7 @@ def back_in_time(federation: Federation, killer: Killer) -> None:
         ("symbol", None),
         ("opinion", None),
         ("masked", 2 + 8),  # the last sums
+        ("told", 2 + 8),
     ],
 )
 def test_a_device_that_is_back_in_time_changes_nothing(
@@ -166,12 +167,12 @@ class SilentDevice:
             oracle.sums += 1
             return summed(this, update, noise, step, stages)
 
-        def silent_send(topic: Any, shard: Any, slots: Any, bodies: Any, epsilon: float) -> Any:
+        def silent_send(topic: Any, shard: Any, slots: Any, bodies: Any, *others: Any) -> Any:
             if oracle.sums < sum_number + (stage is not None):
-                return (yield from sent(topic, shard, slots, bodies, epsilon))
+                return (yield from sent(topic, shard, slots, bodies, *others))
             over = np.arange(len(shard.neighbours)) if slots is None else slots
             speaking = shard.owner[over] != LOST
-            return (yield from sent(topic, shard, over[speaking], bodies[speaking], epsilon))
+            return (yield from sent(topic, shard, over[speaking], bodies[speaking], *others))
 
         monkeypatch.setattr(NoisySums, "sum", silent_sum)
         for place in ("classify_trainer", "link_trainer"):

@@ -155,6 +155,43 @@ def test_devices_that_were_told_different_sums_open_nothing_more(
         assert "words that confirm" in str(federation.device(LOST).ended)
 
 
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_device_that_was_told_another_last_sum_finds_out(
+    twelve: PartsFolder, short: Config, monkeypatch: pytest.MonkeyPatch, broken: bool
+) -> None:
+    """No sum follows to which it is bound: mask neighbours compare what they were told."""
+    counted = Tampering(twelve, short)
+    sums: list[RoundKey] = []
+    counted.change = lambda sender, receiver, data: _note_sum(sums, receiver, data)
+    counted.run()
+    assert sums[-1].phase == counted.coordinator.job.last
+    if broken:
+        monkeypatch.setattr(NoisySums, "compare_told", lambda self: iter(()))
+    federation = Tampering(twelve, short)
+
+    def another_sum(sender: int, receiver: int, data: Data) -> Data:
+        if receiver != LOST or data.key != sums[-1]:
+            return data
+        return msgspec.structs.replace(data, body=bytes([data.body[0] ^ 1]) + data.body[1:])
+
+    federation.change = another_sum
+    federation.run()
+    ended = federation.device(LOST).ended
+    assert ended == (
+        "" if broken else "the last sums: the coordinator told mask neighbours different sums"
+    )
+    # Nobody else was lied to.
+    assert all(federation.device(device).ended == "" for device in range(12) if device != LOST)
+    assert federation.coordinator.ended == ""
+    assert federation.coordinator.left_out == ({} if broken else {LOST: "the last sums"})
+
+
+def _note_sum(sums: list[RoundKey], receiver: int, data: Data) -> Data:
+    if receiver == LOST and data.topic == "aggregate/sum" and data.key not in sums:
+        sums.append(data.key)
+    return data
+
+
 WRONG = {
     "another topic": lambda data: msgspec.structs.replace(data, topic="aggregate/masked"),
     "no topic": lambda data: msgspec.structs.replace(data, topic="nonsense"),
@@ -192,24 +229,35 @@ def test_a_message_that_breaks_the_rules_stops_nobody_else(
     assert same(weights(federation), lumos.train("demo:12", short).model.weights)
 
 
+NONSENSE = {
+    "wrong length": lambda data: msgspec.structs.replace(
+        data, body=2 * data.body, lengths=[2 * len(data.body)] * data.count
+    ),
+    "out of range": lambda data: msgspec.structs.replace(data, body=b"\xff" * len(data.body)),
+    "does not exist": lambda data: msgspec.structs.replace(data, body=b"\xff" * len(data.body)),
+}
+
+
+@pytest.mark.parametrize("wrong", NONSENSE)
 def test_a_neighbour_that_sends_nonsense_is_not_heard(
-    twelve: PartsFolder, short: Config, monkeypatch: pytest.MonkeyPatch
+    twelve: PartsFolder, short: Config, wrong: str
 ) -> None:
-    federation = Tampering(twelve, short)
+    config = short
+    if wrong == "does not exist":  # a colour
+        config = Config.asked(task="link", aggregate="secure", embedding=4, word_buckets=32)
+    federation = Tampering(twelve, config)
 
     def tamper(sender: int, receiver: int, data: Data) -> Data:
-        if sender != LOST or not data.topic.endswith(("symbol", "opinion")) or not data.count:
-            return data
-        return msgspec.structs.replace(
-            data, body=2 * data.body, lengths=[2 * len(data.body)] * data.count
-        )
+        released = data.topic.endswith(("symbol", "opinion", "colour"))
+        return NONSENSE[wrong](data) if sender == LOST and released and data.count else data
 
     federation.change = tamper
     federation.run()
     assert federation.coordinator.ended == ""
-    heard = [line for line in federation.lines if line.startswith(f"device {LOST}: topic")]
+    assert federation.coordinator.left_out == {}
+    heard = [line for line in federation.lines if line.startswith(f"device {LOST}: ")]
     assert heard
-    assert all("wrong length" in line for line in heard)
+    assert all(wrong in line for line in heard)
 
 
 def test_no_device_speaks_for_the_coordinator(twelve: PartsFolder, short: Config) -> None:

@@ -164,9 +164,9 @@ def test_colours_and_opinions_are_the_same_for_all(monkeypatch: pytest.MonkeyPat
     module: Any = link_trainer
     send_over = module.send_over
 
-    def differing(topic: Any, shard: Any, slots: Any, bodies: Any, cost: Any) -> Any:
+    def differing(topic: Any, shard: Any, slots: Any, bodies: Any, *others: Any) -> Any:
         odd = np.arange(len(bodies))[:, None] % 2
-        return send_over(topic, shard, slots, (bodies + odd).astype(np.uint8), cost)
+        return send_over(topic, shard, slots, (bodies + odd).astype(np.uint8), *others)
 
     monkeypatch.setattr(link_trainer, "send_over", differing)
     with pytest.raises(LumosError, match="strict/colour"):

@@ -26,7 +26,7 @@ def started(slots: Any = None, width: int = 2) -> tuple[Any, Any]:
     hosted = shard()
     over = np.arange(len(hosted.owner)) if slots is None else np.asarray(slots, np.int64)
     bodies = np.stack([hosted.owner[over], over], axis=1).astype(np.uint8)[:, :width]
-    program = send_over(OPINION, hosted, over, bodies, 4.0)
+    program = send_over(OPINION, hosted, over, bodies, 4.0, len)
     return program, next(program)
 
 

@@ -57,9 +57,11 @@ from lumos.aggregate.topics import (
     LEFT_OUT,
     LOST,
     MASKED,
+    PUBLIC_HASH,
     REVEAL,
     SHARE,
     SUM,
+    TOLD,
     WRAPPED,
     Stage,
     published_bytes,
@@ -253,6 +255,34 @@ class SecureAggregator(InMemoryOnly):
             return Attempted(None, called_off=True)
         total = yield from self._open(collected, opening, everyone)
         return Attempted(total, called_off=False)
+
+    def compare_told(self, digest: bytes) -> Program[None]:
+        """Compare what hosted devices were told in all sums with what their mask neighbours were.
+
+        Every sum is bound to those before it, so it is the last one that needs this. Guarantee,
+        against a coordinator that lies and X colluding neighbours of each device: two honest
+        neighbours that were told different things do not both go on, as each needs t neighbours
+        that were told the same, and 2t - k - X ≥ 1. Less than that keep nobody from going on.
+
+        Args:
+            digest: 32 bytes, of all sums.
+
+        Raises:
+            Equivocation: fewer than t neighbours of a device were told the same.
+        """
+        rows, slots = np.nonzero(self._known)
+        body = np.broadcast_to(np.frombuffer(digest, np.uint8), (len(rows), PUBLIC_HASH))
+        inbox = yield TOLD.send(
+            self._shard.devices[rows],
+            self._neighbours[rows, slots],
+            body,
+            awaits=self._neighbours[rows, slots],
+        )
+        rows, _ = self._places(inbox)
+        same = (inbox.body == np.frombuffer(digest, np.uint8)).all(axis=1)
+        agreeing = np.bincount(rows[same], minlength=len(self._shard))
+        if (agreeing < self.parameters.threshold).any():
+            raise Equivocation("the coordinator told mask neighbours different sums")
 
     def _collect(
         self,

@@ -25,6 +25,12 @@ void. Each sum then passes between the devices and the coordinator alone, 8 mess
 (a) corrections of the shares of the pair secret, and a commitment to it; (b) the same of the self
 secret, for j neighbours in the round.
 
+Real devices compare afterwards what they were told (`SecureAggregator.compare_told`):
+
+| round | from → to | bytes |
+|---|---|---|
+| told | device → its k mask neighbours | 32: a digest of all sums |
+
 An attempt (`lumos.aggregate.attempts`) has two rounds more, between `lost` and `alive`:
 
 | round | from → to | bytes |
@@ -175,6 +181,13 @@ SUM = Topic(
     shape=None,
     coordinator="sends",
     learns="everybody in the round learns the sum over the devices whose vectors arrived",
+)
+
+TOLD = Topic(
+    name="aggregate/told",
+    door=Door.AGGREGATE,
+    shape=(PUBLIC_HASH,),
+    learns="mask neighbours learn whether they were told the same sums",
 )
 
 

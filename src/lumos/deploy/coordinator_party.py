@@ -190,9 +190,7 @@ class CoordinatorParty:
 
     def next_due(self) -> float:
         """When `due` or `advance` has something to do, if nothing arrives."""
-        waiting = [self._heard[device] + self._deadline for device in self.present()]
-        if self.ended is not None:
-            waiting = []
+        waiting = [self._heard[device] + self._deadline for device in self._waiting_for()]
         return min([self._mailbox.next_due(), *waiting])
 
     def _begin(self) -> CoordinatorRounds[None]:
@@ -277,21 +275,25 @@ class CoordinatorParty:
         )
 
     def _leave_out_silent(self, now: float) -> None:
-        if self.ended is not None or self.phase > self.job.last:
-            return
-        for device in self.present():
+        for device in self._waiting_for():
             if now - self._heard[device] > self._deadline:
                 self._leave_out(device, f"did not answer for {self._deadline:g} s")
 
+    def _waiting_for(self) -> list[int]:
+        """Devices that have to answer: those that have not finished, unless the run has failed."""
+        if self.ended:
+            return []
+        return [device for device in self.present() if self._phases[device] <= self.job.last]
+
     def _leave_out(self, device: int, why: str) -> None:
-        phase = self.job.name(self.phase)
+        phase = self.job.name(min(self.phase, self.job.last))
         self._store.leave_out(device, phase)
         self.left_out[device] = phase
         self.out.add(device)
         self.online.discard(device)
         self._mailbox.leave_out(device)
         self._log(f"device {device} {why}; left out")
-        if len(self.present()) < self._minimum:
+        if len(self.present()) < self._minimum and self.ended is None:
             names = ", ".join(map(str, sorted(self.out)))
             self.ended = (
                 f"{phase}: {len(self.out)} of {self.job.total} devices are "

@@ -140,7 +140,7 @@ def _between(program: Program[PairAnswer], peer: int) -> Program[PairAnswer]:
     try:
         while True:
             outbox = next(program) if inbox is None else program.send(inbox)
-            inbox = yield Outbox(outbox.topic, outbox.batch, awaits, outbox.size)
+            inbox = yield Outbox(outbox.topic, outbox.batch, awaits, outbox.check)
     except StopIteration as stop:
         answer: PairAnswer = stop.value
         return answer

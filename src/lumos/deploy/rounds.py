@@ -177,8 +177,8 @@ class _Rounds(Generic[Result]):
         for sender, data in sorted(envelopes.items()):
             try:
                 batch = batch_of(data, topic, sender, self._me)
-                if outbox.size is not None and data.lengths not in (None, [outbox.size]):
-                    raise ProtocolError(f"topic {topic.name!r}: a message has the wrong length")
+                if outbox.check is not None:
+                    outbox.check(batch)
             except ProtocolError as error:
                 self._mailbox.drop(sender, key)
                 self._refused(sender, str(error))

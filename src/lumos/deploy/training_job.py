@@ -382,6 +382,7 @@ class TrainingJob:
 
     def _finish(self) -> Program[None]:
         self.result = yield from self.trainer.finish()
+        yield from self.trainer.compare_told()
 
     def _own(self, program: Program[None]) -> Program[None]:
         """The program of this party: the coordinator has no part in rounds between devices.

@@ -1,5 +1,6 @@
 """Batches of messages: arrays, never one object per message."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -167,6 +168,10 @@ def _stacked(bodies: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return np.concatenate(bodies)
 
 
+CheckMessages = Callable[[Batch], None]
+"""Raises `ProtocolError` unless these messages are what a program reads."""
+
+
 class Outbox:
     """What one party sends in one round.
 
@@ -175,20 +180,24 @@ class Outbox:
         awaits: ids of those who may send to a hosted device in this round, known beforehand and
             mutual: whoever is awaited awaits the other one. A carrier that has it needs no barrier
             to know when the round is complete. None: anybody may send.
-        size: bytes of every message that may arrive in this round, where the topic leaves it open
-            and the program would refuse any other. A carrier may drop such a message before it
-            stops the program. None: not known.
+        check: raises `ProtocolError` for messages that the program would refuse in this round,
+            beyond what the topic declares. A carrier may drop those of one sender before they stop
+            the program. None: there is no such check.
     """
 
-    __slots__ = ("awaits", "batch", "size", "topic")
+    __slots__ = ("awaits", "batch", "check", "topic")
 
     def __init__(
-        self, topic: "Topic", batch: Batch, awaits: Ints | None = None, size: int | None = None
+        self,
+        topic: "Topic",
+        batch: Batch,
+        awaits: Ints | None = None,
+        check: CheckMessages | None = None,
     ) -> None:
         self.topic = topic
         self.batch = batch
         self.awaits = awaits
-        self.size = size
+        self.check = check
 
 
 class Inbox:

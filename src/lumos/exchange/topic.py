@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from lumos.device.shard import COORDINATOR, Shard
 from lumos.errors import ProtocolError
-from lumos.exchange.batch import Batch, Inbox, Outbox
+from lumos.exchange.batch import Batch, CheckMessages, Inbox, Outbox
 from lumos.typing import Doubles, Ints
 
 
@@ -108,21 +108,21 @@ class Topic:
         epsilon: Doubles | None = None,
         lengths: Ints | None = None,
         awaits: Ints | None = None,
-        size: int | None = None,
+        check: CheckMessages | None = None,
     ) -> Outbox:
         """An outbox of this topic. An integer body is one word for all messages.
 
         Args:
-            awaits, size: see `Outbox`.
+            awaits, check: see `Outbox`.
         """
         if not isinstance(body, int):
-            return Outbox(self, Batch(sender, receiver, body, epsilon, lengths), awaits, size)
+            return Outbox(self, Batch(sender, receiver, body, epsilon, lengths), awaits, check)
         words = () if self.vocabulary is PUBLIC_ID else self.vocabulary
         if not 0 <= body < len(words):
             raise ProtocolError(f"topic {self.name!r}: a word outside its vocabulary")
         repeated = np.empty((len(sender), *(self.shape or ())), self.dtype)
         repeated.fill(body)
-        return Outbox(self, Batch(sender, receiver, repeated, epsilon, lengths), awaits, size)
+        return Outbox(self, Batch(sender, receiver, repeated, epsilon, lengths), awaits, check)
 
     def along(self, shard: Shard, slots: Ints, body: npt.NDArray[Any] | int) -> Outbox:
         """An outbox with a message over each of the slots: from a device to its neighbour."""

@@ -12,6 +12,7 @@
 Predictions are computed on the device.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -208,15 +209,12 @@ class StrictClassifier(StrictTrainer):
         slots = np.flatnonzero(sending) if slots is None else slots[sending]
         bodies = form.messages(self._symbols)[owner[sending]]
         epsilon = self.schedule.strict.epsilon
-        received = yield from send_over(SYMBOL, shard, slots, bodies, epsilon)
+        read = partial(one_hot, limit=form.alphabet)
+        received = yield from send_over(SYMBOL, shard, slots, bodies, epsilon, read)
         body = received.body
         if self._control:
             body = form.messages(drawn_values(shard, received, form.alphabet))
-        self._counts = [
-            MessageCounts.of_messages(
-                body, lambda part: one_hot(part, form.alphabet), received.receiver, len(shard)
-            )
-        ]
+        self._counts = [MessageCounts.of_messages(body, read, received.receiver, len(shard))]
 
     def _tell_opinion(self, number: int) -> Program[None]:
         """Every device tells all its neighbours an opinion of what it received so far."""
@@ -236,7 +234,7 @@ class StrictClassifier(StrictTrainer):
         shard, mechanism = self.shard, self.schedule.opinion_mechanism
         bodies = self._sent[number - 1][shard.owner if slots is None else shard.owner[slots]]
         epsilon = self.schedule.strict.opinion_epsilon
-        received = yield from send_over(OPINION, shard, slots, bodies, epsilon)
+        received = yield from send_over(OPINION, shard, slots, bodies, epsilon, mechanism.read)
         body = received.body
         if self._control:
             body = drawn_opinions(shard, received, mechanism, number)

@@ -217,15 +217,18 @@ class StrictLinker(StrictTrainer):
             senders = shard.devices[shard.degree > 0]
             self._book.charge(opinion_charge(strict), senders)
         topic, cost = (OPINION, strict.opinion_epsilon) if number else (COLOUR, 0.0)
-        received = yield from send_over(topic, shard, None, bodies, cost)
+        received = yield from send_over(topic, shard, None, bodies, cost, self._read_colours)
         self._surroundings.hear(received.receiver, self._colours_in(received, number))
 
     def _colours_in(self, received: ReceivedMessages, number: int) -> Ints:
-        size = self.schedule.strict.colours
         if self._control:
-            return drawn_values(self.shard, received, size, number)
-        colours = received.body[:, 0].astype(np.int64)
-        if (colours >= size).any():
+            return drawn_values(self.shard, received, self.schedule.strict.colours, number)
+        return self._read_colours(received.body)
+
+    def _read_colours(self, bodies: Bytes) -> Ints:
+        """[messages] the colour in each."""
+        colours = bodies[:, 0].astype(np.int64)
+        if (colours >= self.schedule.strict.colours).any():
             raise ProtocolError("a neighbour sent a colour that does not exist")
         return colours
 

@@ -1,11 +1,13 @@
 """Messages over some of a device's slots: to neighbours, who need not all send something."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
+from lumos.exchange.batch import Batch
 from lumos.exchange.endpoint import Program
 from lumos.exchange.tally import nondecreasing
 from lumos.exchange.topic import Topic
@@ -22,7 +24,12 @@ class ReceivedMessages(NamedTuple):
 
 
 def send_over(
-    topic: Topic, shard: Shard, slots: Ints | None, bodies: Bytes, epsilon: float
+    topic: Topic,
+    shard: Shard,
+    slots: Ints | None,
+    bodies: Bytes,
+    epsilon: float,
+    read: Callable[[Bytes], object],
 ) -> Program[ReceivedMessages]:
     """Send one message over each of some slots; return what the hosted devices received.
 
@@ -30,12 +37,20 @@ def send_over(
         slots: from a hosted device to one of its neighbours; None for all of them.
         bodies: [slots, bytes].
         epsilon: spent by each message.
+        read: raises `ProtocolError` for bodies that nobody can have sent who keeps the rules.
 
     Raises:
         ProtocolError: a stranger sent a message, a neighbour sent two, or one has another length;
             or messages are not in the order of their receivers.
     """
     width = bodies.shape[1]
+
+    def check(batch: Batch) -> None:
+        if batch.messages:
+            if batch.lengths is None or (batch.lengths != width).any():
+                raise ProtocolError(f"topic {topic.name!r}: a message has the wrong length")
+            read(batch.body[:, :width])
+
     rows = shard.owner if slots is None else shard.owner[slots]
     inbox = yield topic.send(
         shard.ids_of(rows),
@@ -45,7 +60,7 @@ def send_over(
         epsilon=np.broadcast_to(np.float64(epsilon), len(rows)),
         lengths=np.broadcast_to(np.int64(width), len(rows)),
         awaits=shard.neighbours,
-        size=width,
+        check=check,
     )
     receiver = shard.local(inbox.receiver)
     if not nondecreasing(receiver):

@@ -94,6 +94,14 @@ class NoisySums:
             self._known = blake2b(known, digest_size=32, person=b"lumos sums").digest()
             self._bind()
 
+    def compare_told(self) -> Program[None]:
+        """Compare with mask neighbours what the devices were told in all sums.
+
+        Raises:
+            Equivocation: the coordinator told devices different things.
+        """
+        yield from self._secure().compare_told(self._known)
+
     def begin_attempt(self, number: int) -> None:
         """The next sums are of this attempt: those of another one have other masks."""
         self._attempt = number

@@ -211,6 +211,10 @@ class StrictTrainer(ABC):
         """Note there what the device gives out shares for."""
         self._sums.remember_openings(opened)
 
+    def compare_told(self) -> Program[None]:
+        """After `finish`: compare with others what was told in all sums."""
+        yield from self._sums.compare_told()
+
     def refused(self) -> list[int]:
         """Senders of messages of sums that were dropped since the last call."""
         return self._sums.refused()

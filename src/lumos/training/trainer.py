@@ -141,6 +141,14 @@ class RestartableTrainer(Protocol):
         """Note there what the device gives out shares for."""
         ...
 
+    def compare_told(self) -> Program[None]:
+        """After `finish`: compare with others what was told in all sums.
+
+        Raises:
+            ProtocolError: the coordinator told devices different things.
+        """
+        ...
+
     def refused(self) -> list[int]:
         """Senders of messages of sums that were dropped since the last call."""
         ...
