@@ -186,6 +186,19 @@ def test_bad_packets_of_a_party_stop_nobody(expected: str, layout: FederationLay
         assert per_party < 40  # rate-limited, however many were sent
 
 
+def test_up_ends_without_a_warning(tmp_path: Path) -> None:
+    """Nobody is left running, or waiting to be asked how it ended, and no file is left open."""
+    command = [sys.executable, "-W", "always", "-m", "lumos", "up", f"demo:{DEVICES}", *OPTIONS]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    up = subprocess.run(
+        [*command, "--json"], capture_output=True, text=True, env=environment, timeout=PATIENCE
+    )
+    assert up.returncode == 0, up.stderr
+    assert "ResourceWarning" not in up.stderr
+    assert "ignored" not in up.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_up_leaves_nothing_running(how: signal.Signals, tmp_path: Path) -> None:

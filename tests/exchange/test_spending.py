@@ -104,3 +104,13 @@ def test_the_coordinator_spends_on_anybody() -> None:
     spending = Spending(None)
     spending.add(np.zeros(3, np.int64), np.array([4, 4, 2]), np.array([1.0, 2.0, 4.0]), common=True)
     assert [part.tolist() for part in spending.totals()] == [[4.0], [4.0]]
+
+
+def test_what_strangers_got_is_added_up_on_the_way() -> None:
+    shard, rng = shard_of(2), np.random.default_rng(2)
+    spending, releases = Spending(shard), []
+    for _ in range(1000):
+        releases.append(to_strangers(shard, rng, common=False))
+        spending.add(*releases[-1][:3], common=False)
+    assert_array_equal(spending.totals()[0], expected(len(shard), releases)[0])
+    assert len(spending._of_kind[False]._strangers) < 300

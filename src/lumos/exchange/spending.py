@@ -14,6 +14,10 @@ Spent = tuple[Ints, Ints, Doubles]
 """Positions of senders, ids of receivers, ε of each message."""
 
 
+_MOST_PARTS = 256
+"""Batches of messages to strangers that are kept before they are added up by pair."""
+
+
 class Spending:
     """ε of every release, per hosted device and receiver.
 
@@ -98,7 +102,7 @@ class _PairTotals:
         self.spent = True
         shard = self._shard
         if shard is None:
-            self._strangers.append((rows.copy(), receivers.copy(), epsilon.copy()))
+            self._add_strangers((rows.copy(), receivers.copy(), epsilon.copy()))
             return
         if self._by_row is not None:
             counts = np.bincount(rows, minlength=len(shard))
@@ -112,7 +116,13 @@ class _PairTotals:
         near = slots >= 0
         np.add.at(self._by_slot, slots[near], epsilon[near])
         if not near.all():
-            self._strangers.append((rows[~near], receivers[~near], epsilon[~near]))
+            self._add_strangers((rows[~near], receivers[~near], epsilon[~near]))
+
+    def _add_strangers(self, spent: Spent) -> None:
+        """Count ε by pair; now and then they are added up, in the same order."""
+        self._strangers.append(spent)
+        if len(self._strangers) > _MOST_PARTS:
+            self._strangers = [_by_pair(self._strangers)]
 
     def pairs(self) -> Spent:
         """Every pair once, by sender and receiver; neighbours on whom nothing was spent have 0."""
