@@ -176,6 +176,7 @@ def test_a_device_that_was_told_another_last_sum_finds_out(
 
     federation.change = another_sum
     federation.run(until=lambda: federation.coordinator.finished)
+    federation.run()
     line = "the last sums: the coordinator told mask neighbours different sums"
     assert federation.device(LOST).ended == ("" if broken else line)
     # Nobody else was lied to.
