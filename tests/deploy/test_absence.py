@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.deploy.network import Federation
+from tests.deploy.network import Federation, Packet
 
 import lumos
 from lumos.aggregate.topics import Stage
@@ -270,3 +270,28 @@ def test_a_bad_network_and_kills_change_nothing(
     for device in range(12):
         if device in federation.parties:
             assert same(weights(federation, device), undisturbed)
+
+
+def test_devices_stay_until_all_have_finished(twelve: PartsFolder, short: Config) -> None:
+    """Somebody may still need what they sent: here a message that is lost for 10 s."""
+    late: list[float] = []
+
+    def route(now: float, packet: Packet) -> list[float]:
+        frames = Federation.decoded(packet)
+        if any(isinstance(frame, Data) and frame.topic.endswith("told") for frame in frames):
+            late.append(now)
+            if packet[1] == LOST and now < late[0] + 10:
+                return []
+        return [0.01]
+
+    federation = Federation(twelve, short, route=route)
+
+    def all_have_left() -> bool:
+        for number, party in list(federation.parties.items()):
+            if number != COORDINATOR and party.ended == "" and not party.due(federation.now):
+                federation.kill(number)  # its process ends
+        return set(federation.parties) == {COORDINATOR}
+
+    federation.run(until=all_have_left, limit=300.0)
+    assert late
+    assert federation.coordinator.left_out == {}

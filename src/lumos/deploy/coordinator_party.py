@@ -114,7 +114,7 @@ class CoordinatorParty:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has ended, and every device that is left knows it."""
+        """Whether the run has failed, or every device that is left has finished."""
         return self.ended is not None and (
             bool(self.ended)
             or all(self._phases[device] > self.job.last for device in self.present())
@@ -316,7 +316,7 @@ class CoordinatorParty:
 
     def _announce(self) -> None:
         """Tell everyone when something has changed that all must know."""
-        state = (self.attempt, len(self.out), self.ended, self._waited_for())
+        state = (self.attempt, len(self.out), self._end(), self._waited_for())
         if state != self._told:
             self._told = state
             for device in self.present():
@@ -326,6 +326,10 @@ class CoordinatorParty:
         """The phase, where devices go on by the coordinator's word alone."""
         return self.phase if self.phase and self.job.has_sessions(self.phase - 1) else 0
 
+    def _end(self) -> str | None:
+        """What devices are told of the end: until all have finished, others may need them."""
+        return self.ended if self.finished else None
+
     def _mailbox_state(self, device: int) -> None:
-        state = RunState(self.phase, self.attempt, sorted(self.out), self.ended)
+        state = RunState(self.phase, self.attempt, sorted(self.out), self._end())
         self._mailbox.tell(device, state)
