@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 import lumos
 from lumos.training.weights_digest import weights_digest
@@ -43,10 +42,11 @@ def write(graph: lumos.Graph, devices: np.ndarray, path: Path) -> None:
     if graph.features is None or graph.labels is None:
         sys.exit(f"{graph.name}: has no features, or no labels")
     rows: Any = graph.features[devices]
+    dense: Any = rows.toarray() if hasattr(rows, "toarray") else rows
     np.savez(
         path,
         edges=edges[(edges >= 0).all(axis=1)],
-        features=np.asarray(rows.toarray() if issparse(rows) else rows, np.float32),
+        features=np.asarray(dense, np.float32),
         target=graph.labels[devices],
     )
 

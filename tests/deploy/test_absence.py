@@ -295,3 +295,15 @@ def test_devices_stay_until_all_have_finished(twelve: PartsFolder, short: Config
     federation.run(until=all_have_left, limit=300.0)
     assert late
     assert federation.coordinator.left_out == {}
+
+
+def test_a_device_that_has_finished_does_not_wait_for_ever(
+    twelve: PartsFolder, short: Config
+) -> None:
+    """It did not hear of the end, and the coordinator has left."""
+    federation = Federation(twelve, short)
+    federation.run(until=lambda: all(federation.device(device).finished for device in range(12)))
+    federation.kill(COORDINATOR)
+    began = federation.now
+    federation.run()
+    assert federation.now - began == pytest.approx(federation.deadline, abs=3)

@@ -41,7 +41,7 @@ from lumos.training.weights_digest import weights_digest
 from lumos.typing import Arrays
 
 SILENT_BEATS = 5
-"""After the end, a device that was not heard for so many beats is gone."""
+"""After a failure, devices that were not heard for so many beats are gone."""
 STATUS_SECONDS = 0.5
 HISTORY = "history.json"
 _COURSE = "course/"
@@ -184,7 +184,9 @@ class CoordinatorProcess:
         if not party.finished:
             self._heard = now
             return False
-        silent = now - self._heard > SILENT_BEATS * self._folder.plan.beat
+        plan = self._folder.plan
+        patience = SILENT_BEATS * plan.beat if party.ended else plan.deadline
+        silent = now - self._heard > patience
         return silent or self._gone >= set(party.present())
 
     def _show(self, party: CoordinatorParty, now: float) -> None:

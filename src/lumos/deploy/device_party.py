@@ -70,7 +70,8 @@ class DeviceParty:
         store: what survives a restart.
         boot: random bytes of this start.
         beat: seconds between two signs of life.
-        deadline: seconds after which a question to another device is given up.
+        deadline: seconds after which a question to another device is given up; and after which a
+            device that has finished, and hears nothing of the coordinator, takes the run for ended.
         now: the time.
         log: called with a line, without anything private, where a message was dropped.
     """
@@ -88,6 +89,7 @@ class DeviceParty:
     ) -> None:
         self.device, self.job = device, job
         self._store, self._beat, self._log = store, beat, log
+        self._deadline, self._heard = deadline, now
         saved = store.load()
         self.phase = 0 if saved is None else job.restore(saved)
         begun = store.begun(self.phase)
@@ -118,6 +120,8 @@ class DeviceParty:
 
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:
         """Take what has arrived from another party."""
+        if sender == COORDINATOR:
+            self._heard = now
         for frame in frames:
             if self._mailbox.receive(sender, frame, now):
                 if isinstance(frame, Data) and frame.key.phase == QUESTIONS and self.finished:
@@ -141,6 +145,8 @@ class DeviceParty:
         try:
             self._advance(now)
             self.questions.advance(now)
+            if self.finished and self.ended is None and now - self._heard > self._deadline:
+                self.ended = ""  # the coordinator leaves when all have finished
         except LumosError as error:
             self._stop(error)
 
