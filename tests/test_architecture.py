@@ -64,6 +64,13 @@ def modules(source: Path) -> tuple[tuple[str, ast.Module], ...]:
     return tuple((name(path), ast.parse(path.read_text())) for path in sorted(source.rglob("*.py")))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _trees_are_forgotten() -> Iterator[None]:
+    """They are half a million objects."""
+    yield
+    modules.cache_clear()
+
+
 def imported(tree: ast.Module) -> Iterator[str]:
     """Modules of Lumos that a module imports anywhere in it, below `lumos`.
 
