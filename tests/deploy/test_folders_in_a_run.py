@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.deploy.crashing_disk import quick_disk  # noqa: F401
 from tests.deploy.disk_federation import DiskFederation, parts_of_devices
-from tests.deploy.secrets_in_memory import SecretsInMemory, Search, written
+from tests.deploy.secrets_in_memory import Search, SecretsInMemory, written
 
 import lumos
 from lumos.deploy.device_folder import DeviceFolder
