@@ -29,9 +29,10 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 
 types: $(STAMP)
-	$(BIN)/mypy
+	MYPY_NUM_WORKERS=$(CORES) $(BIN)/mypy
 
 unit: $(STAMP) browser
+	@$(BIN)/python -m compileall -q -j $(CORES) src  # for the processes that tests start
 	$(BIN)/pytest -n $(CORES) --dist worksteal -m "not long"
 
 docs: $(STAMP)  ## the documentation site, in $(OUT)/site; tests/docs builds it too

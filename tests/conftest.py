@@ -1,9 +1,10 @@
 """What tests of several folders share; torch and OpenBLAS are kept to one thread."""
 
 import dataclasses
+import gc
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +20,30 @@ from lumos.graph import Graph, load
 from lumos.threads import _loaded_openblas, _openblas
 
 # Properties are tried with so many examples where a test does not say; more in `make evidence`.
-settings.register_profile("lumos", max_examples=int(os.environ.get("LUMOS_EXAMPLES", "50")))
+# No deadline: how long an example takes depends on what else the machine does.
+EXAMPLES = int(os.environ.get("LUMOS_EXAMPLES", "50"))
+settings.register_profile("lumos", max_examples=EXAMPLES, deadline=None)
 settings.load_profile("lumos")
 
 torch.set_num_threads(1)  # sums in one order: runs can be compared bit by bit
 for pool in _openblas(_loaded_openblas()):  # tests run side by side: a second thread only waits
     pool.set(1)
 
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in the background of a script
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # or processes of tests ignore it too
+
 Differences = Callable[[LedgerReport, LedgerReport], list[str]]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and thousands of tests stay to the end: no search for garbage goes through them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)

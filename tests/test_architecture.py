@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,11 +53,22 @@ INDEPENDENT = {("strict", "paper"), ("baselines", "runs"), ("report", "baselines
 """Rooms that could import one another by their order, and must not."""
 
 
-def modules(source: Path = SOURCE) -> Iterator[tuple[str, ast.Module]]:
-    """Every module by its dotted name below `lumos`, and its syntax tree."""
-    for path in sorted(source.rglob("*.py")):
+@cache
+def modules(source: Path) -> tuple[tuple[str, ast.Module], ...]:
+    """Every module by its dotted name below `lumos`, and its syntax tree, which nobody changes."""
+
+    def name(path: Path) -> str:
         parts = path.relative_to(source).with_suffix("").parts
-        yield ".".join(part for part in parts if part != "__init__"), ast.parse(path.read_text())
+        return ".".join(part for part in parts if part != "__init__")
+
+    return tuple((name(path), ast.parse(path.read_text())) for path in sorted(source.rglob("*.py")))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees_are_forgotten() -> Iterator[None]:
+    """They are half a million objects."""
+    yield
+    modules.cache_clear()
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
@@ -116,7 +128,7 @@ def profile_names(source: Path = SOURCE) -> list[str]:
 
 
 def test_every_folder_is_a_room() -> None:
-    there = {name.split(".")[0] for name, _ in modules()} - {""}
+    there = {name.split(".")[0] for name, _ in modules(SOURCE)} - {""}
     assert there == set(ROOMS)
 
 
@@ -131,7 +143,7 @@ def test_no_profile_is_named_outside_its_folder_and_the_registry() -> None:
 def test_nobody_outside_the_exchange_names_a_carrier() -> None:
     named = [
         name
-        for name, tree in modules()
+        for name, tree in modules(SOURCE)
         if not name.startswith("exchange")
         and any(isinstance(node, ast.Name) and node.id == "Loopback" for node in ast.walk(tree))
     ]
@@ -140,7 +152,7 @@ def test_nobody_outside_the_exchange_names_a_carrier() -> None:
 
 def test_no_two_classes_share_a_name() -> None:
     homes: dict[str, list[str]] = {}
-    for name, tree in modules():
+    for name, tree in modules(SOURCE):
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(name)
@@ -164,7 +176,7 @@ SAME_EVERYWHERE = {
 
 def test_no_two_modules_share_a_name_for_different_things() -> None:
     homes: dict[str, list[str]] = {}
-    for name, _ in modules():
+    for name, _ in modules(SOURCE):
         if "." in name:
             homes.setdefault(name.split(".")[-1], []).append(name)
     shared = {

@@ -34,6 +34,7 @@ UNPACKED_BYTES = 1 << 29
 UNPACKED_RATIO = 50
 """An npz may unpack to so many bytes more than so many times its size."""
 _LONGEST_HEADER = 10_000
+_PIECE = 1 << 20
 
 
 def part_of(arrays: Arrays, prefix: str) -> Arrays:
@@ -223,7 +224,7 @@ def _unpack(
             header = np.lib.format.read_array_header_2_0(raw, _LONGEST_HEADER)
         else:
             raise InputError(f"is damaged: the array {name!r} is of an unknown version")
-        shape, _, dtype = header
+        shape, by_column, dtype = header
         if dtype.hasobject and wanted is not None and name not in wanted:
             return None
         if dtype.hasobject or dtype.fields is not None:
@@ -231,11 +232,10 @@ def _unpack(
         announced = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or announced != member.file_size - raw.tell():
             raise InputError(f"is damaged: the array {name!r} is not as large as its header says")
-    with archive.open(member) as raw:
-        array: npt.NDArray[Any] = np.lib.format.read_array(
-            raw, allow_pickle=False, max_header_size=_LONGEST_HEADER
-        )
-        return array
+        content = bytearray()
+        while piece := raw.read(_PIECE):  # what is not there asks for no memory
+            content += piece
+    return np.ndarray(shape, dtype, content, order="F" if by_column else "C")
 
 
 @contextmanager

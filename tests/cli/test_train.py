@@ -325,7 +325,7 @@ def test_resuming_a_finished_run_says_the_same(
 
 def test_an_interrupted_run_goes_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "run"
-    epochs = 400
+    epochs = 200
     arguments = [*ALONE[:-3], "--epochs", str(epochs), "--no-floor", "--checkpoint-every", "5"]
     arguments += ["--out", str(out)]
     # A shell that runs us in the background has told its children to ignore the keyboard.

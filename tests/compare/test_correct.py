@@ -11,7 +11,7 @@ from lumos.crypto.group import GROUPS
 ALL = list(itertools.product(Kind, Reveal))
 
 
-@pytest.mark.parametrize("bits", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, pytest.param(5, marks=pytest.mark.long)])
 def test_every_pair_of_small_values(bits, talk, agrees):
     values = range(1 << bits)
     # Of the widest, each pair is compared in every fourth way, and in each way all kinds of pairs.
@@ -31,7 +31,13 @@ def test_every_pair_of_small_values(bits, talk, agrees):
         assert session.shape() == messages([spec for spec, _, _ in batch], first=True)
 
 
-@pytest.mark.parametrize("bits", range(6, 33))
+SHORT = (6, 7, 8, 9, 12, 13, 16, 17, 24, 25, 31, 32)
+
+
+@pytest.mark.parametrize(
+    "bits",
+    [pytest.param(bits, marks=() if bits in SHORT else pytest.mark.long) for bits in range(6, 33)],
+)
 def test_boundaries_and_random_values(bits, talk, agrees):
     coins = random.Random(bits)
     top = (1 << bits) - 1

@@ -1,6 +1,6 @@
 """Every secret that exists in memory during a run, and a search for their bytes in files."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 from typing import Any
 
@@ -114,22 +114,31 @@ class SecretsInMemory:
             self.kinds.setdefault(bytes(secret), kind)
 
 
-def search(content: bytes, patterns: Mapping[bytes, Any]) -> set[Any]:
-    """What the patterns stand for that occur anywhere in the content."""
-    by_prefix: dict[int, list[bytes]] = {}
-    for pattern in patterns:
-        by_prefix.setdefault(int.from_bytes(pattern[:_PREFIX], "little"), []).append(pattern)
-    whole = np.frombuffer(content, np.uint8)
-    if len(whole) < _PREFIX:
-        return set()
-    windows = np.lib.stride_tricks.sliding_window_view(whole, _PREFIX).copy().view("<u8").ravel()
-    places = np.flatnonzero(np.isin(windows, np.array(sorted(by_prefix), np.uint64)))
-    return {
-        patterns[pattern]
-        for place in places.tolist()
-        for pattern in by_prefix[int(windows[place])]
-        if content.startswith(pattern, place)
-    }
+class Search:
+    """Finds patterns at any place of files. The patterns are sorted once, for many files."""
+
+    def __init__(self, patterns: Iterable[bytes]) -> None:
+        self._patterns = frozenset(patterns)
+        self._lengths: dict[int, set[int]] = {}
+        for pattern in self._patterns:
+            prefix = int.from_bytes(pattern[:_PREFIX], "little")
+            self._lengths.setdefault(prefix, set()).add(len(pattern))
+        self._prefixes = np.array(sorted(self._lengths), np.uint64)
+
+    def found(self, content: bytes) -> set[bytes]:
+        """The patterns that occur anywhere in the content."""
+        whole = np.frombuffer(content, np.uint8)
+        if len(whole) < _PREFIX:
+            return set()
+        windows = np.lib.stride_tricks.sliding_window_view(whole, _PREFIX).copy()
+        prefixes = windows.view("<u8").ravel()
+        places = np.flatnonzero(np.isin(prefixes, self._prefixes))
+        return {
+            pattern
+            for place, prefix in zip(places.tolist(), prefixes[places].tolist(), strict=True)
+            for length in self._lengths[prefix]
+            if (pattern := content[place : place + length]) in self._patterns
+        }
 
 
 def written(secret: bytes) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.deploy.crashing_disk import quick_disk  # noqa: F401
 from tests.deploy.disk_federation import DiskFederation, parts_of_devices
-from tests.deploy.secrets_in_memory import SecretsInMemory, search, written
+from tests.deploy.secrets_in_memory import Search, SecretsInMemory, written
 
 import lumos
 from lumos.deploy.device_folder import DeviceFolder
@@ -147,54 +147,60 @@ class Scan:
     def secrets_found(self) -> set[str]:
         """Kinds of secrets in the folders; of `secret.key` all but the secret that it is for."""
         patterns, found = self.secrets.patterns(), set()
+        search = Search(patterns)
         for device in range(DEVICES):
             own = set(written(self.federation.secrets[device]))
-            others = {pattern: kind for pattern, kind in patterns.items() if pattern not in own}
             for path in self.federation.folder_of(device).iterdir():
-                allowed = path.name == "secret.key"
-                found |= search(path.read_bytes(), others if allowed else patterns)
-        return found
+                allowed = own if path.name == "secret.key" else set()
+                found |= search.found(path.read_bytes()) - allowed
+        return {patterns[pattern] for pattern in found}
 
     def coordinator_found(self) -> set[str]:
         """Kinds of secrets in the coordinator's folder; it learns shares that were given out."""
         patterns = self.secrets.patterns()
+        search = Search(patterns)
         files = (self.federation.path / "coordinator").iterdir()
-        return set().union(*(search(path.read_bytes(), patterns) for path in files))
+        return {patterns[found] for path in files for found in search.found(path.read_bytes())}
 
-    def owners_found(self, device: int) -> set[int]:
-        """Whose features, or vectors before they are masked, the device's folder holds."""
-        patterns: Any = {**self.features, **self.secrets.vectors}
-        return set().union(
-            *(
-                search(path.read_bytes(), patterns)
+    def owners_found(self) -> list[set[int]]:
+        """For each device, whose features, or vectors before they are masked, its folder holds."""
+        patterns = {**self.features, **self.secrets.vectors}
+        search = Search(patterns)
+        return [
+            {
+                patterns[found]
                 for path in self.federation.folder_of(device).iterdir()
-            )
-        )
-
-    def unexplained(self, device: int) -> list[str]:
-        """Files, and arrays of the snapshot, neither its own, public, nor released to it."""
-        folder = self.federation.folder_of(device)
-        names = {path.name for path in folder.iterdir()} - FILES
-        others = [self._snapshot(other) for other in range(DEVICES)]
-        return sorted(names) + [
-            name
-            for name, array in self._snapshot(device).items()
-            if not self._is_explained(device, name, array, others)
+                for found in search.found(path.read_bytes())
+            }
+            for device in range(DEVICES)
         ]
 
-    def _is_explained(self, device: int, name: str, array: Any, others: list[Arrays]) -> bool:
+    def unexplained(self) -> list[list[str]]:
+        """For each device, files and arrays neither its own, public, nor released to it."""
+        snapshots = [self._snapshot(device) for device in range(DEVICES)]
+        return [
+            sorted({path.name for path in self.federation.folder_of(device).iterdir()} - FILES)
+            + [
+                name
+                for name, array in snapshots[device].items()
+                if not self._is_explained(device, name, array, snapshots)
+            ]
+            for device in range(DEVICES)
+        ]
+
+    def _is_explained(self, device: int, name: str, array: Any, snapshots: list[Arrays]) -> bool:
         if name == "run/sums/public_keys":
             return {row.tobytes() for row in array[0]} <= self.secrets.public_keys
         if name.startswith(PUBLIC):
-            phase = self._snapshot(device)["phase"]
+            phase = snapshots[device]["phase"]
             return all(
-                np.array_equal(other[name], array) for other in others if other["phase"] == phase
+                np.array_equal(other[name], array) for other in snapshots if other["phase"] == phase
             )
         if name.startswith("heard/"):
             _, _, *topic, field = name.split("/")
             if field != "body":
                 return field in ("sender", "lengths")
-            senders = self._snapshot(device)[name.removesuffix("body") + "sender"].tolist()
+            senders = snapshots[device][name.removesuffix("body") + "sender"].tolist()
             return set(senders) <= self.neighbours[device] and all(
                 self.released.envelopes.get(("/".join(topic), sender, device)) == row.tobytes()
                 for sender, row in zip(senders, array, strict=True)
@@ -232,9 +238,9 @@ def test_folders_hold_no_secret_of_a_session_and_nothing_of_others_but_what_they
     for moment in moments(scan.federation):
         scan.federation.run(until=moment)
         assert scan.secrets_found() == set()
-        for device in range(DEVICES):
-            assert scan.owners_found(device) <= {device}
-            assert scan.unexplained(device) == []
+        for device, owners in enumerate(scan.owners_found()):
+            assert owners <= {device}
+        assert scan.unexplained() == [[]] * DEVICES
         assert not scan.coordinator_found() & KEYS_OF_DEVICES
     kinds = scan.secrets.seen
     assert kinds >= {"draw", "device key", "chain", "seed", "flag", "values_up"}
@@ -303,6 +309,7 @@ def test_the_scan_finds_a_store_that_writes_data_of_another_device(
     scan_of.append(Scan(parts, tmp_path, monkeypatch, Leaky))
     (scan,) = scan_of
     scan.federation.run()
-    assert scan.unexplained(3) != []
-    assert scan.unexplained(2) == []
-    assert (7 in scan.owners_found(3)) == (what != "opinion")
+    unexplained = scan.unexplained()
+    assert unexplained[3] != []
+    assert unexplained[2] == []
+    assert (7 in scan.owners_found()[3]) == (what != "opinion")

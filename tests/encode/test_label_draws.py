@@ -91,6 +91,7 @@ def counted(form: LabelForm, epsilon: float, above_epsilon: float, below_epsilon
     return law
 
 
+@cache
 def joint(form: LabelForm, exact: int, order: tuple[float, ...]) -> dict[tuple[int, ...], Fraction]:
     """Of all levels, smallest first, drawn in this order, for the value without noise `exact`."""
     laws: dict[tuple[tuple[float, int], ...], Fraction] = {(): Fraction(1)}

@@ -176,7 +176,9 @@ def test_masks_link_all_devices(total: int) -> None:
     assert {linked(total, seed) for seed in range(40)} == {total}
 
 
-@pytest.mark.parametrize("total", [3, 5, 7, 8, 12, 31, 100, 200])
+@pytest.mark.parametrize(
+    "total", [3, 5, 7, 8, 12, 31, 100, pytest.param(200, marks=pytest.mark.long)]
+)
 def test_no_chosen_coalition_below_the_stated_size_cuts_the_masks(total: int) -> None:
     """The vertex connectivity, whoever colludes: by maximum flow, against Watkins' bound."""
     for seed in range(4):

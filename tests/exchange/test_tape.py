@@ -24,7 +24,7 @@ def test_a_recorded_run_is_the_same_run() -> None:
     assert run.ledger.totals() == plain.ledger.totals()
 
 
-@pytest.mark.parametrize("shards", [2, 60])
+@pytest.mark.parametrize("shards", [2, 7, pytest.param(60, marks=pytest.mark.long)])
 def test_messages_are_the_same_for_any_number_of_shards(shards: int) -> None:
     _, one = recorded()
     _, many = recorded(shards=shards)

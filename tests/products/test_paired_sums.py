@@ -33,8 +33,15 @@ def assert_same_ledger(secure: LedgerReport | None, ideal: LedgerReport | None) 
             assert np.array_equal(value, getattr(ideal, name)), name
 
 
-@pytest.mark.parametrize("settings", [SHORT, LONG], ids=["32 bits", "64 bits"])
-@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize(
+    ("settings", "noisy"),
+    [
+        pytest.param(SHORT, False, id="32 bits"),
+        pytest.param(LONG, True, id="64 bits, noisy"),
+        pytest.param(SHORT, True, id="32 bits, noisy", marks=pytest.mark.long),
+        pytest.param(LONG, False, id="64 bits", marks=pytest.mark.long),
+    ],
+)
 def test_totals_and_ledgers_are_the_same_in_both_backends(
     settings: AggregateSettings, noisy: bool
 ) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,10 @@ class Message(NamedTuple):
     epsilon: float | None
 
 
+def _first(body: np.ndarray, length: int) -> np.ndarray:
+    return body[:length]
+
+
 @dataclass
 class Wire:
     """Everything that passed, round by round, in the order of receivers and senders."""
@@ -49,15 +54,17 @@ class Wire:
 
     def hear(self, topic: Topic, outboxes: Sequence[Outbox]) -> None:
         """Take down one round."""
-        messages = []
+        messages: list[Message] = []
         for batch in (outbox.batch for outbox in outboxes):
-            for row in range(batch.messages):
-                body = batch.body[row]
-                if batch.lengths is not None:
-                    body = body[: batch.lengths[row]]
-                spent = None if batch.epsilon is None else float(batch.epsilon[row])
-                ends = int(batch.sender[row]), int(batch.receiver[row])
-                messages.append(Message(*ends, body.tobytes(), spent))
+            lengths, spent = batch.lengths, batch.epsilon
+            bodies = batch.body if lengths is None else map(_first, batch.body, lengths.tolist())
+            messages += map(
+                Message,
+                batch.sender.tolist(),
+                batch.receiver.tolist(),
+                (body.tobytes() for body in bodies),
+                repeat(None) if spent is None else spent.tolist(),
+            )
         # A stable sort: messages of one pair keep their order.
         messages.sort(key=lambda message: (message.receiver, message.sender))
         self.rounds.append((topic.name, messages))

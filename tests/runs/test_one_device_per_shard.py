@@ -20,7 +20,10 @@ PROTECT: dict[str, dict[str, Any]] = {
 }
 CLASSIFY = {"epochs": 6, "encoder_epochs": 1, "opinions": 1}
 STRICT = [
-    {"task": task, "aggregate": aggregate, "protect": protect, **settings}
+    pytest.param(
+        {"task": task, "aggregate": aggregate, "protect": protect, **settings},
+        marks=pytest.mark.long if aggregate == "secure" and protect != "noise" else (),
+    )
     for task, aggregate, (protect, settings) in product(
         ("classify", "link"), ("ideal", "secure"), PROTECT.items()
     )

@@ -1,5 +1,7 @@
 """However devices are spread: the same trees, releases and ledger, losses equal to 1e-5."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -12,8 +14,14 @@ from lumos.runs.run import Run
 SETTINGS = {"epochs": 3, "balancer": "mcmc", "iterations": 40}
 
 
-@pytest.mark.parametrize("shards", [2, 7, 60])
-@pytest.mark.parametrize("task", ["classify", "link"])
+@pytest.mark.parametrize(
+    ("task", "shards"),
+    [
+        *product(["classify", "link"], [2, 7]),
+        ("classify", 60),
+        pytest.param("link", 60, marks=pytest.mark.long),
+    ],
+)
 def test_the_same_run_in_any_number_of_shards(
     task: str, shards: int, sixty: Graph, ledger_differences
 ) -> None:

@@ -43,7 +43,10 @@ def stops(talk, spec, position, bit):
     [
         LevelSpec(width=1, bits=1, ring_bits=2, thresholds=(1,)),
         LevelSpec(width=2, bits=3, ring_bits=5, thresholds=(-1, 3)),
-        LevelSpec(width=1, bits=4, ring_bits=6, thresholds=(-3, -2, -1, 0, 1, 2, 3)),
+        pytest.param(
+            LevelSpec(width=1, bits=4, ring_bits=6, thresholds=(-3, -2, -1, 0, 1, 2, 3)),
+            marks=pytest.mark.long,
+        ),
     ],
     ids=str,
 )

@@ -180,7 +180,7 @@ def test_equal_histograms_choose_nothing() -> None:
         assert_array_equal(reading.evidence, np.zeros(2**bits))
 
 
-@pytest.mark.parametrize("spread", [0.0, 3.0, 30.0])
+@pytest.mark.parametrize("spread", [0.0, pytest.param(3.0, marks=pytest.mark.long), 30.0])
 @pytest.mark.parametrize("many", [0, 5, 60, 2000])
 def test_chance_is_hardly_ever_believed(many: int, spread: float) -> None:
     """500 histograms in which edges are as strangers are, with their noise."""

@@ -70,7 +70,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 MASKED = {"default", "exact", "signed", "randomized answers", "buckets"}
 
 
-SHORT = ("default", "randomized answers")
+SHORT = ("randomized answers",)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,14 @@ def test_shards_change_nothing(name: str, aggregate: str, ledger_differences: An
         assert ledger_differences(one.ledger, other.ledger) == []
 
 
-@pytest.mark.parametrize("name", ["exact", "signed", "words", "randomized answers", "degrees"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "words",
+        "randomized answers",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("exact", "signed", "degrees")),
+    ],
+)
 def test_masked_runs_without_noise_are_the_ideal_ones(name: str, ledger_differences: Any) -> None:
     """Real products, masked sums and secret scores: bit by bit, and every count of the ledger."""
     settings = {**CHEAP, **SETTINGS[name], "protect": "none"}

@@ -242,6 +242,7 @@ def test_an_interrupted_run_is_charged_once_for_its_sums(
 # What the table says: what is seen, in this run and in all.
 
 
+@pytest.mark.usefixtures("seeded")  # 288 devices: by luck a share is off by 0.06 in one of 25 runs
 @pytest.mark.parametrize(
     ("levels", "this", "life", "new"),
     [
@@ -540,12 +541,29 @@ TAMPERED: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory: pytest.TempPathFactory, short: dict[str, int]) -> Path:
+    """The folder of a book after two runs."""
+    folder = tmp_path_factory.mktemp("two")
+    graph = small(60, edges=240)
+    strict(graph, book=folder / "book.npz", **short)
+    linked(graph, book=folder / "book.npz", seed=1)
+    return folder
+
+
+def test_a_book_that_adds_up_is_taken(path: Path, short: dict[str, int], two_runs: Path) -> None:
+    shutil.copytree(two_runs, path.parent, dirs_exist_ok=True)
+    write_arrays(path, read_arrays(path))
+    strict(small(60, edges=240), book=path, seed=2, **short)
+
+
 @pytest.mark.parametrize("what", TAMPERED)
-def test_what_does_not_add_up_is_refused(path: Path, short: dict[str, int], what: str) -> None:
+def test_what_does_not_add_up_is_refused(
+    path: Path, short: dict[str, int], two_runs: Path, what: str
+) -> None:
     """Accounts that were cut ended in a traceback, or were never counted again."""
     graph = small(60, edges=240)
-    strict(graph, book=path, **short)
-    linked(graph, book=path, seed=1)
+    shutil.copytree(two_runs, path.parent, dirs_exist_ok=True)
     arrays = read_arrays(path)
     name, change = TAMPERED[what]
     place = next(key for key in arrays if key == name or key.endswith(f"/{name}"))

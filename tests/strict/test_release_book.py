@@ -266,9 +266,16 @@ def pulled_before_the_checkpoint(_: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "pull", [pulled_when_drawn, pulled_when_charged, pulled_before_the_checkpoint]
+    ("shards", "pull"),
+    [
+        (1, pulled_when_drawn),
+        (1, pulled_when_charged),
+        (1, pulled_before_the_checkpoint),
+        (3, pulled_when_drawn),
+        pytest.param(3, pulled_when_charged, marks=pytest.mark.long),
+        pytest.param(3, pulled_before_the_checkpoint, marks=pytest.mark.long),
+    ],
 )
-@pytest.mark.parametrize("shards", [1, 3])
 def test_a_run_that_was_interrupted_after_it_paid_reports_what_it_paid(
     pull: Callable[[pytest.MonkeyPatch], dict[str, Any]],
     shards: int,

@@ -41,15 +41,16 @@ def watched(**settings: Any) -> tuple[Run, Wire, list[tuple[int, bytes]]]:
 
 IDEAL_ONLY = {"true labels", "unary opinions", "attention", "holders", "projection", "exact"}
 """Their sums are added up like all others."""
+SHORT = ("default", "trees", "words")
 
 
 @pytest.mark.parametrize(
     ("name", "aggregate"),
-    [
-        (name, aggregate)
+    [(name, "ideal") for name in SETTINGS]
+    + [
+        pytest.param(name, "secure", marks=() if name in SHORT else pytest.mark.long)
         for name in SETTINGS
-        for aggregate in ("ideal", "secure")
-        if aggregate == "ideal" or name not in IDEAL_ONLY
+        if name not in IDEAL_ONLY
     ],
 )
 def test_shards_change_nothing(name: str, aggregate: str, ledger_differences: Any) -> None:

@@ -75,8 +75,19 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     return given
 
 
-@pytest.mark.parametrize("shards", [1, 7])
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize(
+    ("settings", "shards"),
+    [
+        pytest.param(
+            settings,
+            shards,
+            marks=pytest.mark.long if shards > 1 and "aggregate" in settings else (),
+        )
+        for settings in SETTINGS
+        for shards in (1, 7)
+    ],
+    ids=str,
+)
 def test_true_labels_may_be_garbage_after_the_draw(
     settings: dict[str, Any], shards: int, seen: list[np.ndarray]
 ) -> None:

@@ -70,7 +70,7 @@ def test_greedy_saves_messages(name: str, saved: float) -> None:
     assert 1 - kept / (2 * graph.edges) == pytest.approx(saved, abs=1e-4)
 
 
-@pytest.mark.parametrize("balancer", ["greedy", "optimal"])
+@pytest.mark.parametrize("balancer", ["greedy", pytest.param("optimal", marks=pytest.mark.long)])
 def test_same_in_any_number_of_shards(balancer: str) -> None:
     graph = real("facebook")
     one = run(graph, balancer)

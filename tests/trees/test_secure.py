@@ -35,7 +35,7 @@ def run(
 @pytest.mark.parametrize(
     ("balancer", "workers", "shards", "group"),
     [
-        ("greedy", 2, 1, "auto"),
+        pytest.param("greedy", 2, 1, "auto", marks=pytest.mark.long),
         ("greedy", 2, 3, "ed25519"),
         ("greedy", 2, 3, "secp256k1"),
         ("mcmc", 1, 1, "auto"),

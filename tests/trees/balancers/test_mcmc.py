@@ -179,7 +179,7 @@ def test_equals_the_printed_algorithms(graph: Graph, seed: int) -> None:
         assert balanced.history == printed.history()
 
 
-@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("shards", [1, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "graph",
     [
@@ -229,11 +229,11 @@ def test_history(shape: str) -> None:
 @pytest.mark.parametrize(
     ("graph", "runs", "iterations"),
     [
-        (cycle(3), 12, 120),
-        (path(3), 12, 120),
+        pytest.param(cycle(3), 12, 120, marks=pytest.mark.long),
+        pytest.param(path(3), 12, 120, marks=pytest.mark.long),
         (graph_of(4, [(0, 1), (1, 2), (2, 0), (2, 3)]), 12, 150),
         (star(5), 12, 120),
-        (path(4), 12, 120),
+        pytest.param(path(4), 12, 120, marks=pytest.mark.long),
     ],
     ids=["triangle", "path of 3", "triangle with a tail", "star of 5", "path of 4"],
 )
@@ -283,6 +283,7 @@ def test_proposals_of_several_edges_have_the_printed_distribution() -> None:
     assert chisquare(observed, expected).pvalue > LEAST_P
 
 
+@pytest.mark.long  # steps of the same chain are tested always, one by one
 def test_runs_have_the_distribution_of_a_run_with_other_coins() -> None:
     """Largest workload after 6 and 12 steps on one graph: ours beside the printed algorithms'."""
     graph = random_graph(14, 0.35, 21)
