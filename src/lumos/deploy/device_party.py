@@ -60,6 +60,14 @@ class DeviceStore(Protocol):
         """The last attempt at a phase; None for the first."""
         ...
 
+    def peers(self) -> set[int]:
+        """Devices whose envelopes have arrived."""
+        ...
+
+    def add_peer(self, device: int) -> None:
+        """Keep that an envelope of this device has arrived, before it is acknowledged."""
+        ...
+
 
 class DeviceParty:
     """One device.
@@ -107,7 +115,9 @@ class DeviceParty:
         self.questions = PairQuestions(device, job, self._mailbox, self, deadline, log)
         for device in self.out:
             self._mailbox.leave_out(device)
-        self._mailbox.greet([COORDINATOR], now)
+        # Whoever has sent something sends it again: also one that is no neighbour.
+        self._peers = store.peers()
+        self._mailbox.greet([COORDINATOR, *sorted(self._peers)], now)
         for receiver, data in _outgoing(saved):
             self._mailbox.post(receiver, data, now)
 
@@ -119,6 +129,8 @@ class DeviceParty:
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:
         """Take what has arrived from another party."""
         for frame in frames:
+            if isinstance(frame, Data):
+                self._remember(sender)
             if self._mailbox.receive(sender, frame, now):
                 if isinstance(frame, Data) and frame.key.phase == QUESTIONS and self.finished:
                     self.questions.notice(sender, frame, now)
@@ -132,6 +144,12 @@ class DeviceParty:
                     self._stop(error)
             elif isinstance(frame, Closed) and self._rounds is not None:
                 self._rounds.close(frame)
+
+    def _remember(self, sender: int) -> None:
+        """Note who sends, while phases are left in which the device may be restarted."""
+        if sender != COORDINATOR and sender not in self._peers and not self.finished:
+            self._store.add_peer(sender)
+            self._peers.add(sender)
 
     def advance(self, now: float) -> None:
         """Go on as far as what has arrived allows.
