@@ -1,4 +1,4 @@
-"""A party that is restarted at a barrier has lost what had arrived: it goes on once it has it all."""
+"""A party that is restarted at a barrier goes on once it has again what had arrived before."""
 
 from typing import Any
 

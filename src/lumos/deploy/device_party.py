@@ -234,6 +234,8 @@ class DeviceParty:
 
     def _follow(self, state: RunState) -> None:
         """What the coordinator says of the run."""
+        if not set(state.out) <= set(range(self.job.total)):
+            raise ProtocolError("the coordinator left out a device that does not exist")
         for device in set(state.out) - self.out:
             self.out.add(device)
             self._mailbox.leave_out(device)
@@ -245,7 +247,7 @@ class DeviceParty:
             self._go_on(self._ready)
         if state.ended is not None and (state.ended or self.finished):
             self.ended = state.ended
-        if state.phase == self.phase and state.attempt > self.attempt:
+        if self.ended is None and state.phase == self.phase and state.attempt > self.attempt:
             self._begin_again(state.attempt)
 
     def _begin_again(self, attempt: int) -> None:
