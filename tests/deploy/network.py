@@ -30,6 +30,7 @@ class MemoryStore:
         self.openings: list[Opening] = []
         self.attempts: dict[int, BegunAttempt] = {}
         self.kept: dict[RoundKey, dict[int, Data]] = {}
+        self.heard_from: set[int] = set()
         self.saves = 0
 
     def load(self) -> Arrays | None:
@@ -54,6 +55,12 @@ class MemoryStore:
 
     def begun(self, phase: int) -> BegunAttempt | None:
         return self.attempts.get(phase)
+
+    def peers(self) -> set[int]:
+        return set(self.heard_from)
+
+    def add_peer(self, device: int) -> None:
+        self.heard_from.add(device)
 
     def opened(self) -> OpenedSums:
         return OpenedSums(list(self.openings), self.openings.append)

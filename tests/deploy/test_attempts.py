@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.deploy.network import Federation
-from tests.deploy.test_absence import LOST, SUM_PHASE
+from tests.deploy.test_absence import LOST, SUM_PHASE, Killer
 
 from lumos.deploy.device_party import MOST_ATTEMPTS
-from lumos.deploy.frames import RunState
+from lumos.deploy.frames import Data, RoundKey, RunState
+from lumos.deploy.ledger_totals import ledger_totals
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.strict import opinions
@@ -26,6 +27,8 @@ def linking() -> Config:
         ([(1, [])], "no device is lost"),
         ([(1, [1]), (2, [1])], "no device is lost"),
         ([(MOST_ATTEMPTS, [1])], "began again 16 times"),
+        ([(1, [12])], "does not exist"),
+        ([(1, [COORDINATOR])], "does not exist"),
     ],
 )
 def test_a_coordinator_pays_for_every_further_attempt_with_a_device(
@@ -58,6 +61,20 @@ def test_a_restarted_device_remembers_the_attempt_and_whom_it_is_without(
     assert "no device is lost" in str(device.ended)
 
 
+def test_no_attempt_begins_with_fewer_than_have_to_be_left(
+    twelve: PartsFolder, linking: Config
+) -> None:
+    """Not even after a restart, when the device has not heard of the others yet."""
+    federation = Federation(twelve, linking)
+    federation.run(until=lambda: federation.device(LOST).phase == SUM_PHASE)
+    told = RunState(SUM_PHASE, 1, [1, 2, 3])
+    federation.device(LOST).receive(COORDINATOR, [told], federation.now)
+    assert federation.device(LOST).ended == "fewer than 11 devices are left"
+    federation.kill(LOST)
+    federation.start(LOST)
+    assert (federation.device(LOST).attempt, federation.device(LOST).out) == (0, set())
+
+
 @pytest.mark.parametrize("attempt", [1, 1 << 40])
 def test_a_phase_with_one_attempt_has_no_other(
     twelve: PartsFolder, short: Config, attempt: int
@@ -77,6 +94,31 @@ def test_devices_do_not_go_on_with_fewer_than_have_to_be_left(
     device = federation.device(LOST)
     device.receive(COORDINATOR, [RunState(SUM_PHASE, 0, [1, 2])], federation.now)
     assert device.ended == "fewer than 11 devices are left"
+
+
+def test_attempts_that_were_given_up_stay_counted(twelve: PartsFolder) -> None:
+    """What the result says of every device is what its packets said."""
+    building = Config.asked(
+        profile="paper", balancer="greedy", compare="secure", aggregate="secure"
+    )
+    federation = Federation(twelve, building)
+    killer = Killer(federation, LOST, "compare")
+    messages: dict[tuple[int, int, RoundKey], int] = {}
+
+    def watch(now: float, sender: int, receiver: int, frames: list[Any]) -> None:
+        killer(now, sender, receiver, frames)
+        for frame in frames:
+            if isinstance(frame, Data):
+                messages[sender, receiver, frame.key] = frame.count
+
+    federation.watch = watch
+    federation.run(until=lambda: killer.killed)
+    federation.run()
+    assert set(federation.coordinator.out) == {LOST}
+    assert {key.attempt for _, _, key in messages} == {0, 1}
+    for party in (COORDINATOR, *(one for one in range(12) if one != LOST)):
+        sent = sum(count for (sender, _, _), count in messages.items() if sender == party)
+        assert ledger_totals(federation.parties[party].job)["sent"] == sent
 
 
 def test_an_opinion_without_a_neighbour_has_other_coins(

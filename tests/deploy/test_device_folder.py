@@ -398,3 +398,13 @@ def test_what_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="file: cannot be a folder"):
         DeviceFolder(tmp_path / "file")
+
+
+def test_who_has_sent_something_survives_a_restart(tmp_path: Path) -> None:
+    folder = DeviceFolder(tmp_path)
+    assert folder.peers() == set()
+    for device in (7, 3):
+        folder.add_peer(device)
+    assert DeviceFolder(tmp_path).peers() == {3, 7}
+    with pytest.raises(InputError, match=r"secret\.key: is missing"):
+        DeviceFolder(tmp_path).keys(bytes(16))

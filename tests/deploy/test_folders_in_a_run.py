@@ -107,7 +107,7 @@ class Released:
                 self.envelopes[frame.topic, sender, receiver] = frame.body
 
 
-FILES = {"secret.key", "snapshot.bin", "openings.log", "rounds.log", "attempts.log"}
+FILES = {"secret.key", "snapshot.bin", "openings.log", "rounds.log", "attempts.log", "peers.log"}
 PUBLIC = ("run/trainer/", "run/scaling/", "run/columns", "run/sums/", "phase", "absent")
 """Arrays that all devices have alike in a phase; public keys are looked at one by one."""
 

@@ -31,7 +31,7 @@ ROUTE = Route(b"sixteen bytes...", 3, -1)
 KEY = RoundKey(4, 0, 1, 9)
 EVERY: list[Frame] = [
     Data(KEY, "aggregate/masked", 1, b"abc", [3]),
-    Acknowledged([KEY], 4),
+    Acknowledged([KEY], 4, b"boot"),
     Hello(b"boot", 2),
     Welcome(b"boot"),
     Alive(4, 0),
@@ -70,8 +70,8 @@ def test_a_packet_of_another_run_or_pair_is_refused(other: Route) -> None:
 
 def test_another_version_is_refused_with_a_clear_line() -> None:
     packet = encode(ROUTE, EVERY)
-    with pytest.raises(InputError, match="wire version 2, this one 1; run the same version"):
-        decode(ROUTE, b"\x02" + packet[1:])
+    with pytest.raises(InputError, match="wire version 3, this one 2; run the same version"):
+        decode(ROUTE, b"\x03" + packet[1:])
 
 
 @given(st.binary(max_size=3 * PADDING))

@@ -27,7 +27,7 @@ def test_an_envelope_is_repeated_byte_by_byte_until_it_is_acknowledged() -> None
     mailbox.post(2, data(0, b"another body"), 0.0)  # posted before: not changed
     assert sent(mailbox, FIRST_WAIT + LONGEST_WAIT) == [data(0)]
     assert not mailbox.acknowledged(2, key(0))
-    mailbox.receive(2, Acknowledged([key(0)], 0), 9.0)
+    mailbox.receive(2, Acknowledged([key(0)], 0, b""), 9.0)
     assert mailbox.acknowledged(2, key(0))
     assert sent(mailbox, 99.0) == []
 
@@ -36,7 +36,7 @@ def test_the_first_write_wins_and_every_copy_is_acknowledged() -> None:
     mailbox = Mailbox(b"boot")
     for body in (b"first", b"second"):
         mailbox.receive(2, data(0, body), 0.0)
-        assert sent(mailbox, 0.0, Acknowledged) == [Acknowledged([key(0)], 0)]
+        assert sent(mailbox, 0.0, Acknowledged) == [Acknowledged([key(0)], 0, b"boot")]
     found = mailbox.envelope(2, key(0))
     assert found is not None
     assert found.body == b"first"
@@ -48,16 +48,33 @@ def test_the_first_write_wins_and_every_copy_is_acknowledged() -> None:
 def test_whoever_starts_again_gets_what_it_may_have_lost() -> None:
     mailbox = Mailbox(b"boot")
     mailbox.receive(2, Hello(b"its first", 0), 0.0)
+    assert sent(mailbox, 0.0, Welcome) == [Welcome(b"its first")]
     for phase in (0, 1, 2):
         mailbox.post(2, data(phase), 0.0)
     sent(mailbox, 0.0)
-    mailbox.receive(2, Acknowledged([key(0), key(1), key(2)], 1), 0.0)
+    acknowledged = Acknowledged([key(0), key(1), key(2)], 1, b"its first")
+    mailbox.receive(2, acknowledged, 0.0)
     assert sent(mailbox, 9.0) == []
     mailbox.receive(2, Hello(b"its second", 1), 10.0)
-    assert sent(mailbox, 10.0, Welcome) == [Welcome(b"its second")]
+    assert sent(mailbox, 10.0) == [data(1), data(2)]
     mailbox.receive(2, Hello(b"its second", 1), 10.0)  # repeated: nothing is sent twice for it
-    waiting = sent(mailbox, 10.0 + FIRST_WAIT)
-    assert waiting == [data(1), data(2)]
+    assert sent(mailbox, 10.0) == []
+    mailbox.receive(2, acknowledged, 10.0)  # late, of the first start, which is gone
+    assert sent(mailbox, 11.0) == [data(1), data(2)]
+    for number in (1, 2):
+        assert sent(mailbox, 11.0, Welcome) == []
+        mailbox.receive(2, Acknowledged([key(number)], 1, b"its second"), 11.0)
+    assert sent(mailbox, 11.0, Welcome) == [Welcome(b"its second")]
+    assert sent(mailbox, 99.0) == []
+
+
+def test_whoever_has_started_itself_posts_again_before_it_welcomes_others() -> None:
+    mailbox = Mailbox(b"boot")
+    mailbox.receive(2, Hello(b"its second", 0), 0.0)
+    mailbox.post(2, data(0), 0.0)  # from what is on the disk
+    assert sent(mailbox, 0.0, Welcome) == []
+    mailbox.receive(2, Acknowledged([key(0)], 0, b"its second"), 0.0)
+    assert sent(mailbox, 0.0, Welcome) == [Welcome(b"its second")]
 
 
 def test_hello_is_repeated_until_it_is_welcome() -> None:
@@ -67,7 +84,9 @@ def test_hello_is_repeated_until_it_is_welcome() -> None:
     assert sent(mailbox, FIRST_WAIT, Hello) == [Hello(b"boot", 3)]
     mailbox.receive(2, Welcome(b"of another start"), 1.0)
     assert sent(mailbox, 9.0, Hello) == [Hello(b"boot", 3)]
+    assert not mailbox.welcome()
     mailbox.receive(2, Welcome(b"boot"), 9.0)
+    assert mailbox.welcome()
     assert sent(mailbox, 99.0, Hello) == []
     assert mailbox.next_due() == float("inf")
 
@@ -79,7 +98,7 @@ def test_what_is_on_disk_is_neither_kept_nor_taken_again() -> None:
     assert mailbox.envelope(2, key(0)) is None
     mailbox.receive(2, data(0), 0.0)
     assert mailbox.envelope(2, key(0)) is None
-    assert sent(mailbox, 0.0, Acknowledged) == [Acknowledged([key(0), key(0)], 1)]
+    assert sent(mailbox, 0.0, Acknowledged) == [Acknowledged([key(0), key(0)], 1, b"boot")]
 
 
 def test_nobody_fills_the_memory() -> None:

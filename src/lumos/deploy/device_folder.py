@@ -7,6 +7,7 @@
 | `openings.log` | for which sums it gave out shares since then, and what it was told |
 | `rounds.log` | what it was told in each round since then, before anything followed from it |
 | `attempts.log` | phases that began again: without whom, and what was counted before |
+| `peers.log` | who has sent it something: after a restart it asks them for that again |
 | `weights.npz`, `result.json` | the result; the second is written last |
 
 **Never from a backup.** A folder that was copied back has forgotten what the device was told, and
@@ -49,6 +50,7 @@ from lumos.typing import Arrays
 
 SECRET, SNAPSHOT = "secret.key", "snapshot.bin"
 OPENINGS, ATTEMPTS, ROUNDS = "openings.log", "attempts.log", "rounds.log"
+PEERS = "peers.log"
 WEIGHTS, RESULT = "weights.npz", "result.json"
 SUM_NUMBER = "run/sums/number"
 """In a snapshot: how many masked sums are before it."""
@@ -56,7 +58,7 @@ _REMEDY = (
     "this device cannot go on with the run, and is left out after the deadline; give it an empty "
     "folder for the next one, and never one from a backup"
 )
-_BEGUN = (SNAPSHOT, OPENINGS, ATTEMPTS, ROUNDS)
+_BEGUN = (SNAPSHOT, OPENINGS, ATTEMPTS, ROUNDS, PEERS)
 """Files that a device has once it has begun a run."""
 _CHECK = 16
 
@@ -140,6 +142,14 @@ class DeviceFolder:
         """The last attempt at a phase; None for the first."""
         return self._attempts.last(phase)
 
+    def peers(self) -> set[int]:
+        """Devices whose envelopes have arrived."""
+        return set(self._peers.records)
+
+    def add_peer(self, device: int) -> None:
+        """Note that an envelope of this device has arrived; it is on the disk when this returns."""
+        self._peers.append(device)
+
     def opened(self) -> OpenedSums:
         """For what the device gave out shares; every opening is on the disk before it returns."""
         return self._opened
@@ -199,6 +209,10 @@ class DeviceFolder:
     @cached_property
     def _rounds(self) -> RecordedRounds:
         return RecordedRounds(self.path / ROUNDS, _REMEDY)
+
+    @cached_property
+    def _peers(self) -> RecordLog[int]:
+        return RecordLog(self.path / PEERS, int, _REMEDY)
 
     @cached_property
     def _attempts(self) -> BegunAttempts:

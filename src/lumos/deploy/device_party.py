@@ -60,6 +60,14 @@ class DeviceStore(Protocol):
         """The last attempt at a phase; None for the first."""
         ...
 
+    def peers(self) -> set[int]:
+        """Devices whose envelopes have arrived."""
+        ...
+
+    def add_peer(self, device: int) -> None:
+        """Keep that an envelope of this device has arrived, before it is acknowledged."""
+        ...
+
 
 class DeviceParty:
     """One device.
@@ -109,7 +117,9 @@ class DeviceParty:
         self.questions = PairQuestions(device, job, self._mailbox, self, deadline, log)
         for device in self.out:
             self._mailbox.leave_out(device)
-        self._mailbox.greet([COORDINATOR], now)
+        # Whoever has sent something sends it again: also one that is no neighbour.
+        self._peers = store.peers()
+        self._mailbox.greet([COORDINATOR, *sorted(self._peers)], now)
         for receiver, data in _outgoing(saved):
             self._mailbox.post(receiver, data, now)
 
@@ -123,6 +133,8 @@ class DeviceParty:
         if sender == COORDINATOR:
             self._heard = now
         for frame in frames:
+            if isinstance(frame, Data):
+                self._remember(sender)
             if self._mailbox.receive(sender, frame, now):
                 if isinstance(frame, Data) and frame.key.phase == QUESTIONS and self.finished:
                     self.questions.notice(sender, frame, now)
@@ -136,6 +148,12 @@ class DeviceParty:
                     self._stop(error)
             elif isinstance(frame, Closed) and self._rounds is not None:
                 self._rounds.close(frame)
+
+    def _remember(self, sender: int) -> None:
+        """Note who sends, while phases are left in which the device may be restarted."""
+        if sender != COORDINATOR and sender not in self._peers and not self.finished:
+            self._store.add_peer(sender)
+            self._peers.add(sender)
 
     def advance(self, now: float) -> None:
         """Go on as far as what has arrived allows.
@@ -222,6 +240,8 @@ class DeviceParty:
 
     def _follow(self, state: RunState) -> None:
         """What the coordinator says of the run."""
+        if not set(state.out) <= set(range(self.job.total)):
+            raise ProtocolError("the coordinator left out a device that does not exist")
         for device in set(state.out) - self.out:
             self.out.add(device)
             self._mailbox.leave_out(device)
@@ -233,7 +253,7 @@ class DeviceParty:
             self._go_on(self._ready)
         if state.ended is not None and (state.ended or self.finished):
             self.ended = state.ended
-        if state.phase == self.phase and state.attempt > self.attempt:
+        if self.ended is None and state.phase == self.phase and state.attempt > self.attempt:
             self._begin_again(state.attempt)
 
     def _begin_again(self, attempt: int) -> None:

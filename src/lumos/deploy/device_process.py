@@ -13,6 +13,7 @@ from lumos.deploy.control_socket import answering
 from lumos.deploy.device_folder import (
     ATTEMPTS,
     OPENINGS,
+    PEERS,
     RESULT,
     ROUNDS,
     SNAPSHOT,
@@ -185,7 +186,7 @@ class DeviceProcess:
         """Add what passed on the wire to the result, and delete what the run needed on the way."""
         path = self._folder.path
         self._add_wire()
-        for name in (SNAPSHOT, OPENINGS, ROUNDS, ATTEMPTS, WIRE_COUNT, LOCK):
+        for name in (SNAPSHOT, OPENINGS, ROUNDS, ATTEMPTS, PEERS, WIRE_COUNT, LOCK):
             (path / name).unlink(missing_ok=True)
 
 

@@ -8,7 +8,8 @@ round, empty or not. The others keep rounds going, and say nothing of anybody's 
 |---|---|---|
 | data | anybody → anybody | the messages of a round |
 | acknowledged | receiver → sender | which envelopes have arrived, and which phases are on disk |
-| hello, welcome | whoever starts ↔ its peers | that it has started, and which envelopes it needs |
+| hello | whoever starts → its peers | that it has started, and which envelopes it needs |
+| welcome | peer → whoever started | that all those have arrived |
 | alive | device → coordinator | that it is there, and in which phase |
 | run | coordinator → device | where the run stands: phase, who is left out, whether it has ended |
 | done, closed | device ↔ coordinator | at a barrier: all has arrived; the round is over |
@@ -29,7 +30,7 @@ from lumos.exchange.checks import check_form, check_no_padding
 from lumos.exchange.topic import Topic
 from lumos.typing import Doubles, Ints
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 """Parties with another version are refused."""
 PADDING = 256
 LARGEST = 64 << 20
@@ -69,6 +70,8 @@ class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
 
     keys: list[RoundKey]
     durable: int
+    boot: bytes
+    """The start of the receiver in which they have arrived."""
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
@@ -80,7 +83,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True, tag="welcome"):
-    """A hello was heard."""
+    """A hello was heard, and what its sender may have lost has arrived there."""
 
     boot: bytes
 

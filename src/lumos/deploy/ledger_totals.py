@@ -6,13 +6,8 @@ from lumos.deploy.training_job import TrainingJob
 
 
 def ledger_totals(job: TrainingJob) -> dict[str, Any]:
-    """Messages and bytes of a party over all phases, in all and by topic."""
-    topics: dict[str, dict[str, int]] = {}
-    for endpoint in (job.tree_endpoint, job.endpoint):
-        for name, flows in endpoint.ledger.flows().items():
-            of_topic = topics.setdefault(name, {})
-            for flow, counts in flows.items():
-                of_topic[flow] = of_topic.get(flow, 0) + int(counts.sum())
+    """Messages and bytes of a party over all phases and attempts, in all and by topic."""
+    topics = job.flows()
     total = {
         flow: sum(of_topic.get(flow, 0) for of_topic in topics.values())
         for flow in ("sent", "received", "bytes_sent", "bytes_received")

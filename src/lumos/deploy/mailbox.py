@@ -3,8 +3,9 @@
 An envelope is repeated, byte by byte the same, until its receiver acknowledges it. The first one
 that arrives counts; any other with the same key from the same sender is dropped. After it is
 acknowledged it is kept until the receiver says that it will not need it again, even if it is killed
-and goes on from its last snapshot (`durable`): whoever starts again says hello, and gets the
-envelopes that it has lost. What others may still need is part of a sender's own snapshot.
+and goes on from its last snapshot (`durable`): whoever starts again says hello, gets the envelopes
+that it has lost, and is welcome once it has acknowledged them in its present start. What others may
+still need is part of a sender's own snapshot.
 
 No clock is read here and nothing is sent: `receive` takes what has arrived, `due` returns what is
 to be sent now. So whole federations are tested in one process, with virtual time.
@@ -55,13 +56,16 @@ class _Peer:
     hello: _Unacknowledged | None = None
     boot: bytes | None = None
     """Its present start."""
+    owed: set[RoundKey] = field(default_factory=set)
+    """Envelopes that it may have lost when it started, and has not acknowledged since."""
     arrived: dict[RoundKey, Data] = field(default_factory=dict)
     """Envelopes from it."""
     seen: set[RoundKey] = field(default_factory=set)
     size: int = 0
     """Bytes that have arrived."""
     acknowledge: list[RoundKey] = field(default_factory=list)
-    welcome: bytes | None = None
+    welcome: Hello | None = None
+    """Its hello, until it is answered."""
     frames: list[Frame] = field(default_factory=list)
     """Other frames to it, sent once."""
     delay: float = FIRST_WAIT / PATIENCE
@@ -102,6 +106,11 @@ class Mailbox:
     def tell(self, receiver: int, frame: Frame) -> None:
         """Send a frame once, with the next packet."""
         self._peer(receiver).frames.append(frame)
+
+    def welcome(self) -> bool:
+        """Whether all that were greeted have answered: then nothing is missing of what they had
+        sent to an earlier start of this party. Those that are left out do not count."""
+        return all(peer.hello is None for peer in self._peers.values())
 
     def acknowledged(self, receiver: int, key: RoundKey) -> bool:
         """Whether an envelope has arrived, or its receiver is left out."""
@@ -173,6 +182,8 @@ class Mailbox:
                 peer.size = size
             peer.acknowledge.append(frame.key)
         elif isinstance(frame, Acknowledged):
+            if frame.boot == peer.boot:  # another start of it knows nothing of these
+                peer.owed.difference_update(frame.keys)
             for key in frame.keys:
                 item = peer.waiting.pop(key, None)
                 # Of one that was repeated nobody knows which is acknowledged.
@@ -182,7 +193,7 @@ class Mailbox:
                 del peer.kept[key]
                 peer.waiting.pop(key, None)
         elif isinstance(frame, Hello):
-            self._started(sender, frame, now)
+            peer.welcome = frame
         elif isinstance(frame, Welcome):
             if frame.boot == self._boot:
                 peer.hello = None
@@ -197,10 +208,10 @@ class Mailbox:
             frames = peer.frames
             peer.frames = []
             if peer.acknowledge:
-                frames.append(Acknowledged(peer.acknowledge, self._durable))
+                frames.append(Acknowledged(peer.acknowledge, self._durable, self._boot))
                 peer.acknowledge = []
-            if peer.welcome is not None:
-                frames.append(Welcome(peer.welcome))
+            if peer.welcome is not None and self._has_all(peer, peer.welcome, now):
+                frames.append(Welcome(peer.welcome.boot))
                 peer.welcome = None
             waiting: list[_Unacknowledged] = list(peer.waiting.values())
             if peer.hello is not None:
@@ -224,16 +235,20 @@ class Mailbox:
             default=float("inf"),
         )
 
-    def _started(self, sender: int, hello: Hello, now: float) -> None:
-        """A party has started: what it may have lost is sent again."""
-        peer = self._peer(sender)
-        peer.welcome = hello.boot
-        if hello.boot == peer.boot:
-            return
-        peer.boot = hello.boot
-        for key, data in peer.kept.items():
-            if key.phase >= hello.durable:
-                peer.waiting[key] = _Unacknowledged(data, now)
+    def _has_all(self, peer: _Peer, hello: Hello, now: float) -> bool:
+        """Send a party that has started what it may have lost; whether it has all of it.
+
+        Not before something is due: this party may have started itself, and post it again first.
+        """
+        if hello.boot != peer.boot:
+            peer.boot = hello.boot
+            peer.owed = {key for key in peer.kept if key.phase >= hello.durable}
+            for key in peer.owed:
+                peer.waiting[key] = _Unacknowledged(peer.kept[key], now)
+        peer.owed &= peer.kept.keys()
+        for key in peer.owed - peer.waiting.keys():  # its earlier start acknowledged it, late
+            peer.waiting[key] = _Unacknowledged(peer.kept[key], now)
+        return not peer.owed
 
     def _peer(self, party: int) -> _Peer:
         found = self._peers.get(party)

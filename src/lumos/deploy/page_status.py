@@ -11,7 +11,7 @@ import msgspec
 
 from lumos.deploy.coordinator_party import CoordinatorParty
 from lumos.deploy.run_history import RunHistory
-from lumos.exchange.ledger import Ledger
+from lumos.deploy.training_job import TrainingJob
 from lumos.exchange.topic import TOPICS
 from lumos.training.config import Config
 
@@ -166,7 +166,7 @@ def status_of(
         sums=party.sums,
         seconds_per_sum=history.seconds_per_sum,
         recent_seconds=history.recent,
-        ledger=[*_flows(job.tree_endpoint.ledger), *_flows(job.endpoint.ledger)],
+        ledger=list(_flows(job)),
         wire_sent=wire.sent,
         wire_received=wire.received,
         losses=history.losses,
@@ -205,17 +205,17 @@ def _left_out(party: CoordinatorParty, history: RunHistory) -> list[LeftOut]:
     ]
 
 
-def _flows(ledger: Ledger) -> Iterator[TopicFlow]:
+def _flows(job: TrainingJob) -> Iterator[TopicFlow]:
     """By topic and direction, where anything passed."""
-    for name, flow in sorted(ledger.flows().items()):
+    for name, flow in sorted(job.flows().items()):
         for direction in ("received", "sent"):
-            if direction in flow and (messages := int(flow[direction].sum())):
+            if messages := flow.get(direction, 0):
                 yield TopicFlow(
                     topic=name,
                     door=TOPICS[name].door.value,
                     direction=direction,
                     messages=messages,
-                    bytes=int(flow[f"bytes_{direction}"].sum()),
+                    bytes=flow[f"bytes_{direction}"],
                 )
 
 

@@ -9,7 +9,8 @@
 
 *With a barrier* a device sends an envelope to all its neighbours, and to whomever else it has a
 message for; once all have arrived, it tells the coordinator that it is done. When everyone is, the
-coordinator closes the round and says whether it was quiet.
+coordinator closes the round and says whether it was quiet. Whoever was restarted meanwhile has lost
+what had arrived: it goes on once it has all of it again (`Mailbox.welcome`).
 
 A device that is left out is awaited by nobody. What a party was told in a round is recorded before
 anything follows from it, and after a restart it is told the same: told something else, a device
@@ -259,7 +260,7 @@ class DeviceRounds(_Rounds[Result]):
                 return None
             self._done = True
             self.say_done()
-        if key not in self._closed:
+        if key not in self._closed or not self._mailbox.welcome():
             return None
         told = self._closed_with(outbox.topic, key, quiet=self._closed.pop(key))
         return self._after_barrier(outbox, told, key)
@@ -372,7 +373,7 @@ class CoordinatorRounds(_Rounds[Result]):
             return None
         silent = self._barriers.setdefault(key, {})
         silent[COORDINATOR] = not outbox.batch.messages
-        if not self._all_done(silent):
+        if not self._all_done(silent) or not self._mailbox.welcome():
             return None
         told = self._closed_with(outbox.topic, key, quiet=all(silent.values()))
         self._say_closed(key)

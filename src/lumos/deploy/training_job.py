@@ -30,6 +30,7 @@ from lumos.errors import InputError, UsageError
 from lumos.exchange.batch import Batch, Inbox
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
 from lumos.exchange.topic import TOPICS, Door
+from lumos.exchange.traffic import Booking
 from lumos.graph.part import GraphPart
 from lumos.graph.parts.manifest import Manifest
 from lumos.session.workers import InProcess
@@ -110,7 +111,7 @@ class TrainingJob:
         What was sent and revealed before stays counted.
         """
         if frozenset(absent) != self._absent:
-            self._earlier.append(self.ledgers())
+            self._earlier.append(self._counted())
             self._absent = frozenset(absent)
             self._place()
         self.begin_again(snapshot)
@@ -205,13 +206,29 @@ class TrainingJob:
             }
         return arrays | self.ledgers()
 
-    def ledgers(self) -> Arrays:
-        """What the party has sent, received and revealed so far."""
-        now = {
+    def _counted(self) -> Arrays:
+        """What was counted since a device was last left out of a phase that began again."""
+        return {
             f"ledger/{which}/{name}": counts
             for which, endpoint in self._endpoints()
             for name, counts in endpoint.ledger.whole_state().items()
         }
+
+    def flows(self) -> dict[str, dict[str, int]]:
+        """By topic: messages and bytes of all phases, and of attempts that were given up."""
+        totals: dict[str, dict[str, int]] = {}
+        for counted in (*self._earlier, self._counted()):
+            for name, counts in counted.items():
+                _, _, kind, rest = (*name.split("/", 3), "")[:4]
+                topic, _, flow = rest.rpartition("|")
+                if kind == "flows" and topic and flow in Booking._fields:
+                    of_topic = totals.setdefault(topic, {})
+                    of_topic[flow] = of_topic.get(flow, 0) + int(counts.sum())
+        return totals
+
+    def ledgers(self) -> Arrays:
+        """What the party has sent, received and revealed so far."""
+        now = self._counted()
         for number, ledgers in enumerate(self._earlier):
             now |= {f"earlier/{number}/{name}": counts for name, counts in ledgers.items()}
         return now

@@ -1,0 +1,128 @@
+"""A party that is restarted at a barrier goes on once it has again what had arrived before."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.deploy.network import Federation, Packet
+from tests.deploy.test_absence import same, weights
+from tests.deploy.test_sessions import trees
+
+import lumos
+from lumos.deploy.frames import Data
+from lumos.device.shard import COORDINATOR
+from lumos.graph.parts import PartsFolder
+from lumos.training.config import Config
+
+
+@pytest.fixture(scope="module")
+def linking() -> Config:
+    return Config.asked(task="link", aggregate="secure", embedding=4, word_buckets=32)
+
+
+def restart_after(federation: Federation, topic: str, *, strangers: bool) -> int:
+    """Kill a device that has acknowledged an envelope of such a sender, and start it again."""
+    near = [set(federation.device(one).job.shard.neighbours.tolist()) for one in range(12)]
+    found: list[tuple[int, int, Data]] = []
+    spoke: set[tuple[int, int, int]] = set()
+
+    def watch(now: float, sender: int, receiver: int, frames: list[Any]) -> None:
+        for frame in frames:
+            if COORDINATOR in (sender, receiver) or not isinstance(frame, Data):
+                continue
+            spoke.add((frame.key.phase, sender, receiver))
+            # One that has sent to the other in this phase says hello to it when it does so again.
+            unknown = (frame.key.phase, receiver, sender) not in spoke
+            if (sender not in near[receiver] and unknown) != strangers:
+                continue
+            if frame.topic == topic and frame.count:
+                found.append((sender, receiver, frame))
+
+    federation.watch = watch
+    federation.run(until=lambda: bool(found))
+    sender, device, data = found[0]
+    mailbox = federation.device(device)._mailbox
+    federation.run(until=lambda: mailbox.envelope(sender, data.key) is not None)
+    federation.watch = None
+    federation._work(device)
+    federation.kill(device)
+    federation.run(until=lambda: federation.parties[sender]._mailbox.acknowledged(device, data.key))
+    federation.start(device)
+    return device
+
+
+@pytest.mark.parametrize("topic", ["strict/proposal", "score"])
+def test_a_stranger_sends_its_envelope_again(
+    twelve: PartsFolder, linking: Config, topic: str
+) -> None:
+    """The device does not know beforehand that this one sends to it."""
+    federation = Federation(twelve, linking)
+    device = restart_after(federation, topic, strangers=True)
+    federation.run()
+    assert federation.coordinator.left_out == {}
+    assert all(party.ended == "" for party in federation.parties.values())
+    expected = lumos.train("demo:12", linking).model.weights
+    assert all(same(weights(federation, one), expected) for one in (device, COORDINATOR))
+
+
+class Lossy(Federation):
+    """Envelopes to one party are lost for some time, and all other frames arrive."""
+
+    deaf: int | None = None
+    until = 0.0
+
+    def _send(self, packet: Packet) -> None:
+        sender, receiver, _ = packet
+        if receiver == self.deaf and self.now < self.until:
+            frames = [frame for frame in self.decoded(packet) if not isinstance(frame, Data)]
+            packet = (sender, receiver, self.encoded(sender, receiver, frames))
+        super()._send(packet)
+
+
+def building(balancer: str) -> Config:
+    steps = {"iterations": 10} if balancer == "mcmc" else {}
+    return Config.asked(
+        profile="paper", balancer=balancer, compare="secure", aggregate="secure", **steps
+    )
+
+
+def test_a_device_waits_for_what_its_neighbours_send_again(twelve: PartsFolder) -> None:
+    """The coordinator has closed the round before the device is back."""
+    undisturbed = Federation(twelve, building("greedy"))
+    undisturbed.run()
+    federation = Lossy(twelve, building("greedy"))
+    federation.deaf = restart_after(federation, "compare", strangers=False)
+    federation.until = federation.now + 3
+    federation.run()
+    assert federation.coordinator.left_out == {}
+    assert np.array_equal(trees(federation), trees(undisturbed))
+
+
+def test_a_coordinator_waits_for_what_devices_send_again(twelve: PartsFolder) -> None:
+    federation = Lossy(twelve, building("mcmc"))
+    found: list[tuple[int, Data]] = []
+
+    def watch(now: float, sender: int, receiver: int, frames: list[Any]) -> None:
+        if receiver == COORDINATOR:
+            found.extend(
+                (sender, frame)
+                for frame in frames
+                if isinstance(frame, Data) and frame.topic == "mcmc/verdict" and frame.count
+            )
+
+    federation.watch = watch
+    federation.run(until=lambda: bool(found))
+    sender, data = found[0]
+    mailbox = federation.coordinator._mailbox
+    federation.run(until=lambda: mailbox.envelope(sender, data.key) is not None)
+    federation.watch = None
+    federation._work(COORDINATOR)
+    federation.kill(COORDINATOR)
+    federation.run(
+        until=lambda: federation.device(sender)._mailbox.acknowledged(COORDINATOR, data.key)
+    )
+    federation.start(COORDINATOR)
+    federation.deaf, federation.until = COORDINATOR, federation.now + 3
+    closed = federation.coordinator_store.kept
+    federation.run(until=lambda: data.key in closed)
+    assert sender in closed[data.key]
