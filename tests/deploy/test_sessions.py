@@ -1,11 +1,14 @@
 """Phases with sessions of two devices: with a device that comes back in time, and without one."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.deploy.network import Federation
 from tests.deploy.test_absence import IN_A_SUM, LOST, Killer, back_in_time, same, weights
 
 import lumos
+from lumos.deploy.frames import Alive
 from lumos.device.shard import COORDINATOR
 from lumos.graph import load
 from lumos.graph.parts import PartsFolder
@@ -155,3 +158,28 @@ def test_links_without_a_device_that_is_lost(
     assert set(federation.coordinator.left_out) == {LOST}
     first = weights(federation)
     assert all(same(weights(federation, device), first) for device in range(12) if device != LOST)
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_a_budget_of_comparisons_is_one_for_all_attempts(twelve: PartsFolder, left: bool) -> None:
+    """One comparison of three outcomes an edge; the phase begins again when all have compared."""
+    one = float(np.log2(3))
+    config = Config.asked(
+        profile="paper",
+        balancer="greedy",
+        compare="secure",
+        aggregate="secure",
+        comparison_budget=(1 + left) * one + 0.001,
+    )
+    federation = Federation(twelve, config)
+
+    def watch(_now: float, sender: int, _receiver: int, frames: list[Any]) -> None:
+        if sender == LOST and any(isinstance(frame, Alive) and frame.ready for frame in frames):
+            federation.kill(LOST)
+
+    federation.watch = watch
+    federation.run()
+    assert federation.coordinator.left_out[LOST] == "trees"
+    assert (federation.coordinator.ended == "") == left
+    stopped = [str(party.ended) for party in federation.parties.values() if party.ended]
+    assert any("the budget is 0" in line for line in stopped) != left

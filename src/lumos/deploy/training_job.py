@@ -29,6 +29,7 @@ from lumos.device.shard import Shard
 from lumos.errors import InputError, UsageError
 from lumos.exchange.batch import Batch, Inbox
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
+from lumos.exchange.revealed_bits import most_pair_bits
 from lumos.exchange.topic import TOPICS, Door
 from lumos.exchange.traffic import Booking
 from lumos.graph.part import GraphPart
@@ -393,9 +394,17 @@ class TrainingJob:
             self.tree_endpoint,
             InProcess(),
             None,
-            settings.comparison_budget,
+            self._budget_left(),
             choose_group(settings.group, simulated=simulated),
         )
+
+    def _budget_left(self) -> float | None:
+        """Bits that the answers of a pair may still reveal: attempts that were given up count."""
+        budget = self._config.trees.comparison_budget
+        if budget is None:
+            return None
+        spent = (part_of(counted, "ledger/trees/answers/") for counted in self._earlier)
+        return budget - sum(map(most_pair_bits, spent))
 
     def _finish(self) -> Program[None]:
         self.result = yield from self.trainer.finish()

@@ -115,3 +115,13 @@ class AnswerCounts:
     def _stranger_bits(self, pair: tuple[int, int]) -> float:
         counts = sorted(self._of_strangers.items())
         return sum(ANSWER_BITS[ways] * count[pair] for ways, count in counts)
+
+
+def most_pair_bits(state: Arrays) -> float:
+    """The most bits that one pair has revealed, by what `AnswerCounts.state` gave of a device."""
+    slots, strangers = np.zeros(1), Counter[int]()
+    for ways in sorted({int(name.split("/")[0]) for name in state}):
+        slots = slots + ANSWER_BITS[ways] * state[f"{ways}/slot"]
+        for _, peer, count in state[f"{ways}/strangers"].tolist():
+            strangers[peer] += ANSWER_BITS[ways] * count
+    return max(float(slots.max(initial=0.0)), max(strangers.values(), default=0.0))
