@@ -4,7 +4,8 @@ An envelope is repeated, byte by byte the same, until its receiver acknowledges 
 that arrives counts; any other with the same key from the same sender is dropped. After it is
 acknowledged it is kept until the receiver says that it will not need it again, even if it is killed
 and goes on from its last snapshot (`durable`): whoever starts again says hello, and gets the
-envelopes that it has lost. What others may still need is part of a sender's own snapshot.
+envelopes that it has lost. What others may still need is part of a sender's own snapshot. Phases
+from `FORGOTTEN` on do not survive a restart: what is acknowledged in them is not kept.
 
 No clock is read here and nothing is sent: `receive` takes what has arrived, `due` returns what is
 to be sent now. So whole federations are tested in one process, with virtual time.
@@ -29,6 +30,8 @@ MOST_KEPT = 1 << 16
 """Envelopes of one sender that are kept between two snapshots."""
 MOST_BYTES = 4 * LARGEST
 """Bytes of them."""
+FORGOTTEN = 1 << 30
+"""A party that starts again has forgotten all phases from this one on."""
 
 
 @dataclass(slots=True)
@@ -111,6 +114,10 @@ class Mailbox:
         """What a party sent in a round; None while it has not arrived."""
         return self._peer(sender).arrived.get(key)
 
+    def boot_of(self, party: int) -> bytes | None:
+        """Random bytes of the present start of a party; None while it has not said hello."""
+        return self._peer(party).boot
+
     def senders(self, key: RoundKey) -> list[int]:
         """Who has sent in a round, in the order of the ids."""
         return sorted(party for party, peer in self._peers.items() if key in peer.arrived)
@@ -175,6 +182,8 @@ class Mailbox:
         elif isinstance(frame, Acknowledged):
             for key in frame.keys:
                 item = peer.waiting.pop(key, None)
+                if key.phase >= FORGOTTEN:
+                    peer.kept.pop(key, None)
                 # Of one that was repeated nobody knows which is acknowledged.
                 if item is not None and item.times == 1:
                     peer.delay += (now - item.sent - peer.delay) / 8
