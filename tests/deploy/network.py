@@ -14,6 +14,7 @@ from lumos.deploy.begun_attempts import BegunAttempt
 from lumos.deploy.coordinator_party import CoordinatorParty
 from lumos.deploy.device_party import DeviceParty
 from lumos.deploy.frames import Data, RoundKey, Route, decode, encode
+from lumos.deploy.party_process import LONGEST_SLEEP
 from lumos.deploy.training_job import TrainingJob
 from lumos.device.device_keys import DeviceKeys
 from lumos.device.shard import COORDINATOR
@@ -237,7 +238,7 @@ class Federation:
 
     def _next(self) -> None:
         """Move to the next moment at which something happens."""
-        moments = [party.next_due() for party in self.parties.values()]
+        moments = [self.now + LONGEST_SLEEP, *(due.next_due() for due in self.parties.values())]
         if self.flying:
             moments.append(min(self.flying)[0])
         self.now = max(self.now + 1e-6, min(moments))
