@@ -122,8 +122,8 @@ def ask_device(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
             connection.connect(f"/proc/self/fd/{place}/{NAME}")
         except OSError:
             raise InputError(
-                f"{folder}: no device runs here that stays after the training; start it with a "
-                "plan that says so (lumos up --stay)"
+                f"{folder}: no device runs here that stays after the training; start it (lumos "
+                "device), with a plan that says so (lumos up --stay)"
             ) from None
         finally:
             os.close(place)
