@@ -111,7 +111,8 @@ class Federation:
         self.pairs: list[list[PairRecord]] = [[] for _ in range(self.total)]
         self.secrets = [bytes([device % 256]) * 32 for device in range(self.total)]
         self.boots = 0
-        self.parties: dict[int, DeviceParty | CoordinatorParty | AnsweringParty] = {}
+        self.parties: dict[int, Any] = {}
+        """`DeviceParty`, `AnsweringParty` or `CoordinatorParty`."""
         self.flying: list[tuple[float, int, Packet]] = []
         self.sent = 0
         self.losses: list[float | None] = []
