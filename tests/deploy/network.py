@@ -8,10 +8,13 @@ import numpy as np
 
 from lumos.aggregate.opened_sums import OpenedSums, Opening
 from lumos.aggregate.parameters import mask_parameters
+from lumos.deploy.answered_pairs import AnsweredPairs, PairRecord
+from lumos.deploy.answering_party import AnsweringParty
 from lumos.deploy.begun_attempts import BegunAttempt
 from lumos.deploy.coordinator_party import CoordinatorParty
 from lumos.deploy.device_party import DeviceParty
 from lumos.deploy.frames import Data, RoundKey, Route, decode, encode
+from lumos.deploy.party_process import LONGEST_SLEEP
 from lumos.deploy.training_job import TrainingJob
 from lumos.device.device_keys import DeviceKeys
 from lumos.device.shard import COORDINATOR
@@ -95,6 +98,7 @@ class Federation:
         config: settings.
         route: from a packet to when copies of it arrive; none: it is lost.
         watch: called with (time, sender, receiver, frames) of every packet that is sent.
+        stays: devices answer after the training.
     """
 
     folder: PartsFolder
@@ -104,15 +108,18 @@ class Federation:
     route: Callable[[float, Packet], list[float]] | None = None
     watch: Callable[[float, int, int, list[Any]], None] | None = None
     lines: list[str] = field(default_factory=list)
+    stays: bool = False
 
     def __post_init__(self) -> None:
         self.total = self.folder.manifest.graph.devices
         self.now = 0.0
         self.stores = [MemoryStore() for _ in range(self.total)]
         self.coordinator_store = MemoryCoordinatorStore()
+        self.pairs: list[list[PairRecord]] = [[] for _ in range(self.total)]
         self.secrets = [bytes([device % 256]) * 32 for device in range(self.total)]
         self.boots = 0
-        self.parties: dict[int, DeviceParty | CoordinatorParty] = {}
+        self.parties: dict[int, Any] = {}
+        """`DeviceParty`, `AnsweringParty` or `CoordinatorParty`."""
         self.flying: list[tuple[float, int, Packet]] = []
         self.sent = 0
         self.losses: list[float | None] = []
@@ -151,10 +158,38 @@ class Federation:
             return
         part = self.folder.part([party], config.train.task)
         keys = DeviceKeys(self.secrets[party])
-        job = TrainingJob(manifest, config, part, keys, self.stores[party].opened())
+        opened = self.stores[party].opened()
+        job = TrainingJob(manifest, config, part, keys, opened, stays=self.stays)
         self.parties[party] = DeviceParty(
-            party, job, self.stores[party], boot, 1.0, self.deadline, self.now, self.lines.append
+            party,
+            job,
+            self.stores[party],
+            boot,
+            1.0,
+            self.deadline,
+            self.now,
+            self.lines.append,
+            self.answered(party),
         )
+
+    def start_answering(self, device: int, arrays: Arrays) -> None:
+        """Start a device after the training, with what it kept of it."""
+        self.boots += 1
+        part = self.folder.part([device], self.config.train.task)
+        job = TrainingJob(self.folder.manifest, self.config, part, None, stays=True)
+        job.restore_answers(arrays)
+        self.parties[device] = AnsweringParty(
+            device,
+            job,
+            self.answered(device),
+            self.boots.to_bytes(8, "little"),
+            self.deadline,
+            self.lines.append,
+        )
+
+    def answered(self, device: int) -> AnsweredPairs:
+        """What is on its disk of its answers."""
+        return AnsweredPairs(list(self.pairs[device]), self.pairs[device].append)
 
     def kill(self, party: int) -> None:
         """It is gone, with all that was in its memory; what it sent is on its way."""
@@ -167,7 +202,10 @@ class Federation:
                 return
             for number in list(self.parties):
                 self._work(number)
-            ended = all(party.ended is not None for party in self.parties.values())
+            ended = all(
+                isinstance(party, AnsweringParty) or party.ended is not None
+                for party in self.parties.values()
+            )
             if ended and until is None:
                 return
             self._next()
@@ -208,7 +246,7 @@ class Federation:
 
     def _next(self) -> None:
         """Move to the next moment at which something happens."""
-        moments = [party.next_due() for party in self.parties.values()]
+        moments = [self.now + LONGEST_SLEEP, *(due.next_due() for due in self.parties.values())]
         if self.flying:
             moments.append(min(self.flying)[0])
         self.now = max(self.now + 1e-6, min(moments))

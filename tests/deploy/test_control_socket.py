@@ -1,19 +1,27 @@
 """Devices that stay after the training, and answer their owner."""
 
 import json
+import os
+import signal
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.deploy.processes import Processes, laid_out
 
 from lumos.cli.main import run
+from lumos.deploy.answering_files import ANSWERING, ANSWERS
 from lumos.deploy.control_socket import NAME, ask_device
-from lumos.deploy.device_folder import RESULT
+from lumos.deploy.device_folder import ATTEMPTS, OPENINGS, RESULT, ROUNDS, SECRET, SNAPSHOT
+from lumos.deploy.snapshot_file import read_snapshot, write_snapshot
+from lumos.deploy.training_job import ANSWERS_WITH
+from lumos.deploy.wire_count import NAME as WIRE_COUNT
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, UsageError
 from lumos.storage import read_json
+from lumos.strict.link_levels import BOTH
 
 SECONDS = 120.0
 
@@ -63,11 +71,38 @@ def test_anything_else_is_refused_and_ends_nothing(
     assert ask_device(folder, {"ask": "label"})["device"] == 3
 
 
-def test_a_device_that_is_gone(classifying: Processes) -> None:
+def test_a_device_that_is_gone_and_comes_back(classifying: Processes) -> None:
     folder = classifying.layout.device(5)
+    said = ask_device(folder, {"ask": "label"})
     classifying.kill(5)
     with pytest.raises(InputError, match="no device runs here"):
         ask_device(folder, {"ask": "label"})
+    start_again(classifying, 5)
+    assert ask_device(folder, {"ask": "label"}) == said
+    with pytest.raises(UsageError, match="where `task='link'` was trained"):
+        ask_device(folder, {"ask": "link", "device": 4})
+    os.kill(classifying.children[5], signal.SIGTERM)
+    classifying.until(lambda: 5 in classifying.statuses, SECONDS)
+    assert classifying.statuses[5] == 0
+    assert of_the_run(folder) == set()
+
+
+def test_a_device_that_stays_has_deleted_what_the_run_needed(classifying: Processes) -> None:
+    assert of_the_run(classifying.layout.device(3)) == set()
+
+
+def of_the_run(folder: Path) -> set[str]:
+    """Files that a device needs for the training only."""
+    of_run = {SECRET, SNAPSHOT, OPENINGS, ROUNDS, ATTEMPTS, WIRE_COUNT}
+    return of_run & {file.name for file in folder.iterdir()}
+
+
+def start_again(parties: Processes, device: int) -> None:
+    """Start a device after the training, and wait until it answers."""
+    said = f"device {device}: the training is over; the device is back"
+    before = parties.lines().count(said)
+    parties.start(device)
+    parties.until(lambda: parties.lines().count(said) > before, SECONDS)
 
 
 def test_links_are_scored_by_two_processes(tmp_path: Path) -> None:
@@ -81,3 +116,35 @@ def test_links_are_scored_by_two_processes(tmp_path: Path) -> None:
             ask_device(folder, {"ask": "link", "device": 3})
         with pytest.raises(UsageError, match="no classes"):
             ask_device(folder, {"ask": "label"})
+        restarted_devices_score_their_pair(parties)
+
+
+def restarted_devices_score_their_pair(parties: Processes) -> None:
+    """Killed after the training, without a coordinator; by this reading they ask each other."""
+    evidence = np.array([-1.5, -0.25, 0.5, 2.0])
+    for device in (3, 5):
+        parties.kill(device)
+        file = parties.layout.device(device) / ANSWERING
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        kept = read_snapshot(file, "") or {}
+        kept |= {
+            f"{ANSWERS_WITH}levels/way": np.array(BOTH),
+            f"{ANSWERS_WITH}levels/evidence": evidence,
+        }
+        write_snapshot(file, kept)
+        start_again(parties, device)
+    folder, other = parties.layout.device(3), parties.layout.device(5)
+    first = ask_device(folder, {"ask": "link", "device": 5})
+    assert first["answered"]
+    parties.kill(3)
+    start_again(parties, 3)
+    assert ask_device(folder, {"ask": "link", "device": 5}) == first
+    parties.kill(3)  # from here on the other end has nobody to ask
+    assert ask_device(other, {"ask": "link", "device": 3})["answered"]
+    content = bytearray((folder / ANSWERS).read_bytes())
+    content[-1] ^= 1
+    (folder / ANSWERS).write_bytes(content)
+    parties.start(3)
+    parties.until(lambda: 3 in parties.statuses, SECONDS)
+    assert parties.statuses[3] == InputError.exit_status
+    assert "answers.log: record 3 is damaged" in parties.lines()

@@ -7,69 +7,132 @@ import numpy as np
 import pytest
 from tests.deploy.network import Federation
 
+from lumos.deploy.answered_pairs import AgreedPair, AnsweredPairs, LearntScore
+from lumos.deploy.frames import Data
+from lumos.deploy.pair_questions import QUESTIONS, PairQuestions
+from lumos.device.shard import COORDINATOR
 from lumos.errors import UsageError
 from lumos.graph.parts import PartsFolder
 from lumos.strict.link_levels import BOTH, Reading, spec_for
 from lumos.training.config import Config
 from lumos.training.trainer import PairAnswer
+from lumos.typing import Arrays
 
 EVIDENCE = np.array([-1.5, -0.25, 0.5, 2.0])
+HALF = 2
+"""Questions that a device may ask, and answers, of the six answers in all."""
+SETTINGS = Config.asked(task="link", aggregate="secure", embedding=4, word_buckets=32, answers=6)
 
 
 @pytest.fixture(scope="module")
 def trained(twelve: PartsFolder) -> Federation:
     """So few devices learn nothing from scores; by this reading they ask all the same."""
-    settings = Config.asked(
-        task="link", aggregate="secure", embedding=4, word_buckets=32, answers=6
-    )
-    federation = Federation(twelve, settings)
+    federation = Federation(twelve, SETTINGS, stays=True)
     federation.run()
     for device in range(12):
         job = federation.device(device).job
         reading = replace(job.result.reading, way=BOTH, kept=(0, 1, 2), evidence=EVIDENCE)
         job.result = replace(job.result, reading=reading)
+        saved = federation.stores[device].snapshot or {}
+        federation.stores[device].save({**saved, **job.snapshot(job.last + 1)})
     return federation
 
 
+@pytest.fixture(scope="module")
+def kept(trained: Federation) -> list[Arrays]:
+    """What devices answer with, before any question."""
+    return [store.snapshot or {} for store in trained.stores]
+
+
+@pytest.fixture
+def federation(twelve: PartsFolder, kept: list[Arrays]) -> Federation:
+    """Devices that were started after the training, without a coordinator."""
+    started = Federation(twelve, SETTINGS)
+    started.kill(COORDINATOR)
+    for device in range(12):
+        started.start_answering(device, kept[device])
+    return started
+
+
 def result(federation: Federation, device: int) -> Any:
-    return federation.device(device).job.result
+    return federation.parties[device].job.result
+
+
+def used(federation: Federation, device: int) -> tuple[int, int]:
+    counts: tuple[int, int] = result(federation, device).used
+    return counts
+
+
+def questions_of(federation: Federation, device: int) -> PairQuestions:
+    party: Any = federation.parties[device]
+    questions: PairQuestions = party.questions
+    return questions
 
 
 def ask(federation: Federation, asker: int, peer: int) -> PairAnswer | str:
-    questions = federation.device(asker).questions
-    number = questions.ask(peer, federation.now)
-    federation.run(until=lambda: number in questions.answers)
-    return questions.answers[number]
+    return ask_all(federation, [(asker, peer)])[0]
 
 
-def expected(federation: Federation, asker: int, peer: int) -> float:
+def ask_all(federation: Federation, asked: list[tuple[int, int]]) -> list[PairAnswer | str]:
+    """Ask all at the same time."""
+    open_questions = [
+        (questions_of(federation, asker), questions_of(federation, asker).ask(peer, federation.now))
+        for asker, peer in asked
+    ]
+    federation.run(
+        until=lambda: all(number in questions.answers for questions, number in open_questions),
+        limit=federation.now + 300,
+    )
+    return [questions.answers[number] for questions, number in open_questions]
+
+
+def expected(federation: Federation, asker: int, peer: int) -> PairAnswer:
     """The score from both vectors in the clear, which no process has together."""
     one, other = (result(federation, device) for device in (asker, peer))
     reading: Reading = one.reading
     product = int(one.vectors[0].astype(np.int64) @ other.vectors[0].astype(np.int64))
     spec = spec_for(one.vectors.shape[1], reading.cosines)
     level = sum(threshold <= product for threshold in spec.thresholds)
-    return float(EVIDENCE[level] + np.log((one.degree[0] + 1) / 12))
+    return PairAnswer(float(EVIDENCE[level] + np.log((one.degree[0] + 1) / 12)), answered=True)
+
+
+def by_degree(federation: Federation, asker: int) -> PairAnswer:
+    degree = result(federation, asker).degree[0]
+    return PairAnswer(float(np.log((degree + 1) / 12)), answered=False)
+
+
+def watch_questions(federation: Federation) -> list[tuple[int, int, Data]]:
+    """Every envelope of a question that is sent from now on."""
+    sent: list[tuple[int, int, Data]] = []
+
+    def watch(_now: float, sender: int, receiver: int, frames: list[Any]) -> None:
+        sent.extend(
+            (sender, receiver, frame)
+            for frame in frames
+            if isinstance(frame, Data) and frame.key.phase == QUESTIONS
+        )
+
+    federation.watch = watch
+    return sent
 
 
 def test_two_processes_learn_the_score_of_their_pair(trained: Federation) -> None:
     for asker, peer in ((0, 7), (7, 3), (2, 11)):
-        answer = ask(trained, asker, peer)
-        assert answer == PairAnswer(expected(trained, asker, peer), answered=True)
-        assert result(trained, asker).budget.asked[0] >= 1
-        assert result(trained, peer).budget.answered[0] >= 1
+        assert ask(trained, asker, peer) == expected(trained, asker, peer)
+        assert used(trained, asker)[0] == 1
+        assert used(trained, peer)[1] == 1
 
 
-def test_the_same_pair_again_has_the_same_answer(trained: Federation) -> None:
-    assert ask(trained, 4, 9) == ask(trained, 4, 9)
-
-
-def test_beyond_the_budget_a_score_is_of_the_degree_alone(trained: Federation) -> None:
-    for peer in (2, 3):
-        ask(trained, 6, peer)
-    answer = ask(trained, 6, 8)
-    degree = result(trained, 6).degree[0]
-    assert answer == PairAnswer(float(np.log((degree + 1) / 12)), answered=False)
+def test_a_device_whose_process_is_restarted_before_the_end_is_known_answers(
+    trained: Federation,
+) -> None:
+    assert ask(trained, 4, 9) == expected(trained, 4, 9)
+    for device in (4, 9):
+        trained.kill(device)
+        trained.start(device)
+    assert ask(trained, 4, 9) == expected(trained, 4, 9)  # from memory
+    assert ask(trained, 9, 5) == expected(trained, 9, 5)
+    assert used(trained, 9) == (1, 1)
 
 
 def test_a_device_that_is_gone_does_not_answer(trained: Federation) -> None:
@@ -90,30 +153,141 @@ def test_other_runs_answer_nothing(twelve: PartsFolder, short: Config) -> None:
         federation.device(0).questions.ask(3, federation.now)
 
 
-def test_questions_at_the_same_time_get_no_more_answers(twelve: PartsFolder) -> None:
+def test_devices_answer_without_the_coordinator(federation: Federation) -> None:
+    assert ask(federation, 0, 7) == expected(federation, 0, 7)
+    assert (used(federation, 0), used(federation, 7)) == ((1, 0), (0, 1))
+
+
+def test_a_pair_that_was_answered_is_answered_from_memory_at_both_ends(
+    federation: Federation,
+) -> None:
+    ask(federation, 4, 9)
+    sent = watch_questions(federation)
+    assert ask(federation, 4, 9) == expected(federation, 4, 9)
+    assert ask(federation, 9, 4) == expected(federation, 9, 4)
+    assert not sent
+    assert (used(federation, 4), used(federation, 9)) == ((1, 0), (0, 1))
+
+
+def test_a_second_question_about_an_answered_pair_is_refused(
+    federation: Federation, kept: list[Arrays]
+) -> None:
+    """An asker that lost its memory, or says so: other coins would tell more than one answer."""
+    ask(federation, 4, 9)
+    federation.pairs[4].clear()
+    federation.kill(4)
+    federation.start_answering(4, kept[4])
+    assert ask(federation, 4, 9) == by_degree(federation, 4)
+    assert used(federation, 9) == (0, 1)
+
+
+def test_beyond_the_budget_a_score_is_of_the_degree_alone(federation: Federation) -> None:
+    for peer in (2, 3):
+        ask(federation, 6, peer)
+    assert ask(federation, 6, 8) == by_degree(federation, 6)
+
+
+def test_questions_at_the_same_time_get_no_more_answers(federation: Federation) -> None:
     """Everybody asks one device at once, and one device asks everybody at once."""
-    settings = Config.asked(
-        task="link", aggregate="secure", embedding=4, word_buckets=32, answers=6
-    )
-    federation = Federation(twelve, settings)
-    federation.run()
-    for device in range(12):
-        job = federation.device(device).job
-        reading = replace(job.result.reading, way=BOTH, kept=(0, 1, 2), evidence=EVIDENCE)
-        job.result = replace(job.result, reading=reading)
-    asked = [
-        (device, federation.device(device).questions.ask(0, federation.now))
-        for device in range(1, 8)
-    ]
-    asked += [(9, federation.device(9).questions.ask(peer, federation.now)) for peer in range(1, 6)]
-    federation.run(
-        until=lambda: all(
-            number in federation.device(device).questions.answers for device, number in asked
-        )
-    )
-    given = [federation.device(device).questions.answers[number] for device, number in asked]
+    asked = [(device, 0) for device in range(1, 8)] + [(9, peer) for peer in range(1, 6)]
+    given = ask_all(federation, asked)
     answered = [isinstance(answer, PairAnswer) and answer.answered for answer in given]
-    assert result(federation, 0).budget.answered[0] == 2  # half of what calibration leaves
-    assert sum(answered[:7]) == 2
-    assert result(federation, 9).budget.asked[0] == 2
-    assert sum(answered[7:]) == 2
+    assert used(federation, 0) == (0, HALF)
+    assert sum(answered[:7]) == HALF
+    assert used(federation, 9) == (HALF, 0)
+    assert sum(answered[7:]) == HALF
+
+
+def test_two_that_ask_each_other_at_the_same_time_are_scored_once(federation: Federation) -> None:
+    lower, higher = ask_all(federation, [(3, 8), (8, 3)])
+    assert lower == expected(federation, 3, 8)
+    assert higher in (by_degree(federation, 8), expected(federation, 8, 3))
+    assert ask(federation, 8, 3) == expected(federation, 8, 3)
+    assert (used(federation, 3), used(federation, 8)) == ((1, 0), (0, 1))
+
+
+def test_what_was_agreed_is_kept_before_anything_follows_from_it(federation: Federation) -> None:
+    followed = []
+
+    def watch(_now: float, sender: int, receiver: int, frames: list[Any]) -> None:
+        for frame in frames:
+            if not isinstance(frame, Data) or frame.key.phase != QUESTIONS:
+                continue
+            if frame.topic not in ("strict/question", "strict/consent"):
+                followed.append(sender)
+                assert any(
+                    isinstance(record, AgreedPair) and record.peer == receiver
+                    for record in federation.pairs[sender]
+                )
+
+    federation.watch = watch
+    ask(federation, 0, 7)
+    assert set(followed) == {0, 7}
+
+
+@pytest.mark.parametrize("victim", [0, 7])
+def test_a_device_that_is_killed_after_it_agreed_has_used_an_answer(
+    federation: Federation, kept: list[Arrays], victim: int
+) -> None:
+    """Whether the other end has learnt its level, nobody knows: the pair is not scored again."""
+    number = questions_of(federation, 0).ask(7, federation.now)
+    federation.run(until=lambda: bool(federation.pairs[victim]))
+    assert not any(isinstance(record, LearntScore) for record in federation.pairs[victim])
+    federation.kill(victim)
+    federation.start_answering(victim, kept[victim])
+    if victim == 7:
+        asker = questions_of(federation, 0)
+        federation.run(until=lambda: number in asker.answers)
+        assert asker.answers[number] == "device 7 did not answer"
+    assert ask(federation, 0, 7) == by_degree(federation, 0)
+    assert ask(federation, 7, 0) == by_degree(federation, 7)
+    assert ask(federation, 7, 1) == expected(federation, 7, 1)
+    assert ask(federation, 0, 1) == expected(federation, 0, 1)
+    assert (used(federation, 0), used(federation, 7)) == ((2, 0), (1, 1))
+
+
+def test_no_restart_gives_a_budget_anew(federation: Federation, kept: list[Arrays]) -> None:
+    for asker, peer in ((0, 1), (2, 0), (0, 3), (4, 0)):
+        assert ask(federation, asker, peer) == expected(federation, asker, peer)
+        federation.kill(0)
+        federation.start_answering(0, kept[0])
+    assert ask(federation, 0, 5) == by_degree(federation, 0)
+    assert ask(federation, 6, 0) == by_degree(federation, 6)
+    assert used(federation, 0) == (HALF, HALF)
+
+
+def test_a_device_that_comes_back_in_time_answers_what_waits(
+    federation: Federation, kept: list[Arrays]
+) -> None:
+    ask(federation, 7, 0)  # both have heard of each other's first start
+    federation.kill(5)
+    number = questions_of(federation, 0).ask(5, federation.now)
+    federation.run(until=lambda: federation.now > 5)
+    federation.start_answering(5, kept[5])
+    asker = questions_of(federation, 0)
+    federation.run(until=lambda: number in asker.answers)
+    assert asker.answers[number] == expected(federation, 0, 5)
+
+
+def test_an_asker_that_is_restarted_before_both_agreed_asks_again(
+    federation: Federation, kept: list[Arrays]
+) -> None:
+    """The other end gives the first question up at once, and not after the deadline."""
+    sent = watch_questions(federation)
+    questions_of(federation, 0).ask(7, federation.now)
+    federation.run(until=lambda: any(sender == 7 for sender, _, _ in sent))
+    federation.kill(0)
+    federation.start_answering(0, kept[0])
+    before = federation.now
+    assert ask(federation, 0, 7) == expected(federation, 0, 7)
+    assert federation.now - before < federation.deadline / 2
+    assert (used(federation, 0), used(federation, 7)) == ((1, 0), (0, 1))
+
+
+def test_scores_and_vectors_are_in_no_repr(federation: Federation) -> None:
+    ask(federation, 0, 7)
+    answer = expected(federation, 0, 7)
+    shown = repr(federation.pairs[0]) + repr(AnsweredPairs(federation.pairs[0]))
+    assert str(answer.score) not in shown
+    assert "vectors" not in repr(result(federation, 0))
+    assert not any(str(answer.score) in line for line in federation.lines)

@@ -20,7 +20,8 @@ def device(
     """Take part in a run as a real device.
 
     The process stays until the coordinator says that the run has ended. Started again after it was
-    ended or killed, it goes on where it was. Its result is in its folder.
+    ended or killed, it goes on where it was. Its result is in its folder. With a plan whose devices
+    stay (lumos up --stay), it then answers until it is ended, and again when it is started again.
 
     Parameters
     ----------

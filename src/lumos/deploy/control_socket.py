@@ -14,9 +14,10 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from lumos.deploy.device_party import DeviceParty
+from lumos.deploy.pair_questions import PairQuestions
+from lumos.deploy.training_job import TrainingJob
 from lumos.errors import InputError, LumosError, UsageError
 from lumos.training.trainer import PairAnswer
 
@@ -25,10 +26,23 @@ _LONGEST = 4096
 _POLL = 0.02
 
 
+class AskedParty(Protocol):
+    """A device, in the training (`device_party`) or after it (`answering_party`)."""
+
+    phase: int
+    job: TrainingJob
+    questions: PairQuestions
+
+    @property
+    def finished(self) -> bool:
+        """Whether the training is over."""
+        ...
+
+
 @asynccontextmanager
 async def answering(
     folder: Path,
-    party: DeviceParty,
+    party: AskedParty,
     prediction: Callable[[], dict[str, Any]],
     wake: Callable[[], None],
 ) -> AsyncIterator[None]:
@@ -68,7 +82,7 @@ async def answering(
 
 
 async def _answer(
-    party: DeviceParty,
+    party: AskedParty,
     prediction: Callable[[], dict[str, Any]],
     wake: Callable[[], None],
     line: bytes,
@@ -108,8 +122,8 @@ def ask_device(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
             connection.connect(f"/proc/self/fd/{place}/{NAME}")
         except OSError:
             raise InputError(
-                f"{folder}: no device runs here that stays after the training; start it with a "
-                "plan that says so (lumos up --stay)"
+                f"{folder}: no device runs here that stays after the training; start it (lumos "
+                "device), with a plan that says so (lumos up --stay)"
             ) from None
         finally:
             os.close(place)

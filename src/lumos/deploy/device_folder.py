@@ -10,6 +10,8 @@
 | `peers.log` | who has sent it something: after a restart it asks them for that again |
 | `weights.npz`, `result.json` | the result; the second is written last |
 
+A device that stays after the training has two more files (`answering_files`).
+
 **Never from a backup.** A folder that was copied back has forgotten what the device was told, and
 for which sums it gave out shares since then: a coordinator that lies could have them opened twice,
 and get two vectors under the same masks. What can be noticed is refused: a snapshot that is

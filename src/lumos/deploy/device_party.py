@@ -16,6 +16,7 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
+from lumos.deploy.answered_pairs import AnsweredPairs
 from lumos.deploy.begun_attempts import BegunAttempt
 from lumos.deploy.frames import Alive, Closed, Data, Frame, RoundKey, RunState
 from lumos.deploy.mailbox import Mailbox
@@ -82,6 +83,7 @@ class DeviceParty:
             device that has finished, and hears nothing of the coordinator, takes the run for ended.
         now: the time.
         log: called with a line, without anything private, where a message was dropped.
+        pairs: what it has answered, also before a restart; None: nothing, and in memory only.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class DeviceParty:
         deadline: float,
         now: float,
         log: Callable[[str], None],
+        pairs: AnsweredPairs | None = None,
     ) -> None:
         self.device, self.job = device, job
         self._store, self._beat, self._log = store, beat, log
@@ -114,7 +117,8 @@ class DeviceParty:
         self._ready: Arrays = {}
         """What the next phase begins with, while the device waits for the others."""
         self._recorded = store.rounds()
-        self.questions = PairQuestions(device, job, self._mailbox, self, deadline, log)
+        pairs = pairs or AnsweredPairs()
+        self.questions = PairQuestions(device, job, self._mailbox, self, deadline, log, pairs)
         for device in self.out:
             self._mailbox.leave_out(device)
         # Whoever has sent something sends it again: also one that is no neighbour.

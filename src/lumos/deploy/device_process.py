@@ -1,4 +1,8 @@
-"""The process of one device: from its folder to its result."""
+"""The process of one device: from its folder to its result, and to its answers after it.
+
+With a plan whose devices stay, a device that is ended or killed after the training comes back when
+it is started again, and answers with the budget that it had left (`answering_files`).
+"""
 
 import asyncio
 import signal
@@ -9,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from lumos.crypto import entropy
+from lumos.deploy.answering_files import AnsweringFiles
+from lumos.deploy.answering_party import AnsweringParty
 from lumos.deploy.control_socket import answering
 from lumos.deploy.device_folder import (
     ATTEMPTS,
@@ -25,12 +31,13 @@ from lumos.deploy.ledger_totals import ledger_totals
 from lumos.deploy.nats_link import Faults, NatsLink
 from lumos.deploy.party_folder import LOCK, WIRE, PartyFolder
 from lumos.deploy.party_process import StopRequest, drive, stopped_by_signals
-from lumos.deploy.training_job import TREES, TrainingJob
+from lumos.deploy.training_job import ANSWERS_WITH, TREES, TrainingJob
 from lumos.deploy.wire_count import NAME as WIRE_COUNT
 from lumos.deploy.wire_count import WireCount
+from lumos.device.device_keys import DeviceKeys
 from lumos.errors import RunFailed, UsageError
 from lumos.graph.parts import PartsFolder
-from lumos.storage import read_json, write_json
+from lumos.storage import part_of, read_json, write_json
 from lumos.threads import threads_for
 from lumos.training.weights_digest import weights_digest
 from lumos.typing import Arrays
@@ -80,7 +87,8 @@ class DeviceProcess:
         self._folder, self._log = folder, log
         self._broker, self._faults = broker or folder.plan.broker, faults
         self._store = _ResultFirst(folder.path)
-        self._count = WireCount(folder.path)
+        self._answering = AnsweringFiles(folder.path, folder.plan.run, folder.party)
+        self._count = WireCount()
         self._farewells = 0
 
     def run(self) -> bool:
@@ -92,22 +100,31 @@ class DeviceProcess:
             InputError: a file is missing, damaged, or of another run.
         """
         with self._folder.locked():
-            if self._folder.ended_result() is not None:
-                self._log("the run is over, and its result is here")
+            result = self._folder.ended_result()
+            if result is not None:
+                self._forget_run()  # it may have been killed before it had
+                if self._folder.plan.stay and (self._answering.exist or result["prediction"]):
+                    asyncio.run(self._answer_again())
+                else:
+                    self._log("the run is over, and its result is here")
                 return True
             ended = asyncio.run(self._take_part())
             if ended is None:
                 return False
-            self._store.forget_secret()
             if ended:
+                self._store.forget_secret()
                 raise RunFailed(ended)
-            self._tidy()
+            if not self._farewells:
+                self._tidy()
+            if not self._folder.plan.stay:
+                (self._folder.path / LOCK).unlink(missing_ok=True)
             return True
 
     async def _take_part(self) -> str | None:
         """What the coordinator said of the end; None where a signal came before."""
         folder = self._folder
-        job = self._job()
+        job = self._job(self._store.keys(folder.plan.tag))
+        self._count = WireCount(folder.path)
         self._store.last = job.last
         self._store.finish = lambda snapshot: self._write_result(job, snapshot)
         party = DeviceParty(
@@ -119,11 +136,9 @@ class DeviceProcess:
             folder.plan.deadline,
             time.monotonic(),
             self._log,
+            self._answering.pairs if folder.plan.stay else None,
         )
-        link = NatsLink(
-            folder.identity, folder.directory, folder.plan.tag, self._broker, self._log,
-            self._count, self._faults,
-        )  # fmt: skip
+        link = self._link()
         with threads_for(1, len(job.shard.neighbours)), stopped_by_signals(link.wake) as stop:
             async with link, answering(folder.path, party, self.prediction, link.wake):
                 await drive(party, link, lambda _now: self._is_over(party, stop))
@@ -138,6 +153,33 @@ class DeviceProcess:
                     await asyncio.sleep(0.01)
         return party.ended
 
+    async def _answer_again(self) -> None:
+        """Answer until a signal ends this process."""
+        folder = self._folder
+        job = self._job(None)
+        if self._answering.exist:
+            job.restore_answers(self._answering.load())
+        party = AnsweringParty(
+            folder.party,
+            job,
+            self._answering.pairs,
+            entropy.draw(BOOT_BYTES),
+            folder.plan.deadline,
+            self._log,
+        )
+        link = self._link()
+        with threads_for(1, len(job.shard.neighbours)), stopped_by_signals(link.wake) as stop:
+            async with link, answering(folder.path, party, self.prediction, link.wake):
+                self._log("the training is over; the device is back, and answers its owner")
+                await drive(party, link, lambda _now: bool(stop))
+
+    def _link(self) -> NatsLink:
+        folder = self._folder
+        return NatsLink(
+            folder.identity, folder.directory, folder.plan.tag, self._broker, self._log,
+            self._count, self._faults,
+        )  # fmt: skip
+
     def _is_over(self, party: DeviceParty, stop: StopRequest) -> bool:
         """Whether the process ends; a device that stays says good-bye to the coordinator alone."""
         if stop or party.ended is None:
@@ -145,7 +187,7 @@ class DeviceProcess:
         if party.ended or not self._folder.plan.stay:
             return True
         if self._farewells == 0:
-            self._add_wire()
+            self._tidy()
             self._log("the training is over; the device stays, and answers its owner")
         if self._farewells < FAREWELLS:
             self._farewells += 1
@@ -156,12 +198,12 @@ class DeviceProcess:
         """What the device believes of itself, as its result has it."""
         return prediction_in(self._folder)
 
-    def _job(self) -> TrainingJob:
-        folder = self._folder
-        config = folder.plan.config
-        part = PartsFolder.open(folder.path).part([folder.party], config.train.task)
-        keys = self._store.keys(folder.plan.tag)
-        return TrainingJob(folder.manifest, config, part, keys, self._store.opened())
+    def _job(self, keys: DeviceKeys | None) -> TrainingJob:
+        """The device's job; without its secret, of a device that only answers."""
+        folder, plan = self._folder, self._folder.plan
+        part = PartsFolder.open(folder.path).part([folder.party], plan.config.train.task)
+        opened = None if keys is None else self._store.opened()
+        return TrainingJob(folder.manifest, plan.config, part, keys, opened, stays=plan.stay)
 
     def _write_result(self, job: TrainingJob, snapshot: Arrays) -> None:
         """Public weights, and what is the device's own: its prediction and its ledger."""
@@ -176,18 +218,22 @@ class DeviceProcess:
             "edges_carried": job.shard.neighbours[snapshot["keep"]].tolist(),
             "ledger": ledger_totals(job),
         }
+        if part_of(snapshot, ANSWERS_WITH):
+            self._answering.begin(snapshot)
         self._store.write_result(weights, result)
 
-    def _add_wire(self) -> None:
-        path = self._folder.path / RESULT
-        write_json(path, {**read_json(path), WIRE: self._count.totals()}, private=True)
-
     def _tidy(self) -> None:
-        """Add what passed on the wire to the result, and delete what the run needed on the way."""
-        path = self._folder.path
-        self._add_wire()
-        for name in (SNAPSHOT, OPENINGS, ROUNDS, ATTEMPTS, PEERS, WIRE_COUNT, LOCK):
-            (path / name).unlink(missing_ok=True)
+        """Add what passed on the wire to the result: from then on the run is over."""
+        path = self._folder.path / RESULT
+        whole = {**read_json(path), WIRE: self._count.totals()}
+        write_json(path, whole, private=True, durable=True)
+        self._forget_run()
+
+    def _forget_run(self) -> None:
+        """Delete what the run needed on the way, its secret first."""
+        self._store.forget_secret()
+        for name in (SNAPSHOT, OPENINGS, ROUNDS, ATTEMPTS, PEERS, WIRE_COUNT):
+            (self._folder.path / name).unlink(missing_ok=True)
 
 
 def _probabilities(result: Any) -> list[float] | None:

@@ -5,7 +5,8 @@ that arrives counts; any other with the same key from the same sender is dropped
 acknowledged it is kept until the receiver says that it will not need it again, even if it is killed
 and goes on from its last snapshot (`durable`): whoever starts again says hello, gets the envelopes
 that it has lost, and is welcome once it has acknowledged them in its present start. What others may
-still need is part of a sender's own snapshot.
+still need is part of a sender's own snapshot. Phases from `FORGOTTEN` on do not survive a restart:
+what is acknowledged in them is not kept.
 
 No clock is read here and nothing is sent: `receive` takes what has arrived, `due` returns what is
 to be sent now. So whole federations are tested in one process, with virtual time.
@@ -30,6 +31,8 @@ MOST_KEPT = 1 << 16
 """Envelopes of one sender that are kept between two snapshots."""
 MOST_BYTES = 4 * LARGEST
 """Bytes of them."""
+FORGOTTEN = 1 << 30
+"""A party that starts again has forgotten all phases from this one on."""
 
 
 @dataclass(slots=True)
@@ -120,6 +123,10 @@ class Mailbox:
         """What a party sent in a round; None while it has not arrived."""
         return self._peer(sender).arrived.get(key)
 
+    def boot_of(self, party: int) -> bytes | None:
+        """Random bytes of the present start of a party; None while it has not said hello."""
+        return self._peer(party).boot
+
     def senders(self, key: RoundKey) -> list[int]:
         """Who has sent in a round, in the order of the ids."""
         return sorted(party for party, peer in self._peers.items() if key in peer.arrived)
@@ -186,6 +193,8 @@ class Mailbox:
                 peer.owed.difference_update(frame.keys)
             for key in frame.keys:
                 item = peer.waiting.pop(key, None)
+                if key.phase >= FORGOTTEN:
+                    peer.kept.pop(key, None)
                 # Of one that was repeated nobody knows which is acknowledged.
                 if item is not None and item.times == 1:
                     peer.delay += (now - item.sent - peer.delay) / 8

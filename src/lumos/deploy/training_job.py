@@ -39,12 +39,20 @@ from lumos.storage import part_of
 from lumos.training.config import Config
 from lumos.training.private_data import PrivateData
 from lumos.training.profile import Placement, Problem
-from lumos.training.trainer import AnswersPairs, EpochRecord, PairAnswer, RestartableTrainer
+from lumos.training.trainer import (
+    AnswersPairs,
+    EpochRecord,
+    PairAnswer,
+    RestartableTrainer,
+    RestoresAnswers,
+)
 from lumos.trees.balancers import BALANCERS
 from lumos.typing import Arrays, Flags, Words
 
 TREES, SETUP, FIRST_EPOCH = range(3)
 """Numbers of phases."""
+ANSWERS_WITH = "result/"
+"""In a snapshot after the last phase: what a device answers with."""
 
 OnEpoch = Callable[[EpochRecord], None]
 
@@ -66,6 +74,7 @@ class TrainingJob:
         keys: of the device; None for the coordinator.
         opened: what the device gave out shares for before a restart.
         on_epoch: called after every epoch.
+        stays: whether the device answers after the training, also after a restart.
     """
 
     def __init__(
@@ -76,9 +85,12 @@ class TrainingJob:
         keys: DeviceKeys | None,
         opened: OpenedSums | None = None,
         on_epoch: OnEpoch | None = None,
+        *,
+        stays: bool = False,
     ) -> None:
         self._manifest, self._config, self._keys = manifest, config, keys
         self._opened, self._on_epoch = opened or OpenedSums(), on_epoch
+        self._stays = stays
         self._follows = part is None
         self._whole_part = part if part is not None else _nobody(manifest)
         self.total = manifest.graph.devices
@@ -92,7 +104,6 @@ class TrainingJob:
         self._heard: list[Heard] = []
         self._trainer: RestartableTrainer | None = None
         self.result: Any = None
-        self._questions: list[Endpoint] = []
         self._place()
 
     def _place(self) -> None:
@@ -205,6 +216,8 @@ class TrainingJob:
                 f"heard/{number}/{topic}/body": batch.body,
                 f"heard/{number}/{topic}/lengths": lengths,
             }
+        if phase > self.last and self._stays and isinstance(self.result, AnswersPairs):
+            arrays |= {ANSWERS_WITH + name: array for name, array in self.result.kept().items()}
         return arrays | self.ledgers()
 
     def _counted(self) -> Arrays:
@@ -273,9 +286,32 @@ class TrainingJob:
             self._trainer.revive(part_of(arrays, "run/"))
             self._trainer.remember_openings(self._opened)
             self._hear_again(min(phase, self.last) - FIRST_EPOCH)
+        self._restore_result(arrays)
 
-    def question(self, peer: int, *, asks: bool) -> tuple[Endpoint, Program[PairAnswer]]:
+    def restore_answers(self, arrays: Arrays) -> None:
+        """After a run that is over: answer with the result that a snapshot of its end has.
+
+        Raises:
+            InputError: it is not of this run.
+        """
+        self._absent = frozenset(arrays["absent"].tolist())
+        self._place()
+        self._restore_result(arrays)
+
+    def _restore_result(self, arrays: Arrays) -> None:
+        kept, profile = part_of(arrays, ANSWERS_WITH), self._config.profile
+        if kept and isinstance(profile, RestoresAnswers):
+            self.result = profile.answers_of(self._config, self._problem.seed, kept)
+
+    def question(
+        self, peer: int, *, asks: bool, willing: bool = True
+    ) -> tuple[Endpoint, Program[PairAnswer]]:
         """The device's part in a question about a pair of which it is an end.
+
+        Args:
+            peer: the other end.
+            asks: whether this end asks.
+            willing: as in `AnswersPairs.question`.
 
         Raises:
             UsageError: the run did not train on links.
@@ -285,8 +321,7 @@ class TrainingJob:
         group = choose_group(self._config.trees.group, simulated=simulated)
         shard = self._lone_shard()
         endpoint = Endpoint(shard, frozenset({Door.COMPARE, Door.CONTROL}))
-        self._questions.append(endpoint)
-        return endpoint, result.question(shard, endpoint, group, peer, asks=asks)
+        return endpoint, result.question(shard, endpoint, group, peer, asks=asks, willing=willing)
 
     def check_questions(self) -> AnswersPairs:
         """The result that answers; raises `UsageError` where there is none."""

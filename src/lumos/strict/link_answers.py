@@ -100,6 +100,7 @@ class Answerer:
     Args:
         vectors: [hosted, width] as `spec` takes them.
         budget: of the hosted devices; it is counted in here.
+        willing: whether they answer others, as far as the budget goes.
     """
 
     shard: Shard
@@ -108,6 +109,7 @@ class Answerer:
     spec: LevelSpec
     strict: StrictSettings
     budget: AnswerBudget = field(repr=False)
+    willing: bool = True
 
     def ask(
         self, asked: AskedOfPeers, step: int, batches: int, on_ends: OnEnds | None = None
@@ -119,7 +121,8 @@ class Answerer:
             batches: how many batches of pairs all shards go through: a public number.
         """
         shard = self.shard
-        left = self.budget.left(self.strict)
+        asking, others = self.budget.left(self.strict)
+        left = (asking, others if self.willing else np.zeros_like(others))
         answered, answering, askers = yield from consents(shard, *asked, left, step)
         mine = np.flatnonzero(answered)
         # Before anybody learns a level: an end that falls silent later has told its own.

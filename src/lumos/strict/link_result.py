@@ -88,8 +88,43 @@ class LinkResult:
         degree = self.degree[askers]
         return scores(levels, self.reading.evidence, degree, len(self.degree))
 
+    @property
+    def used(self) -> tuple[int, int]:
+        """How many questions the devices asked, and how many of others they answered."""
+        return int(self.budget.asked.sum()), int(self.budget.answered.sum())
+
+    def resume(self, used: tuple[int, int]) -> None:
+        """Count on from `used` of this one device before a restart."""
+        for counts, before in zip((self.budget.asked, self.budget.answered), used, strict=True):
+            np.maximum(counts, before, out=counts)
+
+    def kept(self) -> Arrays:
+        """What a device needs to answer after a restart: its own rows, and what is public."""
+        return {**self.rows(), **self.reading.arrays()}
+
+    @staticmethod
+    def restored(kept: Arrays, strict: StrictSettings, seed: int) -> "LinkResult":
+        """From what `kept` gave.
+
+        Raises:
+            InputError: an array is missing, or is of another run.
+        """
+        try:
+            own: dict[str, Any] = {name: kept[name] for name in _ROWS}
+            budget, reading = AnswerBudget.of(kept), Reading.of(kept, strict.answer_bits)
+        except (KeyError, InputError):
+            raise InputError("what the device answers with is not of this run") from None
+        return LinkResult(reading=reading, **own, budget=budget, strict=strict, seed=seed)
+
     def question(
-        self, shard: Shard, endpoint: Endpoint, group: Group, peer: int, *, asks: bool
+        self,
+        shard: Shard,
+        endpoint: Endpoint,
+        group: Group,
+        peer: int,
+        *,
+        asks: bool,
+        willing: bool = True,
     ) -> Program[PairAnswer]:
         """One question at one of its two ends; `lumos.training.trainer.AnswersPairs`.
 
@@ -97,7 +132,7 @@ class LinkResult:
         nothing that the first one did not.
         """
         level = np.array([UNANSWERED])
-        if self.reading.way != ALONE:
+        if self.reading.way != ALONE and (willing or not asks):
             answerer = Answerer(
                 shard=shard,
                 scorer=make_scorer(shard, endpoint, InProcess(), group),
@@ -105,6 +140,7 @@ class LinkResult:
                 spec=spec_for(self.vectors.shape[1], self.reading.cosines),
                 strict=self.strict,
                 budget=self.budget,
+                willing=willing,
             )
             asked = AskedOfPeers(np.zeros(int(asks), np.int64), np.full(int(asks), peer, np.int64))
             learnt = yield from answerer.ask(asked, 1 + peer, 1)

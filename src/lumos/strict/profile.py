@@ -32,6 +32,7 @@ from lumos.training.profiles import STRICT
 from lumos.training.settings import TrainSettings
 from lumos.training.split import Role
 from lumos.training.texts import ProfileTexts
+from lumos.typing import Arrays
 
 if TYPE_CHECKING:
     from lumos.strict.classify_trainer import ClassifyResult
@@ -263,6 +264,12 @@ class StrictProfile:
         return LinkResult.of(
             schedule, model.seed, graph, model.weights, model.kept, split=model.split
         )
+
+    def answers_of(self, config: "Config", seed: int, kept: Arrays) -> "LinkResult":
+        """What a device answers with after a restart; `lumos.training.trainer.RestoresAnswers`."""
+        from lumos.strict.link_result import LinkResult
+
+        return LinkResult.restored(kept, settings_of(config), seed)
 
     def for_newcomers(self, config: "Config") -> "Config":
         """Without the book: devices of the run repeat what they released in it."""

@@ -5,7 +5,7 @@ interrupted: `state` has everything that the next epochs depend on.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 from lumos.aggregate.opened_sums import OpenedSums
 from lumos.crypto.group import Group
@@ -14,6 +14,9 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.training.outcome import Outcome
 from lumos.typing import Arrays, Floats
+
+if TYPE_CHECKING:
+    from lumos.training.config import Config
 
 
 class EpochRecord(NamedTuple):
@@ -178,7 +181,14 @@ class AnswersPairs(Protocol):
     """The result of a device that can be asked about pairs after the training."""
 
     def question(
-        self, shard: Shard, endpoint: Endpoint, group: Group, peer: int, *, asks: bool
+        self,
+        shard: Shard,
+        endpoint: Endpoint,
+        group: Group,
+        peer: int,
+        *,
+        asks: bool,
+        willing: bool = True,
     ) -> Program[PairAnswer]:
         """One question, at one of its two ends.
 
@@ -188,6 +198,34 @@ class AnswersPairs(Protocol):
             group: of the sessions.
             peer: the other end.
             asks: whether this end asks; the other one answers.
+            willing: whether this end agrees to be scored. Where it does not, it refuses to answer,
+                and to its own question it gives the score of what it knows alone.
+        """
+        ...
+
+    @property
+    def used(self) -> tuple[int, int]:
+        """How many questions the device asked, and how many of others it answered."""
+        ...
+
+    def resume(self, used: tuple[int, int]) -> None:
+        """Count on from `used` before a restart; a count never becomes smaller."""
+        ...
+
+    def kept(self) -> Arrays:
+        """What the device needs to answer after a restart, for `RestoresAnswers`."""
+        ...
+
+
+@runtime_checkable
+class RestoresAnswers(Protocol):
+    """A profile whose devices answer about pairs again after a restart."""
+
+    def answers_of(self, config: "Config", seed: int, kept: Arrays) -> AnswersPairs:
+        """The result of a device, from what `AnswersPairs.kept` gave.
+
+        Raises:
+            InputError: an array is missing, or is of another run.
         """
         ...
 
