@@ -125,7 +125,8 @@ class Mailbox:
 
     def boot_of(self, party: int) -> bytes | None:
         """Random bytes of the present start of a party; None while it has not said hello."""
-        return self._peer(party).boot
+        peer = self._peer(party)
+        return peer.boot if peer.welcome is None else peer.welcome.boot
 
     def senders(self, key: RoundKey) -> list[int]:
         """Who has sent in a round, in the order of the ids."""
