@@ -9,7 +9,6 @@ from tests.deploy.test_absence import LOST, SUM_PHASE, Killer
 
 from lumos.deploy.device_party import MOST_ATTEMPTS
 from lumos.deploy.frames import Data, RoundKey, RunState
-from lumos.deploy.ledger_totals import ledger_totals
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.strict import opinions
@@ -118,7 +117,7 @@ def test_attempts_that_were_given_up_stay_counted(twelve: PartsFolder) -> None:
     assert {key.attempt for _, _, key in messages} == {0, 1}
     for party in (COORDINATOR, *(one for one in range(12) if one != LOST)):
         sent = sum(count for (sender, _, _), count in messages.items() if sender == party)
-        assert ledger_totals(federation.parties[party].job)["sent"] == sent
+        assert federation.parties[party].job.ledgers.totals()["sent"] == sent
 
 
 def test_an_opinion_without_a_neighbour_has_other_coins(

@@ -238,7 +238,7 @@ class CoordinatorParty:
         if begun is not None:
             self.attempt = begun.attempt
             self.job.leave_out(begun.absent, snapshot)
-            self.job.restore_ledgers(begun.ledgers)
+            self.job.ledgers.restore(begun.ledgers)
 
     def _settle(self) -> None:
         """Keep the present phase's snapshot once every device has one.
@@ -312,7 +312,7 @@ class CoordinatorParty:
         self._rounds = None
         before = self._store.load() if self._pending is None else self._pending
         self.job.leave_out(self.out, before)
-        self._store.begin(self.phase, self.attempt, self.out, self.job.ledgers())
+        self._store.begin(self.phase, self.attempt, self.out, self.job.ledgers.arrays())
 
     def _announce(self) -> None:
         """Tell everyone when something has changed that all must know."""

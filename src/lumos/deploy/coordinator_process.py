@@ -23,7 +23,6 @@ from lumos.deploy.device_folder import RESULT, SUM_NUMBER, WEIGHTS
 from lumos.deploy.device_process import BOOT_BYTES
 from lumos.deploy.epoch_losses import NAME as LOSSES
 from lumos.deploy.frames import Alive, Frame
-from lumos.deploy.ledger_totals import ledger_totals
 from lumos.deploy.nats_link import Faults, NatsLink
 from lumos.deploy.page_status import WireBytes
 from lumos.deploy.party_folder import LOCK, WIRE, PartyFolder
@@ -242,7 +241,7 @@ class CoordinatorProcess:
             "seconds_per_sum": round(self._seconds / sums, 4) if sums else None,
             "weights_sha256": weights_digest(weights) if weights else None,
             "losses": self._history.all_losses.values(),
-            "ledger": ledger_totals(job),
+            "ledger": job.ledgers.totals(),
         }
         write_arrays(path / WEIGHTS, weights, private=True)
         write_json(path / RESULT, result, private=True)

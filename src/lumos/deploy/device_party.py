@@ -106,7 +106,7 @@ class DeviceParty:
         begun = store.begun(self.phase)
         if begun is not None:
             job.leave_out(begun.absent, saved)
-            job.restore_ledgers(begun.ledgers)
+            job.ledgers.restore(begun.ledgers)
         self.attempt = 0 if begun is None else begun.attempt
         self.out: set[int] = set(job.absent)
         self.ended: str | None = None
@@ -275,7 +275,7 @@ class DeviceParty:
             )
         self._mailbox.forget_attempt(self.phase, self.attempt)
         self.job.leave_out(self.out, self._store.load())
-        self._store.begin(self.phase, attempt, self.out, self.job.ledgers())
+        self._store.begin(self.phase, attempt, self.out, self.job.ledgers.arrays())
         self.attempt, self._rounds, self._ready = attempt, None, {}
 
 

@@ -27,7 +27,6 @@ from lumos.deploy.device_folder import (
     DeviceFolder,
 )
 from lumos.deploy.device_party import DeviceParty
-from lumos.deploy.ledger_totals import ledger_totals
 from lumos.deploy.nats_link import Faults, NatsLink
 from lumos.deploy.party_folder import LOCK, WIRE, PartyFolder
 from lumos.deploy.party_process import StopRequest, drive, stopped_by_signals
@@ -216,7 +215,7 @@ class DeviceProcess:
             "weights_sha256": weights_digest(weights) if weights else None,
             "prediction": _probabilities(job.result),
             "edges_carried": job.shard.neighbours[snapshot["keep"]].tolist(),
-            "ledger": ledger_totals(job),
+            "ledger": job.ledgers.totals(),
         }
         if part_of(snapshot, ANSWERS_WITH):
             self._answering.begin(snapshot)

@@ -207,7 +207,7 @@ def _left_out(party: CoordinatorParty, history: RunHistory) -> list[LeftOut]:
 
 def _flows(job: TrainingJob) -> Iterator[TopicFlow]:
     """By topic and direction, where anything passed."""
-    for name, flow in sorted(job.flows().items()):
+    for name, flow in sorted(job.ledgers.flows().items()):
         for direction in ("received", "sent"):
             if messages := flow.get(direction, 0):
                 yield TopicFlow(

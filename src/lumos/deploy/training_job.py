@@ -8,9 +8,8 @@ draws there comes from its secret, the phase and the attempt, and it is told the
 was told before is on its disk (`rounds`).
 """
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection
+from typing import Any
 
 import numpy as np
 
@@ -23,22 +22,23 @@ from lumos.compare.secure import SecureComparer
 from lumos.crypto import entropy
 from lumos.crypto.entropy import Expanded
 from lumos.crypto.group import choose_group
+from lumos.deploy.heard_releases import HeardReleases, hear_nothing
+from lumos.deploy.party_ledgers import PartyLedgers
+from lumos.deploy.party_problem import nobody, problem_of
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
 from lumos.device.device_keys import DeviceKeys
 from lumos.device.shard import Shard
 from lumos.errors import InputError, UsageError
-from lumos.exchange.batch import Batch, Inbox
+from lumos.exchange.batch import Inbox
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
-from lumos.exchange.revealed_bits import most_pair_bits
-from lumos.exchange.topic import TOPICS, Door
-from lumos.exchange.traffic import Booking
+from lumos.exchange.topic import Door
 from lumos.graph.part import GraphPart
 from lumos.graph.parts.manifest import Manifest
 from lumos.session.workers import InProcess
 from lumos.storage import part_of
 from lumos.training.config import Config
 from lumos.training.private_data import PrivateData
-from lumos.training.profile import Placement, Problem
+from lumos.training.profile import Placement
 from lumos.training.trainer import (
     AnswersPairs,
     EpochRecord,
@@ -55,13 +55,6 @@ ANSWERS_WITH = "result/"
 """In a snapshot after the last phase: what a device answers with."""
 
 OnEpoch = Callable[[EpochRecord], None]
-
-
-class Heard(NamedTuple):
-    """What a device received from others in a round between devices."""
-
-    topic: str
-    batch: Batch
 
 
 class TrainingJob:
@@ -92,16 +85,15 @@ class TrainingJob:
         self._opened, self._on_epoch = opened or OpenedSums(), on_epoch
         self._stays = stays
         self._follows = part is None
-        self._whole_part = part if part is not None else _nobody(manifest)
+        self._whole_part = part if part is not None else nobody(manifest)
         self.total = manifest.graph.devices
         trains = Door.OPEN not in config.profile.doors
         self.last = FIRST_EPOCH + config.train.epochs if trains else TREES
         """Number of the last phase; a profile that needs the door `open` has its trees only."""
         self._absent: frozenset[int] = frozenset()
-        self._earlier: list[Arrays] = []
-        """Ledgers of the time before a device was left out of a phase that began again."""
+        self.ledgers = PartyLedgers()
         self._keep: Flags = np.zeros(self._whole_part.slots, np.bool_)
-        self._heard: list[Heard] = []
+        self._heard = HeardReleases()
         self._trainer: RestartableTrainer | None = None
         self.result: Any = None
         self._place()
@@ -110,12 +102,13 @@ class TrainingJob:
         """Make shards and endpoints, without neighbours that are left out."""
         config = self._config
         self._part = self._whole_part.without(np.array(sorted(self._absent), np.int64))
-        self._problem = _problem(self._manifest, config, self._part)
+        self._problem = problem_of(self._manifest, config, self._part)
         self._coins = config.profile.coins(self._problem, config, control=False)
         self._tree_shard, self.shard = self._shard(""), self._shard(self._coins)
         shards = (None, None) if self._follows else (self._tree_shard, self.shard)
         self.tree_endpoint = Endpoint(shards[0], EVERY_DOOR)
         self.endpoint = Endpoint(shards[1], config.profile.doors)
+        self.ledgers.begin(trees=self.tree_endpoint.ledger, run=self.endpoint.ledger)
 
     def leave_out(self, absent: Collection[int], snapshot: Arrays | None) -> None:
         """Go on from a snapshot without these devices, in a phase that begins again.
@@ -123,7 +116,7 @@ class TrainingJob:
         What was sent and revealed before stays counted.
         """
         if frozenset(absent) != self._absent:
-            self._earlier.append(self._counted())
+            self.ledgers.give_up()
             self._absent = frozenset(absent)
             self._place()
         self.begin_again(snapshot)
@@ -209,53 +202,10 @@ class TrainingJob:
         }
         if phase > SETUP:
             arrays |= {f"run/{name}": array for name, array in self.trainer.snapshot().items()}
-        for number, (topic, batch) in enumerate(self._heard):
-            lengths = np.empty(0, np.int64) if batch.lengths is None else batch.lengths
-            arrays |= {
-                f"heard/{number}/{topic}/sender": batch.sender,
-                f"heard/{number}/{topic}/body": batch.body,
-                f"heard/{number}/{topic}/lengths": lengths,
-            }
+        arrays |= self._heard.arrays()
         if phase > self.last and self._stays and isinstance(self.result, AnswersPairs):
             arrays |= {ANSWERS_WITH + name: array for name, array in self.result.kept().items()}
-        return arrays | self.ledgers()
-
-    def _counted(self) -> Arrays:
-        """What was counted since a device was last left out of a phase that began again."""
-        return {
-            f"ledger/{which}/{name}": counts
-            for which, endpoint in self._endpoints()
-            for name, counts in endpoint.ledger.whole_state().items()
-        }
-
-    def flows(self) -> dict[str, dict[str, int]]:
-        """By topic: messages and bytes of all phases, and of attempts that were given up."""
-        totals: dict[str, dict[str, int]] = {}
-        for counted in (*self._earlier, self._counted()):
-            for name, counts in counted.items():
-                _, _, kind, rest = (*name.split("/", 3), "")[:4]
-                topic, _, flow = rest.rpartition("|")
-                if kind == "flows" and topic and flow in Booking._fields:
-                    of_topic = totals.setdefault(topic, {})
-                    of_topic[flow] = of_topic.get(flow, 0) + int(counts.sum())
-        return totals
-
-    def ledgers(self) -> Arrays:
-        """What the party has sent, received and revealed so far."""
-        now = self._counted()
-        for number, ledgers in enumerate(self._earlier):
-            now |= {f"earlier/{number}/{name}": counts for name, counts in ledgers.items()}
-        return now
-
-    def restore_ledgers(self, arrays: Arrays) -> None:
-        """Go on counting from `ledgers`, in a party that has counted nothing."""
-        numbers = {int(name.split("/")[1]) for name in arrays if name.startswith("earlier/")}
-        self._earlier = [part_of(arrays, f"earlier/{number}/") for number in sorted(numbers)]
-        for which, endpoint in self._endpoints():
-            endpoint.ledger.restore_whole(part_of(arrays, f"ledger/{which}/"))
-
-    def _endpoints(self) -> tuple[tuple[str, Endpoint], ...]:
-        return ("trees", self.tree_endpoint), ("run", self.endpoint)
+        return arrays | self.ledgers.arrays()
 
     def restore(self, arrays: Arrays) -> int:
         """Go on from a snapshot; returns the phase to begin with.
@@ -268,24 +218,28 @@ class TrainingJob:
             self._absent = frozenset(arrays["absent"].tolist())
             self._place()
             self.begin_again(arrays)
-            self.restore_ledgers(arrays)
+            self.ledgers.restore(arrays)
         except (KeyError, ValueError, IndexError) as error:
             raise InputError(f"the snapshot is damaged or of another run ({error})") from None
         return phase
 
     def begin_again(self, arrays: Arrays | None) -> None:
         """Forget what was done since a snapshot, or since the start; the ledgers do not."""
-        self._heard, self._trainer = [], None
+        self._heard, self._trainer = HeardReleases(), None
         if arrays is None:
             return
         phase = int(arrays["phase"])
         self._keep = arrays["keep"]
-        self._heard = list(_heard(arrays, self._me, self._absent))
+        self._heard = HeardReleases.of(arrays, self._me, self._absent)
         if phase > SETUP:
             self._trainer = self._make_trainer()
             self._trainer.revive(part_of(arrays, "run/"))
             self._trainer.remember_openings(self._opened)
-            self._hear_again(min(phase, self.last) - FIRST_EPOCH)
+            program = self._trainer.rehear(min(phase, self.last) - FIRST_EPOCH)
+            if self._follows:
+                hear_nothing(program)
+            else:
+                self._heard.hear_again(program)
         self._restore_result(arrays)
 
     def restore_answers(self, arrays: Arrays) -> None:
@@ -438,8 +392,7 @@ class TrainingJob:
         budget = self._config.trees.comparison_budget
         if budget is None:
             return None
-        spent = (part_of(counted, "ledger/trees/answers/") for counted in self._earlier)
-        return budget - sum(map(most_pair_bits, spent))
+        return budget - self.ledgers.bits_given_up("trees")
 
     def _finish(self) -> Program[None]:
         self.result = yield from self.trainer.finish()
@@ -460,26 +413,9 @@ class TrainingJob:
                     continue
                 inbox = yield outbox
                 if topic.door is Door.RELEASE:
-                    self._heard.append(Heard(topic.name, inbox.batch))
+                    self._heard.add(topic.name, inbox.batch)
         except StopIteration:
             return
-
-    def _hear_again(self, epochs: int) -> None:
-        """Bring the trainer to where it was, with what it heard before the restart."""
-        program = self.trainer.rehear(epochs)
-        heard = iter(self._heard)
-        inbox: Inbox | None = None
-        while True:
-            try:
-                outbox = next(program) if inbox is None else program.send(inbox)
-            except StopIteration:
-                return
-            inbox = outbox.topic.silence
-            if not self._follows:
-                topic, batch = next(heard, Heard("", outbox.topic.no_messages))
-                if topic != outbox.topic.name:
-                    raise ValueError("what the device heard")
-                inbox = Inbox(batch, quiet=False)
 
 
 def _drawing(program: Program[None], expanded: Expanded) -> Program[None]:
@@ -492,55 +428,3 @@ def _drawing(program: Program[None], expanded: Expanded) -> Program[None]:
             except StopIteration:
                 return
         inbox = yield outbox
-
-
-def _problem(manifest: Manifest, config: Config, part: GraphPart) -> Problem:
-    task = config.train.task
-    drawn, link = manifest.split(task), task == "link"
-    facts = manifest.graph
-    if link and manifest.training is not None:
-        facts = replace(
-            facts, edges=manifest.training.edges, fingerprint=manifest.training.fingerprint
-        )
-    return Problem(
-        facts=facts,
-        parts=(part,),
-        keep=(),
-        classes=0 if link else manifest.graph.class_count,
-        training=0 if link else drawn.train,
-        validation=0 if link else drawn.validation,
-        seed=manifest.seed,
-        split=drawn.name,
-        owner=manifest.graph.fingerprint,
-    )
-
-
-def _nobody(manifest: Manifest) -> GraphPart:
-    """A part without devices."""
-    none = np.empty(0, np.int64)
-    return GraphPart(
-        devices=none,
-        total=manifest.graph.devices,
-        offsets=np.zeros(1, np.int64),
-        neighbours=none,
-        features=np.empty((0, manifest.graph.feature_count), np.float32),
-        labels=none,
-        roles=none,
-        held_back=np.empty((0, 2), np.int64),
-    )
-
-
-def _heard(arrays: Arrays, me: int, absent: Collection[int]) -> Iterator[Heard]:
-    found: dict[int, tuple[str, dict[str, Any]]] = {}
-    for name, array in arrays.items():
-        if name.startswith("heard/"):
-            _, number, *words, field = name.split("/")
-            found.setdefault(int(number), ("/".join(words), {}))[1][field] = array
-    for _, (topic, fields) in sorted(found.items()):
-        if topic not in TOPICS:
-            raise ValueError("a topic that does not exist")
-        sender = fields["sender"]
-        lengths = fields["lengths"] if TOPICS[topic].shape is None else None
-        receiver = np.full(len(sender), me, np.int64)
-        batch = Batch(sender, receiver, fields["body"], None, lengths)
-        yield Heard(topic, batch.take(np.flatnonzero(~np.isin(sender, sorted(absent)))))
