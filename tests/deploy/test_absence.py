@@ -11,7 +11,7 @@ from tests.deploy.network import Federation, Packet
 
 import lumos
 from lumos.aggregate.topics import Stage
-from lumos.deploy.frames import Data
+from lumos.deploy.frames import Alive, Data
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.strict import neighbour_messages
@@ -307,3 +307,24 @@ def test_a_device_that_has_finished_does_not_wait_for_ever(
     began = federation.now
     federation.run()
     assert federation.now - began == pytest.approx(federation.deadline, abs=3)
+
+
+def test_devices_that_stay_say_that_they_have_heard_of_the_end(
+    twelve: PartsFolder, short: Config
+) -> None:
+    """To a coordinator that was restarted at the end, as often as it takes."""
+    federation = Federation(twelve, short)
+    federation.run()
+    heard: set[int] = set()
+
+    def watch(_now: float, sender: int, _receiver: int, frames: list[Any]) -> None:
+        last = federation.coordinator.job.last
+        if any(isinstance(frame, Alive) and frame.phase > last + 1 for frame in frames):
+            heard.add(sender)
+
+    federation.watch = watch
+    federation.kill(COORDINATOR)
+    federation.start(COORDINATOR)
+    until = federation.now + 3
+    federation.run(until=lambda: federation.now > until)
+    assert heard == set(range(12))

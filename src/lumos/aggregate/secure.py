@@ -77,7 +77,8 @@ _ROWS = 256  # vectors encoded at a time
 
 
 class SecureAggregator(InMemoryOnly):
-    """The backend `secure` of one shard. Its keys live in memory: after a restart, a new setup.
+    """The backend `secure` of one shard. Its keys live in memory: after a restart, a new setup; or
+    `restore`, where a device keeps its secret.
 
     Args:
         shard: the hosted devices.

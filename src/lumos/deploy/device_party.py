@@ -202,11 +202,16 @@ class DeviceParty:
         self._mailbox.tell(COORDINATOR, self._alive())
 
     def _alive(self) -> Alive:
+        if self.ended == "":  # also of one that stays
+            return self._farewell()
         return Alive(self.phase, self.attempt, ready=bool(self._ready))
 
     def say_farewell(self) -> None:
         """Tell the coordinator that the device has heard of the end."""
-        self._mailbox.tell(COORDINATOR, Alive(self.job.last + 2, 0))
+        self._mailbox.tell(COORDINATOR, self._farewell())
+
+    def _farewell(self) -> Alive:
+        return Alive(self.job.last + 2, 0)
 
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
         """What is to be sent now, by receiver."""

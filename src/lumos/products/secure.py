@@ -39,6 +39,7 @@ class PairShares(NamedTuple):
 
 class SecureProducts(InMemoryOnly):
     """The backend `secure` of one shard. Its sessions live in memory: after a restart, a new setup.
+    A device that keeps its secret draws the same again in it.
 
     Guarantee: against a semi-honest partner, whatever passes here is independent of a device's
     words and numbers; each share is uniform, and only both together are the product.
