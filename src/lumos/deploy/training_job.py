@@ -165,7 +165,7 @@ class TrainingJob:
             self._trainer = self._make_trainer()
             self._trainer.remember_openings(self._opened)
             self._trainer.begin_attempt(attempt)
-            return self._own(self._trainer.setup())
+            return self._own(self._trainer.enrol())
         self.trainer.begin_attempt(attempt)
         if phase == self.last:
             return self._own(self._finish())

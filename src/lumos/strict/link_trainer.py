@@ -1,9 +1,9 @@
 """The strict trainer of `link`: features are not released; two devices learn one level together.
 
-1. A sum of counts says which words are used. Then neighbours are matched at random, at most one
-   partner each (`matching`).
-2. Sums of products along matched edges train an encoder of words (`link_encoder`). The product of a
-   pair exists only as two shares, and both enter the masked sum (`lumos.products`).
+1. Neighbours are matched at random, at most one partner each (`matching`).
+2. Sums of counts and of products along matched edges train an encoder of words (`link_encoder`).
+   The product of a pair exists only as two shares, and both enter the masked sum
+   (`lumos.products`).
 3. Colours and opinions on them give every device a vector of its surroundings (`surroundings`).
 4. Calibration: one held-back edge and one stranger of each device learn the level of their score
    (`lumos.score`); noisy histograms of levels choose what is compared, and say what a level means
@@ -134,6 +134,11 @@ class StrictLinker(StrictTrainer):
     def _scaling_devices(self) -> tuple[Ints, int]:
         return np.arange(len(self.shard)), self.shard.total
 
+    def setup(self) -> Program[None]:
+        """Agree on keys and on the words that may be used; find partners."""
+        yield from super().setup()
+        self._partner = yield from self._find_partners()
+
     def _find_partners(self) -> Program[Ints]:
         """[hosted] partners. With a book a device looks once: every search is a hint at degrees.
 
@@ -172,8 +177,10 @@ class StrictLinker(StrictTrainer):
         self._encoder = LinkEncoder(self._words, self.schedule, self.shard.public)
 
     def _before(self, number: int) -> Program[None]:
-        """Partners and their sessions before the first product, colours and opinions before their
-        sum."""
+        """Sessions of partners before the first product, colours and opinions before their sum.
+
+        Where devices did no more than enrol, they find partners first.
+        """
         stage, step = self.schedule.stage(number), self.schedule.step(number)
         if stage == PRODUCTS and not self._paired:
             if self._partner is None:

@@ -80,7 +80,11 @@ class StrictTrainer(ABC):
         self.choice = 0
 
     def setup(self) -> Program[None]:
-        """Agree on keys, and on the features that may be used."""
+        """Before the first epoch."""
+        yield from self.enrol()
+
+    def enrol(self) -> Program[None]:
+        """Agree on keys, and on the features that may be used: sums only, and no session."""
         yield from self._sums.setup()
         yield from self._scale_features()
         rows = self._make_rows()

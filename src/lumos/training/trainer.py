@@ -108,8 +108,8 @@ class RestartableTrainer(Protocol):
     After a restart it sends the same messages again, byte by byte, as far as they are repeated.
     """
 
-    def setup(self) -> Program[None]:
-        """As in `Trainer`."""
+    def enrol(self) -> Program[None]:
+        """`setup`, without what needs sessions of two devices: epochs make up for it."""
         ...
 
     def rehear(self, epoch: int) -> Program[None]:
