@@ -4,7 +4,6 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 CORES  ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-WORKERS ?= $(shell expr $(CORES) + 1)  # tests of processes wait a fifth of their time
 OUT    ?= out
 
 .PHONY: demo test lint types unit docs browser wheel bench evidence install clean
@@ -34,7 +33,7 @@ types: $(STAMP)
 
 unit: $(STAMP) browser
 	@$(BIN)/python -m compileall -q -j $(CORES) src  # for the processes that tests start
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not long"
+	$(BIN)/pytest -n $(CORES) --dist worksteal -m "not long"
 
 docs: $(STAMP)  ## the documentation site, in $(OUT)/site; tests/docs builds it too
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir $(OUT)/site

@@ -22,6 +22,7 @@ from lumos.typing import Arrays
 LOST = 5
 """The device that is killed."""
 IN_A_SUM = ["wrapped", "left-out", "masked", "lost", "alive", "confirmed", "reveal", "sum"]
+LESS_OFTEN = ["left-out", "masked", "alive", "confirmed"]
 SUM_PHASE = 4
 """A phase in the middle of the run, with nothing but one sum."""
 
@@ -94,7 +95,7 @@ def back_in_time(federation: Federation, killer: Killer) -> None:
     federation.run()
 
 
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("after", [pytest.param(False, marks=pytest.mark.long), True])
 @pytest.mark.parametrize(
     ("topic", "phase"),
     [
@@ -118,7 +119,13 @@ def test_a_device_that_is_back_in_time_changes_nothing(
     assert federation.coordinator.left_out == {}
 
 
-@pytest.mark.parametrize("topic", [*IN_A_SUM, "draw-list"])
+@pytest.mark.parametrize(
+    "topic",
+    [
+        *("draw-list", "wrapped", "lost", "reveal", "sum"),
+        *(pytest.param(topic, marks=pytest.mark.long) for topic in LESS_OFTEN),
+    ],
+)
 def test_a_coordinator_that_is_started_again_changes_nothing(
     twelve: PartsFolder, short: Config, undisturbed: Arrays, topic: str
 ) -> None:
@@ -234,7 +241,7 @@ def test_a_device_that_comes_back_late_is_told_so(twelve: PartsFolder, short: Co
     assert federation.coordinator.ended == ""
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_bad_network_and_kills_change_nothing(
     twelve: PartsFolder, short: Config, undisturbed: Arrays, seed: int
 ) -> None:

@@ -191,6 +191,7 @@ def _note_sum(sums: list[RoundKey], receiver: int, data: Data) -> Data:
     return data
 
 
+LONG = pytest.mark.long
 WRONG = {
     "another topic": lambda data: msgspec.structs.replace(data, topic="aggregate/masked"),
     "no topic": lambda data: msgspec.structs.replace(data, topic="nonsense"),
@@ -206,7 +207,13 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        wrong if wrong in ("no topic", "lengths", "no element") else pytest.param(wrong, marks=LONG)
+        for wrong in WRONG
+    ],
+)
 def test_a_message_that_breaks_the_rules_stops_nobody_else(
     twelve: PartsFolder,
     short: Config,

@@ -108,7 +108,7 @@ def undisturbed(linking: Config) -> Arrays:
 PRODUCTS, LEVELS = 4, 12
 """Phases: that of the second sum of products, and the last one."""
 IN_PRODUCTS = ["opening", "points", "columns", "correction", "ready", "present", "objection"]
-QUICK = {("correction", LOST), ("reveal", LOST), ("score", LOST), ("verdict", COORDINATOR)}
+QUICK = [("correction", PRODUCTS, LOST), ("reveal", PRODUCTS, LOST), ("score", LEVELS, LOST)]
 KILLS = [
     *((topic, PRODUCTS, LOST) for topic in (*IN_PRODUCTS, "verdict", *IN_A_SUM)),
     *((topic, LEVELS, LOST) for topic in ("score", "proposal", "reply", *IN_A_SUM)),
@@ -120,13 +120,10 @@ KILLS = [
 """(topic, phase, who is killed)."""
 
 
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("after", [pytest.param(False, marks=pytest.mark.long), True])
 @pytest.mark.parametrize(
     ("topic", "phase", "party"),
-    [
-        pytest.param(*kill, marks=() if (kill[0], kill[2]) in QUICK else pytest.mark.long)
-        for kill in KILLS
-    ],
+    [pytest.param(*kill, marks=() if kill in QUICK else pytest.mark.long) for kill in KILLS],
 )
 def test_links_with_a_party_that_is_back(
     twelve: PartsFolder,
