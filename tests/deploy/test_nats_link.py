@@ -8,6 +8,7 @@ import pytest
 from tests.deploy.parties import SERVER
 
 from lumos.crypto import entropy
+from lumos.deploy import nats_link
 from lumos.deploy.broker_config import BrokerSettings, write_broker_config
 from lumos.deploy.broker_process import Broker
 from lumos.deploy.directory import DIRECTORY, Directory
@@ -201,3 +202,27 @@ def test_counts_survive_a_kill(tmp_path: Path) -> None:
         "packets_received": 1,
         "bytes_received": 40,
     }
+
+
+def test_a_link_ends_also_where_a_cancellation_is_lost(
+    pki: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`asyncio.wait_for` of Python 3.11 returns its result instead, if that comes just then."""
+    asked: list[int] = []
+
+    async def answers(*_: object) -> bool:
+        asked.append(1)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return True
+        return True
+
+    monkeypatch.setattr(nats_link, "_answers", answers)
+
+    async def play() -> None:
+        async with asyncio.timeout(20):
+            async with link(pki, "device-0", broker.address):
+                await until(lambda: asked)
+
+    played(play)

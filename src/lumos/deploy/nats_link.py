@@ -87,6 +87,8 @@ class NatsLink:
         self._waking = asyncio.Event()
         self._dropped = DropLog(log, time.monotonic)
         self._keeping: asyncio.Task[None] | None = None
+        self._leaving = False
+        """Before Python 3.12 `asyncio.wait_for` loses a cancellation that comes with its result."""
         self._late: set[asyncio.Future[None]] = set()
         self.count = count or WireCount()
 
@@ -100,6 +102,7 @@ class NatsLink:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._leaving = True
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
@@ -181,7 +184,7 @@ class NatsLink:
         """Connect, and connect again whenever the connection has ended."""
         wait = SHORTEST_WAIT
         said = ""
-        while True:
+        while not self._leaving:
             closed = asyncio.Event()
             try:
                 client = await self._connect(closed)
@@ -199,7 +202,7 @@ class NatsLink:
             try:
                 self._client = client
                 self._waking.set()
-                while not closed.is_set() and await _answers(client, closed):
+                while not (closed.is_set() or self._leaving) and await _answers(client, closed):
                     pass
             finally:
                 self._client = None
