@@ -51,7 +51,7 @@ class AnsweringParty:
                 if isinstance(frame, Data) and frame.key.phase == QUESTIONS:
                     self.questions.notice(sender, frame, now)
             elif sender == COORDINATOR and isinstance(frame, RunState):
-                self._mailbox.tell(COORDINATOR, Alive(self.job.last + 2, 0))  # it has ended
+                self._mailbox.tell(COORDINATOR, Alive(self.job.left, 0))
 
     def advance(self, now: float) -> None:
         """Go on with all questions as far as what has arrived allows."""

@@ -19,8 +19,8 @@ from lumos.deploy.mailbox import Mailbox
 from lumos.deploy.rounds import CoordinatorRounds
 from lumos.deploy.training_job import TrainingJob
 from lumos.errors import LumosError
-from lumos.exchange.batch import Inbox
-from lumos.exchange.endpoint import Program
+from lumos.exchange.batch import Outbox
+from lumos.exchange.programs import changed
 from lumos.typing import Arrays
 
 CoordinatorRecord = dict[RoundKey, dict[int, Data]]
@@ -199,7 +199,7 @@ class CoordinatorParty:
             self._mailbox,
             self,
             job.endpoint_of(self.phase),
-            self._counting_sums(job.program(self.phase, self.attempt)),
+            changed(job.program(self.phase, self.attempt), self._count_sum),
             (self.phase, self.attempt),
             lambda sender, line: self._log(f"device {sender}: {line}; dropped"),
             job.total,
@@ -207,16 +207,9 @@ class CoordinatorParty:
             self._recorded,
         )
 
-    def _counting_sums(self, program: Program[None]) -> Program[None]:
-        """The same program; the sums that it opens are counted."""
-        inbox: Inbox | None = None
-        while True:
-            try:
-                outbox = next(program) if inbox is None else program.send(inbox)
-            except StopIteration:
-                return
-            self.sums += outbox.topic is SUM and bool(outbox.batch.messages)
-            inbox = yield outbox
+    def _count_sum(self, outbox: Outbox) -> Outbox:
+        self.sums += outbox.topic is SUM and bool(outbox.batch.messages)
+        return outbox
 
     def _next_phase(self) -> None:
         at_once = self.job.has_sessions(self.phase)

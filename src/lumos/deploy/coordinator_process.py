@@ -197,7 +197,7 @@ class CoordinatorProcess:
     def _observe(self, job: TrainingJob, sender: int, frames: list[Frame]) -> None:
         """Notice who has heard of the end."""
         for frame in frames:
-            if isinstance(frame, Alive) and frame.phase > job.last + 1:
+            if isinstance(frame, Alive) and frame.phase >= job.left:
                 self._gone.add(sender)
             elif isinstance(frame, Alive):
                 self._heard = time.monotonic()

@@ -211,7 +211,7 @@ class DeviceParty:
         self._mailbox.tell(COORDINATOR, self._farewell())
 
     def _farewell(self) -> Alive:
-        return Alive(self.job.last + 2, 0)
+        return Alive(self.job.left, 0)
 
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
         """What is to be sent now, by receiver."""
@@ -249,7 +249,7 @@ class DeviceParty:
 
     def _follow(self, state: RunState) -> None:
         """What the coordinator says of the run."""
-        if not set(state.out) <= set(range(self.job.total)):
+        if not all(0 <= device < self.job.total for device in state.out):
             raise ProtocolError("the coordinator left out a device that does not exist")
         for device in set(state.out) - self.out:
             self.out.add(device)

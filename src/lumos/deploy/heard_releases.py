@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from lumos.exchange.batch import Batch, Inbox
+from lumos.exchange.batch import Batch, Inbox, Outbox
 from lumos.exchange.endpoint import Program
+from lumos.exchange.programs import run_alone
 from lumos.exchange.topic import TOPICS
 from lumos.typing import Arrays
 
@@ -67,24 +68,11 @@ class HeardReleases:
             ValueError: the program has other rounds.
         """
         rounds = iter(self._rounds)
-        inbox: Inbox | None = None
-        while True:
-            try:
-                outbox = next(program) if inbox is None else program.send(inbox)
-            except StopIteration:
-                return
+
+        def answer(outbox: Outbox) -> Inbox:
             topic, batch = next(rounds, ("", outbox.topic.no_messages))
             if topic != outbox.topic.name:
                 raise ValueError("what the device heard")
-            inbox = Inbox(batch, quiet=False)
+            return Inbox(batch, quiet=False)
 
-
-def hear_nothing(program: Program[None]) -> None:
-    """Run a program to its end in which nothing is heard: that of the coordinator."""
-    inbox: Inbox | None = None
-    while True:
-        try:
-            outbox = next(program) if inbox is None else program.send(inbox)
-        except StopIteration:
-            return
-        inbox = outbox.topic.silence
+        run_alone(program, answer)

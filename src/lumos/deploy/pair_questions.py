@@ -24,8 +24,9 @@ from lumos.deploy.mailbox import FORGOTTEN, Mailbox
 from lumos.deploy.rounds import DeviceRounds, Presence
 from lumos.deploy.training_job import TrainingJob
 from lumos.errors import LumosError, UsageError
-from lumos.exchange.batch import Inbox, Outbox
+from lumos.exchange.batch import Outbox
 from lumos.exchange.endpoint import Program
+from lumos.exchange.programs import changed
 from lumos.training.trainer import PairAnswer
 
 QUESTIONS = FORGOTTEN
@@ -192,12 +193,5 @@ class PairQuestions:
 
 def _between(program: Program[PairAnswer], peer: int) -> Program[PairAnswer]:
     """A program of two devices: each awaits the other in every round."""
-    inbox: Inbox | None = None
     awaits = np.array([peer], np.int64)
-    try:
-        while True:
-            outbox = next(program) if inbox is None else program.send(inbox)
-            inbox = yield Outbox(outbox.topic, outbox.batch, awaits, outbox.check)
-    except StopIteration as stop:
-        answer: PairAnswer = stop.value
-        return answer
+    return changed(program, lambda outbox: Outbox(outbox.topic, outbox.batch, awaits, outbox.check))

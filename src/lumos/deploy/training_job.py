@@ -22,7 +22,7 @@ from lumos.compare.secure import SecureComparer
 from lumos.crypto import entropy
 from lumos.crypto.entropy import Expanded
 from lumos.crypto.group import choose_group
-from lumos.deploy.heard_releases import HeardReleases, hear_nothing
+from lumos.deploy.heard_releases import HeardReleases
 from lumos.deploy.party_ledgers import PartyLedgers
 from lumos.deploy.party_problem import nobody, problem_of
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
@@ -31,6 +31,7 @@ from lumos.device.shard import Shard
 from lumos.errors import InputError, UsageError
 from lumos.exchange.batch import Inbox
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
+from lumos.exchange.programs import run_alone
 from lumos.exchange.topic import Door
 from lumos.graph.part import GraphPart
 from lumos.graph.parts.manifest import Manifest
@@ -132,6 +133,11 @@ class TrainingJob:
         epochs = self.last - FIRST_EPOCH
         number = phase - FIRST_EPOCH + 1
         return "the last sums" if phase == self.last else f"epoch {number} of {epochs}"
+
+    @property
+    def left(self) -> int:
+        """Where a device says it is once it has heard of the end: behind every phase."""
+        return self.last + 2
 
     @property
     def absent(self) -> frozenset[int]:
@@ -237,7 +243,7 @@ class TrainingJob:
             self._trainer.remember_openings(self._opened)
             program = self._trainer.rehear(min(phase, self.last) - FIRST_EPOCH)
             if self._follows:
-                hear_nothing(program)
+                run_alone(program, lambda outbox: outbox.topic.silence)
             else:
                 self._heard.hear_again(program)
         self._restore_result(arrays)

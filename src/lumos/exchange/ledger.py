@@ -15,6 +15,7 @@ from lumos.exchange.revealed_bits import AnswerCounts
 from lumos.exchange.spending import Spending
 from lumos.exchange.topic import TOPICS, Topic
 from lumos.exchange.traffic import Booking, Flows, FlowsByTopic
+from lumos.storage import part_of
 from lumos.typing import Arrays, Doubles, Ints
 
 ROUND = "|round"
@@ -163,18 +164,10 @@ class Ledger:
 
     def restore_whole(self, state: Arrays) -> None:
         """Continue from `whole_state`, in a ledger that has counted nothing."""
-
-        def of(prefix: str) -> Arrays:
-            return {
-                name.removeprefix(prefix): array
-                for name, array in state.items()
-                if name.startswith(prefix)
-            }
-
-        self.restore(of("flows/"))
-        self.answers.restore(of("answers/"))
-        self._spending.restore(of("spent/"))
-        self._edge_spending.restore(of("edges/"))
+        self.restore(part_of(state, "flows/"))
+        self.answers.restore(part_of(state, "answers/"))
+        self._spending.restore(part_of(state, "spent/"))
+        self._edge_spending.restore(part_of(state, "edges/"))
         self.lengths = set(state["lengths"].tolist())
         self.groups = set(state["groups"].tolist())
         self.scores = int(state["scores"])
