@@ -3,10 +3,12 @@
 Every party is a program of its own that is really not advanced while it is gone. Time is virtual.
 """
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.deploy.conftest import split_into_devices
 from tests.deploy.network import Federation, Packet
 
 import lumos
@@ -335,3 +337,18 @@ def test_devices_that_stay_say_that_they_have_heard_of_the_end(
     until = federation.now + 3
     federation.run(until=lambda: federation.now > until)
     assert heard == set(range(12))
+
+
+@pytest.mark.long
+def test_three_of_sixty_are_lost_and_then_a_fourth(tmp_path: Path, short: Config) -> None:
+    federation = Federation(split_into_devices("demo:60", tmp_path / "sixty"), short)
+    for phase, device in ((3, 5), (4, 17), (5, 40)):
+        federation.run(until=lambda phase=phase: federation.coordinator.phase >= phase)  # type: ignore[misc]
+        federation.kill(device)
+    federation.run(until=lambda: federation.coordinator.phase >= 7)
+    assert set(federation.coordinator.left_out) == {5, 17, 40}
+    assert federation.coordinator.ended is None
+    federation.kill(23)
+    federation.run()
+    line = "4 of 60 devices are lost (5, 17, 23, 40), and 57 have to be left"
+    assert str(federation.coordinator.ended).endswith(line)
