@@ -16,7 +16,8 @@ import platform
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -27,8 +28,10 @@ import pytest
 import torch
 from tests.deploy.conftest import split_into_devices
 from tests.deploy.network import Federation
+from tests.session_doubles import Stream
 
 import lumos
+from lumos.crypto import entropy
 from lumos.device.shard import COORDINATOR
 from lumos.graph.facts import facts_of
 from lumos.runs.newcomers import Newcomer, predict_newcomers
@@ -164,6 +167,22 @@ def account_numbers(path: Path) -> list[Numbers]:
     """Return the amounts in the devices' privacy account, as its file has them."""
     with np.load(path) as arrays:
         return summaries(arrays[name] for name in arrays.files if arrays[name].dtype.kind == "f")
+
+
+@contextmanager
+def repeatable_entropy() -> Iterator[None]:
+    """Replace the operating system's random bytes by streams, one for each length of a draw.
+
+    A privacy account draws secrets and marks from it, which name the randomness of later runs.
+    """
+    streams: dict[int, Stream] = {}
+
+    def draw(count: int) -> bytes:
+        return streams.setdefault(count, Stream(f"pinned {count}"))(count)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(entropy, "draw", draw)
+        yield
 
 
 def new_devices(run: Any, devices: Iterable[int]) -> tuple[Any, Any]:
@@ -320,7 +339,7 @@ def with_new_devices(settings: Mapping[str, Any]) -> Numbers:
 
 def with_account(task: str) -> Numbers:
     """Run twice with one privacy account: other seeds, and so other roles."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, repeatable_entropy():
         path = Path(folder) / "account.npz"
         settings = STRICT if task == "classify" else {"profile": "strict", "task": task}
         first = trained(GRAPH, settings, book=path)
@@ -483,6 +502,16 @@ def plain(numbers: Numbers) -> Any:
     return json.loads(json.dumps(numbers))
 
 
+def written(numbers: Mapping[str, Any]) -> str:
+    """Return the text of the file: a line for each part of a configuration."""
+    lines = [f' "machine": {json.dumps(machine())},', ' "numbers": {']
+    for name, parts in numbers.items():
+        inside = ",\n".join(f"   {json.dumps(key)}: {json.dumps(of)}" for key, of in parts.items())
+        comma = "," if name != list(numbers)[-1] else ""
+        lines.append(f"  {json.dumps(name)}: {{\n{inside}\n  }}{comma}")
+    return "\n".join(("{", *lines, " }", "}")) + "\n"
+
+
 def differences(before: Any, after: Any, exact: bool, where: str = "") -> list[str]:
     """Return where two trees of numbers differ.
 
@@ -572,8 +601,7 @@ def main() -> int:
     torch.set_num_threads(1)
     numbers = {name: plain(compute()) for name, compute in CONFIGURATIONS.items()}
     if sys.argv[1:] == ["--write"]:
-        content = {"machine": machine(), "numbers": numbers}
-        FILE.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        FILE.write_text(written(numbers), "utf-8")
         return 0
     before = json.loads(FILE.read_text("utf-8"))
     changed = differences(before["numbers"], numbers, exact=before["machine"] == machine())
