@@ -246,8 +246,8 @@ def summary(array: Any) -> Numbers:
     return {
         DIGEST: digest(array),
         "shape": list(array.shape),
-        "sum": float(values.sum()),
-        "norm": float(np.linalg.norm(values)),
+        "sum": math.fsum(values.tolist()),
+        "norm": math.sqrt(math.fsum((values**2).tolist())),
         "first": values[:3].tolist(),
     }
 
