@@ -347,15 +347,15 @@ def with_account(task: str) -> Numbers:
         return {"first": first, "again": again, "account": account_numbers(path)}
 
 
-def balanced(balancer: str, compare: str = "ideal", **settings: Any) -> Numbers:
+def balanced(balancer: str, compare: Any = "ideal", **settings: Any) -> Numbers:
     graph, shards = settings.pop("graph", "demo:200"), settings.pop("shards", 1)
     chosen = lumos.TreeSettings(balancer=balancer, compare=compare, workers=1, **settings)
     trees = lumos.balance(graph, chosen, shards=shards)
     return {**tree_numbers(trees), "lower_bound": trees.lower_bound()}
 
 
-def measured(system: str, **settings: Any) -> Numbers:
-    result = lumos.baseline("demo:120", system=system, epochs=4, **settings)
+def measured(system: str, epochs: int = 4, **settings: Any) -> Numbers:
+    result = lumos.baseline("demo:120", system=system, epochs=epochs, **settings)
     return {
         "outputs": summary(result.outputs),
         "scores": score_numbers(result.metrics),
@@ -442,7 +442,7 @@ CONFIGURATIONS: dict[str, Callable[[], Numbers]] = {
     "paper classify, new devices": partial(with_new_devices, PAPER),
     "paper link": partial(with_links, **PAPER),
     "paper link, 3 shards": partial(with_links, **PAPER, shards=3),
-    "paper link, secure": partial(with_links, **PAPER, aggregate="secure"),
+    "paper link, secure": partial(with_links, **{**PAPER, "epochs": 2}, aggregate="secure"),
     "paper link, gat": partial(with_links, **{**PAPER, "balancer": "optimal"}, backbone="gat"),
     "twelve devices in virtual time": deployed,
     "trees none": partial(balanced, "none"),
@@ -455,18 +455,18 @@ CONFIGURATIONS: dict[str, Callable[[], Numbers]] = {
     "trees optimal, secure": partial(balanced, "optimal", "secure", graph=GRAPH),
     "centralized classify": partial(measured, "centralized"),
     "centralized classify, gat": partial(measured, "centralized", backbone="gat"),
-    "centralized link": partial(measured, "centralized", task="link"),
+    "centralized link": partial(measured, "centralized", 2, task="link"),
     "local classify": partial(measured, "own"),
     "lpgnn classify": partial(measured, "lpgnn", epsilon=2.0),
     "naive classify": partial(measured, "naive", epsilon=2.0),
     "naive classify, gat": partial(
-        measured, "naive", epsilon=2.0, backbone="gat", edge_sample=2000
+        measured, "naive", 2, epsilon=2.0, backbone="gat", edge_sample=2000
     ),
     "naive link": partial(measured, "naive", epsilon=2.0, task="link"),
     "audit strict": partial(
         attacked, "symbol", "opinions", "ledger", profile="strict", task="classify"
     ),
-    "audit paper": partial(attacked, "leaf-features", "gradient-labels", task="classify", **PAPER),
+    "audit paper": partial(attacked, "leaf-features", "trees", task="classify", **PAPER),
 }
 
 ALIKE = [
