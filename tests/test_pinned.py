@@ -544,10 +544,11 @@ def differences(before: Any, after: Any, exact: bool, where: str = "") -> list[s
 
 def _summaries_differ(before: Numbers, after: Numbers, where: str) -> list[str]:
     """Compare arrays of two machines; a sum may cancel, so it is held against its largest size."""
-    scale = before["norm"] * math.sqrt(max(1, math.prod(before["shape"])))
+    norm = before["norm"]
+    largest = {"sum": norm * math.sqrt(math.prod(before["shape"])), "norm": norm, "first": norm}
     same = before["shape"] == after.get("shape") and all(
-        np.allclose(before[name], after[name], rtol=TOLERANCE, atol=TOLERANCE * scale)
-        for name in ("sum", "norm", "first")
+        np.allclose(before[name], after[name], rtol=TOLERANCE, atol=TOLERANCE * size)
+        for name, size in largest.items()
     )
     return [] if same else [f"{where}: was {before}, is {after}"]
 
