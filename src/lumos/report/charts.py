@@ -16,6 +16,7 @@ import textwrap
 import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -57,7 +58,9 @@ _DASHES: tuple[Any, ...] = (
     "solid", (0, (7, 4)), (0, (2, 3)), (0, (9, 3, 2, 3)), (0, (12, 4)), (0, (4, 2)), (0, (1, 4)),
 )  # fmt: skip
 """One more than colours: no two of many series have both in common."""
-_REFERENCE: dict[str, Any] = {"color": MUTED, "linestyle": (0, (4, 3)), "linewidth": 1}
+_REFERENCES: tuple[dict[str, Any], ...] = tuple(
+    {"color": MUTED, "linestyle": (0, dash), "linewidth": 1.2} for dash in ((4, 3), (1, 2))
+)
 _DIAMOND: dict[str, Any] = {
     "linestyle": "none",
     "marker": "D",
@@ -226,12 +229,12 @@ def _rows(
     axes.set_yticks([])
     axes.grid(axis="x")
     for x, bottom, words, style in texts:
-        _write(axes, x, bottom, words, transform=axes.get_yaxis_transform(), **style)
+        _write(axes, x, bottom, words, **style)
     for middle, number, cell in drawn:
         _draw_row(axes, middle, number, *cell, from_zero=from_zero)
+    axes.locator_params("x", nbins=5)
     axes.autoscale_view(scaley=False)
     axes.xaxis.set_major_formatter(lambda tick, _: format_tick(tick) + (unit and f" {unit}"))
-    axes.locator_params("x", nbins=5)
     return _svg(figure, title or "Scores", " ".join(described))
 
 
@@ -306,8 +309,7 @@ def lines(
         title: above the drawing; y_title stands below it, x_title at the bottom.
         mark_name: name of the diamonds.
         at_points: x are few measured settings, as ε: ticks stand at them, evenly spaced.
-        reference_lines: by name, numbers on x that a dashed vertical line marks (not with
-            `at_points`).
+        reference_lines: by name, numbers on x that a dashed vertical line marks.
         levels: by name, numbers on y that a dashed horizontal line marks, named at the right.
         notes: lines of small text at the bottom.
         height: height of the inner part.
@@ -319,7 +321,10 @@ def lines(
             raise UsageError(f"lines: {name!r} has {len(values)} values for {len(x)} places")
     legend = {name: _line(number) for number, name in enumerate(names)}
     legend |= {mark_name: _DIAMOND} if marks else {}
-    figure, axes = _canvas(title, y_title, legend, height + 40, notes)
+    references = dict(zip(reference_lines or {}, cycle(_REFERENCES), strict=False))
+    figure, axes = _canvas(title, y_title, legend | references, height + 40, notes)
+    for name, style in references.items():
+        axes.axvline((reference_lines or {})[name], **style)
     at = np.arange(len(x), dtype=float) if at_points else np.asarray(x, float)
     for number, (values, spread) in enumerate(series.values()):
         y = _finite(values)
@@ -335,7 +340,7 @@ def lines(
         colour = COLOURS[names.index(name) % len(COLOURS)] if name in names else INK
         axes.plot(at, _finite(values), **_DIAMOND | {"markeredgecolor": colour})
     for number_on_y in levels.values():
-        axes.axhline(number_on_y, **_REFERENCE)
+        axes.axhline(number_on_y, **_REFERENCES[0])
     low, high = (at[0], at[-1]) if len(at) else (0.0, 1.0)
     margin = 0.4 if at_points else 0.0
     axes.set_xlim(low - margin, max(high, low + 1 - margin) + margin)
@@ -349,7 +354,6 @@ def lines(
     axes.grid(axis="y")
     axes.yaxis.set_major_formatter(lambda tick, _: format_tick(tick) + (unit and f" {unit}"))
     _name_levels(axes, levels, height)
-    _draw_reference_lines(axes, reference_lines or {})
     about = " ".join(_course(name, x, values, unit) for name, (values, _) in series.items())
     return _svg(figure, title or "Lines", about)
 
@@ -370,19 +374,6 @@ def _name_levels(axes: "Axes", levels: Mapping[str, float], height: float) -> No
             va="center",
             arrowprops={"arrowstyle": "-", "color": MUTED, "shrinkA": 0, "shrinkB": 0},
         )
-
-
-def _draw_reference_lines(axes: "Axes", numbers: Mapping[str, float]) -> None:
-    """Draw dashed vertical lines; their names are stacked so that none covers another."""
-    for row, (name, number) in enumerate(numbers.items()):
-        axes.axvline(number, **_REFERENCE)
-        at_the_edge = axes.transAxes.inverted().transform(axes.transData.transform((number, 0)))[
-            0
-        ] > 1 - _width(name) / (0.85 * WIDTH)
-        _write(
-            axes, number, 0, name, transform=axes.get_xaxis_transform(),
-            ha="right" if at_the_edge else "left", shift=(-5 if at_the_edge else 5, 8 + 17 * row),
-        )  # fmt: skip
 
 
 def _course(name: str, x: Sequence[float], values: Values, unit: str) -> str:
@@ -461,7 +452,10 @@ def _distribution(
     values = {name: np.sort(np.asarray(of_name, float)) for name, of_name in series.items()}
     curves = {name: ordered for name, ordered in values.items() if len(ordered)}
     legend = {name: _line(number) for number, name in enumerate(curves)}
-    figure, axes = _canvas(title, y_title, legend, HEIGHT + 40)
+    references = dict(zip(marks, cycle(_REFERENCES), strict=False))
+    figure, axes = _canvas(title, y_title, legend | references, HEIGHT + 40)
+    for name, style in references.items():
+        axes.axvline(marks[name], **style)
     most = 1.15 * max([1.0, *marks.values(), *(ordered[-1] for ordered in curves.values())])
     axes.set_xscale("function", functions=(np.log1p, np.expm1))
     axes.set_xlim(0, most)
@@ -478,7 +472,6 @@ def _distribution(
         steps, share = shares(ordered)
         style = _line(number) | {"drawstyle": "steps-post", "clip_on": False}
         axes.plot([steps[0], *steps], [0, *share], **style, markevery=[-1])
-    _draw_reference_lines(axes, marks)
     return figure, curves
 
 
@@ -700,19 +693,11 @@ def _line(number: int) -> dict[str, Any]:
     }
 
 
-def _write(
-    axes: "Axes",
-    x: float,
-    y: float,
-    words: str,
-    *,
-    shift: tuple[float, float] = (0, 0),
-    **style: Any,
-) -> None:
-    """Write words that are legible on top of lines and do not move the axes."""
+def _write(axes: "Axes", x: float, y: float, words: str, **style: Any) -> None:
+    """Write words in a row of the axes, legible on top of lines; they do not move the axes."""
     box = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.5}
-    style = {"xycoords": style.pop("transform"), "textcoords": "offset points", "bbox": box} | style
-    axes.annotate(_plain(words), (x, y), shift, in_layout=False, annotation_clip=False, **style)
+    text = axes.text(x, y, _plain(words), transform=axes.get_yaxis_transform(), bbox=box, **style)
+    text.set_in_layout(False)
 
 
 def _finite(values: Values) -> Doubles:
