@@ -350,7 +350,7 @@ def lines(
     axes.xaxis.set_major_formatter(lambda tick, _: format_tick(tick))
     if at_points:
         axes.set_xticks(at, [format_tick(place) for place in x])
-    axes.set_xlabel(x_title)
+    axes.set_xlabel(_cut(x_title, 0.8 * WIDTH))
     axes.grid(axis="y")
     axes.yaxis.set_major_formatter(lambda tick, _: format_tick(tick) + (unit and f" {unit}"))
     _name_levels(axes, levels, height)
@@ -366,7 +366,7 @@ def _name_levels(axes: "Axes", levels: Mapping[str, float], height: float) -> No
     for name, number in sorted(levels.items(), key=lambda level: -level[1]):
         y = min(number, y - gap)
         axes.annotate(
-            _plain(name),
+            _cut(name, 0.4 * WIDTH),
             (1, number),
             (1.04, y),
             xycoords=axes.get_yaxis_transform(),
@@ -467,7 +467,7 @@ def _distribution(
     axes.set_ylim(0, 102)
     axes.set_yticks(range(0, 101, 20), [f"{share} %" for share in range(0, 101, 20)])
     axes.grid(axis="y")
-    axes.set_xlabel(x_title)
+    axes.set_xlabel(_cut(x_title, 0.8 * WIDTH))
     for number, ordered in enumerate(curves.values()):
         steps, share = shares(ordered)
         style = _line(number) | {"drawstyle": "steps-post", "clip_on": False}
