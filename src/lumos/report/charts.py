@@ -654,7 +654,7 @@ def _canvas(
     heading += [(line, _TEXT, "normal", MUTED) for line in textwrap.wrap(_plain(subtitle), most)]
     below = [line for note in notes for line in textwrap.wrap(_plain(note), most)]
     columns = 2 if all(_width(name) < width / 2 - 50 for name in legend) else 1
-    top = 21.0 * len(heading) + 4 * bool(heading)
+    top = 21.0 * len(heading) + 4
     left, bottom = (
         top + 20.0 * math.ceil(len(legend) / columns) + 4 * bool(legend),
         17.0 * len(below),
