@@ -17,8 +17,8 @@ from tests.report.run_files import changed, page, result_of, table
 import lumos
 from lumos.exchange.topic import Door
 from lumos.report.run_page import page_of
-from lumos.report.scores import ARMS, arm_name
-from lumos.report.scores import notes as scores_notes
+from lumos.report.run_scores import ARMS, arm_name
+from lumos.report.run_scores import notes as scores_notes
 from lumos.report.training import stages_of
 from lumos.training.profiles import PROFILES
 

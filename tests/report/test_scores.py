@@ -10,7 +10,7 @@ from tests.report.run_files import changed, page
 
 import lumos
 from lumos.report.run_page import verdict
-from lumos.report.scores import deviation
+from lumos.report.run_scores import deviation
 
 
 def test_the_deviation_of_a_share(runs: dict[str, Path], tmp_path: Path) -> None:

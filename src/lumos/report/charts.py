@@ -87,11 +87,11 @@ _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 _VARIABLES = {
-    INK: "ink",
-    MUTED: "soft",
-    GRID: "rule",
-    PAPER: "paper",
-    **{colour: f"series-{number}" for number, colour in enumerate(COLOURS, 1)},
+    INK: "--ink",
+    MUTED: "--soft",
+    GRID: "--rule",
+    PAPER: "--paper",
+    **{colour: f"--series-{number}" for number, colour in enumerate(COLOURS, 1)},
 }
 _STYLE = {
     "svg.fonttype": "none",
@@ -781,10 +781,7 @@ def _restyled(style: str) -> str:
     """Return a style whose colours are variables of the page, and whose font is the page's."""
     inherited = ("font-family", f"font-size: {_SMALL:g}px")
     parts = [part.strip() for part in style.split(";") if not part.strip().startswith(inherited)]
-    return re.sub(
-        "#[0-9a-f]{6}",
-        lambda found: (
-            f"var(--{_VARIABLES[found[0]]}, {found[0]})" if found[0] in _VARIABLES else found[0]
-        ),
-        _rounded("; ".join(parts)),
-    )
+    style = _rounded("; ".join(parts))
+    for colour, variable in _VARIABLES.items():
+        style = style.replace(colour, f"var({variable}, {colour})")
+    return style

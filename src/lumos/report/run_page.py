@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lumos.exchange.topic import Door
 from lumos.report.page import Fact, Facts, Page
-from lumos.report.scores import (
+from lumos.report.run_scores import (
     arms,
     classes_section,
     deviation,

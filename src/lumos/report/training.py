@@ -7,7 +7,7 @@ from statistics import fmean
 
 from lumos.report.charts import dots, lines
 from lumos.report.page import Block, Figure, Section, Table, Text
-from lumos.report.scores import arm_name, arms, predicts_links, score_of
+from lumos.report.run_scores import arm_name, arms, predicts_links, score_of
 from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
 from lumos.training.outcome import MAIN, OWN
