@@ -33,8 +33,11 @@ def per_class_table(rows: ClassRows, beside: Mapping[str, ClassRows], caption: s
         shown.append((f"{name}: ", others, list(_MEASURES) if len(shown) == 1 else ["f1"]))
     columns = [name + _MEASURES[measure] for name, _, measures in shown for measure in measures]
     cells: list[list[str | int | None]] = [
-        [str(rows[place]["class"]), int(rows[place]["devices"])]
-        + [f"{100 * of[place][measure]:.1f}" for _, of, measures in shown for measure in measures]
+        [
+            str(rows[place]["class"]),
+            int(rows[place]["devices"]),
+            *(f"{100 * of[place][name]:.1f}" for _, of, measures in shown for name in measures),
+        ]
         for place in largest
     ]
     return Table(["class", "devices", *columns], cells, caption)

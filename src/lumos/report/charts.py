@@ -93,7 +93,7 @@ _VARIABLES = {
     PAPER: "--paper",
     **{colour: f"--series-{number}" for number, colour in enumerate(COLOURS, 1)},
 }
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "lumos",
     "text.parse_math": False,
@@ -212,7 +212,7 @@ def _rows(
             y += _LINE + 2
             texts.append((0, y - 4, group, {"weight": "bold"}))
         for number, (name, *cell) in enumerate(zip(series, *rows, strict=True)):
-            label = _written(*cell[:3], unit, digits, mark_name)
+            label = _written(cell[0], cell[1], cell[2], unit, digits, mark_name)
             described.append(f"{group}, {name}: {label}.")
             shown = _cut(group if several and len(series) == 1 else name, WIDTH - 10)
             texts.append((0, y + _LINE - 4, shown, {}))
