@@ -13,13 +13,13 @@ from lumos.registry import Registry
 DISPLAYS: Registry[Any] = Registry(
     "display",
     {
-        "run": "lumos.report.display.run_fragment:show_run",
-        "balanced": "lumos.report.display.result_fragments:show_balanced",
-        "measured": "lumos.report.display.result_fragments:show_measured",
-        "audit": "lumos.report.display.result_fragments:show_audit",
-        "ledger": "lumos.report.display.result_fragments:show_ledger",
-        "links": "lumos.report.display.result_fragments:show_links",
-        "graph": "lumos.report.display.result_fragments:show_graph",
+        "run": "lumos.report.display:show_run",
+        "balanced": "lumos.report.display:show_balanced",
+        "measured": "lumos.report.display:show_measured",
+        "audit": "lumos.report.display:show_audit",
+        "ledger": "lumos.report.display:show_ledger",
+        "links": "lumos.report.display:show_links",
+        "graph": "lumos.report.display:show_graph",
     },
 )
 """By kind of result: a function `(result) -> HTML` of a fragment that is complete in itself."""

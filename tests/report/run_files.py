@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,16 @@ def result_of(run: Path) -> dict[str, Any]:
     return result
 
 
+@cache
+def html(run: Path) -> str:
+    """The page of a run folder as text; folders of one test session do not change."""
+    return page_of(lumos.load_run(run)).html()
+
+
+@cache
 def page(run: Path) -> Node:
     """The page of a run folder."""
-    return read(page_of(lumos.load_run(run)).html())
+    return read(html(run))
 
 
 def table(run: Path, caption: str) -> tuple[list[str], list[list[str]]]:

@@ -1,4 +1,4 @@
-"""The section on single classes, from the scores of a run."""
+"""Single classes and seeds: blocks from plain numbers, and the section of a run."""
 
 import dataclasses
 from pathlib import Path
@@ -9,6 +9,8 @@ import pytest
 from tests.report.page_reading import Node, read, tables
 
 import lumos
+from lumos.report import Figure, Table, confusion_block, per_class_table, seeds_figure
+from lumos.report.blocks import largest_confusions
 from lumos.report.run_page import page_of
 from lumos.runs.run import Run
 
@@ -99,3 +101,61 @@ def test_hits_and_average_precision_of_links(runs: dict[str, Path]) -> None:
     for name, value in (("average precision", 0.625), ("hits@10", 0.125), ("hits@50", 0.375)):
         assert words.count(f"{value:.3f}.") == 3, name  # the run, the degree alone, the control
         assert f"{name}, this run: {value:.3f}." in words
+
+
+def rows(count: int, f1: float = 0.5) -> list[dict[str, object]]:
+    return [
+        {"class": f"c{n}", "devices": n, "precision": 0.25, "recall": 0.75, "f1": f1}
+        for n in range(count)
+    ]
+
+
+def test_classes_beside_each_other() -> None:
+    beside = {"own": rows(3, 0.1), "control": rows(3, 0.2)}
+    table = per_class_table(rows(3), beside, "By class")
+    assert list(table.columns) == [
+        "class", "devices", "precision", "recall", "F1",
+        "own: precision", "own: recall", "own: F1", "control: F1",
+    ]  # fmt: skip
+    assert table.cells[2] == ["c2", "2", "25.0", "75.0", "50.0", "25.0", "75.0", "10.0", "20.0"]
+    assert table.caption == "By class"
+
+
+def test_of_many_classes_the_largest() -> None:
+    table = per_class_table(rows(100), {}, "By class")
+    assert [row[0] for row in table.cells] == [f"c{n}" for n in range(99, 79, -1)]
+    assert table.caption == "By class (the 20 largest of 100)"
+
+
+def test_a_matrix_of_many_classes_is_a_table_of_the_largest_confusions() -> None:
+    assert isinstance(confusion_block(["a"] * 20, [[1] * 20] * 20, "t"), Figure)
+    counts = np.diag(np.full(100, 7))
+    counts[3, 5], counts[9, 1], counts[0, 99] = 50, 3, 13
+    block = confusion_block([f"c{n}" for n in range(100)], counts.tolist(), "Who")
+    assert isinstance(block, Table)
+    assert block.cells == [
+        ["c3", "c5", "50", "88 %"], ["c0", "c99", "13", "65 %"], ["c9", "c1", "3", "30 %"],
+    ]  # fmt: skip
+    assert "100 classes (700 are right)" in block.caption
+
+
+def test_largest_confusions_by_brute_force() -> None:
+    counts = np.random.default_rng(1).integers(0, 9, (6, 6))
+    found = largest_confusions(counts.tolist())
+    assert [count for count, _, _ in found] == sorted(
+        (int(counts[a, b]) for a in range(6) for b in range(6) if a != b and counts[a, b]),
+        reverse=True,
+    )
+    assert all(counts[true, taken] == count for count, true, taken in found)
+
+
+def test_means_and_every_seed() -> None:
+    scores = {"strict": [91.0, 92.5, 90.1], "own": [73.0], "nobody": []}
+    figure = seeds_figure(scores, "Accuracy", unit="%", digits=1)
+    mean, spread = np.mean(scores["strict"]), np.std(scores["strict"], ddof=1)
+    for words in (f"{mean:.1f} ± {spread:.1f} %", "73.0 %", "none"):
+        assert f">{words}</text>" in figure.svg
+    assert "Means of 3 seeds; a stroke is one seed." in figure.caption
+    alone = seeds_figure({"strict": [91.0]}, "Accuracy")
+    assert alone.caption.startswith("One seed.")
+    assert "±" not in alone.svg

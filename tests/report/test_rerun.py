@@ -11,7 +11,7 @@ from tests.report.run_files import page, result_of
 
 import lumos
 from lumos.cli.main import run as lumos_command
-from lumos.report.rerun import rerun_command
+from lumos.report.sections import rerun_command
 
 
 def test_the_command_repeats_the_run(run: Path, tmp_path: Path) -> None:

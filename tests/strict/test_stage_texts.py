@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import lumos
-from lumos.report.stages import stages_of
+from lumos.report.training import stages_of
 from lumos.strict.classify_schedule import ClassifySchedule
 from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.stage_texts import CLASSIFY, LINK, LOSSES

@@ -18,9 +18,9 @@ from lumos.graph import Graph, load
 from lumos.graph.options import NOT_ASKED
 from lumos.memory import peak_rss_mb
 from lumos.progress import duration
+from lumos.report.charts import check_plot, save_cdf
 from lumos.trees.balance import Balanced, balance
 from lumos.trees.estimate import expected_comparisons, expected_seconds
-from lumos.trees.plot import check_plot, plot_workloads
 from lumos.trees.settings import TreeSettings
 
 if TYPE_CHECKING:
@@ -64,13 +64,16 @@ def trees(
     )
     result = summary(balanced, common)
     if plot is not None:
-        plot_workloads(
+        before, after = loaded.degrees, balanced.workload
+        name = f"{settings.balancer}, comparisons {balanced.compare}"
+        save_cdf(
             plot,
-            loaded.degrees,
-            balanced.workload,
-            result["lower_bound"],
+            {
+                f"without trimming: largest {before.max(initial=0):,}": before,
+                f"{name}: largest {after.max(initial=0):,}": after,
+            },
             f"{result['graph']}: {loaded.devices:,} devices, {loaded.edges:,} edges",
-            f"{settings.balancer}, comparisons {balanced.compare}",
+            {f"least possible: {result['lower_bound']}": result["lower_bound"]},
         )
         result["plot"] = str(plot)
     if common.json:

@@ -11,7 +11,7 @@ from lumos.experiments.figures.names import BACKBONES, MEASURES
 from lumos.experiments.plan import RunPlan
 from lumos.experiments.profile_modules import profile_modules
 from lumos.report import Block, Section, Table, Text
-from lumos.report.sections.messages import DOORS
+from lumos.report.sections import DOORS
 from lumos.trees.balancers import BALANCERS
 
 Ledger = dict[str, Any]

@@ -5,9 +5,9 @@ from typing import NamedTuple
 from lumos.experiments.comparison import Evaluation, SystemScore
 from lumos.experiments.evaluated_systems import EvaluatedSystem
 from lumos.experiments.sentences import duration
-from lumos.report.display.fragment import fragment, listed
-from lumos.report.display.fragment import table as html_table
-from lumos.report.display.fragment import title as heading
+from lumos.report.display import fragment, listed
+from lumos.report.display import table as html_table
+from lumos.report.display import title as heading
 from lumos.runs.run_text import aligned
 from lumos.training.metrics import HITS
 from lumos.training.outcome import OWN

@@ -11,13 +11,9 @@ Page(
 ).write(Path("report.html"))
 """
 
-from lumos.report.bar_chart import bars, dots
-from lumos.report.class_blocks import confusion_block, per_class_table
-from lumos.report.distribution import cdf
-from lumos.report.heat_map import confusion
-from lumos.report.line_chart import lines
+from lumos.report.blocks import confusion_block, per_class_table, seeds_figure
+from lumos.report.charts import bars, cdf, confusion, dots, lines
 from lumos.report.page import Block, Code, Fact, Facts, Figure, Page, Section, Table, Text
-from lumos.report.score_blocks import seeds_figure
 
 __all__ = [
     "Block",

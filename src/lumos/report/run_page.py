@@ -1,34 +1,45 @@
-"""The page of one run, made from a `lumos.Run` alone."""
+"""The page of one run, made from a `lumos.Run` alone, and its summary in plain words."""
 
+import math
 from pathlib import Path
 
-from lumos.report.page import Page
-from lumos.report.sections import (
-    audit,
-    classes,
-    cost,
-    messages,
-    protection,
-    rerun,
-    scores,
-    settings,
-    training,
-    trees,
+from lumos.exchange.topic import Door
+from lumos.report.page import Fact, Facts, Page
+from lumos.report.run_scores import (
+    arms,
+    classes_section,
+    deviation,
+    format_score,
+    predicts_links,
+    score_of,
+    scores_section,
 )
-from lumos.report.summary import subtitle, summary, title
+from lumos.report.sections import (
+    audit_section,
+    messages_section,
+    protection_section,
+    rerun_section,
+    settings_section,
+    trees_section,
+)
+from lumos.report.training import cost_section, training_section
 from lumos.runs.run import Run
+from lumos.training.outcome import CONTROL, MAIN, OWN
+
+_NETWORKS = {"gcn": "a graph convolutional network (GCN)", "gat": "a graph attention network (GAT)"}
+
 
 _SECTIONS = (
-    scores,
-    classes,
-    training,
-    messages,
-    protection,
-    audit,
-    trees,
-    cost,
-    settings,
-    rerun,
+    scores_section,
+    classes_section,
+    training_section,
+    messages_section,
+    protection_section,
+    audit_section,
+    trees_section,
+    cost_section,
+    settings_section,
+    rerun_section,
 )
 
 
@@ -42,15 +53,241 @@ def write_page(run: Run, path: Path) -> Path:
 
 
 def page_of(run: Run) -> Page:
-    """The page of a run; without trees, classes or an audit it has no section of them."""
-    has = {
-        trees: run.config.profile.texts(run.config).trees is not None,
-        audit: audit.has_audit(run),
-        classes: classes.has_classes(run),
-    }
+    """Return the page of a run; without trees, classes or an audit it has no section of them."""
+    name = run.about.graph.strip() or "a graph in memory"
+    sections = [make(run) for make in _SECTIONS]
     return Page(
-        title=title(run),
-        subtitle=subtitle(run),
-        summary=summary(run),
-        sections=[module.section(run) for module in _SECTIONS if has.get(module, True)],
+        title=f"Lumos on {name}",
+        subtitle=_subtitle(run),
+        summary=[
+            _setup(run),
+            _score_sentence(run),
+            _score_facts(run),
+            _comparison(run),
+            _privacy(run),
+        ],
+        sections=[section for section in sections if section is not None],
     )
+
+
+def _subtitle(run: Run) -> str:
+    """Return the run in one line."""
+    config = run.config
+    task = "link prediction" if predicts_links(run) else "label classification"
+    epsilon = config.profile_settings.epsilon
+    noise = config.profile.texts(config).budget or (
+        "no noise (ε = inf)"
+        if math.isinf(epsilon)
+        else f"ε\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{epsilon:g}"
+    )
+    network = [config.model.backbone] * _has_network(run)
+    profile = f"profile {config.train.profile}"
+    return " · ".join([task, profile, *network, noise, f"seed {run.about.seed}"])
+
+
+def _setup(run: Run) -> str:
+    """Return what was trained, by whom, for what."""
+    backbone = run.config.model.backbone
+    network = _NETWORKS.get(backbone, f"a graph neural network ({backbone})")
+    if not _has_network(run):
+        network = "an encoder of their words" if predicts_links(run) else "a classifier"
+    if predicts_links(run):
+        goal, holds = "to predict which of them are linked", "features"
+    else:
+        goal = f"to tell which of {len(run.classes):,} classes a device belongs to"
+        holds = "features, its own label"
+    return (
+        f"{run.about.devices:,} simulated devices trained {network} together, {goal}. Each device "
+        f"is one vertex of a graph with {run.about.edges:,} edges: it holds its own {holds} and "
+        "the list of its neighbours. Whatever else it learns came in the messages counted below."
+    )
+
+
+def _scores_pairs(run: Run) -> bool:
+    """Return whether devices answered each other by levels of scores."""
+    return run.ledger.scores > 0
+
+
+def _own(run: Run) -> str:
+    """Return what the arm `own` predicts from, in a few words."""
+    return run.config.profile.texts(run.config).own.split(",")[0]
+
+
+def _has_network(run: Run) -> bool:
+    """Return whether the run trained a graph neural network: some profiles do so by choice."""
+    return not run.config.profile.ignores("backbone", run.config)
+
+
+def _score_sentence(run: Run) -> str:
+    """Return the score, and what it was measured on."""
+    score, count = format_score(run, score_of(run)), run.training.split.test
+    if predicts_links(run):
+        return (
+            f"Of {count:,} edges that were held back, and as many pairs that are none, it puts an "
+            f"edge before another pair with probability {score} (ROC-AUC; 0.5 is guessing, 1 "
+            "perfect)."
+        )
+    return (
+        f"On {count:,} test devices, whose labels training did not use, it is right in {score} of "
+        "the cases."
+    )
+
+
+def _score_facts(run: Run) -> Facts:
+    """Return the scores side by side."""
+    metric = "ROC-AUC" if predicts_links(run) else "test accuracy"
+    names = {
+        MAIN: ("This run", f"{metric}, neighbours' messages included"),
+        OWN: ("Own features only", "the same training without any neighbour"),
+        CONTROL: ("Control", "the same run, but neighbours' releases carry no information"),
+    }
+    if _scores_pairs(run):
+        texts = run.config.profile.texts(run.config)
+        names = {
+            MAIN: ("This run", f"{metric}, with answers within the budgets"),
+            OWN: ("Alone", f"{texts.own}, no answers"),
+            CONTROL: ("Control", f"the same run with {texts.control}"),
+        }
+    return Facts(
+        [
+            Fact(format_score(run, score_of(run, arm)), *names[arm], strong=arm == MAIN)
+            for arm in arms(run)
+        ]
+    )
+
+
+def _comparison(run: Run) -> str:
+    """Return what the score is worth against own features and control, and how sure that is."""
+    sentences = []
+    differences = [
+        _difference(run, arm, name)
+        for arm, name in ((OWN, _own(run)), (CONTROL, "the control"))
+        if arm in run.scores
+    ]
+    if differences:
+        sentences += [f"This run is {' and '.join(differences)}.", verdict(run)]
+    if run.own is None:
+        sentences.append("A run on own features only (`floor`) is not part of this one.")
+    if run.control is None and not _scores_pairs(run):
+        sentences.append(_no_control("what neighbours released"))
+    elif run.control is None:
+        sentences.append(_no_control("what devices compare"))
+    sentences.append(
+        f"All of this is one run with one seed ({run.about.seed}); other seeds give other figures."
+    )
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _no_control(cause: str) -> str:
+    return (
+        "No control was run, so this page cannot say how much of the score is owed to "
+        f"{cause}; --control, or `control=True` in Python, trains one beside the run."
+    )
+
+
+def verdict(run: Run) -> str:
+    """Return what the control shows, as far as the test set allows; empty without one."""
+    if run.control is None:
+        return ""
+    score, control = score_of(run), score_of(run, CONTROL)
+    spread = math.hypot(deviation(run, score), deviation(run, control))
+    if not math.isfinite(spread):
+        return ""
+    text = (
+        "The control differs from this run in its coins, and in that neighbours' releases say "
+        "nothing. "
+    )
+    what = "the releases"
+    if _scores_pairs(run):
+        texts = run.config.profile.texts(run.config)
+        text = f"The control is the same run with other coins and {texts.control}. "
+        what = "words and surroundings"
+    if score - control > 2 * spread:
+        return text + (
+            f"The difference is larger than the choice of the test set explains: {what} "
+            "seem to have helped."
+        )
+    if control - score > 2 * spread:
+        return f"{text}The control is better: here {what} seem to have done harm."
+    text += (
+        "A difference this small can be the choice of the test set, so this run does not show "
+        f"that {what} helped."
+    )
+    if run.own is not None:
+        own = score_of(run, OWN)
+        if min(score, control) - own > 2 * math.hypot(spread, deviation(run, own)):
+            text += f" What both have above {_own(run)} does not come from what {what} say."
+    return text
+
+
+def _difference(run: Run, arm: str, name: str) -> str:
+    """Return how far this run is from another arm, in words."""
+    gap = score_of(run) - score_of(run, arm)
+    if round(gap, 4) == 0:
+        return f"level with {name}"
+    size = f"{abs(gap):.4f}" if predicts_links(run) else f"{100 * abs(gap):.2f} points"
+    return f"{size} {'above' if gap > 0 else 'below'} {name}"
+
+
+def _privacy(run: Run) -> str:
+    """Return what left the devices, and which shortcuts the simulation took."""
+    opened, released = _messages(run, Door.OPEN), _messages(run, Door.RELEASE)
+    sentences = ["Privacy: nothing left a device through the door `open`, which protects nothing."]
+    if opened:
+        design = run.config.profile.texts(run.config).design
+        sentences = [
+            f"Privacy: {design}".strip(),
+            f"{opened:,} messages left devices through the door `open`, without any protection; "
+            "what they give away is listed below.",
+        ]
+    if released and not run.ledger.epsilon_collusion:
+        sentences.append(
+            f"{released:,} messages were releases that depend on no features and no label "
+            f"(ε = {run.ledger.edge_epsilon:g} on the edges of a device)."
+        )
+    elif released:
+        sentences.append(
+            f"{released:,} messages were releases with noise "
+            f"(ε = {run.ledger.epsilon_per_receiver:g} towards one receiver, "
+            f"{run.ledger.epsilon_collusion:,g} if all receivers of a device collude)."
+        )
+    if _scores_pairs(run):
+        sentences.append(
+            f"{run.ledger.scores:,} pairs learnt the level of their score in training: "
+            f"{run.ledger.comparison_bits:,.0f} bits, counted at both ends."
+        )
+    if run.promises:
+        promised = run.config.profile.texts(run.config).promise(run.promises)
+        sentences.append(f"The whole promise: {promised} The table below has it entry by entry.")
+    if shortcuts := _shortcuts(run):
+        sentences.append(
+            f"In this simulation {_enumerated(shortcuts)}; real devices must not do that."
+        )
+    return " ".join(sentences)
+
+
+def _messages(run: Run, door: Door) -> int:
+    """Return the number of messages that passed a door, before and in training."""
+    topics = [*run.trees.ledger.topics.values(), *run.ledger.topics.values()]
+    return sum(topic.messages for topic in topics if topic.door == door)
+
+
+def _shortcuts(run: Run) -> list[str]:
+    """Return what the simulation did that real devices must not do."""
+    train = run.config.train
+    compared = run.trees.compare == "ideal" and run.trees.ledger.comparisons > 0
+    shortcuts = {
+        "sums were computed in the clear": train.aggregate == "ideal" and not _scores_pairs(run),
+        "sums and scores were computed in the clear": (
+            train.aggregate == "ideal" and _scores_pairs(run)
+        ),
+        "comparisons were computed in the clear": compared,
+        "random coins came from the seed, so that the run can be repeated": (
+            train.coins == "simulated"
+        ),
+    }
+    return [words for words, taken in shortcuts.items() if taken]
+
+
+def _enumerated(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

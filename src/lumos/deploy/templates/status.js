@@ -1,5 +1,5 @@
 "use strict";
-const INK = "#1a1a1a", MUTED = "#555555", GRID = "#d9d9d9", BLUE = "#0072b2";
+const INK = "var(--ink)", MUTED = "var(--soft)", GRID = "var(--rule)", BLUE = "var(--series-1)";
 const FASTER = 1000, SLOWER = 3000;  // milliseconds between two requests: of a run that goes on
 const PATIENCE = 5000, STALE = 6000;  // … for an answer, and until a status is called old
 const byId = (id) => document.getElementById(id);

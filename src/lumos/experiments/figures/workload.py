@@ -12,7 +12,7 @@ from lumos.experiments.figures.plots import PaperFigure, Plot, Plots
 from lumos.experiments.figures.row import Row
 from lumos.experiments.figures.scores import Scores
 from lumos.report import cdf
-from lumos.report.tree_drawing import moderate, tree
+from lumos.report.charts import moderate, tree
 from lumos.training.profiles import PAPER
 from lumos.typing import Ints
 

@@ -1,0 +1,216 @@
+"""Results in a notebook: fragments of HTML that are complete in themselves, without scripts.
+
+Text has the colour of the notebook around it, light or dark, and so has the ink of drawings; what
+they leave white is transparent.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from lumos.audit.audit_row import AuditReport
+from lumos.exchange.ledger_report import LedgerReport
+from lumos.graph import Graph
+from lumos.report.charts import cdf
+from lumos.report.training import curve
+from lumos.runs.answer import promise
+from lumos.runs.run import Run
+from lumos.runs.run_text import headline, score_table
+from lumos.trees.balance import Balanced
+from lumos.typing import Ints
+
+if TYPE_CHECKING:
+    from lumos.runs.run import LinkPredictions
+
+_STYLE = """
+.lumos { max-width: 60rem; line-height: 1.45; --ink: currentColor; --soft: currentColor;
+  --rule: rgba(128, 128, 128, .3); --paper: transparent; --series-1: #2b8cc8;
+  --series-2: #e0701a; --series-6: #808080; }
+.lumos p { margin: .3em 0; }
+.lumos table { border-collapse: collapse; margin: .5em 0; font-size: inherit; }
+.lumos th, .lumos td { padding: .25em .8em .25em 0; text-align: left; vertical-align: top;
+  border-bottom: 1px solid rgba(128, 128, 128, .35); background: transparent; }
+.lumos .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.lumos thead th { border-bottom: 2px solid rgba(128, 128, 128, .6); }
+.lumos tbody th { font-weight: 500; }
+.lumos .soft { opacity: .8; font-size: .92em; }
+.lumos svg { display: block; width: 100%; max-width: 31rem; height: auto; }
+"""
+_MAX_CLASSES = 20
+"""Names of classes that are shown."""
+
+Cell = str | int | float | None
+
+
+def fragment(*parts: Markup) -> str:
+    """Return the parts, with the style that they need."""
+    style = Markup(f"<style>{_STYLE}</style>")  # noqa: S704
+    return str(Markup('<div class="lumos">{}{}</div>').format(style, Markup("").join(parts)))
+
+
+def title(kind: str, words: str) -> Markup:
+    """Return what a result is, in one line."""
+    return Markup("<p><b>{}</b> {}</p>").format(kind, words)
+
+
+def paragraph(words: str) -> Markup:
+    """Return a line of text that matters less."""
+    return Markup('<p class="soft">{}</p>').format(words)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Markup:
+    """Return a table; the first cell of a row is its heading, and numbers are set flush right."""
+    written = [[_written(cell) for cell in row] for row in rows]
+    numeric = [
+        all(cell == "–" or cell[:1].isdigit() or cell[:1] in "+−" for cell in column)
+        for column in zip(*written, strict=True)
+    ] or [False] * len(columns)
+    head = Markup("").join(
+        Markup("<th{}>{}</th>").format(_class(number), column)
+        for number, column in zip(numeric, columns, strict=True)
+    )
+    body = Markup("").join(
+        Markup("<tr>{}</tr>").format(
+            Markup("").join(
+                Markup("<{0}{1}>{2}</{0}>").format("td" if place else "th", _class(number), cell)
+                for place, (number, cell) in enumerate(zip(numeric, row, strict=True))
+            )
+        )
+        for row in written
+    )
+    return Markup("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(head, body)
+
+
+def drawing(svg: str, caption: str) -> Markup:
+    """Return a figure of this package, which has escaped every name in it, and its caption."""
+    return Markup("{}{}").format(Markup(svg), paragraph(caption.replace("`", "")))  # noqa: S704
+
+
+def listed(sentences: Sequence[str]) -> Markup:
+    """Return sentences, one each line."""
+    return Markup("").join(paragraph(sentence) for sentence in sentences)
+
+
+def _class(numeric: bool) -> Markup:
+    return Markup(' class="number"') if numeric else Markup("")
+
+
+def _written(cell: Cell) -> str:
+    if cell is None:
+        return "–"
+    if isinstance(cell, float):
+        return f"{cell:,.4g}"
+    return f"{cell:,}" if isinstance(cell, int) else str(escape(cell).unescape())
+
+
+def show_run(run: Run) -> str:
+    """Return a run: scores of all arms, what was learnt, the promise."""
+    parts = [title("Run", headline(run)), table(*score_table(run))]
+    if run.control is None:
+        parts.append(paragraph("No control was run: train(…, control=True) adds one."))
+    if (figure := curve(run)) is not None:
+        parts.append(drawing(figure.svg, figure.caption))
+    parts += [
+        paragraph(f"Promise: {promise(run)}".replace("`", "")),
+        listed(run.training.cautions),
+    ]
+    if run.folder is not None:
+        parts.append(paragraph(f"Folder: {run.folder}"))
+    return fragment(*parts)
+
+
+def show_graph(graph: Graph) -> str:
+    """Return a graph in numbers."""
+    labelled = 0 if graph.labels is None else int((graph.labels >= 0).sum())
+    names = ", ".join(graph.classes[:_MAX_CLASSES]) + ", …" * (len(graph.classes) > _MAX_CLASSES)
+    rows: list[tuple[str, str | int]] = [
+        ("devices", graph.devices),
+        ("edges", graph.edges),
+        ("features", graph.feature_count or "none"),
+        ("classes", graph.class_count or "no labels"),
+        ("labelled devices", labelled),
+    ]
+    about = [f"Classes: {names}"] if names else []
+    name = graph.name.strip() or "a graph in memory"
+    facts = table(["", "number"], rows)
+    return fragment(title("Graph", name), facts, listed([*about, *graph.notes]))
+
+
+def show_balanced(trees: Balanced) -> str:
+    """Return balanced trees: workloads, and what they cost."""
+    degrees = trees.graph.degrees
+    rows: list[list[Cell]] = [
+        [name, int(load.max(initial=0)), float(load.mean()), _percentile(load, 99)]
+        for name, load in (("every neighbour kept", degrees), ("balanced", trees.workload))
+    ]
+    columns = ["workload", "largest", "mean", "99 % have at most"]
+    figure = cdf(
+        {"every neighbour kept": degrees, f"after {trees.settings.balancer}": trees.workload},
+        title="Workload of the devices",
+        x_title="workload: branches of a tree",
+    )
+    cost = (
+        f"{trees.ledger.comparisons:,} comparisons ({trees.compare}), {trees.ledger.messages:,} "
+        f"messages, {trees.seconds:.2f} s. The observer of the simulation counted."
+    )
+    name = trees.graph.name.strip() or "a graph in memory"
+    head = title("Balanced", f"{name}, by {trees.settings.balancer}")
+    return fragment(head, table(columns, rows), drawing(figure, cost))
+
+
+def _percentile(load: Ints, percent: int) -> int:
+    return int(np.percentile(load, percent, method="inverted_cdf")) if len(load) else 0
+
+
+def show_measured(measured: Any) -> str:
+    """Return a baseline (`lumos.baselines.measure.Measured`, which no report may import)."""
+    name = measured.graph.name.strip() or "a graph in memory"
+    rows = [
+        [score.replace("_", " "), f"{value:.4f}"]
+        for score, value in measured.metrics.items()
+        if isinstance(value, int | float)
+    ]
+    settings = measured.settings
+    head = f"{settings.system} on {name}, {settings.task}, seed {measured.seed}"
+    return fragment(
+        title("Baseline", head), table(["score", "value"], rows), listed(measured.notes)
+    )
+
+
+def show_audit(report: AuditReport) -> str:
+    """Return an audit."""
+    rows = [
+        [row.adversary, row.about, *report.figures(row), report.verdict(row)] for row in report.rows
+    ]
+    columns = ["adversary", "what is inferred", "found", "without these messages", "claimed", ""]
+    name = report.graph.strip() or "a graph in memory"
+    words = (
+        f"{len(report.claimed)} of {len(report.rows)} rows have a bound that is claimed; "
+        f"{len(report.exceeded)} exceed it. Attacks refute a claim or fail to; they prove none."
+    )
+    head = title("Audit", f"of {name}, profile {report.profile}, seed {report.seed}")
+    return fragment(head, paragraph(words), table(columns, rows))
+
+
+def show_ledger(ledger: LedgerReport) -> str:
+    """Return a ledger."""
+    rows: list[list[Cell]] = [
+        [name, line.door, line.messages, line.bytes, line.learns]
+        for name, line in ledger.topics.items()
+    ]
+    columns = ["topic", "door", "messages", "bytes", "who learns what"]
+    words = f"{ledger.messages:,} messages, {ledger.bytes:,} bytes, {ledger.rounds:,} rounds"
+    return fragment(title("Ledger", words), table(columns, rows))
+
+
+def show_links(links: "LinkPredictions") -> str:
+    """Return predictions about pairs: how many, never which."""
+    rows: list[tuple[str, str | int]] = [
+        ("pairs", len(links.probability)),
+        ("answered by the second device", int(links.answered.sum())),
+    ]
+    if len(links.probability):
+        rows.append(("mean probability of an edge", f"{links.probability.mean():.3f}"))
+    return fragment(title("Predictions", "about pairs"), table(["", "number"], rows))

@@ -1,1 +1,0 @@
-"""What notebooks show of results: fragments of HTML that `lumos.display` names."""
