@@ -10,7 +10,7 @@ import pytest
 
 from lumos.cli.main import run
 from lumos.graph import load
-from lumos.graph.fingerprint import fingerprint
+from lumos.graph.facts import fingerprint
 from lumos.graph.parts import PartsFolder, chosen_source
 from lumos.graph.parts.streamed_source import StreamedSource
 

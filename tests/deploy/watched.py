@@ -14,8 +14,8 @@ from lumos.deploy.frames import Data, RoundKey
 from lumos.deploy.page_status import PageStatus, WireBytes, status_of
 from lumos.deploy.run_history import RunHistory
 from lumos.device.shard import COORDINATOR
+from lumos.graph.arrays import neighbour_lists
 from lumos.graph.graph import Graph
-from lumos.graph.neighbour_lists import neighbour_lists
 from lumos.graph.parts import PartsFolder
 from lumos.graph.parts.partition import Partition
 from lumos.training.config import Config

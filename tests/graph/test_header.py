@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lumos.graph.header import first_line
 from tests.graph.writing import write_list
 
 from lumos.errors import UsageError
 from lumos.graph import load
-from lumos.graph.header import first_line
 
 
 def rows(text: str) -> list[list[str]]:

@@ -1,11 +1,11 @@
 """Text tables: header, separator, comments, and the lines on which rows stand."""
 
 import pytest
+from lumos.graph.tabular import read_edges
+from lumos.graph.text_table import integer_pairs, integers_first, table_of
 
 from lumos.errors import InputError
 from lumos.graph.options import ReadOptions
-from lumos.graph.tabular import read_edges
-from lumos.graph.text_table import integer_pairs, integers_first, table_of
 
 
 def test_rows_know_their_lines() -> None:

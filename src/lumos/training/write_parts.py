@@ -8,8 +8,7 @@ import lumos
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
-from lumos.graph.ids import Ids
-from lumos.graph.neighbour_lists import spans
+from lumos.graph.arrays import Ids, spans
 from lumos.graph.parts.manifest import (
     FORMAT,
     IdKind,

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lumos.graph.neighbour_lists import neighbour_lists
+from lumos.graph.arrays import neighbour_lists
 from lumos.graph.parts.arc_buckets import ArcBuckets, lists_of
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lumos.graph.neighbour_lists import distinct
+from lumos.graph.arrays import distinct
 from lumos.graph.parts.layout import new_private
 from lumos.typing import Ints
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from lumos.graph.edge_list import SUFFIXES, edge_list_in
+from lumos.graph.io.tables import SUFFIXES, edge_list_in
 from lumos.graph.options import ReadOptions
 from lumos.graph.parts.part_source import GraphInMemory, PartSource
 from lumos.graph.parts.parts_folder import is_parts_folder

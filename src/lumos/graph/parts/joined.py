@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lumos.graph.arrays import is_sparse
-from lumos.graph.ids import Ids
-from lumos.graph.neighbour_lists import spans
-from lumos.graph.part import GraphPart
+from lumos.graph.arrays import Ids, is_sparse, spans
+from lumos.graph.facts import GraphPart
 from lumos.graph.parts.stored_part import StoredPart
 from lumos.graph.roles import Role
 from lumos.typing import Ints

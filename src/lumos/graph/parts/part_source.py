@@ -4,11 +4,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from lumos.graph.arrays import is_sparse
-from lumos.graph.facts import GraphFacts, facts_of
-from lumos.graph.fingerprint import fingerprint
+from lumos.graph.arrays import is_sparse, spans
+from lumos.graph.facts import GraphFacts, facts_of, fingerprint
 from lumos.graph.graph import Graph
-from lumos.graph.neighbour_lists import spans
 from lumos.graph.parts.partition import Partition
 from lumos.graph.parts.parts_writer import PartsWriter
 from lumos.typing import Ints, Progress

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.errors import InputError, UsageError
-from lumos.graph.files import readable
-from lumos.graph.ids import Ids, lookup, shown
+from lumos.graph.arrays import Ids, lookup, shown
+from lumos.graph.io.files import readable
 from lumos.graph.parts.manifest import MOST_PARTS, equal_bounds
 from lumos.typing import Ints
 

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lumos.errors import InputError, UsageError
-from lumos.graph.arrays import is_sparse
-from lumos.graph.facts import GraphFacts
+from lumos.graph.arrays import Ids, is_sparse
+from lumos.graph.facts import GraphFacts, GraphPart
 from lumos.graph.graph import Graph
-from lumos.graph.ids import Ids
 from lumos.graph.options import NOT_ASKED
-from lumos.graph.part import GraphPart
 from lumos.graph.parts.joined import joined, joined_column, joined_ids
 from lumos.graph.parts.layout import read_layout
 from lumos.graph.parts.manifest import MARK, NAME, Manifest, PartsSplit, Task, read_manifest

@@ -28,8 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.errors import InputError, UsageError
-from lumos.graph.arrays import is_sparse
-from lumos.graph.ids import Ids
+from lumos.graph.arrays import Ids, is_sparse
 from lumos.graph.parts.layout import read_layout, write_layout
 from lumos.graph.parts.manifest import Manifest
 from lumos.typing import Arrays, Floats, Ints

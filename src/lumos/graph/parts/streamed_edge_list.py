@@ -14,17 +14,20 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from lumos.errors import InputError
-from lumos.graph.arrays import finite_features, freeze, frozen_sparse, is_sparse
-from lumos.graph.edge_list import EdgeListFiles, read_files
-from lumos.graph.files import readable
-from lumos.graph.ids import lookup
-from lumos.graph.neighbour_lists import distinct
+from lumos.graph.arrays import distinct, finite_features, freeze, frozen_sparse, is_sparse, lookup
+from lumos.graph.io.files import TextTable, readable
+from lumos.graph.io.tables import (
+    EdgeListFiles,
+    devices_of_tables,
+    known_of_devices,
+    read_edges,
+    read_files,
+    unknown_id,
+)
 from lumos.graph.options import ReadOptions
 from lumos.graph.parts.arc_buckets import ArcBuckets, lists_of
 from lumos.graph.parts.parts_writer import PartsWriter
 from lumos.graph.parts.streamed_source import StreamedSource, edgeless
-from lumos.graph.tabular import devices_of_tables, known_of_devices, read_edges
-from lumos.graph.text_table import TextTable
 from lumos.typing import Ints, Progress
 
 if TYPE_CHECKING:
@@ -72,7 +75,7 @@ class StreamedEdgeList(StreamedSource):
             known.labels,
             known.classes,
             name,
-            files.notes + files.edges.notes + known.notes,
+            files.notes + known.notes,
         )
         matrix = known.features
         if matrix is not None:
@@ -97,13 +100,8 @@ class StreamedEdgeList(StreamedSource):
     def _refuse_unknown(self, named: Ints, ids: Ints, files: EdgeListFiles) -> None:
         unknown = np.flatnonzero(lookup(named, ids) < 0)
         if len(unknown):
-            beside = (
-                files.labels.table.file if files.labels else getattr(files.features, "file", "")
-            )
-            raise InputError(
-                f"{self._path}: the id {named[unknown[0]]} is not among those of {beside}; add a "
-                "row for it, or read such labels as unknown with `missing_labels='unknown'`"
-            )
+            what = unknown_id(named[unknown[0]], files.labels, files.features)
+            raise InputError(f"{self._path}: {what}")
 
     def spool(self, bounds: Ints, writer: PartsWriter, progress: Progress) -> None:
         """Sort all arcs into parts, and clean part by part."""
@@ -168,5 +166,5 @@ def _tables(path: Path, table: TextTable) -> Iterator[TextTable]:
         yield table
         for text in blocks:
             if text.strip():
-                yield replace(table, text=text, body=0, first_line=line, comments=(), notes=())
+                yield replace(table, text=text, body=0, first_line=line, comments=())
             line += text.count("\n")

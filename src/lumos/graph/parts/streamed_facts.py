@@ -59,7 +59,7 @@ class StreamedFacts:
         )
 
     def fingerprint(self, *, training: bool = False) -> str:
-        """The same as `lumos.graph.fingerprint` gives for the whole graph, or its training edges.
+        """The same as `lumos.graph.facts` gives for the whole graph, or its training edges.
 
         It hashes one array of the whole graph after the other, so the parts are read once for each.
         """

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from lumos.errors import UsageError
-from lumos.graph.arrays import freeze
+from lumos.graph.arrays import Ids, freeze
 from lumos.graph.facts import GraphFacts
 from lumos.graph.graph import Graph
-from lumos.graph.ids import Ids
 from lumos.graph.parts.layout import read_layout, write_layout
 from lumos.graph.parts.partition import Partition
 from lumos.graph.parts.parts_writer import PartsWriter
