@@ -47,6 +47,7 @@ def test_a_plan_of_other_parts(
     capsys: pytest.CaptureFixture[str], layout: FederationLayout, tmp_path: Path
 ) -> None:
     other = laid_out("demo:6", tmp_path / "other")
+    other.hand_out_plan({"coins": "simulated"})
     manifest = layout.device(1) / "manifest.json"
     kept = manifest.read_bytes()
     manifest.write_bytes((other.device(1) / "manifest.json").read_bytes())

@@ -1,6 +1,7 @@
 """A whole federation in folders on one machine: one for each party, with nothing of others in it.
 
 pki/                      the authority, and the broker's keys
+operator/                 facts about the whole graph: the operator's own, never handed out
 nats.conf  broker/        configuration and log of the broker
 coordinator/              see `party_folder`
 device-0/  device-1/  …
@@ -15,10 +16,11 @@ from lumos.deploy.broker_config import BrokerSettings, write_broker_config
 from lumos.deploy.directory import DIRECTORY
 from lumos.deploy.federation_authority import LOOPBACK, make_federation
 from lumos.deploy.parties import folder_name
-from lumos.deploy.run_plan import new_plan, write_plan
+from lumos.deploy.run_plan import handed_out, new_plan, write_plan
 from lumos.device.shard import COORDINATOR
 from lumos.errors import UsageError
 from lumos.graph.parts.manifest import NAME as MANIFEST
+from lumos.graph.parts.manifest import read_manifest, write_manifest
 from lumos.graph.parts.part_source import PartSource
 from lumos.graph.parts.partition import Partition
 from lumos.graph.parts.parts_writer import refuse_taken
@@ -58,8 +60,13 @@ class FederationLayout:
         """Folders of all devices."""
         return [self.device(number) for number in range(self.devices)]
 
+    @property
+    def operator(self) -> Path:
+        """Folder of the operator, with a manifest that is computed from all data."""
+        return self.path / "operator"
+
     def hand_out_plan(self, settings: dict[str, Any], **options: Any) -> None:
-        """Write the plan of a run into every folder.
+        """Write the plan of a run and the manifest into every folder.
 
         Args:
             settings: as `lumos.train` takes them.
@@ -68,8 +75,10 @@ class FederationLayout:
         Raises:
             UsageError: the settings cannot be run by real devices.
         """
-        plan = new_plan(self.coordinator, settings, **options)
+        manifest = handed_out(read_manifest(self.operator), settings)
+        plan = new_plan(manifest, settings, **options)
         for folder in (self.coordinator, *self.device_folders()):
+            write_manifest(folder, manifest)
             write_plan(folder, plan)
 
 
@@ -109,11 +118,12 @@ def lay_out(
     for party in (COORDINATOR, *range(devices)):
         folder = path / folder_name(party)
         (pki / folder_name(party)).rename(folder)
-        for public in (parts / MANIFEST, pki / DIRECTORY):
-            shutil.copyfile(public, folder / public.name)
+        shutil.copyfile(pki / DIRECTORY, folder / DIRECTORY)
         if party != COORDINATOR:
             own = part_path(parts, party)
             own.rename(folder / own.name)
+    private_folder(layout.operator)
+    (parts / MANIFEST).rename(layout.operator / MANIFEST)
     shutil.rmtree(parts)
     address = BrokerSettings.host if host is None else _EVERYWHERE
     settings = BrokerSettings(host=address, max_payload=_MAX_PAYLOAD)

@@ -71,6 +71,12 @@ class PartyFolder:
         plan, manifest = read_plan(path), read_manifest(path)
         if plan.manifest != manifest_digest(manifest):
             raise InputError(f"{path}: run.json is of other parts than manifest.json; fetch both")
+        simulated = plan.config.train.coins == "simulated"
+        if simulated != (manifest.graph.simulation is not None):
+            raise InputError(
+                f"{path}: manifest.json of a simulation (with digests of all data) belongs to "
+                "simulated randomness, and to nothing else; prepare the folders with lumos up"
+            )
         devices = manifest.graph.devices
         if manifest.parts != devices:
             raise InputError(

@@ -1,7 +1,5 @@
 """The problem of a run as one party sees it: its own part, and what is public of the graph."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from lumos.graph.facts import GraphPart
@@ -14,13 +12,8 @@ def problem_of(manifest: Manifest, config: Config, part: GraphPart) -> Problem:
     """The problem, with the devices of one part."""
     task = config.train.task
     drawn, link = manifest.split(task), task == "link"
-    facts = manifest.graph
-    if link and manifest.training is not None:
-        facts = replace(
-            facts, edges=manifest.training.edges, fingerprint=manifest.training.fingerprint
-        )
     return Problem(
-        facts=facts,
+        facts=manifest.facts(task),
         parts=(part,),
         keep=(),
         classes=0 if link else manifest.graph.class_count,
@@ -28,7 +21,6 @@ def problem_of(manifest: Manifest, config: Config, part: GraphPart) -> Problem:
         validation=0 if link else drawn.validation,
         seed=manifest.seed,
         split=drawn.name,
-        owner=manifest.graph.fingerprint,
     )
 
 

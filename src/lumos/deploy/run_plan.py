@@ -10,7 +10,7 @@ import msgspec
 from lumos.crypto import entropy
 from lumos.deploy.frames import RUN_TAG
 from lumos.errors import InputError, UsageError
-from lumos.graph.parts.manifest import Manifest, read_manifest
+from lumos.graph.parts.manifest import Manifest
 from lumos.runs.schema import plain
 from lumos.storage import one_line, write_text
 from lumos.training.config import Config
@@ -56,8 +56,35 @@ class FederationPlan(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def handed_out(manifest: Manifest, settings: dict[str, Any]) -> Manifest:
+    """Return the manifest that the parties of a run get.
+
+    Simulated randomness is named by facts about all data, so such a run keeps them. Otherwise
+    nothing in the manifest is computed from the data; the settings say what features are like.
+
+    Raises:
+        UsageError: the data are not as the settings say.
+    """
+    config = Config.asked(**{**DEFAULTS, **settings})
+    if config.train.coins == "simulated":
+        return manifest
+    chosen, facts = config.flat(), manifest.graph
+    signs, scaling = chosen.get("signs", ""), chosen.get("scaling", "")
+    if signs == "auto" and facts.signed:
+        raise UsageError(
+            "some features are negative, and what is public must not depend on them: say so with "
+            "`signs='signed'`, or cut them off at 0 with `signs='nonnegative'`"
+        )
+    if scaling == "auto" and not facts.bounded:
+        raise UsageError(
+            "some features are not between -1 and 1, and what is public must not depend on them: "
+            "say so with `scaling='size'` or `scaling='standard'`, or `scaling='none'`"
+        )
+    return manifest.public(signed=signs == "signed", bounded=scaling in ("auto", "none"))
+
+
 def new_plan(
-    parts: Path,
+    manifest: Manifest,
     settings: dict[str, Any],
     *,
     deadline: float = 60.0,
@@ -65,13 +92,12 @@ def new_plan(
     broker: str = BROKER,
     stay: bool = False,
 ) -> FederationPlan:
-    """The plan of a new run over parts on disk, one for each device.
+    """The plan of a new run over parts, one for each device.
 
     Raises:
         UsageError: the settings cannot be run by real devices.
     """
     refuse_settings(settings, deadline=deadline, beat=beat)
-    manifest = read_manifest(parts)
     return FederationPlan(
         run=entropy.draw(RUN_TAG).hex(),
         manifest=manifest_digest(manifest),
