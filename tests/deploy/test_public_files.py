@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lumos.graph.fingerprint import fingerprint
 
 import lumos.deploy.federation_layout as federation_layout
 from lumos import Graph, load
@@ -17,6 +16,7 @@ from lumos.deploy.federation_layout import lay_out
 from lumos.deploy.party_folder import PartyFolder
 from lumos.deploy.run_plan import handed_out
 from lumos.errors import InputError, UsageError
+from lumos.graph.facts import fingerprint
 from lumos.graph.parts.manifest import read_manifest
 from lumos.graph.parts.part_source import GraphInMemory
 from lumos.training.given_split import GivenSplit

@@ -17,7 +17,7 @@ from lumos.device.shard import COORDINATOR
 from lumos.graph.arrays import neighbour_lists
 from lumos.graph.graph import Graph
 from lumos.graph.parts import PartsFolder
-from lumos.graph.parts.partition import Partition
+from lumos.graph.parts.manifest import Partition
 from lumos.training.config import Config
 
 BEGAN = 1_790_000_000.0

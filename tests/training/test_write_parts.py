@@ -14,7 +14,7 @@ from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.facts import facts_of, parts_of
 from lumos.graph.parts import part_source
-from lumos.graph.parts.partition import Partition
+from lumos.graph.parts.manifest import Partition
 from lumos.training import write_parts
 from lumos.training.given_split import edge_split, vertex_split
 

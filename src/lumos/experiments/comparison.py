@@ -207,9 +207,6 @@ class Evaluation:
 
     def frame(self) -> "pandas.DataFrame":
         """The rows as a pandas frame, without the scores of single seeds.
-
-        Raises:
-            UsageError: pandas is not installed.
         """
         columns = [one.name for one in fields(SystemScore) if one.name != "by_seed"]
         return frame_of_rows([asdict(row) for row in self.rows], columns)

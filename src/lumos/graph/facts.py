@@ -14,7 +14,7 @@ import numpy as np
 
 from lumos.graph.arrays import is_sparse, spans
 from lumos.graph.graph import Graph
-from lumos.graph.roles import Role
+from lumos.graph.labels import Role
 from lumos.typing import Ints
 
 if TYPE_CHECKING:

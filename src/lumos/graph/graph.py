@@ -25,8 +25,7 @@ from lumos.graph.arrays import (
     shown,
 )
 from lumos.graph.features import BOUNDS_NOTE, bounded, checked_bounds
-from lumos.graph.labels import given_labels
-from lumos.graph.roles import checked_roles
+from lumos.graph.labels import checked_roles, given_labels
 from lumos.typing import Floats, Ints
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from lumos.exchange.topic import Door
 from lumos.graph import Graph
 from lumos.graph.arrays import spans
 from lumos.graph.facts import GraphFacts, GraphPart, facts_of, parts_of
-from lumos.graph.roles import Role
+from lumos.graph.labels import Role
 from lumos.typing import Flags, Ints
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from lumos.errors import InputError, UsageError
 from lumos.graph import Graph, load
 from lumos.graph.facts import facts_of, fingerprint, parts_of
 from lumos.graph.parts import PartsFolder, is_parts_folder
-from lumos.graph.parts.partition import Partition
+from lumos.graph.parts.manifest import Partition
 from lumos.training.given_split import edge_split, vertex_split
 
 

@@ -14,9 +14,17 @@ from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import is_sparse, refuse_width, unique_ids
 from lumos.graph.features import Columns, prepared
 from lumos.graph.graph import Graph
-from lumos.graph.labels import Labelled, as_labels, declared_classes, encode_array, given_labels
+from lumos.graph.labels import (
+    MASK_NAMES,
+    Labelled,
+    as_labels,
+    declared_classes,
+    encode_array,
+    given_labels,
+    masks_of,
+    roles_in,
+)
 from lumos.graph.options import ReadOptions
-from lumos.graph.roles import MASK_NAMES, masks_of, roles_in
 from lumos.typing import Ints
 
 
