@@ -138,7 +138,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "one column": ("1\n2\n", {}, "graph.csv, line 1: '1' is one id"),
     "header only": ("source,target\n", {}, "graph.csv, line 2: the file holds no rows"),
     "comments only": ("# nothing\n", {}, "graph.csv, line 1: the file holds no rows"),
-    "multi": ("1,2\n", {"labels_csv": "1,a\n2,a\n1,b\n"}, r"labels.csv, line 3: device 1: more than one label"),
+    "multi": ("1,2\n", {"labels_csv": "1,a\n2,a\n1,b\n"}, "line 3: device 1: more than one label"),
     "label file": ("1,2\n", {"labels_csv": ""}, r"labels.csv, line 1: the file holds no rows"),
     "no label": ("1,2\n", {"labels_csv": "1,a\n2\n"}, r"labels.csv, line 2: 1 columns"),
     "nan": ("1,2\n", {"features_csv": "1,0\n2,nan\n"}, "features.csv, line 2: 'nan' in column 2"),

@@ -334,8 +334,8 @@ def table_of(
     if not _is_number(row[0]):
         table.refuse(
             line,
-            f"does {shown(content)} name the columns? Say `header='yes'`, or `header='no'` if it "
-            "is a row like the others",
+            f"does {shown(content)} name the columns? Say `header='yes'`, or `header='no'` if no "
+            "table of this graph has such a line",
         )
     return below
 
