@@ -9,11 +9,11 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Any, Literal, Protocol
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +30,11 @@ from lumos.graph.arrays import (
     spans,
 )
 from lumos.graph.demo import COMMUNITIES, VOCABULARY, DemoDraws, demo_name
-from lumos.graph.facts import GraphFacts, SimulationFacts, facts_of, feature_signs, fingerprint
+from lumos.graph.facts import GraphFacts, described, facts_of, fingerprint
 from lumos.graph.graph import Graph
 from lumos.graph.io.files import TextTable, readable
 from lumos.graph.io.tables import (
     SUFFIXES,
-    EdgeListFiles,
     devices_of_tables,
     edge_list_in,
     known_of_devices,
@@ -47,7 +46,14 @@ from lumos.graph.labels import Role
 from lumos.graph.options import NOT_ASKED, ReadOptions
 from lumos.graph.parts.manifest import Partition
 from lumos.graph.parts.parts_folder import PartsWriter, is_parts_folder
-from lumos.graph.parts.stored_part import REMEDY, new_private, part_path, read_layout, write_layout
+from lumos.graph.parts.stored_part import (
+    REMEDY,
+    new_private,
+    part_path,
+    read_layout,
+    stacked,
+    write_layout,
+)
 from lumos.graph.sources import demo_size, is_named, load
 from lumos.typing import Arrays, Ints, Progress
 
@@ -55,18 +61,27 @@ if TYPE_CHECKING:
     from lumos.graph.graph import Features
 
 
-class PartSource(Protocol):
+BLOCK = 1 << 24
+"""Characters that are read at a time."""
+ROWS = 1 << 20
+"""Pairs that are sorted into parts at a time."""
+SPARSE_IDS = 4
+"""Ids up to so many times the number of devices are looked up in a table."""
+
+
+class PartSource(ABC):
     """A graph from which parts are written one by one."""
 
     about: Graph
     """What is known of the devices: ids, labels, roles; a streamed one has no edges."""
     edges: int
     """Number of edges, once they are prepared."""
-    dropped_self_loops: int
-    dropped_duplicates: int
-    index_bytes: Literal[4, 8]
-    """Of the indices of sparse features, if the whole graph is in memory."""
+    dropped_self_loops: int = 0
+    dropped_duplicates: int = 0
+    index_bytes: Literal[4, 8] = 8
+    """Size of an index of sparse features, if the whole graph is in memory."""
 
+    @abstractmethod
     def prepare(
         self, partition: Partition, writer: PartsWriter, progress: Progress | None = None
     ) -> None:
@@ -76,27 +91,32 @@ class PartSource(Protocol):
             UsageError: the source can give contiguous ranges only.
         """
 
+    @abstractmethod
     def lists(self, number: int, devices: Ints) -> tuple[Ints, Ints]:
-        """[hosted + 1] offsets and [slots] neighbours of a part."""
+        """Return [hosted + 1] offsets and [slots] neighbours of a part."""
 
+    @abstractmethod
     def features(self, devices: Ints) -> "Features | None":
-        """[hosted, d] of a part."""
+        """Return [hosted, d] of a part."""
 
+    @abstractmethod
     def structure(self) -> Graph:
-        """The whole graph without its features, in memory."""
+        """Return the whole graph without its features, in memory."""
 
+    @abstractmethod
     def facts(self) -> GraphFacts:
-        """Facts of the whole graph, once all parts are written."""
+        """Return the facts of the whole graph, once all parts are written."""
 
+    @abstractmethod
     def training_fingerprint(self, training: Graph) -> str:
-        """Of the training edges, with all features, once all parts are written.
+        """Return the fingerprint of the training edges, with all features.
 
         Args:
-            training: `structure` with the training edges only.
+            training: `structure` with the training edges only; all parts are written.
         """
 
 
-class GraphInMemory:
+class GraphInMemory(PartSource):
     """Parts of a graph that is in memory."""
 
     def __init__(self, graph: Graph) -> None:
@@ -104,37 +124,39 @@ class GraphInMemory:
         self.edges = graph.edges
         self.dropped_self_loops = graph.dropped_self_loops
         self.dropped_duplicates = graph.dropped_duplicates
-        features: Any = graph.features
-        short = is_sparse(features) and features.indices.dtype == np.int32
-        self.index_bytes: Literal[4, 8] = 4 if short else 8
+        self.index_bytes = _index_bytes(graph.features)
 
     def prepare(
         self, partition: Partition, writer: PartsWriter, progress: Progress | None = None
     ) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def lists(self, number: int, devices: Ints) -> tuple[Ints, Ints]:
-        """[hosted + 1] offsets and [slots] neighbours of a part."""
+        """Return [hosted + 1] offsets and [slots] neighbours of a part."""
         starts = self.about.offsets[devices]
         degree = self.about.offsets[devices + 1] - starts
         offsets = np.concatenate([[0], np.cumsum(degree)])
         return offsets, self.about.neighbours[spans(starts, degree)]
 
     def features(self, devices: Ints) -> "Features | None":
-        """[hosted, d] of a part."""
+        """Return [hosted, d] of a part."""
         return None if self.about.features is None else self.about.features[devices]
 
     def structure(self) -> Graph:
-        """The graph."""
+        """Return the graph."""
         return self.about
 
     def facts(self) -> GraphFacts:
-        """Facts of the graph."""
+        """Return the facts of the graph."""
         return facts_of(self.about)
 
     def training_fingerprint(self, training: Graph) -> str:
-        """Of the graph with training edges."""
+        """Return the fingerprint of the graph with training edges."""
         return fingerprint(training)
+
+
+def _index_bytes(features: Any) -> Literal[4, 8]:
+    return 4 if is_sparse(features) and features.indices.dtype == np.int32 else 8
 
 
 class ArcBuckets:
@@ -190,52 +212,97 @@ def lists_of(arcs: Ints, hosted: int, devices: int) -> tuple[Ints, Ints]:
     return offsets, other
 
 
-@dataclass(frozen=True)
-class StreamedFacts:
-    """Facts from the files of parts, which are contiguous ranges in the order of their numbers."""
+class StreamedSource(PartSource):
+    """A source whose neighbour lists are written to the scratch folder, part by part.
 
-    folder: Path
-    parts: int
-    about: Graph
-    """The same graph without its edges and features."""
-    edges: int
-    width: int
-    """Width of the features; 0 without any."""
-    index_bytes: int
-    """Of the indices of sparse features, if the whole graph were in memory."""
+    Args:
+        about: the graph without its edges and features.
+        width: number of features.
+        rows: number of rows that `pairs` yields.
+    """
+
+    def __init__(self, about: Graph, width: int, rows: int) -> None:
+        self.about = about
+        self.edges = 0
+        self._width = width
+        self._rows = rows
+        self._writer: PartsWriter | None = None
+        self._parts = 0
+
+    @abstractmethod
+    def pairs(self) -> Iterator[Ints]:
+        """Yield [rows, 2] in slices: pairs of devices, with repetitions and self-loops."""
+
+    def prepare(
+        self, partition: Partition, writer: PartsWriter, progress: Progress | None = None
+    ) -> None:
+        """Sort all arcs into parts, clean them part by part, and write the neighbour lists."""
+        if partition.bounds is None:
+            raise UsageError(
+                f"{self.about.name} is too large for memory, and is written in contiguous ranges; "
+                "use `parts` in place of `assign`"
+            )
+        self._writer, self._parts = writer, partition.parts
+        arcs = ArcBuckets(writer.scratch, "arcs", partition.bounds)
+        rows = loops = 0
+        for pairs in self.pairs():
+            rows += len(pairs)
+            if progress is not None:
+                progress(rows, self._rows, "rows of edges")
+            first, second = pairs[pairs[:, 0] != pairs[:, 1]].T
+            loops += len(pairs) - len(first)
+            arcs.add(first, second)
+            arcs.add(second, first)
+        for number, hosted in enumerate(np.diff(partition.bounds).tolist()):
+            offsets, others = lists_of(arcs.take(number), hosted, self.about.devices)
+            self.edges += len(others)
+            lists = {"offsets": offsets, "neighbours": others.astype(np.int32)}
+            write_layout(part_path(writer.scratch, number), lists)
+        self.edges //= 2
+        self.dropped_self_loops, self.dropped_duplicates = loops, rows - loops - self.edges
+
+    def lists(self, number: int, devices: Ints) -> tuple[Ints, Ints]:
+        """Return [hosted + 1] offsets and [slots] neighbours of a part."""
+        kept = read_layout(part_path(self._prepared.scratch, number), REMEDY)
+        return kept["offsets"], kept["neighbours"]
+
+    def structure(self) -> Graph:
+        """Return the whole graph without its features, in memory."""
+        nobody = np.empty(0, np.int64)
+        lists = [self.lists(number, nobody) for number in range(self._parts)]
+        offsets = stacked([each for each, _ in lists])
+        neighbours = np.concatenate([each for _, each in lists]).astype(np.int64)
+        return replace(
+            self.about,
+            offsets=freeze(offsets, np.int64, own=True),
+            neighbours=freeze(neighbours, np.int64, own=True),
+        )
 
     def facts(self) -> GraphFacts:
-        """The same as `facts_of` the whole graph in memory."""
-        lowest, highest, sparse = 0.0, 0.0, False
-        ends: list[tuple[float, float]] = []
+        """Return the same as `facts_of` the whole graph in memory, once all parts are written."""
+        sparse = False
+        ends: list[float] = []
         for arrays in self._files():
             sparse = "values" in arrays
             values = arrays.get("values", arrays.get("features", np.empty(0)))
             if values.size:
-                ends.append((float(values.min()), float(values.max())))
-        if ends:
-            lowest, highest = min(low for low, _ in ends), max(high for _, high in ends)
-        labels = self.about.labels
-        return GraphFacts(
-            name=self.about.name,
-            devices=self.about.devices,
-            feature_count=self.width,
+                ends += [float(values.min()), float(values.max())]
+        return described(
+            self.about,
+            edges=self.edges,
+            width=self._width,
             sparse=sparse,
-            **feature_signs(lowest, highest),
-            labelled=labels is not None,
-            classes=self.about.classes,
-            notes=self.about.notes,
-            simulation=SimulationFacts(
-                edges=self.edges,
-                lowest=lowest,
-                highest=highest,
-                highest_label=-1 if labels is None else int(labels.max(initial=-1)),
-                fingerprint=self.fingerprint(),
-            ),
+            lowest=min(ends, default=0.0),
+            highest=max(ends, default=0.0),
+            fingerprint=self._fingerprint(),
         )
 
-    def fingerprint(self, *, training: bool = False) -> str:
-        """The same as `lumos.graph.facts` gives for the whole graph, or its training edges.
+    def training_fingerprint(self, training: Graph) -> str:
+        """Return the fingerprint of the training edges, once all parts are written."""
+        return self._fingerprint(training=True)
+
+    def _fingerprint(self, *, training: bool = False) -> str:
+        """Return the same as `fingerprint` of the whole graph, or of its training edges.
 
         It hashes one array of the whole graph after the other, so the parts are read once for each.
         """
@@ -247,7 +314,10 @@ class StreamedFacts:
         add(np.zeros(1, np.int64))
         base = 0
         for arrays in self._files():
-            offsets = _offsets(arrays, training)
+            offsets = arrays["offsets"]
+            if training:
+                trains = np.cumsum(arrays["edge_roles"] == Role.TRAIN)
+                offsets = np.concatenate([[0], trains])[offsets]
             add(offsets[1:] + base)
             base += int(offsets[-1])
         for arrays in self._files():
@@ -257,15 +327,12 @@ class StreamedFacts:
             add(neighbours.astype(np.int64))
         if self.about.labels is not None:
             add(self.about.labels)
-        if self.about.roles is not None and not training:
-            add(self.about.roles)
-        if self.width:
+        if self._width:
             self._add_features(add)
         return digest.hexdigest()
 
-    def _add_features(self, add: Any) -> None:
-        first = next(self._files())
-        if "features" in first:
+    def _add_features(self, add: Callable[[npt.NDArray[Any]], None]) -> None:
+        if "features" in next(self._files()):
             for arrays in self._files():
                 add(arrays["features"])
             return
@@ -281,147 +348,33 @@ class StreamedFacts:
             add(indices.astype(kind, copy=False))
         for arrays in self._files():
             add(arrays["values"])
-        if self.width != highest + 1:
-            add(np.array(self.width))
+        if self._width != highest + 1:
+            add(np.array(self._width))
 
     def _files(self) -> Iterator[Arrays]:
-        for number in range(self.parts):
-            yield read_layout(part_path(self.folder, number), REMEDY)
-
-
-def _offsets(arrays: Arrays, training: bool) -> Ints:
-    offsets = arrays["offsets"]
-    if not training:
-        return offsets
-    before = np.concatenate([[0], np.cumsum(arrays["edge_roles"] == Role.TRAIN)])
-    return before[offsets]
-
-
-class StreamedSource(ABC):
-    """A `PartSource` whose neighbour lists are written to the scratch folder, part by part.
-
-    Args:
-        about: the graph without its edges and features.
-        width: number of features.
-    """
-
-    index_bytes: Literal[4, 8] = 8
-    dropped_self_loops = 0
-    dropped_duplicates = 0
-
-    def __init__(self, about: Graph, width: int) -> None:
-        self.about = about
-        self.edges = 0
-        self._width = width
-        self._writer: PartsWriter | None = None
-        self._parts = 0
-
-    @abstractmethod
-    def spool(self, bounds: Ints, writer: PartsWriter, progress: Progress) -> None:
-        """Give the lists of every part to `keep`.
-
-        Args:
-            bounds: [parts + 1] the parts, contiguous ranges of devices.
-            writer: has a scratch folder.
-            progress: callback `(done, total, note)`.
-        """
-
-    @abstractmethod
-    def features(self, devices: Ints) -> "Features | None":
-        """[hosted, d] of a part."""
-
-    def prepare(
-        self, partition: Partition, writer: PartsWriter, progress: Progress | None = None
-    ) -> None:
-        """Write the neighbour lists of all parts to the scratch folder."""
-        if partition.bounds is None:
-            raise UsageError(
-                f"{self.about.name} is too large for memory, and is written in contiguous ranges; "
-                "use `parts` in place of `assign`"
-            )
-        self._writer, self._parts = writer, partition.parts
-        self.spool(partition.bounds, writer, progress or (lambda *_: None))
-        self.edges //= 2
-
-    def keep(self, number: int, offsets: Ints, neighbours: Ints) -> None:
-        """Keep the lists of a part until its file is written."""
-        self.edges += len(neighbours)
-        narrow = neighbours.astype(np.int32)
-        write_layout(
-            part_path(self._scratch.scratch, number), {"offsets": offsets, "neighbours": narrow}
-        )
-
-    def lists(self, number: int, devices: Ints) -> tuple[Ints, Ints]:
-        """[hosted + 1] offsets and [slots] neighbours of a part."""
-        kept = read_layout(part_path(self._scratch.scratch, number), REMEDY)
-        return kept["offsets"], kept["neighbours"]
-
-    def structure(self) -> Graph:
-        """The whole graph without its features, in memory."""
-        offsets, neighbours = np.zeros(self.about.devices + 1, np.int64), []
-        row = 0
+        """Yield the arrays of each part that is written."""
         for number in range(self._parts):
-            starts, others = self.lists(number, np.empty(0, np.int64))
-            offsets[row + 1 : row + len(starts)] = offsets[row] + starts[1:]
-            row += len(starts) - 1
-            neighbours.append(others)
-        return edgeless(
-            self.about.ids,
-            self.about.labels,
-            self.about.classes,
-            self.about.name,
-            self.about.notes,
-            freeze(offsets, np.int64, own=True),
-            freeze(np.concatenate(neighbours).astype(np.int64), np.int64, own=True),
-        )
-
-    def facts(self) -> GraphFacts:
-        """Facts of the whole graph, once all parts are written."""
-        return self._facts().facts()
-
-    def training_fingerprint(self, training: Graph) -> str:
-        """Of the training edges, with all features, once all parts are written."""
-        return self._facts().fingerprint(training=True)
-
-    def _facts(self) -> StreamedFacts:
-        folder = self._scratch.path
-        return StreamedFacts(
-            folder, self._parts, self.about, self.edges, self._width, self.index_bytes
-        )
+            yield read_layout(part_path(self._prepared.path, number), REMEDY)
 
     @property
-    def _scratch(self) -> PartsWriter:
+    def _prepared(self) -> PartsWriter:
         if self._writer is None:
             raise RuntimeError("the parts are not prepared")
         return self._writer
 
 
-def edgeless(
-    ids: Ids,
-    labels: Ints | None,
-    classes: tuple[str, ...],
-    name: str,
-    notes: tuple[str, ...],
-    offsets: Ints | None = None,
-    neighbours: Ints | None = None,
-) -> Graph:
-    """A graph without features and, unless they are given, without edges."""
-    if offsets is None or neighbours is None:
-        offsets = freeze(np.zeros(len(ids) + 1, np.int64), np.int64, own=True)
-        neighbours = freeze(np.empty(0, np.int64), np.int64, own=True)
+def _edgeless(ids: Ids, **about: Any) -> Graph:
+    """Return a graph without features and edges."""
     return Graph(
-        offsets=offsets,
-        neighbours=neighbours,
+        offsets=freeze(np.zeros(len(ids) + 1, np.int64), np.int64, own=True),
+        neighbours=freeze(np.empty(0, np.int64), np.int64, own=True),
         ids=ids,
-        labels=labels,
-        classes=classes,
-        name=name,
-        notes=notes,
+        **about,
     )
 
 
 class StreamedDemo(StreamedSource):
-    """Parts of a demo graph.
+    """Parts of a demo graph: bit by bit the one that `demo_graph` makes in memory.
 
     In memory are some numbers of 8 bytes for each device, and for each draw of an edge one.
     """
@@ -429,41 +382,31 @@ class StreamedDemo(StreamedSource):
     def __init__(self, devices: int, *, features: bool = True) -> None:
         self._draws = DemoDraws(devices)
         self._wanted = features
-        about = edgeless(
+        about = _edgeless(
             freeze(np.arange(devices), np.int64, own=True),
-            freeze(self._draws.labels, np.int64, own=True),
-            COMMUNITIES,
-            demo_name(devices),
-            () if features else (NOT_ASKED,),
+            labels=freeze(self._draws.labels, np.int64, own=True),
+            classes=COMMUNITIES,
+            name=demo_name(devices),
+            notes=() if features else (NOT_ASKED,),
         )
-        super().__init__(about, VOCABULARY if features else 0)
+        super().__init__(about, VOCABULARY if features else 0, self._draws.draws)
 
-    def spool(self, bounds: Ints, writer: PartsWriter, progress: Progress) -> None:
-        """Draw all edges in slices, sort them into parts, and clean part by part."""
-        arcs = ArcBuckets(writer.scratch, "arcs", bounds)
-        drawn = 0
-        for pairs in self._draws.pairs():
-            drawn += len(pairs)
-            progress(drawn, self._draws.draws, "draws of edges")
-            first, second = pairs[pairs[:, 0] != pairs[:, 1]].T
-            arcs.add(first, second)
-            arcs.add(second, first)
-        for number, hosted in enumerate(np.diff(bounds).tolist()):
-            self.keep(number, *lists_of(arcs.take(number), hosted, self.about.devices))
+    def pairs(self) -> Iterator[Ints]:
+        """Yield the draws of edges in slices."""
+        return self._draws.pairs()
+
+    def prepare(
+        self, partition: Partition, writer: PartsWriter, progress: Progress | None = None
+    ) -> None:
+        """Draw all edges; repeated draws are no fault of a source and not counted."""
+        super().prepare(partition, writer, progress)
+        self.dropped_self_loops = self.dropped_duplicates = 0
 
     def features(self, devices: Ints) -> "Features | None":
-        """[hosted, words] of a part."""
+        """Return [hosted, words] of a part."""
         if not self._wanted:
             return None
         return self._draws.words(int(devices[0]), int(devices[-1]) + 1)
-
-
-BLOCK = 1 << 24
-"""Characters that are read at a time."""
-ROWS = 1 << 20
-"""Pairs that are sorted into parts at a time."""
-SPARSE_IDS = 4
-"""Ids up to so many times the number of devices are looked up in a table."""
 
 
 class StreamedEdgeList(StreamedSource):
@@ -492,24 +435,25 @@ class StreamedEdgeList(StreamedSource):
         self._pairs = scratch
         named = self._read(files.edges, options)
         ids: Any = devices_of_tables(named, files.labels, files.features, True, options)
-        self._refuse_unknown(named, ids, files)
+        for place in np.flatnonzero(lookup(named, ids) < 0)[:1]:
+            raise InputError(f"{path}: {unknown_id(named[place], files.labels, files.features)}")
         wanted = files.features if features else None
         known = known_of_devices(ids, files.labels, wanted, options)
-        about = edgeless(
+        about = _edgeless(
             freeze(ids, np.int64),
-            known.labels,
-            known.classes,
-            name,
-            files.notes + known.notes,
+            labels=known.labels,
+            classes=known.classes,
+            name=name,
+            notes=files.notes + known.notes,
         )
         matrix = known.features
         if matrix is not None:
             matrix = finite_features(matrix, len(ids), "features")
             matrix = frozen_sparse(matrix) if is_sparse(matrix) else matrix
-            if is_sparse(matrix) and matrix.indices.dtype == np.int32:
-                self.index_bytes = 4
+            self.index_bytes = _index_bytes(matrix)
         self._features = matrix
-        super().__init__(about, 0 if matrix is None else matrix.shape[1])
+        rows = self._pairs.tell() // 16
+        super().__init__(about, 0 if matrix is None else matrix.shape[1], rows)
 
     def _read(self, table: TextTable, options: ReadOptions) -> Ints:
         """Keep all pairs as numbers; returns the distinct ids in them."""
@@ -522,34 +466,20 @@ class StreamedEdgeList(StreamedSource):
                 named, fresh = distinct(np.concatenate([named, *fresh])), []
         return distinct(np.concatenate([named, *fresh]))
 
-    def _refuse_unknown(self, named: Ints, ids: Ints, files: EdgeListFiles) -> None:
-        unknown = np.flatnonzero(lookup(named, ids) < 0)
-        if len(unknown):
-            what = unknown_id(named[unknown[0]], files.labels, files.features)
-            raise InputError(f"{self._path}: {what}")
-
-    def spool(self, bounds: Ints, writer: PartsWriter, progress: Progress) -> None:
-        """Sort all arcs into parts, and clean part by part."""
-        arcs = ArcBuckets(writer.scratch, "arcs", bounds)
+    def pairs(self) -> Iterator[Ints]:
+        """Yield the rows of the list in slices, as indices of devices."""
         row_of = _numbering(np.asarray(self.about.ids))
-        rows = loops = 0
-        total = self._pairs.seek(0, os.SEEK_END) // 16
         self._pairs.seek(0)
         while len(content := self._pairs.read(16 * ROWS)):
-            pairs = np.frombuffer(content, np.int64).reshape(-1, 2)
-            first, second = row_of(pairs).T
-            proper = first != second
-            progress(rows, total, "rows")
-            rows, loops = rows + len(pairs), loops + int(np.count_nonzero(~proper))
-            first, second = first[proper], second[proper]
-            arcs.add(first, second)
-            arcs.add(second, first)
-        for number, hosted in enumerate(np.diff(bounds).tolist()):
-            self.keep(number, *lists_of(arcs.take(number), hosted, self.about.devices))
+            yield row_of(np.frombuffer(content, np.int64).reshape(-1, 2))
+
+    def prepare(
+        self, partition: Partition, writer: PartsWriter, progress: Progress | None = None
+    ) -> None:
+        """Write the neighbour lists; a list that holds self-loops only is refused."""
+        super().prepare(partition, writer, progress)
         if not self.edges:
             raise InputError(f"{self._path}: every row joins a device to itself; no edge is left")
-        self.dropped_self_loops = loops
-        self.dropped_duplicates = rows - loops - self.edges // 2
 
     def features(self, devices: Ints) -> "Features | None":
         """[hosted, d] of a part."""
