@@ -256,7 +256,7 @@ class StreamedSource(PartSource):
         for number, hosted in enumerate(np.diff(partition.bounds).tolist()):
             offsets, others = lists_of(arcs.take(number), hosted, self.about.devices)
             self.edges += len(others)
-            lists = {"offsets": offsets, "neighbours": others.astype(np.int32)}
+            lists: Arrays = {"offsets": offsets, "neighbours": others.astype(np.int32)}
             write_layout(part_path(writer.scratch, number), lists)
         self.edges //= 2
         self.dropped_self_loops, self.dropped_duplicates = loops, rows - loops - self.edges
