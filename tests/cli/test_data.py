@@ -76,7 +76,7 @@ def test_check_of_a_file_with_conversions(
 ) -> None:
     path = tmp_path / "graph.csv"
     path.write_text("# Directed graph\n1,2,0.5\n2,3,0.5\n")
-    (tmp_path / "graph.labels.csv").write_text("1,a,b\n2,\n")
+    (tmp_path / "graph.labels.csv").write_text("1,a\n2,\n1,b\n")
     assert "--multilabel first" in refusal("check", str(path))
     chosen = ["--multilabel", "first"]
     assert "--directed symmetrise" in refusal("check", str(path), *chosen)
@@ -192,6 +192,8 @@ def test_check_of_a_file_with_columns_to_choose(
     people = [f"u{device},{'ab'[device % 2]},{device / 4}" for device in range(30)]
     path = tmp_path / "graph.csv"
     path.write_text("\n".join(ring))
+    assert "--header" in refusal("check", str(path))
+    path.write_text("\n".join(["source,target", *ring]))
     (tmp_path / "graph.labels.csv").write_text("\n".join(["id,team,score", *people]))
     (tmp_path / "graph.features.csv").write_text(
         "\n".join(["id,city,age", *(f"u{device},{'xyz'[device % 3]},-1" for device in range(30))])

@@ -479,7 +479,7 @@ def write_graph(folder: Path, labelled: int) -> Path:
     graph = lumos.load("demo:60")
     words = sparse(graph.features)[:, :20].toarray()
     path = folder / "graph.csv"
-    path.write_text("a,b\n" + "".join(f"d{u},d{v}\n" for u, v in graph.edge_list()))
+    path.write_text("source,target\n" + "".join(f"d{u},d{v}\n" for u, v in graph.edge_list()))
     header = "id," + ",".join(f"w{number}" for number in range(20))
     rows = [f"d{device}," + ",".join(map(str, row)) for device, row in enumerate(words.tolist())]
     (folder / "graph.features.csv").write_text("\n".join([header, *rows]) + "\n")

@@ -10,9 +10,9 @@ import pytest
 
 from lumos.cli.main import run
 from lumos.graph import load
-from lumos.graph.fingerprint import fingerprint
-from lumos.graph.parts import PartsFolder, chosen_source
-from lumos.graph.parts.streamed_source import StreamedSource
+from lumos.graph.facts import fingerprint
+from lumos.graph.parts import PartsFolder, part_source
+from lumos.graph.parts.part_source import StreamedSource
 
 
 @pytest.fixture
@@ -134,9 +134,9 @@ def test_large_graphs_are_written_part_by_part(
     specs = ("demo:200", folder / "edges.csv", folder)
     for number, spec in enumerate(specs):
         answer("split", spec, tmp_path / f"whole{number}", "--parts", 3)
-    monkeypatch.setattr(chosen_source, "LARGE_DEMO", 200)
-    monkeypatch.setattr(chosen_source, "LARGE_FILE", 1)
-    monkeypatch.setattr(chosen_source, "load", None)  # reading all at once would fail
+    monkeypatch.setattr(part_source, "LARGE_DEMO", 200)
+    monkeypatch.setattr(part_source, "LARGE_FILE", 1)
+    monkeypatch.setattr(part_source, "load", None)  # reading all at once would fail
     prepared: list[str] = []
     prepare = StreamedSource.prepare
 

@@ -10,8 +10,8 @@ from lumos.deploy.broker_config import write_broker_config
 from lumos.deploy.broker_process import Broker
 from lumos.deploy.federation_authority import FederationAuthority, make_federation
 from lumos.graph.parts import PartsFolder
-from lumos.graph.parts.chosen_source import chosen_source
-from lumos.graph.parts.partition import Partition
+from lumos.graph.parts.manifest import Partition
+from lumos.graph.parts.part_source import chosen_source
 from lumos.training.config import Config
 from lumos.training.write_parts import write_parts
 

@@ -10,8 +10,8 @@ from lumos.deploy.coordinator_folder import CoordinatorFolder
 from lumos.deploy.device_folder import DeviceFolder
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
-from lumos.graph.parts.chosen_source import chosen_source
-from lumos.graph.parts.partition import Partition
+from lumos.graph.parts.manifest import Partition
+from lumos.graph.parts.part_source import chosen_source
 from lumos.training.write_parts import write_parts
 
 

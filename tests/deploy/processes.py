@@ -19,7 +19,7 @@ from lumos.deploy.link_faults import LinkFaults
 from lumos.deploy.party_folder import PartyFolder
 from lumos.deploy.run_status import RunStatus, read_status
 from lumos.device.shard import COORDINATOR
-from lumos.graph.parts.chosen_source import chosen_source
+from lumos.graph.parts.part_source import chosen_source
 from lumos.storage import read_json
 
 MakeFaults = Callable[[int, int], LinkFaults | None]

@@ -16,7 +16,7 @@ from lumos.deploy.federation_layout import lay_out
 from lumos.deploy.party_folder import PartyFolder
 from lumos.deploy.run_plan import handed_out
 from lumos.errors import InputError, UsageError
-from lumos.graph.fingerprint import fingerprint
+from lumos.graph.facts import fingerprint
 from lumos.graph.parts.manifest import read_manifest
 from lumos.graph.parts.part_source import GraphInMemory
 from lumos.training.given_split import GivenSplit

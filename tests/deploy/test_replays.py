@@ -12,8 +12,8 @@ from tests.deploy.test_lies import LOST, SUM_PHASE, Tampering, UnrecordedStore, 
 from lumos.aggregate import masks
 from lumos.deploy.frames import Data, RunState
 from lumos.device.shard import COORDINATOR
+from lumos.graph.labels import Role
 from lumos.graph.parts import PartsFolder
-from lumos.graph.roles import Role
 from lumos.training.config import Config
 
 

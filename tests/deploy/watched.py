@@ -14,10 +14,10 @@ from lumos.deploy.frames import Data, RoundKey
 from lumos.deploy.page_status import PageStatus, WireBytes, status_of
 from lumos.deploy.run_history import RunHistory
 from lumos.device.shard import COORDINATOR
+from lumos.graph.arrays import neighbour_lists
 from lumos.graph.graph import Graph
-from lumos.graph.neighbour_lists import neighbour_lists
 from lumos.graph.parts import PartsFolder
-from lumos.graph.parts.partition import Partition
+from lumos.graph.parts.manifest import Partition
 from lumos.training.config import Config
 
 BEGAN = 1_790_000_000.0

@@ -138,7 +138,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "one column": ("1\n2\n", {}, "graph.csv, line 1: '1' is one id"),
     "header only": ("source,target\n", {}, "graph.csv, line 2: the file holds no rows"),
     "comments only": ("# nothing\n", {}, "graph.csv, line 1: the file holds no rows"),
-    "multi": ("1,2\n", {"labels_csv": "1,a,b\n2,a\n"}, r"labels.csv, line 1: more than one label"),
+    "multi": ("1,2\n", {"labels_csv": "1,a\n2,a\n1,b\n"}, "line 3: device 1: more than one label"),
     "label file": ("1,2\n", {"labels_csv": ""}, r"labels.csv, line 1: the file holds no rows"),
     "no label": ("1,2\n", {"labels_csv": "1,a\n2\n"}, r"labels.csv, line 2: 1 columns"),
     "nan": ("1,2\n", {"features_csv": "1,0\n2,nan\n"}, "features.csv, line 2: 'nan' in column 2"),
@@ -191,7 +191,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "npz unknown": (
         "0,1\n",
         {"features_npz": packed(features=np.eye(3)), "labels_csv": "0,a\n1,b\n"},
-        "features.npz: ids: '2' is not a device",
+        "features.npz: ids: device '2' is not a device",
     ),
     "word range": ("0,1\n", {"features_json": f'{{"0": [{2**40}]}}'}, "is not in 0 … 2147483646"),
     "long cell": (f"0,1\n1,{'2' * 200_000}\n", {}, "graph.csv, line 2: it is not a table row"),
@@ -212,7 +212,7 @@ def test_each_conversion_can_be_asked_for(tmp_path: Path) -> None:
     assert load(write_list(tmp_path / "w", "1,2,0.5\n2,3,9\n"), weights="drop").edges == 2
     path = write_list(tmp_path / "d", "a,b,type\n1,2,Directed\n2,1,directed\n")
     assert load(path, directed="symmetrise").edges == 1
-    path = write_list(tmp_path / "m", "1,2\n", labels_csv="1,b,a\n2,a\n1,c\n")
+    path = write_list(tmp_path / "m", "1,2\n", labels_csv="1,b\n2,a\n1,c\n")
     graph = load(path, multilabel="first")
     assert graph.classes == ("a", "b")
 

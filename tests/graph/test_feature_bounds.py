@@ -14,7 +14,7 @@ from tests.graph.writing import write_list
 
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph, load
-from lumos.graph.feature_bounds import BOUNDS_NOTE, bounded
+from lumos.graph.features import BOUNDS_NOTE, bounded
 from lumos.graph.options import ReadOptions
 
 X = np.array([[0, 50], [10, 100], [20, 150], [-5, 0]], np.float32)

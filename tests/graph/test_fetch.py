@@ -12,9 +12,8 @@ from tests.graph.writing import write_snap, zip_folder
 
 from lumos.errors import InputError, MissingData, UsageError
 from lumos.graph import load
-from lumos.graph.catalog import CATALOG, SNAP, Entry
-from lumos.graph.fetch import checksums, fetch
-from lumos.graph.files import Folder
+from lumos.graph.catalog import CATALOG, SNAP, Entry, checksums, fetch
+from lumos.graph.io.files import Folder
 
 
 class Mirror:

@@ -6,7 +6,7 @@ from scipy.sparse import csr_array, hstack
 from tests.narrow import sparse
 
 from lumos.graph import Graph, load
-from lumos.graph.fingerprint import fingerprint
+from lumos.graph.facts import fingerprint
 
 
 def test_a_fingerprint_knows_every_part_of_a_graph(sixty: Graph) -> None:

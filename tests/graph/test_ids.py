@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lumos.errors import InputError
 from lumos.graph import Graph
-from lumos.graph.ids import LONGEST_ID, lookup, shown, unique_ids
+from lumos.graph.arrays import LONGEST_ID, lookup, shown, unique_ids
 
 distinct_ids = st.lists(st.integers(0, 40), unique=True, min_size=1)
 

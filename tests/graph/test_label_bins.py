@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumos.graph.label_bins import binned
+from lumos.graph.labels import binned
 
 numbers = st.lists(st.integers(-20, 20).map(lambda n: n / 2), min_size=2).filter(
     lambda values: len(set(values)) > 1

@@ -10,7 +10,7 @@ from tests.graph.writing import write_list
 
 from lumos.errors import InputError
 from lumos.graph import Graph, load
-from lumos.graph.label_doubts import unlikely
+from lumos.graph.labels import unlikely
 
 DEVICES = 60
 RING = [(device, (device + 1) % DEVICES) for device in range(DEVICES)]

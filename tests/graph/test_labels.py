@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumos.errors import InputError
-from lumos.graph.label_arrays import encode_array
-from lumos.graph.labels import encode
+from lumos.graph.labels import encode, encode_array
 from lumos.graph.options import ReadOptions
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumos.graph.neighbour_lists import distinct, neighbour_lists, spans
+from lumos.graph.arrays import distinct, neighbour_lists, spans
 
 pairs_and_devices = st.integers(1, 12).flatmap(
     lambda devices: st.tuples(

@@ -9,7 +9,7 @@ from tests.graph.round_trips import GRAPHS, assert_same, dense, made
 
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
-from lumos.graph.fingerprint import fingerprint
+from lumos.graph.facts import fingerprint
 
 torch = pytest.importorskip("torch")
 geometric = pytest.importorskip("torch_geometric")

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from lumos.graph import load
-from lumos.graph.catalog import CATALOG
-from lumos.graph.fetch import checksums
-from lumos.graph.snap import find_entry
+from lumos.graph.catalog import CATALOG, checksums, find_entry
 
 SIBLING = Path(__file__).parents[3] / "shared" / "data"
 DATA = Path(os.environ.get("LUMOS_DATA") or SIBLING)

@@ -17,7 +17,7 @@ from tests.graph.writing import EDGES, WORDS
 from lumos.errors import InputError
 from lumos.graph import load
 from lumos.graph.arrays import WIDEST, WIDEST_PER_INDEX, refuse_width
-from lumos.graph.feature_columns import Columns, prepared
+from lumos.graph.features import Columns, prepared
 from lumos.graph.graph import Graph
 from lumos.graph.options import ReadOptions
 

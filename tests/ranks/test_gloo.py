@@ -14,8 +14,8 @@ from tests.ranks.forked import run_ranks
 import lumos
 from lumos.errors import UsageError
 from lumos.graph import load
+from lumos.graph.parts.manifest import Partition
 from lumos.graph.parts.part_source import GraphInMemory
-from lumos.graph.parts.partition import Partition
 from lumos.runs.run import Run
 from lumos.training.write_parts import write_parts
 

@@ -209,12 +209,6 @@ def test_frames_of_a_run(runs: dict[str, Path]) -> None:
         lumos.load_run(runs["link"]).predictions_frame()
 
 
-def test_frames_without_pandas(runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
-    with pytest.raises(lumos.UsageError, match=re.escape("pip install 'lumos[pandas]'")):
-        lumos.load_run(runs["strict"]).scores_frame()
-
-
 def notebook(*sources: str) -> list[dict[str, Any]]:
     """The outputs of the last cell of a notebook that is executed without a screen."""
     written = nbformat.v4.new_notebook(

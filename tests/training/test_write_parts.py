@@ -12,10 +12,9 @@ from tests.graph.parts.same_parts import assert_same, assigned, written
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
-from lumos.graph.facts import facts_of
-from lumos.graph.part import parts_of
+from lumos.graph.facts import facts_of, parts_of
 from lumos.graph.parts import part_source
-from lumos.graph.parts.partition import Partition
+from lumos.graph.parts.manifest import Partition
 from lumos.training import write_parts
 from lumos.training.given_split import edge_split, vertex_split
 

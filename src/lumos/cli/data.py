@@ -13,10 +13,18 @@ from lumos.cli.options import AS_IT_IS, Reading, given
 from lumos.cli.wording import as_options
 from lumos.errors import LumosError, MissingData
 from lumos.graph import Graph, load
-from lumos.graph.catalog import CATALOG, Entry, entry_of, require_entry
+from lumos.graph.catalog import (
+    CATALOG,
+    Entry,
+    Status,
+    checksums,
+    entry_of,
+    fetch,
+    find_entry,
+    refuse_different,
+    require_entry,
+)
 from lumos.graph.demo import DEVICES
-from lumos.graph.fetch import Status, checksums, fetch, refuse_different
-from lumos.graph.snap import find_entry
 from lumos.graph.sources import data_directory
 from lumos.progress import displayed
 

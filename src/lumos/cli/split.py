@@ -10,9 +10,9 @@ from lumos.cli.option_groups import placed
 from lumos.cli.options import AS_IT_IS, Reading, given
 from lumos.cli.wording import as_options
 from lumos.graph.parts import PartsFolder
-from lumos.graph.parts.chosen_source import chosen_source
-from lumos.graph.parts.partition import Partition, read_assignment, refuse_neither
-from lumos.graph.parts.parts_writer import refuse_taken
+from lumos.graph.parts.manifest import Partition, read_assignment, refuse_neither
+from lumos.graph.parts.part_source import chosen_source
+from lumos.graph.parts.parts_folder import refuse_taken
 from lumos.memory import peak_rss_mb
 from lumos.progress import displayed
 from lumos.training.given_split import reading_of

@@ -19,8 +19,8 @@ from lumos.deploy.federation_layout import FederationLayout, lay_out
 from lumos.deploy.local_federation import LocalFederation
 from lumos.deploy.run_plan import refuse_settings
 from lumos.errors import UsageError
-from lumos.graph.parts.chosen_source import chosen_source
-from lumos.graph.parts.parts_writer import refuse_taken
+from lumos.graph.parts.part_source import chosen_source
+from lumos.graph.parts.parts_folder import refuse_taken
 from lumos.storage import private_folder, write_json
 from lumos.training.given_split import reading_of
 

@@ -19,11 +19,9 @@ from lumos.deploy.parties import folder_name
 from lumos.deploy.run_plan import handed_out, new_plan, write_plan
 from lumos.device.shard import COORDINATOR
 from lumos.errors import UsageError
-from lumos.graph.parts.manifest import NAME as MANIFEST
-from lumos.graph.parts.manifest import read_manifest, write_manifest
+from lumos.graph.parts.manifest import MANIFEST, Partition, read_manifest, write_manifest
 from lumos.graph.parts.part_source import PartSource
-from lumos.graph.parts.partition import Partition
-from lumos.graph.parts.parts_writer import refuse_taken
+from lumos.graph.parts.parts_folder import refuse_taken
 from lumos.graph.parts.stored_part import part_path
 from lumos.storage import private_folder
 from lumos.training.given_split import GivenSplit

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lumos.graph.part import GraphPart
+from lumos.graph.facts import GraphPart
 from lumos.graph.parts.manifest import Manifest
 from lumos.training.config import Config
 from lumos.training.profile import Problem

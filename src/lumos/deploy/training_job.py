@@ -33,7 +33,7 @@ from lumos.exchange.batch import Inbox
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
 from lumos.exchange.programs import run_alone
 from lumos.exchange.topic import Door
-from lumos.graph.part import GraphPart
+from lumos.graph.facts import GraphPart
 from lumos.graph.parts.manifest import Manifest
 from lumos.session.workers import InProcess
 from lumos.storage import part_of

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.crypto import chacha, entropy
-from lumos.graph.neighbour_lists import spans
+from lumos.graph.arrays import spans
 from lumos.typing import Doubles, Ints, Words
 
 CoinSource = Literal["simulated", "system"]

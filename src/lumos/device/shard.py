@@ -11,8 +11,8 @@ from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, sys
 from lumos.device.device_keys import DeviceKeys, fresh_key
 from lumos.device.slot_index import SlotIndex
 from lumos.errors import NotHosted, UsageError
-from lumos.graph.neighbour_lists import spans
-from lumos.graph.part import GraphPart, parts_of
+from lumos.graph.arrays import spans
+from lumos.graph.facts import GraphPart, parts_of
 from lumos.typing import Ints
 
 if TYPE_CHECKING:

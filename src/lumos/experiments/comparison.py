@@ -206,11 +206,7 @@ class Evaluation:
         raise UsageError(f"there is no row of {system!r} with {metric!r}")
 
     def frame(self) -> "pandas.DataFrame":
-        """The rows as a pandas frame, without the scores of single seeds.
-
-        Raises:
-            UsageError: pandas is not installed.
-        """
+        """The rows as a pandas frame, without the scores of single seeds."""
         columns = [one.name for one in fields(SystemScore) if one.name != "by_seed"]
         return frame_of_rows([asdict(row) for row in self.rows], columns)
 

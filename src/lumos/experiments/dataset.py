@@ -7,7 +7,7 @@ from lumos.experiments.cell import Cell
 from lumos.experiments.reported import DATASETS
 from lumos.graph import Graph, load
 from lumos.graph.catalog import entry_of
-from lumos.graph.fingerprint import fingerprint
+from lumos.graph.facts import fingerprint
 from lumos.runs.train import findable
 
 

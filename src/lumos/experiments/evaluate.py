@@ -21,7 +21,7 @@ from lumos.experiments.scheduler import JobEnd, PlannedJob, Resources, expected_
 from lumos.experiments.sentences import duration
 from lumos.experiments.worker import CellJob
 from lumos.graph import Graph
-from lumos.graph.fingerprint import fingerprint
+from lumos.graph.facts import fingerprint
 from lumos.graph.sources import as_graph
 from lumos.progress import ProgressOption, displayed
 from lumos.storage import private_folder

@@ -1,11 +1,22 @@
-"""The graphs that Lumos knows by name: their files, addresses, checksums and sizes.
+"""The graphs that Lumos knows by name: files, addresses, checksums and sizes; and their download.
 
 Facebook and Twitch: Rozemberczki, Allen and Sarkar, 2021; LastFM: Rozemberczki and Sarkar, 2020.
+
+SNAP publishes no checksum of its archives, and we have none: what is verified is every file inside
+whose checksum the catalog knows. A downloaded archive appears under its name only after that; until
+then it is a temporary file, removed whatever happens.
 """
 
+import os
+import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Literal
 
-from lumos.errors import UsageError
+from lumos.errors import InputError, MissingData, UsageError
+from lumos.graph.io.files import Folder
+from lumos.typing import Progress
 
 SNAP = "https://snap.stanford.edu/data"
 LANGUAGES = ("DE", "ENGB", "ES", "FR", "PTBR", "RU")
@@ -149,3 +160,135 @@ def require_entry(name: str) -> Entry:
     if entry is None:
         raise UsageError(f"no graph is called {name!r}; choose from {', '.join(CATALOG)}")
     return entry
+
+
+Status = Literal["ok", "differs", "unknown", "absent"]
+
+BLOCK = 1 << 18
+TIMEOUT_SECONDS = 30.0
+
+
+def find_entry(entry: Entry, data_dir: Path) -> Folder:
+    """Return where the files of a known graph lie: unpacked, or else in a zip."""
+    for name in entry.folders:
+        if (data_dir / name).is_dir():
+            return Folder(data_dir / name)
+    if (data_dir / entry.edges).is_file():
+        return Folder(data_dir)
+    for name in (entry.archive, *(f"{PurePosixPath(name).name}.zip" for name in entry.folders)):
+        if (data_dir / name).is_file():
+            return inside_zip(data_dir / name, entry.edges)
+    raise MissingData(
+        f"{entry.name}: neither {entry.folders[0]} nor {entry.archive} is in {data_dir}; type: "
+        f"lumos data fetch {entry.name} --data-dir {data_dir}, or download {entry.url} into it"
+    )
+
+
+def inside_zip(path: Path, file: str) -> Folder:
+    """Return the folder inside a zip that holds `file`."""
+    archive = Folder(path)
+    if file in archive.names():
+        return archive
+    for folder in archive.folders():
+        inner = Folder(path, folder)
+        if file in inner.names():
+            return inner
+    raise InputError(f"{path}: there is no {file} inside; fetch the archive again")
+
+
+def checksums(entry: Entry, folder: Folder) -> dict[str, Status]:
+    """Return, for each file of a known graph, how its checksum compares with the catalog's."""
+    present = folder.names()
+    result: dict[str, Status] = {}
+    for file in entry.files:
+        if file not in present:
+            result[file] = "absent"
+        elif file not in entry.sha256:
+            result[file] = "unknown"
+        else:
+            result[file] = "ok" if folder.sha256(file) == entry.sha256[file] else "differs"
+    return result
+
+
+def refuse_different(entry: Entry, folder: Folder, status: dict[str, Status]) -> None:
+    """Raise an error if a file is not the one that the catalog knows."""
+    for file, state in status.items():
+        if state == "differs":
+            raise InputError(
+                f"{folder.file(file)}: its SHA-256 is not {entry.sha256[file][:16]}…, the known "
+                f"one of {entry.name}; fetch the archive again"
+            )
+
+
+def fetch(
+    entry: Entry,
+    data_dir: Path,
+    *,
+    base_url: str | None = None,
+    progress: Progress | None = None,
+) -> tuple[Path, dict[str, Status]]:
+    """Download the archive of a graph into `data_dir`; return its path and what was verified.
+
+    The address is SNAP's, or `base_url`, or LUMOS_SNAP_URL (a mirror).
+    """
+    base = (base_url or os.environ.get("LUMOS_SNAP_URL") or SNAP).rstrip("/")
+    url = f"{base}/{entry.archive}"
+    if not url.startswith(("https://", "http://", "file://")):
+        raise UsageError(f"{url!r}: an address starts with https://, http:// or file://")
+    target = data_dir / entry.archive
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{entry.archive}.", suffix=".part", dir=data_dir)
+    except OSError as error:
+        raise InputError(
+            f"{data_dir}: it cannot be written ({error.strerror}); choose another `data_dir`"
+        ) from None
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            _download(url, file.write, progress, entry, target)
+        folder = inside_zip(part, entry.edges)
+        status = checksums(entry, folder)
+        refuse_different(entry, folder, status)
+        part.chmod(0o644)
+        part.replace(target)
+    except InputError as error:
+        # The temporary name means nothing to the user; the address does.
+        raise InputError(str(error).replace(str(part), url)) from None
+    finally:
+        part.unlink(missing_ok=True)
+    return target, status
+
+
+def _download(
+    url: str,
+    write: Callable[[bytes], object],
+    progress: Progress | None,
+    entry: Entry,
+    target: Path,
+) -> None:
+    import http.client
+    import urllib.error
+    import urllib.request
+
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310  # checked above
+            length = answer.headers.get("Content-Length", "")
+            total = int(length) if length.isdigit() else None
+            done = 0
+            while block := answer.read(BLOCK):
+                write(block)
+                done += len(block)
+                if progress is not None:
+                    progress(done, total, f"{done / 1e6:.1f} MB")
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+        reason = getattr(error, "reason", None) or error
+        raise MissingData(
+            f"{url} cannot be had ({' '.join(str(reason).split())}); download {entry.url} in a "
+            f"browser, put it at {target}, then type: lumos data check {entry.name} "
+            f"--data-dir {target.parent}"
+        ) from None
+    if total is not None and done < total:
+        raise MissingData(f"{url}: the connection ended after {done} of {total} bytes; try again")

@@ -28,9 +28,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lumos.errors import UsageError
-from lumos.graph.arrays import freeze
+from lumos.graph.arrays import distinct, freeze, neighbour_lists
 from lumos.graph.graph import Graph
-from lumos.graph.neighbour_lists import distinct, neighbour_lists
 from lumos.graph.options import NOT_ASKED
 from lumos.typing import Doubles, Ints
 

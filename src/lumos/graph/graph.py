@@ -11,18 +11,21 @@ from numpy.typing import ArrayLike, NDArray
 from lumos.display import DISPLAYS
 from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import (
+    Ids,
     finite_features,
     freeze,
     frozen_sparse,
     integer_labels,
     is_sparse,
+    neighbour_lists,
+    pairs_of,
+    refuse_long,
     refuse_width,
+    same_devices,
+    shown,
 )
-from lumos.graph.feature_bounds import BOUNDS_NOTE, bounded, checked_bounds
-from lumos.graph.ids import Ids, pairs_of, refuse_long, same_devices, shown
-from lumos.graph.label_arrays import given_labels
-from lumos.graph.neighbour_lists import neighbour_lists
-from lumos.graph.roles import checked_roles
+from lumos.graph.features import BOUNDS_NOTE, bounded, checked_bounds
+from lumos.graph.labels import checked_roles, given_labels
 from lumos.typing import Floats, Ints
 
 if TYPE_CHECKING:
@@ -189,27 +192,27 @@ class Graph:
 
     @classmethod
     def from_networkx(cls, graph: Any, **settings: Any) -> "Graph":
-        """Convert a NetworkX graph; see `lumos.graph.networkx.from_networkx`."""
-        from lumos.graph.networkx import from_networkx
+        """Convert a NetworkX graph; see `lumos.graph.io.networkx.from_networkx`."""
+        from lumos.graph.io.networkx import from_networkx
 
         return from_networkx(graph, **settings)
 
     @classmethod
     def from_pyg(cls, data: Any, **settings: Any) -> "Graph":
-        """Convert a PyTorch Geometric `Data`; see `lumos.graph.pyg.from_pyg`."""
-        from lumos.graph.pyg import from_pyg
+        """Convert a PyTorch Geometric `Data`; see `lumos.graph.io.pyg.from_pyg`."""
+        from lumos.graph.io.pyg import from_pyg
 
         return from_pyg(data, **settings)
 
     def to_networkx(self, **settings: Any) -> Any:
-        """Convert to a NetworkX graph; see `lumos.graph.networkx.to_networkx`."""
-        from lumos.graph.networkx import to_networkx
+        """Convert to a NetworkX graph; see `lumos.graph.io.networkx.to_networkx`."""
+        from lumos.graph.io.networkx import to_networkx
 
         return to_networkx(self, **settings)
 
     def to_pyg(self) -> Any:
-        """Convert to a PyTorch Geometric `Data`; see `lumos.graph.pyg.to_pyg`."""
-        from lumos.graph.pyg import to_pyg
+        """Convert to a PyTorch Geometric `Data`; see `lumos.graph.io.pyg.to_pyg`."""
+        from lumos.graph.io.pyg import to_pyg
 
         return to_pyg(self)
 

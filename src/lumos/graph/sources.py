@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from lumos.errors import UsageError
-from lumos.graph.catalog import CATALOG, entry_of
+from lumos.graph.arrays import shown
+from lumos.graph.catalog import CATALOG, entry_of, find_entry
 from lumos.graph.demo import DEVICES, demo_graph
-from lumos.graph.edge_list import SUFFIXES, edge_list_in, read_edge_list
-from lumos.graph.feature_bounds import read_bounds
-from lumos.graph.files import Folder
+from lumos.graph.features import read_bounds
 from lumos.graph.graph import Graph
-from lumos.graph.ids import shown
-from lumos.graph.npz import read_npz
+from lumos.graph.io.files import Folder
+from lumos.graph.io.npz import read_npz
+from lumos.graph.io.snap import entry_in, read_entry
+from lumos.graph.io.tables import SUFFIXES, edge_list_in, read_edge_list
 from lumos.graph.options import ReadOptions
 from lumos.graph.parts.parts_folder import PartsFolder, is_parts_folder
-from lumos.graph.snap import entry_in, find_entry, read_entry
 
 DEMO = re.compile(r"demo(?::([0-9_]{1,12}))?", re.IGNORECASE | re.ASCII)
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import msgspec
 
-from lumos.graph.ids import IdTexts
+from lumos.graph.arrays import IdTexts
 from lumos.memory import peak_rss_mb
 from lumos.runs.loop import TrainedArm
 from lumos.runs.prepared import Prepared

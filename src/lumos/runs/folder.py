@@ -36,7 +36,7 @@ from lumos.errors import InputError, UsageError
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.exchange.topic import Door
 from lumos.graph.facts import GraphFacts
-from lumos.graph.roles import Role, checked_roles
+from lumos.graph.labels import Role, checked_roles
 from lumos.runs.events import EpochEvent
 from lumos.runs.schema import FORMAT, About, AboutSplit, KeptTrees, decode, plain
 from lumos.runs.tree_summary import TreeSummary

@@ -10,7 +10,7 @@ import numpy as np
 from lumos.errors import InputError
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph
-from lumos.graph.fingerprint import fingerprint
+from lumos.graph.facts import fingerprint
 from lumos.runs.events import EpochEvent
 from lumos.runs.folder import ARMS, DEVICES, LEDGER_ARRAYS, RunFolder, keeps_device_values
 from lumos.runs.run import Cost, Privacy, Run, TrainedModel, Training

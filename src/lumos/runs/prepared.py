@@ -9,8 +9,8 @@ import numpy as np
 from lumos.device.coins import PublicCoins
 from lumos.errors import UsageError
 from lumos.graph import Graph
+from lumos.graph.arrays import Ids, some_ids
 from lumos.graph.facts import GraphFacts, facts_of
-from lumos.graph.ids import Ids, some_ids
 from lumos.graph.parts import PartsFolder
 from lumos.runs.hosting import Hosting
 from lumos.runs.schema import AboutSplit, Split

@@ -16,8 +16,8 @@ from lumos.display import DISPLAYS
 from lumos.errors import InputError, UsageError
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph, load
-from lumos.graph.fingerprint import fingerprint
-from lumos.graph.ids import IdTexts
+from lumos.graph.arrays import IdTexts
+from lumos.graph.facts import fingerprint
 from lumos.graph.parts import PartsFolder, is_parts_folder
 from lumos.registry import Registry
 from lumos.runs import run_frames

@@ -7,8 +7,7 @@ import numpy as np
 
 from lumos.errors import InputError
 from lumos.exchange.observer import Observer
-from lumos.graph.ids import IdTexts
-from lumos.graph.neighbour_lists import spans
+from lumos.graph.arrays import IdTexts, spans
 from lumos.memory import cpu_seconds, peak_rss_mb
 from lumos.ranks.world import note_phase
 from lumos.runs.events import EpochEvent, OnEpoch

@@ -16,7 +16,7 @@ import numpy as np
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
 from lumos.device.shard import Shard
 from lumos.encode.number_bytes import one_hot
-from lumos.graph.neighbour_lists import neighbour_lists
+from lumos.graph.arrays import neighbour_lists
 from lumos.strict.assumed_graph import CLUSTERED, INDEPENDENT, Scenario, draw_federation
 from lumos.strict.classify_schedule import OPINIONS, SYMBOLS, TRUST, VOTE, ClassifySchedule
 from lumos.strict.neighbour_evidence import MessageCounts

@@ -21,7 +21,7 @@ import numpy as np
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
-from lumos.graph.roles import Role, masks_of, roles_of_masks
+from lumos.graph.labels import Role, masks_of, roles_of_masks
 from lumos.training.split import (
     EDGES,
     VERTICES,

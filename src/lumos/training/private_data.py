@@ -8,8 +8,7 @@ from scipy.sparse import csr_array, issparse
 from lumos.encode.bounds import Features
 from lumos.errors import InputError
 from lumos.graph import Graph
-from lumos.graph.facts import GraphFacts
-from lumos.graph.part import GraphPart
+from lumos.graph.facts import GraphFacts, GraphPart
 from lumos.typing import Flags, Ints
 
 

@@ -14,10 +14,9 @@ from lumos.device.shard import spread
 from lumos.errors import UsageError
 from lumos.exchange.topic import Door
 from lumos.graph import Graph
-from lumos.graph.facts import GraphFacts, facts_of
-from lumos.graph.neighbour_lists import spans
-from lumos.graph.part import GraphPart, parts_of
-from lumos.graph.roles import Role
+from lumos.graph.arrays import spans
+from lumos.graph.facts import GraphFacts, GraphPart, facts_of, parts_of
+from lumos.graph.labels import Role
 from lumos.typing import Flags, Ints
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import numpy as np
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError
 from lumos.graph import Graph
-from lumos.graph.neighbour_lists import neighbour_lists
-from lumos.graph.roles import Role as Role
+from lumos.graph.arrays import neighbour_lists
+from lumos.graph.labels import Role as Role
 from lumos.typing import Ints
 
 VERTICES = (0.50, 0.25, 0.25)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lumos.errors import InputError
-from lumos.graph.ids import shown
+from lumos.graph.arrays import shown
 from lumos.storage import one_line, read_arrays
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".json", ".npz")

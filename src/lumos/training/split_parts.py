@@ -8,8 +8,8 @@ import numpy as np
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
-from lumos.graph.ids import lookup, shown
-from lumos.graph.roles import roles_of_masks
+from lumos.graph.arrays import lookup, shown
+from lumos.graph.labels import roles_of_masks
 from lumos.training.split import EdgeSplit, edges_left, hold_out, pair_keys, several_classes
 from lumos.typing import Flags, Ints
 

@@ -8,23 +8,21 @@ import lumos
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
-from lumos.graph.ids import Ids
-from lumos.graph.neighbour_lists import spans
+from lumos.graph.arrays import Ids, spans
+from lumos.graph.labels import Role
 from lumos.graph.parts.manifest import (
     FORMAT,
     IdKind,
     Manifest,
+    Partition,
     PartsSplit,
     Task,
     TrainingEdges,
     public_slots,
 )
 from lumos.graph.parts.part_source import PartSource
-from lumos.graph.parts.partition import Partition
-from lumos.graph.parts.parts_folder import HeldOutPairs, PartsFolder
-from lumos.graph.parts.parts_writer import PartsWriter, new_parts
+from lumos.graph.parts.parts_folder import HeldOutPairs, PartsFolder, PartsWriter, new_parts
 from lumos.graph.parts.stored_part import StoredPart
-from lumos.graph.roles import Role
 from lumos.training.given_split import (
     GivenSplit,
     HeldOut,

@@ -22,8 +22,8 @@ from lumos.exchange.ledger_report import LedgerReport
 from lumos.exchange.observer import Observer
 from lumos.frames import frame
 from lumos.graph import Graph
-from lumos.graph.neighbour_lists import spans
-from lumos.graph.part import GraphPart, parts_of
+from lumos.graph.arrays import spans
+from lumos.graph.facts import GraphPart, parts_of
 from lumos.graph.sources import as_graph
 from lumos.progress import ProgressOption, displayed
 from lumos.session.worker_processes import make_pool

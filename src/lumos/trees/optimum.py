@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from lumos.graph import Graph
-from lumos.graph.neighbour_lists import spans
+from lumos.graph.arrays import spans
 from lumos.typing import Ints
 
 

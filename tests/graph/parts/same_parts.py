@@ -7,10 +7,10 @@ import numpy as np
 import scipy.sparse
 
 from lumos.graph import Graph
-from lumos.graph.part import GraphPart
+from lumos.graph.facts import GraphPart
 from lumos.graph.parts import PartsFolder
+from lumos.graph.parts.manifest import Partition, small_numbers
 from lumos.graph.parts.part_source import GraphInMemory
-from lumos.graph.parts.partition import Partition, small_numbers
 from lumos.training.write_parts import write_parts
 
 ARRAYS = ("devices", "offsets", "neighbours", "labels", "roles", "held_back")

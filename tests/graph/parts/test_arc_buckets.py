@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lumos.graph.neighbour_lists import neighbour_lists
-from lumos.graph.parts.arc_buckets import ArcBuckets, lists_of
+from lumos.graph.arrays import neighbour_lists
+from lumos.graph.parts.part_source import ArcBuckets, lists_of
 
 
 @pytest.mark.parametrize("bounds", [[0, 50], [0, 1, 2, 30, 50], [*range(51)]])

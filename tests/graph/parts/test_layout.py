@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from lumos.errors import InputError
-from lumos.graph.parts import layout
-from lumos.graph.parts.layout import read_layout, write_layout
+from lumos.graph.parts import stored_part
+from lumos.graph.parts.stored_part import read_layout, write_layout
 
 ARRAYS: dict[str, Any] = {
     "bytes": np.arange(5, dtype=np.uint8),
@@ -25,7 +25,7 @@ ARRAYS: dict[str, Any] = {
 @pytest.fixture(params=["read", "mapped"])
 def file(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if request.param == "mapped":
-        monkeypatch.setattr(layout, "MAPPED_BYTES", 0)
+        monkeypatch.setattr(stored_part, "MAPPED_BYTES", 0)
     write_layout(tmp_path / "file", ARRAYS)
     return tmp_path / "file"
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lumos.errors import InputError
-from lumos.graph.parts.partition import Partition, read_assignment
+from lumos.graph.parts.manifest import Partition, read_assignment
 
 IDS = np.array([10, 20, 30, 40])
 NAMES = ("a", "b", "c", "10")

@@ -14,11 +14,9 @@ import lumos
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph, load
-from lumos.graph.facts import facts_of
-from lumos.graph.fingerprint import fingerprint
-from lumos.graph.part import parts_of
+from lumos.graph.facts import facts_of, fingerprint, parts_of
 from lumos.graph.parts import PartsFolder, is_parts_folder
-from lumos.graph.parts.partition import Partition
+from lumos.graph.parts.manifest import Partition
 from lumos.training.given_split import edge_split, vertex_split
 
 

@@ -11,7 +11,7 @@ from tests.graph.parts.same_parts import assigned, written
 from lumos.errors import InputError
 from lumos.graph import Graph
 from lumos.graph.parts import PartsFolder
-from lumos.graph.parts.layout import read_layout, write_layout
+from lumos.graph.parts.stored_part import read_layout, write_layout
 from lumos.typing import Arrays
 
 Damage = Callable[[Arrays], object]

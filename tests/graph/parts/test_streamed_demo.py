@@ -9,8 +9,8 @@ from tests.graph.parts.same_parts import assigned, written
 from lumos.errors import UsageError
 from lumos.graph import demo, load
 from lumos.graph.demo import DemoDraws
-from lumos.graph.parts.partition import Partition
-from lumos.graph.parts.streamed_demo import StreamedDemo
+from lumos.graph.parts.manifest import Partition
+from lumos.graph.parts.part_source import StreamedDemo
 from lumos.training.write_parts import write_parts
 
 

@@ -11,16 +11,16 @@ from tests.graph.parts.same_parts import written
 from lumos.errors import InputError
 from lumos.graph import load
 from lumos.graph.options import ReadOptions
-from lumos.graph.parts import PartsFolder, streamed_edge_list
-from lumos.graph.parts.partition import Partition
-from lumos.graph.parts.streamed_edge_list import StreamedEdgeList
+from lumos.graph.parts import PartsFolder, part_source
+from lumos.graph.parts.manifest import Partition
+from lumos.graph.parts.part_source import StreamedEdgeList
 from lumos.training.write_parts import write_parts
 
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streamed_edge_list, "BLOCK", 200)
-    monkeypatch.setattr(streamed_edge_list, "ROWS", 60)
+    monkeypatch.setattr(part_source, "BLOCK", 200)
+    monkeypatch.setattr(part_source, "ROWS", 60)
 
 
 def source_of(path: Path, **options: Any) -> StreamedEdgeList:
@@ -76,7 +76,7 @@ def test_all_files_are_the_same(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(streamed_edge_list, "SPARSE_IDS", sparse)
+    monkeypatch.setattr(part_source, "SPARSE_IDS", sparse)
     path = write(tmp_path, separator, before, beside)
     graph = load(path)
     whole = written(graph, tmp_path / "whole", Partition.equal(graph.devices, 3))
@@ -131,7 +131,7 @@ def test_what_cannot_be_streamed_is_refused(tmp_path: Path) -> None:
     path.write_text("1,2\n" * 100 + "8,9\n")
     (tmp_path / "graph.labels.csv").write_text("1,a\n2,b\n8,a\n")
     with pytest.raises(
-        InputError, match=r"the id 9 is not among those of .*labels\.csv; add a row"
+        InputError, match=r"the id '9' is not among those of .*labels\.csv; add a row"
     ):
         source_of(path)
     assert source_of(path, missing_labels="unknown").about.devices == 4

@@ -25,7 +25,7 @@ from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program, no_part
 from lumos.exchange.tape import Tape
 from lumos.graph import Graph
-from lumos.graph.part import parts_of
+from lumos.graph.facts import parts_of
 from lumos.runs.federation import IDEAL_TOPICS, Federation
 from lumos.strict.classify_schedule import COUNTS, ENCODER, OPINIONS, SYMBOLS, ClassifySchedule
 from lumos.strict.classify_trainer import StrictClassifier

@@ -1,25 +1,49 @@
-"""A graph in parts on disk: a public manifest, a file for each part, and one for the observer."""
+"""A graph in parts on disk: a public manifest, a file for each part, and one for the observer.
 
-from collections.abc import Iterable
+Parts are written all or nothing. A folder `unfinished` is there from the first file on until the
+manifest, the last one, is written. What stops on the way takes its files with it; what is killed
+leaves that folder, and the parts are refused.
+"""
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from lumos.errors import InputError, UsageError
-from lumos.graph.arrays import is_sparse
-from lumos.graph.facts import GraphFacts
+from lumos.graph.arrays import Ids, is_sparse
+from lumos.graph.facts import GraphFacts, GraphPart
 from lumos.graph.graph import Graph
-from lumos.graph.ids import Ids
 from lumos.graph.options import NOT_ASKED
-from lumos.graph.part import GraphPart
-from lumos.graph.parts.joined import joined, joined_column, joined_ids
-from lumos.graph.parts.layout import read_layout
-from lumos.graph.parts.manifest import MARK, NAME, Manifest, PartsSplit, Task, read_manifest
-from lumos.graph.parts.partition import FILE, Partition, PartNumbers, small_numbers
-from lumos.graph.parts.stored_part import REMEDY, StoredPart
-from lumos.storage import one_line
+from lumos.graph.parts.manifest import (
+    ASSIGNMENT,
+    MANIFEST,
+    MARK,
+    Manifest,
+    Partition,
+    PartNumbers,
+    PartsSplit,
+    Task,
+    read_manifest,
+    small_numbers,
+    write_manifest,
+)
+from lumos.graph.parts.stored_part import (
+    REMEDY,
+    StoredPart,
+    joined,
+    joined_column,
+    joined_ids,
+    new_private,
+    read_layout,
+    write_layout,
+)
+from lumos.storage import one_line, private_folder
 from lumos.typing import Ints
 
 if TYPE_CHECKING:
@@ -35,7 +59,7 @@ def is_parts_folder(path: Path) -> bool:
     if (path / UNFINISHED).is_dir():
         return True
     try:
-        with (path / NAME).open("rb") as file:
+        with (path / MANIFEST).open("rb") as file:
             return f'"{MARK}"'.encode() in file.read(100)
     except (OSError, ValueError):  # no such folder, or a path that cannot be one
         return False
@@ -202,7 +226,7 @@ class PartsFolder:
         stored = [StoredPart.read(self.path, number, self.manifest) for number in wanted]
         for number, part in zip(wanted, stored, strict=True):
             if len(part.devices) != self._partition.counts[number]:
-                raise InputError(f"{self.path / FILE}: does not fit part {number}; {REMEDY}")
+                raise InputError(f"{self.path / ASSIGNMENT}: does not fit part {number}; {REMEDY}")
         return stored
 
     def _cuts(self, ranks: int) -> Ints:
@@ -238,7 +262,7 @@ def _as_indexed(features: "Features | None", index_bytes: int) -> "Features | No
 
 
 def _assignment(path: Path, manifest: Manifest) -> PartNumbers:
-    file = path / FILE
+    file = path / ASSIGNMENT
     try:
         numbers = np.lib.format.open_memmap(file, "r")
     except (OSError, ValueError) as error:
@@ -248,3 +272,65 @@ def _assignment(path: Path, manifest: Manifest) -> PartNumbers:
     if int(numbers.max()) >= manifest.parts:
         raise InputError(f"{file}: names a part that is none; {REMEDY}")
     return numbers
+
+
+@dataclass(frozen=True)
+class PartsWriter:
+    """Writes the files of a folder of parts. All are for their owner only."""
+
+    path: Path
+
+    @property
+    def scratch(self) -> Path:
+        """A folder for what is needed on the way."""
+        return self.path / UNFINISHED
+
+    def write(self, number: int, part: StoredPart, partition: Partition) -> None:
+        """Write one part."""
+        part.write(self.path, number, contiguous=partition.bounds is not None)
+
+    def observe(self, pairs: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Write what only the observer has: pairs [pairs, 2] by name."""
+        narrow = {name: each.astype(np.int32) for name, each in pairs.items()}
+        write_layout(self.path / OBSERVER, narrow)
+
+    def finish(self, manifest: Manifest, partition: Partition) -> None:
+        """Write who is in which part, and the manifest: the folder is complete."""
+        if partition.assignment is not None:
+            with new_private(self.path / ASSIGNMENT) as file:
+                np.lib.format.write_array(file, partition.assignment, allow_pickle=False)
+        write_manifest(self.path, manifest)
+        shutil.rmtree(self.scratch)
+
+
+def refuse_taken(path: Path) -> None:
+    """Refuse a place for parts where something is.
+
+    Raises:
+        UsageError: it is no folder, or not empty.
+    """
+    if (path / UNFINISHED).is_dir():
+        raise UsageError(f"{path}: writing parts was interrupted there; delete the folder first")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(f"{path} is there already and not empty; choose another folder")
+
+
+@contextmanager
+def new_parts(path: Path) -> Iterator[PartsWriter]:
+    """A folder to write parts into; nothing is left of it where that fails.
+
+    Raises:
+        UsageError: there is something at this place.
+    """
+    refuse_taken(path)
+    there = path.exists()
+    private_folder(path)
+    private_folder(path / UNFINISHED)
+    try:
+        yield PartsWriter(path)
+    except BaseException:
+        for child in path.iterdir():
+            shutil.rmtree(child) if child.is_dir() else child.unlink()
+        if not there:
+            path.rmdir()
+        raise

@@ -1,4 +1,17 @@
-"""The file of one part: which arrays it has, written and read again with checks.
+"""The files of parts: arrays that can be mapped into memory, in the plain layout of safetensors.
+
+    8 bytes     length of the header, little-endian
+    header      JSON: {"name": {"dtype": "I32", "shape": [3], "data_offsets": [0, 12]}, …}
+    buffers     raw little-endian arrays, one after the other, without gaps
+
+Arrays of wider numbers come first, and blanks fill the header up to a multiple of 8 bytes: every
+array begins at a multiple of its item size. Any reader of safetensors reads such a file.
+
+A file is checked before it is used: every array must be as large as its header says, and all of
+them together must fill the file exactly. So a file that was cut off, or whose header lies about
+sizes, is refused, and no header can ask for more memory than the file is long.
+
+The file of a part has these arrays:
 
     devices       I64 [hosted]       ids, increasing; only where they are no contiguous range
     offsets       I64 [hosted + 1]   slots of hosted device i are offsets[i] … offsets[i + 1] - 1
@@ -19,23 +32,124 @@
 A part of one device is what a device holds: nothing of anybody else is in it.
 """
 
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from lumos.errors import InputError, UsageError
-from lumos.graph.arrays import is_sparse
-from lumos.graph.ids import Ids
-from lumos.graph.parts.layout import read_layout, write_layout
+from lumos.graph.arrays import Ids, is_sparse, spans
+from lumos.graph.facts import GraphPart
+from lumos.graph.labels import Role
 from lumos.graph.parts.manifest import Manifest
+from lumos.storage import PRIVATE, one_line
 from lumos.typing import Arrays, Floats, Ints
 
 if TYPE_CHECKING:
     from lumos.graph.graph import Features
+
+DTYPES: Mapping[str, str] = {
+    "I64": "<i8",
+    "I32": "<i4",
+    "F32": "<f4",
+    "U16": "<u2",
+    "I8": "i1",
+    "U8": "u1",
+}
+"""Types of numbers that a file may hold, by their names in safetensors."""
+LONGEST_HEADER = 1 << 20
+MAPPED_BYTES = 1 << 16
+"""Smaller files are read at once: a process may hold only so many maps."""
+_NAMES = {np.dtype(code): name for name, code in DTYPES.items()}
+
+
+def write_layout(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write arrays into a new file that only its owner may read."""
+    header: dict[str, Any] = {}
+    ordered = sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0]))
+    start = 0
+    for name, array in ordered:
+        end = start + array.nbytes
+        kind = _NAMES[array.dtype.newbyteorder("<")]
+        header[name] = {"dtype": kind, "shape": [*array.shape], "data_offsets": [start, end]}
+        start = end
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with new_private(path) as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _, array in ordered:
+            file.write(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
+
+
+def new_private(path: Path) -> IO[bytes]:
+    """A new file that only its owner may read, open for writing."""
+    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, PRIVATE))
+
+
+def read_layout(path: Path, remedy: str) -> Arrays:
+    """The arrays of a file: read-only, and mapped, so that only what is used takes memory.
+
+    Args:
+        path: the file.
+        remedy: what to do where it is damaged, for the error.
+
+    Raises:
+        InputError: there is no such file, or it is damaged.
+    """
+    try:
+        size = path.stat().st_size
+        if size < 8:
+            _damaged(path, f"{size} bytes are too few", remedy)
+        small = size <= MAPPED_BYTES
+        content = np.fromfile(path, np.uint8) if small else np.memmap(path, np.uint8, "r")
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file; {remedy}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
+    content.flags.writeable = False
+    length = int.from_bytes(content[:8].tobytes(), "little")
+    if length > min(LONGEST_HEADER, size - 8) or length % 8:
+        _damaged(path, "its header is not as long as it says", remedy)
+    try:
+        header = json.loads(content[8 : 8 + length].tobytes())
+        places = {name: _place(entry) for name, entry in header.items() if name != "__metadata__"}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        _damaged(path, f"its header cannot be read: {one_line(error)}", remedy)
+    buffers = content[8 + length :]
+    end = 0
+    for name, (dtype, shape, start, stop) in sorted(places.items(), key=lambda item: item[1][2:]):
+        if start != end or stop - start != math.prod(shape) * dtype.itemsize:
+            _damaged(path, f"the array {one_line(name)!r} is not as large as it says", remedy)
+        if start % dtype.itemsize:
+            _damaged(path, f"the array {one_line(name)!r} begins at an odd place", remedy)
+        end = stop
+    if end != len(buffers):
+        _damaged(path, f"{len(buffers):,} bytes of arrays in place of {end:,}", remedy)
+    return {
+        name: np.asarray(buffers[start:stop]).view(dtype).reshape(shape)
+        for name, (dtype, shape, start, stop) in places.items()
+    }
+
+
+def _place(entry: Any) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:
+    """Type, shape, start and end of an array."""
+    start, stop = entry["data_offsets"]
+    numbers = (*entry["shape"], start, stop)
+    if any(type(number) is not int or not 0 <= number < 1 << 62 for number in numbers):
+        raise ValueError("sizes must be whole numbers")
+    return np.dtype(DTYPES[entry["dtype"]]), tuple(entry["shape"]), start, stop
+
+
+def _damaged(path: Path, how: str, remedy: str) -> NoReturn:
+    raise InputError(f"{path}: is damaged ({how}); {remedy}")
+
 
 REMEDY = "split the graph again"
 
@@ -221,3 +335,115 @@ class _Checked:
         if not np.isfinite(array.min(initial=0)) or not np.isfinite(array.max(initial=0)):
             self.refuse(name)
         return array
+
+
+def joined(stored: Sequence[StoredPart], total: int, *, link: bool) -> GraphPart:
+    """The devices of several parts as one part, sorted by id.
+
+    Args:
+        stored: the parts.
+        total: number of devices in the federation.
+        link: with training edges only, and validation edges held back.
+    """
+    devices = _end_to_end([part.devices for part in stored], np.int64)
+    lists = [_training(part) if link else (part.offsets, part.neighbours) for part in stored]
+    offsets = stacked([each for each, _ in lists])
+    neighbours = _end_to_end([each for _, each in lists], np.int64)
+    labels = _or_default([part.labels for part in stored], -1, len(devices))
+    roles = [None if link else part.roles for part in stored]
+    features = stacked_features([part.features for part in stored])
+    order = by_id(devices)
+    if order is not None:
+        degree = np.diff(offsets)
+        neighbours = neighbours[spans(offsets[order], degree[order])]
+        offsets = np.concatenate([[0], np.cumsum(degree[order])])
+        devices, labels = devices[order], labels[order]
+        features = None if features is None else features[order]
+    held_back = np.empty((0, 2), np.int64)
+    if link:
+        pairs = _end_to_end([np.asarray(part.held_back) for part in stored], np.int64)
+        if order is not None:
+            pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+        held_back = np.stack([np.searchsorted(devices, pairs[:, 0]), pairs[:, 1]], axis=1)
+    played = _or_default(roles, Role.NOBODY, len(devices))
+    return GraphPart(
+        devices=devices,
+        total=total,
+        offsets=offsets,
+        neighbours=neighbours,
+        features=features,
+        labels=labels,
+        roles=played if order is None else played[order],
+        held_back=held_back,
+    )
+
+
+def joined_ids(stored: Sequence[StoredPart]) -> Ids:
+    """Original ids of the devices of several parts, in the order of `joined`."""
+    devices = _end_to_end([part.devices for part in stored], np.int64)
+    order = by_id(devices)
+    given = [part.ids for part in stored]
+    if any(isinstance(ids, tuple) for ids in given):
+        names = [name for ids in given for name in (ids or ())]
+        return tuple(names if order is None else [str(names[row]) for row in order.tolist()])
+    numbers = [
+        part.devices if part.ids is None else np.asarray(part.ids, np.int64) for part in stored
+    ]
+    ids = _end_to_end(numbers, np.int64)
+    return ids if order is None else ids[order]
+
+
+def joined_column(stored: Sequence[StoredPart], columns: Sequence[npt.NDArray[Any]]) -> Ints:
+    """A number for each device, [hosted] for each part, in the order of `joined`."""
+    order = by_id(_end_to_end([part.devices for part in stored], np.int64))
+    whole = _end_to_end(columns, np.int64)
+    return whole if order is None else whole[order]
+
+
+def by_id(devices: Ints) -> Ints | None:
+    """The order in which ids increase; None where they do."""
+    rising = bool((np.diff(devices) > 0).all())
+    return None if rising else np.argsort(devices, kind="stable")
+
+
+def stacked(offsets: Sequence[Ints]) -> Ints:
+    """Offsets of compressed rows below one another."""
+    counts = np.concatenate([np.diff(each) for each in offsets])
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64, copy=False)
+
+
+def stacked_features(features: "Sequence[Features | None]") -> "Features | None":
+    """Rows below one another; those of one part stay where they are mapped."""
+    rows: list[Any] = [each for each in features if each is not None]
+    if not rows:
+        return None
+    if len(rows) == 1 or not is_sparse(rows[0]):
+        single: Features = rows[0] if len(rows) == 1 else np.concatenate(rows)
+        return single
+    from scipy.sparse import csr_array
+
+    values = np.concatenate([each.data for each in rows])
+    indices = np.concatenate([each.indices for each in rows])
+    indptr = stacked([each.indptr for each in rows])
+    if len(values) < 1 << 31:
+        indptr = indptr.astype(np.int32)  # of the type of the indices, or scipy would copy them
+    shape = (len(indptr) - 1, rows[0].shape[1])
+    return csr_array((values, indices, indptr), shape=shape, copy=False)
+
+
+def _training(part: StoredPart) -> tuple[Ints, npt.NDArray[np.int32]]:
+    """Offsets and neighbours of training edges alone."""
+    training = np.asarray(part.edge_roles) == Role.TRAIN
+    before = np.concatenate([[0], np.cumsum(training)])
+    return before[part.offsets], part.neighbours[training]
+
+
+def _end_to_end(arrays: Sequence[npt.NDArray[Any]], dtype: type[np.int64]) -> Ints:
+    whole = np.empty((sum(map(len, arrays)), *arrays[0].shape[1:]), dtype)
+    np.concatenate(arrays, out=whole, casting="safe")
+    return whole
+
+
+def _or_default(arrays: Sequence[npt.NDArray[Any] | None], default: int, count: int) -> Ints:
+    known = [array for array in arrays if array is not None]
+    return _end_to_end(known, np.int64) if known else np.full(count, default, np.int64)

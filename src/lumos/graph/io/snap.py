@@ -1,50 +1,25 @@
 """SNAP's folders and archives: facebook, lastfm, twitch-XX, and others in the same form."""
 
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
-from lumos.errors import InputError, MissingData
+from lumos.errors import InputError
 from lumos.graph.catalog import CATALOG, Entry
-from lumos.graph.files import Folder, text_of
 from lumos.graph.graph import Graph
-from lumos.graph.label_file import read_labels
+from lumos.graph.io.files import Folder, text_of
+from lumos.graph.io.tables import (
+    EdgeListFiles,
+    graph_of_tables,
+    read_labels,
+    read_table,
+    read_words,
+)
 from lumos.graph.options import NOT_ASKED, ReadOptions
-from lumos.graph.tabular import graph_of_tables
-from lumos.graph.text_table import TextTable, table_of
-from lumos.graph.word_lists import WordLists
-
-
-def find_entry(entry: Entry, data_dir: Path) -> Folder:
-    """Return where the files of a known graph lie: unpacked, or else in a zip."""
-    for name in entry.folders:
-        if (data_dir / name).is_dir():
-            return Folder(data_dir / name)
-    if (data_dir / entry.edges).is_file():
-        return Folder(data_dir)
-    for name in (entry.archive, *(f"{PurePosixPath(name).name}.zip" for name in entry.folders)):
-        if (data_dir / name).is_file():
-            return inside_zip(data_dir / name, entry.edges)
-    raise MissingData(
-        f"{entry.name}: neither {entry.folders[0]} nor {entry.archive} is in {data_dir}; type: "
-        f"lumos data fetch {entry.name} --data-dir {data_dir}, or download {entry.url} into it"
-    )
-
-
-def inside_zip(path: Path, file: str) -> Folder:
-    """Return the folder inside a zip that holds `file`."""
-    archive = Folder(path)
-    if file in archive.names():
-        return archive
-    for folder in archive.folders():
-        inner = Folder(path, folder)
-        if file in inner.names():
-            return inner
-    raise InputError(f"{path}: there is no {file} inside; fetch the archive again")
 
 
 def read_entry(entry: Entry, folder: Folder, *, features: bool, options: ReadOptions) -> Graph:
     """Read a graph whose files are known, and its columns where it is one of the catalog."""
-    table = _table(folder, entry.labels, options, ends=1)
+    table = read_table(folder, entry.labels, options)
     if len(table.header) < 2 and not entry.label_column:
         table.refuse(1, "a header is needed: id,target")
     named = bool(entry.label_column) and options.label_column is None
@@ -55,7 +30,7 @@ def read_entry(entry: Entry, folder: Folder, *, features: bool, options: ReadOpt
         ids=table.column(entry.id_column) if entry.id_column else None,
         label=table.column(entry.label_column) if named else None,
     )
-    edges = _table(folder, entry.edges, options, ends=2)
+    edges = read_table(folder, entry.edges, options, id_columns=2)
     words = None
     notes: tuple[str, ...] = ()
     if not features:
@@ -68,17 +43,9 @@ def read_entry(entry: Entry, folder: Folder, *, features: bool, options: ReadOpt
     else:
         file = folder.file(entry.features)
         text = text_of(folder.read(entry.features), file)
-        words = WordLists(text, file, integers=True, width=entry.feature_count or None)
-    return graph_of_tables(
-        name=entry.name,
-        edges=edges,
-        labels=labels,
-        features=words,
-        want_features=features,
-        integers=True,
-        options=options,
-        notes=notes,
-    )
+        words = read_words(text, file, integers=True, width=entry.feature_count or None)
+    files = EdgeListFiles(edges, labels, words, True, notes)
+    return graph_of_tables(entry.name, files, want_features=features, options=options)
 
 
 def entry_in(folder: Folder) -> Entry:
@@ -110,8 +77,3 @@ def entry_in(folder: Folder) -> Entry:
         feature_count=0,
         sha256={},
     )
-
-
-def _table(folder: Folder, name: str, options: ReadOptions, ends: int) -> TextTable:
-    file = folder.file(name)
-    return table_of(text_of(folder.read(name), file), file, header=options.header, ends=ends)

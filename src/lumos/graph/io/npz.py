@@ -1,8 +1,7 @@
 """One npz with the whole graph, as PyTorch Geometric's data sets are distributed.
 
 - `edges` [E, 2] (or [2, E]), or `edge_index` [2, E]: integers; each edge once, or in both
-  directions (the second direction is then not a duplicate). Or a compressed adjacency matrix
-  (`lumos.graph.adjacency`).
+  directions (the second direction is then not a duplicate).
 - `features` (or `x`) [devices, width]: optional.
 - `target` (or `y`, `labels`) [devices]: optional; numbers or text, -1, NaN or "" where unknown. The
   option `label_column` names another array, or a column of a wider one.
@@ -11,6 +10,18 @@
 - `train_mask`, `val_mask`, `test_mask` [devices], or lists of rows (`train_idx`, …): optional.
 - `directed`: optional; true makes the graph directed. `edge_weight`, `edge_attr` or `weights`
   make it weighted.
+
+In place of edges and features there may be a compressed adjacency matrix (Shchur et al., 2018):
+
+- `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`: [devices, devices] in compressed rows;
+- `attr_data`, `attr_indices`, `attr_indptr`, `attr_shape`, or `attr_matrix`: [devices, width],
+  optional;
+- `labels` [devices], or in the same four parts, one column per class: optional.
+
+Some files have `adj_matrix.data` instead of `adj_data`. An undirected edge {u, v} may be stored as
+A[u, v] and A[v, u], or once in a triangle: all entries above the diagonal, or all below it. A
+matrix that is neither symmetric nor a triangle is directed, as citation graphs are: refused unless
+directed="symmetrise". Entries other than 1 are weights.
 
 Arrays of objects are never unpickled: those with other names are skipped, these are refused.
 """
@@ -22,21 +33,92 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumos.errors import InputError
-from lumos.graph import adjacency
 from lumos.graph.arrays import is_sparse
-from lumos.graph.feature_columns import Columns, prepared
-from lumos.graph.files import Folder, arrays_of
+from lumos.graph.features import Columns, prepared
 from lumos.graph.graph import Graph
-from lumos.graph.label_arrays import encode_array
-from lumos.graph.labels import Labelled
+from lumos.graph.io.files import Folder, arrays_of, sparse_of
+from lumos.graph.labels import MASK_NAMES, Labelled, encode_array, roles_in
 from lumos.graph.options import NOT_ASKED, ReadOptions
-from lumos.graph.roles import MASK_NAMES, roles_in
-from lumos.typing import Arrays
+from lumos.typing import Arrays, Ints
+
+ADJACENCY = ("adj_", "adj_matrix.", "adj_matrix_")
+ATTRIBUTES = ("attr_", "attr_matrix.", "attr_matrix_")
+LABEL_PARTS = ("labels_", "labels.")
+LARGEST_DENSE = 1 << 28
+PARTS = ("data", "indices", "indptr", "shape")
+PART_NAMES = tuple(
+    f"{prefix}{part}" for prefix in (*ADJACENCY, *ATTRIBUTES, *LABEL_PARTS) for part in PARTS
+)
+
+
+def has_adjacency(arrays: Arrays) -> bool:
+    """Whether the edges of an npz are such a matrix."""
+    return _prefix(arrays, ADJACENCY) is not None
+
+
+def adjacency_pairs(arrays: Arrays, file: str, options: ReadOptions) -> tuple[Ints, int]:
+    """[entries, 2] the pairs of devices that the matrix joins, and the number of devices."""
+    prefix = _prefix(arrays, ADJACENCY) or ADJACENCY[0]
+    matrix = sparse_of(arrays, file, prefix, "adjacency")
+    devices, columns = matrix.shape
+    if devices != columns:
+        raise InputError(f"{file}: adjacency: it is {devices} x {columns}; it must be square")
+    if matrix.data.dtype.kind not in "biuf":
+        raise InputError(f"{file}: adjacency: numbers are needed; got {matrix.data.dtype}")
+    entries = matrix.tocoo()
+    joined = entries.data != 0
+    if options.weights == "refuse" and np.any(entries.data[joined] != 1):
+        value = entries.data[joined][np.argmax(entries.data[joined] != 1)]
+        raise InputError(
+            f"{file}: adjacency: the entry {value} is a weight, and Lumos has none; drop weights "
+            "with `weights='drop'`"
+        )
+    u, v = (place[joined].astype(np.int64) for place in entries.coords)
+    if options.directed == "refuse":
+        _refuse_directed(u, v, devices, file)
+    return np.stack([u, v], axis=1), int(devices)
+
+
+def attributes(arrays: Arrays, file: str) -> Any:
+    """[devices, width] dense or sparse, or None."""
+    prefix = _prefix(arrays, ATTRIBUTES)
+    if prefix is None:
+        return arrays.get("attr_matrix")
+    return sparse_of(arrays, file, prefix, "attributes")
+
+
+def label_matrix(arrays: Arrays, file: str) -> Any:
+    """[devices, classes] of zeros and ones, or None."""
+    prefix = _prefix(arrays, LABEL_PARTS)
+    if prefix is None:
+        return None
+    matrix = sparse_of(arrays, file, prefix, "labels")
+    if matrix.shape[0] * matrix.shape[1] > LARGEST_DENSE:
+        raise InputError(f"{file}: labels: {matrix.shape[1]:,} columns are too many classes")
+    return matrix.toarray()
+
+
+def _prefix(arrays: Arrays, prefixes: tuple[str, ...]) -> str | None:
+    return next((prefix for prefix in prefixes if f"{prefix}indptr" in arrays), None)
+
+
+def _refuse_directed(u: Ints, v: Ints, devices: int, file: str) -> None:
+    if np.all(u <= v) or np.all(u >= v):
+        return
+    forth, back = u * devices + v, v * devices + u
+    alone = np.setdiff1d(forth, back)
+    if len(alone):
+        one, other = divmod(int(alone[0]), devices)
+        raise InputError(
+            f"{file}: adjacency: {one} → {other} has no counterpart {other} → {one}, so the graph "
+            "is directed; read each arc as an undirected edge with `directed='symmetrise'`"
+        )
+
 
 WEIGHTS = ("edge_weight", "edge_weights", "edge_attr", "weights", "weight")
 LABELS = ("target", "y", "labels")
 OTHERS = ("edges", "edge_index", "features", "x", "ids", "directed", "attr_matrix", "class_names")
-WANTED = frozenset([*OTHERS, *LABELS, *WEIGHTS, *MASK_NAMES, *adjacency.PART_NAMES])
+WANTED = frozenset([*OTHERS, *LABELS, *WEIGHTS, *MASK_NAMES, *PART_NAMES])
 """Arrays that are read."""
 
 
@@ -49,9 +131,9 @@ def read_npz(path: Path, *, features: bool, options: ReadOptions) -> Graph:
     )
     refuse_what_is_lost(arrays, file, options)
     devices: int | None = None
-    if adjacency.has_adjacency(arrays):
-        edges, devices = adjacency.adjacency_pairs(arrays, file, options)
-        matrix = adjacency.attributes(arrays, file)
+    if has_adjacency(arrays):
+        edges, devices = adjacency_pairs(arrays, file, options)
+        matrix = attributes(arrays, file)
     else:
         edges, matrix = edges_in(arrays, file), None
     matrix = _first(arrays, "features", "x") if matrix is None else matrix
@@ -100,7 +182,7 @@ def _labels(
         return None, ()
     others = [name for name in arrays if name not in WANTED or name in LABELS]
     name = asked if asked in arrays else next((name for name in LABELS if name in arrays), None)
-    target = arrays[name] if name is not None else adjacency.label_matrix(arrays, file)
+    target = arrays[name] if name is not None else label_matrix(arrays, file)
     if asked is not None and asked not in arrays and not _is_column(asked, target):
         raise InputError(
             f"{file}: there is no array {asked!r}; `label_column` is one of: {', '.join(arrays)}"

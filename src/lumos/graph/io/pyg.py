@@ -11,14 +11,20 @@ from typing import Any
 import numpy as np
 
 from lumos.errors import InputError, UsageError
-from lumos.graph.arrays import is_sparse, refuse_width
-from lumos.graph.feature_columns import Columns, prepared
+from lumos.graph.arrays import is_sparse, refuse_width, unique_ids
+from lumos.graph.features import Columns, prepared
 from lumos.graph.graph import Graph
-from lumos.graph.ids import unique_ids
-from lumos.graph.label_arrays import as_labels, encode_array, given_labels
-from lumos.graph.labels import Labelled, declared_classes
+from lumos.graph.labels import (
+    MASK_NAMES,
+    Labelled,
+    as_labels,
+    declared_classes,
+    encode_array,
+    given_labels,
+    masks_of,
+    roles_in,
+)
 from lumos.graph.options import ReadOptions
-from lumos.graph.roles import MASK_NAMES, masks_of, roles_in
 from lumos.typing import Ints
 
 

@@ -1,0 +1,1 @@
+"""Readers of graph files and of graphs of other libraries, and the ways back."""
