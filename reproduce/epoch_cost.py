@@ -6,14 +6,6 @@ from typing import Any
 import numpy as np
 
 from lumos.device.coins import PublicCoins
-from lumos.experiments.device_model import (
-    DeviceModel,
-    EpochCost,
-    Traffic,
-    elements_of,
-    epoch_seconds,
-    forward_flops,
-)
 from lumos.graph import Graph
 from lumos.runs.federation import Federation
 from lumos.training.config import Config
@@ -23,6 +15,14 @@ from lumos.training.split import Role, split_edges, split_vertices
 from lumos.training.trainer import ShardResult
 from lumos.trees.balance import Balanced, balance
 from lumos.typing import Doubles, Ints
+from reproduce.device_model import (
+    DeviceModel,
+    EpochCost,
+    Traffic,
+    elements_of,
+    epoch_seconds,
+    forward_flops,
+)
 
 STAND_IN_FEATURES = 128
 """Number of features where a graph has none: LastFM's in the paper."""

@@ -6,20 +6,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from lumos.errors import InputError, UsageError, one_of
-from lumos.experiments.cache import Key, ResultCache, key_of
-from lumos.experiments.cell import Cell
-from lumos.experiments.comparison import Evaluation, SystemRuns
-from lumos.experiments.evaluated_systems import EvaluatedSystem, chosen_systems
-from lumos.experiments.expected_need import expected_need
-from lumos.experiments.scheduler import JobEnd, PlannedJob, Resources, expected_seconds, run_all
-from lumos.experiments.sentences import duration
-from lumos.experiments.worker import CellJob
+from lumos.evaluation.cache import ResultCache, finite, plain_settings, result_key
+from lumos.evaluation.pool import Job, JobEnd, processes, run_jobs
+from lumos.evaluation.result import Evaluation, SystemRuns
+from lumos.evaluation.systems import EvaluatedSystem, chosen_systems
 from lumos.graph import Graph
 from lumos.graph.fingerprint import fingerprint
 from lumos.graph.sources import as_graph
@@ -52,7 +49,7 @@ def evaluate(
 
     Every system is run with each of the seeds `seed … seed + seeds - 1`, on the same split, so that
     differences are paired. Runs are finished runs with each system's own defaults. They are run in
-    processes of their own, as many as cores and memory allow. A system that fails keeps a row that
+    processes of their own, as many as there are cores. A system that fails keeps a row that
     says why.
 
     Args:
@@ -133,7 +130,7 @@ def evaluate_graph(
         split=settled(split),
         settings=settings,
     )
-    with _folder(out) as folder:
+    with results_folder(out, "evaluate") as folder:
         cache = ResultCache(folder)
         with cache.locked():
             outcome = _run(chosen, cache, jobs, progress)
@@ -194,16 +191,22 @@ class _Chosen:
     split: Any = field(repr=False)
     settings: Mapping[str, Any]
 
-    def cell(self, system: EvaluatedSystem, seed: int) -> Cell:
-        """The run of a system with a seed."""
+    def run_settings(self, system: EvaluatedSystem) -> dict[str, Any]:
+        """Return the settings of a system's runs."""
         control = any(one.arm == CONTROL for one in self.systems)
-        return system.cell(self.graph.name, seed, self.settings, control=control)
+        return system.run_settings(self.settings, control=control)
 
-    def by_seed(self, system: EvaluatedSystem, found: Mapping[Cell, Found]) -> dict[int, Found]:
-        """What was found of the runs of a system."""
-        cells = {seed: self.cell(system, seed) for seed in self.seeds}
-        return {seed: found[cell] for seed, cell in cells.items() if cell in found}
+    def key(self, system: EvaluatedSystem, seed: int) -> str:
+        """Return the key of a system's run with a seed; systems may share a run."""
+        settings = plain_settings(self.run_settings(system))
+        return result_key(system.kind, settings, seed, self.data)
 
+    def by_seed(self, system: EvaluatedSystem, found: Mapping[str, Found]) -> dict[int, Found]:
+        """Return what was found of the runs of a system."""
+        keys = {seed: self.key(system, seed) for seed in self.seeds}
+        return {seed: found[key] for seed, key in keys.items() if key in found}
+
+    @cached_property
     def data(self) -> str:
         """16 hexadecimal digits that tell this graph and split from others."""
         digest = blake2b(fingerprint(self.graph).encode(), digest_size=8)
@@ -214,10 +217,10 @@ class _Chosen:
 
 @dataclass(frozen=True, kw_only=True)
 class _Outcome:
-    """By cell, the results and why there is none."""
+    """By key of a run, the results and why there is none."""
 
-    results: dict[Cell, dict[str, Any]]
-    reasons: dict[Cell, str]
+    results: dict[str, dict[str, Any]]
+    reasons: dict[str, str]
     ran: int
     processes: int
 
@@ -226,67 +229,88 @@ def _run(
     chosen: _Chosen, cache: ResultCache, jobs: int | None, progress: Progress | None
 ) -> _Outcome:
     """Run what the folder does not have."""
-    results: dict[Cell, dict[str, Any]] = {}
-    reasons: dict[Cell, str] = {}
-    planned: dict[Cell, PlannedJob[CellJob]] = {}
-    names: dict[Cell, str] = {}
-    data = chosen.data()
+    results: dict[str, dict[str, Any]] = {}
+    reasons: dict[str, str] = {}
+    planned: dict[str, Job] = {}
+    names: dict[str, str] = {}
     for one in chosen.systems:
         for seed in chosen.seeds:
-            cell = chosen.cell(one, seed)
-            key = key_of(cell, data)
-            names.setdefault(cell, one.name)
+            key = chosen.key(one, seed)
+            names.setdefault(key, f"{one.name}, seed {seed}")
             known = cache.get(key)
             if known is not None:
-                results[cell] = known.result
-            elif cell not in planned:
-                planned[cell] = _planned(chosen, one, cell, key, cache)
-    resources = Resources.available(len(planned), jobs)
+                results[key] = known
+            elif key not in planned:
+                arguments = {
+                    "kind": one.kind,
+                    "settings": chosen.run_settings(one),
+                    "seed": seed,
+                    "graph": chosen.graph,
+                    "split": chosen.split,
+                }
+                planned[key] = Job(name=key, call=run_system, arguments=arguments)
+    at_once = processes(len(planned), jobs)
     total = len(results) + len(planned)
 
-    def on_end(end: JobEnd[CellJob], remaining: int) -> None:
-        cell, result = end.job.cell, None
-        if end.status == 0 and (result := cache.get(end.job.key)) is not None:
-            results[cell] = result.result
+    def on_end(end: JobEnd, remaining: int) -> None:
+        key = end.job.name
+        if end.status == 0:
+            results[key] = finite(end.result)
+            about = {name: end.job.arguments[name] for name in ("kind", "seed")}
+            settings = plain_settings(end.job.arguments["settings"])
+            cache.put(key, results[key], settings=settings, **about)
         else:
-            reasons[cell] = end.reason
+            reasons[key] = end.reason
         if progress is not None:
-            how = f"{end.seconds:.0f} s" if result is not None else f"failed: {end.reason}"
-            progress(total - remaining, total, f"{names[cell]}, seed {cell.seed}: {how}")
+            how = f"failed: {end.reason}" if end.status else f"{end.seconds:.0f} s"
+            progress(total - remaining, total, f"{names[key]}: {how}")
 
     if progress is not None:
         plan = "all of them known"
         if planned:
-            expected = expected_seconds([*planned.values()], resources)
             before = f"{len(results)} of them known, the others " * bool(results)
-            plan = f"{before}in {resources.jobs} processes, planned {duration(expected)}"
+            plan = f"{before}in {at_once} process{'es' * (at_once > 1)}"
         progress(len(results), total, f"{total} runs, {plan}")
-    run_all([*planned.values()], resources, cache.out / "logs", on_end)
-    return _Outcome(results=results, reasons=reasons, ran=len(planned), processes=resources.jobs)
+    run_jobs([*planned.values()], at_once=jobs, logs=cache.folder / "logs", on_end=on_end)
+    return _Outcome(results=results, reasons=reasons, ran=len(planned), processes=at_once)
 
 
-def _planned(
-    chosen: _Chosen, system: EvaluatedSystem, cell: Cell, key: Key, cache: ResultCache
-) -> PlannedJob[CellJob]:
-    need = expected_need(system.settings(chosen.settings), chosen.graph)
-    job = CellJob(
-        cell=cell,
-        key=key,
-        data_dir=None,
-        path=cache.path(key),
-        partial=cache.partial(key),
-        graph=chosen.graph,
-        split=chosen.split,
-        whole=True,
-    )
-    return PlannedJob(job=job, seconds=need.seconds, megabytes=need.megabytes)
+def run_system(
+    *, kind: str, settings: dict[str, Any], seed: int, graph: Any, split: Any, **loading: Any
+) -> dict[str, Any]:
+    """Return everything that a run of Lumos or of a baseline says of itself; called in a process.
+
+    Args:
+        kind: train or baseline.
+        settings: of the run.
+        seed: run seed.
+        graph: the graph, or its name.
+        split: as `lumos.train` takes it.
+        loading: further arguments of `lumos.train` and `lumos.baseline`.
+    """
+    from lumos.baselines import baseline
+    from lumos.runs.train import train
+    from lumos.training.config import Config
+
+    if split is not None:
+        loading["split"] = split
+    if kind == "baseline":
+        result = baseline(graph, seed=seed, **loading, **settings).summary()
+    else:
+        run = train(graph, config=Config.of(**settings), seed=seed, **loading)
+        result = run.summary()
+        result["arm_seconds"] = {
+            arm: round(sum(event.seconds for event in events), 3)
+            for arm, events in run.histories.items()
+        }
+    return {**result, "cpu_seconds": round(time.process_time(), 3)}
 
 
 @contextmanager
-def _folder(out: Path | str | None) -> Iterator[Path]:
-    """The folder of the evaluation, or one that is removed again."""
+def results_folder(out: Path | str | None, name: str) -> Iterator[Path]:
+    """Open the folder of several runs, or one that is removed again where `out` is None."""
     if out is None:
-        with tempfile.TemporaryDirectory(prefix="lumos-evaluate-") as folder:
+        with tempfile.TemporaryDirectory(prefix=f"lumos-{name}-") as folder:
             yield Path(folder)
         return
     try:

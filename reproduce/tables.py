@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from lumos.experiments.figures.row import Row
+from reproduce.evaluation import Row
 
 HEADINGS = (
     "system",
@@ -28,7 +28,7 @@ class Notes:
         self.numbers: dict[str, int] = {}
 
     def number(self, *sentences: str) -> str:
-        """The numbers of some sentences, as "1, 3"."""
+        """Return the numbers of some sentences, as "1, 3"."""
         return ", ".join(
             str(self.numbers.setdefault(sentence, len(self.numbers) + 1))
             for sentence in sentences
@@ -37,35 +37,13 @@ class Notes:
 
 
 def by_graph(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The rows of each graph, in order."""
+    """Return the rows of each graph, in order."""
     names = dict.fromkeys(row.dataset for row in rows)
     return {name: [row for row in rows if row.dataset == name] for name in names}
 
 
-def tables(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The rows of each table, by its name: of each graph, and apart from them cut runs.
-
-    Rows whose runs are left out are in none (`left_out`).
-    """
-    by_name: dict[str, list[Row]] = {}
-    for graph, some in by_graph([row for row in rows if not row.left_out]).items():
-        for cut in sorted({row.cut for row in some}):
-            name = graph + f", runs cut at {cut} epochs" * bool(cut)
-            by_name[name] = [row for row in some if row.cut == cut]
-    return by_name
-
-
-def left_out(rows: Sequence[Row]) -> list[str]:
-    """A sentence on rows whose runs are left out, where there are any."""
-    count = sum(row.left_out for row in rows)
-    if not count:
-        return []
-    rows_are = "1 row of this figure is" if count == 1 else f"{count} rows of this figure are"
-    return [f"{rows_are} not here, for lack of a run that the quick form leaves out."]
-
-
 def cells(row: Row, notes: Notes) -> tuple[str, ...]:
-    """One row as text, its notes numbered."""
+    """Return one row as text, its notes numbered."""
     return (
         row.system,
         row.task,
@@ -81,19 +59,17 @@ def cells(row: Row, notes: Notes) -> tuple[str, ...]:
 
 
 def ours(row: Row) -> str:
-    """Mean, spread and seeds, and where its runs were cut."""
+    """Return mean, spread and seeds."""
     text = number(row.ours, row)
     if row.ours is None:
         return "none"
     if row.spread is not None:
         text += f" ± {row.spread:.{row.digits}f} ({row.seeds} seeds)"
-    if row.cut:
-        text += f", cut at {row.cut} epochs"
     return text
 
 
 def number(value: float | None, row: Row) -> str:
-    """A figure as its row writes it: differences with their sign."""
+    """Return a figure as its row writes it: differences with their sign."""
     if value is None:
         return ""
     sign = "+" if row.measure.startswith(("against", "over")) else ""
@@ -101,14 +77,14 @@ def number(value: float | None, row: Row) -> str:
 
 
 def body(rows: Sequence[Row], notes: Notes) -> tuple[list[str], list[list[str]]]:
-    """Headings and cells; an empty column is left out."""
+    """Return headings and cells; an empty column is left out."""
     lines = [cells(row, notes) for row in rows]
     used = [column for column in range(len(HEADINGS)) if any(line[column] for line in lines)]
     return [HEADINGS[c] for c in used], [[line[c] for c in used] for line in lines]
 
 
 def terminal_table(rows: Sequence[Row], title: str) -> tuple[Table, list[str]]:
-    """A table for the terminal, and its notes."""
+    """Return a table for the terminal, and its notes."""
     notes = Notes()
     table = Table(title=Text(title), title_justify="left", box=None, padding=(0, 1))
     headings, lines = body(rows, notes)
@@ -121,7 +97,7 @@ def terminal_table(rows: Sequence[Row], title: str) -> tuple[Table, list[str]]:
 
 
 def markdown(rows: Sequence[Row], title: str, about: Sequence[str] = ()) -> str:
-    """The same as Markdown."""
+    """Return the same as Markdown."""
     notes = Notes()
     headings, rest = body(rows, notes)
     lines = [f"### {title}", ""]

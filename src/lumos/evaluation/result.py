@@ -1,6 +1,7 @@
 """The result of `lumos.evaluate`: scores of several systems on one graph, over several seeds."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -9,18 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lumos.errors import UsageError
-from lumos.experiments.evaluated_systems import EvaluatedSystem
-from lumos.experiments.mean_score import mean_of, paired_difference
-from lumos.experiments.protection import protection_of
+from lumos.evaluation.means import mean_of, paired_difference
+from lumos.evaluation.systems import EvaluatedSystem
 from lumos.frames import frame_of_rows
 from lumos.storage import write_json
 from lumos.training.config import Config
 from lumos.training.metrics import CLASS_SCORES, LINK_SCORES
 from lumos.training.outcome import CONTROL, MAIN, OWN
+from lumos.training.texts import NO_PROMISE
 from lumos.typing import Ints
 
 if TYPE_CHECKING:
     import pandas
+
+_EPSILON = re.compile(r"ε = ([\d.e+]+)|\(([\d.e+]+), ")
+_SHOWN = ("label", "features", "whole record", "one edge", "degree", "membership")
+"""What is shown of the table of promises, by how its rows begin; the first row of each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +258,7 @@ class Evaluation:
         Args:
             path: the file; `lumos-evaluation.html` in the working folder by default.
         """
-        from lumos.experiments.comparison_page import page
+        from lumos.evaluation.page import page
 
         return page(self).write(Path(path or "lumos-evaluation.html"))
 
@@ -263,12 +268,56 @@ class Evaluation:
         self.report(folder / "report.html")
 
     def __repr__(self) -> str:
-        from lumos.experiments.score_table import as_text
+        from lumos.evaluation.table import as_text
 
         return as_text(self)
 
     def _repr_html_(self) -> str:
         """For notebooks: the table of scores."""
-        from lumos.experiments.score_table import as_html
+        from lumos.evaluation.table import as_html
 
         return as_html(self)
+
+
+def protection(promises: Sequence[Mapping[str, str]]) -> str:
+    """The table of promises in one line: of every row the weakest promise of all its columns.
+
+    Args:
+        promises: as `run.promises` has them.
+    """
+    parts: dict[str, list[str]] = {}
+    for about in _SHOWN:
+        row = next((row for row in promises if row["about"].startswith(about)), None)
+        if row is not None:
+            parts.setdefault(_weakest(row), []).append(about)
+    return "; ".join(f"{', '.join(about)}: {what}" for what, about in parts.items())
+
+
+def _weakest(row: Mapping[str, str]) -> str:
+    cells = {who: cell for who, cell in row.items() if who != "about"}
+    if any(cell == NO_PROMISE or cell.startswith(f"{NO_PROMISE}:") for cell in cells.values()):
+        return NO_PROMISE
+    limited = [f"{who}, {cell}" for who, cell in cells.items() if cell.startswith(NO_PROMISE)]
+    figures = {cell: _epsilon(cell) for cell in cells.values() if _epsilon(cell) is not None}
+    largest = max(figures, key=lambda cell: figures[cell] or 0.0, default="not used")
+    return " and ".join([largest, *limited])
+
+
+def _epsilon(cell: str) -> float | None:
+    found = _EPSILON.match(cell)
+    return float(found[1] or found[2]) if found else None
+
+
+def protection_of(result: Mapping[str, Any]) -> str:
+    """What protects a run of Lumos or of a baseline.
+
+    Args:
+        result: its summary.
+    """
+    if "protects" in result:
+        return str(result["protects"])
+    if result.get("promises"):
+        return protection(result["promises"])
+    epsilon = result["epsilon"]
+    released = f"; ε = {float(epsilon):g} covers releases alone" * bool(epsilon)
+    return f"no promise: other messages leave without protection{released}"

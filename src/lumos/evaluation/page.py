@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from lumos.experiments.comparison import Evaluation, SystemRuns, SystemScore
-from lumos.experiments.evaluated_systems import EvaluatedSystem
-from lumos.experiments.score_table import NAMES, body, protections, remarks, title, unit, work
+from lumos.evaluation.result import Evaluation, SystemRuns, SystemScore
+from lumos.evaluation.systems import EvaluatedSystem
+from lumos.evaluation.table import NAMES, body, protections, remarks, title, unit, work
 from lumos.report import (
     Block,
     Code,

@@ -7,8 +7,6 @@ from typing import Any, Literal
 from lumos.baselines.settings import BaselineSettings
 from lumos.baselines.systems import BASELINES
 from lumos.errors import UsageError
-from lumos.experiments.cell import Cell
-from lumos.experiments.figures.names import SYSTEM_NAMES
 from lumos.training.config import Config
 from lumos.training.outcome import CONTROL, MAIN, OWN
 from lumos.training.profiles import PAPER, PROFILES, STRICT
@@ -17,6 +15,12 @@ OWN_UNPROTECTED = "own-unprotected"
 """The baseline `own`: the same features as `own`, and weights trained without noise."""
 COMPARED = (STRICT, PAPER, OWN, CONTROL, OWN_UNPROTECTED, "centralized", "lpgnn")
 """What is compared where nothing else is asked for."""
+SYSTEM_NAMES = {
+    PAPER: "Lumos paper",
+    STRICT: "Lumos strict",
+    "lpgnn": "LPGNN",
+    "naive": "naive FedGNN",
+}
 _NAMES = {
     **SYSTEM_NAMES,
     OWN: f"own features in {STRICT}",
@@ -70,29 +74,32 @@ class EvaluatedSystem:
             return ""
         return BASELINES[self.baseline].without_links
 
-    def cell(self, graph: str, seed: int, given: Mapping[str, Any], *, control: bool) -> Cell:
-        """The run behind the line; several lines may share it.
+    def run_settings(self, given: Mapping[str, Any], *, control: bool) -> dict[str, Any]:
+        """Return the settings of the run behind the line; several lines may share it.
 
         Args:
             given: settings that the user gave; those that the system does not have are left out.
             control: whether the control of the strict profile is compared too.
         """
-        settings = self._chosen()
+        settings = {**self._chosen(), **self.applying(given)}
         if self.profile == STRICT and control:
             settings["control"] = True
-        return Cell.of(self.kind, graph, seed, **settings, **self.applying(given))
+        return settings
 
-    def settings(self, given: Mapping[str, Any]) -> "Config | BaselineSettings":
-        """All settings of the run.
+    def check(self, given: Mapping[str, Any]) -> None:
+        """Refuse wrong settings.
 
         Raises:
             UsageError: one is refused.
         """
-        settings = {**self._chosen(), **self.applying(given)}
-        return Config.asked(**settings) if self.profile else BaselineSettings(**settings)
+        settings = self.run_settings(given, control=False)
+        if self.profile:
+            Config.asked(**settings)
+        else:
+            BaselineSettings(**settings)
 
     def applying(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of the given settings that the system has."""
+        """Return those of the given settings that the system has."""
         return {name: value for name, value in given.items() if self._has(name)}
 
     def _chosen(self) -> dict[str, Any]:
@@ -139,5 +146,5 @@ def chosen_systems(
         if not any(one.applying({name: given[name]}) for one in systems):
             raise UsageError(f"`{name}` is a setting of none of these systems; leave it out")
     for one in systems:
-        one.settings(given)  # refuse a wrong value before anything is run
+        one.check(given)  # before anything is run
     return systems, left_out

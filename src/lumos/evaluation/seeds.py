@@ -4,19 +4,17 @@ Arms are paired: the run, own features and the control of a seed share its split
 means of their differences are of the same seeds.
 """
 
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lumos.errors import LumosError, UsageError
-from lumos.experiments.expected_need import expected_need
-from lumos.experiments.mean_score import MeanScore, mean_of, paired_difference
-from lumos.experiments.scheduler import JobEnd, PlannedJob, Resources, run_all
+from lumos.evaluation.evaluate import results_folder
+from lumos.evaluation.means import MeanScore, mean_of, paired_difference
+from lumos.evaluation.pool import Job, JobEnd, run_jobs
 from lumos.graph import Graph
-from lumos.storage import private_folder, read_json
+from lumos.storage import read_json
 from lumos.training.config import Config
 from lumos.training.metrics import CLASS_SCORES, LINK_SCORES, PARTS
 from lumos.training.outcome import CONTROL, MAIN, OWN
@@ -27,43 +25,11 @@ class SeedsFailed(LumosError):
     """Some runs failed; those that finished are in their folders."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SeedJob:
-    """One run, and the folder that it writes."""
+def train_into(graph: Graph, config: Config, *, out: Path, resume: bool, **given: Any) -> None:
+    """Train, or go on, and write the run's folder; called in a process of its own."""
+    from lumos.runs.train import train
 
-    graph: Graph = field(repr=False)
-    config: Config
-    seed: int
-    shards: int
-    source: Mapping[str, Any]
-    split: Any = field(repr=False)
-    folder: Path
-    resume: bool
-
-    @property
-    def name(self) -> str:
-        """Of its folder and log."""
-        return f"seed-{self.seed}"
-
-    @property
-    def path(self) -> Path:
-        """What `lumos train --json` prints of a run."""
-        return self.folder / "result.json"
-
-    def run(self) -> None:
-        """Train, or go on."""
-        from lumos.runs.train import train
-
-        train(
-            self.graph,
-            self.config,
-            seed=self.seed,
-            shards=self.shards,
-            source=self.source,
-            out=self.folder,
-            resume=self.resume and (self.folder / "run.json").exists(),
-            **({} if self.split is None else {"split": self.split}),
-        )
+    train(graph, config, out=out, resume=resume and (out / "run.json").exists(), **given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +99,7 @@ def train_seeds(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> SeededRuns:
-    """Train with each of some seeds, in processes of their own, as many as memory allows.
+    """Train with each of some seeds, in processes of their own.
 
     Args:
         out: run folders are OUT/seed-0, OUT/seed-1, …; none are kept where None.
@@ -152,68 +118,47 @@ def train_seeds(
             "`book` belongs to one life of the devices, and `seeds` are lives of their own; leave "
             "one of them out"
         )
-    with _folder(out) as folder:
-        planned = [
-            SeedJob(
-                graph=graph,
-                config=config,
-                seed=seed,
-                shards=shards,
-                source=source,
-                split=split,
-                folder=folder / f"seed-{seed}",
-                resume=resume,
-            )
-            for seed in seeds
-        ]
-        missing = [job for job in planned if not (resume and job.path.exists())]
-        for job in missing:
-            if not resume and (job.folder / "run.json").exists():
+    with results_folder(out, "seeds") as folder:
+        folders = {seed: folder / f"seed-{seed}" for seed in seeds}
+        missing = {
+            seed: path
+            for seed, path in folders.items()
+            if not (resume and (path / "result.json").exists())
+        }
+        for path in missing.values():
+            if not resume and (path / "run.json").exists():
                 raise UsageError(
-                    f"{job.folder}: there is a run already; go on with `resume`, or choose another "
-                    "`out`"
+                    f"{path}: there is a run already; go on with `resume`, or choose another `out`"
                 )
-        _run(missing, len(planned), folder / "logs", expected_need(config, graph), jobs, progress)
-        return SeededRuns(results={job.seed: read_json(job.path) for job in planned})
+        shared: dict[str, Any] = {
+            "graph": graph,
+            "config": config,
+            "shards": shards,
+            "source": source,
+            "resume": resume,
+            **({} if split is None else {"split": split}),
+        }
+        planned = [
+            Job(name=path.name, call=train_into, arguments={**shared, "seed": seed, "out": path})
+            for seed, path in missing.items()
+        ]
+        _run(planned, len(folders), folder / "logs", jobs, progress)
+        return SeededRuns(
+            results={seed: read_json(path / "result.json") for seed, path in folders.items()}
+        )
 
 
 def _run(
-    missing: list[SeedJob],
-    total: int,
-    logs: Path,
-    need: Any,
-    jobs: int | None,
-    progress: Progress | None,
+    planned: list[Job], total: int, logs: Path, jobs: int | None, progress: Progress | None
 ) -> None:
-    def on_end(end: JobEnd[SeedJob], remaining: int) -> None:
+    def on_end(end: JobEnd, remaining: int) -> None:
         if progress is not None:
             how = f"failed: {end.reason}" if end.status else f"{end.seconds:.0f} s"
-            progress(total - remaining, total, f"seed {end.job.seed}: {how}")
+            progress(total - remaining, total, f"seed {end.job.arguments['seed']}: {how}")
 
-    ends = run_all(
-        [PlannedJob(job=job, seconds=need.seconds, megabytes=need.megabytes) for job in missing],
-        Resources.available(len(missing), jobs),
-        logs,
-        on_end,
-    )
+    ends = run_jobs(planned, at_once=jobs, logs=logs, on_end=on_end)
     failed = [end for end in ends if end.status]
     if failed:
-        named = ", ".join(str(end.job.seed) for end in failed)
+        named = ", ".join(str(end.job.arguments["seed"]) for end in failed)
         error = UsageError if all(end.status == 2 for end in failed) else SeedsFailed
         raise error(f"seed {named}: {failed[0].reason}")
-    if logs.exists() and not any(logs.iterdir()):
-        logs.rmdir()
-
-
-@contextmanager
-def _folder(out: Path | None) -> Iterator[Path]:
-    """The folder of the runs, or one that is removed again."""
-    if out is None:
-        with tempfile.TemporaryDirectory(prefix="lumos-seeds-") as folder:
-            yield Path(folder)
-        return
-    try:
-        private_folder(out)
-    except OSError as error:
-        raise UsageError(f"{out}: cannot be a folder ({error.strerror})") from None
-    yield out

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from lumos.experiments.comparison import Evaluation, SystemScore
-from lumos.experiments.evaluated_systems import EvaluatedSystem
-from lumos.experiments.sentences import duration
+from lumos.evaluation.result import Evaluation, SystemScore
+from lumos.evaluation.systems import EvaluatedSystem
+from lumos.progress import duration
 from lumos.report.display.fragment import fragment, listed
 from lumos.report.display.fragment import table as html_table
 from lumos.report.display.fragment import title as heading
