@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from lumos.bench.compare import Counting, cheapest, prices
+
 from lumos.crypto.group import GROUPS, Group
 from lumos.device import Shard, cut
 from lumos.exchange import Endpoint, LedgerReport, Program

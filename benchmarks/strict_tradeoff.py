@@ -27,14 +27,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from lumos.experiments.cache import read_kept
+from lumos.experiments.cell import json_settings
 from rich.console import Console
 from rich.table import Table
 from scipy.sparse import csr_array
 
 import lumos
 from lumos.baselines.measure import baseline
-from lumos.experiments.cache import read_kept
-from lumos.experiments.cell import json_settings
 from lumos.graph.demo import demo_graph, words_for
 from lumos.report import lines
 
