@@ -178,9 +178,10 @@ class _Work:
 
     def run(self, jobs: int | None, data_dir: Path | None) -> None:
         """Run what is missing."""
-        planned = [
-            Job(name=run.key(dataset), call=compute, arguments={"run": run, "data_dir": data_dir})
-            for run, dataset in self._runs.items()
+        keys = {run.key(dataset): run for run, dataset in self._runs.items()}
+        planned = [  # one job where the same graph stands under two names
+            Job(name=key, call=compute, arguments={"run": run, "data_dir": data_dir})
+            for key, run in keys.items()
             if run not in self.results
         ]
         say(
@@ -191,11 +192,12 @@ class _Work:
 
     def _on_end(self, end: JobEnd, remaining: int) -> None:
         run: Run = end.job.arguments["run"]
+        alike = [one for one, dataset in self._runs.items() if one.key(dataset) == end.job.name]
         if end.status:
-            self.reasons[run] = end.reason
+            self.reasons |= dict.fromkeys(alike, end.reason)
         else:
-            self.ran += 1
-            self.results[run] = finite(end.result)
+            self.ran += len(alike)
+            self.results |= dict.fromkeys(alike, finite(end.result))
             self._cache.put(end.job.name, self.results[run], run=run.describe())
         how = f"FAILED: {end.reason}" if end.status else f"{end.seconds:.0f} s"
         say(f"{run.describe()}: {how}; {remaining} to come")
