@@ -27,13 +27,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lumos.evaluation.cache import plain_settings
 from rich.console import Console
 from rich.table import Table
 from scipy.sparse import csr_array
 
 import lumos
 from lumos.baselines.measure import baseline
+from lumos.evaluation.cache import plain_settings
 from lumos.graph.demo import demo_graph, words_for
 from lumos.report import lines
 
@@ -353,7 +353,10 @@ def plot(results: Results, paper: dict[str, float], title: str) -> str:
         cut = " / ".join("–" if value is None else f"{value:.1f}" for value in first)
         notes.append(f"At ε = {x[0]:g}, below the axis where it is cut: {cut}.")
     if paper:
-        notes += ["Paper: its profile as `python -m reproduce classification` has it, ε = 2.", *BLINK]
+        notes += [
+            "Paper: its profile as `python -m reproduce classification` has it, ε = 2.",
+            *BLINK,
+        ]
     return lines(
         x,
         series,

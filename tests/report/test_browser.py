@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from reproduce.__main__ import main as reproduce
 from tests.report.chromium import Browser, Tab, browser, find
 from tests.report.page_reading import read, tables
 
 import lumos
-from lumos.cli.main import run as lumos_command
 from lumos.report import (
     Figure,
     Page,
@@ -89,7 +89,7 @@ def reproduction(folder: Path) -> Path:
         if not page.exists():
             figures = ["classification", "workload", "cost"]
             asked = ["--graph", "demo:60", "--quick", "--epochs", "1", "--profiles", "strict"]
-            assert lumos_command(["reproduce", *figures, *asked, "--out", str(out)]) == 0
+            assert reproduce([*figures, *asked, "--out", str(out)]) == 0
     return page
 
 

@@ -23,6 +23,8 @@ from lumos.training.profiles import PROFILES
 
 PARENT_GONE = 3
 """Exit status of a process whose parent has died."""
+# Optimizers of torch import the last one when they are first used, which takes more than a second.
+PRELOADED = (__name__, "lumos.runs.train", "lumos.baselines", "torch._dynamo")
 _FORKS = sys.platform == "linux"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -147,26 +149,22 @@ def _death(status: int) -> str:
     return f"its process was ended by signal {-status}{memory}"
 
 
-def process_context() -> Any:
+def _process_context() -> Any:
     """Return the context of new processes: on Linux forks of one that has imported torch."""
     context: Any = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
     if _FORKS:
-        packages = (type(PROFILES[name]).__module__.rpartition(".")[0] for name in PROFILES)
-        # Optimizers import torch._dynamo when they are first used, which takes more than a second.
-        context.set_forkserver_preload(
-            [
-                __name__,
-                "lumos.runs.train",
-                "lumos.baselines",
-                "torch._dynamo",
-                *(f"{package}.trainer" for package in packages),
-            ]
-        )
+        context.set_forkserver_preload([*PRELOADED, *trainer_modules()])
     return context
 
 
+def trainer_modules() -> list[str]:
+    """Return the modules of the profiles' trainers."""
+    packages = (type(PROFILES[name]).__module__.rpartition(".")[0] for name in PROFILES)
+    return [f"{package}.trainer" for package in packages]
+
+
 def _start(job: Job, log: Path, threads: int, sender: Any) -> BaseProcess:
-    process: BaseProcess = process_context().Process(
+    process: BaseProcess = _process_context().Process(
         target=_child, args=(job, log, threads, sender), daemon=True
     )
     before = {name: os.environ.get(name) for name in _THREADS}

@@ -1,7 +1,7 @@
 """The whole promise in one line: the weakest of each row, nothing left out."""
 
 import lumos
-from lumos.experiments.protection import protection, protection_of
+from lumos.evaluation.result import protection, protection_of
 
 TABLE = [
     {"about": "label: this one or another", "training": "ε = 3, pure", "other": "not used"},

@@ -2,10 +2,9 @@
 
 from io import StringIO
 
+from reproduce.evaluation import Row
+from reproduce.tables import by_graph, markdown, terminal_table
 from rich.console import Console
-
-from lumos.experiments.figures.row import Row
-from lumos.experiments.row_tables import by_graph, markdown, terminal_table
 
 ROWS = [
     Row(

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from reproduce.device_model import DeviceModel, elements_of, forward_flops
+from reproduce.epoch_cost import measure_epoch
 
 import lumos
-from lumos.experiments.device_model import DeviceModel, elements_of, forward_flops
-from lumos.experiments.epoch_cost import measure_epoch
 from lumos.model.settings import ModelSettings
 from lumos.trees.balance import Balanced, balance
 from lumos.trees.settings import TreeSettings

@@ -4,13 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from reproduce.evaluation import Outcome, PaperEvaluation
+from reproduce.runs import Run
+from reproduce.settings import Dataset, Settings
 
-from lumos.experiments.cell import Cell
-from lumos.experiments.dataset import Dataset
-from lumos.experiments.figures.evaluation import CellOutcome, PaperEvaluation
-from lumos.experiments.settings import load_settings
-
-Answer = Callable[[Cell], dict[str, Any] | None]
+Answer = Callable[[Run], dict[str, Any] | None]
 
 
 @pytest.fixture
@@ -32,14 +30,14 @@ def make_dataset() -> Callable[..., Dataset]:
 
 @pytest.fixture
 def make_evaluation(make_dataset: Callable[..., Dataset]) -> Callable[..., PaperEvaluation]:
-    """An evaluation with the results of `answer`; None: the cell failed."""
+    """An evaluation with the results of `answer`; None: the run failed."""
 
     def make(answer: Answer, name: str = "facebook", **more: Any) -> PaperEvaluation:
-        def lookup(cell: Cell) -> CellOutcome:
-            result = answer(cell)
-            return CellOutcome(result, "" if result is not None else "it broke")
+        def lookup(run: Run) -> Outcome:
+            result = answer(run)
+            return Outcome(result, "" if result is not None else "it broke")
 
         dataset = make_dataset(name, **more)
-        return PaperEvaluation(dataset=dataset, settings=load_settings("full"), lookup=lookup)
+        return PaperEvaluation(dataset=dataset, settings=Settings(), lookup=lookup)
 
     return make

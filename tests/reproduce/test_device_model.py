@@ -4,9 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-
-import lumos
-from lumos.experiments.device_model import (
+from reproduce.device_model import (
     DeviceModel,
     EpochCost,
     Traffic,
@@ -14,6 +12,8 @@ from lumos.experiments.device_model import (
     epoch_seconds,
     forward_flops,
 )
+
+import lumos
 from lumos.model.settings import ModelSettings
 from lumos.trees.balance import balance
 from lumos.trees.settings import TreeSettings

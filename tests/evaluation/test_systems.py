@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lumos.errors import UsageError
-from lumos.experiments.evaluated_systems import COMPARED, EvaluatedSystem, chosen_systems
+from lumos.evaluation.systems import COMPARED, EvaluatedSystem, chosen_systems
 
 ALL = {key: EvaluatedSystem(key) for key in (*COMPARED, "naive")}
 
@@ -29,14 +29,14 @@ def test_a_system_that_cannot_do_the_task_is_left_out_with_its_reason() -> None:
 
 
 def test_strict_own_and_control_are_one_run() -> None:
-    cells = {
-        key: ALL[key].cell("demo", 3, {}, control=True) for key in ("strict", "own", "control")
-    }
-    assert len(set(cells.values())) == 1
-    assert cells["own"]["control"] is True
-    assert ALL["strict"].cell("demo", 3, {}, control=False)["control"] is None
-    other = ALL["own-unprotected"].cell("demo", 3, {}, control=True)
-    assert (other.kind, other["system"]) == ("baseline", "own")
+    strict, own, control = (
+        ALL[key].run_settings({}, control=True) for key in ("strict", "own", "control")
+    )
+    assert strict == own == control
+    assert own["control"] is True
+    assert "control" not in ALL["strict"].run_settings({}, control=False)
+    other = ALL["own-unprotected"]
+    assert (other.kind, other.run_settings({}, control=True)["system"]) == ("baseline", "own")
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_a_setting_reaches_the_systems_that_have_it(
     given = {setting: value}
     found = {key for key, one in ALL.items() if one.applying(given)}
     assert found == reach
-    cells = {key: one.cell("demo", 0, given, control=False) for key, one in ALL.items()}
-    assert {key for key, cell in cells.items() if cell[setting] == value} == reach
+    runs = {key: one.run_settings(given, control=False) for key, one in ALL.items()}
+    assert {key for key, run in runs.items() if run.get(setting) == value} == reach
 
 
 @pytest.mark.parametrize(
