@@ -14,8 +14,8 @@ Finished cells are kept in OUT/strict-GRAPH.json (strict-link-GRAPH.json) with t
 interrupted run goes on; remove the file when the trainer has changed.
 
 `--plot FILE` draws accuracy against the ε of the label, one line for each ε of the updates, beside
-own features, LPGNN, a centralized GCN, and the paper's profile as `python -m reproduce classification`
-kept it (`--kept`).
+own features, LPGNN, a centralized GCN, and the paper's profile as `python -m reproduce` has it
+(`--kept`).
 """
 
 import argparse
@@ -384,7 +384,7 @@ def main() -> None:
         "--kept",
         type=Path,
         default=Path("docs/results/reproduce-facebook.json"),
-        help="results of `python -m reproduce --keep`: the paper's profile in the picture of facebook",
+        help="results of `python -m reproduce`: the paper's profile in the picture of facebook",
     )
     parser.add_argument(
         "--cells",

@@ -373,7 +373,7 @@ def test_runs_of_true_labels_are_runs_of_their_own(make_dataset: Callable[..., D
         pure = Run(
             "train", "facebook", run.seed, tuple(p for p in run.settings if p[0] != "label_epsilon")
         )
-        assert run.key(dataset) != pure.key(dataset)
+        assert run.key(make_dataset()) != pure.key(make_dataset())
     assert len({run.describe() for run in runs}) == len(runs)
 
 

@@ -14,9 +14,9 @@ from typing import Any, TypeVar, get_args
 
 from lumos.errors import InputError, UsageError, one_of
 from lumos.evaluation.cache import ResultCache, finite, plain_settings, result_key
-from lumos.evaluation.pool import Job, JobEnd, processes, run_jobs
+from lumos.evaluation.evaluated_systems import EvaluatedSystem, chosen_systems
+from lumos.evaluation.process_pool import Job, JobEnd, processes, run_jobs
 from lumos.evaluation.result import Evaluation, SystemRuns
-from lumos.evaluation.systems import EvaluatedSystem, chosen_systems
 from lumos.graph import Graph
 from lumos.graph.fingerprint import fingerprint
 from lumos.graph.sources import as_graph

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lumos.errors import UsageError
+from lumos.evaluation.evaluated_systems import EvaluatedSystem
 from lumos.evaluation.means import mean_of, paired_difference
-from lumos.evaluation.systems import EvaluatedSystem
 from lumos.frames import frame_of_rows
 from lumos.storage import write_json
 from lumos.training.config import Config
@@ -258,7 +258,7 @@ class Evaluation:
         Args:
             path: the file; `lumos-evaluation.html` in the working folder by default.
         """
-        from lumos.evaluation.page import page
+        from lumos.evaluation.evaluation_page import page
 
         return page(self).write(Path(path or "lumos-evaluation.html"))
 

@@ -12,7 +12,7 @@ from typing import Any
 from lumos.errors import LumosError, UsageError
 from lumos.evaluation.evaluate import results_folder
 from lumos.evaluation.means import MeanScore, mean_of, paired_difference
-from lumos.evaluation.pool import Job, JobEnd, run_jobs
+from lumos.evaluation.process_pool import Job, JobEnd, run_jobs
 from lumos.graph import Graph
 from lumos.storage import read_json
 from lumos.training.config import Config

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from lumos.evaluation.evaluated_systems import EvaluatedSystem
 from lumos.evaluation.result import Evaluation, SystemScore
-from lumos.evaluation.systems import EvaluatedSystem
 from lumos.progress import duration
 from lumos.report.display.fragment import fragment, listed
 from lumos.report.display.fragment import table as html_table

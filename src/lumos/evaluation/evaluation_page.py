@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from lumos.evaluation.evaluated_systems import EvaluatedSystem
 from lumos.evaluation.result import Evaluation, SystemRuns, SystemScore
-from lumos.evaluation.systems import EvaluatedSystem
 from lumos.evaluation.table import NAMES, body, protections, remarks, title, unit, work
 from lumos.report import (
     Block,
