@@ -18,6 +18,7 @@ from torch.nn.functional import dropout
 from lumos.device.shard import Shard, cut
 from lumos.graph import load
 from lumos.graph.catalog import CATALOG
+from lumos.model.dropout import Drops
 from lumos.model.generic import block_diagonal
 from lumos.model.network import Leaves, TreeNetwork
 from lumos.model.settings import ModelSettings
@@ -77,7 +78,7 @@ class OurEpoch:
         self.trees, self.own, self.neighbour, self.shard = trees, own, neighbour, shard
         self._step = 0
 
-    def drops(self) -> list[Tensor]:
+    def drops(self) -> Drops | None:
         """Draw what falls in the next epoch."""
         self._step += 1
         return self.network.drops(self.trees, self.shard.coins, self._step)
