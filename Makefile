@@ -5,8 +5,9 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 CORES  ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 OUT    ?= out
+ARGS   ?=
 
-.PHONY: demo test lint types unit docs browser wheel bench evidence install clean
+.PHONY: demo test lint types unit docs browser wheel bench reproduce evidence install clean
 
 demo: $(STAMP)  ## train on the embedded graph, strict; then balance its trees, also by real cryptography
 	$(BIN)/lumos train demo --control
@@ -55,7 +56,10 @@ wheel: $(STAMP)
 	$(BIN)/python -m build --wheel --outdir $(OUT)/dist . >/dev/null && ls $(OUT)/dist
 
 bench: $(STAMP)  ## ratios against the other way of doing it, both sides in one run
-	$(BIN)/lumos bench
+	$(BIN)/python -m benchmarks.bench $(ARGS)
+
+reproduce: $(STAMP)  ## the paper's evaluation beside its numbers; ARGS="--graph facebook --quick"
+	$(BIN)/python -m reproduce $(ARGS)
 
 evidence: $(STAMP)  ## the long runs whose figures the docs quote; never part of CI
 	PATH="$(abspath $(BIN)):$$PATH" benchmarks/evidence.sh $(OUT)/evidence

@@ -61,12 +61,13 @@ for graph in twitch-ENGB demo; do
     train "paper-$graph-link" "$graph" --profile paper --task link --control
 done
 here=$(dirname "$0")
+structure=$(realpath "$out")/structure
 echo "== what a party of a comparison or a score sees, with samples that show an advantage of 0.02"
 (cd "$here/.." && LUMOS_PRIVACY_SAMPLES=25000 pytest -q -n 2 \
     tests/compare/test_privacy.py tests/score/test_privacy.py tests/test_distinguisher.py)
 echo "== tests that make test leaves out, and properties with more examples"
 (cd "$here/.." && LUMOS_EXAMPLES=500 pytest -q -n 2)
-lumos bench --full
+(cd "$here/.." && python -m benchmarks.bench --full)
 python "$here/feature_scales.py" --out "$out/feature-scales.json"
 (cd "$here/.." && python -m benchmarks.strict_leak)
 python "$here/strict_tradeoff.py" --out "$out" --plot "$out/strict-tradeoff.svg"
@@ -81,7 +82,8 @@ for graph in "--graph facebook" "--graph twitch-ENGB" "--graph demo" "--graph la
 done
 python "$here/link_scores.py"
 (cd "$here/.." && python -m benchmarks.strict_link_leak)
-lumos reproduce workload cost --graph facebook --graph lastfm --out "$out/structure"
+(cd "$here/.." && python -m reproduce workload cost --graph facebook --graph lastfm \
+    --results none --out "$structure")
 
 echo "== ranks against one process, and scale"
 python "$here/ranks_agree.py" | tee "$out/ranks-agree.txt"

@@ -14,8 +14,8 @@ Finished cells are kept in OUT/strict-GRAPH.json (strict-link-GRAPH.json) with t
 interrupted run goes on; remove the file when the trainer has changed.
 
 `--plot FILE` draws accuracy against the ε of the label, one line for each ε of the updates, beside
-own features, LPGNN, a centralized GCN, and the paper's profile as `lumos reproduce classification`
-kept it (`--kept`).
+own features, LPGNN, a centralized GCN, and the paper's profile as `python -m reproduce` has it
+(`--kept`).
 """
 
 import argparse
@@ -33,8 +33,7 @@ from scipy.sparse import csr_array
 
 import lumos
 from lumos.baselines.measure import baseline
-from lumos.experiments.cache import read_kept
-from lumos.experiments.cell import json_settings
+from lumos.evaluation.cache import plain_settings
 from lumos.graph.demo import demo_graph, words_for
 from lumos.report import lines
 
@@ -156,7 +155,7 @@ def cell(graph: lumos.Graph, task: str, settings: Settings, seed: int) -> dict[s
     """One run, as numbers."""
     if "system" in settings:
         scores = baseline(graph, **settings, task=task, patience=100, seed=seed).metrics
-        return {"test": scores[SCORES[task]], "settings": json_settings(settings)}
+        return {"test": scores[SCORES[task]], "settings": plain_settings(settings)}
     run = lumos.train(graph, profile="strict", task=task, control=True, seed=seed, **settings)
     score = SCORES[task]
     beside = {"own": run.own, "control": run.control}
@@ -168,7 +167,7 @@ def cell(graph: lumos.Graph, task: str, settings: Settings, seed: int) -> dict[s
         "choice": run.training.choice,
         "seconds_per_epoch": round(run.cost.seconds_per_epoch, 4),
         "bytes_per_epoch": run.cost.per_epoch.bytes_sent_mean,
-        "settings": json_settings(settings),
+        "settings": plain_settings(settings),
     }
 
 
@@ -308,10 +307,10 @@ BLINK = (
 
 
 def paper_profile(path: Path) -> dict[str, float]:
-    """Accuracy of the paper's profile at ε = 2, by backbone: the kept runs of `lumos reproduce`."""
+    """Accuracy of the paper's profile at ε = 2, by backbone: committed by `python -m reproduce`."""
     plain = {"profile": "paper", "task": "classify", "epsilon": 2, "balancer": "mcmc"}
     scores: dict[str, list[float]] = {}
-    for record in read_kept(path):
+    for record in json.loads(path.read_text()):
         settings = record["settings"]
         changed = {"recovery", "virtual_nodes"} & settings.keys()
         if record["kind"] == "train" and plain.items() <= settings.items() and not changed:
@@ -354,7 +353,10 @@ def plot(results: Results, paper: dict[str, float], title: str) -> str:
         cut = " / ".join("–" if value is None else f"{value:.1f}" for value in first)
         notes.append(f"At ε = {x[0]:g}, below the axis where it is cut: {cut}.")
     if paper:
-        notes += ["Paper: its profile as `lumos reproduce classification` has it, ε = 2.", *BLINK]
+        notes += [
+            "Paper: its profile as `python -m reproduce classification` has it, ε = 2.",
+            *BLINK,
+        ]
     return lines(
         x,
         series,
@@ -382,7 +384,7 @@ def main() -> None:
         "--kept",
         type=Path,
         default=Path("docs/results/reproduce-facebook.json"),
-        help="results that `lumos reproduce` kept: the paper's profile in the picture of facebook",
+        help="results of `python -m reproduce`: the paper's profile in the picture of facebook",
     )
     parser.add_argument(
         "--cells",
@@ -407,7 +409,7 @@ def main() -> None:
     for seed in range(options.seeds):
         for row, settings in rows.items():
             by_seed = results.setdefault(row, {})
-            same = json_settings(settings)
+            same = plain_settings(settings)
             if by_seed.get(str(seed), {"settings": None}).get("settings", same) != same:
                 by_seed[str(seed)] = cell(graph, task, settings, seed)
                 path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")

@@ -42,9 +42,8 @@ ROOMS = (
     "baselines",
     "audit",
     "report",
-    "experiments",
+    "evaluation",
     "deploy",
-    "bench",
     "cli",
     "__main__",
 )

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
         ProtocolError,
         UsageError,
     )
+    from lumos.evaluation.evaluate import evaluate
+    from lumos.evaluation.result import Evaluation
     from lumos.exchange.ledger_report import LedgerReport
-    from lumos.experiments.comparison import Evaluation
-    from lumos.experiments.evaluate import evaluate
     from lumos.graph import Graph, load
     from lumos.runs.events import EpochEvent
     from lumos.runs.load import load_run
@@ -54,7 +54,7 @@ _HOMES = {
     "Config": "lumos.training.config",
     "DoorClosed": "lumos.errors",
     "EpochEvent": "lumos.runs.events",
-    "Evaluation": "lumos.experiments.comparison",
+    "Evaluation": "lumos.evaluation.result",
     "Forest": "lumos.trees.forest",
     "Graph": "lumos.graph",
     "InputError": "lumos.errors",
@@ -69,7 +69,7 @@ _HOMES = {
     "UsageError": "lumos.errors",
     "balance": "lumos.trees.balance",
     "baseline": "lumos.baselines",
-    "evaluate": "lumos.experiments.evaluate",
+    "evaluate": "lumos.evaluation.evaluate",
     "load": "lumos.graph",
     "load_run": "lumos.runs.load",
     "run_audit": "lumos.audit.auditing",

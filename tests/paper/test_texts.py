@@ -1,9 +1,9 @@
 """What reports say about the paper's runs."""
 
 import pytest
+from reproduce.reported import LARGEST, claim
 from tests.narrow import present
 
-from lumos.experiments.reported import LARGEST, claim
 from lumos.paper.texts import LARGEST_WORKLOAD, texts
 from lumos.training.config import Config
 

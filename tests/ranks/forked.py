@@ -18,11 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from lumos.experiments.profile_modules import profile_modules
-from lumos.experiments.scheduler import _PRELOADED, _without_main_module
+from lumos.evaluation.process_pool import PRELOADED, trainer_modules, without_main_module
 from lumos.ranks import supervisor
 from lumos.ranks.supervisor import End, Supervisor
-from lumos.training.profiles import PROFILES
 
 LONGEST = 120.0
 """Seconds after which a test fails instead."""
@@ -58,9 +56,9 @@ def run_ranks(words: Sequence[str], ranks: int) -> tuple[End, Ended]:
 
 def _finished(folder: Path, target: Callable[..., None], arguments: tuple[Any, ...]) -> Ended:
     context: Any = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*_PRELOADED, *profile_modules(PROFILES, "trainer"), __name__])
+    context.set_forkserver_preload([*PRELOADED, *trainer_modules(), __name__])
     process = context.Process(target=target, args=(folder, *arguments))
-    with _without_main_module():
+    with without_main_module():
         process.start()
     process.join(LONGEST)
     if process.exitcode is None:

@@ -17,7 +17,7 @@ from lumos.graph import load
 from lumos.training.given_split import reading_of
 
 if TYPE_CHECKING:
-    from lumos.experiments.comparison import Evaluation
+    from lumos.evaluation.result import Evaluation
 
 SHARED = Common()
 WIDTH = 160
@@ -68,13 +68,13 @@ def evaluate(
     split
         Who trains, validates and tests, as in lumos train; a file is the same for all seeds.
     jobs
-        Processes at a time [default: as many as cores, as far as memory allows].
+        Processes at a time [default: as many as cores].
     out
         Folder for report.html, evaluation.json and the results of single runs.
     """
     common_settings: dict[str, Any] = {"epsilon": epsilon, "backbone": backbone}
     common.refuse("shards", because="shards change no score")
-    from lumos.experiments.evaluate import evaluate_graph  # imports torch: not for --help
+    from lumos.evaluation.evaluate import evaluate_graph  # imports torch: not for --help
 
     settings = {name: value for name, value in common_settings.items() if value is not None}
     asked = {"seeds": seeds, "seed": common.seed, "task": task, "split": split, **settings}
@@ -120,7 +120,7 @@ def _command(
 
 def show(evaluation: "Evaluation", out: Path | None) -> None:
     """The result for people."""
-    from lumos.experiments.score_table import body, protections, remarks, title, work
+    from lumos.evaluation.table import body, protections, remarks, title, work
 
     screen = console()
     if not screen.is_terminal:

@@ -43,8 +43,6 @@ _COMMANDS = {
     "coordinator": "Coordinate a run of real devices.",
     "trees": "Decide who carries which edge.",
     "data": "List, fetch and check graphs.",
-    "reproduce": "Run the paper's evaluation.",
-    "bench": "Measure speed against the other way of doing it.",
 }
 """In the order of `lumos --help`; each is a function of its own module, or an app of commands."""
 for _place, (_name, _help) in enumerate(_COMMANDS.items()):

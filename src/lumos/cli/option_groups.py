@@ -214,8 +214,6 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "pki nats-config": {"out": "file to write"},
     "split": {"task": "classify or link only; by default both"},
     "evaluate": {"out": "folder for the page, the table as JSON, and single runs"},
-    "bench": {"quick": "small sizes, within two minutes; the default"},
-    "reproduce": {"out": "folder for tables, figures and the page", "graph": "may be repeated"},
 }
 """By command, short texts in place of those above; an empty one leaves an option to experts."""
 

@@ -13,8 +13,8 @@ from lumos.training.config import Config
 from lumos.training.given_split import settled
 
 if TYPE_CHECKING:
-    from lumos.experiments.mean_score import MeanScore
-    from lumos.experiments.seeded_runs import SeededRuns
+    from lumos.evaluation.means import MeanScore
+    from lumos.evaluation.seeds import SeededRuns
 
 
 def several_seeds(
@@ -28,7 +28,7 @@ def several_seeds(
     common: Common,
 ) -> None:
     """Train with each seed and print the means."""
-    from lumos.experiments.seeded_runs import train_seeds
+    from lumos.evaluation.seeds import train_seeds
 
     again = None if out is None else f"the same command with --resume continues in {out}"
     with continued_by(again):
@@ -51,7 +51,7 @@ def several_seeds(
 
 def show(found: "SeededRuns", config: Config, out: Path | None) -> None:
     """The means for people."""
-    from lumos.experiments.score_table import NAMES, SHORT, SIDELINES
+    from lumos.evaluation.table import NAMES, SHORT, SIDELINES
     from lumos.training.outcome import CONTROL, MAIN, OWN
 
     screen, first = console(), found.first

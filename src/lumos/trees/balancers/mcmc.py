@@ -209,7 +209,7 @@ class McmcBalancer:
     def expected_comparisons(self, degrees: DegreeSums, settings: TreeSettings) -> int:
         """Two for each edge, then 4 times the mean degree at an end of an edge in each step.
 
-        Measured on Facebook, LastFM and Twitch (`lumos bench --only balancers`).
+        Measured on Facebook, LastFM and Twitch (`python -m benchmarks.bench balancers`).
         """
         at_an_end = degrees.squares / max(1, 2 * degrees.edges)
         return int(2 * degrees.edges + 4 * at_an_end * settings.iterations)

@@ -1,0 +1,320 @@
+"""`lumos.evaluate`: Lumos, own features, the control and other systems on one graph, one table."""
+
+import pickle
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from lumos.errors import InputError, UsageError, one_of
+from lumos.evaluation.cache import ResultCache, finite, plain_settings, result_key
+from lumos.evaluation.evaluated_systems import EvaluatedSystem, chosen_systems
+from lumos.evaluation.process_pool import Job, JobEnd, processes, run_jobs
+from lumos.evaluation.result import Evaluation, SystemRuns
+from lumos.graph import Graph
+from lumos.graph.facts import fingerprint
+from lumos.graph.sources import as_graph
+from lumos.progress import ProgressOption, displayed
+from lumos.storage import private_folder
+from lumos.training.given_split import GivenSplit, reading_of, settled
+from lumos.training.outcome import CONTROL
+from lumos.training.private_data import features_of
+from lumos.training.settings import Task
+from lumos.typing import Progress
+
+Found = TypeVar("Found")
+
+
+def evaluate(
+    graph: Any,
+    *,
+    systems: Sequence[str] | None = None,
+    seeds: int = 3,
+    seed: int = 0,
+    task: str = "classify",
+    split: GivenSplit = None,
+    jobs: int | None = None,
+    out: Path | str | None = None,
+    data_dir: Path | None = None,
+    progress: ProgressOption = None,
+    **settings: Any,
+) -> Evaluation:
+    """Compare Lumos with other systems on one graph, over several seeds.
+
+    Every system is run with each of the seeds `seed … seed + seeds - 1`, on the same split, so that
+    differences are paired. Runs are finished runs with each system's own defaults. They are run in
+    processes of their own, as many as there are cores. A system that fails keeps a row that
+    says why.
+
+    Args:
+        graph: a `Graph`, a PyG `Data`, a NetworkX graph, or a name or path as `load` takes it.
+        systems: strict, paper, own, control, own-unprotected, centralized, lpgnn, and those that
+            are left out by default: naive, or whatever is registered.
+        seeds: number of seeds.
+        seed: the first of them.
+        task: classify or link.
+        split: who trains, validates and tests, as `train` takes it; the same for all seeds.
+        jobs: processes at a time; as many as cores where None.
+        out: folder for results and the page; an interrupted evaluation goes on there.
+        data_dir: where named graphs lie.
+        progress: True shows it; or a callback `(runs done, runs, note)`, called after every run.
+        settings: of the systems, by name, as `epsilon=1.0`: each is given to those that have it.
+
+    Raises:
+        UsageError: there is no such system or setting, or none of the systems can do the task.
+        InputError: the graph has no features, or no labels to classify.
+    """
+    asked: dict[str, Any] = {
+        "systems": systems,
+        "seeds": seeds,
+        "seed": seed,
+        "task": task,
+        "split": split,
+    }
+    with displayed(progress, "evaluating") as shown:
+        return evaluate_graph(
+            lambda: as_graph(graph, data_dir, **reading_of(split)),
+            command=_python(graph, asked, settings),
+            jobs=jobs,
+            out=out,
+            progress=shown,
+            settings=settings,
+            **asked,
+        )
+
+
+def evaluate_graph(
+    graph: Callable[[], Graph],
+    *,
+    command: str,
+    systems: Sequence[str] | None,
+    seeds: int,
+    seed: int,
+    task: str,
+    split: Any,
+    jobs: int | None,
+    out: Path | str | None,
+    progress: Progress | None,
+    settings: Mapping[str, Any],
+) -> Evaluation:
+    """`evaluate`, for a caller who loads the graph: after settings and systems are checked.
+
+    Args:
+        graph: loads it.
+        command: what repeats the evaluation, for the page.
+    """
+    start = time.perf_counter()
+    one_of("task", task, get_args(Task))
+    for name, number in (("seeds", seeds), ("jobs", jobs)):
+        if number is not None and number < 1:
+            raise UsageError(f"`{name}` must be 1 or more, got {number}")
+    compared, left_out = chosen_systems(systems, task, settings)
+    whole = graph()
+    features_of(whole)  # or say that there are none
+    if task == "classify" and whole.labels is None:
+        raise InputError(
+            f"{whole.name or 'the graph'} has no labels; classify needs them, `task='link'` does "
+            "not"
+        )
+    chosen = _Chosen(
+        graph=whole,
+        systems=compared,
+        seeds=range(seed, seed + seeds),
+        task=task,
+        split=settled(split),
+        settings=settings,
+    )
+    with results_folder(out, "evaluate") as folder:
+        cache = ResultCache(folder)
+        with cache.locked():
+            outcome = _run(chosen, cache, jobs, progress)
+        evaluation = Evaluation(
+            graph=whole.name or "a graph in memory",
+            devices=whole.devices,
+            edges=whole.edges,
+            features=whole.feature_count,
+            classes=whole.classes if task == "classify" else (),
+            notes=whole.notes,
+            task=task,
+            seeds=tuple(chosen.seeds),
+            settings=dict(settings),
+            command=command,
+            runs=[
+                SystemRuns(
+                    system=one,
+                    results=chosen.by_seed(one, outcome.results),
+                    reasons=chosen.by_seed(one, outcome.reasons),
+                )
+                for one in compared
+            ],
+            left_out=left_out,
+            seconds=time.perf_counter() - start,
+            cpu_seconds=sum(one.get("cpu_seconds", 0.0) for one in outcome.results.values()),
+            ran=outcome.ran,
+            known=len(outcome.results) + len(outcome.reasons) - outcome.ran,
+            processes=outcome.processes,
+        )
+        if out is not None:
+            evaluation.write(folder)
+    return evaluation
+
+
+def _python(graph: Any, asked: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """The call that repeats an evaluation; objects in memory by their names."""
+    defaults = {"systems": None, "seed": 0, "task": "classify"}
+    named = repr(str(graph)) if isinstance(graph, str | PathLike) else "graph"
+    given = {name: value for name, value in asked.items() if name != "split"} | dict(settings)
+    words = [
+        f"{name}={value!r}"
+        for name, value in given.items()
+        if name not in defaults or defaults[name] != value
+    ]
+    if asked["split"] is not None:
+        words.append("split=split")
+    return f"lumos.evaluate({', '.join([named, *words])})"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Chosen:
+    """What is to be evaluated."""
+
+    graph: Graph
+    systems: list[EvaluatedSystem]
+    seeds: range
+    task: str
+    split: Any = field(repr=False)
+    settings: Mapping[str, Any]
+
+    def run_settings(self, system: EvaluatedSystem) -> dict[str, Any]:
+        """Return the settings of a system's runs."""
+        control = any(one.arm == CONTROL for one in self.systems)
+        return system.run_settings(self.settings, control=control)
+
+    def key(self, system: EvaluatedSystem, seed: int) -> str:
+        """Return the key of a system's run with a seed; systems may share a run."""
+        settings = plain_settings(self.run_settings(system))
+        return result_key(system.kind, settings, seed, self.data)
+
+    def by_seed(self, system: EvaluatedSystem, found: Mapping[str, Found]) -> dict[int, Found]:
+        """Return what was found of the runs of a system."""
+        keys = {seed: self.key(system, seed) for seed in self.seeds}
+        return {seed: found[key] for seed, key in keys.items() if key in found}
+
+    @cached_property
+    def data(self) -> str:
+        """16 hexadecimal digits that tell this graph and split from others."""
+        digest = blake2b(fingerprint(self.graph).encode(), digest_size=8)
+        roles = getattr(self.graph, "roles", None)
+        digest.update(pickle.dumps((self.graph.classes, roles, self.split), protocol=5))
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Outcome:
+    """By key of a run, the results and why there is none."""
+
+    results: dict[str, dict[str, Any]]
+    reasons: dict[str, str]
+    ran: int
+    processes: int
+
+
+def _run(
+    chosen: _Chosen, cache: ResultCache, jobs: int | None, progress: Progress | None
+) -> _Outcome:
+    """Run what the folder does not have."""
+    results: dict[str, dict[str, Any]] = {}
+    reasons: dict[str, str] = {}
+    planned: dict[str, Job] = {}
+    names: dict[str, str] = {}
+    for one in chosen.systems:
+        for seed in chosen.seeds:
+            key = chosen.key(one, seed)
+            names.setdefault(key, f"{one.name}, seed {seed}")
+            known = cache.get(key)
+            if known is not None:
+                results[key] = known
+            elif key not in planned:
+                arguments = {
+                    "kind": one.kind,
+                    "settings": chosen.run_settings(one),
+                    "seed": seed,
+                    "graph": chosen.graph,
+                    "split": chosen.split,
+                }
+                planned[key] = Job(name=key, call=run_system, arguments=arguments)
+    at_once = processes(len(planned), jobs)
+    total = len(results) + len(planned)
+
+    def on_end(end: JobEnd, remaining: int) -> None:
+        key = end.job.name
+        if end.status == 0:
+            results[key] = finite(end.result)
+            about = {name: end.job.arguments[name] for name in ("kind", "seed")}
+            settings = plain_settings(end.job.arguments["settings"])
+            cache.put(key, results[key], settings=settings, **about)
+        else:
+            reasons[key] = end.reason
+        if progress is not None:
+            how = f"failed: {end.reason}" if end.status else f"{end.seconds:.0f} s"
+            progress(total - remaining, total, f"{names[key]}: {how}")
+
+    if progress is not None:
+        plan = "all of them known"
+        if planned:
+            before = f"{len(results)} of them known, the others " * bool(results)
+            plan = f"{before}in {at_once} process{'es' * (at_once > 1)}"
+        progress(len(results), total, f"{total} runs, {plan}")
+    run_jobs([*planned.values()], at_once=jobs, logs=cache.folder / "logs", on_end=on_end)
+    return _Outcome(results=results, reasons=reasons, ran=len(planned), processes=at_once)
+
+
+def run_system(
+    *, kind: str, settings: dict[str, Any], seed: int, graph: Any, split: Any, **loading: Any
+) -> dict[str, Any]:
+    """Return everything that a run of Lumos or of a baseline says of itself; called in a process.
+
+    Args:
+        kind: train or baseline.
+        settings: of the run.
+        seed: run seed.
+        graph: the graph, or its name.
+        split: as `lumos.train` takes it.
+        loading: further arguments of `lumos.train` and `lumos.baseline`.
+    """
+    from lumos.baselines import baseline
+    from lumos.runs.train import train
+    from lumos.training.config import Config
+
+    if split is not None:
+        loading["split"] = split
+    if kind == "baseline":
+        result = baseline(graph, seed=seed, **loading, **settings).summary()
+    else:
+        run = train(graph, config=Config.of(**settings), seed=seed, **loading)
+        result = run.summary()
+        result["arm_seconds"] = {
+            arm: round(sum(event.seconds for event in events), 3)
+            for arm, events in run.histories.items()
+        }
+    return {**result, "cpu_seconds": round(time.process_time(), 3)}
+
+
+@contextmanager
+def results_folder(out: Path | str | None, name: str) -> Iterator[Path]:
+    """Open the folder of several runs, or one that is removed again where `out` is None."""
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix=f"lumos-{name}-") as folder:
+            yield Path(folder)
+        return
+    try:
+        private_folder(Path(out))
+    except OSError as error:
+        raise UsageError(f"{out}: cannot be a folder ({error.strerror})") from None
+    yield Path(out)

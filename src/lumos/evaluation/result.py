@@ -1,0 +1,319 @@
+"""The result of `lumos.evaluate`: scores of several systems on one graph, over several seeds."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lumos.errors import UsageError
+from lumos.evaluation.evaluated_systems import EvaluatedSystem
+from lumos.evaluation.means import mean_of, paired_difference
+from lumos.frames import frame_of_rows
+from lumos.storage import write_json
+from lumos.training.config import Config
+from lumos.training.metrics import CLASS_SCORES, LINK_SCORES
+from lumos.training.outcome import CONTROL, MAIN, OWN
+from lumos.training.texts import NO_PROMISE
+from lumos.typing import Ints
+
+if TYPE_CHECKING:
+    import pandas
+
+_EPSILON = re.compile(r"ε = ([\d.e+]+)|\(([\d.e+]+), ")
+_SHOWN = ("label", "features", "whole record", "one edge", "degree", "membership")
+"""What is shown of the table of promises, by how its rows begin; the first row of each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemScore:
+    """One score of one system: mean and spread over seeds, and the difference to own features."""
+
+    system: str
+    """What tables call the system."""
+    key: str
+    """As `systems` has it."""
+    metric: str
+    """As `run.metrics` has it, e.g. `test_accuracy`."""
+    mean: float | None
+    """None where no seed has a score."""
+    sd: float | None
+    """Standard deviation over seeds, with n - 1; from two seeds on."""
+    seeds: int
+    """Number of seeds that have a score."""
+    seconds: float | None
+    """Mean of a run; None where it is a part of another run."""
+    minus_own: float | None
+    """Mean of the differences to `own` on the same seeds; None for `own` itself."""
+    minus_own_sd: float | None
+    minus_own_se: float | None
+    """Standard error of that mean: sd / √n."""
+    by_seed: dict[int, float] = field(hash=False)
+    protects: str
+    """What protects label, features and edges."""
+    reason: str
+    """Why seeds have no score; empty where all have one."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SystemRuns:
+    """The runs of one system."""
+
+    system: EvaluatedSystem
+    results: dict[int, dict[str, Any]] = field(repr=False)
+    """By seed, what the run or the baseline says of itself."""
+    reasons: dict[int, str]
+    """By seed, why there is no result."""
+
+    def scores(self, metric: str) -> dict[int, float]:
+        """By seed, one score of the system's arm."""
+        name = self._name(metric)
+        found = {seed: result.get(name) for seed, result in self.results.items()}
+        return {seed: float(score) for seed, score in found.items() if score is not None}
+
+    def per_class(self) -> list[dict[str, Any]]:
+        """Means over seeds of precision, recall and F1 of each class, and of its devices."""
+        tables = [result.get(self._name("test_per_class")) for result in self.results.values()]
+        tables = [table for table in tables if table]
+        return [
+            {
+                "class": rows[0]["class"],
+                **{
+                    name: float(np.mean([row[name] for row in rows]))
+                    for name in ("devices", "precision", "recall", "f1")
+                },
+            }
+            for rows in zip(*tables, strict=True)
+        ]
+
+    def confusion(self) -> Ints:
+        """[classes, classes] devices of all seeds together; row: true class."""
+        tables = [result.get(self._name("test_confusion")) for result in self.results.values()]
+        found: Ints = np.sum([np.array(table) for table in tables if table], axis=0, dtype=np.int64)
+        return found
+
+    def seconds(self) -> float | None:
+        """Mean seconds of a run, without a control that was trained beside it."""
+        if self.system.arm == OWN or not self.results:
+            return None
+        return float(np.mean([self._seconds(result) for result in self.results.values()]))
+
+    def _seconds(self, result: dict[str, Any]) -> float:
+        control: float = result.get("arm_seconds", {}).get(CONTROL, 0.0)
+        return control if self.system.arm == CONTROL else result["seconds"] - control
+
+    def protects(self) -> str:
+        """What protects label, features and edges; empty where no run finished."""
+        if not self.results:
+            return ""
+        result = next(iter(self.results.values()))
+        if self.system.arm == MAIN:
+            return protection_of(result)
+        config = Config.of(profile=result["profile"], task=result["task"])
+        texts = config.profile.texts(config)
+        if self.system.arm == OWN:
+            return f"a part of that run, and protected with it: {texts.own}"
+        return f"an experiment: the same with {texts.control}"
+
+    @property
+    def reason(self) -> str:
+        """Why seeds have no result, each reason once."""
+        return "; ".join(dict.fromkeys(self.reasons.values()))
+
+    def _name(self, metric: str) -> str:
+        arm = self.system.arm
+        return metric if arm == MAIN else f"{arm}_{metric}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evaluation:
+    """Several systems on one graph, with the same seeds and splits.
+
+    evaluation = lumos.evaluate("demo", seeds=3)
+    print(evaluation)
+    evaluation.frame(), evaluation.report("evaluation.html")
+    """
+
+    graph: str
+    """What the graph is called."""
+    devices: int
+    edges: int
+    features: int
+    classes: tuple[str, ...]
+    """None for link."""
+    notes: tuple[str, ...]
+    """What was said about the graph when it was read."""
+    task: str
+    seeds: tuple[int, ...]
+    settings: dict[str, Any]
+    """Those that were given, by name."""
+    command: str
+    """What repeats it."""
+    runs: list[SystemRuns] = field(repr=False)
+    left_out: dict[str, str]
+    """By name of a system that cannot do the task: why."""
+    seconds: float
+    """From the graph to the result."""
+    cpu_seconds: float
+    """Processor time of all runs, those that were known too."""
+    ran: int
+    """Runs that were computed now."""
+    known: int
+    """Runs that the folder had before."""
+    processes: int
+
+    @cached_property
+    def rows(self) -> list[SystemScore]:
+        """A row for each system and metric."""
+        own = next((runs for runs in self.runs if runs.system.arm == OWN), None)
+        return [self._row(runs, own, metric) for runs in self.runs for metric in self.metrics]
+
+    def _row(self, runs: SystemRuns, own: SystemRuns | None, metric: str) -> SystemScore:
+        by_seed = runs.scores(metric)
+        score = mean_of(by_seed)
+        other = {} if own is None or own is runs else own.scores(metric)
+        difference = paired_difference(by_seed, other)
+        return SystemScore(
+            system=runs.system.name,
+            key=runs.system.key,
+            metric=metric,
+            mean=score.mean,
+            sd=score.sd,
+            seeds=score.seeds,
+            seconds=runs.seconds(),
+            minus_own=difference.mean,
+            minus_own_sd=difference.sd,
+            minus_own_se=difference.se,
+            by_seed=by_seed,
+            protects=runs.protects(),
+            reason=runs.reason,
+        )
+
+    @property
+    def metrics(self) -> list[str]:
+        """Names of the scores, the main one first."""
+        names: Sequence[str] = LINK_SCORES if self.task == "link" else CLASS_SCORES
+        return [f"test_{name}" for name in names]
+
+    def row(self, system: str, metric: str | None = None) -> SystemScore:
+        """The row of a system, as `systems` has it; of the main score by default.
+
+        Raises:
+            UsageError: there is none.
+        """
+        metric = metric or self.metrics[0]
+        for row in self.rows:
+            if (row.key, row.metric) == (system, metric):
+                return row
+        raise UsageError(f"there is no row of {system!r} with {metric!r}")
+
+    def frame(self) -> "pandas.DataFrame":
+        """The rows as a pandas frame, without the scores of single seeds."""
+        columns = [one.name for one in fields(SystemScore) if one.name != "by_seed"]
+        return frame_of_rows([asdict(row) for row in self.rows], columns)
+
+    def summary(self) -> dict[str, Any]:
+        """Everything that `lumos evaluate --json` prints."""
+        return {
+            "graph": self.graph,
+            "devices": self.devices,
+            "edges": self.edges,
+            "features": self.features,
+            "classes": list(self.classes),
+            "notes": list(self.notes),
+            "task": self.task,
+            "seeds": list(self.seeds),
+            "settings": dict(self.settings),
+            "command": self.command,
+            "rows": [
+                {**asdict(row), "by_seed": {str(seed): v for seed, v in row.by_seed.items()}}
+                for row in self.rows
+            ],
+            "per_class": {runs.system.key: runs.per_class() for runs in self.runs}
+            if self.classes
+            else {},
+            "left_out": dict(self.left_out),
+            "failed": {
+                runs.system.key: {str(seed): reason for seed, reason in runs.reasons.items()}
+                for runs in self.runs
+                if runs.reasons
+            },
+            "seconds": round(self.seconds, 1),
+            "cpu_seconds": round(self.cpu_seconds, 1),
+            "ran": self.ran,
+            "known": self.known,
+            "processes": self.processes,
+        }
+
+    def report(self, path: Path | str | None = None) -> Path:
+        """Write one self-contained page.
+
+        Args:
+            path: the file; `lumos-evaluation.html` in the working folder by default.
+        """
+        from lumos.evaluation.evaluation_page import page
+
+        return page(self).write(Path(path or "lumos-evaluation.html"))
+
+    def write(self, folder: Path) -> None:
+        """Write the page and the summary into a folder."""
+        write_json(folder / "evaluation.json", self.summary())
+        self.report(folder / "report.html")
+
+    def __repr__(self) -> str:
+        from lumos.evaluation.table import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the table of scores."""
+        from lumos.evaluation.table import as_html
+
+        return as_html(self)
+
+
+def protection(promises: Sequence[Mapping[str, str]]) -> str:
+    """The table of promises in one line: of every row the weakest promise of all its columns.
+
+    Args:
+        promises: as `run.promises` has them.
+    """
+    parts: dict[str, list[str]] = {}
+    for about in _SHOWN:
+        row = next((row for row in promises if row["about"].startswith(about)), None)
+        if row is not None:
+            parts.setdefault(_weakest(row), []).append(about)
+    return "; ".join(f"{', '.join(about)}: {what}" for what, about in parts.items())
+
+
+def _weakest(row: Mapping[str, str]) -> str:
+    cells = {who: cell for who, cell in row.items() if who != "about"}
+    if any(cell == NO_PROMISE or cell.startswith(f"{NO_PROMISE}:") for cell in cells.values()):
+        return NO_PROMISE
+    limited = [f"{who}, {cell}" for who, cell in cells.items() if cell.startswith(NO_PROMISE)]
+    figures = {cell: _epsilon(cell) for cell in cells.values() if _epsilon(cell) is not None}
+    largest = max(figures, key=lambda cell: figures[cell] or 0.0, default="not used")
+    return " and ".join([largest, *limited])
+
+
+def _epsilon(cell: str) -> float | None:
+    found = _EPSILON.match(cell)
+    return float(found[1] or found[2]) if found else None
+
+
+def protection_of(result: Mapping[str, Any]) -> str:
+    """What protects a run of Lumos or of a baseline.
+
+    Args:
+        result: its summary.
+    """
+    if "protects" in result:
+        return str(result["protects"])
+    if result.get("promises"):
+        return protection(result["promises"])
+    epsilon = result["epsilon"]
+    released = f"; ε = {float(epsilon):g} covers releases alone" * bool(epsilon)
+    return f"no promise: other messages leave without protection{released}"
