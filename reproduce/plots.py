@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lumos.report import bars, cdf, dots, lines
-from lumos.report.tree_drawing import moderate, tree
+from lumos.report.charts import moderate, tree
 from lumos.training.profiles import PAPER
 from lumos.typing import Ints
 from reproduce import reported

@@ -12,7 +12,7 @@ from typing import Any
 from lumos.errors import UsageError
 from lumos.graph import Graph, load
 from lumos.graph.catalog import entry_of
-from lumos.graph.fingerprint import fingerprint
+from lumos.graph.facts import fingerprint
 from lumos.runs.train import findable
 from lumos.training.profiles import PAPER, STRICT
 from reproduce.reported import DATASETS, ITERATIONS

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.image import imread
-from reproduce.__main__ import main as reproduce
 from tests.report.chromium import Browser, Tab, browser, find
 from tests.report.page_reading import read, tables
 
