@@ -10,7 +10,7 @@ from lumos.errors import InputError
 from lumos.exchange.topic import Door
 from lumos.graph.facts import GraphFacts
 from lumos.paper.settings import PaperSettings, settings_of
-from lumos.paper.texts import texts
+from lumos.paper.texts import run_texts
 from lumos.training.link_questions import PairAnswers
 from lumos.training.metrics import dot_products
 from lumos.training.profile import Placement, Problem, Programs
@@ -71,7 +71,7 @@ class PaperProfile:
 
     def texts(self, config: "Config") -> ProfileTexts:
         """What reports say about a run."""
-        return texts(config)
+        return run_texts(config)
 
     def check(self, facts: GraphFacts, config: "Config") -> None:
         """Features must lie between the public bounds."""

@@ -8,7 +8,7 @@ LARGEST_WORKLOAD = {"facebook": 39.0, "lastfm": 16.0}
 """By graph, the largest workload that the paper reports after tree trimming."""
 
 
-def texts(config: Config) -> ProfileTexts:
+def run_texts(config: Config) -> ProfileTexts:
     """What reports say about a run."""
     paper = settings_of(config)
     return ProfileTexts(

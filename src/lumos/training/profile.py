@@ -4,21 +4,12 @@ A profile is a folder of `lumos` with an object of this form, and one line in
 `lumos.training.profiles`. Nothing else names it.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
-import numpy as np
-
-from lumos.device.shard import spread
-from lumos.errors import UsageError
 from lumos.exchange.topic import Door
-from lumos.graph import Graph
-from lumos.graph.facts import GraphFacts, facts_of
-from lumos.graph.neighbour_lists import spans
-from lumos.graph.part import GraphPart, parts_of
-from lumos.graph.roles import Role
-from lumos.typing import Flags, Ints
+from lumos.graph.facts import GraphFacts
 
 if TYPE_CHECKING:
     from lumos.device.coins import PublicCoins
@@ -26,7 +17,7 @@ if TYPE_CHECKING:
     from lumos.exchange.endpoint import Endpoint
     from lumos.training.config import Config
     from lumos.training.link_questions import AskedPairs, PairAnswers, TrainedLinks
-    from lumos.training.private_data import PrivateData
+    from lumos.training.private_data import PrivateData, Problem
     from lumos.training.texts import ProfileTexts
     from lumos.training.trainer import CoordinatorProgram, Trainer
 from lumos.training.trainer import Result
@@ -44,106 +35,10 @@ class ProfileSettings(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Problem:
-    """The learning problem of a federation, without the settings.
-
-    It has what is public of all devices, and the parts that this process hosts: all of them, or
-    one of many, where every rank hosts its own.
-    """
-
-    facts: GraphFacts
-    """Of the graph that the federation is cut from; of training edges only, for link."""
-    parts: tuple[GraphPart, ...] = field(repr=False)
-    """Those that this process hosts, one for each of its shards."""
-    keep: tuple[Flags, ...] = field(repr=False)
-    """For each of the parts [slots]: who carries which edge. Empty before it is decided."""
-    classes: int
-    """0 for link."""
-    training: int = 0
-    """Number of devices that train, for classify."""
-    validation: int = 0
-    """Number of devices that validate, for classify."""
-    seed: int
-    split: str = ""
-    """Digest of the split; empty for the default one of the seed."""
-    alone: bool = False
-    """Whether trees have no neighbours at all: own features only."""
-    owner: str = ""
-    """Fingerprint of the whole graph; that of `facts`, if empty."""
-    graph: Graph | None = field(default=None, repr=False)
-    """The graph that the federation is cut from, where one process hosts all of it."""
-
-    @staticmethod
-    def of(
-        graph: Graph,
-        *,
-        keep: Flags | None,
-        roles: Ints,
-        held_back: Ints,
-        classes: int,
-        seed: int,
-        shards: int = 1,
-        split: str = "",
-        alone: bool = False,
-        owner: str = "",
-        hosted: Sequence[Ints] | None = None,
-    ) -> "Problem":
-        """The problem of a graph in memory.
-
-        Args:
-            graph: of training edges only, for link.
-            keep: [2 · edges] who carries which edge; None if it is not decided yet.
-            roles: [devices] for classify.
-            held_back: [pairs, 2] validation edges, for link.
-            shards: into which the graph is cut.
-            hosted: for each shard of this process [devices] ids; None: it hosts all of them.
-            others: as in the class.
-        """
-        ids = spread(graph.devices, shards) if hosted is None else hosted
-        parts = tuple(parts_of(graph, ids, roles if len(roles) else None, held_back))
-        problem = Problem(
-            facts=facts_of(graph),
-            parts=parts,
-            keep=(),
-            classes=classes,
-            training=int((roles == Role.TRAIN).sum()),
-            validation=int((roles == Role.VALIDATION).sum()),
-            seed=seed,
-            split=split,
-            alone=alone,
-            owner=owner,
-            graph=graph if hosted is None else None,
-        )
-        return problem if keep is None else problem.kept(graph, keep)
-
-    def in_memory(self, setting: str) -> Graph:
-        """The graph, for a setting that needs it in one process.
-
-        Raises:
-            UsageError: this process hosts a part of it.
-        """
-        if self.graph is None:
-            raise UsageError(
-                f"`{setting}` needs all devices in one process; leave it out, or train the graph "
-                "itself without `ranks`"
-            )
-        return self.graph
-
-    def kept(self, graph: Graph, keep: Flags) -> "Problem":
-        """The same once it is decided who carries which edge: [2 · edges] of the graph."""
-        return replace(self, keep=tuple(keep_of(graph, part, keep) for part in self.parts))
-
-
-def keep_of(graph: Graph, part: GraphPart, keep: Flags) -> Flags:
-    """[slots] of a part, from [2 · edges] of the graph that it was cut from."""
-    return keep[spans(graph.offsets[part.devices], np.diff(part.offsets))]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Placement:
     """Where the programs of a run are placed: an entry per shard, and the coordinator."""
 
-    problem: Problem
+    problem: "Problem"
     config: "Config"
     shards: "list[Shard]"
     endpoints: "list[Endpoint]"
@@ -212,7 +107,7 @@ class Profile(Protocol[Result]):
         """Refuse what cannot be trained, before anything is written or balanced."""
         ...
 
-    def coins(self, problem: Problem, config: "Config", *, control: bool) -> str:
+    def coins(self, problem: "Problem", config: "Config", *, control: bool) -> str:
         """Name of the coins that a simulation tosses.
 
         Two releases, or two sums with noise, drawn with the same coins reveal more than their ε.
