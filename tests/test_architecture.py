@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import lumos
-from lumos.training.profiles import PROFILES
+from lumos.training.profile import PROFILES
 
 SOURCE = Path(lumos.__file__).parent
 

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from lumos.experiments.comparison import Evaluation
     from lumos.experiments.evaluate import evaluate
     from lumos.graph import Graph, load
-    from lumos.runs.events import EpochEvent
     from lumos.runs.load import load_run
     from lumos.runs.run import Run
+    from lumos.runs.schema import EpochEvent
     from lumos.runs.train import train
     from lumos.training.config import Config
     from lumos.trees.balance import Balanced, balance
@@ -53,7 +53,7 @@ _HOMES = {
     "BudgetExceeded": "lumos.errors",
     "Config": "lumos.training.config",
     "DoorClosed": "lumos.errors",
-    "EpochEvent": "lumos.runs.events",
+    "EpochEvent": "lumos.runs.schema",
     "Evaluation": "lumos.experiments.comparison",
     "Forest": "lumos.trees.forest",
     "Graph": "lumos.graph",

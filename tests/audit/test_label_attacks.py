@@ -27,7 +27,7 @@ from lumos.graph import Graph
 from lumos.strict import classify_trainer, noisy_labels, opinions
 from lumos.strict.classify_trainer import StrictClassifier
 from lumos.strict.coordinator import StrictCoordinator
-from lumos.training.profile import Problem
+from lumos.training.problem import Problem
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from lumos.baselines.settings import ServerSettings
+from lumos.cli.common import COMMANDS, OPTIONS, short_text
 from lumos.cli.main import app, run
-from lumos.cli.option_groups import COMMANDS, OPTIONS, short_text
 from lumos.graph import ReadOptions
 from lumos.training.config import COMMON
-from lumos.training.profiles import PROFILES
+from lumos.training.profile import PROFILES
 
 WIDTH, HEIGHT = 80, 40
 COMMAND_NAMES = ["train", "trees", "baseline", "predict", "audit", "budget", "report"]
@@ -51,14 +51,14 @@ def options_of_commands() -> Iterator[tuple[str, str]]:
 def test_every_option_of_every_command_has_a_group() -> None:
     missing = {(command, option) for command, option in options_of_commands()}
     missing = {each for each in missing if each[1].lower() not in OPTIONS}
-    assert missing == set(), "add these to lumos.cli.option_groups.OPTIONS"
+    assert missing == set(), "add these to lumos.cli.common.OPTIONS"
 
 
 def test_every_setting_has_a_group() -> None:
     groups = [*COMMON.values(), ServerSettings, ReadOptions]
     groups += [PROFILES[name].settings for name in PROFILES]
     settings = {field.name for group in groups for field in dataclasses.fields(group)}
-    assert settings - set(OPTIONS) == set(), "add these to lumos.cli.option_groups.OPTIONS"
+    assert settings - set(OPTIONS) == set(), "add these to lumos.cli.common.OPTIONS"
 
 
 @pytest.mark.parametrize("command", COMMAND_NAMES)

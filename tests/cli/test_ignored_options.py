@@ -9,7 +9,7 @@ import pytest
 from lumos.cli.main import run
 from lumos.errors import UsageError
 from lumos.training.config import COMMON, Config
-from lumos.training.profiles import PROFILES
+from lumos.training.profile import PROFILES
 
 PAPER, LINK = ["--profile", "paper"], ["--task", "link"]
 

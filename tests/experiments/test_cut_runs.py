@@ -22,7 +22,7 @@ from lumos.experiments.plan import RunPlan
 from lumos.experiments.request import Request
 from lumos.experiments.settings import load_settings
 from lumos.report import Page
-from lumos.training.profiles import STRICT
+from lumos.training.profile import STRICT
 
 TRAINED = ("classification", "link-prediction", "epsilon", "ablation")
 FINISHED = {SYSTEM_NAMES[STRICT], SYSTEM_NAMES[TRUE_LABELS]}

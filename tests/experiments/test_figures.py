@@ -31,7 +31,7 @@ from lumos.experiments.figures.names import (
 from lumos.experiments.figures.row import Row
 from lumos.experiments.settings import load_settings
 from lumos.training.config import Config
-from lumos.training.profiles import PAPER, STRICT
+from lumos.training.profile import PAPER, STRICT
 
 REPORTED: dict[str, list[tuple[Any, ...]]] = {
     "classification": [

@@ -8,7 +8,7 @@ from tests.experiments.golden import FILE, check, computed, golden_cells
 
 from lumos.experiments.cell import Cell
 from lumos.experiments.result_versions import VERSIONS, result_kind, version_of
-from lumos.training.profiles import PAPER, STRICT
+from lumos.training.profile import PAPER, STRICT
 
 GOLDEN: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
 

@@ -11,7 +11,7 @@ from lumos.exchange import Door
 from lumos.paper.profile import PaperProfile
 from lumos.paper.settings import settings_of
 from lumos.training.config import Config
-from lumos.training.profiles import PROFILES
+from lumos.training.profile import PROFILES
 
 
 @pytest.fixture

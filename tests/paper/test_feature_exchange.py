@@ -12,7 +12,7 @@ from tests.runs.running import heard, receivers_of, run
 from lumos import Graph
 from lumos.encode import EncoderSettings, Released, recover
 from lumos.encode.one_bit import message_epsilon
-from lumos.paper.feature_exchange import on_leaves
+from lumos.paper.messages import on_leaves
 from lumos.runs.run import Run
 
 INF = float("inf")

@@ -22,7 +22,7 @@ from lumos.experiments.profile_modules import profile_modules
 from lumos.experiments.scheduler import _PRELOADED, _without_main_module
 from lumos.ranks import supervisor
 from lumos.ranks.supervisor import End, Supervisor
-from lumos.training.profiles import PROFILES
+from lumos.training.profile import PROFILES
 
 LONGEST = 120.0
 """Seconds after which a test fails instead."""

@@ -20,7 +20,7 @@ from lumos.report.metric import ARMS, arm_name
 from lumos.report.run_page import page_of
 from lumos.report.sections.scores import notes as scores_notes
 from lumos.report.stages import stages_of
-from lumos.training.profiles import PROFILES
+from lumos.training.profile import PROFILES
 
 NAMES = {"macro-F1": "test_macro_f1"} | {f"hits@{k}": f"test_hits_at_{k}" for k in (10, 50, 100)}
 PREFIX = {"run": "", "own": "own_", "control": "control_"}

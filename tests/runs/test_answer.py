@@ -10,11 +10,10 @@ import pytest
 
 import lumos
 from lumos.graph import Graph
-from lumos.runs.answer import advice, answer, promise, split_used
 from lumos.runs.run import Run
 from lumos.runs.schema import Split
-from lumos.training.metrics import auc
-from lumos.training.score_errors import beyond_noise, standard_error
+from lumos.runs.text import advice, answer, promise, split_used
+from lumos.training.metrics import auc, beyond_noise, standard_error
 
 
 @pytest.fixture(scope="module")

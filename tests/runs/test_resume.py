@@ -199,7 +199,7 @@ def test_an_interruption_while_trees_are_balanced(
         raise Pulled
 
     with monkeypatch.context() as patch:
-        patch.setattr("lumos.runs.run_job.balance_parts", pulled)
+        patch.setattr("lumos.runs.loop.balance_parts", pulled)
         with pytest.raises(Pulled):
             run(sixty, out=tmp_path, **SETTINGS)
     resumed = run(sixty, out=tmp_path, resume=True, **SETTINGS)

@@ -23,7 +23,7 @@ from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.noisy_sums import NoisySums
 from lumos.strict.profile import PROFILE
 from lumos.training.config import Config
-from lumos.training.profile import Problem
+from lumos.training.problem import Problem
 from lumos.training.split import Role
 
 LINKS = {"profile": "strict", "task": "link"}

@@ -15,7 +15,7 @@ from lumos.runs.run import Run
 from lumos.runs.train import train
 from lumos.strict.noisy_sums import NoisySums
 from lumos.training.config import Config
-from lumos.training.profile import Problem
+from lumos.training.problem import Problem
 from lumos.training.split import Role
 
 QUICK = {"profile": "strict", "encoder_epochs": 2, "epochs": 10}

@@ -13,8 +13,8 @@ from lumos.aggregate.noise import Noise
 from lumos.device.coins import PublicCoins
 from lumos.graph import Graph
 from lumos.runs.run import Run
-from lumos.training.outcome import OWN
 from lumos.training.split import Role, split_vertices
+from lumos.training.trainer import OWN
 
 SYMBOL = "strict/symbol"
 FULL: dict[str, Any] = {"encoder_epochs": 16, "epochs": 61, "epsilon": 4.0}

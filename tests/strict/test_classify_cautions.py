@@ -15,7 +15,7 @@ from lumos.graph import Graph
 from lumos.strict.classify_cautions import DROWNED, FEW, WEAK, WIDE, Found, cautions
 from lumos.strict.classify_schedule import ENCODER
 from lumos.strict.vote import Vote
-from lumos.training.cautions import below_own, no_better_than_control, still_falling, unconverged
+from lumos.training.metrics import below_own, no_better_than_control, still_falling, unconverged
 
 PLENTY: dict[str, Any] = {"devices": 200_000, "training": 100_000, "validation": 50_000}
 

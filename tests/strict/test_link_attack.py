@@ -36,8 +36,8 @@ from lumos.strict.link_result import LinkResult
 from lumos.strict.settings import StrictSettings
 from lumos.strict.surroundings import Surroundings
 from lumos.training.config import Config
-from lumos.training.link_questions import AskedPairs
 from lumos.training.metrics import auc
+from lumos.training.trainer import AskedPairs
 
 MARGIN = 4.0
 """Standard errors."""

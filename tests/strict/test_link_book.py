@@ -11,8 +11,8 @@ from tests.strict.linking import identical, linked, run_with_wire, town
 from tests.strict.strictly import small, strict, the_same_coins
 
 from lumos import BudgetExceeded
-from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
+from lumos.runs.schema import EpochEvent
 from lumos.storage import read_arrays
 from lumos.strict.answer_budget import halves
 from lumos.strict.matching import NOBODY, ROUNDS

@@ -24,8 +24,8 @@ from tests.strict.strictly import small, the_same_coins
 from lumos import InputError, UsageError, load_run
 from lumos.exchange import TOPICS
 from lumos.graph import Graph
-from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
+from lumos.runs.schema import EpochEvent
 from lumos.strict.link_levels import ALONE, BOTH, WAYS
 from lumos.strict.link_schedule import COUNTS, PRODUCTS, Z_STEPS
 from lumos.strict.matching import NOBODY
@@ -480,7 +480,7 @@ def test_settings_that_links_do_not_have_are_refused(
 
 
 def test_newcomers_are_refused(tmp_path: Path, sixty: Graph) -> None:
-    from lumos.runs.newcomers import Newcomer, predict_newcomers
+    from lumos.runs.predict import Newcomer, predict_newcomers
 
     run = linked(sixty)
     arrived = [Newcomer(id="new", features=np.zeros((1, 600), np.float32), neighbours=("1",))]

@@ -18,8 +18,8 @@ from tests.strict.strictly import run_with_wire, small, strict, sums
 from lumos import BudgetExceeded, Graph, InputError, UsageError
 from lumos.aggregate.noise import epsilon_for, mu_for
 from lumos.device.coins import PublicCoins
-from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
+from lumos.runs.schema import EpochEvent
 from lumos.storage import read_arrays, write_arrays
 from lumos.strict.book_file import UNMATCHED, BookSeal
 from lumos.strict.disclosed import NEWLY

@@ -30,7 +30,7 @@ from lumos.encode.mechanisms import make_mechanism
 from lumos.errors import DoorClosed, UsageError
 from lumos.exchange import Door
 from lumos.exchange.topic import TOPICS
-from lumos.paper.topics import LEAF
+from lumos.paper.messages import LEAF
 from lumos.runs.run import Run
 from lumos.strict.classify_schedule import ENCODER
 from lumos.strict.classify_trainer import StrictClassifier

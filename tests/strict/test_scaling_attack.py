@@ -24,7 +24,7 @@ from lumos.audit.attacks.strict_replay import changed, moved, mu_of
 from lumos.audit.auditing import run_audit
 from lumos.errors import BudgetExceeded, InputError, UsageError
 from lumos.graph import Graph
-from lumos.runs.newcomers import Newcomer, predict_newcomers
+from lumos.runs.predict import Newcomer, predict_newcomers
 from lumos.storage import read_arrays, write_arrays
 from lumos.strict.book_charges import FEATURES, QUESTIONS
 from lumos.strict.feature_scaling import (

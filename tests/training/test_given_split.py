@@ -325,7 +325,7 @@ def test_another_split_has_other_noise(graph: Graph) -> None:
     for split in (None, given, moved):
         roles, _, name = vertex_split(graph, split, PublicCoins(0))
         config = lumos.Config.of(**QUICK)
-        from lumos.training.profile import Problem
+        from lumos.training.problem import Problem
 
         problem = Problem.of(
             graph=graph,

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
 
-from lumos.cli.common import console, print_json, say
-from lumos.cli.option_groups import placed
+from lumos.cli.common import console, placed, print_json, say
 from lumos.errors import UsageError, one_of
 
 if TYPE_CHECKING:

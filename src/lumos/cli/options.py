@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, g
 from cyclopts import Parameter, Token
 from docstring_parser import parse_from_object
 
-from lumos.cli.option_groups import placed
-from lumos.cli.wording import as_options
+from lumos.cli.common import as_options, placed
 from lumos.graph import ReadOptions
 
 

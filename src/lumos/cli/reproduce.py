@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import lumos
-from lumos.cli.common import console, continued_by, print_json, say
-from lumos.cli.option_groups import placed
+from lumos.cli.common import console, continued_by, placed, print_json, say
 from lumos.errors import LumosError, UsageError, one_of
 
 if TYPE_CHECKING:

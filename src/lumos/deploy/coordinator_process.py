@@ -34,9 +34,9 @@ from lumos.deploy.training_job import TREES, TrainingJob
 from lumos.deploy.wire_count import NAME as WIRE_COUNT
 from lumos.deploy.wire_count import WireCount
 from lumos.errors import RunFailed
+from lumos.machine import threads_for
 from lumos.storage import read_json, write_arrays, write_json, write_text
-from lumos.threads import threads_for
-from lumos.training.weights_digest import weights_digest
+from lumos.training.trainer import weights_digest
 from lumos.typing import Arrays
 
 SILENT_BEATS = 5

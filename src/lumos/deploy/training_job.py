@@ -38,7 +38,7 @@ from lumos.graph.parts.manifest import Manifest
 from lumos.session.workers import InProcess
 from lumos.storage import part_of
 from lumos.training.config import Config
-from lumos.training.private_data import PrivateData
+from lumos.training.problem import PrivateData
 from lumos.training.profile import Placement
 from lumos.training.trainer import (
     AnswersPairs,

@@ -17,8 +17,8 @@ from lumos.experiments.device_model import (
 from lumos.graph import Graph
 from lumos.runs.federation import Federation
 from lumos.training.config import Config
-from lumos.training.profile import Problem
-from lumos.training.profiles import PAPER
+from lumos.training.problem import Problem
+from lumos.training.profile import PAPER
 from lumos.training.split import Role, split_edges, split_vertices
 from lumos.training.trainer import ShardResult
 from lumos.trees.balance import Balanced, balance

@@ -10,8 +10,8 @@ from lumos.errors import UsageError
 from lumos.experiments.cell import Cell
 from lumos.experiments.figures.names import SYSTEM_NAMES
 from lumos.training.config import Config
-from lumos.training.outcome import CONTROL, MAIN, OWN
-from lumos.training.profiles import PAPER, PROFILES, STRICT
+from lumos.training.profile import PAPER, PROFILES, STRICT
+from lumos.training.trainer import CONTROL, MAIN, OWN
 
 OWN_UNPROTECTED = "own-unprotected"
 """The baseline `own`: the same features as `own`, and weights trained without noise."""

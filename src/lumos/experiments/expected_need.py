@@ -9,7 +9,7 @@ from lumos.experiments.cell import Cell
 from lumos.experiments.settings import load_settings
 from lumos.graph import Graph
 from lumos.training.config import Config
-from lumos.training.profiles import PAPER, STRICT
+from lumos.training.profile import PAPER, STRICT
 
 _COPIES = 6
 """Copies of dense features, or of what is as large, that a run holds at a time."""

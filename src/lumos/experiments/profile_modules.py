@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from lumos.training.profiles import PROFILES
+from lumos.training.profile import PROFILES
 
 
 def profile_modules(names: Iterable[str], part: str) -> list[str]:

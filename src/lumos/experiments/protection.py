@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lumos.training.texts import NO_PROMISE
+from lumos.training.profile import NO_PROMISE
 
 _EPSILON = re.compile(r"ε = ([\d.e+]+)|\(([\d.e+]+), ")
 _SHOWN = ("label", "features", "whole record", "one edge", "degree", "membership")

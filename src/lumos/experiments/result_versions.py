@@ -9,8 +9,8 @@ changed and the version did not. After raising a version, write the new numbers 
 """
 
 from lumos.experiments.cell import Cell
-from lumos.training.profiles import PAPER, STRICT
-from lumos.training.settings import TrainSettings
+from lumos.training.config import TrainSettings
+from lumos.training.profile import PAPER, STRICT
 
 VERSIONS: dict[str, int] = {
     f"train/{PAPER}": 3,

@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from lumos.experiments.job import Job
 from lumos.experiments.profile_modules import profile_modules
 from lumos.experiments.worker import child
-from lumos.training.profiles import PROFILES
+from lumos.training.profile import PROFILES
 
 # Optimizers of torch import the last one when they are first used, which takes more than a second.
 _PRELOADED = ("lumos.experiments.worker", "lumos.runs.train", "lumos.baselines", "torch._dynamo")

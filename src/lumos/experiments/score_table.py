@@ -8,9 +8,9 @@ from lumos.experiments.sentences import duration
 from lumos.report.display.fragment import fragment, listed
 from lumos.report.display.fragment import table as html_table
 from lumos.report.display.fragment import title as heading
-from lumos.runs.run_text import aligned
+from lumos.runs.text import aligned
 from lumos.training.metrics import HITS
-from lumos.training.outcome import OWN
+from lumos.training.trainer import OWN
 
 NAMES = {
     "test_accuracy": "accuracy",

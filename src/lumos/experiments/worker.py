@@ -185,7 +185,7 @@ def _baseline(job: CellJob) -> dict[str, Any]:
 def _trees(job: CellJob) -> dict[str, Any]:
     from lumos.experiments.tree_results import measure_trees
     from lumos.graph import load
-    from lumos.memory import peak_rss_mb
+    from lumos.machine import peak_rss_mb
 
     graph = load(job.cell.graph, data_dir=_data_dir(job), features=False)
     measured = measure_trees(graph, seed=job.cell.seed, **dict(job.cell.settings))
@@ -196,7 +196,7 @@ def _cost(job: CellJob) -> dict[str, Any]:
     from lumos.experiments.device_model import DeviceModel
     from lumos.experiments.epoch_cost import measure_epoch
     from lumos.graph import load
-    from lumos.memory import peak_rss_mb
+    from lumos.machine import peak_rss_mb
 
     settings = dict(job.cell.settings)
     device = DeviceModel(**dict(settings.pop("device")))

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from lumos.runs.run import Run
-from lumos.training.outcome import CONTROL, MAIN, OWN
-from lumos.training.score_errors import standard_error
+from lumos.training.metrics import standard_error
+from lumos.training.trainer import CONTROL, MAIN, OWN
 
 ARMS = (MAIN, OWN, CONTROL)
 """The run itself and what was trained beside it, in the order of the page."""

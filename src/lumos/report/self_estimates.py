@@ -6,7 +6,7 @@ from lumos.report.bar_chart import dots
 from lumos.report.metric import arm_name, score_of
 from lumos.report.page import Figure, Text
 from lumos.runs.run import Run
-from lumos.training.outcome import MAIN, OWN
+from lumos.training.trainer import MAIN, OWN
 
 _MOST_ERROR = 0.2
 """Standard error of an accuracy that still tells something."""

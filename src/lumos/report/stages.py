@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lumos.runs.run import Run
-from lumos.training.texts import RunSizes, SumStage
+from lumos.training.profile import RunSizes, SumStage
 
 
 def stages_of(run: Run) -> Sequence[SumStage]:

@@ -6,7 +6,7 @@ from lumos.exchange.topic import Door
 from lumos.report.metric import arms, deviation, format_score, predicts_links, score_of
 from lumos.report.page import Fact, Facts
 from lumos.runs.run import Run
-from lumos.training.outcome import CONTROL, MAIN, OWN
+from lumos.training.trainer import CONTROL, MAIN, OWN
 
 _NETWORKS = {"gcn": "a graph convolutional network (GCN)", "gat": "a graph attention network (GAT)"}
 

@@ -18,10 +18,9 @@ from lumos.products.ideal import IDEAL_TOPICS as IDEAL_PRODUCTS
 from lumos.score.ideal import IDEAL_TOPICS as IDEAL_SCORES
 from lumos.storage import part_of
 from lumos.training.config import Config
-from lumos.training.outcome import Outcome
-from lumos.training.private_data import PrivateData
-from lumos.training.profile import Placement, Problem, Programs
-from lumos.training.trainer import CoordinatorProgram, Result, Trainer
+from lumos.training.problem import PrivateData, Problem
+from lumos.training.profile import Placement, Programs
+from lumos.training.trainer import CoordinatorProgram, Outcome, Result, Trainer
 from lumos.typing import Arrays, Floats
 
 Answer = TypeVar("Answer")

@@ -37,9 +37,16 @@ from lumos.exchange.ledger_report import LedgerReport
 from lumos.exchange.topic import Door
 from lumos.graph.facts import GraphFacts
 from lumos.graph.roles import Role, checked_roles
-from lumos.runs.events import EpochEvent
-from lumos.runs.schema import FORMAT, About, AboutSplit, KeptTrees, decode, plain
-from lumos.runs.tree_summary import TreeSummary
+from lumos.runs.schema import (
+    FORMAT,
+    About,
+    AboutSplit,
+    EpochEvent,
+    KeptTrees,
+    TreeSummary,
+    decode,
+    plain,
+)
 from lumos.storage import (
     append_text,
     one_line,
@@ -50,8 +57,8 @@ from lumos.storage import (
     write_text,
 )
 from lumos.training.config import Config
-from lumos.training.outcome import CONTROL, MAIN, OWN
 from lumos.training.split import DataSplit
+from lumos.training.trainer import CONTROL, MAIN, OWN
 from lumos.typing import Arrays, Ints
 
 ARMS = {MAIN: "", OWN: "own", CONTROL: "control"}

@@ -11,16 +11,23 @@ from lumos.errors import InputError
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph
 from lumos.graph.fingerprint import fingerprint
-from lumos.runs.events import EpochEvent
 from lumos.runs.folder import ARMS, DEVICES, LEDGER_ARRAYS, RunFolder, keeps_device_values
 from lumos.runs.run import Cost, Privacy, Run, TrainedModel, Training
-from lumos.runs.schema import About, Result, config_of, decode, plain, score_types
-from lumos.runs.tree_summary import TreeSummary
+from lumos.runs.schema import (
+    About,
+    EpochEvent,
+    Result,
+    TreeSummary,
+    config_of,
+    decode,
+    plain,
+    score_types,
+)
 from lumos.storage import one_line, read_arrays, read_json
 from lumos.training.config import Config
 from lumos.training.metrics import Scores
-from lumos.training.outcome import CONTROL, MAIN, OWN
 from lumos.training.split import DataSplit
+from lumos.training.trainer import CONTROL, MAIN, OWN
 from lumos.typing import Arrays
 
 

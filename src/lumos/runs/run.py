@@ -21,18 +21,32 @@ from lumos.graph.ids import IdTexts
 from lumos.graph.parts import PartsFolder, is_parts_folder
 from lumos.registry import Registry
 from lumos.runs import run_frames
-from lumos.runs.events import EpochEvent
 from lumos.runs.folder import DEVICES, RunFolder, keeps_device_values
-from lumos.runs.run_text import run_text
-from lumos.runs.schema import About, PerEpoch, RankCost, Result, Split, plain
-from lumos.runs.tree_summary import TreeSummary
+from lumos.runs.schema import (
+    About,
+    EpochEvent,
+    PerEpoch,
+    RankCost,
+    Result,
+    Split,
+    TreeSummary,
+    plain,
+)
+from lumos.runs.text import run_text
 from lumos.storage import write_arrays, write_json
 from lumos.training.config import Config
-from lumos.training.link_questions import ANSWERS, AskedPairs, OnAnswers, TrainedLinks
 from lumos.training.metrics import Scores
-from lumos.training.outcome import CONTROL, MAIN, OWN
 from lumos.training.split import DataSplit, EdgeSplit, edges_left, only_edges, split_edges
-from lumos.training.weights_digest import weights_digest
+from lumos.training.trainer import (
+    ANSWERS,
+    CONTROL,
+    MAIN,
+    OWN,
+    AskedPairs,
+    OnAnswers,
+    TrainedLinks,
+    weights_digest,
+)
 from lumos.typing import Arrays, Doubles, Flags, Floats, Ints
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 import math
 from typing import TYPE_CHECKING, Any
 
+from lumos.display import frame, frame_of_rows
 from lumos.errors import UsageError
-from lumos.frames import frame, frame_of_rows
-from lumos.runs.events import EpochEvent
+from lumos.runs.schema import EpochEvent
 
 _EVENT = EpochEvent.__struct_fields__
 

@@ -64,9 +64,9 @@ from lumos.strict.trainer import StrictTrainer
 from lumos.strict.trust import RATE, Trust
 from lumos.strict.vote import Vote, vote_vectors
 from lumos.training.adam import Adam
-from lumos.training.outcome import MAIN, OWN, Outcome
-from lumos.training.private_data import PrivateData
+from lumos.training.problem import PrivateData
 from lumos.training.split import Role
+from lumos.training.trainer import MAIN, OWN, Outcome
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints
 
 

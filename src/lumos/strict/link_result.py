@@ -36,8 +36,7 @@ from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.settings import StrictSettings
 from lumos.strict.surroundings import Surroundings
 from lumos.strict.word_rows import WordRows
-from lumos.training.private_data import features_of
-from lumos.training.profile import Problem
+from lumos.training.problem import Problem, features_of
 from lumos.training.trainer import PairAnswer
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small
 

@@ -62,8 +62,8 @@ from lumos.strict.surroundings import Surroundings
 from lumos.strict.topics import COLOUR, OPINION
 from lumos.strict.trainer import StrictTrainer
 from lumos.strict.word_rows import WordRows
-from lumos.training.outcome import MAIN, OWN, Outcome
-from lumos.training.private_data import PrivateData
+from lumos.training.problem import PrivateData
+from lumos.training.trainer import MAIN, OWN, Outcome
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small
 
 EDGE, STRANGER = 0, 1

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from lumos.strict.disclosed import FOR_LIFE
 from lumos.strict.link_promises import ANSWERS, SUMS
-from lumos.training.texts import NO_PROMISE
+from lumos.training.profile import NO_PROMISE
 
 HARDLY = 10.0
 """Largest ε of which "can hardly tell" is said."""

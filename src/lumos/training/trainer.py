@@ -4,19 +4,125 @@ A run is `setup`, any number of calls of `epochs`, `finish`. Between two calls i
 interrupted: `state` has everything that the next epochs depend on.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+
+import numpy as np
 
 from lumos.aggregate.opened_sums import OpenedSums
-from lumos.crypto.group import Group
+from lumos.crypto.group import AUTO, Group
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
-from lumos.training.outcome import Outcome
-from lumos.typing import Arrays, Floats
+from lumos.graph import Graph
+from lumos.typing import Arrays, Doubles, Flags, Floats, Ints
 
 if TYPE_CHECKING:
     from lumos.training.config import Config
+
+
+MAIN, OWN, CONTROL = "run", "own", "control"
+"""The arms: the run itself, what a device knows alone, releases that carry no information."""
+
+PairScores = Callable[[Ints], Doubles]
+"""[pairs, 2] → [pairs] scores of being an edge, or [2, pairs]: as the first ends have them, and as
+the second ends do."""
+Judged = Floats | PairScores
+"""What is scored: [devices, classes] logits, or a function that scores pairs."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """The result of one arm of a run."""
+
+    embeddings: Floats = field(repr=False)
+    """[devices, width]"""
+    logits: Floats | None = field(repr=False)
+    """[devices, classes], for classify."""
+    judged: dict[str, Judged] = field(repr=False)
+    """By arm: the run itself, and those that are part of it."""
+    best_epoch: int
+    exposed: str
+    """What left the devices unprotected, to whom, in words."""
+    promises: list[dict[str, str]] = field(repr=False)
+    """The table of promises, row by row; empty where none is made."""
+    choice: str = ""
+    """Which of several candidates validation devices chose; empty where there is no choice."""
+    cautions: list[str] = field(default_factory=list)
+    """What a reader of the scores should know."""
+    estimates: dict[str, float] = field(default_factory=dict)
+    """Scores that the run itself measured, without any true label; none in most profiles."""
+    kept: Arrays = field(default_factory=dict, repr=False)
+    """What a prediction needs beside the weights and embeddings."""
+
+
+ANSWERS = "answers"
+"""In the memory of a run: the store of what its devices answered, which moves to its folder."""
+OnAnswers = Callable[[int, int], None]
+"""Callback `(pairs answered, pairs asked)`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainedLinks:
+    """What a finished run knows, and where it keeps what devices answer."""
+
+    config: "Config"
+    seed: int
+    weights: Arrays = field(repr=False)
+    """As `Trainer.arrays` gave them."""
+    kept: Arrays = field(repr=False)
+    """What `Outcome.kept` had."""
+    embeddings: Floats | None = field(repr=False)
+    """[devices, width] where a run folder keeps them."""
+    graph: Callable[[], Graph] = field(repr=False)
+    """Finds the graph of the run with its training edges, for profiles that need it."""
+    split: str = ""
+    """Digest of the split, as `Problem` has it."""
+    ids: Sequence[str] = field(default=(), repr=False)
+    """Original ids of the devices, by which a book finds their entries."""
+    folder: Path | None = None
+    """The run folder, if there is one."""
+    memory: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What a run keeps from one question to the next."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AskedPairs:
+    """Pairs to be scored; the first end asks."""
+
+    pairs: Ints = field(repr=False)
+    """[pairs, 2] positions; a pair may be there twice, in either order."""
+    secure: bool = False
+    """Real cryptography between the two ends; otherwise scores are computed in the clear."""
+    workers: int | None = None
+    """Processes for the cryptography; None: one per core."""
+    group: str = AUTO
+    """Group of the cryptography, or of what is booked for it, as `TreeSettings.group` has it."""
+    progress: OnAnswers | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairAnswers:
+    """What the askers know afterwards."""
+
+    scores: Doubles = field(repr=False)
+    """[pairs] logits of being an edge."""
+    answered: Flags = field(repr=False)
+    """[pairs] whether the other end answered; otherwise the score is what the asker knew alone."""
+    ledger: LedgerReport | None = field(default=None, repr=False)
+    """What passed; None where nothing did."""
+
+
+def weights_digest(weights: Arrays) -> str:
+    """SHA-256 of the names, types, shapes and bytes of all weights, in hexadecimal."""
+    digest = sha256()
+    for name, array in sorted(weights.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 class EpochRecord(NamedTuple):

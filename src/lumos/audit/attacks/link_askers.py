@@ -45,7 +45,7 @@ from lumos.strict.link_prediction import answer, ask_new
 from lumos.strict.link_promises import ANSWERS
 from lumos.strict.link_result import LinkResult
 from lumos.strict.profile import PROFILE
-from lumos.training.link_questions import AskedPairs
+from lumos.training.trainer import AskedPairs
 from lumos.typing import Doubles, Flags, Ints
 
 ASKERS = (1, 4, 16)

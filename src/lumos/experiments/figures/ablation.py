@@ -9,7 +9,7 @@ from lumos.experiments.figures.names import BACKBONES, LETTER, MEASURES, SYSTEM_
 from lumos.experiments.figures.plots import PaperFigure, Plots, difference_plots
 from lumos.experiments.figures.row import Row
 from lumos.experiments.figures.scores import Scores, points, relative
-from lumos.training.profiles import PAPER, STRICT
+from lumos.training.profile import PAPER, STRICT
 
 STRICT_ABLATION = (
     "strict: nobody carries an edge there, so there are no trees to trim, and stars are refused "

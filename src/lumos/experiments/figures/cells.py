@@ -15,7 +15,7 @@ from lumos.experiments.figures.names import (
     VARIANT_PROFILES,
 )
 from lumos.experiments.settings import EvaluationSettings
-from lumos.training.profiles import PAPER, STRICT
+from lumos.training.profile import PAPER, STRICT
 
 ABLATIONS: dict[str, dict[str, Any]] = {
     "stars": {"virtual_nodes": False},

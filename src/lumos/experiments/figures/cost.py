@@ -12,7 +12,7 @@ from lumos.experiments.figures.row import Row
 from lumos.experiments.figures.scores import Scores
 from lumos.experiments.figures.workload import balancer_name
 from lumos.report import bars
-from lumos.training.profiles import PAPER, STRICT
+from lumos.training.profile import PAPER, STRICT
 
 MESSAGES = "messages per device and epoch"
 MESSAGES_ALL = "messages per device and epoch, masked sum included"

@@ -17,7 +17,7 @@ from lumos.experiments.figures.plots import SCORE_NAMES, PaperFigure, Plot, Plot
 from lumos.experiments.figures.row import Row
 from lumos.experiments.figures.scores import Scores, relative
 from lumos.report import lines
-from lumos.training.profiles import PAPER, STRICT
+from lumos.training.profile import PAPER, STRICT
 
 Marks = list[float | None]
 

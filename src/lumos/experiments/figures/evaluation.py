@@ -19,7 +19,7 @@ from lumos.experiments.figures.row import Row
 from lumos.experiments.figures.scores import Scores
 from lumos.experiments.settings import EvaluationSettings
 from lumos.training.config import Config
-from lumos.training.profiles import PAPER
+from lumos.training.profile import PAPER
 
 NOT_RUN = "not run"
 CUT = "cut at {} epochs, before it finished: compare it with no other run, nor with the paper"

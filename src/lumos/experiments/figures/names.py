@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from lumos.training.profiles import PAPER, STRICT
+from lumos.training.profile import PAPER, STRICT
 
 BACKBONES = ("gcn", "gat")
 EVALUATED_BALANCERS = ("none", "greedy", "mcmc", "optimal")

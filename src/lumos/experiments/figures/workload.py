@@ -13,7 +13,7 @@ from lumos.experiments.figures.row import Row
 from lumos.experiments.figures.scores import Scores
 from lumos.report import cdf
 from lumos.report.tree_drawing import moderate, tree
-from lumos.training.profiles import PAPER
+from lumos.training.profile import PAPER
 from lumos.typing import Ints
 
 MEASURE = {"none": reported.UNTRIMMED_LARGEST, "greedy": "largest workload of Algorithm 1"}

@@ -2,9 +2,8 @@
 
 from lumos.report.display.fragment import drawing, fragment, listed, paragraph, table, title
 from lumos.report.sections.training import curve
-from lumos.runs.answer import promise
 from lumos.runs.run import Run
-from lumos.runs.run_text import headline, score_table
+from lumos.runs.text import headline, promise, score_table
 
 
 def show_run(run: Run) -> str:

@@ -5,7 +5,7 @@ from lumos.report.heat_map import is_wide
 from lumos.report.metric import arms, measured
 from lumos.report.page import Block, Section, Text
 from lumos.runs.run import Run
-from lumos.training.outcome import CONTROL, MAIN, OWN
+from lumos.training.trainer import CONTROL, MAIN, OWN
 
 _ARMS = {MAIN: "This run", OWN: "Own features only", CONTROL: "Control"}
 _SHORT = {OWN: "own", CONTROL: "control"}

@@ -15,7 +15,7 @@ from lumos.report.metric import (
 )
 from lumos.report.page import Block, Figure, Section, Table, Text
 from lumos.runs.run import Run
-from lumos.training.outcome import MAIN
+from lumos.training.trainer import MAIN
 
 HITS = {f"test_hits_at_{most}": f"hits@{most}" for most in (10, 50, 100)}
 RANKING = {"test_average_precision": "average precision", **HITS}

@@ -9,10 +9,10 @@ from lumos.report.noisy_course import Movement, movement, with_error
 from lumos.report.page import Block, Figure, Section, Table, Text
 from lumos.report.self_estimates import estimates
 from lumos.report.stages import stages_of
-from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
-from lumos.training.outcome import MAIN
-from lumos.training.texts import LOSS, SumStage
+from lumos.runs.schema import EpochEvent
+from lumos.training.profile import LOSS, SumStage
+from lumos.training.trainer import MAIN
 
 Series = dict[str, tuple[list[float | None], None]]
 

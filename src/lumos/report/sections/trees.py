@@ -5,7 +5,7 @@ from lumos.report.distribution import cdf
 from lumos.report.page import Block, Figure, Section, Text
 from lumos.report.tree_drawing import moderate, tree
 from lumos.runs.run import Run
-from lumos.training.texts import TreeTexts
+from lumos.training.profile import TreeTexts
 
 
 def section(run: Run) -> Section:

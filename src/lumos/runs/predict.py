@@ -1,4 +1,4 @@
-"""Newcomers: devices that were not there in training.
+"""Predictions for devices that were not there in training.
 
 A newcomer carries all its edges itself. What its neighbours release to it is up to the profile: in
 the paper's, their features once more (and they pay ε for that); in the strict one, the symbol that
@@ -20,8 +20,7 @@ from lumos.graph import Graph
 from lumos.runs.federation import Federation
 from lumos.runs.run import Run, probabilities
 from lumos.storage import read_json
-from lumos.training.private_data import features_of
-from lumos.training.profile import Problem
+from lumos.training.problem import Problem, features_of
 from lumos.training.split import Role
 from lumos.typing import Floats
 

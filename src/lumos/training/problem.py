@@ -1,4 +1,4 @@
-"""What hosted devices know and nobody else: features, labels, roles, kept neighbours."""
+"""The learning problem of a federation: public facts, hosted parts, private data of devices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from lumos.encode.bounds import Features
 from lumos.device.shard import spread
+from lumos.encode.bounds import Features
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.facts import GraphFacts, facts_of
