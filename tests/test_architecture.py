@@ -17,9 +17,7 @@ ROOMS = (
     "typing",
     "registry",
     "display",
-    "frames",
-    "memory",
-    "threads",
+    "machine",
     "storage",
     "progress",
     "graph",
@@ -112,7 +110,7 @@ def profile_names(source: Path = SOURCE) -> list[str]:
     names = set(PROFILES)
     found = []
     for name, tree in modules(source):
-        if name.split(".")[0] in names or name == "training.profiles":
+        if name.split(".")[0] in names or name == "training.profile":
             continue
         if name.startswith("audit.attacks."):
             continue  # an attack belongs to what it attacks

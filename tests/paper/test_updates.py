@@ -170,11 +170,11 @@ def test_sixty_devices_on_their_own_mask_their_updates(sixty: Graph) -> None:
 
 def test_a_secure_run_says_that_nobody_saw_an_update(sixty: Graph) -> None:
     result, wire = heard(sixty, **SECURE)
-    assert "by masked sums" in result.privacy.exposed
+    assert "by masked sums" in result.model.exposed
     assert "aggregate/clear-sum/ideal" not in wire.topics()
     assert not any(line.ideal for line in result.ledger.topics.values())
     ideal = run(sixty, **{**SECURE, "aggregate": "ideal"})
-    assert "in the clear by the simulation" in ideal.privacy.exposed
+    assert "in the clear by the simulation" in ideal.model.exposed
     assert ideal.ledger.topics["aggregate/masked/ideal"].ideal
     assert (
         result.ledger.topics["aggregate/masked"].bytes

@@ -219,7 +219,7 @@ def test_every_caution_has_a_line(runs: dict[str, Path]) -> None:
     run = SimpleNamespace(
         **{name: getattr(run, name) for name in ("config", "about", "trees", "classes", "history")},
         training=SimpleNamespace(
-            split=run.training.split, choice="", cautions=["few labels", "noise."], best_epoch=1
+            split=run.split_sizes, choice="", cautions=["few labels", "noise."], best_epoch=1
         ),
     )
     first, *others = scores_notes(run)

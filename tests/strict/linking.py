@@ -15,6 +15,7 @@ from lumos.exchange.carriers.loopback import Loopback
 from lumos.exchange.endpoint import no_part
 from lumos.graph import Graph
 from lumos.runs.federation import Federation
+from lumos.runs.predict import trained_links
 from lumos.runs.run import Run
 from lumos.runs.train import train
 from lumos.score import IDEAL_TOPICS
@@ -152,7 +153,7 @@ def sums() -> Iterator[list[Opened]]:
 
 def at_home(run: Run) -> LinkResult:
     """What the devices of a finished run hold: their vectors and degrees."""
-    return PROFILE.link_result(run.trained_links())
+    return PROFILE.link_result(trained_links(run))
 
 
 def identical(one: Run, other: Run) -> None:

@@ -67,7 +67,7 @@ def test_the_own_answer_is_kept_to_the_last_digit_where_it_was_chosen() -> None:
     for seed in range(4):
         result = strict(graph_of("random", seed), seed=seed, **FULL)
         if result.model.weights["choice"] == 0:
-            assert result.training.choice == "own"
+            assert result.model.choice == "own"
             assert result.metrics == result.own
             return
     pytest.fail("on a random graph the own answer was never chosen")

@@ -207,7 +207,7 @@ def with_edges(graph: Graph, edges: Any) -> Graph:
 
 
 def said(graph: Graph, **settings: Any) -> str:
-    return "\n".join(lumos.train(graph, **settings).training.cautions)
+    return "\n".join(lumos.train(graph, **settings).model.cautions)
 
 
 def test_random_edges_say_nothing() -> None:

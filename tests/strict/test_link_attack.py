@@ -286,7 +286,7 @@ def run() -> Run:
     words = rng.random((200, 60)) < np.where(np.arange(60) // 6 == group[:, None], 0.7, 0.02)
     graph = Graph.from_edges(np.array(pairs), devices=200, features=words.astype(np.float32))
     made = train(graph, task="link", floor=False, protect="none", answers=6)
-    assert made.training.choice != "degree"
+    assert made.model.choice != "degree"
     return made
 
 

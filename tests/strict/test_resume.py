@@ -7,7 +7,7 @@ import pytest
 from tests.strict.strictly import identical, run_with_wire, small, strict
 
 from lumos.runs.run import Run
-from lumos.runs.schema import EpochEvent
+from lumos.training.trainer import EpochEvent
 
 pytestmark = pytest.mark.usefixtures("short")
 

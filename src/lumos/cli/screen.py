@@ -127,7 +127,7 @@ def show_details(run: "Run") -> None:
     screen.print()
     each = run.cost.per_epoch
     table = Table(show_header=False, box=None)
-    best = run.training.best_epoch
+    best = run.model.best_epoch
     chosen = f", weights of epoch {best}" if best < summary["epochs"] else ""
     table.add_row("epochs", f"{summary['epochs']}{chosen}")
     table.add_row(
@@ -166,7 +166,7 @@ def show_details(run: "Run") -> None:
     if run.promises:
         _show_promises(run.promises)
     screen.print("What was exposed, and to whom:")
-    screen.print(textwrap.fill(as_options(run.privacy.exposed), min(screen.width, 100)))
+    screen.print(textwrap.fill(as_options(run.model.exposed), min(screen.width, 100)))
     screen.print()
     _show_topics(run)
 
@@ -208,7 +208,7 @@ def _show_choice(run: "Run") -> None:
         console().print(
             f"calibration error {100 * run.metrics['test_calibration_error']:.2f} points"
         )
-    estimates = run.training.estimates
+    estimates = run.model.estimates
     if measured := [name for name in estimates if f"{name}_error" in estimates and what == "auc"]:
         levels = ", ".join(
             f"{name.removeprefix('levels_auc_')} {estimates[name]:.3f} ± "
@@ -226,10 +226,10 @@ def _show_choice(run: "Run") -> None:
             f"{100 * estimates['own_voted_accuracy']:.1f} ± "
             f"{100 * estimates['own_voted_accuracy_error']:.1f} %"
         )
-    if run.training.choice:
-        choice = run.training.choice
+    if run.model.choice:
+        choice = run.model.choice
         meaning = f" ({texts.choices[choice]})" if what == "auc" and choice in texts.choices else ""
         console().print(f"{texts.chooser} chose: {choice}{meaning}")
-    for caution in run.training.cautions:
+    for caution in run.model.cautions:
         console().print(as_options(f"caution: {caution}"))
     console().print("(scores are the observer's, from true data: no promise covers them)")

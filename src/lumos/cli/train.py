@@ -14,15 +14,13 @@ from lumos.cli.screen import show
 from lumos.cli.seeds_screen import several_seeds
 from lumos.cli.trees import announce
 from lumos.errors import UsageError
-from lumos.graph import load
+from lumos.graph import Graph
 from lumos.ranks.member import is_rank, joined, restarted
 from lumos.ranks.supervisor import Supervisor, interpreter
-from lumos.ranks.world import TIMEOUT
-from lumos.runs.train import Hosting
+from lumos.ranks.world import TIMEOUT, World
 from lumos.session.workers import cores
 from lumos.storage import PRIVATE, private_folder
 from lumos.training.config import COMMON, Config
-from lumos.training.given_split import reading_of
 from lumos.training.profile import PROFILES
 
 
@@ -58,7 +56,7 @@ def run_options(name: str, **defaults: str) -> type[Any]:
 
 
 if TYPE_CHECKING:
-    from lumos.runs.schema import EpochEvent, OnEpoch
+    from lumos.training.trainer import EpochCallback, EpochEvent
 
     Options = Any
 else:
@@ -130,7 +128,7 @@ def train(
         resume = resume or (restarted() and out is not None and (out / "run.json").exists())
         _train(
             graph, config, reading, split, out, resume, tensorboard, seeds, common,
-            Hosting(common.shards, world),
+            world,
         )  # fmt: skip
 
 
@@ -144,33 +142,31 @@ def _train(
     tensorboard: bool,
     seeds: int,
     common: Common,
-    hosting: "Hosting",
+    world: World | None,
 ) -> None:
     """The command in one process: all of the run, or the part of a rank."""
     from lumos.runs import train as runs  # torch takes a second to import: not for a wrong option
 
-    first = hosting.world is None or hosting.world.first
-    how = {**reading_of(split), **given(reading)}
-    parts = runs.parts_folder(graph) if seeds == 1 and not given(reading) else None
-    if parts is not None:
-        loaded: Any = parts
-    else:
-        loaded = load(graph, data_dir=common.data_dir, **how)
-    if first and parts is None:
-        announce(loaded, config.trees, config.train.coins)
+    hosting = runs.Hosting(common.shards, world)
+    first = hosting.observer.first
+    given_graph = runs.read_input(
+        graph, data_dir=common.data_dir, split=split, reading=given(reading), whole=seeds != 1
+    )
+    if first and isinstance(given_graph.graph, Graph):
+        announce(given_graph.graph, config.trees, config.train.coins)
     if seeds != 1:
-        source = {"spec": runs.findable(graph), **how}
-        several_seeds(loaded, config, seeds, source, split, out, resume, common)
+        several_seeds(
+            given_graph.graph, config, seeds, given_graph.source, split, out, resume, common
+        )
         return
     try:
         with _writer(out if tensorboard and first else None) as on_epoch:
             run = runs.train_rank(
-                loaded,
+                given_graph,
                 config,
                 seed=common.seed,
                 hosting=hosting,
                 split=split,
-                source={"spec": runs.findable(graph), **how},
                 out=out,
                 resume=resume,
                 progress=True,
@@ -208,7 +204,7 @@ def _refuse_unkept(
 
 
 @contextmanager
-def _writer(out: Path | None) -> "Iterator[OnEpoch | None]":
+def _writer(out: Path | None) -> "Iterator[EpochCallback | None]":
     """A callback that writes every epoch for TensorBoard, or None."""
     if out is None:
         yield None

@@ -296,6 +296,7 @@ class PaperTrainer:
         logits = self._logits(embeddings) if self.model.head is not None else None
         judged: Judged = partial(dot_products, embeddings) if logits is None else logits
         return Outcome(
+            ledger=ledger,
             embeddings=embeddings,
             logits=logits,
             judged={MAIN: judged},

@@ -52,7 +52,7 @@ def format_score(run: Run, score: float) -> str:
 
 def deviation(run: Run, score: float) -> float:
     """Standard deviation of a score over the choice of the test set; NaN where that is empty."""
-    count = run.training.split.test
+    count = run.split_sizes.test
     if count < 1:
         return math.nan
     return standard_error(score, count, "auc" if predicts_links(run) else "accuracy")

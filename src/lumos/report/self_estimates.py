@@ -19,7 +19,7 @@ def estimates(run: Run) -> list[Figure | Text]:
 
 def _vote(run: Run) -> list[Figure | Text]:
     """The accuracy that the noisy vote of validation devices tells, beside the true one."""
-    found = run.training.estimates
+    found = run.model.estimates
     names = {MAIN: "voted_accuracy", OWN: "own_voted_accuracy"}
     known = {
         arm: name
@@ -32,7 +32,7 @@ def _vote(run: Run) -> list[Figure | Text]:
     if not error <= _MOST_ERROR:
         return [
             Text(
-                f"The vote of {run.training.split.validation:,} validation devices has a standard "
+                f"The vote of {run.split_sizes.validation:,} validation devices has a standard "
                 f"error of {100 * error:.0f} points, so devices themselves do not know how "
                 "accurate they are."
             )
@@ -57,7 +57,7 @@ def _vote(run: Run) -> list[Figure | Text]:
 
 def _levels(run: Run) -> list[Figure | Text]:
     """What the run itself measured of each way to compare two devices, where it did."""
-    prefix, found = "levels_auc_", run.training.estimates
+    prefix, found = "levels_auc_", run.model.estimates
     ways = [name for name in found if name.startswith(prefix) and f"{name}_error" in found]
     if not ways:
         return []

@@ -76,7 +76,7 @@ def _has_network(run: Run) -> bool:
 
 def score_sentence(run: Run) -> str:
     """The score, and what it was measured on."""
-    score, count = format_score(run, score_of(run)), run.training.split.test
+    score, count = format_score(run, score_of(run)), run.split_sizes.test
     if predicts_links(run):
         return (
             f"Of {count:,} edges that were held back, and as many pairs that are none, it puts an "

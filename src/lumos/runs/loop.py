@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,30 +17,22 @@ from lumos.machine import cpu_seconds, peak_rss_mb
 from lumos.ranks.world import note_phase
 from lumos.runs.federation import Federation, in_order
 from lumos.runs.folder import RunFolder, keeps_device_values
-from lumos.runs.schema import EpochEvent, OnEpoch, RankCost, TreeSummary
-from lumos.runs.train import Prepared
+from lumos.runs.schema import RankCost, TreeSummary
 from lumos.storage import part_of
 from lumos.training.config import Config
 from lumos.training.problem import Problem
-from lumos.training.trainer import CONTROL, MAIN, OWN, EpochRecord, Outcome
+from lumos.training.split import EdgeSplit
+from lumos.training.trainer import (
+    CONTROL,
+    MAIN,
+    OWN,
+    EpochCallback,
+    EpochEvent,
+    EpochRecord,
+    Outcome,
+)
 from lumos.trees.balance import Balanced, BalancedParts, balance_parts, in_slots
 from lumos.typing import Arrays, Flags, Ints, Progress
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TrainedArm:
-    """One trained arm, as the observer sees it."""
-
-    outcome: Outcome = field(repr=False)
-    weights: Arrays = field(repr=False)
-    """The trained weights by name."""
-    history: list[EpochEvent] = field(repr=False)
-    ledger: LedgerReport = field(repr=False)
-    """Everything that passed."""
-    per_epoch: dict[str, float]
-    """Of one epoch: messages and bytes of a device (mean, largest), and rounds."""
-    seconds: float
-    """Of all epochs, over all sessions of an interrupted run."""
 
 
 def fit(
@@ -52,8 +44,8 @@ def fit(
     carrier: str = "loopback",
     folder: RunFolder | None = None,
     resume: bool = False,
-    on_epoch: OnEpoch | None = None,
-) -> TrainedArm | None:
+    on_epoch: EpochCallback | None = None,
+) -> Outcome | None:
     """Train one arm, from the beginning or from the last checkpoint in `folder`.
 
     Args:
@@ -79,7 +71,7 @@ class _Loop:
         federation: Federation[Any],
         arm: str,
         folder: RunFolder | None,
-        on_epoch: OnEpoch | None,
+        on_epoch: EpochCallback | None,
     ) -> None:
         self.federation = federation
         self.arm = arm
@@ -90,7 +82,7 @@ class _Loop:
         """Epochs that are over."""
         self.seconds = 0.0
 
-    def run(self, resume: bool) -> TrainedArm | None:
+    def run(self, resume: bool) -> Outcome | None:
         federation, every = self.federation, self.federation.config.train.checkpoint_every
         written = self.folder.checkpoint() if self.folder is not None and resume else None
         saved = federation.scattered(written)
@@ -107,14 +99,12 @@ class _Loop:
         after = _Passed.of(federation.ledger())
         self._phase("the last sums")
         outcome = federation.finish()
-        ledger = federation.ledger()
         if outcome is None:
             return None
-        return TrainedArm(
-            outcome=outcome,
+        return replace(
+            outcome,
             weights=federation.first_trainer.arrays(),
             history=self.history,
-            ledger=ledger,
             per_epoch=_per_epoch(before, after, len(self.history)),
             seconds=self.seconds,
         )
@@ -241,18 +231,19 @@ def _per_epoch(before: _Passed, after: _Passed, epochs: int) -> dict[str, float]
 class RunJob:
     """One run in one process, from the trees on."""
 
-    prepared: Prepared
+    problem: Problem
+    """Without `keep`: nobody carries an edge yet."""
     config: Config
     observer: Observer
     carrier: str
     folder: RunFolder | None
     """At rank 0."""
     progress: Progress | None
-    on_epoch: OnEpoch | None
+    on_epoch: EpochCallback | None
 
     def trees(self, given: Balanced | None) -> tuple[TreeSummary | None, tuple[Flags, ...]]:
         """The trees that were given, that an interrupted run has, or new ones; and of each part."""
-        problem, folder = self.prepared.problem, self.folder
+        problem, folder = self.problem, self.folder
         if given is not None:
             summary = TreeSummary.of(given)
             self._keep_trees(summary)
@@ -286,7 +277,7 @@ class RunJob:
         Raises:
             InputError: they are of another graph.
         """
-        facts = self.prepared.problem.facts
+        facts = self.problem.facts
         if len(saved.keep) != 2 * facts.edges or len(saved.degree) != facts.devices:
             path = "trees.npz" if self.folder is None else self.folder.path / "trees.npz"
             raise InputError(f"{path}: is of another graph; restart without `resume`")
@@ -299,7 +290,7 @@ class RunJob:
 
     def _summary(self, done: BalancedParts) -> TreeSummary | None:
         """The observer's view of new trees; None elsewhere than at rank 0."""
-        problem = self.prepared.problem
+        problem = self.problem
         parts: list[Arrays] = [
             {"devices": part.devices, "degree": np.diff(part.offsets), "keep": keep}
             for part, keep in zip(problem.parts, done.kept, strict=True)
@@ -307,7 +298,7 @@ class RunJob:
         gathered = self.observer.gather("trees", parts)
         if not self.observer.first:
             return None
-        settings = self.config.trees
+        settings, held_out = self.config.trees, problem.held_out
         degree = in_order(
             [{name: part[name] for name in ("devices", "degree")} for part in gathered]
         )
@@ -325,11 +316,15 @@ class RunJob:
             ledger=done.ledger,
             history=done.history,
             seconds=done.seconds,
-            graph=problem.graph if self.prepared.edges is None else self.prepared.edges.training,
+            graph=held_out.training if isinstance(held_out, EdgeSplit) else problem.graph,
         )
 
-    def fit_arms(self, problem: Problem, *, resume: bool) -> dict[str, TrainedArm]:
-        """Train every arm, the run itself last; empty elsewhere than at rank 0."""
+    def fit_arms(self, keep: tuple[Flags, ...], *, resume: bool) -> dict[str, Outcome]:
+        """Train every arm, the run itself last; return none elsewhere than at rank 0.
+
+        Args:
+            keep: as `Problem.keep` has it.
+        """
         config = self.config
         arms = [OWN] * (config.train.floor and not config.profile.own_included)
         arms += [CONTROL] * config.train.control + [MAIN]
@@ -344,7 +339,7 @@ class RunJob:
                     self.on_epoch(event)
 
             trained = fit(
-                replace(problem, alone=arm == OWN),
+                replace(self.problem, keep=keep, alone=arm == OWN),
                 config,
                 arm=arm,
                 control=arm == CONTROL,
@@ -360,7 +355,7 @@ class RunJob:
     def gathered(self) -> tuple[IdTexts, Arrays | None]:
         """Ids of all devices; [devices] labels and roles, by which the observer scores."""
         note_phase("the result")
-        places = zip(self.prepared.problem.parts, self.prepared.own_ids(), strict=True)
+        places = zip(self.problem.parts, self.problem.ids(), strict=True)
         parts: list[Arrays] = [
             {
                 "devices": part.devices,

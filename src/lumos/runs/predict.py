@@ -1,4 +1,4 @@
-"""Predictions for devices that were not there in training.
+"""Predictions by a finished run: links between devices, and newcomers that were not there.
 
 A newcomer carries all its edges itself. What its neighbours release to it is up to the profile: in
 the paper's, their features once more (and they pay ε for that); in the strict one, the symbol that
@@ -6,23 +6,157 @@ they have for life, which tells those who have received it nothing new.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from scipy.sparse import csr_array, issparse, vstack
 
+from lumos.device.coins import PublicCoins
+from lumos.display import DISPLAYS
 from lumos.errors import InputError, UsageError
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph
 from lumos.runs.federation import Federation
-from lumos.runs.run import Run, probabilities
 from lumos.storage import read_json
 from lumos.training.problem import Problem, features_of
-from lumos.training.split import Role
-from lumos.typing import Floats
+from lumos.training.split import EdgeSplit, Role, edges_left, only_edges, split_edges
+from lumos.training.trainer import AskedPairs, OnAnswers, TrainedLinks
+from lumos.typing import Doubles, Flags, Floats
+
+if TYPE_CHECKING:
+    from lumos.runs.run import Run
+
+
+def probabilities(logits: Floats) -> Floats:
+    """[devices, classes] by softmax."""
+    chances: Floats = torch.softmax(torch.from_numpy(np.ascontiguousarray(logits)), dim=1).numpy()
+    return chances
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinkPredictions:
+    """Predictions about pairs, as the first device of each pair has them."""
+
+    probability: Doubles = field(repr=False)
+    """[pairs] of an edge."""
+    answered: Flags = field(repr=False)
+    """[pairs] whether the second device answered."""
+    ledger: LedgerReport | None = field(repr=False)
+    """What passed; None where nothing did."""
+
+    def __repr__(self) -> str:
+        return (
+            f"LinkPredictions({len(self.probability):,} pairs, {int(self.answered.sum()):,} "
+            "answered by the second device)"
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        shown: str = DISPLAYS["links"](self)
+        return shown
+
+
+def ask_links(
+    run: "Run",
+    pairs: Sequence[tuple[int | str, int | str]],
+    *,
+    secure: bool = False,
+    workers: int | None = None,
+    progress: OnAnswers | None = None,
+    data_dir: Path | None = None,
+) -> LinkPredictions:
+    """Let the first device of each pair ask the second, and score the pair.
+
+    In the strict profile a device gives a limited number of answers in its life. They are
+    counted, and kept: in the book, in the run folder, or with this object. A pair beyond the
+    limit is scored by what the first device knows alone.
+
+    Args:
+        pairs: original ids.
+        secure: real cryptography between the two devices; otherwise computed in the clear.
+        workers: processes for the cryptography; None: one per core.
+        progress: callback `(answered, asked)`.
+        data_dir: where named graphs lie. In the strict profile devices compute their vectors
+            anew from the graph, because no file keeps them.
+    """
+    if run.model.logits is not None:
+        raise UsageError("this run classifies; train one with `task='link'` for links")
+    ends = run.rows_of([end for pair in pairs for end in pair]).reshape(-1, 2)
+    if (ends[:, 0] == ends[:, 1]).any():
+        raise UsageError("a pair has twice the same device; a device has no link with itself")
+    model = trained_links(run, data_dir)
+    asked = AskedPairs(pairs=ends, secure=secure, workers=workers, progress=progress)
+    answers = run.config.profile.predict_pairs(model, asked)
+    return LinkPredictions(
+        probability=1 / (1 + np.exp(-answers.scores)),
+        answered=answers.answered,
+        ledger=answers.ledger,
+    )
+
+
+def suggest(
+    run: "Run", device: int | str, candidates: Sequence[int | str], most: int = 10, **how: Any
+) -> list[tuple[str, float]]:
+    """The candidates that the device is most likely linked with, and the probability of each.
+
+    The device asks every candidate, as far as its answers go; those that did not answer come
+    last, because nothing is known of them.
+
+    Args:
+        device: original id.
+        candidates: original ids.
+        most: how many are returned.
+        how: keywords of `ask_links`.
+    """
+    if most < 1:
+        raise UsageError(f"`most` must be 1 or more, got {most}")
+    names = [str(name) for name in dict.fromkeys(candidates) if str(name) != str(device)]
+    found = ask_links(run, [(device, name) for name in names], **how)
+    order = np.lexsort((-found.probability, ~found.answered))[:most]
+    return [(names[place], float(found.probability[place])) for place in order]
+
+
+def trained_links(run: "Run", data_dir: Path | None = None) -> TrainedLinks:
+    """What a profile needs to answer questions about pairs.
+
+    Args:
+        data_dir: where named graphs lie.
+    """
+    return TrainedLinks(
+        config=run.config,
+        seed=run.about.seed,
+        weights=run.model.weights,
+        embeddings=run.model.embeddings,
+        kept=run.model.kept,
+        graph=lambda: training_graph(run, data_dir),
+        split=run.about.split.name,
+        ids=run.ids,
+        folder=run.folder,
+        memory=run._memory,
+    )
+
+
+def drawn_again(run: "Run", data_dir: Path | None) -> EdgeSplit:
+    """Return a random split of edges, drawn again by seed and shares."""
+    shares = run.about.split.shares
+    if shares is None:
+        raise InputError("run.json does not say how edges were split; train again")
+    return split_edges(run.whole_graph(data_dir), PublicCoins(run.about.seed), shares)
+
+
+def training_graph(run: "Run", data_dir: Path | None) -> Graph:
+    """Return the graph of a run of links with its training edges only."""
+    if run._split is not None:
+        return only_edges(run.whole_graph(data_dir), run._split.train)
+    if run._held_out is None:
+        return drawn_again(run, data_dir).training
+    graph = run.whole_graph(data_dir)
+    return only_edges(graph, edges_left(graph, *run._held_out))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,7 +171,7 @@ class Newcomer:
 
 
 def predict_newcomers(
-    run: Run,
+    run: "Run",
     newcomers: list[Newcomer],
     *,
     graph: Graph | None = None,
@@ -108,7 +242,7 @@ def _newcomer(entry: Any, place: int, where: str, width: int) -> Newcomer:
     return Newcomer(id=name, features=features, neighbours=neighbours)
 
 
-def _with_newcomers(run: Run, graph: Graph, newcomers: list[Newcomer]) -> Problem:
+def _with_newcomers(run: "Run", graph: Graph, newcomers: list[Newcomer]) -> Problem:
     """The graph with the newcomers in it; only they have trees."""
     width, devices = graph.feature_count, graph.devices
     number = {name: place for place, name in enumerate(run.ids)}

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -19,24 +18,6 @@ from lumos.training.config import Config
 from lumos.training.metrics import CLASS_SCORES, LINK_SCORES, PARTS
 from lumos.trees.balance import Balanced
 from lumos.typing import Flags, Ints
-
-
-class EpochEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One epoch of one arm is over."""
-
-    arm: str
-    """`run`, or what is trained beside it: `own`, `control`."""
-    epoch: int
-    """1 for the first."""
-    loss: float | None
-    """Mean training loss; None where nothing is predicted yet."""
-    score: float | None
-    """Validation score of the weights that the epoch started with; None where nobody validates."""
-    seconds: float
-    """That the epoch took."""
-
-
-OnEpoch = Callable[[EpochEvent], None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

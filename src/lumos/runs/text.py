@@ -21,7 +21,7 @@ def answer(run: "Run") -> str:
     of this size. The arms share their test set, so this is cautious.
     """
     classify = run.config.train.task == "classify"
-    what, tested = ("accuracy" if classify else "auc"), run.training.split.test
+    what, tested = ("accuracy" if classify else "auc"), run.split_sizes.test
     score = run.metrics[f"test_{what}"]
     name = run.about.graph or "this graph"
     if classify:
@@ -59,8 +59,8 @@ def promise(run: "Run") -> str:
 
 def advice(run: "Run") -> str:
     """What would help most, or tell more; empty where nothing comes to mind."""
-    if run.training.cautions:
-        return run.training.cautions[0]
+    if run.model.cautions:
+        return run.model.cautions[0]
     if run.control is None and run.config.train.coins == "simulated":
         control = run.config.profile.texts(run.config).control
         return f"`control=True` shows what messages contribute: it adds a run with {control}"

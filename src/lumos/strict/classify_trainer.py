@@ -388,6 +388,7 @@ class StrictClassifier(StrictTrainer):
     def outcome(self, result: ClassifyResult, ledger: LedgerReport) -> Outcome:
         """The outcome, from the joined results of all shards."""
         return Outcome(
+            ledger=ledger,
             embeddings=result.logits,
             logits=result.logits,
             judged={MAIN: result.logits, OWN: result.own},

@@ -352,6 +352,7 @@ class StrictLinker(StrictTrainer):
     def outcome(self, result: LinkResult, ledger: LedgerReport) -> Outcome:
         """The outcome, from the joined results of all shards."""
         return Outcome(
+            ledger=ledger,
             embeddings=result.embeddings,
             logits=None,
             judged={MAIN: partial(judged, result), OWN: partial(alone, result)},

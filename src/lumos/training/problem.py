@@ -1,6 +1,6 @@
 """The learning problem of a federation: public facts, hosted parts, private data of devices."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,9 +11,12 @@ from lumos.encode.bounds import Features
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.facts import GraphFacts, facts_of
+from lumos.graph.ids import Ids
 from lumos.graph.neighbour_lists import spans
 from lumos.graph.part import GraphPart, parts_of
 from lumos.graph.roles import Role
+from lumos.training.metrics import TestedPairs
+from lumos.training.split import Shares
 from lumos.typing import Flags, Ints
 
 
@@ -21,8 +24,8 @@ from lumos.typing import Flags, Ints
 class Problem:
     """The learning problem of a federation, without the settings.
 
-    It has what is public of all devices, and the parts that this process hosts: all of them, or
-    one of many, where every rank hosts its own.
+    It has what is public of all devices, the parts that this process hosts (all of them, or those
+    of its rank), and what the observer of a simulation knows beside it.
     """
 
     facts: GraphFacts
@@ -46,6 +49,20 @@ class Problem:
     """Fingerprint of the whole graph; that of `facts`, if empty."""
     graph: Graph | None = field(default=None, repr=False)
     """The graph that the federation is cut from, where one process hosts all of it."""
+    whole: GraphFacts | None = None
+    """Of the whole graph, where it is not `facts`."""
+    whole_graph: Graph | None = field(default=None, repr=False)
+    """The whole graph, where this process has it."""
+    ids: Callable[[], list[Ids]] = field(default=list, repr=False)
+    """For each of the parts, the original ids of its devices."""
+    origin: str = ""
+    """Source of the split, in one sentence."""
+    shares: Shares | None = None
+    """Shares of a random split of edges, from which it can be drawn again."""
+    sizes: tuple[int, int, int] | None = None
+    """Numbers that train, validate and test, where parts on disk say it."""
+    held_out: TestedPairs | None = field(default=None, repr=False)
+    """For link, at rank 0: the pairs that the observer scores by."""
 
     @staticmethod
     def of(

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
+import msgspec
 import numpy as np
 
 from lumos.aggregate.opened_sums import OpenedSums
@@ -34,29 +35,65 @@ Judged = Floats | PairScores
 """What is scored: [devices, classes] logits, or a function that scores pairs."""
 
 
+class EpochEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One epoch of one arm is over."""
+
+    arm: str
+    """`run`, or what is trained beside it: `own`, `control`."""
+    epoch: int
+    """1 for the first."""
+    loss: float | None
+    """Mean training loss; None where nothing is predicted yet."""
+    score: float | None
+    """Validation score of the weights that the epoch started with; None where nobody validates."""
+    seconds: float
+    """Duration of the epoch."""
+
+
+EpochCallback = Callable[[EpochEvent], None]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """The result of one arm of a run."""
+    """The result of one arm of a run. A trainer fills in the first part, the loop the second."""
 
-    embeddings: Floats = field(repr=False)
-    """[devices, width]"""
+    embeddings: Floats | None = field(repr=False)
+    """[devices, width], in the order of the ids; the logits where a profile has no embeddings; None
+    where the run was read from a folder that does not keep them."""
     logits: Floats | None = field(repr=False)
     """[devices, classes], for classify."""
-    judged: dict[str, Judged] = field(repr=False)
-    """By arm: the run itself, and those that are part of it."""
+    judged: dict[str, Judged] = field(default_factory=dict, repr=False)
+    """By arm: the run itself, and those that are part of it; empty where the run was read."""
     best_epoch: int
+    """Epoch whose weights were kept."""
     exposed: str
-    """What left the devices unprotected, to whom, in words."""
+    """Description of what left the devices unprotected, and to whom."""
     promises: list[dict[str, str]] = field(repr=False)
     """The table of promises, row by row; empty where none is made."""
+    ledger: LedgerReport = field(repr=False)
+    """Counts of what passed in training; of single devices too where the run was just trained, and
+    in the paper profile."""
     choice: str = ""
-    """Which of several candidates validation devices chose; empty where there is no choice."""
+    """The candidate that validation devices chose; empty where there is no choice."""
     cautions: list[str] = field(default_factory=list)
-    """What a reader of the scores should know."""
+    """Warnings for a reader of the scores and what would help, one sentence each. Those that
+    compare scores on the test set are the observer's; all others follow from public numbers and
+    noisy sums."""
     estimates: dict[str, float] = field(default_factory=dict)
-    """Scores that the run itself measured, without any true label; none in most profiles."""
+    """Scores that the run measured by itself, without any true label: `voted_accuracy` from the
+    validation devices' noisy vote, its standard error `voted_accuracy_error`, and both for own
+    features; empty in profiles that measure none."""
     kept: Arrays = field(default_factory=dict, repr=False)
-    """What a prediction needs beside the weights and embeddings."""
+    """Arrays that a prediction needs beside weights and embeddings, as the profile keeps them."""
+
+    weights: Arrays = field(default_factory=dict, repr=False)
+    """The trained weights by name."""
+    history: list[EpochEvent] = field(default_factory=list, repr=False)
+    """One event per epoch."""
+    per_epoch: dict[str, float] = field(default_factory=dict, repr=False)
+    """Messages and bytes of a device in one epoch (mean, largest), and rounds."""
+    seconds: float = 0.0
+    """Seconds of all epochs, over all sessions of an interrupted run."""
 
 
 ANSWERS = "answers"

@@ -15,7 +15,7 @@ def show_run(run: Run) -> str:
         parts.append(drawing(figure.svg, figure.caption))
     parts += [
         paragraph(f"Promise: {promise(run)}".replace("`", "")),
-        listed(run.training.cautions),
+        listed(run.model.cautions),
     ]
     if run.folder is not None:
         parts.append(paragraph(f"Folder: {run.folder}"))

@@ -9,7 +9,7 @@ from lumos.runs.run import Run
 def section(run: Run) -> Section:
     """The table of promises, and the run's own words on what it gave away."""
     if not run.promises:
-        return Section("What was exposed", [Text(run.privacy.exposed)])
+        return Section("What was exposed", [Text(run.model.exposed)])
     blocks: list[Block] = [
         _promises(run.promises),
         Text(
@@ -19,7 +19,7 @@ def section(run: Run) -> Section:
             "protocol; up to 10 % of the devices may collude with the coordinator, whichever they "
             "are, if they do so before the masks of the run are drawn."
         ),
-        Text(run.privacy.exposed),
+        Text(run.model.exposed),
     ]
     return Section("What is promised", blocks)
 

@@ -10,9 +10,8 @@ from lumos.report.page import Block, Figure, Section, Table, Text
 from lumos.report.self_estimates import estimates
 from lumos.report.stages import stages_of
 from lumos.runs.run import Run
-from lumos.runs.schema import EpochEvent
 from lumos.training.profile import LOSS, SumStage
-from lumos.training.trainer import MAIN
+from lumos.training.trainer import MAIN, EpochEvent
 
 Series = dict[str, tuple[list[float | None], None]]
 
@@ -109,8 +108,8 @@ def _validation(run: Run) -> Figure:
     )
     better = "Lower" if links else "Higher"
     about = f"Of the weights that each epoch started with. {better} is better."
-    if run.training.best_epoch < len(run.history):
-        about += f" The weights that epoch {run.training.best_epoch:,} started with were kept."
+    if run.model.best_epoch < len(run.history):
+        about += f" The weights that epoch {run.model.best_epoch:,} started with were kept."
     return Figure(drawing, about)
 
 
@@ -134,6 +133,6 @@ def _series(run: Run, stage: SumStage, value_of: Callable[[EpochEvent], float | 
 
 def _selected(run: Run, stage: SumStage) -> dict[str, float]:
     """The epoch whose weights were kept, where it is not the last one."""
-    best = run.training.best_epoch
+    best = run.model.best_epoch
     inside = stage.first <= best <= stage.last and best < len(run.history)
     return {f"weights of epoch {best}": float(best)} if inside else {}
