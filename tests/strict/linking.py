@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from tests.runs.running import Wire, listening
+from tests.runs.running import Wire, findings, listening
 
 from lumos.aggregate.noise import Noise
 from lumos.device.shard import Shard, cut
@@ -167,5 +167,5 @@ def identical(one: Run, other: Run) -> None:
             assert values.tobytes() == others[name].tobytes(), name
     assert one.embeddings.tobytes() == other.embeddings.tobytes()
     assert one.scores == other.scores
-    assert one.training == other.training
+    assert findings(one) == findings(other)
     assert one.promises == other.promises

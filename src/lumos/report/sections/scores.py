@@ -101,7 +101,7 @@ def _number(score: float | None) -> str | None:
 
 def notes(run: Run) -> list[str]:
     """The split, who chose what, cautions, and notes on the graph: one line each."""
-    training, texts = run.training, run.config.profile.texts(run.config)
+    model, texts = run.model, run.config.profile.texts(run.config)
     after = "Which device does what is public."
     if predicts_links(run):
         after = "Training sees training edges only."
@@ -109,11 +109,11 @@ def notes(run: Run) -> list[str]:
             after = "Trees, releases and training see training edges only."
     parts = (f"Split: {_sentence(run.about.split.origin)}", after, _sentence(texts.validation))
     lines = [" ".join(part for part in parts if part)]
-    if training.choice:
-        meaning = texts.choices.get(training.choice, training.choice)
+    if model.choice:
+        meaning = texts.choices.get(model.choice, model.choice)
         chooser = texts.chooser[0].upper() + texts.chooser[1:]
-        lines.append(f"{chooser} chose `{training.choice}`: {meaning}.")
-    lines += [f"Note: {_sentence(caution)}" for caution in training.cautions]
+        lines.append(f"{chooser} chose `{model.choice}`: {meaning}.")
+    lines += [f"Note: {_sentence(caution)}" for caution in model.cautions]
     return lines + [f"Note on the graph: {_sentence(note)}" for note in run.about.notes]
 
 
