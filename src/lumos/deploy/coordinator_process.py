@@ -229,7 +229,7 @@ class CoordinatorProcess:
 
     def _write_result(self, party: CoordinatorParty, snapshot: Arrays) -> None:
         job, path = party.job, self._folder.path
-        weights: Arrays = {} if job.last == TREES else job.trainer.arrays()
+        weights: Arrays = {} if job.last == TREES else job.trainer.model_state_dict()
         sums = int(snapshot.get(SUM_NUMBER, 0))
         result = {
             "run": self._folder.plan.run,

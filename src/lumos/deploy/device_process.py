@@ -206,7 +206,7 @@ class DeviceProcess:
 
     def _write_result(self, job: TrainingJob, snapshot: Arrays) -> None:
         """Public weights, and what is the device's own: its prediction and its ledger."""
-        weights: Arrays = {} if job.last == TREES else job.trainer.arrays()
+        weights: Arrays = {} if job.last == TREES else job.trainer.model_state_dict()
         result: dict[str, Any] = {
             "run": self._folder.plan.run,
             "device": self._folder.party,

@@ -154,11 +154,11 @@ class PaperResult(NamedTuple):
     embeddings: Floats
     """[hosted, width]"""
 
-    def rows(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """All of it."""
         return self._asdict()
 
-    def with_rows(self, rows: Arrays) -> "PaperResult":
+    def load_state_dict(self, rows: Arrays) -> "PaperResult":
         """Of all devices."""
         return PaperResult(**rows)
 
@@ -253,10 +253,10 @@ class PaperTrainer:
         return min(epochs, self.weights.best_epoch + patience) if patience else epochs
 
     def rejoin(self, epoch: int) -> Program[None]:
-        """After `restore`: `setup` has exchanged everything that is needed."""
+        """After `load_state_dict`: `setup` has exchanged everything that is needed."""
         yield from ()
 
-    def state(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """Everything that the next epochs depend on."""
         weights, adam = self.weights, self.weights.adam
         return {
@@ -269,7 +269,7 @@ class PaperTrainer:
             "best_epoch": np.array(weights.best_epoch),
         }
 
-    def restore(self, state: Arrays) -> None:
+    def load_state_dict(self, state: Arrays) -> None:
         """Go on from a state."""
         weights, adam = self.weights, self.weights.adam
         adam.weights, adam.mean, adam.square = state["weights"], state["mean"], state["square"]
@@ -277,7 +277,7 @@ class PaperTrainer:
         weights.best, weights.best_score = state["best"], float(state["best_score"])
         weights.best_epoch = int(state["best_epoch"])
 
-    def arrays(self) -> Arrays:
+    def model_state_dict(self) -> Arrays:
         """The selected weights by name; call after `finish`."""
         return {name: value.detach().numpy() for name, value in self.model.named_parameters()}
 
@@ -305,7 +305,7 @@ class PaperTrainer:
             promises=[],
         )
 
-    def load(self, weights: Arrays, kept: Arrays) -> None:
+    def load_model_state_dict(self, weights: Arrays, kept: Arrays) -> None:
         """Take the weights of an earlier run."""
         self.model.take(weights)
         self.weights.best = self.model.vector()

@@ -103,7 +103,7 @@ class _Loop:
             return None
         return replace(
             outcome,
-            weights=federation.first_trainer.arrays(),
+            weights=federation.first_trainer.model_state_dict(),
             history=self.history,
             per_epoch=_per_epoch(before, after, len(self.history)),
             seconds=self.seconds,
@@ -166,7 +166,8 @@ class _Loop:
 
     def _own_state(self) -> Arrays:
         state = {
-            f"trainer/{key}": array for key, array in self.federation.first_trainer.state().items()
+            f"trainer/{key}": array
+            for key, array in self.federation.first_trainer.state_dict().items()
         }
         return state | {"epoch": np.array(self.done), "seconds": np.array(self.seconds)}
 
@@ -177,7 +178,7 @@ class _Loop:
         epoch = int(state["epoch"])
         self.seconds = float(state["seconds"])
         for trainer in self.federation.trainers:
-            trainer.restore(of_trainer)
+            trainer.load_state_dict(of_trainer)
         self._phase(f"the messages before epoch {epoch + 1}")
         self.federation.run(lambda trainer: trainer.rejoin(epoch))
         self.federation.restore_ledgers(states)

@@ -197,7 +197,7 @@ def predict_newcomers(
         carrier=carrier,
     )
     for trainer in federation.trainers:
-        trainer.load(run.model.weights, run.model.kept)
+        trainer.load_model_state_dict(run.model.weights, run.model.kept)
     logits = federation.welcome()[graph.devices :]
     return probabilities(logits), federation.ledger()
 

@@ -1,7 +1,7 @@
 """The programs of a training run: what every profile's trainer and coordinator must offer.
 
 A run is `setup`, any number of calls of `epochs`, `finish`. Between two calls it can be
-interrupted: `state` has everything that the next epochs depend on.
+interrupted: `state_dict` has everything that the next epochs depend on.
 """
 
 from collections.abc import Callable, Sequence
@@ -109,7 +109,7 @@ class TrainedLinks:
     config: "Config"
     seed: int
     weights: Arrays = field(repr=False)
-    """As `Trainer.arrays` gave them."""
+    """As `Trainer.model_state_dict` gave them."""
     kept: Arrays = field(repr=False)
     """What `Outcome.kept` had."""
     embeddings: Floats | None = field(repr=False)
@@ -180,11 +180,11 @@ OnEpoch = Callable[[EpochRecord], None]
 class ShardResult(Protocol):
     """The results of the devices of one shard."""
 
-    def rows(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """What hosted devices have, [hosted, …] each; all else is the same at every shard."""
         ...
 
-    def with_rows(self, rows: Arrays) -> Self:
+    def load_state_dict(self, rows: Arrays) -> Self:
         """The same result with the rows of all devices, in the order of the ids."""
         ...
 
@@ -200,7 +200,7 @@ class Trainer(Protocol[Result]):
         ...
 
     def rejoin(self, epoch: int) -> Program[None]:
-        """After `restore`, instead of the first `epoch` epochs."""
+        """After `load_state_dict`, instead of the first `epoch` epochs."""
         ...
 
     def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
@@ -219,19 +219,19 @@ class Trainer(Protocol[Result]):
         """The outcome, from the joined results of all shards."""
         ...
 
-    def state(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """Everything that the next epochs depend on; the same at every shard."""
         ...
 
-    def restore(self, state: Arrays) -> None:
+    def load_state_dict(self, state: Arrays) -> None:
         """Go on from a state."""
         ...
 
-    def arrays(self) -> Arrays:
+    def model_state_dict(self) -> Arrays:
         """The trained weights by name; call after `finish`."""
         ...
 
-    def load(self, weights: Arrays, kept: Arrays) -> None:
+    def load_model_state_dict(self, weights: Arrays, kept: Arrays) -> None:
         """Take the weights of an earlier run, and what else it kept.
 
         Raises:
@@ -256,7 +256,7 @@ class RestartableTrainer(Protocol):
         ...
 
     def rehear(self, epoch: int) -> Program[None]:
-        """After `revive`, instead of the first `epoch` epochs: hear again what was released."""
+        """Receive the releases of the first `epoch` epochs again, once the state is loaded."""
         ...
 
     def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
@@ -267,19 +267,19 @@ class RestartableTrainer(Protocol):
         """As in `Trainer`."""
         ...
 
-    def state(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """As in `Trainer`."""
         ...
 
-    def arrays(self) -> Arrays:
+    def model_state_dict(self) -> Arrays:
         """As in `Trainer`."""
         ...
 
-    def snapshot(self) -> Arrays:
+    def device_state_dict(self) -> Arrays:
         """What it needs to go on after a restart, once it is set up; no key, mask or nonce."""
         ...
 
-    def revive(self, snapshot: Arrays) -> None:
+    def load_device_state_dict(self, snapshot: Arrays) -> None:
         """Go on from a snapshot, in a trainer that was not set up."""
         ...
 
@@ -355,7 +355,7 @@ class AnswersPairs(Protocol):
         """Count on from `used` before a restart; a count never becomes smaller."""
         ...
 
-    def kept(self) -> Arrays:
+    def device_state_dict(self) -> Arrays:
         """What the device needs to answer after a restart, for `RestoresAnswers`."""
         ...
 
@@ -365,7 +365,7 @@ class RestoresAnswers(Protocol):
     """A profile whose devices answer about pairs again after a restart."""
 
     def answers_of(self, config: "Config", seed: int, kept: Arrays) -> AnswersPairs:
-        """The result of a device, from what `AnswersPairs.kept` gave.
+        """The result of a device, from what `AnswersPairs.device_state_dict` gave.
 
         Raises:
             InputError: an array is missing, or is of another run.
