@@ -261,6 +261,42 @@ def placed(option: str, **more: Any) -> Parameter:
     )
 
 
+TRAIN_OPTIONS = (
+    # of ReadOptions
+    "directed",
+    "weights",
+    "missing_labels",
+    "label_column",
+    "label_bins",
+    "categorical",
+    "feature_bounds",
+    "header",
+    # of a run
+    "task",
+    "profile",
+    "epsilon",
+    "label_epsilon",
+    "opinions",
+    "opinion_epsilon",
+    "update_epsilon",
+    "update_delta",
+    "scaling",
+    "answers",
+    "book",
+    "aggregate",
+    "coins",
+    "epochs",
+    "encoder_epochs",
+    "backbone",
+    "tree_network",
+    "balancer",
+    "iterations",
+    "compare",
+    "control",
+    "floor",
+    "checkpoint_every",
+)
+"""Settings that `lumos train` has as options; all others are for Python."""
 _SETTING = re.compile(r"`([a-z_]+)(?:=('?)([^`']*)\2)?`")
 _COMMAND_OPTIONS = (
     "out",
@@ -300,13 +336,13 @@ _COMMAND_OPTIONS = (
 
 
 def as_options(text: str) -> str:
-    """The same text with settings written as options of the command line."""
+    """Return the text with settings written as options of the command that was typed."""
     return _SETTING.sub(_as_option, text)
 
 
 def _as_option(match: re.Match[str]) -> str:
     name, _, value = match.groups()
-    if name not in _options():
+    if name not in _options() or (TYPED.get([])[:1] == ["train"] and name in python_only()):
         return match.group(0)
     option = "--" + name.replace("_", "-")
     if value in (None, "True"):
@@ -315,10 +351,22 @@ def _as_option(match: re.Match[str]) -> str:
 
 
 @cache
+def python_only() -> frozenset[str]:
+    """Return the names of settings that `lumos.train` and `lumos.load` have, `lumos train` not."""
+    from lumos.graph import ReadOptions
+    from lumos.training.config import COMMON
+    from lumos.training.profile import PROFILES
+
+    groups = [*COMMON.values(), ReadOptions, *(PROFILES[name].settings for name in PROFILES)]
+    return frozenset(field.name for group in groups for field in dataclasses.fields(group)) - {
+        *TRAIN_OPTIONS
+    }
+
+
+@cache
 def _options() -> frozenset[str]:
     """Names of all settings, and of the options that commands add."""
     from lumos.baselines.settings import BaselineSettings
-    from lumos.cli.common import Common
     from lumos.graph import ReadOptions
     from lumos.training.config import COMMON
     from lumos.training.profile import PROFILES, Population

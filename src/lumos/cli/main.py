@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 import lumos
-from lumos.cli.common import TYPED, as_options, rank, short_text
+from lumos.cli.common import TYPED, as_options, python_only, rank, short_text
 from lumos.errors import LumosError
 from lumos.ranks.member import end_at_once, is_rank
 
@@ -179,6 +179,9 @@ def run(arguments: list[str] | None = None) -> int:
     try:
         _execute(words)
     except CycloptsError as error:
+        if name := _python_setting(words):
+            option = "--" + name.replace("_", "-")
+            return _fail(f"lumos train has no option {option}; use lumos.train({name}=…)", 2)
         return _fail(f"{' '.join(str(error).split())} Type: lumos --help", 2)
     except LumosError as error:
         return _fail(str(error), error.exit_status)
@@ -191,6 +194,15 @@ def run(arguments: list[str] | None = None) -> int:
     except OSError as error:
         return _fail(f"{error.filename or 'a file'}: {error.strerror or error}", 1)
     return 0
+
+
+def _python_setting(words: list[str]) -> str | None:
+    """Return the first setting among the options of `lumos train` that only Python has."""
+    if words[:1] != ["train"]:
+        return None
+    typed = (word.partition("=")[0] for word in words if word.startswith("--"))
+    names = (option[2:].removeprefix("no-").replace("-", "_") for option in typed)
+    return next((name for name in names if name in python_only()), None)
 
 
 def _execute(words: list[str]) -> None:

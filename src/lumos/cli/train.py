@@ -1,20 +1,20 @@
 """`lumos train`: from a graph to a model, and a report of what the run exposed."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lumos.cli.common import TYPED, Common, as_options, placed, print_json, say
-from lumos.cli.options import AS_IT_IS, Reading, given, options_of
+from lumos.cli.common import TRAIN_OPTIONS, TYPED, Common, as_options, placed, print_json, say
+from lumos.cli.options import given, options_of
 from lumos.cli.screen import show
 from lumos.cli.seeds_screen import several_seeds
 from lumos.cli.trees import announce
 from lumos.errors import UsageError
-from lumos.graph import Graph
+from lumos.graph import Graph, ReadOptions
 from lumos.ranks.member import is_rank, joined, restarted
 from lumos.ranks.supervisor import Supervisor, interpreter
 from lumos.ranks.world import TIMEOUT, World
@@ -38,11 +38,12 @@ def _by_profile(setting: str) -> str:
     return "; ".join(words)
 
 
-def run_options(name: str, **defaults: str) -> type[Any]:
-    """A dataclass with an option for every setting of a run.
+def run_options(name: str, only: Collection[str] | None = None, **defaults: str) -> type[Any]:
+    """Return a dataclass with an option for every setting of a run.
 
     Args:
         name: of the dataclass.
+        only: names of the settings to take; all by default.
         defaults: what the help says of defaults that are others here.
     """
     differ = ("epsilon", "opinions", "balancer", "epochs")
@@ -51,6 +52,7 @@ def run_options(name: str, **defaults: str) -> type[Any]:
         name,
         *COMMON.values(),
         *(PROFILES[profile].settings for profile in PROFILES),
+        only=only,
         **{**by_profile, "activate_last": "for classify, not for link", **defaults},
     )
 
@@ -58,11 +60,12 @@ def run_options(name: str, **defaults: str) -> type[Any]:
 if TYPE_CHECKING:
     from lumos.training.trainer import EpochCallback, EpochEvent
 
-    Options = Any
+    Options = Reading = Any
 else:
-    Options = run_options("Options")
+    Options = run_options("Options", TRAIN_OPTIONS)
+    Reading = options_of("Reading", ReadOptions, only=TRAIN_OPTIONS)
 
-SHARED, NOTHING = Common(), Options()
+SHARED, NOTHING, AS_IT_IS = Common(), Options(), Reading()
 
 
 def train(
