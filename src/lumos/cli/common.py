@@ -261,42 +261,6 @@ def placed(option: str, **more: Any) -> Parameter:
     )
 
 
-TRAIN_OPTIONS = (
-    # of ReadOptions
-    "directed",
-    "weights",
-    "missing_labels",
-    "label_column",
-    "label_bins",
-    "categorical",
-    "feature_bounds",
-    "header",
-    # of a run
-    "task",
-    "profile",
-    "epsilon",
-    "label_epsilon",
-    "opinions",
-    "opinion_epsilon",
-    "update_epsilon",
-    "update_delta",
-    "scaling",
-    "answers",
-    "book",
-    "aggregate",
-    "coins",
-    "epochs",
-    "encoder_epochs",
-    "backbone",
-    "tree_network",
-    "balancer",
-    "iterations",
-    "compare",
-    "control",
-    "floor",
-    "checkpoint_every",
-)
-"""Settings that `lumos train` has as options; all others are for Python."""
 _SETTING = re.compile(r"`([a-z_]+)(?:=('?)([^`']*)\2)?`")
 _COMMAND_OPTIONS = (
     "out",
@@ -354,7 +318,7 @@ def _as_option(match: re.Match[str]) -> str:
 def python_only() -> frozenset[str]:
     """Return the names of settings that `lumos.train` and `lumos.load` have, `lumos train` not."""
     from lumos.graph import ReadOptions
-    from lumos.training.config import COMMON
+    from lumos.training.config import COMMON, TRAIN_OPTIONS
     from lumos.training.profile import PROFILES
 
     groups = [*COMMON.values(), ReadOptions, *(PROFILES[name].settings for name in PROFILES)]

@@ -159,9 +159,9 @@ _COMMANDS = {
     "bench": "Measure speed against the other way of doing it.",
 }
 """In the order of `lumos --help`; each is a function of its own module, or an app of commands."""
-for _place, (_name, _help) in enumerate(_COMMANDS.items()):
-    _function = "app" if _name in ("data", "pki") else _name
-    app.command(f"lumos.cli.{_name}:{_function}", name=_name, help=_help, sort_key=_place)
+for _place, (_command, _help) in enumerate(_COMMANDS.items()):
+    _function = "app" if _command in ("data", "pki") else _command
+    app.command(f"lumos.cli.{_command}:{_function}", name=_command, help=_help, sort_key=_place)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lumos.cli.common import TRAIN_OPTIONS, TYPED, Common, as_options, placed, print_json, say
+from lumos.cli.common import TYPED, Common, as_options, placed, print_json, say
 from lumos.cli.options import given, options_of
 from lumos.cli.screen import show
 from lumos.cli.seeds_screen import several_seeds
@@ -20,7 +20,7 @@ from lumos.ranks.supervisor import Supervisor, interpreter
 from lumos.ranks.world import TIMEOUT, World
 from lumos.session.workers import cores
 from lumos.storage import PRIVATE, private_folder
-from lumos.training.config import COMMON, Config
+from lumos.training.config import COMMON, TRAIN_OPTIONS, Config
 from lumos.training.profile import PROFILES
 
 

@@ -1,4 +1,4 @@
-"""The command that repeats a run: every setting that is not the profile's default."""
+"""The command or call that repeats a run: every setting that is not the profile's default."""
 
 import dataclasses
 import shlex
@@ -8,11 +8,11 @@ from typing import Any
 
 from lumos.graph import ReadOptions
 from lumos.runs.run import Run
-from lumos.training.config import Config
+from lumos.training.config import TRAIN_OPTIONS, Config
 
 
 def rerun_command(run: Run, out: str = "DIR") -> str | None:
-    """The command, or None where the graph was in memory only.
+    """Return the command, a Python call where settings are no options; None without a source.
 
     Args:
         out: the folder that the command would write.
@@ -20,6 +20,9 @@ def rerun_command(run: Run, out: str = "DIR") -> str | None:
     source = dict(run.about.source)
     if "spec" not in source:
         return None
+    reading = {name: value for name, value in source.items() if name != "spec"}
+    if not {*reading, *changed_settings(run.config)} <= {*TRAIN_OPTIONS}:
+        return _in_python(run, reading, out)
     words = ["lumos", "train", str(source.pop("spec"))]
     words += _options(source, dataclasses.asdict(ReadOptions()))
     words += _options(run.config.flat(), _defaults(run.config))
@@ -27,6 +30,25 @@ def rerun_command(run: Run, out: str = "DIR") -> str | None:
     if run.about.shards != 1:
         words += ["--shards", str(run.about.shards)]
     return shlex.join([*words, "--out", out])
+
+
+def _in_python(run: Run, reading: Mapping[str, Any], out: str) -> str:
+    """Return the call that repeats a run with settings that are no options."""
+    graph = ", ".join([repr(run.about.source["spec"]), *_keywords(reading)])
+    flat = run.config.flat()
+    changed = {name: flat[name] for name in flat if name in changed_settings(run.config)}
+    words = [f"lumos.load({graph})" if reading else graph, *_keywords(changed)]
+    words += _keywords({"seed": run.about.seed})
+    words += _keywords({"shards": run.about.shards}) * (run.about.shards != 1)
+    return f"lumos.train({', '.join([*words, *_keywords({'out': out})])})"
+
+
+def _keywords(values: Mapping[str, Any]) -> list[str]:
+    texts = {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
+    return [
+        f'{name}=float("inf")' if value == float("inf") else f"{name}={value!r}"
+        for name, value in texts.items()
+    ]
 
 
 def changed_settings(config: Config) -> set[str]:

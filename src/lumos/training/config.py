@@ -77,6 +77,45 @@ COMMON: dict[str, type[Any]] = {
 """Groups of settings that every profile has."""
 
 
+TRAIN_OPTIONS = (
+    # of ReadOptions
+    "directed",
+    "weights",
+    "missing_labels",
+    "label_column",
+    "label_bins",
+    "masks",
+    "categorical",
+    "feature_bounds",
+    "header",
+    # of a run
+    "task",
+    "profile",
+    "epsilon",
+    "label_epsilon",
+    "opinions",
+    "opinion_epsilon",
+    "update_epsilon",
+    "update_delta",
+    "scaling",
+    "answers",
+    "book",
+    "aggregate",
+    "coins",
+    "epochs",
+    "encoder_epochs",
+    "backbone",
+    "tree_network",
+    "balancer",
+    "iterations",
+    "compare",
+    "control",
+    "floor",
+    "checkpoint_every",
+)
+"""Settings that `lumos train` has as options; all others are for Python."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """The settings of a run in groups; `Config.of` makes one from single settings by name."""
