@@ -153,7 +153,12 @@ def test_no_noise_is_valid_json(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, bins: bool
 ) -> None:
     if bins:
-        chosen = {"compare": "ideal", "epsilon": float("inf"), "bins": True, "epochs": 1}
+        chosen: dict[str, Any] = {
+            "compare": "ideal",
+            "epsilon": float("inf"),
+            "bins": True,
+            "epochs": 1,
+        }
         out = tmp_path / "run"
         run_of_bins = lumos.train("demo:60", profile="paper", floor=False, out=out, **chosen)
         result = json.loads(json.dumps(run_of_bins.summary(), allow_nan=False))

@@ -60,7 +60,8 @@ def run_options(name: str, only: Collection[str] | None = None, **defaults: str)
 if TYPE_CHECKING:
     from lumos.training.trainer import EpochCallback, EpochEvent
 
-    Options = Reading = Any
+    Options = Any
+    Reading = Any
 else:
     Options = run_options("Options", TRAIN_OPTIONS)
     Reading = options_of("Reading", ReadOptions, only=TRAIN_OPTIONS)
@@ -155,12 +156,11 @@ def _train(
     given_graph = runs.read_input(
         graph, data_dir=common.data_dir, split=split, reading=given(reading), whole=seeds != 1
     )
-    if first and isinstance(given_graph.graph, Graph):
-        announce(given_graph.graph, config.trees, config.train.coins)
-    if seeds != 1:
-        several_seeds(
-            given_graph.graph, config, seeds, given_graph.source, split, out, resume, common
-        )
+    loaded = given_graph.graph
+    if first and isinstance(loaded, Graph):
+        announce(loaded, config.trees, config.train.coins)
+    if seeds != 1 and isinstance(loaded, Graph):
+        several_seeds(loaded, config, seeds, given_graph.source, split, out, resume, common)
         return
     try:
         with _writer(out if tensorboard and first else None) as on_epoch:

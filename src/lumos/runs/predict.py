@@ -24,7 +24,7 @@ from lumos.graph import Graph
 from lumos.runs.federation import Federation
 from lumos.storage import read_json
 from lumos.training.problem import Problem, features_of
-from lumos.training.split import EdgeSplit, Role, edges_left, only_edges, split_edges
+from lumos.training.split import DataSplit, EdgeSplit, Role, edges_left, only_edges, split_edges
 from lumos.training.trainer import AskedPairs, OnAnswers, TrainedLinks
 from lumos.typing import Doubles, Flags, Floats
 
@@ -139,6 +139,22 @@ def trained_links(run: "Run", data_dir: Path | None = None) -> TrainedLinks:
         folder=run.folder,
         memory=run._memory,
     )
+
+
+def split_of(run: "Run", data_dir: Path | None) -> DataSplit:
+    """Return the split of a run; one of links that was read from its folder is drawn again.
+
+    Args:
+        data_dir: folder of named graphs.
+    """
+    if run._split is not None:
+        return run._split
+    origin = run.about.split.origin
+    if run._held_out is None:
+        return drawn_again(run, data_dir).edges(origin)
+    validation, test = run._held_out
+    train = training_graph(run, data_dir).edge_list()
+    return DataSplit(train=train, validation=validation, test=test, origin=origin)
 
 
 def drawn_again(run: "Run", data_dir: Path | None) -> EdgeSplit:

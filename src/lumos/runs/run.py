@@ -145,14 +145,7 @@ class Run:
         links they are edges, [edges, 2] of rows. `origin` says in one sentence where the split
         comes from.
         """
-        if self._split is not None:
-            return self._split
-        origin = self.about.split.origin
-        if self._held_out is None:
-            return predictions.drawn_again(self, None).edges(origin)
-        validation, test = self._held_out
-        train = predictions.training_graph(self, None).edge_list()
-        return DataSplit(train=train, validation=validation, test=test, origin=origin)
+        return predictions.split_of(self, None)
 
     @property
     def embeddings(self) -> Floats:

@@ -342,11 +342,10 @@ def read_input(
     options = {**reading_of(split), **(reading or {})}
     if not isinstance(graph, str | Path | PartsFolder):
         return TrainingInput(as_graph(graph, data_dir, **options), {})
-    place, parts = graph, None
-    if isinstance(graph, PartsFolder):
-        place, parts = graph.path, graph
-    elif not is_named(str(graph)) and is_parts_folder(Path(graph)):
-        parts = PartsFolder.open(graph)
+    place = graph.path if isinstance(graph, PartsFolder) else graph
+    parts = graph if isinstance(graph, PartsFolder) else None
+    if parts is None and not is_named(str(place)) and is_parts_folder(Path(place)):
+        parts = PartsFolder.open(place)
     source = {"spec": findable(place)}
     if parts is not None and not (reading or whole):
         return TrainingInput(parts, source)

@@ -13,7 +13,7 @@ from lumos.trees.balance import Balanced
 from lumos.typing import Ints
 
 if TYPE_CHECKING:
-    from lumos.runs.run import LinkPredictions
+    from lumos.runs.predict import LinkPredictions
 
 _MOST = 20
 """Rows that are shown of a long table."""
