@@ -40,7 +40,17 @@ train() { # name, then the arguments of `lumos train`
     shift
     echo "== lumos train $*"
     lumos train "$@" --compare ideal --json >"$out/$name.json"
-    python - "$out/$name.json" <<'PY'
+    scores "$name"
+}
+
+python_train() { # name, then the arguments of `lumos.train`, for settings that are no options
+    echo "== lumos.train($2)"
+    python -c "import json, lumos; print(json.dumps(lumos.train($2).summary()))" >"$out/$1.json"
+    scores "$1"
+}
+
+scores() { # name
+    python - "$out/$1.json" <<'PY'
 import json, sys
 run = json.load(open(sys.argv[1]))
 keys = [key for key in run if key.endswith(("test_accuracy", "test_auc"))]
@@ -52,8 +62,8 @@ PY
 train paper-facebook-gcn facebook --profile paper --control
 train paper-facebook-gat facebook --profile paper --backbone gat --no-floor
 train paper-facebook-inf facebook --profile paper --epsilon inf
-train paper-facebook-inf-bins facebook --profile paper --epsilon inf --bins
-train paper-facebook-letter facebook --profile paper --recovery letter --select last --no-floor
+python_train paper-facebook-inf-bins '"facebook", profile="paper", compare="ideal", epsilon=float("inf"), bins=True'
+python_train paper-facebook-letter '"facebook", profile="paper", compare="ideal", recovery="letter", select="last", floor=False'
 train paper-facebook-link-gcn facebook --profile paper --task link
 train paper-facebook-link-gat facebook --profile paper --task link --backbone gat --no-floor
 for graph in twitch-ENGB demo; do

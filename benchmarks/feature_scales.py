@@ -109,7 +109,7 @@ def measure(devices: int, seeds: int, across: float) -> dict[str, dict[str, list
                     {
                         "own": own["test_accuracy"],
                         "whole": run.metrics["test_accuracy"],
-                        "cautions": run.training.cautions,
+                        "cautions": run.model.cautions,
                         "features": run.promises[1]["training devices"],
                     }
                 )

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import lumos
-from lumos.training.weights_digest import weights_digest
+from lumos.training.trainer import weights_digest
 
 
 def neighbourhood(graph: lumos.Graph, size: int) -> np.ndarray:

@@ -66,10 +66,10 @@ from lumos.strict.link_prediction import answer
 from lumos.strict.link_result import LinkResult
 from lumos.strict.topics import CONSENT
 from lumos.training.config import Config
-from lumos.training.link_questions import AskedPairs
 from lumos.training.metrics import auc
-from lumos.training.profile import Problem
+from lumos.training.problem import Problem
 from lumos.training.split import EdgeSplit, Role
+from lumos.training.trainer import AskedPairs
 from lumos.typing import Doubles, Flags, Ints
 
 ASKERS = (1, 4, 16, 64)

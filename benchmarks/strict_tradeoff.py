@@ -159,12 +159,12 @@ def cell(graph: lumos.Graph, task: str, settings: Settings, seed: int) -> dict[s
     run = lumos.train(graph, profile="strict", task=task, control=True, seed=seed, **settings)
     score = SCORES[task]
     beside = {"own": run.own, "control": run.control}
-    measured = {**run.metrics, **run.training.estimates}
+    measured = {**run.metrics, **run.model.estimates}
     return {
         "test": run.metrics[score],
         **{name: scores[score] for name, scores in beside.items() if scores is not None},
         **{name: measured[key] for key, name in MEASURES.items() if key in measured},
-        "choice": run.training.choice,
+        "choice": run.model.choice,
         "seconds_per_epoch": round(run.cost.seconds_per_epoch, 4),
         "bytes_per_epoch": run.cost.per_epoch.bytes_sent_mean,
         "settings": plain_settings(settings),

@@ -1,7 +1,7 @@
 """A device that joins after training predicts its label; it releases nothing."""
 
 import lumos
-from lumos.runs.newcomers import Newcomer, predict_newcomers
+from lumos.runs.predict import Newcomer, predict_newcomers
 
 graph = lumos.load("demo:600")
 run = lumos.train(graph)

@@ -9,8 +9,8 @@ from lumos.device.coins import PublicCoins
 from lumos.graph import Graph
 from lumos.runs.federation import Federation
 from lumos.training.config import Config
-from lumos.training.profile import Problem
-from lumos.training.profiles import PAPER
+from lumos.training.problem import Problem
+from lumos.training.profile import PAPER
 from lumos.training.split import Role, split_edges, split_vertices
 from lumos.training.trainer import ShardResult
 from lumos.trees.balance import Balanced, balance
@@ -112,7 +112,7 @@ def _run_epoch(federation: Federation[ShardResult], epoch: int) -> None:
 def _counts(federation: Federation[ShardResult]) -> dict[str, Ints]:
     return {
         name: np.array(counts)
-        for name, counts in federation.carrier.endpoints[0].ledger.state().items()
+        for name, counts in federation.carrier.endpoints[0].ledger.state_dict().items()
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lumos.training.config import Config
-from lumos.training.profiles import PAPER, STRICT
+from lumos.training.profile import PAPER, STRICT
 from reproduce import reported
 from reproduce.runs import LETTER, TRUE_LABELS, Run, Runs
 from reproduce.settings import CONTROL_SEEDS, EPOCHS, Dataset, Settings

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from lumos.training.profiles import PAPER, STRICT
+from lumos.training.profile import PAPER, STRICT
 from reproduce import reported
 from reproduce.device_model import DeviceModel
 from reproduce.evaluation import (

@@ -7,7 +7,7 @@ import numpy as np
 
 from lumos.report import bars, cdf, dots, lines
 from lumos.report.charts import moderate, tree
-from lumos.training.profiles import PAPER
+from lumos.training.profile import PAPER
 from lumos.typing import Ints
 from reproduce import reported
 from reproduce.evaluation import MEASURES, SYSTEM_NAMES, PaperEvaluation, Row

@@ -8,7 +8,7 @@ the text does not call relative. `WHY` explains the rows of ours that disagree.
 from dataclasses import dataclass
 from typing import Literal
 
-from lumos.training.profiles import PAPER, STRICT
+from lumos.training.profile import PAPER, STRICT
 
 FigureName = Literal["classification", "link-prediction", "epsilon", "ablation", "workload", "cost"]
 CAPTIONS: dict[str, str] = {

@@ -14,9 +14,9 @@ from lumos.errors import InputError
 from lumos.evaluation.cache import finite, plain_settings, result_key
 from lumos.evaluation.evaluate import run_system
 from lumos.graph import Graph, load
-from lumos.memory import peak_rss_mb
+from lumos.machine import peak_rss_mb
 from lumos.storage import write_text
-from lumos.training.profiles import PAPER, STRICT
+from lumos.training.profile import PAPER, STRICT
 from lumos.trees.balance import balance
 from lumos.trees.settings import TreeSettings
 from lumos.typing import Ints

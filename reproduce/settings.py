@@ -14,7 +14,7 @@ from lumos.graph import Graph, load
 from lumos.graph.catalog import entry_of
 from lumos.graph.facts import fingerprint
 from lumos.runs.train import findable
-from lumos.training.profiles import PAPER, STRICT
+from lumos.training.profile import PAPER, STRICT
 from reproduce.reported import DATASETS, ITERATIONS
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)

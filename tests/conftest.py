@@ -17,7 +17,7 @@ from tests.session_doubles import Stream, Toy
 from lumos.crypto import entropy
 from lumos.exchange import LedgerReport
 from lumos.graph import Graph, load
-from lumos.threads import _loaded_openblas, _openblas
+from lumos.machine import _loaded_openblas, _openblas
 
 # Properties are tried with so many examples where a test does not say; more in `make evidence`.
 # No deadline: how long an example takes depends on what else the machine does.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import lumos
-from lumos.training.profiles import PROFILES
+from lumos.training.profile import PROFILES
 
 SOURCE = Path(lumos.__file__).parent
 
@@ -17,9 +17,7 @@ ROOMS = (
     "typing",
     "registry",
     "display",
-    "frames",
-    "memory",
-    "threads",
+    "machine",
     "storage",
     "progress",
     "graph",
@@ -111,7 +109,7 @@ def profile_names(source: Path = SOURCE) -> list[str]:
     names = set(PROFILES)
     found = []
     for name, tree in modules(source):
-        if name.split(".")[0] in names or name == "training.profiles":
+        if name.split(".")[0] in names or name == "training.profile":
             continue
         if name.startswith("audit.attacks."):
             continue  # an attack belongs to what it attacks

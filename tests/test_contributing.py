@@ -11,7 +11,7 @@ from lumos.baselines.systems import BASELINES
 from lumos.encode.mechanisms import MECHANISMS
 from lumos.exchange import CARRIERS
 from lumos.registry import Registry
-from lumos.training.profiles import PROFILES
+from lumos.training.profile import PROFILES
 from lumos.trees.balancers import BALANCERS
 
 GUIDE = Path(__file__).parents[1] / "CONTRIBUTING.md"

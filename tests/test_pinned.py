@@ -34,7 +34,7 @@ import lumos
 from lumos.crypto import entropy
 from lumos.device.shard import COORDINATOR
 from lumos.graph.facts import facts_of
-from lumos.runs.newcomers import Newcomer, predict_newcomers
+from lumos.runs.predict import Newcomer, predict_newcomers
 from lumos.training.split import Role
 
 FILE = Path(__file__).with_name("pinned.json")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from lumos import threads
-from lumos.threads import ROWS_PER_THREAD, VARIABLES, thread_count, threads_for
+from lumos import machine as threads
+from lumos.machine import ROWS_PER_THREAD, VARIABLES, thread_count, threads_for
 
 LARGE = 100 * ROWS_PER_THREAD
 

@@ -28,10 +28,10 @@ BESIDE = {
         "lumos.runs.run.Privacy",
         "lumos.runs.run.TrainedModel",
         "lumos.runs.run.LinkPredictions",
-        "lumos.runs.tree_summary.TreeSummary",
+        "lumos.runs.schema.TreeSummary",
     ],
     "settings": [
-        "lumos.training.settings.TrainSettings",
+        "lumos.training.config.TrainSettings",
         "lumos.strict.settings.StrictSettings",
         "lumos.paper.settings.PaperSettings",
         "lumos.model.settings.ModelSettings",

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from lumos.evaluation.result import Evaluation
     from lumos.exchange.ledger_report import LedgerReport
     from lumos.graph import Graph, load
-    from lumos.runs.events import EpochEvent
     from lumos.runs.load import load_run
     from lumos.runs.run import Run
     from lumos.runs.train import train
     from lumos.training.config import Config
+    from lumos.training.trainer import EpochEvent
     from lumos.trees.balance import Balanced, balance
     from lumos.trees.forest import Forest
     from lumos.trees.settings import TreeSettings
@@ -53,7 +53,7 @@ _HOMES = {
     "BudgetExceeded": "lumos.errors",
     "Config": "lumos.training.config",
     "DoorClosed": "lumos.errors",
-    "EpochEvent": "lumos.runs.events",
+    "EpochEvent": "lumos.training.trainer",
     "Evaluation": "lumos.evaluation.result",
     "Forest": "lumos.trees.forest",
     "Graph": "lumos.graph",

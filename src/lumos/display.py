@@ -1,4 +1,4 @@
-"""How results are shown in notebooks: a function per kind, imported when it is first shown.
+"""How results are shown: in notebooks as HTML, and as pandas frames.
 
 Results are made far below the package that draws; each of them has a line of its own:
 
@@ -6,9 +6,15 @@ Results are made far below the package that draws; each of them has a line of it
         return DISPLAYS["run"](self)
 """
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from lumos.errors import UsageError
 from lumos.registry import Registry
+
+if TYPE_CHECKING:
+    import pandas
+
 
 DISPLAYS: Registry[Any] = Registry(
     "display",
@@ -23,3 +29,25 @@ DISPLAYS: Registry[Any] = Registry(
     },
 )
 """By kind of result: a function `(result) -> HTML` of a fragment that is complete in itself."""
+
+
+def frame(columns: Mapping[str, Any]) -> "pandas.DataFrame":
+    """A frame from columns (sequences or arrays of one length), in their order.
+
+    Raises:
+        UsageError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise UsageError("a frame needs pandas; type: pip install 'lumos[pandas]'") from None
+    return pandas.DataFrame(dict(columns))
+
+
+def frame_of_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> "pandas.DataFrame":
+    """A frame from rows; a cell is None where a row has none of that name.
+
+    Raises:
+        UsageError: pandas is not installed.
+    """
+    return frame({name: [row.get(name) for row in rows] for name in columns})

@@ -35,7 +35,7 @@ CASES = [
 def booked(bookings: SumBookings, shard: Shard | None) -> dict[str, Any]:
     ledger = Ledger(shard, IDEAL_TOPICS)
     bookings.book(ledger)
-    return ledger.state()
+    return ledger.state_dict()
 
 
 def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:

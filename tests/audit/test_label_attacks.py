@@ -27,7 +27,7 @@ from lumos.graph import Graph
 from lumos.strict import classify_trainer, noisy_labels, opinions
 from lumos.strict.classify_trainer import StrictClassifier
 from lumos.strict.coordinator import StrictCoordinator
-from lumos.training.profile import Problem
+from lumos.training.problem import Problem
 
 
 @pytest.fixture(scope="module")
@@ -288,14 +288,14 @@ def test_a_newcomer_receives_the_same_every_time(
 ) -> None:
     monkeypatch.setattr(repeated_releases, "PREDICTIONS", 8)
     assert not report([repeated_releases.newcomer_row(scene_of(graph))]).exceeded
-    real = StrictClassifier.load
+    real = StrictClassifier.load_model_state_dict
 
     def redrawn(self: StrictClassifier, arrays: Any, kept: Any) -> None:
         classes = self.schedule.classes
         fresh = np.random.default_rng().integers(0, classes, kept["opinions"].shape, np.uint8)
         real(self, arrays, {**kept, "opinions": fresh})
 
-    monkeypatch.setattr(StrictClassifier, "load", redrawn)
+    monkeypatch.setattr(StrictClassifier, "load_model_state_dict", redrawn)
     assert report([repeated_releases.newcomer_row(scene_of(graph))]).exceeded
 
 

@@ -18,7 +18,7 @@ from lumos.cli.main import run
 from lumos.encode.bounds import raw_rows
 from lumos.errors import UsageError
 from lumos.graph import Graph
-from lumos.training.private_data import features_of
+from lumos.training.problem import features_of
 
 torch.set_num_threads(1)
 

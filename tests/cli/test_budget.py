@@ -11,8 +11,7 @@ from tests.encode.mechanisms.stranger import registered
 from lumos.cli.budget import budget
 from lumos.cli.main import run
 from lumos.encode.mechanisms import COIN, MECHANISMS, make_mechanism
-from lumos.training.expectation import Population
-from lumos.training.profiles import FORECASTERS, PROFILES, STRICT
+from lumos.training.profile import FORECASTERS, PROFILES, STRICT, Population
 
 FEW = ("--devices", "100")
 """A forecast in a fraction of a second."""

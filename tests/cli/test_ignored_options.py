@@ -1,6 +1,7 @@
 """An option that cannot have an effect is refused in one line that says when it has one."""
 
 import dataclasses
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 from lumos.cli.main import run
 from lumos.errors import UsageError
 from lumos.training.config import COMMON, Config
-from lumos.training.profiles import PROFILES
+from lumos.training.profile import PROFILES
 
 PAPER, LINK = ["--profile", "paper"], ["--task", "link"]
+LETTER = {"profile": "paper"}
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -28,39 +30,12 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     [
         (["--compare", "ideal"], "--compare", "--profile paper"),
         (["--iterations", "5"], "--iterations", "--profile paper"),
-        (["--workers", "2"], "--workers", "--profile paper"),
-        (["--comparison-budget", "5"], "--comparison-budget", "--profile paper"),
-        (["--pool", "sum"], "--pool", "--profile paper"),
-        (["--virtual-nodes"], "--virtual-nodes", "--profile paper"),
-        (["--patience", "5"], "--patience", "--profile paper"),
         (["--backbone", "gat"], "--backbone", "--tree-network"),
-        (["--learning-rate", "0.1"], "--learning-rate", "--tree-network"),
-        (["--tree-network", "--heads", "2"], "--heads", "--backbone gat"),
-        (["--projection", "64"], "--projection", "--protect projection"),
-        (["--min-holders", "3"], "--min-holders", "--protect holders"),
-        ([*LINK, "--min-holders", "3"], "--min-holders", "--protect holders"),
-        (["--protect", "none", "--clip", "1"], "--clip", "--protect noise"),
-        (["--protect", "none", "--update-epsilon", "1"], "--update-epsilon", "--protect noise"),
-        (["--protect", "none", "--update-delta", "0.1"], "--update-delta", "--protect noise"),
         (["--opinions", "0", "--opinion-epsilon", "1"], "--opinion-epsilon", "with opinions"),
-        (["--lifetime-epsilon", "5"], "--lifetime-epsilon", "--book"),
-        (["--lifetime-opinion-epsilon", "5"], "--lifetime-opinion-epsilon", "--book"),
-        ([*LINK, "--lifetime-update-epsilon", "5"], "--lifetime-update-epsilon", "--book"),
         (["--answers", "9"], "--answers", "--task link"),
         ([*LINK, "--epsilon", "2"], "--epsilon", "--task classify"),
         ([*PAPER, "--update-epsilon", "2"], "--update-epsilon", "--profile strict"),
         ([*PAPER, "--balancer", "greedy", "--iterations", "5"], "--iterations", "mcmc"),
-        ([*PAPER, "--balancer", "none", "--workers", "2"], "--workers", "greedy, mcmc"),
-        ([*PAPER, "--compare", "ideal", "--workers", "2"], "--workers", "--compare secure"),
-        (
-            [*PAPER, "--balancer", "optimal", "--comparison-budget", "5"],
-            "--comparison-budget",
-            "greedy, mcmc",
-        ),
-        ([*PAPER, "--heads", "2"], "--heads", "--backbone gat"),
-        ([*PAPER, "--layers", "1", "--hidden", "8"], "--hidden", "more layers"),
-        ([*PAPER, "--bins"], "--bins", "--epsilon inf"),
-        ([*PAPER, "--epsilon", "inf", "--recovery", "letter"], "--recovery", "finite --epsilon"),
         (
             ["--coins", "system", "--checkpoint-every", "5", "--out", "never-made"],
             "--checkpoint-every",
@@ -78,6 +53,42 @@ def test_train(
     assert line.startswith(f"lumos: {option} ")
     assert needs in line
     assert option == needs or "has no meaning with" in line or "needs" in line
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "needs"),
+    [
+        ({"workers": 2}, "workers", "profile='paper'"),
+        ({"comparison_budget": 5}, "comparison_budget", "profile='paper'"),
+        ({"pool": "sum"}, "pool", "profile='paper'"),
+        ({"virtual_nodes": True}, "virtual_nodes", "profile='paper'"),
+        ({"patience": 5}, "patience", "profile='paper'"),
+        ({"learning_rate": 0.1}, "learning_rate", "tree_network"),
+        ({"tree_network": True, "heads": 2}, "heads", "backbone='gat'"),
+        ({"protect": "none", "clip": 1}, "clip", "protect='noise'"),
+        ({"protect": "none", "update_epsilon": 1}, "update_epsilon", "protect='noise'"),
+        ({"protect": "none", "update_delta": 0.1}, "update_delta", "protect='noise'"),
+        ({"lifetime_epsilon": 5}, "lifetime_epsilon", "book"),
+        ({"lifetime_opinion_epsilon": 5}, "lifetime_opinion_epsilon", "book"),
+        ({"task": "link", "lifetime_update_epsilon": 5}, "lifetime_update_epsilon", "book"),
+        ({**LETTER, "balancer": "none", "workers": 2}, "workers", "greedy, mcmc"),
+        ({**LETTER, "compare": "ideal", "workers": 2}, "workers", "compare='secure'"),
+        ({**LETTER, "balancer": "optimal", "comparison_budget": 5}, "comparison_budget", "mcmc"),
+        ({**LETTER, "heads": 2}, "heads", "backbone='gat'"),
+        ({**LETTER, "layers": 1, "hidden": 8}, "hidden", "more"),
+        ({**LETTER, "bins": True}, "bins", "epsilon=inf"),
+        ({**LETTER, "epsilon": inf, "recovery": "letter"}, "recovery", "finite `epsilon`"),
+    ],
+)
+def test_settings_of_python(settings: dict[str, Any], name: str, needs: str) -> None:
+    with pytest.raises(UsageError, match=f"`{name}` has no meaning with") as caught:
+        Config.asked(**settings)
+    assert needs in str(caught.value)
+
+
+def test_a_setting_that_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, "train", "demo:60", "--no-virtual-nodes", "--learning-rate=1")
+    assert "has no option --virtual-nodes; use lumos.train(virtual_nodes=…)" in line
 
 
 @pytest.mark.parametrize(

@@ -463,7 +463,7 @@ def test_a_run_that_fell_back_asks_nobody(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     trained = lumos.train("demo:60", task="link", out=tmp_path / "run")
-    assert trained.training.choice == "degree"
+    assert trained.model.choice == "degree"
     result = result_of(capsys, tmp_path / "run", "--id", "4", "--id", "9", "--id", "30")
     assert result["answered"] == 0
     assert "bytes" not in result

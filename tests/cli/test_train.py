@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 import torch
 
+import lumos
+from lumos import InputError, UsageError
 from lumos.cli.main import run
 
 torch.set_num_threads(1)  # small graphs: a second thread only waits
@@ -125,14 +127,14 @@ def test_json_of_links(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_options_reach_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     chosen = ["--backbone", "gat", "--epsilon", "1.5", "--control", "--seed", "5", "--shards", "3"]
-    result = result_of(capsys, *ALONE, *chosen, "--heads", "2", "--hidden", "4", "--output", "5")
+    result = result_of(capsys, *ALONE, *chosen)
     assert result["backbone"] == "gat"
     assert result["epsilon"] == 1.5
     assert result["ledger"]["epsilon_per_receiver"] <= 1.5
     assert (result["seed"], result["shards"]) == (5, 3)
     assert {"control_test_accuracy", "control_val_accuracy"} <= set(result)
-    heads = 600 * 8 + 8 * 2 + 8  # weight, two halves of attention, bias
-    last, head = 8 * 5 + 5 * 2 + 5, 5 * 6 + 6
+    heads = 600 * 64 + 64 * 2 + 64  # weight, two halves of attention, bias
+    last, head = 64 * 16 + 16 * 2 + 16, 16 * 6 + 6
     assert result["weights"] == heads + last + head
 
 
@@ -150,8 +152,18 @@ def test_shards_change_nothing_that_counts(capsys: pytest.CaptureFixture[str]) -
 def test_no_noise_is_valid_json(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, bins: bool
 ) -> None:
-    more = ["--bins"] if bins else []
-    result = result_of(capsys, *ALONE, "--epsilon", "inf", *more, "--out", str(tmp_path / "run"))
+    if bins:
+        chosen: dict[str, Any] = {
+            "compare": "ideal",
+            "epsilon": float("inf"),
+            "bins": True,
+            "epochs": 1,
+        }
+        out = tmp_path / "run"
+        run_of_bins = lumos.train("demo:60", profile="paper", floor=False, out=out, **chosen)
+        result = json.loads(json.dumps(run_of_bins.summary(), allow_nan=False))
+    else:
+        result = result_of(capsys, *ALONE, "--epsilon", "inf", "--out", str(tmp_path / "run"))
     assert result["epsilon"] == "inf"
     assert result["settings"]["bins"] is bins
     for name in ("run.json", "result.json"):
@@ -306,8 +318,8 @@ def test_a_run_is_not_overwritten(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert "--resume" in err
     err = refused(capsys, *again, "--resume", "--seed", "1")
     assert "--seed 0, not 1" in err
-    err = refused(capsys, *again, "--resume", "--dropout", "0.5")
-    assert "--dropout 0.01, not 0.5" in err
+    err = refused(capsys, *again, "--resume", "--epsilon", "0.5")
+    assert "--epsilon 2.0, not 0.5" in err
     err = refused(capsys, "demo:61", *again[1:], "--resume")
     assert "another graph (demo:60)" in err
     assert files_in(tmp_path) == before
@@ -412,21 +424,14 @@ def test_without_tensorboard(
         (["demo:60", "--flavour", "x"], "Unknown option"),
         (["demo:60", "--task", "both"], "Choose from"),
         (["demo:60", "--profile", "loose"], "--profile must be one of paper, strict"),
-        (["demo:60", "--pool", "median"], "Choose from"),
         (["demo:60", "--epochs", "0"], "--epochs must be 1 or more"),
         (["demo:60", "--epochs", "many"], "--epochs"),
         (["demo:60", "--epsilon", "0"], "--epsilon must be above 0"),
         (["demo:60", "--epsilon", "-1"], "--epsilon must be above 0"),
         (["demo:60", "--epsilon", "nan"], "--epsilon must be above 0"),
         (["demo:60", "--epsilon", "much"], "--epsilon"),
-        (["demo:60", "--learning-rate", "0"], "--learning-rate must be above 0"),
-        (["demo:60", "--weight-decay", "-1"], "--weight-decay must be 0 or more"),
         (["demo:60", "--checkpoint-every", "0"], "--checkpoint-every must be 1 or more"),
-        (["demo:60", "--layers", "0"], "layers must be 1 or more"),
-        (["demo:60", "--dropout", "1"], "dropout must be at least 0 and below 1"),
-        (["demo:60", "--profile", "paper", "--low", "1"], "low < high"),
         (["demo:60", "--update-delta", "2"], "--update-delta must be between 0 and 1"),
-        ([*ALONE, "--high", "0.5"], "outside the public bounds [0, 0.5]"),
         ([*ALONE, "--shards", "61"], "--shards must be between 1 and"),
         ([*ALONE, "--backbone", "nothing"], "backbone 'nothing' does not exist"),
         ([*ALONE, "--resume"], "--resume needs --out"),
@@ -434,7 +439,6 @@ def test_without_tensorboard(
         (["nowhere.npz"], "neither a file or folder nor a known graph"),
         (["facebook", "--data-dir", "nowhere"], "lumos data fetch facebook"),
         (["demo:3", *ALONE[1:]], "classify needs at least 4"),
-        (["demo:60", "--task", "link", "--mechanism", "oue"], "no meaning with --profile strict"),
         (
             ["demo:60", "--task", "link", "--encoder-epochs", "3"],
             "no meaning with --profile strict",
@@ -448,19 +452,9 @@ def test_without_tensorboard(
         (["demo:60", "--task", "link", "--relay", "2"], "--relay"),
         (["demo:60", "--answers", "20"], "--answers has no meaning"),
         (["demo:60", "--task", "link", "--answers", "2"], "must be above 2, those of calibration"),
-        (["demo:60", "--task", "link", "--answer-bits", "4"], "--answer-bits must be 1, 2 or 3"),
-        (["demo:60", "--task", "link", "--embedding", "1"], "--embedding must be 2 to 64"),
-        (["demo:60", "--task", "link", "--colours", "33"], "--colours must be 2 to 32"),
-        (["demo:60", "--task", "link", "--word-buckets", "-1"], "--word-buckets must be 0 or more"),
-        (["demo:60", "--task", "link", "--answer-epsilon", "0"], "must be above 0"),
         (["demo:60", "--task", "link", "--epochs", "6"], "--epochs must be above 6"),
-        (["demo:60", "--task", "link", "--protect", "projection"], "is for classify"),
         (["demo:60", "--profile", "strict", "--epsilon", "inf"], "needs a finite --epsilon"),
         (["demo:60", "--profile", "strict", "--epochs", "6"], "--epochs must be above"),
-        (
-            ["demo:60", "--profile", "strict", "--no-virtual-nodes"],
-            "--virtual-nodes has no meaning with --profile strict",
-        ),
     ],
 )
 def test_a_mistake_gets_one_line(
@@ -473,6 +467,29 @@ def test_a_mistake_gets_one_line(
     monkeypatch.chdir(tmp_path)
     assert words in refused(capsys, *arguments)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"profile": "paper", "pool": "median"}, "`pool` must be one of"),
+        ({"profile": "paper", "learning_rate": 0}, "`learning_rate` must be above 0"),
+        ({"profile": "paper", "weight_decay": -1}, "`weight_decay` must be 0 or more"),
+        ({"profile": "paper", "layers": 0}, "layers` must be 1 or more"),
+        ({"profile": "paper", "dropout": 1}, "dropout` must be at least 0 and below 1"),
+        ({"profile": "paper", "low": 1}, "low` < `high"),
+        ({"profile": "paper", "high": 0.5}, r"outside the public bounds \[0, 0.5\]"),
+        ({"task": "link", "mechanism": "oue"}, "no meaning with `profile='strict'`"),
+        ({"task": "link", "answer_bits": 4}, "`answer_bits` must be 1, 2 or 3"),
+        ({"task": "link", "embedding": 1}, "`embedding` must be 2 to 64"),
+        ({"task": "link", "colours": 33}, "`colours` must be 2 to 32"),
+        ({"task": "link", "answer_epsilon": 0}, "must be above 0"),
+        ({"virtual_nodes": False}, "`virtual_nodes` has no meaning with `profile='strict'`"),
+    ],
+)
+def test_a_mistake_in_python(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises((UsageError, InputError), match=words):
+        lumos.train("demo:60", **settings)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def same(one: Arrays, other: Arrays) -> bool:
 
 
 def weights(federation: Federation, party: int = COORDINATOR) -> Arrays:
-    return federation.parties[party].job.trainer.arrays()
+    return federation.parties[party].job.trainer.model_state_dict()
 
 
 class Killer:

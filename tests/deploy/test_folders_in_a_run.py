@@ -40,7 +40,7 @@ def undisturbed() -> Arrays:
 
 def assert_weights(federation: DiskFederation, wanted: Arrays) -> None:
     for party in PARTIES:
-        found = federation.parties[party].job.trainer.arrays()
+        found = federation.parties[party].job.trainer.model_state_dict()
         assert found.keys() == wanted.keys()
         assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
         assert federation.parties[party].ended == ""

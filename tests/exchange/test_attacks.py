@@ -253,8 +253,8 @@ class TestABookedTopic:
         ledger = carrier.ledger()
         assert (ledger.messages, ledger.topics) == (0, {})  # nothing was booked …
         assert ledger.clear_traffic == {"compare/ideal": {"messages": 4, "bytes": 32}}
-        state = carrier.endpoints[0].ledger.state()
-        carrier.endpoints[0].ledger.restore(state)
+        state = carrier.endpoints[0].ledger.state_dict()
+        carrier.endpoints[0].ledger.load_state_dict(state)
         assert carrier.ledger().clear_traffic == ledger.clear_traffic
 
 

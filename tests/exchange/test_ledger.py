@@ -249,14 +249,14 @@ def test_a_resumed_ledger_is_that_of_one_run(
     one.run(releases(topics, 0, stop), no_part)
     parties = (*one.endpoints, one.coordinator)
     checkpoint = [
-        {key: counts.copy() for key, counts in endpoint.ledger.state().items()}
+        {key: counts.copy() for key, counts in endpoint.ledger.state_dict().items()}
         for endpoint in parties
     ]
     one.run(releases(topics, stop), no_part)
     resumed = Loopback(cut(graph, shards, seed=1))
     resumed.run(releases(topics, 0, stop), no_part)
     for endpoint, state in zip((*resumed.endpoints, resumed.coordinator), checkpoint, strict=True):
-        endpoint.ledger.restore(state)
+        endpoint.ledger.load_state_dict(state)
     resumed.run(releases(topics, stop), no_part)
     assert ledger_differences(one.ledger(), resumed.ledger()) == []
     assert resumed.ledger().edge_epsilon > 0

@@ -11,7 +11,7 @@ from tests.graph.writing import write_list
 
 from lumos.errors import InputError
 from lumos.graph import load
-from lumos.training.private_data import features_of
+from lumos.training.problem import features_of
 
 EDGES = "source,target\n10,20\n20,30\n30,10\n"
 LABELS = "id,label\n10,b\n20,\n30,a\n40,-1\n"

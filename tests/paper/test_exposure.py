@@ -11,7 +11,7 @@ from lumos.exchange import Door
 from lumos.paper.profile import PaperProfile
 from lumos.paper.settings import settings_of
 from lumos.training.config import Config
-from lumos.training.profiles import PROFILES
+from lumos.training.profile import PROFILES
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_the_paper_profile_says_what_it_exposed(task: str, sixty: Graph) -> None
         for name in ("leaf", "leaf-gradient", "embedding", "embedding-gradient")
     )
     assert passed == sum(line.messages for line in opened) > 0
-    sentences = result.privacy.exposed
+    sentences = result.model.exposed
     assert f"door `open`: {passed:,} messages" in sentences
     assert ("strangers" in sentences) == (task == "link")
     assert ("label" in sentences) == (task == "classify")

@@ -12,7 +12,7 @@ from tests.runs.running import heard, receivers_of, run
 from lumos import Graph
 from lumos.encode import EncoderSettings, Released, recover
 from lumos.encode.one_bit import message_epsilon
-from lumos.paper.feature_exchange import on_leaves
+from lumos.paper.messages import on_leaves
 from lumos.runs.run import Run
 
 INF = float("inf")
@@ -89,7 +89,7 @@ def test_without_noise_features_leave_by_the_door_open(bins: bool, sixty: Graph)
     assert not any(line.door == "release" for line in result.ledger.topics.values())
     assert result.ledger.topics["train/features-in-the-clear"].door == "open"
     assert result.ledger.epsilon_per_receiver == 0
-    assert "as they are (ε = inf)" in result.privacy.exposed
+    assert "as they are (ε = inf)" in result.model.exposed
     assert len(wire.all_of("train/features-in-the-clear")) == result.trees.workload.sum()
     assert all(one.epsilon is None for one in wire.all_of("train/features-in-the-clear"))
 

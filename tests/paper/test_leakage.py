@@ -14,12 +14,12 @@ from tests.runs.running import Message, Wire, listening, losses, run
 from lumos import Graph
 from lumos.device.coins import PublicCoins
 from lumos.paper import tasks
-from lumos.runs import prepared
-from lumos.runs import run_job as job
+from lumos.paper.tasks import Strangers
+from lumos.runs import loop as job
+from lumos.runs import train as prepared
 from lumos.runs.run import Run
 from lumos.training.given_split import HeldOut
 from lumos.training.split import EdgeSplit, pairs_without_edge, split_edges
-from lumos.training.strangers import Strangers
 from lumos.trees.balance import BalancedParts, balance
 
 STATISTICS_OF_VALIDATION = 2  # the last numbers of the summed vector

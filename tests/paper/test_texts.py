@@ -4,7 +4,7 @@ import pytest
 from reproduce.reported import LARGEST, claim
 from tests.narrow import present
 
-from lumos.paper.texts import LARGEST_WORKLOAD, texts
+from lumos.paper.profile import LARGEST_WORKLOAD, run_texts
 from lumos.training.config import Config
 
 
@@ -20,10 +20,10 @@ def test_the_largest_workloads_are_those_of_the_evaluation() -> None:
     [({}, "its features, with noise"), ({"epsilon": float("inf")}, "its features, as they are")],
 )
 def test_leaves(settings: dict[str, float], leaf: str) -> None:
-    assert present(texts(Config.of(profile="paper", **settings)).trees).other_leaf == leaf
+    assert present(run_texts(Config.of(profile="paper", **settings)).trees).other_leaf == leaf
 
 
 def test_a_star_has_no_virtual_nodes() -> None:
     whole, star = (Config.of(profile="paper", virtual_nodes=some) for some in (True, False))
-    assert present(texts(whole).trees).virtual_nodes
-    assert not present(texts(star).trees).virtual_nodes
+    assert present(run_texts(whole).trees).virtual_nodes
+    assert not present(run_texts(star).trees).virtual_nodes

@@ -21,11 +21,11 @@ from lumos.device.coins import PublicCoins
 from lumos.encode import Messages, read, recover
 from lumos.exchange import Program
 from lumos.model.settings import Pooling
-from lumos.paper.network_and_head import FullModel
 from lumos.paper.settings import settings_of
+from lumos.paper.trainer import FullModel
 from lumos.runs.loop import fit
 from lumos.training.config import Config
-from lumos.training.profile import Problem
+from lumos.training.problem import Problem
 from lumos.training.split import Role, split_vertices
 
 SEED = 3

@@ -17,7 +17,7 @@ from lumos.device.shard import Shard
 from lumos.exchange import CARRIERS, Endpoint, Program
 from lumos.exchange.carriers.loopback import Loopback
 from lumos.paper.trainer import Weights
-from lumos.training.settings import UPDATES
+from lumos.training.config import UPDATES
 from lumos.training.trainer import EpochRecord
 
 SECURE: dict[str, Any] = {"aggregate": "secure", "epochs": 2, "dropout": 0.1, "epsilon": 50.0}
@@ -114,7 +114,7 @@ def test_masked_sums_are_the_fixed_point_sums_bit_by_bit(
         assert np.array_equal(total, fixed_sum(np.stack([*vectors.values()])))
     monkeypatch.setitem(CARRIERS._loaded, "loopback", Permissive)
     monkeypatch.setattr("lumos.paper.trainer.SecureAggregator", InTheClear)
-    monkeypatch.setattr("lumos.paper.coordinator.SecureCoordinator", IdealCoordinator)
+    monkeypatch.setattr("lumos.paper.trainer.SecureCoordinator", IdealCoordinator)
     with summing() as clear:
         plain = run(sixty, **SECURE, **kind)
     for one, other in zip(secure.weights, clear.weights, strict=True):
@@ -170,11 +170,11 @@ def test_sixty_devices_on_their_own_mask_their_updates(sixty: Graph) -> None:
 
 def test_a_secure_run_says_that_nobody_saw_an_update(sixty: Graph) -> None:
     result, wire = heard(sixty, **SECURE)
-    assert "by masked sums" in result.privacy.exposed
+    assert "by masked sums" in result.model.exposed
     assert "aggregate/clear-sum/ideal" not in wire.topics()
     assert not any(line.ideal for line in result.ledger.topics.values())
     ideal = run(sixty, **{**SECURE, "aggregate": "ideal"})
-    assert "in the clear by the simulation" in ideal.privacy.exposed
+    assert "in the clear by the simulation" in ideal.model.exposed
     assert ideal.ledger.topics["aggregate/masked/ideal"].ideal
     assert (
         result.ledger.topics["aggregate/masked"].bytes

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu
 
 from lumos import Forest
-from lumos.paper.network_and_head import FullModel
+from lumos.paper.trainer import FullModel
 from lumos.trees.forest import VIRTUAL
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lumos.ranks.member import joined
-from lumos.runs.hosting import Hosting
-from lumos.runs.train import train_rank
+from lumos.runs.train import Hosting, train_rank
 
 LINK: dict[str, Any] = {"task": "link"}
 PAPER: dict[str, Any] = {"profile": "paper", "epochs": 3, "compare": "ideal"}

@@ -242,7 +242,7 @@ def test_an_environment_that_says_this_is_a_rank(
 
 
 def test_options_of_the_supervisor_are_not_handed_on() -> None:
-    from lumos.cli.ranks import OWN, without
+    from lumos.cli.train import OWN, without
 
     words = "train g --ranks 2 --max_restarts 1 --max-restarts=3 --max_restarts=3 --seed 2"
     assert without(words.split(), OWN) == ["train", "g", "--seed", "2"]

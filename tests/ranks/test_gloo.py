@@ -138,7 +138,7 @@ MEASURED = """
 import sys, tracemalloc
 from pathlib import Path
 from lumos.ranks.member import joined
-from lumos.runs.hosting import Hosting
+from lumos.runs.train import Hosting
 from lumos.runs.train import train_rank
 with joined(60) as world:
     tracemalloc.start()

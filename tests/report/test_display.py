@@ -18,8 +18,8 @@ import lumos
 from lumos.audit.audit_row import AuditReport, AuditRow
 from lumos.audit.estimates import Exactly
 from lumos.display import DISPLAYS
-from lumos.runs.answer import promise
-from lumos.runs.run import LinkPredictions
+from lumos.runs.predict import LinkPredictions
+from lumos.runs.text import promise
 
 EVIL = '<script>alert("x")</script>&amp;'
 

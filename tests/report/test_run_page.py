@@ -20,7 +20,7 @@ from lumos.report.run_page import page_of
 from lumos.report.run_scores import ARMS, arm_name
 from lumos.report.run_scores import notes as scores_notes
 from lumos.report.training import stages_of
-from lumos.training.profiles import PROFILES
+from lumos.training.profile import PROFILES
 
 NAMES = {"macro-F1": "test_macro_f1"} | {f"hits@{k}": f"test_hits_at_{k}" for k in (10, 50, 100)}
 PREFIX = {"run": "", "own": "own_", "control": "control_"}
@@ -219,7 +219,7 @@ def test_every_caution_has_a_line(runs: dict[str, Path]) -> None:
     run = SimpleNamespace(
         **{name: getattr(run, name) for name in ("config", "about", "trees", "classes", "history")},
         training=SimpleNamespace(
-            split=run.training.split, choice="", cautions=["few labels", "noise."], best_epoch=1
+            split=run.split_sizes, choice="", cautions=["few labels", "noise."], best_epoch=1
         ),
     )
     first, *others = scores_notes(run)

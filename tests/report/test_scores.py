@@ -61,7 +61,7 @@ def test_verdicts(
     assert words in verdict(run)
     if words.endswith("helped."):
         assert verdict(run).endswith(words)
-    few = dataclasses.replace(run, training=lumos.load_run(runs["paper"]).training)
+    few = dataclasses.replace(run, split_sizes=lumos.load_run(runs["paper"]).split_sizes)
     assert "does not show" in verdict(few)  # 15 test devices show nothing
 
 

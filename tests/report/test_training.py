@@ -5,7 +5,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -54,9 +53,9 @@ def test_the_vote_is_drawn_where_it_tells_something(runs: dict[str, Path], error
     run = lumos.load_run(runs["strict"])
     found = {"voted_accuracy": 0.96, "voted_accuracy_error": error}
     found |= {"own_voted_accuracy": 0.73, "own_voted_accuracy_error": 0.03}
-    training = msgspec.structs.replace(run.training, estimates=found)
+    model = dataclasses.replace(run.model, estimates=found)
     scores: Any = {**run.scores, "run": {**run.metrics, "val_accuracy": 0.95}}
-    (block,) = estimates(dataclasses.replace(run, training=training, scores=scores))
+    (block,) = estimates(dataclasses.replace(run, model=model, scores=scores))
     if error > 0.2:
         assert isinstance(block, Text)
         assert "a standard error of 21 points" in block.text

@@ -23,7 +23,7 @@ from reproduce.runs import LETTER, TRUE_LABELS, Run
 from reproduce.settings import EPSILONS, Dataset, Settings, dataset_of
 
 from lumos.training.config import Config
-from lumos.training.profiles import PAPER, STRICT
+from lumos.training.profile import PAPER, STRICT
 from reproduce import reported
 
 REPORTED: dict[str, list[tuple[Any, ...]]] = {

@@ -33,6 +33,12 @@ def run(graph: Any, *, seed: int = 0, shards: int = 1, **settings: Any) -> Run:
     return train(graph, seed=seed, shards=shards, **{**QUICK, **settings})
 
 
+def findings(run: Run) -> dict[str, Any]:
+    """What a run says about its training, without arrays."""
+    names = ("best_epoch", "choice", "cautions", "estimates")
+    return {"split": run.split_sizes, **{name: getattr(run.model, name) for name in names}}
+
+
 class Message(NamedTuple):
     """One message, as it passed."""
 

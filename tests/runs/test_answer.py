@@ -10,11 +10,10 @@ import pytest
 
 import lumos
 from lumos.graph import Graph
-from lumos.runs.answer import advice, answer, promise, split_used
 from lumos.runs.run import Run
 from lumos.runs.schema import Split
-from lumos.training.metrics import auc
-from lumos.training.score_errors import beyond_noise, standard_error
+from lumos.runs.text import advice, answer, promise, split_used
+from lumos.training.metrics import auc, beyond_noise, standard_error
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +32,7 @@ def scored(run: Run, tested: int, what: str = "accuracy", /, **scores: float) ->
     return replace(
         run,
         about=msgspec.structs.replace(run.about, graph="town"),
-        training=msgspec.structs.replace(run.training, split=split),
+        split_sizes=split,
         scores={arm: {f"test_{what}": score} for arm, score in scores.items()},
     )
 
@@ -134,10 +133,8 @@ def test_the_promise_says_that_it_is_simulated(labels: Run, sixty: Graph) -> Non
 
 def test_the_first_caution_is_the_advice(labels: Run) -> None:
     assert advice(labels).startswith("`control=True` shows")
-    warned = msgspec.structs.replace(
-        labels.training, cautions=["more devices would help", "another"]
-    )
-    assert advice(replace(labels, training=warned)) == "more devices would help"
+    warned = replace(labels.model, cautions=["more devices would help", "another"])
+    assert advice(replace(labels, model=warned)) == "more devices would help"
     assert advice(scored(labels, 9, run=0.5, control=0.4)) == ""
 
 

@@ -23,7 +23,7 @@ from tests.strict.linking import town
 import lumos
 from lumos import InputError, LumosError
 from lumos.cli.main import run as command
-from lumos.runs.newcomers import predict_newcomers, read_newcomers
+from lumos.runs.predict import predict_newcomers, read_newcomers
 from lumos.storage import read_arrays
 
 STRICT: dict[str, Any] = {"encoder_epochs": 2, "epochs": 64, "floor": False}

@@ -81,11 +81,11 @@ def same(one: Run, other: Run, differences: Callable[..., list[str]]) -> None:
     assert one.trees.history == other.trees.history
     assert differences(one.trees.ledger, other.trees.ledger) == []
     assert differences(one.ledger, other.ledger) == []
-    assert (one.training.best_epoch, one.cost.per_epoch) == (
-        other.training.best_epoch,
+    assert (one.model.best_epoch, one.cost.per_epoch) == (
+        other.model.best_epoch,
         other.cost.per_epoch,
     )
-    assert one.privacy.exposed == other.privacy.exposed
+    assert one.model.exposed == other.model.exposed
     left, right = one.summary(), other.summary()
     for name in ("seconds", "seconds_per_epoch", "peak_rss_mb", "ranks"):
         left.pop(name), right.pop(name)
@@ -177,7 +177,7 @@ def test_patience_ends_a_run_where_its_history_says(
             break
     found = run(sixty, patience=patience, out=tmp_path / "whole", **settings)
     assert last < 40  # or nothing is tested
-    assert (len(found.history), found.training.best_epoch) == (last, best)
+    assert (len(found.history), found.model.best_epoch) == (last, best)
     assert found.summary()["epochs"] == last
     assert [record.score for record in found.history] == scores[:last]
     with pytest.raises(Pulled):
@@ -199,7 +199,7 @@ def test_an_interruption_while_trees_are_balanced(
         raise Pulled
 
     with monkeypatch.context() as patch:
-        patch.setattr("lumos.runs.run_job.balance_parts", pulled)
+        patch.setattr("lumos.runs.loop.balance_parts", pulled)
         with pytest.raises(Pulled):
             run(sixty, out=tmp_path, **SETTINGS)
     resumed = run(sixty, out=tmp_path, resume=True, **SETTINGS)

@@ -47,7 +47,7 @@ def test_a_folder_gives_them_back(runs: dict[str, Run], task: str) -> None:
 def test_the_confusion_matrix_is_that_of_the_predictions(runs: dict[str, Run]) -> None:
     run = runs["classify"]
     table = np.array(run.metrics["test_confusion"])
-    assert table.sum() == run.training.split.test
+    assert table.sum() == run.split_sizes.test
     assert table.trace() / table.sum() == pytest.approx(run.metrics["test_accuracy"])
     rows = run.metrics["test_per_class"]
     assert [row["class"] for row in rows] == run.classes

@@ -161,7 +161,7 @@ def test_without_edges_only_own_features_count(balancer: str, sixty: Graph) -> N
     steps = {"iterations": 5} if balancer == "mcmc" else {}
     result, wire = heard(lonely, balancer=balancer, **steps)
     assert not {topic for topic in wire.topics() if topic.startswith("train/")}
-    assert result.privacy.exposed == "Nothing left a device through the door `open`."
+    assert result.model.exposed == "Nothing left a device through the door `open`."
     floor = run(sixty, floor=True, epochs=3)
     assert result.metrics == floor.own  # the same as own features only, with edges
     refused(lonely, "0; link prediction needs at least 5", InputError, task="link")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from tests.runs.running import Wire, listening
+from tests.runs.running import Wire, findings, listening
 
 from lumos.aggregate.noise import Noise
 from lumos.device.shard import Shard, cut
@@ -15,6 +15,7 @@ from lumos.exchange.carriers.loopback import Loopback
 from lumos.exchange.endpoint import no_part
 from lumos.graph import Graph
 from lumos.runs.federation import Federation
+from lumos.runs.predict import trained_links
 from lumos.runs.run import Run
 from lumos.runs.train import train
 from lumos.score import IDEAL_TOPICS
@@ -23,7 +24,7 @@ from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.noisy_sums import NoisySums
 from lumos.strict.profile import PROFILE
 from lumos.training.config import Config
-from lumos.training.profile import Problem
+from lumos.training.problem import Problem
 from lumos.training.split import Role
 
 LINKS = {"profile": "strict", "task": "link"}
@@ -152,7 +153,7 @@ def sums() -> Iterator[list[Opened]]:
 
 def at_home(run: Run) -> LinkResult:
     """What the devices of a finished run hold: their vectors and degrees."""
-    return PROFILE.link_result(run.trained_links())
+    return PROFILE.link_result(trained_links(run))
 
 
 def identical(one: Run, other: Run) -> None:
@@ -166,5 +167,5 @@ def identical(one: Run, other: Run) -> None:
             assert values.tobytes() == others[name].tobytes(), name
     assert one.embeddings.tobytes() == other.embeddings.tobytes()
     assert one.scores == other.scores
-    assert one.training == other.training
+    assert findings(one) == findings(other)
     assert one.promises == other.promises

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.narrow import present
-from tests.runs.running import Wire, listening
+from tests.runs.running import Wire, findings, listening
 
 from lumos.graph import Graph
 from lumos.runs.federation import Federation
@@ -15,7 +15,7 @@ from lumos.runs.run import Run
 from lumos.runs.train import train
 from lumos.strict.noisy_sums import NoisySums
 from lumos.training.config import Config
-from lumos.training.profile import Problem
+from lumos.training.problem import Problem
 from lumos.training.split import Role
 
 QUICK = {"profile": "strict", "encoder_epochs": 2, "epochs": 10}
@@ -119,7 +119,7 @@ def identical(one: Run, other: Run) -> None:
     assert present(one.model.logits).tobytes() == present(other.model.logits).tobytes()
     assert losses(one).tobytes() == losses(other).tobytes()
     assert one.scores == other.scores
-    assert one.training == other.training
+    assert findings(one) == findings(other)
     assert one.promises == other.promises
 
 

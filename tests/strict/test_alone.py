@@ -13,8 +13,8 @@ from lumos.aggregate.noise import Noise
 from lumos.device.coins import PublicCoins
 from lumos.graph import Graph
 from lumos.runs.run import Run
-from lumos.training.outcome import OWN
 from lumos.training.split import Role, split_vertices
+from lumos.training.trainer import OWN
 
 SYMBOL = "strict/symbol"
 FULL: dict[str, Any] = {"encoder_epochs": 16, "epochs": 61, "epsilon": 4.0}
@@ -67,7 +67,7 @@ def test_the_own_answer_is_kept_to_the_last_digit_where_it_was_chosen() -> None:
     for seed in range(4):
         result = strict(graph_of("random", seed), seed=seed, **FULL)
         if result.model.weights["choice"] == 0:
-            assert result.training.choice == "own"
+            assert result.model.choice == "own"
             assert result.metrics == result.own
             return
     pytest.fail("on a random graph the own answer was never chosen")

@@ -20,7 +20,7 @@ from lumos.strict.link_answers import UNANSWERED
 from lumos.strict.link_prediction import answer
 from lumos.strict.settings import StrictSettings
 from lumos.strict.topics import CONSENT
-from lumos.training.link_questions import AskedPairs
+from lumos.training.trainer import AskedPairs
 
 
 def ask(

@@ -20,7 +20,7 @@ from lumos.strict.assumed_graph import (
     mixing,
     signal,
 )
-from lumos.training.expectation import Population
+from lumos.training.profile import Population
 
 
 def population(**changed: float) -> Population:

@@ -15,7 +15,7 @@ from lumos.graph import Graph
 from lumos.strict.classify_cautions import DROWNED, FEW, WEAK, WIDE, Found, cautions
 from lumos.strict.classify_schedule import ENCODER
 from lumos.strict.vote import Vote
-from lumos.training.cautions import below_own, no_better_than_control, still_falling, unconverged
+from lumos.training.metrics import below_own, no_better_than_control, still_falling, unconverged
 
 PLENTY: dict[str, Any] = {"devices": 200_000, "training": 100_000, "validation": 50_000}
 
@@ -207,7 +207,7 @@ def with_edges(graph: Graph, edges: Any) -> Graph:
 
 
 def said(graph: Graph, **settings: Any) -> str:
-    return "\n".join(lumos.train(graph, **settings).training.cautions)
+    return "\n".join(lumos.train(graph, **settings).model.cautions)
 
 
 def test_random_edges_say_nothing() -> None:

@@ -287,8 +287,8 @@ def test_features_of_one_scale_are_left_alone() -> None:
 
 def test_the_run_says_that_sizes_are_public_and_newcomers_use_them(tmp_path: Any) -> None:
     run = strict(communities("offset", devices=200), out=tmp_path / "run")
-    assert "sizes and centres of the features" in run.privacy.exposed
-    assert "whether all of them lie between -1 and 1" in run.privacy.exposed
+    assert "sizes and centres of the features" in run.model.exposed
+    assert "whether all of them lie between -1 and 1" in run.model.exposed
     again = lumos.load_run(tmp_path / "run")
     assert np.array_equal(again.model.weights["feature_size"], run.model.weights["feature_size"])
     assert again.promises == run.promises

@@ -19,7 +19,7 @@ from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.link_answers import UNANSWERED, scores, shifts_for
 from lumos.strict.link_prediction import alone, answer, judged
 from lumos.strict.link_result import LinkResult
-from lumos.training.link_questions import AskedPairs
+from lumos.training.trainer import AskedPairs
 
 
 def lone(devices: int) -> Shard:

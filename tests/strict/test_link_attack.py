@@ -36,8 +36,8 @@ from lumos.strict.link_result import LinkResult
 from lumos.strict.settings import StrictSettings
 from lumos.strict.surroundings import Surroundings
 from lumos.training.config import Config
-from lumos.training.link_questions import AskedPairs
 from lumos.training.metrics import auc
+from lumos.training.trainer import AskedPairs
 
 MARGIN = 4.0
 """Standard errors."""
@@ -286,7 +286,7 @@ def run() -> Run:
     words = rng.random((200, 60)) < np.where(np.arange(60) // 6 == group[:, None], 0.7, 0.02)
     graph = Graph.from_edges(np.array(pairs), devices=200, features=words.astype(np.float32))
     made = train(graph, task="link", floor=False, protect="none", answers=6)
-    assert made.training.choice != "degree"
+    assert made.model.choice != "degree"
     return made
 
 

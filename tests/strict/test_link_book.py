@@ -11,11 +11,11 @@ from tests.strict.linking import identical, linked, run_with_wire, town
 from tests.strict.strictly import small, strict, the_same_coins
 
 from lumos import BudgetExceeded
-from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
 from lumos.storage import read_arrays
 from lumos.strict.answer_budget import halves
 from lumos.strict.matching import NOBODY, ROUNDS
+from lumos.training.trainer import EpochEvent
 
 DEVICES = 40
 LOUD: dict[str, Any] = {"update_epsilon": 1000.0, "lifetime_update_epsilon": 10_000.0}
@@ -157,7 +157,7 @@ def test_runs_with_different_encoders_share_one_budget(
     for seed in (0, 2):
         out = {"out": tmp_path / f"run {seed}"} if kept == "in a folder" else {}
         runs.append(linked(graph, **LOUD, seed=seed, book=book, **out))
-    assert all(run.training.choice != "degree" for run in runs)
+    assert all(run.model.choice != "degree" for run in runs)
     asking, _ = halves(16)
     first = ask_all(runs[0], 5)
     assert first == asking - 1  # four answers of calibration: one is taken from each half

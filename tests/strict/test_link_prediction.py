@@ -216,7 +216,7 @@ def test_suggestions_find_the_own_group(run: Run) -> None:
 
 def test_a_run_that_fell_back_asks_nobody() -> None:
     trained = linked("demo:60")
-    assert trained.training.choice == "degree"
+    assert trained.model.choice == "degree"
     found = trained.ask_links([(0, 1), (1, 0)], secure=True)
     assert found.ledger is None
     assert not found.answered.any()

@@ -24,11 +24,11 @@ from tests.strict.strictly import small, the_same_coins
 from lumos import InputError, UsageError, load_run
 from lumos.exchange import TOPICS
 from lumos.graph import Graph
-from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
 from lumos.strict.link_levels import ALONE, BOTH, WAYS
 from lumos.strict.link_schedule import COUNTS, PRODUCTS, Z_STEPS
 from lumos.strict.matching import NOBODY
+from lumos.training.trainer import EpochEvent
 
 DEVICES = 14
 CHEAP = {"embedding": 4, "colours": 4, "words": 3}
@@ -297,14 +297,14 @@ def good() -> Run:
 
 
 def test_a_run_finds_edges_where_words_and_surroundings_tell_them(good: Run) -> None:
-    assert good.training.choice in WAYS
+    assert good.model.choice in WAYS
     assert good.metrics["test_auc"] > 0.8
     assert good.own is not None
     assert good.own["test_auc"] < 0.6
-    assert good.training.cautions == []
-    estimates = good.training.estimates
+    assert good.model.cautions == []
+    estimates = good.model.estimates
     assert set(estimates) == {f"levels_auc_{way}{end}" for way in WAYS for end in ("", "_error")}
-    assert 0.5 < estimates[f"levels_auc_{good.training.choice}"] <= 1
+    assert 0.5 < estimates[f"levels_auc_{good.model.choice}"] <= 1
 
 
 def test_the_control_knows_nothing(good: Run) -> None:
@@ -330,20 +330,20 @@ def test_never_worse_than_alone_on_a_random_graph(seed: int) -> None:
     features = (rng.random((200, 40)) < 0.2).astype(np.float32)
     graph = Graph.from_edges(rng.integers(0, 200, (600, 2)), devices=200, features=features)
     run = linked(graph, seed=seed, protect="none")
-    assert run.training.choice == ALONE
+    assert run.model.choice == ALONE
     assert run.metrics == run.own
-    assert "pairs are scored by the asker's own degree" in run.training.cautions[0]
-    assert "which may be chance; so no device is asked" in run.training.cautions[0]
-    assert "too few" not in run.training.cautions[0]
+    assert "pairs are scored by the asker's own degree" in run.model.cautions[0]
+    assert "which may be chance; so no device is asked" in run.model.cautions[0]
+    assert "too few" not in run.model.cautions[0]
     noisy = linked(graph, seed=seed, update_epsilon=1.0)
-    assert noisy.training.choice == ALONE
-    assert "200 devices are too few for 40 words under this noise" in noisy.training.cautions[0]
+    assert noisy.model.choice == ALONE
+    assert "200 devices are too few for 40 words under this noise" in noisy.model.cautions[0]
 
 
 def test_in_doubt_vectors_of_both_are_kept() -> None:
     """Embeddings of a run that fell back are still those of words and surroundings."""
     run = linked("demo:60")
-    assert run.training.choice == ALONE
+    assert run.model.choice == ALONE
     assert run.embeddings.shape == (60, 24 + 16)
     assert_allclose(np.linalg.norm(run.embeddings, axis=1), 1, rtol=1e-5)
 
@@ -352,8 +352,8 @@ def test_in_doubt_vectors_of_both_are_kept() -> None:
 def test_degrees_in_the_score_help_where_popularity_decides(seed: int) -> None:
     run = linked(town(seed=seed), protect="none", score_degrees=True)
     assert run.embeddings.shape[1] in (24 + 4, 16 + 4, 24 + 16 + 4)
-    assert "Degrees are inside the score" in run.privacy.exposed
-    assert "Degrees are inside the score" not in linked("demo:60").privacy.exposed
+    assert "Degrees are inside the score" in run.model.exposed
+    assert "Degrees are inside the score" not in linked("demo:60").model.exposed
 
 
 # -- odd graphs ------------------------------------------------------------------------------
@@ -480,7 +480,7 @@ def test_settings_that_links_do_not_have_are_refused(
 
 
 def test_newcomers_are_refused(tmp_path: Path, sixty: Graph) -> None:
-    from lumos.runs.newcomers import Newcomer, predict_newcomers
+    from lumos.runs.predict import Newcomer, predict_newcomers
 
     run = linked(sixty)
     arrived = [Newcomer(id="new", features=np.zeros((1, 600), np.float32), neighbours=("1",))]
@@ -500,5 +500,5 @@ def test_a_run_folder_keeps_everything(tmp_path: Path) -> None:
         _ = again.embeddings
     with pytest.raises(UsageError, match="made from a graph in memory; pass that graph"):
         again.ask_links([(0, 1)])
-    assert again.training.choice in (BOTH, *WAYS)
+    assert again.model.choice in (BOTH, *WAYS)
     assert again.promises == run.promises

@@ -18,7 +18,6 @@ from tests.strict.strictly import run_with_wire, small, strict, sums
 from lumos import BudgetExceeded, Graph, InputError, UsageError
 from lumos.aggregate.noise import epsilon_for, mu_for
 from lumos.device.coins import PublicCoins
-from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
 from lumos.storage import read_arrays, write_arrays
 from lumos.strict.book_file import UNMATCHED, BookSeal
@@ -26,6 +25,7 @@ from lumos.strict.disclosed import NEWLY
 from lumos.strict.matching import NOBODY
 from lumos.strict.release_book import ReleaseBook
 from lumos.training.split import Role, split_vertices
+from lumos.training.trainer import EpochEvent
 
 SYMBOL = "strict/symbol"
 TRAINING, VALIDATION, OTHER = "training devices", "validation devices", "other devices"
@@ -403,7 +403,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path, Path]:
     linked(town(), seed=1, book=path, **LOUD)
     shutil.copy(path, copy)
     run = linked(town(), book=path, **LOUD)
-    assert run.training.choice != "degree"
+    assert run.model.choice != "degree"
     return run, path, copy
 
 

@@ -1,12 +1,10 @@
 """A mechanism of another package, named in a run: opinions use it, labels do not."""
 
-import json
-
 import pytest
 from tests.encode.mechanisms.stranger import registered
 from tests.strict.strictly import run_with_wire
 
-from lumos.cli.main import run
+import lumos
 from lumos.errors import UsageError
 from lumos.graph import Graph
 from lumos.strict.settings import StrictSettings
@@ -35,11 +33,10 @@ def test_opinions_may_name_several_classes(sixty: Graph, name: str) -> None:
     assert result.promises
 
 
-def test_it_can_be_named_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    short = ["--encoder-epochs", "2", "--epochs", "10", "--json"]
+def test_it_can_be_named_as_a_setting() -> None:
     with registered():
-        assert run(["train", "demo:60", "--mechanism", "loud", *short]) == 0
-    result = json.loads(capsys.readouterr().out)
+        trained = lumos.train("demo:60", mechanism="loud", encoder_epochs=2, epochs=10)
+    result = trained.summary()
     opinion = result["ledger"]["topics"][OPINION.name]
     assert opinion["bytes"] == 3 * opinion["messages"]
 

@@ -13,7 +13,7 @@ from tests.strict.strictly import small, strict
 
 from lumos import Graph, InputError
 from lumos.device.coins import PublicCoins
-from lumos.runs.newcomers import Newcomer, predict_newcomers
+from lumos.runs.predict import Newcomer, predict_newcomers
 from lumos.runs.run import Run
 from lumos.storage import read_arrays
 from lumos.strict.vote import Vote

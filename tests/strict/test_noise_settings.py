@@ -19,8 +19,7 @@ from lumos.strict.classify_promises import reading
 from lumos.strict.classify_schedule import ENCODER
 from lumos.strict.link_promises import reading as link_reading
 from lumos.strict.profile import PROFILE
-from lumos.training.config import Config
-from lumos.training.settings import UPDATES
+from lumos.training.config import UPDATES, Config
 
 
 def config(task: str = "classify", updates: dict[str, Any] | None = None, **more: Any) -> Config:

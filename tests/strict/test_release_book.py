@@ -20,13 +20,13 @@ from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
 from lumos.encode.label_draws import LabelDraws
 from lumos.encode.label_form import LabelForm
 from lumos.errors import BudgetExceeded, UsageError
-from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
 from lumos.storage import read_arrays, write_arrays
 from lumos.strict.disclosed import NEWLY
 from lumos.strict.release_book import ReleaseBook
 from lumos.strict.run_charges import Charge
 from lumos.training.split import Role, split_vertices
+from lumos.training.trainer import EpochEvent
 
 SYMBOL = "strict/symbol"
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from lumos import Forest
 from lumos.graph import Graph
 from lumos.model.settings import ModelSettings
-from lumos.paper.network_and_head import FullModel
+from lumos.paper.trainer import FullModel
 from lumos.strict.classify_schedule import TREES
 from lumos.strict.neighbour_evidence import MessageCounts
 from lumos.strict.noisy_labels import NO_LABEL

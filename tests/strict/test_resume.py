@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.strict.strictly import identical, run_with_wire, small, strict
 
-from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
+from lumos.training.trainer import EpochEvent
 
 pytestmark = pytest.mark.usefixtures("short")
 

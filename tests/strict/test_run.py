@@ -30,7 +30,7 @@ from lumos.encode.mechanisms import make_mechanism
 from lumos.errors import DoorClosed, UsageError
 from lumos.exchange import Door
 from lumos.exchange.topic import TOPICS
-from lumos.paper.topics import LEAF
+from lumos.paper.messages import LEAF
 from lumos.runs.run import Run
 from lumos.strict.classify_schedule import ENCODER
 from lumos.strict.classify_trainer import StrictClassifier
@@ -275,15 +275,15 @@ def test_every_run_tells_what_it_promises(whole: tuple[Run, Wire]) -> None:
     assert label["training devices"] == label["validation devices"] == "ε = 3, pure"
     assert rows["features: these or others"]["training devices"] == "(8, 1e-05)"
     assert json.loads(json.dumps(result.summary()))["promises"] == result.promises
-    assert result.privacy.exposed.startswith("Nothing left a device through the door `open`.")
+    assert result.model.exposed.startswith("Nothing left a device through the door `open`.")
     for words in (
         "several runs add up",
         "This was a simulation: sums were computed in the clear and coins come from the run seed.",
         "`aggregate='secure'` with `coins='system'`",
     ):
-        assert words in result.privacy.exposed
-    assert "30 training devices are too few for 3,607 weights" in " ".join(result.training.cautions)
-    assert "15 validation devices are few" in " ".join(result.training.cautions)
+        assert words in result.model.exposed
+    assert "30 training devices are too few for 3,607 weights" in " ".join(result.model.cautions)
+    assert "15 validation devices are few" in " ".join(result.model.cautions)
 
 
 # Noise.

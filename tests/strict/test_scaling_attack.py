@@ -24,7 +24,7 @@ from lumos.audit.attacks.strict_replay import changed, moved, mu_of
 from lumos.audit.auditing import run_audit
 from lumos.errors import BudgetExceeded, InputError, UsageError
 from lumos.graph import Graph
-from lumos.runs.newcomers import Newcomer, predict_newcomers
+from lumos.runs.predict import Newcomer, predict_newcomers
 from lumos.storage import read_arrays, write_arrays
 from lumos.strict.book_charges import FEATURES, QUESTIONS
 from lumos.strict.feature_scaling import (
@@ -482,7 +482,7 @@ def test_a_folder_has_roles_and_scales_but_no_feature_label_or_degree(
     assert set(NAMES) <= set(weights)
     assert all(40 not in array.shape for array in weights.values())
     about = str(weights["about"])
-    assert not any(caution in about for caution in run.training.cautions)
+    assert not any(caution in about for caution in run.model.cautions)
     assert "test_accuracy" not in about
 
 
@@ -499,11 +499,11 @@ def test_one_value_flips_a_public_fact_and_the_run_says_so() -> None:
     told = [strict(g).model.weights.keys() >= set(NAMES) for g in (bounded, flipped)]
     assert told == [False, True]
     for run in (strict(flipped), linked(flipped)):
-        assert "whether all of them lie between -1 and 1" in run.privacy.exposed
+        assert "whether all of them lie between -1 and 1" in run.model.exposed
     # Where both are set by hand, nothing of it is looked at, and nothing is said.
     settings: dict[str, Any] = {"scaling": "size", "signs": "nonnegative"}
     one, other = (strict(g, **settings) for g in (bounded, flipped))
     assert one.promises == other.promises
-    assert one.privacy.exposed == other.privacy.exposed
-    assert "lie between -1 and 1" not in one.privacy.exposed
-    assert "is negative" not in one.privacy.exposed
+    assert one.model.exposed == other.model.exposed
+    assert "lie between -1 and 1" not in one.model.exposed
+    assert "is negative" not in one.model.exposed

@@ -8,7 +8,7 @@ from lumos.strict.classify_schedule import CANDIDATES
 from lumos.strict.link_levels import ALONE, WAYS
 from lumos.strict.texts import texts
 from lumos.training.config import Config
-from lumos.training.texts import LOSS
+from lumos.training.profile import LOSS
 
 BEFORE = {"encoder": 2, "scale": 18, "symbols": 19}
 

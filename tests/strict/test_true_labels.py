@@ -59,7 +59,7 @@ def run_out(made: Federation[Any]) -> tuple[Any, dict[str, np.ndarray]]:
     made.run(lambda trainer: trainer.setup(), lambda program: program.setup())
     made.run(lambda trainer: trainer.epochs(0, last), lambda program: program.epochs(0, last))
     outcome = made.finish()
-    return outcome, made.first_trainer.arrays()
+    return outcome, made.first_trainer.model_state_dict()
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def test_with_true_labels_in_the_sums_they_are_held_and_the_table_says_so(epochs
     label = rows["label: this one or another"]
     assert "pure" not in label["training devices"] + label["validation devices"]
     assert "Sums used true labels: only the noise of the sums protects them" in (
-        result.privacy.exposed
+        result.model.exposed
     )
     exact, _ = run_with_wire(graph, label_epsilon=float("inf"), protect="none")
     rows = {row["about"]: row for row in exact.promises}

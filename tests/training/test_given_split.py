@@ -82,7 +82,7 @@ def test_masks_of_pyg_data_are_used(graph: Graph) -> None:
     assert np.array_equal(run.split.test, TEST)
     origin = "the split that came with the graph: 25 devices train, 10 validate, 20 test"
     assert run.split.origin == origin
-    assert run.training.split.test == 20
+    assert run.split_sizes.test == 20
     random = lumos.train(data, split="random", **QUICK)
     assert np.array_equal(random.split.test, lumos.train(graph, **QUICK).split.test)
     assert (
@@ -325,7 +325,7 @@ def test_another_split_has_other_noise(graph: Graph) -> None:
     for split in (None, given, moved):
         roles, _, name = vertex_split(graph, split, PublicCoins(0))
         config = lumos.Config.of(**QUICK)
-        from lumos.training.profile import Problem
+        from lumos.training.problem import Problem
 
         problem = Problem.of(
             graph=graph,

@@ -6,7 +6,7 @@ from scipy import stats
 
 from lumos import Graph, load
 from lumos.device.shard import cut
-from lumos.training.strangers import Strangers
+from lumos.paper.tasks import Strangers
 
 
 def drawn(graph: Graph, counts: np.ndarray, shards: int = 1, step: int = 0) -> list[list[int]]:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from lumos.audit.estimates import Estimate
-from lumos.display import DISPLAYS
-from lumos.frames import frame_of_rows
+from lumos.display import DISPLAYS, frame_of_rows
 
 if TYPE_CHECKING:
     import pandas

@@ -14,6 +14,7 @@ from lumos.audit.scene import Say, Scene
 from lumos.errors import UsageError
 from lumos.graph.sources import as_graph
 from lumos.progress import ProgressOption, displayed
+from lumos.runs.predict import split_of
 from lumos.runs.run import Run
 from lumos.runs.schema import plain
 from lumos.training.config import Config
@@ -51,7 +52,7 @@ def run_audit(
         settings, seed = _own_settings(graph.config), graph.about.seed
         whole = graph.whole_graph(data_dir)
         # The default split is drawn anew for every seed; any other is kept.
-        split = given_again(graph.split_of(data_dir), whole) if graph.about.split.name else None
+        split = given_again(split_of(graph, data_dir), whole) if graph.about.split.name else None
     else:
         split = None
         whole = as_graph(graph, data_dir)

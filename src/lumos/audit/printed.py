@@ -5,7 +5,7 @@ import re
 
 from lumos.errors import UsageError
 from lumos.runs.run import Run
-from lumos.training.texts import NO_PROMISE
+from lumos.training.profile import NO_PROMISE
 
 _NUMBER = r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?|∞|inf)"
 _BOTH = re.compile(rf"\({_NUMBER}, {_NUMBER}\)")

@@ -19,11 +19,11 @@ from lumos.display import DISPLAYS
 from lumos.errors import UsageError
 from lumos.graph import Graph
 from lumos.graph.sources import as_graph
-from lumos.memory import peak_rss_mb
+from lumos.machine import peak_rss_mb
 from lumos.progress import ProgressOption, displayed
 from lumos.training.given_split import GivenSplit, edge_split, reading_of, vertex_split
 from lumos.training.metrics import Scores, device_scores, dot_products, pair_scores
-from lumos.training.private_data import features_of
+from lumos.training.problem import features_of
 from lumos.training.split import Role
 from lumos.typing import Floats
 

@@ -8,10 +8,9 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
-from lumos.cli.common import Common, console, print_json
-from lumos.cli.option_groups import placed
+from lumos.cli.common import Common, console, placed, print_json
 from lumos.cli.options import AS_IT_IS, Reading, given
-from lumos.cli.run_screen import paragraph
+from lumos.cli.screen import paragraph
 from lumos.cli.train import run_options
 from lumos.errors import PromiseExceeded, UsageError
 from lumos.graph import load

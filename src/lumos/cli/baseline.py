@@ -6,10 +6,9 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from lumos.baselines.settings import ServerSettings, asked
-from lumos.cli.common import Common, console, print_json
-from lumos.cli.option_groups import placed
+from lumos.cli.common import Common, console, placed, print_json
 from lumos.cli.options import AS_IT_IS, Reading, given, options_of
-from lumos.cli.run_screen import columns_of, heading_of, paragraph, shown
+from lumos.cli.screen import columns_of, heading_of, paragraph, shown
 from lumos.graph import load
 from lumos.training.given_split import reading_of
 

@@ -5,12 +5,10 @@ from typing import Annotated, Any
 
 from rich.table import Table
 
-from lumos.cli.common import Common, console, print_json
-from lumos.cli.option_groups import placed
+from lumos.cli.common import Common, console, placed, print_json
 from lumos.encode.mechanisms import COIN, Mechanism, make_mechanism
 from lumos.errors import UsageError
-from lumos.training.expectation import Expected, Forecast, Population
-from lumos.training.profiles import FORECASTERS, STRICT
+from lumos.training.profile import FORECASTERS, STRICT, Expected, Forecast, Population
 
 COMMON = Common()
 

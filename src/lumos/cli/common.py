@@ -1,19 +1,345 @@
-"""What every command shares: its common options, its JSON, its screen."""
+"""What every command shares: common options, their places in the help, JSON, screen, wording.
 
+One line per option in `OPTIONS`: its group and, if `--help` shows it, its short text. An option
+without a short text is for experts: only `--help-all` shows it, in full. `COMMANDS` has what a
+command shows otherwise. A test fails where an option of any command is missing here.
+
+The library names settings in backticks; `as_options` turns them into options:
+
+    `update_epsilon` must be above 0   →   --update-epsilon must be above 0
+    `protect='none'` has no noise      →   --protect none has no noise
+    `virtual_nodes=False`              →   --no-virtual-nodes
+"""
+
+import dataclasses
 import json as jsonlib
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 from rich.console import Console
 
-from lumos.cli.option_groups import placed
 from lumos.errors import UsageError
+
+DATA = Group("Data", sort_key=1)
+TASK = Group("Task", sort_key=2)
+PRIVACY = Group("Privacy", sort_key=3)
+MODEL = Group("Model", sort_key=4)
+TREES = Group("Trees", sort_key=5)
+RUN = Group("Run", sort_key=6)
+COMMON_GROUP = Group("Every command", sort_key=7)
+
+
+class Placed(NamedTuple):
+    """Where an option stands."""
+
+    group: Group
+    short: str = ""
+    """One line for `--help`; empty: only `--help-all` shows the option."""
+
+
+OPTIONS: Mapping[str, Placed] = {
+    # What is read.
+    "graph": Placed(DATA, "demo, demo:60, facebook, twitch-ENGB, …, or a path"),
+    "directed": Placed(DATA),
+    "weights": Placed(DATA),
+    "multilabel": Placed(DATA),
+    "missing_labels": Placed(DATA),
+    "name": Placed(DATA, "a graph of lumos data list"),
+    "force": Placed(DATA, "download it even if it is here"),
+    "run": Placed(DATA, "a folder that lumos train --out wrote"),
+    "target": Placed(DATA, "a graph, or a folder that lumos train --out wrote"),
+    "label_column": Placed(DATA, "column, array or attribute with the labels"),
+    "label_bins": Placed(DATA),
+    "masks": Placed(DATA),
+    "categorical": Placed(DATA),
+    "feature_bounds": Placed(DATA),
+    "header": Placed(DATA),
+    "folder": Placed(DATA, "a new folder to write"),
+    "parts": Placed(DATA, "number of parts, contiguous ranges of devices"),
+    "assign": Placed(DATA, "file of who is in which part: CSV id,part or npy"),
+    "features": Placed(DATA),
+    "split": Placed(DATA, "file, or shares as 60/20/20: who trains and tests"),
+    # What is learnt, and who does it.
+    "task": Placed(TASK, "classify: predict labels; link: predict edges"),
+    "profile": Placed(TASK, "strict: it promises; paper: the paper's design"),
+    "system": Placed(TASK, "centralized, own, lpgnn, naive, or a registered one"),
+    "systems": Placed(TASK, "strict, paper, own, control, centralized, lpgnn, …"),
+    "attack": Placed(TASK, "only this attack; may be repeated"),
+    # What leaves a device.
+    "epsilon": Placed(PRIVACY, "ε of what a device releases"),
+    "label_epsilon": Placed(PRIVACY),
+    "mechanism": Placed(PRIVACY),
+    "opinions": Placed(PRIVACY),
+    "opinion_epsilon": Placed(PRIVACY, "ε of one opinion, about edges"),
+    "update_epsilon": Placed(PRIVACY, "ε of all sums together, about features"),
+    "update_delta": Placed(PRIVACY),
+    "protect": Placed(PRIVACY),
+    "book": Placed(PRIVACY, "file that counts what devices release in all runs"),
+    "lifetime_epsilon": Placed(PRIVACY),
+    "lifetime_opinion_epsilon": Placed(PRIVACY),
+    "lifetime_update_epsilon": Placed(PRIVACY),
+    "answer_bits": Placed(PRIVACY),
+    "answers": Placed(PRIVACY),
+    "answer_epsilon": Placed(PRIVACY),
+    "signs": Placed(PRIVACY),
+    "scaling": Placed(PRIVACY),
+    "min_holders": Placed(PRIVACY),
+    "projection": Placed(PRIVACY),
+    "clip": Placed(PRIVACY),
+    "low": Placed(PRIVACY),
+    "high": Placed(PRIVACY),
+    "bins": Placed(PRIVACY),
+    "delta": Placed(PRIVACY),
+    "one_bit": Placed(PRIVACY),
+    "edge_sample": Placed(PRIVACY),
+    "aggregate": Placed(PRIVACY, "ideal: sums in the clear; secure: masked sums"),
+    "coins": Placed(PRIVACY, "simulated: from the seed; system: as on devices"),
+    # The network and its training.
+    "epochs": Placed(MODEL, "passes over all devices"),
+    "backbone": Placed(MODEL, "gcn, gat, or another PyG layer"),
+    "tree_network": Placed(MODEL),
+    "encoder_epochs": Placed(MODEL),
+    "learning_rate": Placed(MODEL),
+    "weight_decay": Placed(MODEL),
+    "layers": Placed(MODEL),
+    "hidden": Placed(MODEL),
+    "output": Placed(MODEL),
+    "heads": Placed(MODEL),
+    "dropout": Placed(MODEL),
+    "activate_last": Placed(MODEL),
+    "pool": Placed(MODEL),
+    "recovery": Placed(MODEL),
+    "select": Placed(MODEL),
+    "patience": Placed(MODEL),
+    "embedding": Placed(MODEL),
+    "words": Placed(MODEL),
+    "word_buckets": Placed(MODEL),
+    "colours": Placed(MODEL),
+    "score_degrees": Placed(MODEL),
+    "steps": Placed(MODEL),
+    "label_steps": Placed(MODEL),
+    "normalise": Placed(MODEL),
+    # Who carries which edge.
+    "balancer": Placed(TREES, "none, greedy, mcmc or optimal"),
+    "iterations": Placed(TREES),
+    "compare": Placed(TREES, "paper: ideal compares in the clear, quickly"),
+    "group": Placed(TREES),
+    "comparison_budget": Placed(TREES),
+    "workers": Placed(TREES),
+    "virtual_nodes": Placed(TREES),
+    # What a command does with the result.
+    "control": Placed(RUN, "also train with releases without information"),
+    "floor": Placed(RUN),
+    "checkpoint_every": Placed(RUN),
+    "out": Placed(RUN, "run folder to write"),
+    "resume": Placed(RUN, "continue the interrupted run in --out"),
+    "ranks": Placed(RUN, "processes of this run, one shard each"),
+    "max_restarts": Placed(RUN),
+    "rank_timeout": Placed(RUN),
+    "tensorboard": Placed(RUN),
+    "plot": Placed(RUN, "file for a picture of the workloads"),
+    "id": Placed(TASK, "only this device; may be repeated"),
+    "pairs": Placed(TASK, "links: a file with two ids on each line"),
+    "candidates": Placed(TASK, "links: a file with ids; --id asks each of them"),
+    "top": Placed(TASK, "how many of the candidates to print"),
+    "newcomer": Placed(TASK, "a JSON file of devices that join after training"),
+    "scores": Placed(PRIVACY),
+    "csv": Placed(RUN, "file to write all rows to"),
+    "export": Placed(RUN, "file to write the weights to (.npz)"),
+    "simulated": Placed(RUN),
+    # What a forecast assumes.
+    "classes": Placed(DATA, "k, the number of classes"),
+    "degree": Placed(DATA, "neighbours of a device"),
+    "devices": Placed(DATA, "number of devices"),
+    "homophily": Placed(DATA, "share of edges within a class"),
+    "own_accuracy": Placed(DATA, "accuracy of own features alone"),
+    # The paper's evaluation.
+    "figures": Placed(TASK, "classification, link-prediction, epsilon, …; or all"),
+    "profiles": Placed(TASK, "both, paper or strict"),
+    "seeds": Placed(RUN, "number of seeds"),
+    "quick": Placed(RUN, "a short form, within ten minutes on two cores"),
+    "jobs": Placed(RUN, "processes at a time"),
+    "keep": Placed(RUN),
+    "kept": Placed(RUN),
+    "results": Placed(RUN),
+    # What is measured.
+    "only": Placed(TASK, "layers, balancers, compare, sums, …; all by default"),
+    "full": Placed(RUN, "the sizes of the documentation; up to an hour"),
+    # Real devices.
+    "pki": Placed(DATA, "a folder of lumos pki init"),
+    "device": Placed(TASK, "3, or 3,5,8, or a range as 0-59; may be repeated"),
+    "coordinator": Placed(TASK, "the coordinator"),
+    "broker": Placed(TASK, "the NATS server"),
+    "host": Placed(TASK, "name or address of the broker; may be repeated"),
+    "request": Placed(TASK, "file of a device that keeps its private keys"),
+    "valid": Placed(RUN, "for how long, as 365d or 12h"),
+    "listen": Placed(RUN, "address to listen on; 0.0.0.0 for every one"),
+    "port": Placed(RUN, "port to listen on"),
+    "max_payload": Placed(RUN),
+    "max_connections": Placed(RUN),
+    "log_file": Placed(RUN, "file for the log of the NATS server"),
+    "deadline": Placed(RUN, "seconds after which a silent device is left out"),
+    "stay": Placed(RUN, "devices stay after the training, and answer"),
+    "status": Placed(RUN, "port of the status page on loopback; 0 for a free one"),
+    "prepare": Placed(RUN, "write the folders of all parties only"),
+    "with": Placed(TASK, "a real device: score its pair with this one"),
+    "pid_file": Placed(RUN, "file for the number of its process"),
+    # What every command has.
+    "seed": Placed(COMMON_GROUP, "run seed"),
+    "shards": Placed(COMMON_GROUP, "shards of the simulation; the result is the same"),
+    "data_dir": Placed(COMMON_GROUP, "folder of the graphs (also LUMOS_DATA)"),
+    "json": Placed(COMMON_GROUP, "print one JSON object instead"),
+    "verbose": Placed(COMMON_GROUP, "print everything that is known"),
+}
+
+COMMANDS: Mapping[str, Mapping[str, str]] = {
+    "trees": {
+        "iterations": "steps of mcmc",
+        "compare": "secure: by cryptography; ideal: in the clear",
+        "group": "auto, ed25519 (constant time) or secp256k1 (quick)",
+        "comparison_budget": "most bits that a pair may reveal",
+    },
+    "baseline": {
+        "epsilon": "ε of a device's features",
+        "label_epsilon": "ε of a device's label",
+        "backbone": "gcn, gat or sage",
+    },
+    "budget": {
+        "epsilon": "ε of the symbol that a device releases: its label",
+        "opinions": "opinions that a device tells its neighbours",
+        "mechanism": "auto, krr, digits, oue, multibit",
+        "update_epsilon": "ε of all sums together",
+    },
+    "predict": {"scores": "links: ideal, or secure by cryptography"},
+    "audit": {"out": "JSON file to write", "control": ""},
+    "report": {"out": "file to write"},
+    "up": {"out": "a new folder for the result", "keep": "keep the folders of all parties"},
+    "device": {"folder": "of the device", "broker": "address in place of that in run.json"},
+    "coordinator": {
+        "folder": "of the coordinator",
+        "broker": "address in place of that in run.json",
+    },
+    "pki init": {"pki": "a new folder"},
+    "pki request": {"folder": "a folder for the keys", "device": "number of the device"},
+    "pki nats-config": {"out": "file to write"},
+    "split": {"task": "classify or link only; by default both"},
+    "evaluate": {"out": "folder for the page, the table as JSON, and single runs"},
+    "bench": {"quick": "small sizes, within two minutes; the default"},
+    "reproduce": {"out": "folder for tables, figures and the page", "graph": "may be repeated"},
+}
+"""By command, short texts in place of those above; an empty one leaves an option to experts."""
+
+
+def short_text(command: str, option: str) -> str:
+    """What `--help` of a command says of an option; empty where it does not show it."""
+    own = COMMANDS.get(command, {})
+    return own[option] if option in own else OPTIONS.get(option, Placed(RUN)).short
+
+
+def rank(option: str) -> int:
+    """Where an option stands among those of its group; after all others where it is unknown."""
+    return [*OPTIONS].index(option) if option in OPTIONS else len(OPTIONS)
+
+
+def placed(option: str, **more: Any) -> Parameter:
+    """The annotation of an option: its group, and what else is given.
+
+    Args:
+        option: its name as Python has it.
+        more: as `cyclopts.Parameter` takes it.
+    """
+    return (
+        Parameter(group=OPTIONS[option].group, **more) if option in OPTIONS else Parameter(**more)
+    )
+
+
+_SETTING = re.compile(r"`([a-z_]+)(?:=('?)([^`']*)\2)?`")
+_COMMAND_OPTIONS = (
+    "out",
+    "resume",
+    "export",
+    "simulated",
+    "keep",
+    "id",
+    "newcomer",
+    "csv",
+    "plot",
+    "tensorboard",
+    "seeds",
+    "ranks",
+    "max_restarts",
+    "rank_timeout",
+    "systems",
+    "jobs",
+    "split",
+    "parts",
+    "assign",
+    "features",
+    "profiles",
+    "only",
+    "device",
+    "coordinator",
+    "broker",
+    "host",
+    "request",
+    "valid",
+    "port",
+    "max_payload",
+    "max_connections",
+    "deadline",
+)
+"""Options of commands that are no setting of any dataclass."""
+
+
+def as_options(text: str) -> str:
+    """Return the text with settings written as options of the command that was typed."""
+    return _SETTING.sub(_as_option, text)
+
+
+def _as_option(match: re.Match[str]) -> str:
+    name, _, value = match.groups()
+    if name not in _options() or (TYPED.get([])[:1] == ["train"] and name in python_only()):
+        return match.group(0)
+    option = "--" + name.replace("_", "-")
+    if value in (None, "True"):
+        return option
+    return "--no-" + option[2:] if value == "False" else f"{option} {value}"
+
+
+@cache
+def python_only() -> frozenset[str]:
+    """Return the names of settings that `lumos.train` and `lumos.load` have, `lumos train` not."""
+    from lumos.graph import ReadOptions
+    from lumos.training.config import COMMON, TRAIN_OPTIONS
+    from lumos.training.profile import PROFILES
+
+    groups = [*COMMON.values(), ReadOptions, *(PROFILES[name].settings for name in PROFILES)]
+    return frozenset(field.name for group in groups for field in dataclasses.fields(group)) - {
+        *TRAIN_OPTIONS
+    }
+
+
+@cache
+def _options() -> frozenset[str]:
+    """Names of all settings, and of the options that commands add."""
+    from lumos.baselines.settings import BaselineSettings
+    from lumos.graph import ReadOptions
+    from lumos.training.config import COMMON
+    from lumos.training.profile import PROFILES, Population
+
+    groups: list[type[Any]] = [*COMMON.values(), BaselineSettings, Common, ReadOptions, Population]
+    groups += [PROFILES[name].settings for name in PROFILES]
+    fields = (field.name for group in groups for field in dataclasses.fields(group))
+    return frozenset([*fields, *_COMMAND_OPTIONS])
+
 
 TYPED: ContextVar[list[str]] = ContextVar("typed")
 """The words of the command line, for a command that starts others like itself."""

@@ -5,8 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from lumos.cli.common import Common, console, print_json, say
-from lumos.cli.option_groups import placed
+from lumos.cli.common import Common, console, placed, print_json, say
 
 COMMON = Common()
 

@@ -7,10 +7,8 @@ import numpy as np
 from cyclopts import App, Parameter
 from rich.table import Table
 
-from lumos.cli.common import Common, console, print_json, say
-from lumos.cli.option_groups import placed
+from lumos.cli.common import Common, as_options, console, placed, print_json, say
 from lumos.cli.options import AS_IT_IS, Reading, given
-from lumos.cli.wording import as_options
 from lumos.errors import LumosError, MissingData
 from lumos.graph import Graph, load
 from lumos.graph.catalog import (

@@ -5,8 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from lumos.cli.common import Common, print_json
-from lumos.cli.option_groups import placed
+from lumos.cli.common import Common, placed, print_json
 from lumos.errors import RunFailed, UsageError
 
 COMMON = Common()

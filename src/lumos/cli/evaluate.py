@@ -8,10 +8,8 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from lumos.cli.common import Common, console, continued_by, print_json, say_runs
-from lumos.cli.option_groups import placed
+from lumos.cli.common import Common, as_options, console, continued_by, placed, print_json, say_runs
 from lumos.cli.options import AS_IT_IS, Reading, given
-from lumos.cli.wording import as_options
 from lumos.errors import LumosError
 from lumos.graph import load
 from lumos.training.given_split import reading_of

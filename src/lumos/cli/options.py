@@ -5,24 +5,26 @@ what was left to the profile.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from cyclopts import Parameter, Token
 from docstring_parser import parse_from_object
 
-from lumos.cli.option_groups import placed
-from lumos.cli.wording import as_options
+from lumos.cli.common import as_options, placed
 from lumos.graph import ReadOptions
 
 
-def options_of(name: str, *groups: type[Any], **defaults: str) -> type[Any]:
-    """A dataclass with every setting of `groups`, of the same type or None, and None by default.
+def options_of(
+    name: str, *groups: type[Any], only: Collection[str] | None = None, **defaults: str
+) -> type[Any]:
+    """Return a dataclass of the settings of `groups`, of the same type or None, None by default.
 
     A setting that several groups have is one option, with the help of each.
 
     Args:
+        only: names of the settings to take; all by default.
         defaults: what the help says of defaults that depend on other options.
     """
     hints: dict[str, Any] = {}
@@ -31,6 +33,8 @@ def options_of(name: str, *groups: type[Any], **defaults: str) -> type[Any]:
     for group in groups:
         words, types = _descriptions(group), get_type_hints(group)
         for field in dataclasses.fields(group):
+            if only is not None and field.name not in only:
+                continue
             if hints.setdefault(field.name, types[field.name]) != types[field.name]:
                 raise TypeError(f"{field.name}: two groups have it, with different types")
             texts.setdefault(field.name, []).append(" ".join((words.get(field.name) or "").split()))

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import App
 
-from lumos.cli.common import Common, print_json
-from lumos.cli.option_groups import placed
+from lumos.cli.common import Common, placed, print_json
 from lumos.deploy.broker_config import DEFAULTS, BrokerSettings, write_broker_config
 from lumos.deploy.certificate_checks import fingerprint
 from lumos.deploy.certificate_request import read_request, request_certificate

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.table import Table
 
-from lumos.cli.common import Common, console, print_json
-from lumos.cli.option_groups import placed
+from lumos.cli.common import Common, console, placed, print_json
 from lumos.errors import InputError, UsageError
 from lumos.progress import displayed
-from lumos.training.profiles import STRICT
+from lumos.training.profile import STRICT
 
 if TYPE_CHECKING:
     from lumos.runs.run import Run
@@ -103,7 +102,7 @@ def predict(
         raise UsageError("--workers has no meaning without --scores secure; leave it out")
     common.refuse("seed", "shards", because="a run predicts by what it was trained with")
     from lumos.runs.load import load_run
-    from lumos.runs.newcomers import predict_newcomers, read_newcomers
+    from lumos.runs.predict import predict_newcomers, read_newcomers
 
     trained = load_run(run)
     train = trained.config.train

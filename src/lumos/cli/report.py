@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from lumos.cli.common import Common, print_json
-from lumos.cli.option_groups import placed
+from lumos.cli.common import Common, placed, print_json
 from lumos.storage import PRIVATE
 
 COMMON = Common()

@@ -52,7 +52,7 @@ def several_seeds(
 def show(found: "SeededRuns", config: Config, out: Path | None) -> None:
     """The means for people."""
     from lumos.evaluation.table import NAMES, SHORT, SIDELINES
-    from lumos.training.outcome import CONTROL, MAIN, OWN
+    from lumos.training.trainer import CONTROL, MAIN, OWN
 
     screen, first = console(), found.first
     seeds = sorted(found.results)

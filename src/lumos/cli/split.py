@@ -5,15 +5,13 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from lumos.cli.common import Common, console, print_json
-from lumos.cli.option_groups import placed
+from lumos.cli.common import Common, as_options, console, placed, print_json
 from lumos.cli.options import AS_IT_IS, Reading, given
-from lumos.cli.wording import as_options
 from lumos.graph.parts import PartsFolder
 from lumos.graph.parts.manifest import Partition, read_assignment, refuse_neither
 from lumos.graph.parts.part_source import chosen_source
 from lumos.graph.parts.parts_folder import refuse_taken
-from lumos.memory import peak_rss_mb
+from lumos.machine import peak_rss_mb
 from lumos.progress import displayed
 from lumos.training.given_split import reading_of
 from lumos.training.write_parts import write_parts

@@ -1,28 +1,27 @@
 """`lumos train`: from a graph to a model, and a report of what the run exposed."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lumos.cli.common import Common, print_json
-from lumos.cli.option_groups import placed
-from lumos.cli.options import AS_IT_IS, Reading, given, options_of
-from lumos.cli.ranks import refuse_ranks, start_ranks
-from lumos.cli.run_screen import show
+from lumos.cli.common import TYPED, Common, as_options, placed, print_json, say
+from lumos.cli.options import given, options_of
+from lumos.cli.screen import show
 from lumos.cli.seeds_screen import several_seeds
 from lumos.cli.trees import announce
 from lumos.errors import UsageError
-from lumos.graph import load
+from lumos.graph import Graph, ReadOptions
 from lumos.ranks.member import is_rank, joined, restarted
-from lumos.ranks.world import TIMEOUT
-from lumos.runs.hosting import Hosting
+from lumos.ranks.supervisor import Supervisor, interpreter
+from lumos.ranks.world import TIMEOUT, World
+from lumos.session.workers import cores
 from lumos.storage import PRIVATE, private_folder
-from lumos.training.config import COMMON, Config
-from lumos.training.given_split import reading_of
-from lumos.training.profiles import PROFILES
+from lumos.training.config import COMMON, TRAIN_OPTIONS, Config
+from lumos.training.profile import PROFILES
 
 
 def _by_profile(setting: str) -> str:
@@ -39,11 +38,12 @@ def _by_profile(setting: str) -> str:
     return "; ".join(words)
 
 
-def run_options(name: str, **defaults: str) -> type[Any]:
-    """A dataclass with an option for every setting of a run.
+def run_options(name: str, only: Collection[str] | None = None, **defaults: str) -> type[Any]:
+    """Return a dataclass with an option for every setting of a run.
 
     Args:
         name: of the dataclass.
+        only: names of the settings to take; all by default.
         defaults: what the help says of defaults that are others here.
     """
     differ = ("epsilon", "opinions", "balancer", "epochs")
@@ -52,18 +52,21 @@ def run_options(name: str, **defaults: str) -> type[Any]:
         name,
         *COMMON.values(),
         *(PROFILES[profile].settings for profile in PROFILES),
+        only=only,
         **{**by_profile, "activate_last": "for classify, not for link", **defaults},
     )
 
 
 if TYPE_CHECKING:
-    from lumos.runs.events import EpochEvent, OnEpoch
+    from lumos.training.trainer import EpochCallback, EpochEvent
 
     Options = Any
+    Reading = Any
 else:
-    Options = run_options("Options")
+    Options = run_options("Options", TRAIN_OPTIONS)
+    Reading = options_of("Reading", ReadOptions, only=TRAIN_OPTIONS)
 
-SHARED, NOTHING = Common(), Options()
+SHARED, NOTHING, AS_IT_IS = Common(), Options(), Reading()
 
 
 def train(
@@ -129,7 +132,7 @@ def train(
         resume = resume or (restarted() and out is not None and (out / "run.json").exists())
         _train(
             graph, config, reading, split, out, resume, tensorboard, seeds, common,
-            Hosting(common.shards, world),
+            world,
         )  # fmt: skip
 
 
@@ -143,33 +146,30 @@ def _train(
     tensorboard: bool,
     seeds: int,
     common: Common,
-    hosting: "Hosting",
+    world: World | None,
 ) -> None:
     """The command in one process: all of the run, or the part of a rank."""
     from lumos.runs import train as runs  # torch takes a second to import: not for a wrong option
 
-    first = hosting.world is None or hosting.world.first
-    how = {**reading_of(split), **given(reading)}
-    parts = runs.parts_folder(graph) if seeds == 1 and not given(reading) else None
-    if parts is not None:
-        loaded: Any = parts
-    else:
-        loaded = load(graph, data_dir=common.data_dir, **how)
-    if first and parts is None:
+    hosting = runs.Hosting(common.shards, world)
+    first = hosting.observer.first
+    given_graph = runs.read_input(
+        graph, data_dir=common.data_dir, split=split, reading=given(reading), whole=seeds != 1
+    )
+    loaded = given_graph.graph
+    if first and isinstance(loaded, Graph):
         announce(loaded, config.trees, config.train.coins)
-    if seeds != 1:
-        source = {"spec": runs.findable(graph), **how}
-        several_seeds(loaded, config, seeds, source, split, out, resume, common)
+    if seeds != 1 and isinstance(loaded, Graph):
+        several_seeds(loaded, config, seeds, given_graph.source, split, out, resume, common)
         return
     try:
         with _writer(out if tensorboard and first else None) as on_epoch:
             run = runs.train_rank(
-                loaded,
+                given_graph,
                 config,
                 seed=common.seed,
                 hosting=hosting,
                 split=split,
-                source={"spec": runs.findable(graph), **how},
                 out=out,
                 resume=resume,
                 progress=True,
@@ -207,7 +207,7 @@ def _refuse_unkept(
 
 
 @contextmanager
-def _writer(out: Path | None) -> "Iterator[OnEpoch | None]":
+def _writer(out: Path | None) -> "Iterator[EpochCallback | None]":
     """A callback that writes every epoch for TensorBoard, or None."""
     if out is None:
         yield None
@@ -236,3 +236,92 @@ def _writer(out: Path | None) -> "Iterator[OnEpoch | None]":
             writer.close()
             for file in (out / "tensorboard").iterdir():
                 file.chmod(PRIVATE)  # as all files of a run folder
+
+
+OWN = ("--ranks", "--max-restarts")
+"""Options of the supervisor, with one value each."""
+
+
+def refuse_ranks(
+    ranks: int | None,
+    max_restarts: int,
+    rank_timeout: float,
+    out: Path | None,
+    *,
+    seeds: int,
+    shards: int,
+    is_rank: bool = False,
+) -> None:
+    """Refuse options about ranks that have no meaning together.
+
+    Args:
+        is_rank: this process is a rank already.
+        others: options of `lumos train`.
+
+    Raises:
+        UsageError: there are some.
+    """
+    if ranks is not None and ranks < 1:
+        raise UsageError(f"`ranks` must be 1 or more, got {ranks}")
+    if not 0 < rank_timeout < float("inf"):
+        raise UsageError(f"`rank_timeout` must be above 0 seconds, got {rank_timeout:g}")
+    if max_restarts < 0:
+        raise UsageError(f"`max_restarts` must be 0 or more, got {max_restarts}")
+    if is_rank and ranks is not None:
+        raise UsageError(
+            "`ranks` starts ranks, and this process is one already: RANK and WORLD_SIZE are set in "
+            "its environment; leave it out under torchrun, otherwise unset them"
+        )
+    if max_restarts and ranks is None:
+        raise UsageError("`max_restarts` starts ranks again; it needs `ranks`")
+    if max_restarts and out is None:
+        raise UsageError("`max_restarts` needs `out`: the folder with the checkpoints")
+    if (is_rank or ranks is not None) and seeds != 1:
+        raise UsageError("`ranks` are of one run; leave out `seeds`")
+    if ranks is not None and shards != 1:
+        raise UsageError("a rank hosts one shard; leave out `shards`, or `ranks`")
+
+
+def start_ranks(ranks: int, max_restarts: int, timeout: float, out: Path | None) -> None:
+    """Run the present command in `ranks` processes, and end with their status.
+
+    Raises:
+        SystemExit: they did not succeed.
+        KeyboardInterrupt: interrupted; all ranks are ended.
+    """
+    words = without(TYPED.get(), OWN)
+    threads = max(1, cores() // ranks)
+    supervisor = Supervisor([*interpreter(), *words], ranks, threads, timeout)
+
+    def started() -> bool:
+        return out is not None and (out / "run.json").exists()
+
+    def going_on() -> list[str]:
+        return ["--resume"] if started() and "--resume" not in words else []
+
+    def hint() -> str | None:
+        return f"the same command with --resume continues in {out}" if started() else None
+
+    try:
+        end = supervisor.run_again(
+            max_restarts, going_on, lambda line: say(f"lumos: {as_options(line)}")
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(*filter(None, [hint()])) from None
+    if end.status:
+        if end.line:
+            say(f"lumos: {'; '.join(filter(None, [as_options(end.line), hint()]))}")
+        sys.exit(end.status)
+
+
+def without(words: list[str], options: tuple[str, ...]) -> list[str]:
+    """The words of a command line without some options and their values."""
+    kept, skip = [], False
+    for word in words:
+        if skip:
+            skip = False
+        elif word.replace("_", "-") in options:
+            skip = True
+        elif word.partition("=")[0].replace("_", "-") not in options:
+            kept.append(word)
+    return kept

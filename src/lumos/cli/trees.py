@@ -7,16 +7,15 @@ import numpy as np
 from cyclopts import Parameter
 from rich.table import Table
 
-from lumos.cli.common import Common, console, print_json, say
-from lumos.cli.option_groups import placed
+from lumos.cli.common import Common, console, placed, print_json, say
 from lumos.cli.options import AS_IT_IS, Reading, given, options_of
-from lumos.cli.run_screen import paragraph
+from lumos.cli.screen import paragraph
 from lumos.crypto.group import NO_GROUP
 from lumos.device.coins import CoinSource
 from lumos.errors import UsageError
 from lumos.graph import Graph, load
 from lumos.graph.options import NOT_ASKED
-from lumos.memory import peak_rss_mb
+from lumos.machine import peak_rss_mb
 from lumos.progress import duration
 from lumos.report.charts import check_plot, save_cdf
 from lumos.trees.balance import Balanced, balance

@@ -1,28 +1,65 @@
 """`lumos up`: a federation of real devices on this machine."""
 
 import shutil
+import signal
+import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from cyclopts import Parameter
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
 
-from lumos.cli.common import Common, print_json, say
-from lumos.cli.option_groups import placed
+from lumos.cli.common import Common, console, placed, print_json, say
 from lumos.cli.options import AS_IT_IS, Reading, given
-from lumos.cli.termination import ended_in_order
 from lumos.cli.train import run_options
-from lumos.cli.up_screen import show_result, shown_status
 from lumos.deploy.broker_config import BrokerSettings
 from lumos.deploy.federation_layout import FederationLayout, lay_out
 from lumos.deploy.local_federation import LocalFederation
 from lumos.deploy.run_plan import refuse_settings
+from lumos.deploy.run_status import RunStatus
 from lumos.errors import UsageError
 from lumos.graph.parts.part_source import chosen_source
 from lumos.graph.parts.parts_folder import refuse_taken
 from lumos.storage import private_folder, write_json
 from lumos.training.given_split import reading_of
+
+_ASKS = (signal.SIGTERM, signal.SIGHUP)
+"""From `kill`, a service manager, or a terminal that is closed."""
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """Inside, a signal that asks the process to end raises `SystemExit`, once.
+
+    The exit status is 128 and the number of the signal, as shells have it. A signal that whoever
+    started the process wants ignored, as `nohup` does, stays ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears of signals
+        return
+    heard = [number for number in _ASKS if signal.getsignal(number) is signal.SIG_DFL]
+
+    def end(number: int, _frame: FrameType | None) -> NoReturn:
+        for one in heard:
+            signal.signal(one, signal.SIG_IGN)  # a second one would interrupt the tidying
+        raise SystemExit(128 + number)
+
+    for number in heard:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, signal.SIG_DFL)
+
 
 if TYPE_CHECKING:
     Options = Any
@@ -190,3 +227,83 @@ def _trained(federation: LocalFederation) -> dict[str, Any]:
                 show(status)
             time.sleep(_POLL)
     return federation.result()
+
+
+SECONDS_BETWEEN_LINES = 10.0
+_MOST_NAMES = 8
+
+
+@contextmanager
+def shown_status() -> Iterator[Callable[[RunStatus], None]]:
+    """A callback that shows how a run goes on, on standard error."""
+    if sys.stderr.isatty():
+        screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        with Live(console=screen, transient=True, refresh_per_second=4) as live:
+            yield lambda status: live.update(status_table(status))
+        return
+    said = time.monotonic()
+
+    def line(status: RunStatus) -> None:
+        nonlocal said
+        if time.monotonic() - said >= SECONDS_BETWEEN_LINES:
+            said = time.monotonic()
+            say("; ".join(f"{name} {text}" for name, text in status_rows(status)))
+
+    yield line
+
+
+def status_table(status: RunStatus) -> Table:
+    """The live table."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for name, text in status_rows(status):
+        table.add_row(name, text)
+    return table
+
+
+def status_rows(status: RunStatus) -> list[tuple[str, str]]:
+    """What people want to know: name and text."""
+    sent, received = status.wire["bytes_sent"], status.wire["bytes_received"]
+    return [
+        ("online", f"{status.online:,} of {status.devices:,}"),
+        ("phase", f"{status.phase_name} ({min(status.phase + 1, status.phases)}/{status.phases})"),
+        ("sums", f"{status.sums:,} in {status.seconds:,.0f} s"),
+        ("waiting for", _names(status.behind)),
+        ("left out", _names([*status.left_out])),
+        ("coordinator", f"{sent / 1e6:,.1f} MB sent, {received / 1e6:,.1f} MB received"),
+        ("loss", "-" if status.loss is None else f"{status.loss:.4f}"),
+    ]
+
+
+def _names(devices: list[int]) -> str:
+    if not devices:
+        return "nobody"
+    shown = ", ".join(map(str, devices[:_MOST_NAMES]))
+    more = len(devices) - _MOST_NAMES
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def show_result(result: dict[str, Any]) -> None:
+    """Print the result for people."""
+    screen = console()
+    lost = ", ".join(f"{device} ({phase})" for device, phase in result["left_out"].items())
+    screen.print(
+        f"{result['graph']}: {result['devices']:,} devices in processes of their own, coins: "
+        f"{result['coins']}"
+    )
+    if result["sums"]:
+        screen.print(
+            f"{result['sums']:,} masked sums in {result['seconds']:,.1f} s, "
+            f"{result['seconds_per_sum']:.3f} s each"
+        )
+    screen.print(f"left out: {lost or 'nobody'}")
+    wire, ledger = result["wire_bytes_per_device"], result["ledger_bytes_per_device"]
+    weight = result["megabytes_per_device"]
+    weighs = "" if weight is None else f"{weight:,.1f} MB of memory of its own, "
+    factor = f", {wire / ledger:.1f} times the ledger's" if ledger else ""
+    screen.print(f"a device: {weighs}{wire / 1e3:,.0f} kB sent and received{factor}")
+    if result["weights_sha256"]:
+        screen.print(f"weights, the same at all: sha256 {result['weights_sha256']}")
+    else:
+        screen.print(f"largest workload: {result['max_workload']:,} edges")
+    if "parties" in result:
+        screen.print(f"folders of all parties: {result['parties']}")

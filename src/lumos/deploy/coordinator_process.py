@@ -34,9 +34,9 @@ from lumos.deploy.training_job import TREES, TrainingJob
 from lumos.deploy.wire_count import NAME as WIRE_COUNT
 from lumos.deploy.wire_count import WireCount
 from lumos.errors import RunFailed
+from lumos.machine import threads_for
 from lumos.storage import read_json, write_arrays, write_json, write_text
-from lumos.threads import threads_for
-from lumos.training.weights_digest import weights_digest
+from lumos.training.trainer import weights_digest
 from lumos.typing import Arrays
 
 SILENT_BEATS = 5
@@ -229,7 +229,7 @@ class CoordinatorProcess:
 
     def _write_result(self, party: CoordinatorParty, snapshot: Arrays) -> None:
         job, path = party.job, self._folder.path
-        weights: Arrays = {} if job.last == TREES else job.trainer.arrays()
+        weights: Arrays = {} if job.last == TREES else job.trainer.model_state_dict()
         sums = int(snapshot.get(SUM_NUMBER, 0))
         result = {
             "run": self._folder.plan.run,

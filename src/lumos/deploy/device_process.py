@@ -36,9 +36,9 @@ from lumos.deploy.wire_count import WireCount
 from lumos.device.device_keys import DeviceKeys
 from lumos.errors import RunFailed, UsageError
 from lumos.graph.parts import PartsFolder
+from lumos.machine import threads_for
 from lumos.storage import part_of, read_json, write_json
-from lumos.threads import threads_for
-from lumos.training.weights_digest import weights_digest
+from lumos.training.trainer import weights_digest
 from lumos.typing import Arrays
 
 BOOT_BYTES = 16
@@ -206,7 +206,7 @@ class DeviceProcess:
 
     def _write_result(self, job: TrainingJob, snapshot: Arrays) -> None:
         """Public weights, and what is the device's own: its prediction and its ledger."""
-        weights: Arrays = {} if job.last == TREES else job.trainer.arrays()
+        weights: Arrays = {} if job.last == TREES else job.trainer.model_state_dict()
         result: dict[str, Any] = {
             "run": self._folder.plan.run,
             "device": self._folder.party,

@@ -40,7 +40,7 @@ class PartyLedgers:
         numbers = {int(name.split("/")[1]) for name in arrays if name.startswith(_EARLIER)}
         self._earlier = [part_of(arrays, f"{_EARLIER}{number}/") for number in sorted(numbers)]
         for which, ledger in self._ledgers.items():
-            ledger.restore_whole(part_of(arrays, f"{_NOW}{which}/"))
+            ledger.load_whole_state_dict(part_of(arrays, f"{_NOW}{which}/"))
 
     def flows(self) -> dict[str, dict[str, int]]:
         """By topic: messages and bytes of all phases, and of attempts that were given up."""
@@ -72,5 +72,5 @@ class PartyLedgers:
         return {
             f"{_NOW}{which}/{name}": counts
             for which, ledger in self._ledgers.items()
-            for name, counts in ledger.whole_state().items()
+            for name, counts in ledger.whole_state_dict().items()
         }

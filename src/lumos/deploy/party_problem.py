@@ -5,7 +5,7 @@ import numpy as np
 from lumos.graph.facts import GraphPart
 from lumos.graph.parts.manifest import Manifest
 from lumos.training.config import Config
-from lumos.training.profile import Problem
+from lumos.training.problem import Problem
 
 
 def problem_of(manifest: Manifest, config: Config, part: GraphPart) -> Problem:

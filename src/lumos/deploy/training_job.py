@@ -38,7 +38,7 @@ from lumos.graph.parts.manifest import Manifest
 from lumos.session.workers import InProcess
 from lumos.storage import part_of
 from lumos.training.config import Config
-from lumos.training.private_data import PrivateData
+from lumos.training.problem import PrivateData
 from lumos.training.profile import Placement
 from lumos.training.trainer import (
     AnswersPairs,
@@ -207,10 +207,15 @@ class TrainingJob:
             "absent": np.array(sorted(self._absent), np.int64),
         }
         if phase > SETUP:
-            arrays |= {f"run/{name}": array for name, array in self.trainer.snapshot().items()}
+            arrays |= {
+                f"run/{name}": array for name, array in self.trainer.device_state_dict().items()
+            }
         arrays |= self._heard.arrays()
         if phase > self.last and self._stays and isinstance(self.result, AnswersPairs):
-            arrays |= {ANSWERS_WITH + name: array for name, array in self.result.kept().items()}
+            arrays |= {
+                ANSWERS_WITH + name: array
+                for name, array in self.result.device_state_dict().items()
+            }
         return arrays | self.ledgers.arrays()
 
     def restore(self, arrays: Arrays) -> int:
@@ -239,7 +244,7 @@ class TrainingJob:
         self._heard = HeardReleases.of(arrays, self._me, self._absent)
         if phase > SETUP:
             self._trainer = self._make_trainer()
-            self._trainer.revive(part_of(arrays, "run/"))
+            self._trainer.load_device_state_dict(part_of(arrays, "run/"))
             self._trainer.remember_openings(self._opened)
             program = self._trainer.rehear(min(phase, self.last) - FIRST_EPOCH)
             if self._follows:

@@ -22,10 +22,10 @@ from lumos.graph.facts import fingerprint
 from lumos.graph.sources import as_graph
 from lumos.progress import ProgressOption, displayed
 from lumos.storage import private_folder
+from lumos.training.config import Task
 from lumos.training.given_split import GivenSplit, reading_of, settled
-from lumos.training.outcome import CONTROL
-from lumos.training.private_data import features_of
-from lumos.training.settings import Task
+from lumos.training.problem import features_of
+from lumos.training.trainer import CONTROL
 from lumos.typing import Progress
 
 Found = TypeVar("Found")

@@ -8,8 +8,8 @@ from lumos.baselines.settings import BaselineSettings
 from lumos.baselines.systems import BASELINES
 from lumos.errors import UsageError
 from lumos.training.config import Config
-from lumos.training.outcome import CONTROL, MAIN, OWN
-from lumos.training.profiles import PAPER, PROFILES, STRICT
+from lumos.training.profile import PAPER, PROFILES, STRICT
+from lumos.training.trainer import CONTROL, MAIN, OWN
 
 OWN_UNPROTECTED = "own-unprotected"
 """The baseline `own`: the same features as `own`, and weights trained without noise."""

@@ -22,8 +22,8 @@ from lumos.report import (
     seeds_figure,
 )
 from lumos.training.config import Config
-from lumos.training.outcome import OWN
-from lumos.training.profiles import PAPER, STRICT
+from lumos.training.profile import PAPER, STRICT
+from lumos.training.trainer import OWN
 
 FACTS = (STRICT, PAPER, OWN, "centralized")
 """Systems whose scores are read first."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from lumos.errors import LumosError
 from lumos.storage import one_line
-from lumos.training.profiles import PROFILES
+from lumos.training.profile import PROFILES
 
 PARENT_GONE = 3
 """Exit status of a process whose parent has died."""

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lumos.display import frame_of_rows
 from lumos.errors import UsageError
 from lumos.evaluation.evaluated_systems import EvaluatedSystem
 from lumos.evaluation.means import mean_of, paired_difference
-from lumos.frames import frame_of_rows
 from lumos.storage import write_json
 from lumos.training.config import Config
 from lumos.training.metrics import CLASS_SCORES, LINK_SCORES
-from lumos.training.outcome import CONTROL, MAIN, OWN
-from lumos.training.texts import NO_PROMISE
+from lumos.training.profile import NO_PROMISE
+from lumos.training.trainer import CONTROL, MAIN, OWN
 from lumos.typing import Ints
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from lumos.graph import Graph
 from lumos.storage import read_json
 from lumos.training.config import Config
 from lumos.training.metrics import CLASS_SCORES, LINK_SCORES, PARTS
-from lumos.training.outcome import CONTROL, MAIN, OWN
+from lumos.training.trainer import CONTROL, MAIN, OWN
 from lumos.typing import Progress
 
 

@@ -8,9 +8,9 @@ from lumos.progress import duration
 from lumos.report.display import fragment, listed
 from lumos.report.display import table as html_table
 from lumos.report.display import title as heading
-from lumos.runs.run_text import aligned
+from lumos.runs.text import aligned
 from lumos.training.metrics import HITS
-from lumos.training.outcome import OWN
+from lumos.training.trainer import OWN
 
 NAMES = {
     "test_accuracy": "accuracy",

@@ -140,7 +140,7 @@ class Ledger:
         """The same for what really passed on the ideal topics, in the clear."""
         return self._clear.by_topic()
 
-    def state(self) -> dict[str, Ints]:
+    def state_dict(self) -> dict[str, Ints]:
         """Flows and rounds so far, for a checkpoint. Comparisons and ε are not in it."""
         flows = {
             f"{name}|{prefix}{flow}": counts
@@ -150,24 +150,26 @@ class Ledger:
         }
         return {**flows, "|rounds": self.device_rounds.copy(), ROUND: np.array([self.round])}
 
-    def whole_state(self) -> Arrays:
+    def whole_state_dict(self) -> Arrays:
         """Everything that is counted, for a party that may be restarted at any moment."""
         return {
-            **{f"flows/{name}": counts for name, counts in self.state().items()},
-            **{f"answers/{name}": counts for name, counts in self.answers.state().items()},
-            **{f"spent/{name}": column for name, column in self._spending.state().items()},
-            **{f"edges/{name}": column for name, column in self._edge_spending.state().items()},
+            **{f"flows/{name}": counts for name, counts in self.state_dict().items()},
+            **{f"answers/{name}": counts for name, counts in self.answers.state_dict().items()},
+            **{f"spent/{name}": column for name, column in self._spending.state_dict().items()},
+            **{
+                f"edges/{name}": column for name, column in self._edge_spending.state_dict().items()
+            },
             "lengths": np.array(sorted(self.lengths), np.int64),
             "groups": np.array(sorted(self.groups), np.str_),
             "scores": np.array(self.scores),
         }
 
-    def restore_whole(self, state: Arrays) -> None:
-        """Continue from `whole_state`, in a ledger that has counted nothing."""
-        self.restore(part_of(state, "flows/"))
-        self.answers.restore(part_of(state, "answers/"))
-        self._spending.restore(part_of(state, "spent/"))
-        self._edge_spending.restore(part_of(state, "edges/"))
+    def load_whole_state_dict(self, state: Arrays) -> None:
+        """Continue from `whole_state_dict`, in a ledger that has counted nothing."""
+        self.load_state_dict(part_of(state, "flows/"))
+        self.answers.load_state_dict(part_of(state, "answers/"))
+        self._spending.load_state_dict(part_of(state, "spent/"))
+        self._edge_spending.load_state_dict(part_of(state, "edges/"))
         self.lengths = set(state["lengths"].tolist())
         self.groups = set(state["groups"].tolist())
         self.scores = int(state["scores"])
@@ -187,7 +189,7 @@ class Ledger:
             for key, counts in state.items()
         )
 
-    def restore(self, state: dict[str, Ints]) -> None:
+    def load_state_dict(self, state: dict[str, Ints]) -> None:
         """Continue from a checkpoint: flows and rounds are what they were then."""
         flows: FlowsByTopic = {}
         clear: FlowsByTopic = {}
@@ -196,8 +198,8 @@ class Ledger:
             if name:
                 of = clear if flow.startswith(_CLEAR) else flows
                 of.setdefault(name, {})[flow.removeprefix(_CLEAR)] = counts
-        self._flows.restore(flows)
-        self._clear.restore(clear)
+        self._flows.load_state_dict(flows)
+        self._clear.load_state_dict(clear)
         self.device_rounds = state["|rounds"].copy()
         self.round = int(state[ROUND][0])
 

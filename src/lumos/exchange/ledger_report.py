@@ -10,13 +10,12 @@ import numpy as np
 
 from lumos.crypto.group import NO_GROUP
 from lumos.device.shard import COORDINATOR
-from lumos.display import DISPLAYS
+from lumos.display import DISPLAYS, frame_of_rows
 from lumos.errors import UsageError
 from lumos.exchange.ledger import Ledger
 from lumos.exchange.revealed_bits import ANSWER_BITS
 from lumos.exchange.topic import PUBLIC_ID, TOPICS, Door, Topic
 from lumos.exchange.traffic import Booking, FlowsByTopic
-from lumos.frames import frame_of_rows
 from lumos.typing import Arrays, Doubles, Ints
 
 if TYPE_CHECKING:

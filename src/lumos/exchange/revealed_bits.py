@@ -48,7 +48,7 @@ class AnswerCounts:
             self._of_slot[ways] = Tally(self._slots)
             self._of_strangers[ways] = Counter()
 
-    def state(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """All counts, by the number of possible answers, for a party that may be restarted."""
         arrays: Arrays = {}
         for ways in self._of_device:
@@ -60,7 +60,7 @@ class AnswerCounts:
             }
         return arrays
 
-    def restore(self, arrays: Arrays) -> None:
+    def load_state_dict(self, arrays: Arrays) -> None:
         """Go on from these counts."""
         for ways in sorted({int(name.split("/")[0]) for name in arrays}):
             self._begin(ways)

@@ -42,7 +42,7 @@ class Spending:
         """
         self._of_kind[common].add(rows, receivers, epsilon)
 
-    def state(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """ε of every pair of sender and receiver, for a party that may be restarted."""
         names = ("rows", "receivers", "epsilon")
         return {
@@ -51,7 +51,7 @@ class Spending:
             for name, column in zip(names, of_kind.pairs(), strict=True)
         }
 
-    def restore(self, arrays: Arrays) -> None:
+    def load_state_dict(self, arrays: Arrays) -> None:
         """Go on from these."""
         for common in self._of_kind:
             kind = "common" if common else "apart"

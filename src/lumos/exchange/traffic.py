@@ -89,7 +89,7 @@ class Flows:
             for name, of_topic in flows.items()
         }
 
-    def restore(self, flows: Mapping[str, Mapping[str, Ints]]) -> None:
+    def load_state_dict(self, flows: Mapping[str, Mapping[str, Ints]]) -> None:
         """Continue from counts of `by_topic`; what was counted since is dropped."""
         self._sent, self._received, self._booked = {}, {}, {}
         self._bytes_sent, self._bytes_received = {}, {}

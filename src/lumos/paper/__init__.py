@@ -1,6 +1,5 @@
 """The paper's profile: what the paper sends, counted, with a plain account of what it exposes.
 
-`trainer` is the program of a shard: `feature_exchange` releases and recovers features,
-`network_and_head` runs on trees, `tasks` has the losses. `coordinator` adds updates up, `topics`
-lists every message, and `exposure` describes what was given away.
+`trainer` has the programs of a shard and of the coordinator, the model and a description of what
+was given away; `messages` lists every message and exchanges features, `tasks` has the losses.
 """

@@ -10,18 +10,23 @@ from lumos.errors import InputError
 from lumos.exchange.topic import Door
 from lumos.graph.facts import GraphFacts
 from lumos.paper.settings import PaperSettings, settings_of
-from lumos.paper.texts import texts
-from lumos.training.link_questions import PairAnswers
+from lumos.training.config import Config, TrainSettings
 from lumos.training.metrics import dot_products
-from lumos.training.profile import Placement, Problem, Programs
-from lumos.training.profiles import PAPER
-from lumos.training.settings import TrainSettings
-from lumos.training.texts import ProfileTexts
+from lumos.training.problem import Problem
+from lumos.training.profile import (
+    PAPER,
+    Placement,
+    ProfileTexts,
+    Programs,
+    RunSizes,
+    SumStage,
+    TreeTexts,
+)
+from lumos.training.trainer import PairAnswers
 
 if TYPE_CHECKING:
     from lumos.paper.trainer import PaperResult
-    from lumos.training.config import Config
-    from lumos.training.link_questions import AskedPairs, TrainedLinks
+    from lumos.training.trainer import AskedPairs, TrainedLinks
 
 
 class PaperProfile:
@@ -71,7 +76,7 @@ class PaperProfile:
 
     def texts(self, config: "Config") -> ProfileTexts:
         """What reports say about a run."""
-        return texts(config)
+        return run_texts(config)
 
     def check(self, facts: GraphFacts, config: "Config") -> None:
         """Features must lie between the public bounds."""
@@ -87,8 +92,7 @@ class PaperProfile:
 
     def programs(self, placement: Placement) -> "Programs[PaperResult]":
         """The trainers of all shards, and the coordinator's program."""
-        from lumos.paper.coordinator import PaperCoordinator
-        from lumos.paper.trainer import PaperTrainer
+        from lumos.paper.trainer import PaperCoordinator, PaperTrainer
 
         problem, config = placement.problem, placement.config
         trainers = [
@@ -126,3 +130,70 @@ class PaperProfile:
 
 
 PROFILE = PaperProfile()
+
+
+LARGEST_WORKLOAD = {"facebook": 39.0, "lastfm": 16.0}
+"""By graph, the largest workload that the paper reports after tree trimming."""
+
+
+def run_texts(config: Config) -> ProfileTexts:
+    """What reports say about a run."""
+    paper = settings_of(config)
+    return ProfileTexts(
+        promise=lambda _: _unprotected(config),
+        design="this is the paper's own design.",
+        trees=TreeTexts(
+            workload=(
+                "A device's workload is the number of neighbours that it keeps in its tree. Every "
+                "edge is kept by at least one of its two ends, and the busiest device sets the "
+                "pace."
+            ),
+            own_leaf="its own features",
+            other_leaf="its features, with noise" if paper.noisy else "its features, as they are",
+            builder="the device that keeps these edges",
+            virtual_nodes=paper.virtual_nodes,
+            reported_largest=LARGEST_WORKLOAD,
+        ),
+        sums=_sums,
+        validation=(
+            "The weights of the best validation score are kept"
+            if paper.select == "validation"
+            else ""
+        ),
+    )
+
+
+def _sums(sizes: RunSizes) -> list[SumStage]:
+    """Every epoch is one sum: a gradient, and what loss and validation score are made of."""
+    from lumos.paper.tasks import STATISTICS  # torch, which settings do without
+
+    weights = sum(array.size for array in sizes.weights.values())
+    return [
+        SumStage(
+            name="network",
+            learns="all weights of the network, from gradients of training devices",
+            first=1,
+            last=sizes.epochs,
+            numbers=weights + len(STATISTICS),
+            loss=(
+                "Mean loss over training devices. Where it goes on falling while the validation "
+                "score does not rise, the network learns its training devices by heart."
+            ),
+        )
+    ]
+
+
+def _unprotected(config: Config) -> str:
+    """What a run does not protect, in one sentence."""
+    paper = settings_of(config)
+    told = "labels" if config.train.task == "classify" else "links"
+    strangers = " and strangers" * (config.train.task == "link")
+    features = (
+        f"ε = {paper.epsilon:g} covers released features alone"
+        if paper.noisy
+        else "features went to neighbours as they are"
+    )
+    return (
+        f"Nothing is promised: neighbours{strangers} got embeddings of raw features, and gradients "
+        f"that depend on {told}, without protection; {features}."
+    )

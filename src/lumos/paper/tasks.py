@@ -17,12 +17,43 @@ from torch.nn.functional import log_softmax, logsigmoid
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
-from lumos.paper.row_messages import rows_of, send_rows
-from lumos.paper.topics import ASK, EMBEDDING, EMBEDDING_GRADIENT
-from lumos.training.private_data import PrivateData
+from lumos.paper.messages import ASK, EMBEDDING, EMBEDDING_GRADIENT, received_rows, send_rows
+from lumos.training.problem import PrivateData
 from lumos.training.split import Role
-from lumos.training.strangers import Strangers
 from lumos.typing import Ints
+
+
+class Strangers:
+    """Draws devices that are neither oneself nor a neighbour, uniformly, with private coins."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._free = shard.total - 1 - shard.degree
+        # The r-th stranger of a device is r plus the members m_0 < m_1 < … (neighbours and itself)
+        # with m_i - i ≤ r. All devices are searched at once: keys rise from device to device.
+        me = np.arange(len(shard))
+        owner = np.concatenate([shard.owner, me])
+        member = np.concatenate([shard.neighbours, shard.devices])
+        order = np.lexsort((member, owner))
+        owner, member = owner[order], member[order]
+        self._start = shard.offsets[:-1] + me
+        rank = np.arange(len(member)) - self._start[owner]
+        self._keys = owner * shard.total + (member - rank)
+
+    def draw(self, counts: Ints, purpose: str, step: int) -> tuple[Ints, Ints]:
+        """For each hosted device so many strangers; none where there are none.
+
+        Returns:
+            positions of the devices, not decreasing, and ids of the strangers.
+        """
+        shard = self._shard
+        counts = np.where(self._free > 0, counts, 0)
+        chance = shard.coins.uniform_each(counts, purpose, step)
+        rows = np.repeat(np.arange(len(shard)), counts)
+        place = np.floor(chance * self._free[rows]).astype(np.int64)
+        before = np.searchsorted(self._keys, rows * shard.total + place, side="right")
+        return rows, place + before - self._start[rows]
+
 
 STATISTICS = ("loss", "count", "validation", "validation count")
 """What each device adds to the masked sum beside its gradient."""
@@ -112,7 +143,7 @@ class Link:
             inbox.sender, peers
         ):
             raise ProtocolError("link: an embedding is missing, or was not asked for")
-        theirs = rows_of(EMBEDDING, inbox, embedding.shape[1])
+        theirs = received_rows(EMBEDDING, inbox, embedding.shape[1])
         mine, sign = torch.from_numpy(rows), torch.from_numpy(signs)
         train = torch.from_numpy(training)
         own = embedding[mine]
@@ -127,7 +158,7 @@ class Link:
             peers[training],
             (slope * own)[here],
         )
-        received = rows_of(EMBEDDING_GRADIENT, inbox, embedding.shape[1])
+        received = received_rows(EMBEDDING_GRADIENT, inbox, embedding.shape[1])
         back = back.index_add(0, torch.from_numpy(shard.local(inbox.receiver)), received)
         values = torch.stack([-gain * train, train, gain * ~train, ~train], dim=1)
         statistics = torch.zeros(len(shard), len(STATISTICS), dtype=torch.float64)

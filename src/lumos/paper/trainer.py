@@ -1,11 +1,11 @@
-"""The trainer of one shard: a program that yields messages, epoch by epoch.
+"""The trainer of one shard: a program that yields messages, epoch by epoch; and the coordinator.
 
     trainer = PaperTrainer(shard, endpoint, private, config, classes)
     yield from trainer.setup()                        # features, keys; once per run
     yield from trainer.epochs(0, 25, on_epoch)        # any number of times
     embeddings = yield from trainer.finish()          # with the weights that were selected
 
-Everything that crosses a device's border is a message of `lumos.paper.topics` or
+Everything that crosses a device's border is a message of `lumos.paper.messages` or
 `lumos.aggregate`. Weights are public: every device computes them from the same sums.
 """
 
@@ -17,32 +17,103 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lumos.aggregate import IdealAggregator, SecureAggregator
+from lumos.aggregate import IdealAggregator, IdealCoordinator, SecureAggregator, SecureCoordinator
 from lumos.device.shard import Shard
-from lumos.errors import ProtocolError
+from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
+from lumos.exchange.topic import Door
 from lumos.model.by_device import device_gradients
 from lumos.model.dropout import Drops
 from lumos.model.feature_products import Features
-from lumos.model.network import Leaves
+from lumos.model.network import Leaves, TreeNetwork
 from lumos.model.pool import Pooled, pool, pool_backward
+from lumos.model.settings import ModelSettings
 from lumos.model.tree_tensors import Trees
-from lumos.paper.exposure import exposure
-from lumos.paper.feature_exchange import exchange_features, on_leaves, without_information
-from lumos.paper.network_and_head import FullModel
-from lumos.paper.row_messages import rows_of, send_rows
+from lumos.paper.messages import (
+    LEAF,
+    LEAF_GRADIENT,
+    exchange_features,
+    on_leaves,
+    received_rows,
+    send_rows,
+    without_information,
+)
 from lumos.paper.settings import settings_of
 from lumos.paper.tasks import STATISTICS, Classify, Link, Step, Task
-from lumos.paper.topics import LEAF, LEAF_GRADIENT
 from lumos.training.adam import Adam
 from lumos.training.config import Config
 from lumos.training.metrics import dot_products
-from lumos.training.outcome import MAIN, Judged, Outcome
-from lumos.training.private_data import PrivateData
-from lumos.training.trainer import EpochRecord, OnEpoch
+from lumos.training.problem import PrivateData
+from lumos.training.trainer import MAIN, EpochRecord, Judged, OnEpoch, Outcome
 from lumos.trees.forest import Forest
 from lumos.typing import Arrays, Doubles, Floats, Ints
+
+
+class FullModel(torch.nn.Module):
+    """What is trained. Parameters in this order: attention of POOL if there is one, network, head.
+
+    Args:
+        settings: of the network.
+        features: d.
+        classes: outputs of the linear head; 0 without a head (link).
+    """
+
+    def __init__(self, settings: ModelSettings, features: int, classes: int) -> None:
+        super().__init__()
+        self.network = TreeNetwork(settings, features)
+        self.attention: torch.nn.Parameter | None = None
+        if settings.pool == "attention":
+            self.attention = torch.nn.Parameter(torch.zeros(settings.output))
+        self.head = torch.nn.Linear(settings.output, classes) if classes else None
+
+    def initialise(self, generator: np.random.Generator) -> None:
+        """Weights from public coins; attention starts as the average."""
+        self.network.initialise(generator)
+        if self.head is not None:
+            outputs, inputs = self.head.weight.shape
+            reach = float(np.sqrt(6 / (inputs + outputs)))
+            values = generator.uniform(-reach, reach, (outputs, inputs)).astype(np.float32)
+            with torch.no_grad():
+                self.head.weight.copy_(torch.from_numpy(values))
+                self.head.bias.zero_()
+
+    def vector(self) -> Doubles:
+        """[weights] all parameters."""
+        flat = torch.nn.utils.parameters_to_vector(self.parameters())
+        return flat.detach().numpy().astype(np.float64)
+
+    def load(self, vector: Doubles) -> None:
+        """Set all parameters from a vector."""
+        flat = torch.from_numpy(vector.astype(np.float32))
+        torch.nn.utils.vector_to_parameters(flat, self.parameters())
+
+    def take(self, weights: Arrays) -> None:
+        """Set all parameters by name.
+
+        Raises:
+            InputError: they are not those of this model.
+        """
+        shapes = {name: tuple(value.shape) for name, value in self.named_parameters()}
+        numbers = all(array.dtype == np.float32 for array in weights.values())
+        if not numbers or shapes != {name: array.shape for name, array in weights.items()}:
+            raise InputError("the weights are not of the model that the settings describe")
+        with torch.no_grad():
+            for name, value in self.named_parameters():
+                value.copy_(torch.from_numpy(weights[name]))
+
+    def logits(self, embedding: Tensor) -> Tensor:
+        """[devices, classes] output of the head."""
+        if self.head is None:
+            raise ValueError("a model for links has no head")
+        with torch.no_grad():
+            out: Tensor = self.head(embedding)
+        return out
+
+    @property
+    def weights(self) -> int:
+        """Number of weights."""
+        return sum(parameter.numel() for parameter in self.parameters())
 
 
 @dataclass(eq=False)
@@ -83,11 +154,11 @@ class PaperResult(NamedTuple):
     embeddings: Floats
     """[hosted, width]"""
 
-    def rows(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """All of it."""
         return self._asdict()
 
-    def with_rows(self, rows: Arrays) -> "PaperResult":
+    def load_state_dict(self, rows: Arrays) -> "PaperResult":
         """Of all devices."""
         return PaperResult(**rows)
 
@@ -182,10 +253,10 @@ class PaperTrainer:
         return min(epochs, self.weights.best_epoch + patience) if patience else epochs
 
     def rejoin(self, epoch: int) -> Program[None]:
-        """After `restore`: `setup` has exchanged everything that is needed."""
+        """After `load_state_dict`: `setup` has exchanged everything that is needed."""
         yield from ()
 
-    def state(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """Everything that the next epochs depend on."""
         weights, adam = self.weights, self.weights.adam
         return {
@@ -198,7 +269,7 @@ class PaperTrainer:
             "best_epoch": np.array(weights.best_epoch),
         }
 
-    def restore(self, state: Arrays) -> None:
+    def load_state_dict(self, state: Arrays) -> None:
         """Go on from a state."""
         weights, adam = self.weights, self.weights.adam
         adam.weights, adam.mean, adam.square = state["weights"], state["mean"], state["square"]
@@ -206,7 +277,7 @@ class PaperTrainer:
         weights.best, weights.best_score = state["best"], float(state["best_score"])
         weights.best_epoch = int(state["best_epoch"])
 
-    def arrays(self) -> Arrays:
+    def model_state_dict(self) -> Arrays:
         """The selected weights by name; call after `finish`."""
         return {name: value.detach().numpy() for name, value in self.model.named_parameters()}
 
@@ -225,6 +296,7 @@ class PaperTrainer:
         logits = self._logits(embeddings) if self.model.head is not None else None
         judged: Judged = partial(dot_products, embeddings) if logits is None else logits
         return Outcome(
+            ledger=ledger,
             embeddings=embeddings,
             logits=logits,
             judged={MAIN: judged},
@@ -233,7 +305,7 @@ class PaperTrainer:
             promises=[],
         )
 
-    def load(self, weights: Arrays, kept: Arrays) -> None:
+    def load_model_state_dict(self, weights: Arrays, kept: Arrays) -> None:
         """Take the weights of an earlier run."""
         self.model.take(weights)
         self.weights.best = self.model.vector()
@@ -280,7 +352,7 @@ class PaperTrainer:
             leaves.neighbour.detach()[torch.from_numpy(order)],
         )
         width = leaves.own.shape[1]
-        received = rows_of(LEAF, inbox, width)
+        received = received_rows(LEAF, inbox, width)
         vertex = torch.cat([self._trees.own_device, torch.from_numpy(shard.local(inbox.receiver))])
         every = torch.cat([leaves.own.detach(), received])
         attention = self.model.attention
@@ -308,7 +380,7 @@ class PaperTrainer:
             inbox.sender, forest.neighbour
         ):
             raise ProtocolError("leaf gradients: a message is missing, or was not expected")
-        return rows_of(LEAF_GRADIENT, inbox, leaves.own.shape[1])
+        return received_rows(LEAF_GRADIENT, inbox, leaves.own.shape[1])
 
     def _fused(self, leaves: Leaves, back: Leaves, attention: Tensor | None, step: Step) -> Doubles:
         """[weights + statistics] summed over the hosted devices: one backward pass for all."""
@@ -333,3 +405,69 @@ class PaperTrainer:
         parts += [torch.stack([*gradients]), step.head(True)]
         flat = [part.detach().numpy().astype(np.float64) for part in parts]
         return np.concatenate([*flat, step.statistics.numpy()], axis=1)
+
+
+class PaperCoordinator:
+    """The coordinator's program: one sum per epoch.
+
+    Args:
+        weights: number of weights of the model.
+    """
+
+    def __init__(self, config: Config, total: int, endpoint: Endpoint, weights: int) -> None:
+        kind = SecureCoordinator if config.train.aggregate == "secure" else IdealCoordinator
+        self._sums = kind(total, endpoint, config.updates)
+        self._width = weights + len(STATISTICS)
+
+    def setup(self) -> Program[None]:
+        """Draw the mask graph."""
+        yield from self._sums.setup()
+
+    def epochs(self, first: int, last: int) -> Program[None]:
+        """One sum per epoch."""
+        for _ in range(first, last):
+            yield from self._sums.sum(self._width)
+
+    def finish(self) -> Program[None]:
+        """Nothing to do."""
+        yield from ()
+
+
+def exposure(config: Config, ledger: LedgerReport) -> str:
+    """What the run gave away, in words, with the ledger's figures."""
+    opened = [line for line in ledger.topics.values() if line.door == Door.OPEN]
+    if not opened:
+        return "Nothing left a device through the door `open`."
+    messages = sum(line.messages for line in opened)
+    sentences = [
+        f"This run used the door `open`: {messages:,} messages without any protection.",
+        "Every epoch, a device that carries an edge sent its neighbour an embedding computed from "
+        "its own raw features, and got back a gradient that depends on the neighbour's "
+        + ("label" if config.train.task == "classify" else "links")
+        + "; the size of that gradient tells how many leaves the neighbour has.",
+    ]
+    if config.train.task == "link":
+        sentences.append(
+            "Embeddings computed from raw features also went to strangers who drew the device as "
+            "a negative sample, and each asker's gradient told the asked, strangers too, the "
+            "direction of the asker's own embedding."
+        )
+    if settings_of(config).noisy:
+        sentences.append(
+            f"Released features cost ε = {ledger.epsilon_per_receiver:g} towards each receiver and "
+            f"up to {ledger.epsilon_collusion:g} if a device's receivers collude; the form of a "
+            "release tells its receiver about how many receivers there are, and so the sender's "
+            "degree. But since embeddings of raw features are open, this ε protects little here: "
+            "`lumos audit` finds a neighbour's words from embeddings, with or without it."
+        )
+    else:
+        sentences.append("Features went to neighbours as they are (ε = inf).")
+    sentences.append(
+        "Losses and updates were only added up"
+        + (
+            " by masked sums: nobody saw a single device's."
+            if config.train.aggregate == "secure"
+            else ", here in the clear by the simulation (`aggregate='ideal'`)."
+        )
+    )
+    return " ".join(sentences)

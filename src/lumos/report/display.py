@@ -15,14 +15,13 @@ from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph
 from lumos.report.charts import cdf
 from lumos.report.training import curve
-from lumos.runs.answer import promise
 from lumos.runs.run import Run
-from lumos.runs.run_text import headline, score_table
+from lumos.runs.text import headline, promise, score_table
 from lumos.trees.balance import Balanced
 from lumos.typing import Ints
 
 if TYPE_CHECKING:
-    from lumos.runs.run import LinkPredictions
+    from lumos.runs.predict import LinkPredictions
 
 _STYLE = """
 .lumos { max-width: 60rem; line-height: 1.45; --ink: currentColor; --soft: currentColor;
@@ -114,7 +113,7 @@ def show_run(run: Run) -> str:
         parts.append(drawing(figure.svg, figure.caption))
     parts += [
         paragraph(f"Promise: {promise(run)}".replace("`", "")),
-        listed(run.training.cautions),
+        listed(run.model.cautions),
     ]
     if run.folder is not None:
         parts.append(paragraph(f"Folder: {run.folder}"))

@@ -24,7 +24,7 @@ from lumos.report.sections import (
 )
 from lumos.report.training import cost_section, training_section
 from lumos.runs.run import Run
-from lumos.training.outcome import CONTROL, MAIN, OWN
+from lumos.training.trainer import CONTROL, MAIN, OWN
 
 _NETWORKS = {"gcn": "a graph convolutional network (GCN)", "gat": "a graph attention network (GAT)"}
 
@@ -120,7 +120,7 @@ def _has_network(run: Run) -> bool:
 
 def _score_sentence(run: Run) -> str:
     """Return the score, and what it was measured on."""
-    score, count = format_score(run, score_of(run)), run.training.split.test
+    score, count = format_score(run, score_of(run)), run.split_sizes.test
     if predicts_links(run):
         return (
             f"Of {count:,} edges that were held back, and as many pairs that are none, it puts an "

@@ -8,8 +8,8 @@ from lumos.report.blocks import HOW_TO_READ, ClassRows, confusion_block, per_cla
 from lumos.report.charts import dots, is_wide
 from lumos.report.page import Block, Figure, Section, Table, Text
 from lumos.runs.run import Run
-from lumos.training.outcome import CONTROL, MAIN, OWN
-from lumos.training.score_errors import standard_error
+from lumos.training.metrics import standard_error
+from lumos.training.trainer import CONTROL, MAIN, OWN
 
 ARMS = (MAIN, OWN, CONTROL)
 """The run itself and what was trained beside it, in the order of the page."""
@@ -63,7 +63,7 @@ def format_score(run: Run, score: float) -> str:
 
 def deviation(run: Run, score: float) -> float:
     """Return the standard deviation over the choice of the test set; NaN where that is empty."""
-    count = run.training.split.test
+    count = run.split_sizes.test
     if count < 1:
         return math.nan
     return standard_error(score, count, "auc" if predicts_links(run) else "accuracy")
@@ -136,7 +136,7 @@ def _table(run: Run) -> Table:
 
 def notes(run: Run) -> list[str]:
     """Return the split, who chose what, cautions, and notes on the graph: one line each."""
-    training, texts = run.training, run.config.profile.texts(run.config)
+    model, texts = run.model, run.config.profile.texts(run.config)
     after = "Which device does what is public."
     if predicts_links(run):
         after = "Training sees training edges only."
@@ -144,11 +144,11 @@ def notes(run: Run) -> list[str]:
             after = "Trees, releases and training see training edges only."
     parts = (f"Split: {_sentence(run.about.split.origin)}", after, _sentence(texts.validation))
     lines = [" ".join(part for part in parts if part)]
-    if training.choice:
-        meaning = texts.choices.get(training.choice, training.choice)
+    if model.choice:
+        meaning = texts.choices.get(model.choice, model.choice)
         chooser = texts.chooser[0].upper() + texts.chooser[1:]
-        lines.append(f"{chooser} chose `{training.choice}`: {meaning}.")
-    lines += [f"Note: {_sentence(caution)}" for caution in training.cautions]
+        lines.append(f"{chooser} chose `{model.choice}`: {meaning}.")
+    lines += [f"Note: {_sentence(caution)}" for caution in model.cautions]
     return lines + [f"Note on the graph: {_sentence(note)}" for note in run.about.notes]
 
 

@@ -20,8 +20,8 @@ from lumos.report.charts import cdf, moderate, tree
 from lumos.report.page import Block, Code, Figure, Section, Table, Text
 from lumos.runs.run import Run
 from lumos.storage import read_json
-from lumos.training.config import Config
-from lumos.training.texts import TreeTexts
+from lumos.training.config import TRAIN_OPTIONS, Config
+from lumos.training.profile import TreeTexts
 
 DOORS = {
     Door.OPEN: ("messages as they are", "nothing"),
@@ -94,7 +94,7 @@ def _doors(run: Run, topics: list[TopicLine]) -> Table:
 def protection_section(run: Run) -> Section:
     """Return the table of guarantees, and the run's own words on what it gave away."""
     if not run.promises:
-        return Section("What was exposed", [Text(run.privacy.exposed)])
+        return Section("What was exposed", [Text(run.model.exposed)])
     blocks: list[Block] = [
         _promises(run.promises),
         Text(
@@ -104,7 +104,7 @@ def protection_section(run: Run) -> Section:
             "protocol; up to 10 % of the devices may collude with the coordinator, whichever they "
             "are, if they do so before the masks of the run are drawn."
         ),
-        Text(run.privacy.exposed),
+        Text(run.model.exposed),
     ]
     return Section("What is promised", blocks)
 
@@ -291,7 +291,9 @@ def rerun_section(run: Run) -> Section:
 
 
 def rerun_command(run: Run, out: str = "DIR") -> str | None:
-    """Return the command that repeats a run, or None where the graph was in memory only.
+    """Return the command that repeats a run; None where the graph was in memory only.
+
+    Where a setting is no option of the command line, it is a call in Python.
 
     Args:
         out: the folder that the command would write.
@@ -299,13 +301,35 @@ def rerun_command(run: Run, out: str = "DIR") -> str | None:
     source = dict(run.about.source)
     if "spec" not in source:
         return None
+    reading = {name: value for name, value in source.items() if name != "spec"}
+    usual = _defaults(run.config)
+    changed = {name: value for name, value in run.config.flat().items() if value != usual[name]}
+    if not {*reading, *changed} <= {*TRAIN_OPTIONS}:
+        return _python_call(run, reading, changed, out)
     words = ["lumos", "train", str(source.pop("spec"))]
     words += _options(source, dataclasses.asdict(ReadOptions()))
-    words += _options(run.config.flat(), _defaults(run.config))
+    words += _options(run.config.flat(), usual)
     words += ["--seed", str(run.about.seed)]
     if run.about.shards != 1:
         words += ["--shards", str(run.about.shards)]
     return shlex.join([*words, "--out", out])
+
+
+def _python_call(run: Run, reading: Mapping[str, Any], changed: Mapping[str, Any], out: str) -> str:
+    """Return the call of `lumos.train` that repeats a run."""
+    graph = ", ".join([repr(run.about.source["spec"]), *_keywords(reading)])
+    words = [f"lumos.load({graph})" if reading else graph, *_keywords(changed)]
+    words += _keywords({"seed": run.about.seed})
+    words += _keywords({"shards": run.about.shards}) * (run.about.shards != 1)
+    return f"lumos.train({', '.join([*words, *_keywords({'out': out})])})"
+
+
+def _keywords(values: Mapping[str, Any]) -> list[str]:
+    texts = {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
+    return [
+        f'{name}=float("inf")' if value == float("inf") else f"{name}={value!r}"
+        for name, value in texts.items()
+    ]
 
 
 def _defaults(config: Config) -> dict[str, Any]:

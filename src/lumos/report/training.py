@@ -8,10 +8,9 @@ from statistics import fmean
 from lumos.report.charts import dots, lines
 from lumos.report.page import Block, Figure, Section, Table, Text
 from lumos.report.run_scores import arm_name, arms, predicts_links, score_of
-from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
-from lumos.training.outcome import MAIN, OWN
-from lumos.training.texts import LOSS, RunSizes, SumStage
+from lumos.training.profile import LOSS, RunSizes, SumStage
+from lumos.training.trainer import MAIN, OWN, EpochEvent
 
 _SIGNIFICANT = 2.0
 """Standard deviations by which a series must move to be called visible."""
@@ -136,8 +135,8 @@ def _validation(run: Run) -> Figure:
 
     drawing = _lines(run, stage, f"Validation {name}", score, unit)
     about = f"Of the weights that each epoch started with. {better} is better."
-    if run.training.best_epoch < len(run.history):
-        about += f" The weights that epoch {run.training.best_epoch:,} started with were kept."
+    if run.model.best_epoch < len(run.history):
+        about += f" The weights that epoch {run.model.best_epoch:,} started with were kept."
     return Figure(drawing, about)
 
 
@@ -149,7 +148,7 @@ def _lines(
     unit: str = "",
 ) -> str:
     """Draw a value of each epoch by arm, and mark the epoch whose weights were kept."""
-    longest, best = max(map(len, run.histories.values())), run.training.best_epoch
+    longest, best = max(map(len, run.histories.values())), run.model.best_epoch
     epochs = range(stage.first, min(stage.last, longest) + 1)
     series: dict[str, tuple[list[float | None], None]] = {}
     for arm in (name for name in arms(run) if name in run.histories):
@@ -168,7 +167,7 @@ def estimates(run: Run) -> list[Figure | Text]:
 
 def _vote(run: Run) -> list[Figure | Text]:
     """Return the accuracy that the noisy vote of validation devices tells, beside the true one."""
-    found = run.training.estimates
+    found = run.model.estimates
     names = {MAIN: "voted_accuracy", OWN: "own_voted_accuracy"}
     known = {
         arm: name
@@ -181,7 +180,7 @@ def _vote(run: Run) -> list[Figure | Text]:
     if not error <= _MAX_ERROR:
         return [
             Text(
-                f"The vote of {run.training.split.validation:,} validation devices has a standard "
+                f"The vote of {run.split_sizes.validation:,} validation devices has a standard "
                 f"error of {100 * error:.0f} points, so devices themselves do not know how "
                 "accurate they are."
             )
@@ -204,7 +203,7 @@ def _vote(run: Run) -> list[Figure | Text]:
 
 def _levels(run: Run) -> list[Figure | Text]:
     """Return what the run itself measured of each way to compare two devices, where it did."""
-    prefix, found = "levels_auc_", run.training.estimates
+    prefix, found = "levels_auc_", run.model.estimates
     ways = [name for name in found if name.startswith(prefix) and f"{name}_error" in found]
     if not ways:
         return []

@@ -18,10 +18,9 @@ from lumos.products.ideal import IDEAL_TOPICS as IDEAL_PRODUCTS
 from lumos.score.ideal import IDEAL_TOPICS as IDEAL_SCORES
 from lumos.storage import part_of
 from lumos.training.config import Config
-from lumos.training.outcome import Outcome
-from lumos.training.private_data import PrivateData
-from lumos.training.profile import Placement, Problem, Programs
-from lumos.training.trainer import CoordinatorProgram, Result, Trainer
+from lumos.training.problem import PrivateData, Problem
+from lumos.training.profile import Placement, Programs
+from lumos.training.trainer import CoordinatorProgram, Outcome, Result, Trainer
 from lumos.typing import Arrays, Floats
 
 Answer = TypeVar("Answer")
@@ -106,10 +105,10 @@ class Federation(Generic[Result]):
         """Run the last part; what the observer makes of it, None elsewhere than at rank 0."""
         results = self.run(lambda trainer: trainer.finish(), lambda program: program.finish())
         ledger = self.ledger()
-        rows = self.rows("results", [result.rows() for result in results])
+        rows = self.rows("results", [result.state_dict() for result in results])
         if rows is None:
             return None
-        return self.first_trainer.outcome(results[0].with_rows(rows), ledger)
+        return self.first_trainer.outcome(results[0].load_state_dict(rows), ledger)
 
     def welcome(self) -> Floats:
         """[devices, classes] logits by weights that were loaded before."""
@@ -139,7 +138,7 @@ class Federation(Generic[Result]):
 
     def ledger_state(self) -> Arrays:
         """Flows and rounds of all devices, and of the coordinator, for a checkpoint."""
-        states = [endpoint.ledger.state() for endpoint in self.carrier.endpoints]
+        states = [endpoint.ledger.state_dict() for endpoint in self.carrier.endpoints]
         rounds = {f"ledger/{ROUND}": state.pop(ROUND) for state in states}
         gathered = self.observer.gather(
             "ledgers",
@@ -158,7 +157,7 @@ class Federation(Generic[Result]):
                 if name in part:
                     counts[part["devices"]] = part[name]
             whole[f"ledger/{name}"] = counts
-        own = self.carrier.coordinator.ledger.state()
+        own = self.carrier.coordinator.ledger.state_dict()
         return whole | rounds | {f"coordinator/{name}": counts for name, counts in own.items()}
 
     def scattered(self, state: Arrays | None) -> list[Arrays] | None:
@@ -189,7 +188,7 @@ class Federation(Generic[Result]):
     def restore_ledgers(self, states: Sequence[Arrays]) -> None:
         """Continue from the ledgers of a checkpoint, however many shards there were then."""
         for ledger, part in self._ledgers(states):
-            ledger.restore(part)
+            ledger.load_state_dict(part)
 
     def _ledgers(self, states: Sequence[Arrays]) -> Iterator[tuple[Ledger, Arrays]]:
         """The ledgers of this process, and the part of a checkpoint that is theirs."""
@@ -200,7 +199,7 @@ class Federation(Generic[Result]):
 
     def digest_differs(self) -> bool:
         """Whether shards differ in what is public and must be the same: the trainers' state."""
-        digests = {_digest(trainer.state()) for trainer in self.trainers}
+        digests = {_digest(trainer.state_dict()) for trainer in self.trainers}
         if len(digests) > 1:
             return True
         return self.observer.differs("digest", digests.pop())

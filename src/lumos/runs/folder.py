@@ -22,10 +22,10 @@ that were given as held out for `link` are in the folder: without them it could 
 import dataclasses
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -35,11 +35,18 @@ import lumos
 from lumos.errors import InputError, UsageError
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.exchange.topic import Door
-from lumos.graph.facts import GraphFacts
+from lumos.graph.arrays import IdTexts
 from lumos.graph.labels import Role, checked_roles
-from lumos.runs.events import EpochEvent
-from lumos.runs.schema import FORMAT, About, AboutSplit, KeptTrees, decode, plain
-from lumos.runs.tree_summary import TreeSummary
+from lumos.runs.schema import (
+    FORMAT,
+    About,
+    AboutSplit,
+    KeptTrees,
+    Result,
+    TreeSummary,
+    decode,
+    plain,
+)
 from lumos.storage import (
     append_text,
     one_line,
@@ -50,9 +57,13 @@ from lumos.storage import (
     write_text,
 )
 from lumos.training.config import Config
-from lumos.training.outcome import CONTROL, MAIN, OWN
+from lumos.training.problem import Problem
 from lumos.training.split import DataSplit
+from lumos.training.trainer import CONTROL, MAIN, OWN, EpochEvent, weights_digest
 from lumos.typing import Arrays, Ints
+
+if TYPE_CHECKING:
+    from lumos.runs.run import Run
 
 ARMS = {MAIN: "", OWN: "own", CONTROL: "control"}
 """Where each arm keeps its metrics and checkpoints."""
@@ -328,16 +339,30 @@ class RunFolder:
         except _DAMAGED as error:
             raise InputError(f"{path}: is damaged ({one_line(error)}); train again") from None
 
+    def save_run(self, run: "Run") -> None:
+        """Write what is known once training is over; edges that were drawn are drawn again."""
+        about, model, per_device = run.about.split, run.model, keeps_device_values(run.config)
+        if run._held_out is not None:
+            validation, test = run._held_out
+            none = np.empty((0, 2), np.int64)
+            held = DataSplit(train=none, validation=validation, test=test, origin=about.origin)
+            self.save_split(about, held, len(run.ids))
+        elif run._split is not None or run.classes or about.shares is None:
+            self.save_split(about, run.split, len(run.ids))
+        write_arrays(self.path / "model.npz", model.weights, private=True)
+        arrays: Arrays = {"ids": _ids_array(run.ids), **model.kept}
+        if per_device:
+            arrays["embeddings"] = run.embeddings
+        if model.logits is not None:
+            arrays["logits"] = model.logits
+        write_arrays(self.path / DEVICES, arrays, private=True)
+        self.save_ledger(run.ledger, per_device=per_device)
+        write_json(self.path / "result.json", summary(run), private=True)
 
-def describe(
-    facts: GraphFacts,
-    source: Mapping[str, Any],
-    config: Config,
-    seed: int,
-    shards: int,
-    split: AboutSplit,
-) -> About:
-    """What `run.json` says of a run."""
+
+def describe(problem: Problem, source: Mapping[str, Any], config: Config, shards: int) -> About:
+    """Return the content of `run.json`."""
+    facts = problem.whole or problem.facts
     return About(
         lumos=lumos.__version__,
         versions={
@@ -347,7 +372,7 @@ def describe(
         graph=facts.name,
         source=plain(dict(source)),
         fingerprint=facts.simulated.fingerprint,
-        seed=seed,
+        seed=problem.seed,
         shards=shards,
         devices=facts.devices,
         edges=facts.simulated.edges,
@@ -355,7 +380,7 @@ def describe(
         classes=list(facts.classes) if config.train.task == "classify" else [],
         notes=list(facts.notes),
         settings=plain(config.flat()),
-        split=split,
+        split=AboutSplit(origin=problem.origin, name=problem.split, shares=problem.shares),
     )
 
 
@@ -423,3 +448,134 @@ def _array(array: npt.NDArray[Any], kind: type[np.generic], *width: int) -> npt.
     if array.dtype != kind or array.shape[1:] != width or array.ndim != 1 + len(width):
         raise ValueError(f"an array is {array.dtype} {list(array.shape)}")
     return array
+
+
+def summary(run: "Run") -> dict[str, Any]:
+    """Return everything that `lumos train --json` prints."""
+    scores = {
+        name if arm == MAIN else f"{arm}_{name}": value
+        for arm in (MAIN, OWN, CONTROL)
+        for name, value in run.scores.get(arm, {}).items()
+    }
+    about, config = run.about, run.config
+    result = Result(
+        graph=about.graph,
+        devices=about.devices,
+        edges=about.edges,
+        task=config.train.task,
+        profile=config.train.profile,
+        backbone=config.model.backbone,
+        epsilon=None
+        if config.profile.ignores("epsilon", config)
+        else plain(config.profile_settings.epsilon),
+        settings=about.settings,
+        split=run.split_sizes,
+        split_origin=about.split.origin,
+        epochs=len(run.history),
+        best_epoch=run.model.best_epoch,
+        final_loss=run.history[-1].loss,
+        improvements=config.improvements(),
+        balancer=config.trees.balancer,
+        compare=run.trees.compare,
+        aggregate=config.train.aggregate,
+        coins=config.train.coins,
+        seed=about.seed,
+        shards=about.shards,
+        max_workload=run.trees.max_workload,
+        weights=sum(array.size for array in run.model.weights.values()),
+        weights_sha256=weights_digest(run.model.weights),
+        seconds=run.cost.seconds,
+        seconds_per_epoch=run.cost.seconds_per_epoch,
+        peak_rss_mb=run.cost.peak_rss_mb,
+        ranks=run.cost.ranks,
+        per_epoch=run.cost.per_epoch,
+        ledger=plain(run.ledger.totals()),
+        tree_ledger=plain(run.trees.ledger.totals()),
+        exposed=run.model.exposed,
+        promises=run.model.promises,
+        choice=run.model.choice,
+        cautions=run.model.cautions,
+        estimates=run.model.estimates,
+        notes=about.notes,
+    )
+    return {**scores, **msgspec.to_builtins(result)}
+
+
+RELATION = (
+    "each row of promises names its own: 'this or another' is replacement, a value against any "
+    "other in its place; 'in the sums or zeros', 'left out' and 'there or not' are in or out"
+)
+"""Which two worlds the (ε, δ) of a row tell apart."""
+
+
+def export_weights(run: "Run", path: Path, *, simulated: bool) -> None:
+    """Write the weights of a run as an npz, as `Run.export` says."""
+    if path.suffix != ".npz":
+        raise UsageError(f"`export` writes .npz, not {path.name!r}")
+    if (reason := _simulation(run)) and not simulated:
+        raise UsageError(
+            f"these weights are of a simulation and not exported: {reason}; train with "
+            "`coins='system'` and `aggregate='secure'`, or give `simulated=True`"
+        )
+    if _needs(run, path):
+        raise UsageError(f"{path}: is a file of the run itself; choose another `export`")
+    try:
+        write_arrays(path, {**run.model.weights, "about": json.dumps(_exported(run))})
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def _needs(run: "Run", path: Path) -> bool:
+    """Whether this is a file of the run's folder, or its book."""
+    settings = run.config.flat()
+    own = [] if run.folder is None else list(run.folder.iterdir())
+    own += [settings[name] for name in run.config.paths() if settings[name] is not None]
+    return path.exists() and any(file.exists() and path.samefile(file) for file in own)
+
+
+def _simulation(run: "Run") -> str:
+    """Why the weights keep no promise; empty where devices were as they must be."""
+    if run.config.train.coins == "simulated":
+        return (
+            "its coins come from the run seed, so whoever trains again with each candidate "
+            "label of one device sees which one matches bit by bit"
+        )
+    if run.config.train.aggregate == "ideal":
+        return "its sums were computed in the clear, where every device's part was in sight"
+    return ""
+
+
+def _exported(run: "Run") -> dict[str, Any]:
+    """`about` of an exported file."""
+    config = run.config
+    return {
+        "lumos": run.about.lumos,
+        "task": config.train.task,
+        "profile": config.train.profile,
+        "aggregate": config.train.aggregate,
+        "coins": config.train.coins,
+        "simulated": bool(_simulation(run)),
+        "promises": run.model.promises,
+        "relation": RELATION if run.model.promises else "none: nothing is promised",
+        "settings": plain(
+            {name: value for name, value in config.flat().items() if name not in config.paths()}
+        ),
+        "classes": run.about.classes,
+        "features": run.about.features,
+    }
+
+
+def _ids_array(ids: Sequence[str]) -> "np.ndarray[Any, Any]":
+    """Whole numbers where all ids are written as such, text otherwise."""
+    if (
+        isinstance(ids, IdTexts)
+        and isinstance(ids.values, np.ndarray)
+        and ids.values.dtype.kind == "i"
+    ):
+        return ids.values
+    text = np.array(ids, np.str_)
+    try:
+        numbers = text.astype(np.int64)
+    except (ValueError, OverflowError):
+        return text
+    return numbers if np.array_equal(numbers.astype(np.str_), text) else text

@@ -11,16 +11,22 @@ from lumos.errors import InputError
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.graph import Graph
 from lumos.graph.facts import fingerprint
-from lumos.runs.events import EpochEvent
 from lumos.runs.folder import ARMS, DEVICES, LEDGER_ARRAYS, RunFolder, keeps_device_values
-from lumos.runs.run import Cost, Privacy, Run, TrainedModel, Training
-from lumos.runs.schema import About, Result, config_of, decode, plain, score_types
-from lumos.runs.tree_summary import TreeSummary
+from lumos.runs.run import Cost, Run
+from lumos.runs.schema import (
+    About,
+    Result,
+    TreeSummary,
+    config_of,
+    decode,
+    plain,
+    score_types,
+)
 from lumos.storage import one_line, read_arrays, read_json
 from lumos.training.config import Config
 from lumos.training.metrics import Scores
-from lumos.training.outcome import CONTROL, MAIN, OWN
 from lumos.training.split import DataSplit
+from lumos.training.trainer import CONTROL, MAIN, OWN, EpochEvent, Outcome
 from lumos.typing import Arrays
 
 
@@ -64,13 +70,7 @@ def load_run(path: Path | str, graph: Graph | None = None) -> Run:
         config=config,
         scores=_scores(folder.path / "result.json", config, len(about.classes)),
         histories={arm: events for arm, events in histories.items() if events},
-        training=Training(
-            split=result.split,
-            best_epoch=result.best_epoch,
-            choice=result.choice,
-            cautions=result.cautions,
-            estimates=result.estimates,
-        ),
+        split_sizes=result.split,
         cost=Cost(
             seconds=result.seconds,
             seconds_per_epoch=result.seconds_per_epoch,
@@ -78,15 +78,20 @@ def load_run(path: Path | str, graph: Graph | None = None) -> Run:
             ranks=result.ranks,
             per_epoch=result.per_epoch,
         ),
-        privacy=Privacy(exposed=result.exposed, promises=result.promises),
-        model=TrainedModel(
+        model=Outcome(
             weights=read_arrays(folder.path / "model.npz"),
             embeddings=known.get("embeddings", logits),
             logits=logits,
             kept=kept,
+            best_epoch=result.best_epoch,
+            choice=result.choice,
+            cautions=result.cautions,
+            estimates=result.estimates,
+            exposed=result.exposed,
+            promises=result.promises,
+            ledger=ledger,
         ),
         trees=trees,
-        ledger=ledger,
         ids=tuple(known["ids"].astype(np.str_).tolist()),
         graph=graph,
         folder=folder.path,

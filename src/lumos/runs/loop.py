@@ -1,40 +1,37 @@
-"""The training loop of one federation: epochs, metrics, checkpoints, resuming."""
+"""The training loop: one federation over epochs with checkpoints, and all variants of a run."""
 
 import math
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.ledger_report import LedgerReport
+from lumos.exchange.observer import Observer
+from lumos.graph.arrays import IdTexts, spans
+from lumos.machine import cpu_seconds, peak_rss_mb
 from lumos.ranks.world import note_phase
-from lumos.runs.events import EpochEvent, OnEpoch
-from lumos.runs.federation import Federation
-from lumos.runs.folder import RunFolder
+from lumos.runs.federation import Federation, in_order
+from lumos.runs.folder import RunFolder, keeps_device_values
+from lumos.runs.schema import RankCost, TreeSummary
 from lumos.storage import part_of
 from lumos.training.config import Config
-from lumos.training.outcome import MAIN, Outcome
-from lumos.training.profile import Problem
-from lumos.training.trainer import EpochRecord
-from lumos.typing import Arrays, Ints
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TrainedArm:
-    """One trained arm, as the observer sees it."""
-
-    outcome: Outcome = field(repr=False)
-    weights: Arrays = field(repr=False)
-    """The trained weights by name."""
-    history: list[EpochEvent] = field(repr=False)
-    ledger: LedgerReport = field(repr=False)
-    """Everything that passed."""
-    per_epoch: dict[str, float]
-    """Of one epoch: messages and bytes of a device (mean, largest), and rounds."""
-    seconds: float
-    """Of all epochs, over all sessions of an interrupted run."""
+from lumos.training.problem import Problem
+from lumos.training.split import EdgeSplit
+from lumos.training.trainer import (
+    CONTROL,
+    MAIN,
+    OWN,
+    EpochCallback,
+    EpochEvent,
+    EpochRecord,
+    Outcome,
+)
+from lumos.trees.balance import Balanced, BalancedParts, balance_parts, in_slots
+from lumos.typing import Arrays, Flags, Ints, Progress
 
 
 def fit(
@@ -46,8 +43,8 @@ def fit(
     carrier: str = "loopback",
     folder: RunFolder | None = None,
     resume: bool = False,
-    on_epoch: OnEpoch | None = None,
-) -> TrainedArm | None:
+    on_epoch: EpochCallback | None = None,
+) -> Outcome | None:
     """Train one arm, from the beginning or from the last checkpoint in `folder`.
 
     Args:
@@ -73,7 +70,7 @@ class _Loop:
         federation: Federation[Any],
         arm: str,
         folder: RunFolder | None,
-        on_epoch: OnEpoch | None,
+        on_epoch: EpochCallback | None,
     ) -> None:
         self.federation = federation
         self.arm = arm
@@ -84,7 +81,7 @@ class _Loop:
         """Epochs that are over."""
         self.seconds = 0.0
 
-    def run(self, resume: bool) -> TrainedArm | None:
+    def run(self, resume: bool) -> Outcome | None:
         federation, every = self.federation, self.federation.config.train.checkpoint_every
         written = self.folder.checkpoint() if self.folder is not None and resume else None
         saved = federation.scattered(written)
@@ -101,14 +98,12 @@ class _Loop:
         after = _Passed.of(federation.ledger())
         self._phase("the last sums")
         outcome = federation.finish()
-        ledger = federation.ledger()
         if outcome is None:
             return None
-        return TrainedArm(
-            outcome=outcome,
-            weights=federation.first_trainer.arrays(),
+        return replace(
+            outcome,
+            weights=federation.first_trainer.model_state_dict(),
             history=self.history,
-            ledger=ledger,
             per_epoch=_per_epoch(before, after, len(self.history)),
             seconds=self.seconds,
         )
@@ -170,7 +165,8 @@ class _Loop:
 
     def _own_state(self) -> Arrays:
         state = {
-            f"trainer/{key}": array for key, array in self.federation.first_trainer.state().items()
+            f"trainer/{key}": array
+            for key, array in self.federation.first_trainer.state_dict().items()
         }
         return state | {"epoch": np.array(self.done), "seconds": np.array(self.seconds)}
 
@@ -181,7 +177,7 @@ class _Loop:
         epoch = int(state["epoch"])
         self.seconds = float(state["seconds"])
         for trainer in self.federation.trainers:
-            trainer.restore(of_trainer)
+            trainer.load_state_dict(of_trainer)
         self._phase(f"the messages before epoch {epoch + 1}")
         self.federation.run(lambda trainer: trainer.rejoin(epoch))
         self.federation.restore_ledgers(states)
@@ -229,3 +225,161 @@ def _per_epoch(before: _Passed, after: _Passed, epochs: int) -> dict[str, float]
         flows[f"{name}_largest"] = round(float(of_devices.max()), 3)
     flows["rounds"] = (after.rounds - before.rounds) / epochs
     return flows
+
+
+@dataclass(frozen=True, eq=False)
+class RunJob:
+    """One run in one process, from the trees on."""
+
+    problem: Problem
+    """Without `keep`: nobody carries an edge yet."""
+    config: Config
+    observer: Observer
+    carrier: str
+    folder: RunFolder | None
+    """At rank 0."""
+    progress: Progress | None
+    on_epoch: EpochCallback | None
+
+    def trees(self, given: Balanced | None) -> tuple[TreeSummary | None, tuple[Flags, ...]]:
+        """The trees that were given, that an interrupted run has, or new ones; and of each part."""
+        problem, folder = self.problem, self.folder
+        if given is not None:
+            summary = TreeSummary.of(given)
+            self._keep_trees(summary)
+            return summary, problem.kept(given.graph, given.keep).keep
+        saved = None if folder is None else folder.trees()
+        per_device = keeps_device_values(self.config)
+        hosted = self.observer.gather("hosted", [{"ids": part.devices} for part in problem.parts])
+        known = None
+        if saved is not None and per_device:
+            known = self._known(saved, [part["ids"] for part in hosted])
+        kept = self.observer.scatter("trees", known)
+        if kept is not None:
+            return saved, tuple(part["keep"] for part in kept)
+        note_phase("trees")
+        done = balance_parts(
+            problem.parts,
+            self.config.trees,
+            seed=problem.seed,
+            coins=self.config.train.coins,
+            carrier=self.carrier,
+            progress=self.progress,
+        )
+        summary_or_none = self._summary(done)
+        if saved is None and summary_or_none is not None:
+            self._keep_trees(summary_or_none)
+        return summary_or_none, tuple(done.kept)
+
+    def _known(self, saved: TreeSummary, hosted: Sequence[Ints]) -> list[Arrays]:
+        """The trees of an interrupted run, for each shard of the federation.
+
+        Raises:
+            InputError: they are of another graph.
+        """
+        facts = self.problem.facts
+        if len(saved.keep) != 2 * facts.simulated.edges or len(saved.degree) != facts.devices:
+            path = "trees.npz" if self.folder is None else self.folder.path / "trees.npz"
+            raise InputError(f"{path}: is of another graph; restart without `resume`")
+        offsets = np.concatenate([[0], np.cumsum(saved.degree)])
+        return [{"keep": saved.keep[spans(offsets[ids], saved.degree[ids])]} for ids in hosted]
+
+    def _keep_trees(self, summary: TreeSummary) -> None:
+        if self.folder is not None:
+            self.folder.save_trees(summary, per_device=keeps_device_values(self.config))
+
+    def _summary(self, done: BalancedParts) -> TreeSummary | None:
+        """The observer's view of new trees; None elsewhere than at rank 0."""
+        problem = self.problem
+        parts: list[Arrays] = [
+            {"devices": part.devices, "degree": np.diff(part.offsets), "keep": keep}
+            for part, keep in zip(problem.parts, done.kept, strict=True)
+        ]
+        gathered = self.observer.gather("trees", parts)
+        if not self.observer.first:
+            return None
+        settings, held_out = self.config.trees, problem.held_out
+        degree = in_order(
+            [{name: part[name] for name in ("devices", "degree")} for part in gathered]
+        )
+        offsets = np.concatenate([[0], np.cumsum(degree["degree"])])
+        hosted = [part["devices"] for part in gathered]
+        keep = in_slots(offsets, hosted, [part["keep"] for part in gathered])
+        workload = np.diff(np.concatenate([[0], np.cumsum(keep)])[offsets])
+        return TreeSummary(
+            balancer=settings.balancer,
+            compare=settings.compare if done.ledger.comparisons else "none",
+            keep=keep,
+            workload=workload,
+            degree=degree["degree"],
+            max_workload=int(workload.max(initial=0)),
+            ledger=done.ledger,
+            history=done.history,
+            seconds=done.seconds,
+            graph=held_out.training if isinstance(held_out, EdgeSplit) else problem.graph,
+        )
+
+    def fit_arms(self, keep: tuple[Flags, ...], *, resume: bool) -> dict[str, Outcome]:
+        """Train every arm, the run itself last; return none elsewhere than at rank 0.
+
+        Args:
+            keep: as `Problem.keep` has it.
+        """
+        config = self.config
+        arms = [OWN] * (config.train.floor and not config.profile.own_included)
+        arms += [CONTROL] * config.train.control + [MAIN]
+        epochs = config.train.epochs
+        fitted = {}
+        for number, arm in enumerate(arms):
+
+            def report(event: EpochEvent, before: int = number) -> None:
+                if self.progress is not None:
+                    self.progress(before * epochs + event.epoch, len(arms) * epochs, _note(event))
+                if self.on_epoch is not None and self.observer.first:
+                    self.on_epoch(event)
+
+            trained = fit(
+                replace(self.problem, keep=keep, alone=arm == OWN),
+                config,
+                arm=arm,
+                control=arm == CONTROL,
+                carrier=self.carrier,
+                folder=None if self.folder is None else self.folder.arm(arm),
+                resume=resume,
+                on_epoch=report,
+            )
+            if trained is not None:
+                fitted[arm] = trained
+        return fitted
+
+    def gathered(self) -> tuple[IdTexts, Arrays | None]:
+        """Ids of all devices; [devices] labels and roles, by which the observer scores."""
+        note_phase("the result")
+        places = zip(self.problem.parts, self.problem.ids(), strict=True)
+        parts: list[Arrays] = [
+            {
+                "devices": part.devices,
+                "ids": np.asarray(ids),
+                "labels": part.labels,
+                "roles": part.roles,
+            }
+            for part, ids in places
+        ]
+        gathered = self.observer.gather("devices", parts)
+        if not self.observer.first:
+            return IdTexts(()), None
+        rows = in_order(gathered)
+        return IdTexts(rows.pop("ids")), rows
+
+
+def costs_of(observer: Observer, before: float) -> list[RankCost]:
+    """What each process took, in the order of the ranks; none elsewhere than at rank 0."""
+    mine: Arrays = {"cost": np.array([cpu_seconds() - before, peak_rss_mb()])}
+    gathered = [part["cost"].tolist() for part in observer.gather("cost", [mine])]
+    return [RankCost(round(cpu, 3), round(rss, 1)) for cpu, rss in gathered]
+
+
+def _note(event: EpochEvent) -> str:
+    score = "" if event.score is None else f" · validation {event.score:.4f}"
+    loss = "" if event.loss is None else f" · loss {event.loss:.4f}"
+    return f"{event.arm} epoch {event.epoch}{loss}{score}"

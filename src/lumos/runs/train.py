@@ -2,34 +2,190 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
+from lumos.device.coins import PublicCoins
 from lumos.errors import UsageError
-from lumos.exchange.observer import Observer
+from lumos.exchange.observer import AcrossRanks, Observer, OneProcess
+from lumos.graph import Graph
+from lumos.graph.arrays import IdTexts, some_ids
 from lumos.graph.facts import GraphFacts, facts_of
 from lumos.graph.parts import PartsFolder, is_parts_folder
 from lumos.graph.sources import as_graph, is_named
-from lumos.memory import cpu_seconds
+from lumos.machine import cpu_seconds, peak_rss_mb, threads_for
 from lumos.model.network import TreeNetwork
 from lumos.progress import ProgressOption, displayed
-from lumos.runs.events import OnEpoch
-from lumos.runs.finished import finished_run
+from lumos.ranks.world import World
 from lumos.runs.folder import RunFolder, describe, keeps_device_values
-from lumos.runs.hosting import Hosting
-from lumos.runs.prepared import Prepared, prepared_graph, prepared_parts
-from lumos.runs.run import Run
-from lumos.runs.run_job import RunJob, costs_of
-from lumos.runs.schema import About
-from lumos.threads import threads_for
+from lumos.runs.loop import RunJob, costs_of
+from lumos.runs.run import Cost, Run
+from lumos.runs.schema import About, PerEpoch, RankCost, Split, TreeSummary
 from lumos.training.config import Config
-from lumos.training.given_split import GivenSplit, reading_of
-from lumos.training.private_data import need_features
+from lumos.training.given_split import GivenSplit, edge_split, reading_of, vertex_split
+from lumos.training.metrics import (
+    Scores,
+    below_own,
+    device_scores,
+    dot_products,
+    no_better_than_control,
+    pair_scores,
+    unconverged,
+)
+from lumos.training.problem import Problem, need_features
+from lumos.training.split import DataSplit, EdgeSplit, Role
+from lumos.training.trainer import CONTROL, MAIN, OWN, EpochCallback, Judged, Outcome
 from lumos.trees.balance import Balanced
+from lumos.typing import Arrays, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Hosting:
+    """How a federation is spread over shards and processes.
+
+    Args:
+        shards: number of shards in this process, where it is the only one.
+        world: the ranks of the run, each with one shard; None for one process.
+    """
+
+    shards: int = 1
+    world: World | None = None
+
+    def __post_init__(self) -> None:
+        if self.world is not None and self.shards != 1:
+            raise UsageError("a rank hosts one shard; leave out `shards`, or `ranks`")
+
+    @property
+    def count(self) -> int:
+        """Number of all shards."""
+        return self.shards if self.world is None else self.world.size
+
+    @property
+    def carrier(self) -> str:
+        """What moves messages between them."""
+        return "loopback" if self.world is None else "gloo"
+
+    @property
+    def observer(self) -> Observer:
+        """How results come together."""
+        return OneProcess() if self.world is None else AcrossRanks(self.world)
+
+    def range_of(self, devices: int) -> list[Ints] | None:
+        """The ids that this rank hosts, a range; None where one process hosts all of them.
+
+        Raises:
+            UsageError: there are more ranks than devices.
+        """
+        if self.world is None:
+            return None
+        ranks, rank = self.world.size, self.world.rank
+        if ranks > devices:
+            raise UsageError(
+                f"`ranks` must be at most the number of devices ({devices}), got {ranks}"
+            )
+        ends = [devices * number // ranks for number in (rank, rank + 1)]
+        return [np.arange(*ends, dtype=np.int64)]
+
+
+def graph_problem(
+    graph: Graph, config: Config, split: GivenSplit, seed: int, hosting: Hosting
+) -> Problem:
+    """Return the problem of a graph in memory; every rank has it, and keeps its own part.
+
+    Raises:
+        InputError: the graph cannot be split so.
+        UsageError: `split` is no split.
+    """
+    public, facts = PublicCoins(seed), facts_of(graph)
+    common: dict[str, Any] = {
+        "keep": None,
+        "seed": seed,
+        "shards": hosting.shards,
+        "hosted": hosting.range_of(graph.devices),
+        "owner": facts.simulated.fingerprint,
+    }
+    edges = shares = None
+    if config.train.task == "link":
+        edges, origin, name, shares = edge_split(graph, split, public)
+        roles = np.full(graph.devices, Role.NOBODY, np.int64)
+        problem = Problem.of(
+            edges.training,
+            roles=roles,
+            held_back=edges.validation,
+            classes=0,
+            split=name,
+            **common,
+        )
+    else:
+        roles, origin, name = vertex_split(graph, split, public)
+        problem = Problem.of(
+            graph,
+            roles=roles,
+            held_back=np.empty((0, 2), np.int64),
+            classes=graph.class_count,
+            split=name,
+            **common,
+        )
+    return replace(
+        problem,
+        whole=facts,
+        whole_graph=graph,
+        ids=lambda: [some_ids(graph.ids, part.devices) for part in problem.parts],
+        origin=origin,
+        shares=shares,
+        held_out=edges,
+    )
+
+
+def parts_problem(
+    folder: PartsFolder, config: Config, split: GivenSplit, seed: int, hosting: Hosting
+) -> Problem:
+    """Return the problem of a graph in parts on disk; every rank opens its own and no others.
+
+    Raises:
+        UsageError: the parts are not for this task, seed, split, or number of ranks.
+        InputError: a file is missing or damaged.
+    """
+    task, manifest = config.train.task, folder.manifest
+    if split is not None:
+        raise UsageError(
+            f"{folder.path}: its parts have a split already; leave out `split`, or split the graph "
+            "again with it"
+        )
+    if seed != manifest.seed:
+        raise UsageError(
+            f"{folder.path}: its split was drawn with `seed={manifest.seed}`, not {seed}; train "
+            "with that seed, or split the graph again"
+        )
+    drawn, world = folder.split(task), hosting.world
+    if world is None:
+        numbers = [folder.range_of(shard, hosting.shards) for shard in range(hosting.shards)]
+    else:
+        numbers = [folder.range_of(world.rank, world.size)]
+    link = task == "link"
+    return Problem(
+        facts=folder.facts(task),
+        parts=tuple(folder.part(some, task) for some in numbers),
+        keep=(),
+        classes=0 if link else manifest.graph.class_count,
+        training=0 if link else drawn.train,
+        validation=0 if link else drawn.validation,
+        seed=seed,
+        split=drawn.name,
+        owner=manifest.graph.simulated.fingerprint,
+        whole=manifest.graph,
+        ids=lambda: [folder.ids(some) for some in numbers],
+        origin=drawn.origin,
+        shares=drawn.shares,
+        sizes=(drawn.train, drawn.validation, drawn.test),
+        held_out=folder.held_out() if link and hosting.observer.first else None,
+    )
 
 
 def train(
@@ -46,7 +202,7 @@ def train(
     out: Path | str | None = None,
     resume: bool = False,
     progress: ProgressOption = None,
-    on_epoch: OnEpoch | None = None,
+    on_epoch: EpochCallback | None = None,
     **settings: Any,
 ) -> Run:
     """Train a model over a simulated federation in which every device is one vertex.
@@ -106,7 +262,7 @@ def train_rank(
     out: Path | str | None = None,
     resume: bool = False,
     progress: ProgressOption = None,
-    on_epoch: OnEpoch | None = None,
+    on_epoch: EpochCallback | None = None,
     **settings: Any,
 ) -> Run | None:
     """The part of one process in a run: all of it, or that of its rank.
@@ -126,15 +282,11 @@ def train_rank(
         raise UsageError("`resume` needs `out`: the folder of the interrupted run")
     start, before = time.perf_counter(), cpu_seconds()
     observer = hosting.observer
-    prepared = _prepared(graph, config, split, seed, hosting, data_dir)
-    problem, facts = prepared.problem, prepared.facts
+    given = read_input(graph, data_dir=data_dir, split=split)
+    problem = _problem(given.graph, config, split, seed, hosting)
     if trees is not None and trees.graph is not problem.graph:
         raise UsageError("trees: they belong to another graph")
-    if source is None:
-        source = {"spec": findable(graph)} if isinstance(graph, str | Path) else {}
-        if isinstance(graph, PartsFolder):
-            source = {"spec": findable(graph.path)}
-    about = describe(facts, source, config, seed, hosting.count, prepared.split)
+    about = describe(problem, given.source if source is None else source, config, hosting.count)
     _check_alike(observer, about)
     folder = _folder(out, about, config, resume=resume) if observer.first else None
     carrier = carrier or hosting.carrier
@@ -144,55 +296,77 @@ def train_rank(
         threads_for(here, arcs // 2),
         displayed(progress if observer.first else None, "training") as shown,
     ):
-        job = RunJob(prepared, config, observer, carrier, folder, shown, on_epoch)
+        job = RunJob(problem, config, observer, carrier, folder, shown, on_epoch)
         summary, keep = job.trees(trees)
-        problem = replace(problem, keep=keep)
-        fitted = job.fit_arms(problem, resume=resume)
+        fitted = job.fit_arms(keep, resume=resume)
     ids, rows = job.gathered()
     costs = costs_of(observer, before)
     if not observer.first or summary is None or rows is None:
         return None
-    run = finished_run(prepared, about, config, summary, fitted, ids, rows, costs, start)
+    run = finished_run(problem, about, config, summary, fitted, ids, rows, costs, start)
     run = replace(run, folder=None if folder is None else folder.path)
     if folder is not None:
-        run.write_split(folder)
-        run.write_result(folder)
+        folder.save_run(run)
         if not keeps_device_values(config):
             folder.remove_checkpoints()
     return run
 
 
-def _prepared(
+class TrainingInput(NamedTuple):
+    """A graph that was read, and where it can be found again."""
+
+    graph: Graph | PartsFolder
+    source: dict[str, Any]
+    """Arguments of `load`; empty for a graph in memory."""
+
+
+def read_input(
     graph: Any,
-    config: Config,
-    split: GivenSplit,
-    seed: int,
-    hosting: Hosting,
-    data_dir: Path | None,
-) -> Prepared:
-    """The problem, from a graph; refused if it cannot be trained, before anything is written."""
-    folder = parts_folder(graph)
-    if folder is not None:
-        _check(folder.facts(config.train.task), config)
-        return prepared_parts(folder, config, split, seed, hosting)
-    whole = as_graph(graph, data_dir, **reading_of(split))
-    _check(facts_of(whole), config)
-    return prepared_graph(whole, config, split, seed, hosting)
+    *,
+    data_dir: Path | None = None,
+    split: GivenSplit = None,
+    reading: Mapping[str, Any] | None = None,
+    whole: bool = False,
+) -> TrainingInput:
+    """Read a graph as `train` takes it; parts on disk are opened, not read.
+
+    Args:
+        graph: as `train` takes it, or what this function returned.
+        data_dir: folder of named graphs.
+        split: as `train` takes it: where one is given, masks of the graph do not matter.
+        reading: `ReadOptions` by name; parts are then read as one graph.
+        whole: read parts as one graph too.
+    """
+    if isinstance(graph, TrainingInput):
+        return graph
+    options = {**reading_of(split), **(reading or {})}
+    if not isinstance(graph, str | Path | PartsFolder):
+        return TrainingInput(as_graph(graph, data_dir, **options), {})
+    place = graph.path if isinstance(graph, PartsFolder) else graph
+    parts = graph if isinstance(graph, PartsFolder) else None
+    if parts is None and not is_named(str(place)) and is_parts_folder(Path(place)):
+        parts = PartsFolder.open(place)
+    source = {"spec": findable(place)}
+    if parts is not None and not (reading or whole):
+        return TrainingInput(parts, source)
+    return TrainingInput(as_graph(place, data_dir, **options), {**source, **options})
 
 
 def findable(graph: str | Path) -> str:
-    """A name as it is, whatever lies in this folder; a path so that it is found from any folder."""
+    """Return a name as it is, whatever lies in this folder, and a path as an absolute one."""
     named = is_named(str(graph)) or not Path(graph).exists()
     return str(graph) if named else str(Path(graph).resolve())
 
 
-def parts_folder(graph: Any) -> PartsFolder | None:
-    """The graph in parts on disk that is meant; None for any other graph."""
+def _problem(
+    graph: Graph | PartsFolder, config: Config, split: GivenSplit, seed: int, hosting: Hosting
+) -> Problem:
+    """Return the problem of a graph; refuse what cannot be trained before anything is written."""
     if isinstance(graph, PartsFolder):
-        return graph
-    if isinstance(graph, str | Path) and not is_named(str(graph)) and is_parts_folder(Path(graph)):
-        return PartsFolder.open(graph)
-    return None
+        _check(graph.facts(config.train.task), config)
+        return parts_problem(graph, config, split, seed, hosting)
+    _check(facts_of(graph), config)
+    return graph_problem(graph, config, split, seed, hosting)
 
 
 def _check(facts: GraphFacts, config: Config) -> None:
@@ -230,3 +404,101 @@ def _folder(
         repeatable = config.train.coins == "simulated"
         return RunFolder.resume(Path(out), about, repeatable=repeatable)
     return RunFolder.create(Path(out), about)
+
+
+def finished_run(
+    problem: Problem,
+    about: About,
+    config: Config,
+    trees: TreeSummary,
+    fitted: dict[str, Outcome],
+    ids: IdTexts,
+    rows: Arrays,
+    costs: list[RankCost],
+    start: float,
+) -> Run:
+    """The run at rank 0.
+
+    Args:
+        fitted: all arms.
+        ids: of all devices.
+        rows: [devices] labels and roles, by which the observer scores.
+        costs: what each process took.
+        start: when the run began.
+    """
+    main = fitted[MAIN]
+    judged = {arm: outcome.judged[MAIN] for arm, outcome in fitted.items()}
+    for arm, part in main.judged.items():
+        if arm != OWN or config.train.floor:
+            judged[arm] = part
+    scores = {arm: _scores(problem, rows, part) for arm, part in judged.items()}
+    sizes, data = _split(problem, rows)
+    cautions = [*main.cautions, *_cautions(config, main, scores, sizes.test)]
+    return Run(
+        about=about,
+        config=config,
+        scores=scores,
+        histories={arm: outcome.history for arm, outcome in fitted.items()},
+        split_sizes=sizes,
+        model=replace(main, cautions=cautions),
+        cost=Cost(
+            seconds=round(time.perf_counter() - start, 3),
+            seconds_per_epoch=round(main.seconds / len(main.history), 4),
+            peak_rss_mb=peak_rss_mb(),
+            ranks=costs,
+            per_epoch=msgspec.convert(main.per_epoch, PerEpoch),
+        ),
+        trees=trees,
+        ids=ids,
+        graph=problem.whole_graph,
+        _split=data,
+        _held_out=_given_pairs(problem),
+    )
+
+
+def _given_pairs(problem: Problem) -> tuple[Ints, Ints] | None:
+    """Held-out edges of a split that was given, where the run has no graph to find them in."""
+    pairs = problem.held_out
+    if isinstance(pairs, EdgeSplit) or pairs is None or problem.shares is not None:
+        return None
+    return pairs.validation, pairs.test
+
+
+def _split(problem: Problem, rows: Arrays) -> tuple[Split, DataSplit | None]:
+    """How many train, validate and test, and who; None for edges that no process has together."""
+    data = None
+    if isinstance(problem.held_out, EdgeSplit):
+        data = problem.held_out.edges(problem.origin)
+    elif problem.held_out is None:
+        data = DataSplit.of_roles(rows["roles"], problem.origin)
+    if problem.sizes is not None:
+        return Split(*problem.sizes), data
+    if data is None:
+        raise TypeError("a split has neither counts nor devices")
+    return Split(len(data.train), len(data.validation), len(data.test)), data
+
+
+def _cautions(config: Config, main: Outcome, scores: dict[str, Scores], cases: int) -> list[str]:
+    """What the observer sees: a loss that still falls, own features or a control as good."""
+    metric = "auc" if config.train.task == "link" else "accuracy"
+    last_stage = max(config.profile.texts(config).stages.values(), default=1)
+    finished = main.best_epoch == len(main.history)
+    losses = [event.loss for event in main.history[last_stage - 1 :]] if finished else []
+    of = {arm: float(figures[f"test_{metric}"]) for arm, figures in scores.items()}
+    return [
+        *unconverged(losses, config.train.epochs),
+        *below_own(of[MAIN], of.get(OWN), cases, metric),
+        *no_better_than_control(of[MAIN], of.get(CONTROL), cases, metric),
+    ]
+
+
+def _scores(problem: Problem, rows: Arrays, part: Judged) -> Scores:
+    """The observer's scores: of pairs where edges are split, of logits otherwise."""
+    pairs = problem.held_out
+    if pairs is not None:
+        return pair_scores(part if callable(part) else partial(dot_products, part), pairs)
+    if callable(part):
+        raise TypeError("pairs are scored where edges are split")
+    return device_scores(
+        part, rows["labels"], rows["roles"], (problem.whole or problem.facts).classes
+    )

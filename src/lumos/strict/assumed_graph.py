@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from lumos.training.expectation import Population
+from lumos.training.profile import Population
 from lumos.typing import Doubles, Ints
 
 CIRCLE = 40

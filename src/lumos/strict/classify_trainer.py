@@ -64,9 +64,9 @@ from lumos.strict.trainer import StrictTrainer
 from lumos.strict.trust import RATE, Trust
 from lumos.strict.vote import Vote, vote_vectors
 from lumos.training.adam import Adam
-from lumos.training.outcome import MAIN, OWN, Outcome
-from lumos.training.private_data import PrivateData
+from lumos.training.problem import PrivateData
 from lumos.training.split import Role
+from lumos.training.trainer import MAIN, OWN, Outcome
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints
 
 
@@ -86,11 +86,11 @@ class ClassifyResult(NamedTuple):
     paid: Doubles
     """[hosted] ε that the draws of labels cost in this run."""
 
-    def rows(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """All of it."""
         return self._asdict()
 
-    def with_rows(self, rows: Arrays) -> "ClassifyResult":
+    def load_state_dict(self, rows: Arrays) -> "ClassifyResult":
         """Of all devices."""
         return ClassifyResult(**rows)
 
@@ -178,7 +178,7 @@ class StrictClassifier(StrictTrainer):
             yield from self._tell_opinion(1 + self.schedule.step(number))
 
     def rejoin(self, epoch: int) -> Program[None]:
-        """After `restore`: repeat the messages before `epoch`. The same coins give the same.
+        """Repeat the messages before `epoch`, by the same coins, after `load_state_dict`.
 
         Raises:
             InputError: the state was not one of this epoch.
@@ -388,6 +388,7 @@ class StrictClassifier(StrictTrainer):
     def outcome(self, result: ClassifyResult, ledger: LedgerReport) -> Outcome:
         """The outcome, from the joined results of all shards."""
         return Outcome(
+            ledger=ledger,
             embeddings=result.logits,
             logits=result.logits,
             judged={MAIN: result.logits, OWN: result.own},
@@ -440,9 +441,9 @@ class StrictClassifier(StrictTrainer):
         ]
 
     def _state(self) -> Arrays:
-        state = {"columns": self.columns, **self._encoder.state(), **self._learnt()}
+        state = {"columns": self.columns, **self._encoder.state_dict(), **self._learnt()}
         for stage, adam in self.optimisers.items():
-            state |= adam.state(stage)
+            state |= adam.state_dict(stage)
         return state
 
     def _learnt(self) -> Arrays:
@@ -453,10 +454,10 @@ class StrictClassifier(StrictTrainer):
         return {"scale": np.array(self.scale), **matrices}
 
     def _restore(self, state: Arrays) -> None:
-        self._encoder.load(state)
+        self._encoder.load_state_dict(state)
         self._load_learnt(state)
         for stage, adam in self.optimisers.items():
-            adam.restore(state, stage)
+            adam.load_state_dict(state, stage)
 
     def _load_learnt(self, state: Arrays) -> None:
         """Take scale and matrices.
@@ -473,9 +474,11 @@ class StrictClassifier(StrictTrainer):
         self.scale = float(state["scale"])
         self.matrices = [matrix for matrix in matrices if matrix.size]
 
-    def arrays(self) -> Arrays:
+    def model_state_dict(self) -> Arrays:
         """The trained weights by name."""
-        encoder = {name: part for name, part in self._encoder.state().items() if name != "velocity"}
+        encoder = {
+            name: part for name, part in self._encoder.state_dict().items() if name != "velocity"
+        }
         return {
             **encoder,
             "encoder_columns": self.columns,
@@ -486,7 +489,7 @@ class StrictClassifier(StrictTrainer):
             "temperature": np.array(self.temperature),
         }
 
-    def load(self, arrays: Arrays, kept: Arrays) -> None:
+    def load_model_state_dict(self, arrays: Arrays, kept: Arrays) -> None:
         """Take the weights of an earlier run, and what its devices sent in it.
 
         Raises:
@@ -497,7 +500,7 @@ class StrictClassifier(StrictTrainer):
         self.columns = self._columns_in(arrays)
         self._prepare(rows)
         self._check(arrays, kept)
-        self._encoder.load(arrays)
+        self._encoder.load_state_dict(arrays)
         self._load_learnt(arrays)
         for stage, adam in self.optimisers.items():
             adam.weights = arrays[stage]
@@ -531,7 +534,7 @@ class StrictClassifier(StrictTrainer):
 
     def _check(self, arrays: Arrays, kept: Arrays) -> None:
         """Refuse weights and messages that cannot be of this run."""
-        for name, own in self.arrays().items():
+        for name, own in self.model_state_dict().items():
             given = arrays.get(name)
             if given is None or given.dtype != own.dtype or (own.size and given.shape != own.shape):
                 raise InputError(f"model.npz: the array {name!r} is not of this run; train again")

@@ -27,8 +27,7 @@ from lumos.strict.trust import RATE, Trust
 from lumos.strict.vote import Vote, vote_vectors
 from lumos.training.adam import Adam
 from lumos.training.config import Config
-from lumos.training.expectation import Expected, Forecast, Population
-from lumos.training.profiles import STRICT
+from lumos.training.profile import STRICT, Expected, Forecast, Population
 from lumos.training.split import Role, split_vertices
 from lumos.typing import Doubles, Flags, Ints
 

@@ -38,7 +38,7 @@ from lumos.strict.link_levels import ALONE, spec_for
 from lumos.strict.link_result import LinkResult
 from lumos.strict.release_book import ReleaseBook
 from lumos.strict.settings import StrictSettings, settings_of
-from lumos.training.link_questions import ANSWERS, AskedPairs, PairAnswers, TrainedLinks
+from lumos.training.trainer import ANSWERS, AskedPairs, PairAnswers, TrainedLinks
 from lumos.typing import Doubles, Ints
 
 RESULT = "result"

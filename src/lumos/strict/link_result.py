@@ -36,8 +36,7 @@ from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.settings import StrictSettings
 from lumos.strict.surroundings import Surroundings
 from lumos.strict.word_rows import WordRows
-from lumos.training.private_data import features_of
-from lumos.training.profile import Problem
+from lumos.training.problem import Problem, features_of
 from lumos.training.trainer import PairAnswer
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small
 
@@ -65,12 +64,12 @@ class LinkResult:
     strict: StrictSettings
     seed: int
 
-    def rows(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """What devices have."""
         own = {name: getattr(self, name) for name in _ROWS}
         return {**own, **self.budget.arrays()}
 
-    def with_rows(self, rows: Arrays) -> "LinkResult":
+    def load_state_dict(self, rows: Arrays) -> "LinkResult":
         """Of all devices."""
         own: dict[str, Any] = {name: rows[name] for name in _ROWS}
         return replace(self, **own, budget=AnswerBudget.of(rows))
@@ -98,9 +97,9 @@ class LinkResult:
         for counts, before in zip((self.budget.asked, self.budget.answered), used, strict=True):
             np.maximum(counts, before, out=counts)
 
-    def kept(self) -> Arrays:
+    def device_state_dict(self) -> Arrays:
         """What a device needs to answer after a restart: its own rows, and what is public."""
-        return {**self.rows(), **self.reading.arrays()}
+        return {**self.state_dict(), **self.reading.arrays()}
 
     @staticmethod
     def restored(kept: Arrays, strict: StrictSettings, seed: int) -> "LinkResult":
@@ -185,7 +184,7 @@ class LinkResult:
 
         Args:
             training: the graph of the run with its training edges.
-            weights: as `Trainer.arrays` gave them.
+            weights: as `Trainer.model_state_dict` gave them.
             kept: as `arrays` gave it.
             split: digest of the split, which the coins of the run are named by.
 
@@ -207,7 +206,7 @@ class LinkResult:
         if strict.protect == "holders":
             words.keep(weights["columns"])
         encoder = LinkEncoder(words, schedule, public)
-        encoder.load(weights)
+        encoder.load_state_dict(weights)
         surroundings = Surroundings(shard, schedule.opinion_mechanism)
         surroundings.usual = list(weights["usual"])
         for number, sent in enumerate(kept["sent"].T):

@@ -62,8 +62,8 @@ from lumos.strict.surroundings import Surroundings
 from lumos.strict.topics import COLOUR, OPINION
 from lumos.strict.trainer import StrictTrainer
 from lumos.strict.word_rows import WordRows
-from lumos.training.outcome import MAIN, OWN, Outcome
-from lumos.training.private_data import PrivateData
+from lumos.training.problem import PrivateData
+from lumos.training.trainer import MAIN, OWN, Outcome
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small
 
 EDGE, STRANGER = 0, 1
@@ -161,14 +161,14 @@ class StrictLinker(StrictTrainer):
         near = shard.slots_or_none(np.arange(len(shard)), partner) >= 0
         return np.where(near, partner, NOBODY)  # an edge may be gone, or held back
 
-    def snapshot(self) -> Arrays:
+    def device_state_dict(self) -> Arrays:
         """As in `StrictTrainer`, with the partners of the hosted devices once they are found."""
         found = {} if self._partner is None else {"partner": self._partner}
-        return {**super().snapshot(), **found}
+        return {**super().device_state_dict(), **found}
 
-    def revive(self, snapshot: Arrays) -> None:
+    def load_device_state_dict(self, snapshot: Arrays) -> None:
         """As in `StrictTrainer`. A partner that is left out of the run is nobody."""
-        super().revive(snapshot)
+        super().load_device_state_dict(snapshot)
         if "partner" in snapshot:
             partner, absent = snapshot["partner"], sorted(self.shard.absent)
             self._partner = np.where(np.isin(partner, absent), NOBODY, partner)
@@ -191,7 +191,7 @@ class StrictLinker(StrictTrainer):
             yield from self._tell(step)
 
     def rejoin(self, epoch: int) -> Program[None]:
-        """After `restore`: repeat the messages before `epoch`. The same coins give the same.
+        """Repeat the messages before `epoch`, by the same coins, after `load_state_dict`.
 
         Raises:
             InputError: the state was not one of this epoch.
@@ -352,6 +352,7 @@ class StrictLinker(StrictTrainer):
     def outcome(self, result: LinkResult, ledger: LedgerReport) -> Outcome:
         """The outcome, from the joined results of all shards."""
         return Outcome(
+            ledger=ledger,
             embeddings=result.embeddings,
             logits=None,
             judged={MAIN: partial(judged, result), OWN: partial(alone, result)},
@@ -373,7 +374,7 @@ class StrictLinker(StrictTrainer):
     def _sum_charges(self) -> list[tuple[Charge, Ints]]:
         return [(self.schedule.sum_charge(), self.shard.devices)]
 
-    def load(self, weights: Arrays, kept: Arrays) -> None:
+    def load_model_state_dict(self, weights: Arrays, kept: Arrays) -> None:
         """Refused: see `welcome`."""
         raise UsageError("newcomers are for runs that classify; this one predicts links")
 
@@ -381,7 +382,7 @@ class StrictLinker(StrictTrainer):
         """Refused: a newcomer has heard no colours, and its neighbours told theirs before."""
         raise UsageError("newcomers are for runs that classify; this one predicts links")
 
-    def arrays(self) -> Arrays:
+    def model_state_dict(self) -> Arrays:
         """Everything public that was learnt, by name."""
         if self.reading is None:
             raise ProtocolError("a run was read before it was calibrated")
@@ -395,7 +396,7 @@ class StrictLinker(StrictTrainer):
     def _state(self) -> Arrays:
         usual = self._surroundings.usual
         rounds = np.array(usual) if usual else np.empty((0, self.schedule.strict.colours))
-        return {**self._encoder.arrays(), "usual": rounds}
+        return {**self._encoder.state_dict(), "usual": rounds}
 
     def _restore(self, state: Arrays) -> None:
         """Go on from a state.
@@ -405,7 +406,7 @@ class StrictLinker(StrictTrainer):
         """
         if state["usual"].shape[1:] != (self.schedule.strict.colours,):
             raise InputError("checkpoint.npz is of another model; restart without `resume`")
-        self._encoder.load(state)
+        self._encoder.load_state_dict(state)
         self._surroundings.usual = list(state["usual"])
 
 

@@ -111,18 +111,18 @@ class NoisySums:
         if isinstance(self._sums, SecureAggregator):
             self._sums.context = self._known + self._attempt.to_bytes(4, "little")
 
-    def state(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """What a device that keeps its secret needs to go on after a restart.
 
         Raises:
             UsageError: sums are ideal, and no device of a simulation restarts.
         """
         sums = self._secure()
-        return {**sums.state(), "known": np.frombuffer(self._known, np.uint8)}
+        return {**sums.state_dict(), "known": np.frombuffer(self._known, np.uint8)}
 
-    def restore(self, state: Arrays) -> None:
+    def load_state_dict(self, state: Arrays) -> None:
         """Go on from a state instead of `setup`."""
-        self._secure().restore(state)
+        self._secure().load_state_dict(state)
         self._known = state["known"].tobytes()
         self._bind()
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from lumos.strict.disclosed import FOR_LIFE
 from lumos.strict.link_promises import ANSWERS, SUMS
-from lumos.training.texts import NO_PROMISE
+from lumos.training.profile import NO_PROMISE
 
 PRIOR = 0.25
 """Probability of a right guess without a device, in the example that is printed."""

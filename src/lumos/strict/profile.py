@@ -27,11 +27,10 @@ from lumos.strict.settings import (
     settings_of,
 )
 from lumos.strict.texts import texts
-from lumos.training.profile import Placement, Problem, Programs
-from lumos.training.profiles import STRICT
-from lumos.training.settings import TrainSettings
+from lumos.training.config import TrainSettings
+from lumos.training.problem import Problem
+from lumos.training.profile import STRICT, Placement, ProfileTexts, Programs
 from lumos.training.split import Role
-from lumos.training.texts import ProfileTexts
 from lumos.typing import Arrays
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from lumos.strict.link_result import LinkResult
     from lumos.strict.release_book import ReleaseBook
     from lumos.training.config import Config
-    from lumos.training.link_questions import AskedPairs, PairAnswers, TrainedLinks
+    from lumos.training.trainer import AskedPairs, PairAnswers, TrainedLinks
 
 
 class StrictProfile:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from lumos.strict.feature_form import feature_form
 from lumos.strict.settings import CLASSIFY_ONLY, LINK_ONLY, settings_of
-from lumos.training.profile import Problem
-from lumos.training.settings import UPDATES
+from lumos.training.config import UPDATES
+from lumos.training.problem import Problem
 
 if TYPE_CHECKING:
     from lumos.training.config import Config

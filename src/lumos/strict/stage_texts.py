@@ -9,7 +9,7 @@ from lumos.strict import link_schedule as link
 from lumos.strict.feature_scaling import CENTRES, SIZES, FeatureScaling, width_of
 from lumos.strict.schedule import Schedule
 from lumos.training.config import Config
-from lumos.training.texts import RunSizes, SumStage
+from lumos.training.profile import RunSizes, SumStage
 
 if TYPE_CHECKING:
     from lumos.strict.coordinator import Widths

@@ -18,7 +18,7 @@ from lumos.strict.settings import (
 )
 from lumos.strict.stage_texts import NAMES, stages_of
 from lumos.training.config import Config
-from lumos.training.texts import LOSS, ProfileTexts, TreeTexts
+from lumos.training.profile import LOSS, ProfileTexts, TreeTexts
 from lumos.trees.settings import TreeSettings
 
 _OWN, _NEIGHBOURS, _TREES_TOO = CANDIDATES

@@ -169,7 +169,7 @@ class StrictTrainer(ABC):
         """What a checkpoint and the finished run know of the book; nothing without one."""
         return {} if self._book is None else self._book.seal().arrays()
 
-    def restore(self, state: Arrays) -> None:
+    def load_state_dict(self, state: Arrays) -> None:
         """Go on from a state.
 
         Raises:
@@ -180,23 +180,23 @@ class StrictTrainer(ABC):
         self._charge_sums()
         self._restore(state)
 
-    def state(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """Everything that the next epochs depend on."""
         return {**self._state(), **self._remembered()}
 
-    def snapshot(self) -> Arrays:
+    def device_state_dict(self) -> Arrays:
         """What a party that keeps its secret needs to go on after a restart, once it is set up.
 
         It holds public state and no key. What the device heard from neighbours is not in it.
         """
         return {
-            **_named("trainer/", self.state()),
-            **_named("sums/", self._sums.state()),
+            **_named("trainer/", self.state_dict()),
+            **_named("sums/", self._sums.state_dict()),
             **_named("scaling/", self._scaling_arrays()),
             "columns": self.columns,
         }
 
-    def revive(self, snapshot: Arrays) -> None:
+    def load_device_state_dict(self, snapshot: Arrays) -> None:
         """Go on from a snapshot, in a trainer that was not set up."""
         scaling = part_of(snapshot, "scaling/")
         if scaling:
@@ -204,11 +204,11 @@ class StrictTrainer(ABC):
         rows = self._make_rows()
         self.columns = snapshot["columns"]
         self._prepare(rows)
-        self._sums.restore(part_of(snapshot, "sums/"))
-        self.restore(part_of(snapshot, "trainer/"))
+        self._sums.load_state_dict(part_of(snapshot, "sums/"))
+        self.load_state_dict(part_of(snapshot, "trainer/"))
 
     def rehear(self, epoch: int) -> Program[None]:
-        """After `revive`, instead of the first `epoch` epochs: hear again what was released."""
+        """Receive the releases of the first `epoch` epochs again, once the state is loaded."""
         yield from self.rejoin(epoch)
 
     def remember_openings(self, opened: OpenedSums) -> None:
@@ -242,7 +242,7 @@ class StrictTrainer(ABC):
 
     @abstractmethod
     def rejoin(self, epoch: int) -> Program[None]:
-        """After `restore`: repeat the messages before `epoch`. The same coins give the same."""
+        """Repeat the messages before `epoch`, by the same coins, after `load_state_dict`."""
 
     @abstractmethod
     def _state(self) -> Arrays:

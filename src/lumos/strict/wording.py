@@ -4,7 +4,7 @@ import math
 
 from lumos.strict.schedule import Schedule
 from lumos.strict.settings import StrictSettings
-from lumos.training.texts import NO_PROMISE
+from lumos.training.profile import NO_PROMISE
 
 NONE = NO_PROMISE
 NOTHING = "nothing"

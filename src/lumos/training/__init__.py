@@ -1,7 +1,7 @@
-"""What all profiles share.
+"""Code that all profiles share.
 
-`profile` and `trainer` are the protocols of a profile and of its programs, `profiles` the registry,
-`config` and `settings` the settings of a run. `split` decides who trains, `private_data` is what
-the devices of a shard own, `strangers` draws negative samples, `adam` is the optimiser, `metrics`
-are the observer's scores, `outcome` is the result of a trained federation.
+`profile` and `trainer` are the protocols of a profile and of its programs, `config` has the
+settings of a run, `problem` what a federation learns from and the private data of its devices.
+`split` draws splits and `given_split` reads them, `write_parts` writes a graph in parts, `adam` is
+the optimiser, `metrics` are the scores of the observer.
 """

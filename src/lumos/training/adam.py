@@ -27,7 +27,7 @@ class Adam:
             self.mean = np.zeros_like(self.weights)
             self.square = np.zeros_like(self.weights)
 
-    def state(self, name: str) -> Arrays:
+    def state_dict(self, name: str) -> Arrays:
         """Weights, moments and number of steps, under names that begin with `name`."""
         return {
             f"{name}/weights": self.weights,
@@ -36,8 +36,8 @@ class Adam:
             f"{name}/steps": np.array(self.steps),
         }
 
-    def restore(self, state: Arrays, name: str) -> None:
-        """Go on from what `state` returned."""
+    def load_state_dict(self, state: Arrays, name: str) -> None:
+        """Go on from what `state_dict` returned."""
         self.weights, self.mean = state[f"{name}/weights"], state[f"{name}/mean"]
         self.square, self.steps = state[f"{name}/square"], int(state[f"{name}/steps"])
 

@@ -4,12 +4,20 @@
     split="random"                             a random split, whatever masks the graph has
     split=(0.6, 0.2, 0.2), "60/20/20"          a random split with these shares
     split={"train": …, "val": …, "test": …}    original ids, or masks over all devices
-    split="split.csv"                          the same from a CSV, JSON or npz (`split_files`)
+    split="split.csv"                          the same from a CSV, JSON or npz
 
 For `link` a split names held-out edges, as pairs of original ids: `val` and `test`, and if wanted
 `val_negative` and `test_negative`, pairs that are none. All other edges of the graph train.
+
+Files that hold a split:
+
+- CSV: `id,split` for devices, `source,target,split` for edges; `split` is train, val or test, and
+  for pairs that are no edges val_negative or test_negative. With or without a header.
+- JSON: an object `{"train": [ids], "val": [ids], "test": [ids]}`; for edges lists of pairs.
+- npz: arrays of these names; ids, or masks over all devices.
 """
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
@@ -21,20 +29,23 @@ import numpy as np
 from lumos.device.coins import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
+from lumos.graph.arrays import lookup, shown
 from lumos.graph.labels import Role, masks_of, roles_of_masks
+from lumos.storage import one_line, read_arrays
 from lumos.training.split import (
     EDGES,
     VERTICES,
     DataSplit,
     EdgeSplit,
     Shares,
+    edges_left,
+    hold_out,
+    pair_keys,
     several_classes,
     split_edges,
     split_vertices,
 )
-from lumos.training.split_files import read_split
-from lumos.training.split_parts import held_out_edges, named_parts, roles_of_parts
-from lumos.typing import Ints
+from lumos.typing import Flags, Ints
 
 GivenSplit: TypeAlias = "str | os.PathLike[str] | Sequence[float] | Mapping[str, Any] | None"
 RANDOM = "random"
@@ -234,3 +245,226 @@ def _digest(*arrays: Any) -> str:
         digest.update(repr(np.shape(array)).encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
+
+
+PART_NAMES = {
+    "train": ("train", "training"),
+    "validation": ("validation", "val", "valid", "dev"),
+    "test": ("test", "testing"),
+}
+"""What the parts of a split may be called; `_mask`, `_idx`, … may follow."""
+NEGATIVE = ("_negative", "_negatives", "_neg", "_strangers")
+ENDINGS = ("_mask", "_idx", "_index", "_indices", "_ids", "_edges", "_edge", "_pos")
+
+
+def named_parts(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of a split by the names of `PART_NAMES`, and `…_negative`.
+
+    Raises:
+        UsageError: a name is unknown, or two names mean the same.
+    """
+    parts: dict[str, Any] = {}
+    for name, rows in given.items():
+        if rows is None:
+            continue
+        key = _part(str(name))
+        if key is None:
+            raise UsageError(
+                f"`split`: {shown(name)} is no part of a split; use train, val and test, for links "
+                "val, test, val_negative and test_negative"
+            )
+        if key in parts:
+            raise UsageError(f"`split`: {key} is given twice; leave one out")
+        parts[key] = rows
+    return parts
+
+
+def _part(name: str) -> str | None:
+    word, negative = name.casefold(), ""
+    for ending in NEGATIVE:
+        if word.endswith(ending):
+            word, negative = word.removesuffix(ending), "_negative"
+    for ending in ENDINGS:
+        word = word.removesuffix(ending)
+    for part, spellings in PART_NAMES.items():
+        if word in spellings or word.removeprefix("idx_") in spellings:
+            return part + negative
+    return None
+
+
+def roles_of_parts(graph: Graph, parts: Mapping[str, Any]) -> Ints:
+    """[devices] from masks or lists of original ids."""
+    for part in parts:
+        if part.endswith("_negative"):
+            raise UsageError(f"`split`: {part} is for `task='link'`; leave it out")
+    train, validation, test = (
+        None if parts.get(part) is None else _mask(graph, parts[part], part) for part in PART_NAMES
+    )
+    labels = np.asarray(graph.labels)
+    roles = roles_of_masks(train, validation, test, labels, "split")
+    several_classes(labels[roles >= 0])
+    return roles
+
+
+def _mask(graph: Graph, rows: Any, part: str) -> Flags:
+    """[devices] whom a mask, or a list of original ids, names."""
+    array = _as_array(rows)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    zeros_and_ones = array.dtype.kind in "iu" and np.isin(array, (0, 1)).all()
+    if array.dtype == np.bool_ or (len(array) == graph.devices > 2 and zeros_and_ones):
+        if array.shape != (graph.devices,):
+            raise InputError(
+                f"split: the mask {part} has the shape {list(array.shape)}; one value per device, "
+                f"[{graph.devices}]"
+            )
+        return np.asarray(array, np.bool_)
+    indices = _rows_of(graph, array, part)
+    mask = np.zeros(graph.devices, np.bool_)
+    mask[indices] = True
+    if int(mask.sum()) < len(indices):
+        raise InputError(f"split: {part} names a device twice; name each once")
+    return mask
+
+
+def _rows_of(graph: Graph, ids: Any, part: str) -> Ints:
+    """[…] rows of devices by their original ids."""
+    flat = np.asarray(ids).ravel()
+    if flat.dtype.kind == "f" and np.array_equal(flat, np.rint(flat)):
+        flat = flat.astype(np.int64)
+    if flat.size and flat.dtype.kind not in "iuUO":
+        raise InputError(f"split: {part} holds {flat.dtype} values; use ids, or a mask")
+    rows = lookup(flat, graph.ids) if flat.size else np.empty(0, np.int64)
+    unknown = np.flatnonzero(rows < 0)
+    if len(unknown):
+        raise InputError(
+            f"split: {part} names {shown(flat[unknown[0]])}, which is not the id of any device of "
+            f"{graph!r}"
+        )
+    return rows.reshape(np.shape(ids))
+
+
+def held_out_edges(graph: Graph, parts: Mapping[str, Any], public: PublicCoins) -> EdgeSplit:
+    """Held-out edges, and all others of the graph for training."""
+    if "train" in parts:
+        raise UsageError(
+            "`split`: for links give the held-out edges, val and test; all others of the graph "
+            "train, so leave train out"
+        )
+    for part in ("validation", "test"):
+        if parts.get(part) is None:
+            raise UsageError(f"`split`: for links val and test are needed; {part} is missing")
+    held = {part: _pairs(graph, rows, part) for part, rows in parts.items()}
+    keys = {part: pair_keys(pairs, graph.devices) for part, pairs in held.items()}
+    if len(np.intersect1d(keys["validation"], keys["test"])):
+        raise InputError("split: an edge is in val and in test; put it into one")
+    training = edges_left(graph, held["validation"], held["test"])
+    if not len(training):
+        raise InputError("split: val and test hold all edges; none is left to train on")
+    edges = pair_keys(graph.edge_list(), graph.devices)
+    known = np.concatenate([edges, keys["validation"], keys["test"]])
+    for part in keys:
+        if part.endswith("_negative") and np.isin(keys[part], known).any():
+            raise InputError(f"split: a pair of {part} is an edge; take it out")
+    split = hold_out(graph, training, held["validation"], held["test"], public)
+    return EdgeSplit(
+        training=split.training,
+        validation=split.validation,
+        test=split.test,
+        validation_strangers=held.get("validation_negative", split.validation_strangers),
+        test_strangers=held.get("test_negative", split.test_strangers),
+    )
+
+
+def _pairs(graph: Graph, rows: Any, part: str) -> Ints:
+    """[pairs, 2] rows u < v in ascending order, from pairs [pairs, 2] or [2, pairs] of ids."""
+    array = _as_array(rows)
+    if array.ndim == 2 and array.shape[0] == 2 and array.shape[1] != 2:
+        array = array.T
+    if array.ndim != 2 or array.shape[1] != 2 or not len(array):
+        raise InputError(
+            f"split: {part} has the shape {list(array.shape)}; pairs of ids are needed, [edges, 2]"
+        )
+    pairs = np.sort(_rows_of(graph, array, part), axis=1)
+    if (pairs[:, 0] == pairs[:, 1]).any():
+        raise InputError(f"split: {part} joins a device to itself; take that out")
+    distinct: Ints = np.unique(pairs, axis=0)  # an edge may be there in both directions
+    return distinct
+
+
+def _as_array(rows: Any) -> Any:
+    if hasattr(rows, "detach"):  # a tensor of torch
+        rows = rows.detach().cpu().numpy()
+    return np.asarray(list(rows) if isinstance(rows, set | frozenset | range) else rows)
+
+
+SUFFIXES = (".csv", ".tsv", ".txt", ".json", ".npz")
+WORDS = ("split", "part", "role", "set", "mask")
+"""What the last column of a CSV may be called."""
+
+
+def read_split(path: Path) -> dict[str, Any]:
+    """The parts of a split by name, as the file names them.
+
+    Raises:
+        InputError: there is no such file, or it holds no split.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file; `split` is a file or shares as 60/20/20")
+    if path.suffix.casefold() not in SUFFIXES:
+        raise InputError(f"{path}: a split is read from {', '.join(SUFFIXES)}; convert it")
+    if path.suffix.casefold() == ".npz":
+        return dict(read_arrays(path))
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: is not readable text ({one_line(error)})") from None
+    return _of_json(text, path) if path.suffix.casefold() == ".json" else _of_table(text, path)
+
+
+def _of_json(text: str, path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: it is not valid JSON ({one_line(error)})") from None
+    if not isinstance(content, dict):
+        raise InputError(f'{path}: an object {{"train": [ids], …}} is needed')
+    try:
+        return {name: np.asarray(rows) for name, rows in content.items()}
+    except ValueError:
+        raise InputError(f"{path}: lists of ids, or of pairs of ids, are needed") from None
+
+
+def _of_table(text: str, path: Path) -> dict[str, Any]:
+    rows: dict[str, list[Any]] = {}
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    separator = next((mark for mark in ",\t;" if mark in first), None)
+    width = 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        cells = [cell.strip().strip('"') for cell in line.split(separator)]
+        if not any(cells) or cells[0].startswith("#"):
+            continue
+        if not width:
+            width = len(cells)
+            if width not in (2, 3):
+                raise InputError(
+                    f"{path}, line {number}: {width} columns; id,split or source,target,split is "
+                    "needed"
+                )
+            if cells[-1].casefold() in WORDS:
+                continue  # a header
+        if len(cells) != width:
+            raise InputError(f"{path}, line {number}: {len(cells)} columns, but {width} before")
+        ids = [_id(cell) for cell in cells[:-1]]
+        if not cells[-1]:
+            continue  # a device that is in no part
+        if not all(str(name) for name in ids):
+            raise InputError(f"{path}, line {number}: {shown(line)} has an empty id")
+        rows.setdefault(cells[-1], []).append(ids[0] if width == 2 else ids)
+    if not rows:
+        raise InputError(f"{path}: it holds no rows; id,split is needed")
+    return {name: np.asarray(ids) for name, ids in rows.items()}
+
+
+def _id(cell: str) -> int | str:
+    return int(cell) if cell.isdecimal() and len(cell) < 19 else cell

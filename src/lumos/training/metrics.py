@@ -1,17 +1,19 @@
 """Scores, computed by the observer of a simulation from what no single participant has.
 
 `device_scores` and `pair_scores` are the scores of a whole run: Lumos and the systems that it is
-compared with are scored by them alike.
+compared with are scored by them alike. `standard_error` is how far they may be off by the choice of
+the test set; the last functions warn where a score means less than it seems to.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from lumos.training.outcome import PairScores
 from lumos.training.split import Role
+from lumos.training.trainer import PairScores
 from lumos.typing import Doubles, Floats, Ints
 
 Scores = dict[str, Any]
@@ -245,3 +247,84 @@ def dot_products(embeddings: Floats, pairs: Ints) -> npt.NDArray[np.float64]:
 def link_auc(embeddings: Floats, edges: Ints, strangers: Ints) -> float:
     """AUC of dot products of embeddings, over edges against pairs that are none."""
     return auc(dot_products(embeddings, edges), dot_products(embeddings, strangers))
+
+
+MIN_STANDARD_ERRORS = 2.0
+"""Standard errors that a difference must exceed to be more than the noise of the test set."""
+
+
+def standard_error(score: float, tested: int, what: str) -> float:
+    """Of an accuracy: √(p(1-p)/n). Of an AUC with n edges and n strangers: Hanley and McNeil.
+
+    Q₁ = A/(2-A), Q₂ = 2A²/(1+A), variance (A(1-A) + (n-1)(Q₁ - A² + Q₂ - A²)) / n².
+    """
+    if not tested:
+        return math.inf
+    if what == "accuracy":
+        return math.sqrt(score * (1 - score) / tested)
+    first, second, square = score / (2 - score), 2 * score**2 / (1 + score), score**2
+    pairs = (tested - 1) * (first - square + second - square)
+    return math.sqrt(max(score * (1 - score) + pairs, 0.0)) / tested
+
+
+def beyond_noise(one: float, other: float, tested: int, what: str) -> bool:
+    """Whether two scores on a test set of this size differ by more than its noise."""
+    errors = (standard_error(score, tested, what) for score in (one, other))
+    return abs(one - other) > MIN_STANDARD_ERRORS * math.hypot(*errors)
+
+
+LEAST_FALL = 0.01
+"""Share of its value by which a loss must still fall for a run to be called unfinished."""
+CLEAR = 2.0
+"""Standard errors beyond which a difference is no accident."""
+
+
+def still_falling(losses: Sequence[float | None]) -> tuple[float, float] | None:
+    """The mean losses of the last two fifths of some epochs, where the later one is clearly lower.
+
+    The standard error comes from the differences between successive epochs, so that a slope does
+    not count as noise.
+    """
+    values = np.array([loss for loss in losses if loss is not None and math.isfinite(loss)])
+    part = len(values) // 5
+    if part < 2:
+        return None
+    before, after = values[-2 * part : -part], values[-part:]
+    noise = float(np.abs(np.diff(values[-2 * part :])).mean()) / 1.128  # of two normal numbers
+    fall, error = float(before.mean() - after.mean()), noise * math.sqrt(2 / part)
+    clear = fall > CLEAR * error and fall > LEAST_FALL * abs(float(before.mean()))
+    return (float(before.mean()), float(after.mean())) if clear else None
+
+
+def unconverged(losses: Sequence[float | None], epochs: int) -> Iterator[str]:
+    """Where the loss of the last stage of a run still falls at its end."""
+    if (means := still_falling(losses)) is not None:
+        yield (
+            f"training was not finished: its loss still fell at the end, from {means[0]:.3g} to "
+            f"{means[1]:.3g}; `epochs={2 * epochs}` would help"
+        )
+
+
+def below_own(score: float, own: float | None, cases: int, what: str) -> Iterator[str]:
+    """Where own features alone did clearly better than the run.
+
+    Args:
+        cases: number of test devices or edges.
+        what: accuracy or auc.
+    """
+    if own is not None and own > score and beyond_noise(score, own, cases, what):
+        yield (
+            f"own features alone did better on the test set, by {100 * (own - score):.1f} points: "
+            "neighbours mislead here, or training was too short or too noisy"
+        )
+
+
+def no_better_than_control(
+    score: float, control: float | None, cases: int, what: str
+) -> Iterator[str]:
+    """Where a control, whose messages carry no information, did as well as the run."""
+    if control is not None and (score < control or not beyond_noise(score, control, cases, what)):
+        yield (
+            "the control did as well, up to the noise of this test set: what devices sent each "
+            "other adds nothing that it could show"
+        )

@@ -1,34 +1,219 @@
-"""The protocol of a profile: what it allows, which settings it has, which programs it runs.
+"""The protocol of a profile: what it allows, its settings, its programs, its texts; the registry.
 
-A profile is a folder of `lumos` with an object of this form, and one line in
-`lumos.training.profiles`. Nothing else names it.
+A profile is a folder of `lumos` with an object of the form of `Profile`, and one line in
+`PROFILES`. Nothing else names it.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol
 
-import numpy as np
-
-from lumos.device.shard import spread
 from lumos.errors import UsageError
 from lumos.exchange.topic import Door
-from lumos.graph import Graph
-from lumos.graph.arrays import spans
-from lumos.graph.facts import GraphFacts, GraphPart, facts_of, parts_of
-from lumos.graph.labels import Role
-from lumos.typing import Flags, Ints
+from lumos.graph.facts import GraphFacts
+from lumos.registry import Registry
+from lumos.training.trainer import Result
+from lumos.typing import Arrays
 
 if TYPE_CHECKING:
     from lumos.device.coins import PublicCoins
     from lumos.device.shard import Shard
     from lumos.exchange.endpoint import Endpoint
     from lumos.training.config import Config
-    from lumos.training.link_questions import AskedPairs, PairAnswers, TrainedLinks
-    from lumos.training.private_data import PrivateData
-    from lumos.training.texts import ProfileTexts
-    from lumos.training.trainer import CoordinatorProgram, Trainer
-from lumos.training.trainer import Result
+    from lumos.training.problem import PrivateData, Problem
+    from lumos.training.trainer import (
+        AskedPairs,
+        CoordinatorProgram,
+        PairAnswers,
+        TrainedLinks,
+        Trainer,
+    )
+
+
+PAPER, STRICT = "paper", "strict"
+
+PROFILES: "Registry[Profile[Any]]" = Registry(
+    "profile",
+    {
+        PAPER: "lumos.paper.profile:PROFILE",
+        STRICT: "lumos.strict.profile:PROFILE",
+    },
+)
+
+FORECASTERS: "Registry[Forecaster]" = Registry(
+    "forecaster", {STRICT: "lumos.strict.forecast:forecast"}
+)
+"""By profile: what `lumos budget` predicts the gain by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Population:
+    """What is assumed about the devices of a federation."""
+
+    devices: int
+    """Number of devices."""
+    classes: int
+    """k, of equal size."""
+    degree: float
+    """Mean number of neighbours."""
+    homophily: float
+    """Share of edges between devices of one class; the others lead to each other class alike."""
+    own_accuracy: float
+    """Share of devices whose own features alone give the right class, under the same protection."""
+
+    def __post_init__(self) -> None:
+        if self.devices < 8:
+            raise UsageError(f"`devices` must be 8 or more, got {self.devices}")
+        if self.classes < 2:
+            raise UsageError(f"`classes` must be 2 or more, got {self.classes}")
+        if not 0 < self.degree < self.devices:
+            raise UsageError(
+                f"`degree` must be above 0 and below `devices` ({self.devices:,}), "
+                f"got {self.degree:g}"
+            )
+        if not 0 <= self.homophily <= 1:
+            raise UsageError(f"`homophily` must be from 0 to 1, got {self.homophily:g}")
+        if not 1 / self.classes <= self.own_accuracy < 1:
+            raise UsageError(
+                f"`own_accuracy` must be from 1/`classes` ({1 / self.classes:.2f}) to below 1, "
+                f"got {self.own_accuracy:g}"
+            )
+
+
+class Expected(NamedTuple):
+    """Expected shares of devices whose class is predicted rightly."""
+
+    own: float
+    """By own features: as assumed, of the simulated devices."""
+    neighbours: float
+    """By what neighbours send, alone."""
+    together: float
+    """By both, or by own features where the vote of validation devices prefers them."""
+    error: float
+    """Standard error of the gain, of the simulation only."""
+
+    @property
+    def gain(self) -> float:
+        """What neighbours add to own features."""
+        return self.together - self.own
+
+
+class Forecast(NamedTuple):
+    """What is expected under two assumptions about errors; a graph is mostly between them."""
+
+    clustered: Expected
+    """Neighbours err about the same devices that own features err about."""
+    independent: Expected
+    """All errors are independent."""
+    assumptions: str
+    """One sentence."""
+
+
+class Forecaster(Protocol):
+    """Makes a forecast for a profile."""
+
+    def __call__(self, population: Population, **settings: Any) -> Forecast | None:
+        """The forecast of `classify` with these settings of the profile; None if it has none."""
+
+
+NO_PROMISE = "no promise"
+"""How a cell of a table of promises begins that makes none."""
+PromiseInWords = Callable[[Sequence[Mapping[str, str]]], str]
+"""From the table of promises of a run to a few plain sentences."""
+
+
+def _by_table(promises: Sequence[Mapping[str, str]]) -> str:
+    """For a profile without words of its own."""
+    return "What is promised is in the table of promises." if promises else "Nothing is promised."
+
+
+LOSS = "Mean training loss of each epoch, as all devices learn it from a sum."
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeTexts:
+    """How a profile's trees are described."""
+
+    workload: str
+    """What a workload is, and who carries an edge."""
+    own_leaf: str
+    """What stands on the leaves of the device itself."""
+    other_leaf: str
+    """What stands on the leaves of its neighbours."""
+    builder: str
+    """Who builds a tree."""
+    virtual_nodes: bool = True
+    """Whether trees have a root and parents, as in the paper; a star otherwise."""
+    reported_largest: Mapping[str, float] = field(default_factory=dict)
+    """By name of the graph, the largest workload that a publication reports for these trees."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSizes:
+    """What the widths of sums depend on; all of it is public."""
+
+    epochs: int
+    """That were trained."""
+    devices: int
+    features: int
+    classes: int
+    """0 for link."""
+    weights: Arrays = field(repr=False)
+    """The trained weights by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumStage:
+    """Epochs, or single sums after the last epoch, whose sums are of one kind."""
+
+    name: str
+    """As a heading has it."""
+    learns: str
+    """What is learnt from its sums, by whom."""
+    first: int
+    """Its first epoch; 1 is the first of the run. Below 1 for sums before, past the last epoch for
+    sums after training."""
+    last: int
+    """Its last epoch."""
+    numbers: int
+    """Numbers in one of its sums."""
+    loss: str = ""
+    """What the loss of its epochs is of, and what to see in it; empty where they have none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileTexts:
+    """What a profile says about a run with certain settings."""
+
+    trees: TreeTexts | None
+    """None where no tree is built."""
+    promise: PromiseInWords = _by_table
+    """The whole promise in plain words, or what is not protected."""
+    design: str = ""
+    """Whose design it is that messages leave through the door `open`: a sentence that follows
+    "Privacy:" and begins with a small letter."""
+    loss: str = LOSS
+    """What the training loss is."""
+    stages: Mapping[str, int] = field(default_factory=dict)
+    """By name, the first epoch of each stage of training after the first; 1 is the first epoch."""
+    first_stage: str = "first stage"
+    """Name of the stage before them."""
+    sums: Callable[[RunSizes], Sequence[SumStage]] | None = None
+    """The stages of a finished run in order, with the widths of their sums; None: not described."""
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """By candidate, as `Outcome.choice` names it: what it predicts from."""
+    budget: str = ""
+    """What a run may spend, where ε of a release does not say it."""
+    own: str = "own features only, no neighbour"
+    """What the arm `own` predicts from."""
+    control: str = "releases without information"
+    """What the control has in place of what the run has."""
+    chooser: str = "validation devices"
+    """Who or what chose the candidate that predicts."""
+    validation: str = ""
+    """What validation devices or edges are used for, in one sentence."""
+    unused_settings: frozenset[str] = frozenset()
+    """Settings of every profile that have no effect in this one."""
 
 
 class ProfileSettings(Protocol):
@@ -43,106 +228,10 @@ class ProfileSettings(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Problem:
-    """The learning problem of a federation, without the settings.
-
-    It has what is public of all devices, and the parts that this process hosts: all of them, or
-    one of many, where every rank hosts its own.
-    """
-
-    facts: GraphFacts
-    """Of the graph that the federation is cut from; of training edges only, for link."""
-    parts: tuple[GraphPart, ...] = field(repr=False)
-    """Those that this process hosts, one for each of its shards."""
-    keep: tuple[Flags, ...] = field(repr=False)
-    """For each of the parts [slots]: who carries which edge. Empty before it is decided."""
-    classes: int
-    """0 for link."""
-    training: int = 0
-    """Number of devices that train, for classify."""
-    validation: int = 0
-    """Number of devices that validate, for classify."""
-    seed: int
-    split: str = ""
-    """Digest of the split; empty for the default one of the seed."""
-    alone: bool = False
-    """Whether trees have no neighbours at all: own features only."""
-    owner: str = ""
-    """Fingerprint of the whole graph; that of `facts`, if empty."""
-    graph: Graph | None = field(default=None, repr=False)
-    """The graph that the federation is cut from, where one process hosts all of it."""
-
-    @staticmethod
-    def of(
-        graph: Graph,
-        *,
-        keep: Flags | None,
-        roles: Ints,
-        held_back: Ints,
-        classes: int,
-        seed: int,
-        shards: int = 1,
-        split: str = "",
-        alone: bool = False,
-        owner: str = "",
-        hosted: Sequence[Ints] | None = None,
-    ) -> "Problem":
-        """The problem of a graph in memory.
-
-        Args:
-            graph: of training edges only, for link.
-            keep: [2 · edges] who carries which edge; None if it is not decided yet.
-            roles: [devices] for classify.
-            held_back: [pairs, 2] validation edges, for link.
-            shards: into which the graph is cut.
-            hosted: for each shard of this process [devices] ids; None: it hosts all of them.
-            others: as in the class.
-        """
-        ids = spread(graph.devices, shards) if hosted is None else hosted
-        parts = tuple(parts_of(graph, ids, roles if len(roles) else None, held_back))
-        problem = Problem(
-            facts=facts_of(graph),
-            parts=parts,
-            keep=(),
-            classes=classes,
-            training=int((roles == Role.TRAIN).sum()),
-            validation=int((roles == Role.VALIDATION).sum()),
-            seed=seed,
-            split=split,
-            alone=alone,
-            owner=owner,
-            graph=graph if hosted is None else None,
-        )
-        return problem if keep is None else problem.kept(graph, keep)
-
-    def in_memory(self, setting: str) -> Graph:
-        """The graph, for a setting that needs it in one process.
-
-        Raises:
-            UsageError: this process hosts a part of it.
-        """
-        if self.graph is None:
-            raise UsageError(
-                f"`{setting}` needs all devices in one process; leave it out, or train the graph "
-                "itself without `ranks`"
-            )
-        return self.graph
-
-    def kept(self, graph: Graph, keep: Flags) -> "Problem":
-        """The same once it is decided who carries which edge: [2 · edges] of the graph."""
-        return replace(self, keep=tuple(keep_of(graph, part, keep) for part in self.parts))
-
-
-def keep_of(graph: Graph, part: GraphPart, keep: Flags) -> Flags:
-    """[slots] of a part, from [2 · edges] of the graph that it was cut from."""
-    return keep[spans(graph.offsets[part.devices], np.diff(part.offsets))]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Placement:
     """Where the programs of a run are placed: an entry per shard, and the coordinator."""
 
-    problem: Problem
+    problem: "Problem"
     config: "Config"
     shards: "list[Shard]"
     endpoints: "list[Endpoint]"
@@ -211,7 +300,7 @@ class Profile(Protocol[Result]):
         """Refuse what cannot be trained, before anything is written or balanced."""
         ...
 
-    def coins(self, problem: Problem, config: "Config", *, control: bool) -> str:
+    def coins(self, problem: "Problem", config: "Config", *, control: bool) -> str:
         """Name of the coins that a simulation tosses.
 
         Two releases, or two sums with noise, drawn with the same coins reveal more than their ε.

@@ -1,22 +1,165 @@
 """The programs of a training run: what every profile's trainer and coordinator must offer.
 
 A run is `setup`, any number of calls of `epochs`, `finish`. Between two calls it can be
-interrupted: `state` has everything that the next epochs depend on.
+interrupted: `state_dict` has everything that the next epochs depend on.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+
+import msgspec
+import numpy as np
 
 from lumos.aggregate.opened_sums import OpenedSums
-from lumos.crypto.group import Group
+from lumos.crypto.group import AUTO, Group
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
-from lumos.training.outcome import Outcome
-from lumos.typing import Arrays, Floats
+from lumos.graph import Graph
+from lumos.typing import Arrays, Doubles, Flags, Floats, Ints
 
 if TYPE_CHECKING:
     from lumos.training.config import Config
+
+
+MAIN, OWN, CONTROL = "run", "own", "control"
+"""The arms: the run itself, what a device knows alone, releases that carry no information."""
+
+PairScores = Callable[[Ints], Doubles]
+"""[pairs, 2] → [pairs] scores of being an edge, or [2, pairs]: as the first ends have them, and as
+the second ends do."""
+Judged = Floats | PairScores
+"""What is scored: [devices, classes] logits, or a function that scores pairs."""
+
+
+class EpochEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One epoch of one arm is over."""
+
+    arm: str
+    """`run`, or what is trained beside it: `own`, `control`."""
+    epoch: int
+    """1 for the first."""
+    loss: float | None
+    """Mean training loss; None where nothing is predicted yet."""
+    score: float | None
+    """Validation score of the weights that the epoch started with; None where nobody validates."""
+    seconds: float
+    """Duration of the epoch."""
+
+
+EpochCallback = Callable[[EpochEvent], None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """The result of one arm of a run. A trainer fills in the first part, the loop the second."""
+
+    embeddings: Floats | None = field(repr=False)
+    """[devices, width], in the order of the ids; the logits where a profile has no embeddings; None
+    where the run was read from a folder that does not keep them."""
+    logits: Floats | None = field(repr=False)
+    """[devices, classes], for classify."""
+    judged: dict[str, Judged] = field(default_factory=dict, repr=False)
+    """By arm: the run itself, and those that are part of it; empty where the run was read."""
+    best_epoch: int
+    """Epoch whose weights were kept."""
+    exposed: str
+    """Description of what left the devices unprotected, and to whom."""
+    promises: list[dict[str, str]] = field(repr=False)
+    """The table of promises, row by row; empty where none is made."""
+    ledger: LedgerReport = field(repr=False)
+    """Counts of what passed in training; of single devices too where the run was just trained, and
+    in the paper profile."""
+    choice: str = ""
+    """The candidate that validation devices chose; empty where there is no choice."""
+    cautions: list[str] = field(default_factory=list)
+    """Warnings for a reader of the scores and what would help, one sentence each. Those that
+    compare scores on the test set are the observer's; all others follow from public numbers and
+    noisy sums."""
+    estimates: dict[str, float] = field(default_factory=dict)
+    """Scores that the run measured by itself, without any true label: `voted_accuracy` from the
+    validation devices' noisy vote, its standard error `voted_accuracy_error`, and both for own
+    features; empty in profiles that measure none."""
+    kept: Arrays = field(default_factory=dict, repr=False)
+    """Arrays that a prediction needs beside weights and embeddings, as the profile keeps them."""
+
+    weights: Arrays = field(default_factory=dict, repr=False)
+    """The trained weights by name."""
+    history: list[EpochEvent] = field(default_factory=list, repr=False)
+    """One event per epoch."""
+    per_epoch: dict[str, float] = field(default_factory=dict, repr=False)
+    """Messages and bytes of a device in one epoch (mean, largest), and rounds."""
+    seconds: float = 0.0
+    """Seconds of all epochs, over all sessions of an interrupted run."""
+
+
+ANSWERS = "answers"
+"""In the memory of a run: the store of what its devices answered, which moves to its folder."""
+OnAnswers = Callable[[int, int], None]
+"""Callback `(pairs answered, pairs asked)`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainedLinks:
+    """What a finished run knows, and where it keeps what devices answer."""
+
+    config: "Config"
+    seed: int
+    weights: Arrays = field(repr=False)
+    """As `Trainer.model_state_dict` gave them."""
+    kept: Arrays = field(repr=False)
+    """What `Outcome.kept` had."""
+    embeddings: Floats | None = field(repr=False)
+    """[devices, width] where a run folder keeps them."""
+    graph: Callable[[], Graph] = field(repr=False)
+    """Finds the graph of the run with its training edges, for profiles that need it."""
+    split: str = ""
+    """Digest of the split, as `Problem` has it."""
+    ids: Sequence[str] = field(default=(), repr=False)
+    """Original ids of the devices, by which a book finds their entries."""
+    folder: Path | None = None
+    """The run folder, if there is one."""
+    memory: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What a run keeps from one question to the next."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AskedPairs:
+    """Pairs to be scored; the first end asks."""
+
+    pairs: Ints = field(repr=False)
+    """[pairs, 2] positions; a pair may be there twice, in either order."""
+    secure: bool = False
+    """Real cryptography between the two ends; otherwise scores are computed in the clear."""
+    workers: int | None = None
+    """Processes for the cryptography; None: one per core."""
+    group: str = AUTO
+    """Group of the cryptography, or of what is booked for it, as `TreeSettings.group` has it."""
+    progress: OnAnswers | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairAnswers:
+    """What the askers know afterwards."""
+
+    scores: Doubles = field(repr=False)
+    """[pairs] logits of being an edge."""
+    answered: Flags = field(repr=False)
+    """[pairs] whether the other end answered; otherwise the score is what the asker knew alone."""
+    ledger: LedgerReport | None = field(default=None, repr=False)
+    """What passed; None where nothing did."""
+
+
+def weights_digest(weights: Arrays) -> str:
+    """SHA-256 of the names, types, shapes and bytes of all weights, in hexadecimal."""
+    digest = sha256()
+    for name, array in sorted(weights.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 class EpochRecord(NamedTuple):
@@ -37,11 +180,11 @@ OnEpoch = Callable[[EpochRecord], None]
 class ShardResult(Protocol):
     """The results of the devices of one shard."""
 
-    def rows(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """What hosted devices have, [hosted, …] each; all else is the same at every shard."""
         ...
 
-    def with_rows(self, rows: Arrays) -> Self:
+    def load_state_dict(self, rows: Arrays) -> Self:
         """The same result with the rows of all devices, in the order of the ids."""
         ...
 
@@ -57,7 +200,7 @@ class Trainer(Protocol[Result]):
         ...
 
     def rejoin(self, epoch: int) -> Program[None]:
-        """After `restore`, instead of the first `epoch` epochs."""
+        """After `load_state_dict`, instead of the first `epoch` epochs."""
         ...
 
     def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
@@ -76,19 +219,19 @@ class Trainer(Protocol[Result]):
         """The outcome, from the joined results of all shards."""
         ...
 
-    def state(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """Everything that the next epochs depend on; the same at every shard."""
         ...
 
-    def restore(self, state: Arrays) -> None:
+    def load_state_dict(self, state: Arrays) -> None:
         """Go on from a state."""
         ...
 
-    def arrays(self) -> Arrays:
+    def model_state_dict(self) -> Arrays:
         """The trained weights by name; call after `finish`."""
         ...
 
-    def load(self, weights: Arrays, kept: Arrays) -> None:
+    def load_model_state_dict(self, weights: Arrays, kept: Arrays) -> None:
         """Take the weights of an earlier run, and what else it kept.
 
         Raises:
@@ -113,7 +256,7 @@ class RestartableTrainer(Protocol):
         ...
 
     def rehear(self, epoch: int) -> Program[None]:
-        """After `revive`, instead of the first `epoch` epochs: hear again what was released."""
+        """Receive the releases of the first `epoch` epochs again, once the state is loaded."""
         ...
 
     def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
@@ -124,19 +267,19 @@ class RestartableTrainer(Protocol):
         """As in `Trainer`."""
         ...
 
-    def state(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """As in `Trainer`."""
         ...
 
-    def arrays(self) -> Arrays:
+    def model_state_dict(self) -> Arrays:
         """As in `Trainer`."""
         ...
 
-    def snapshot(self) -> Arrays:
+    def device_state_dict(self) -> Arrays:
         """What it needs to go on after a restart, once it is set up; no key, mask or nonce."""
         ...
 
-    def revive(self, snapshot: Arrays) -> None:
+    def load_device_state_dict(self, snapshot: Arrays) -> None:
         """Go on from a snapshot, in a trainer that was not set up."""
         ...
 
@@ -212,7 +355,7 @@ class AnswersPairs(Protocol):
         """Count on from `used` before a restart; a count never becomes smaller."""
         ...
 
-    def kept(self) -> Arrays:
+    def device_state_dict(self) -> Arrays:
         """What the device needs to answer after a restart, for `RestoresAnswers`."""
         ...
 
@@ -222,7 +365,7 @@ class RestoresAnswers(Protocol):
     """A profile whose devices answer about pairs again after a restart."""
 
     def answers_of(self, config: "Config", seed: int, kept: Arrays) -> AnswersPairs:
-        """The result of a device, from what `AnswersPairs.kept` gave.
+        """The result of a device, from what `AnswersPairs.device_state_dict` gave.
 
         Raises:
             InputError: an array is missing, or is of another run.

@@ -14,13 +14,12 @@ from lumos.compare.secure import SecureComparer
 from lumos.crypto.group import choose_group
 from lumos.device.coins import CoinSource, PublicCoins
 from lumos.device.shard import Shard, shard_of, spread
-from lumos.display import DISPLAYS
+from lumos.display import DISPLAYS, frame
 from lumos.errors import one_of
 from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.exchange.observer import Observer
-from lumos.frames import frame
 from lumos.graph import Graph
 from lumos.graph.arrays import spans
 from lumos.graph.facts import GraphPart, parts_of

@@ -23,7 +23,7 @@ from lumos.exchange.tape import Tape, TopicTraffic
 from lumos.exchange.topic import Door
 from lumos.graph import Graph
 from lumos.training.metrics import auc
-from lumos.training.private_data import features_of
+from lumos.training.problem import features_of
 from lumos.typing import Doubles, Flags, Ints
 
 BROKER = "a broker, bodies sealed"

@@ -24,7 +24,7 @@ from lumos.audit.views import slots_of
 from lumos.exchange.batch import Batch
 from lumos.model.feature_products import as_dense
 from lumos.training.metrics import auc
-from lumos.training.private_data import features_of
+from lumos.training.problem import features_of
 from lumos.typing import Doubles, Flags, Ints
 
 WORDS = 20

@@ -44,7 +44,7 @@ from lumos.encode.label_form import LabelForm
 from lumos.encode.mechanisms.digits import Digits
 from lumos.encode.mechanisms.krr import RandomizedResponse
 from lumos.graph import Graph
-from lumos.training.private_data import features_of
+from lumos.training.problem import features_of
 from lumos.typing import Doubles, Flags, Ints
 
 FEATURES, EDGE = "features: these or others", "one edge: there or not"

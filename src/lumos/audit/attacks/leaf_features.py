@@ -36,10 +36,10 @@ from lumos.encode.recovered import RecoveredFeatures
 from lumos.encode.release import Released
 from lumos.model.feature_products import as_dense, project
 from lumos.model.gcn import EIGHTH, TreeGCN
-from lumos.paper.feature_exchange import on_leaves
+from lumos.paper.messages import on_leaves
 from lumos.paper.settings import settings_of
 from lumos.training.metrics import auc
-from lumos.training.private_data import features_of
+from lumos.training.problem import features_of
 from lumos.typing import Doubles, Flags, Ints
 
 Misfit = Callable[[Tensor], Tensor]

@@ -35,6 +35,7 @@ from lumos.audit.scene import Recorded, Scene
 from lumos.audit.small_networks import area, comparing, fitted
 from lumos.exchange.tape import Tape, recording
 from lumos.graph import Graph
+from lumos.runs.predict import trained_links
 from lumos.score.level_spec import LevelSpec, levels_of, messages
 from lumos.score.secure import SECRET
 from lumos.strict.answer_budget import halves
@@ -45,7 +46,7 @@ from lumos.strict.link_prediction import answer, ask_new
 from lumos.strict.link_promises import ANSWERS
 from lumos.strict.link_result import LinkResult
 from lumos.strict.profile import PROFILE
-from lumos.training.link_questions import AskedPairs
+from lumos.training.trainer import AskedPairs
 from lumos.typing import Doubles, Flags, Ints
 
 ASKERS = (1, 4, 16)
@@ -78,7 +79,7 @@ def run(scene: Scene) -> Iterator[AuditRow]:
 
 def devices_of(recorded: Recorded) -> LinkResult:
     """The devices of a finished run, as they answer questions."""
-    return PROFILE.link_result(recorded.run.trained_links())
+    return PROFILE.link_result(trained_links(recorded.run))
 
 
 def some_askers(graph: Graph, many: int) -> Ints:

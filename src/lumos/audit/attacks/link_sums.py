@@ -38,7 +38,7 @@ from lumos.strict.link_promises import SUMS
 from lumos.strict.link_schedule import COLOURS, MARGIN, LinkSchedule
 from lumos.strict.settings import settings_of
 from lumos.training.config import Config
-from lumos.training.profile import Problem
+from lumos.training.problem import Problem
 from lumos.training.split import Role
 from lumos.typing import Doubles
 

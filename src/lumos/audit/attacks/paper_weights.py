@@ -13,8 +13,8 @@ from lumos.audit.scene import Recorded
 from lumos.audit.views import opened_sums
 from lumos.device.coins import PublicCoins
 from lumos.exchange.batch import Batch
-from lumos.paper.network_and_head import FullModel
 from lumos.paper.tasks import STATISTICS
+from lumos.paper.trainer import FullModel
 from lumos.training.adam import Adam
 from lumos.typing import Doubles, Floats, Ints
 

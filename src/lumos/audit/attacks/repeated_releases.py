@@ -26,9 +26,9 @@ from lumos.audit.printed import printed
 from lumos.audit.scene import Recorded, Scene, without_masked_vectors
 from lumos.audit.views import told
 from lumos.exchange.tape import Tape, recording
-from lumos.runs.newcomers import Newcomer, predict_newcomers
+from lumos.runs.predict import Newcomer, predict_newcomers
 from lumos.strict.settings import settings_of
-from lumos.training.private_data import features_of
+from lumos.training.problem import features_of
 from lumos.training.split import Role
 from lumos.typing import Ints
 

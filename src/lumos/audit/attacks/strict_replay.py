@@ -34,8 +34,7 @@ from lumos.strict.noisy_labels import NoisyLabels
 from lumos.strict.noisy_sums import NoisySums, Update
 from lumos.strict.outer_vectors import OuterVectors
 from lumos.training.config import Config
-from lumos.training.private_data import PrivateData
-from lumos.training.profile import Problem
+from lumos.training.problem import PrivateData, Problem
 from lumos.training.split import Role
 from lumos.typing import Bytes, Doubles, Flags, Ints
 

@@ -7,7 +7,7 @@ from lumos.baselines.goals import goal_of
 from lumos.baselines.server_features import server_rows
 from lumos.baselines.settings import BaselineSettings
 from lumos.baselines.systems.system import Received, ServerProblem, System
-from lumos.training.private_data import features_of
+from lumos.training.problem import features_of
 
 
 class Centralized(System):

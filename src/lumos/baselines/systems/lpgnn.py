@@ -21,7 +21,7 @@ from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
 from lumos.encode import multibit_features
 from lumos.encode.bounds import Features, raw_rows, within
 from lumos.encode.sampling import sampled_features
-from lumos.training.private_data import features_of
+from lumos.training.problem import features_of
 from lumos.training.split import Role
 
 LABEL_STEPS = (0, 4)

@@ -14,7 +14,7 @@ from lumos.baselines.settings import BaselineSettings
 from lumos.baselines.systems.system import Received, ServerProblem, System
 from lumos.device.coins import PublicCoins
 from lumos.encode.bounds import within
-from lumos.training.private_data import features_of
+from lumos.training.problem import features_of
 from lumos.typing import Ints
 
 

@@ -1,4 +1,4 @@
-"""How many threads a run may use, by the size of its work.
+"""Memory, processor time and threads of this process.
 
 A second thread of torch or OpenBLAS waits for its share of an array by spinning, and arrays of a
 small federation are done before it has begun. So a thread is taken for every million rows that a
@@ -10,12 +10,37 @@ Whoever sets one of `VARIABLES`, as `OMP_NUM_THREADS`, or calls `torch.set_num_t
 
 import ctypes
 import os
+import re
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+_STATUS = Path("/proc/self/status")
+
+
+def peak_rss_mb() -> float:
+    """The largest resident memory of this process so far, in megabytes.
+
+    On Linux `getrusage` also counts the process that started this one, up to the moment when it
+    did; the kernel's status of the process itself does not.
+    """
+    if sys.platform == "linux" and _STATUS.exists():
+        found = re.search(r"^VmHWM:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
+        if found:
+            return round(int(found[1]) / 1024, 1)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1024 if sys.platform != "darwin" else 1024**2), 1)
+
+
+def cpu_seconds() -> float:
+    """Processor time of this process so far, and of its workers that have ended, in seconds."""
+    spent = (resource.getrusage(of) for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in spent)
+
 
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Environment variables by which people choose the number of threads themselves."""

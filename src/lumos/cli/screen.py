@@ -1,15 +1,100 @@
-"""Everything that is known of a run, for `--verbose`: what it cost, and who learns what."""
+"""A run on the screen: the answer, the scores, the promise, one advice; the rest by `--verbose`."""
 
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
 from rich.table import Table
 
-from lumos.cli.common import console
-from lumos.cli.wording import as_options
+from lumos.cli.common import as_options, console
 
 if TYPE_CHECKING:
     from lumos.runs.run import Run
+    from lumos.training.metrics import Scores
+
+
+CLASSIFY = {
+    "validation": "val_accuracy",
+    "test": "test_accuracy",
+    "macro-F1": "test_macro_f1",
+    "balanced": "test_balanced_accuracy",
+}
+LINK = {
+    "validation": "val_auc",
+    "test": "test_auc",
+    "average precision": "test_average_precision",
+    "hits@50": "test_hits_at_50",
+}
+"""Columns of the table, as far as a run has these scores."""
+
+
+def show(run: "Run", out: Path | None, *, verbose: bool) -> None:
+    """Print a run for people.
+
+    Args:
+        out: its folder, if it was written.
+        verbose: print everything that is known of it too.
+    """
+    from lumos.runs.text import advice, answer, promise, split_used
+
+    screen = console()
+    paragraph(screen, answer(run))
+    screen.print()
+    screen.print(score_table(run))
+    screen.print()
+    paragraph(screen, f"Promise: {promise(run)}" if run.promises else promise(run))
+    if hint := advice(run):
+        paragraph(screen, f"Advice: {hint}.")
+    paragraph(screen, f"Split: {split_used(run)}.")
+    if verbose:
+        show_details(run)
+    if out is not None:
+        screen.print(f"run folder: {out} (lumos predict {out}, lumos report {out})")
+    elif not verbose:
+        screen.print("(--verbose prints what it cost and who learns what; --out FOLDER keeps it)")
+
+
+def score_table(run: "Run") -> Table:
+    """The observer's scores of every arm."""
+    texts, task = run.config.profile.texts(run.config), run.config.train.task
+    columns = columns_of(task, run.metrics)
+    table = Table(heading_of(task), box=None, header_style="")
+    for name in columns:
+        table.add_column(name, justify="right")
+    arms: dict[str, Scores | None] = {
+        "this run": run.metrics,
+        texts.own: run.own,
+        f"control: {texts.control}": run.control,
+    }
+    for name, scores in arms.items():
+        if scores is not None:
+            table.add_row(name, *(shown(scores[key], task) for key in columns.values()))
+    return table
+
+
+def heading_of(task: str) -> str:
+    """What a table of scores shows, and that it is the observer's."""
+    return "accuracy (observer), %" if task == "classify" else "ROC-AUC (observer)"
+
+
+def columns_of(task: str, scores: Mapping[str, Any]) -> dict[str, str]:
+    """By heading, the names of the scores that a table shows and that were measured."""
+    known = CLASSIFY if task == "classify" else LINK
+    return {name: key for name, key in known.items() if key in scores}
+
+
+def shown(score: float, task: str) -> str:
+    """A score as its table has it: in percent, or between 0 and 1 for links."""
+    return f"{100 * score:.1f}" if task == "classify" else f"{score:.4f}"
+
+
+def paragraph(screen: Console, text: str) -> None:
+    """Print sentences of the library: settings as options, wrapped in a terminal."""
+    text = as_options(text)
+    width = min(screen.width, 100)
+    screen.print(textwrap.fill(text, width, break_on_hyphens=False) if screen.is_terminal else text)
 
 
 def show_details(run: "Run") -> None:
@@ -42,7 +127,7 @@ def show_details(run: "Run") -> None:
     screen.print()
     each = run.cost.per_epoch
     table = Table(show_header=False, box=None)
-    best = run.training.best_epoch
+    best = run.model.best_epoch
     chosen = f", weights of epoch {best}" if best < summary["epochs"] else ""
     table.add_row("epochs", f"{summary['epochs']}{chosen}")
     table.add_row(
@@ -81,7 +166,7 @@ def show_details(run: "Run") -> None:
     if run.promises:
         _show_promises(run.promises)
     screen.print("What was exposed, and to whom:")
-    screen.print(textwrap.fill(as_options(run.privacy.exposed), min(screen.width, 100)))
+    screen.print(textwrap.fill(as_options(run.model.exposed), min(screen.width, 100)))
     screen.print()
     _show_topics(run)
 
@@ -123,7 +208,7 @@ def _show_choice(run: "Run") -> None:
         console().print(
             f"calibration error {100 * run.metrics['test_calibration_error']:.2f} points"
         )
-    estimates = run.training.estimates
+    estimates = run.model.estimates
     if measured := [name for name in estimates if f"{name}_error" in estimates and what == "auc"]:
         levels = ", ".join(
             f"{name.removeprefix('levels_auc_')} {estimates[name]:.3f} ± "
@@ -141,10 +226,10 @@ def _show_choice(run: "Run") -> None:
             f"{100 * estimates['own_voted_accuracy']:.1f} ± "
             f"{100 * estimates['own_voted_accuracy_error']:.1f} %"
         )
-    if run.training.choice:
-        choice = run.training.choice
+    if run.model.choice:
+        choice = run.model.choice
         meaning = f" ({texts.choices[choice]})" if what == "auc" and choice in texts.choices else ""
         console().print(f"{texts.chooser} chose: {choice}{meaning}")
-    for caution in run.training.cautions:
+    for caution in run.model.cautions:
         console().print(as_options(f"caution: {caution}"))
     console().print("(scores are the observer's, from true data: no promise covers them)")

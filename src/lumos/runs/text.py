@@ -1,11 +1,14 @@
-"""A run in a few sentences: what it scores and what neighbours add, the promise, one advice.
+"""A run in words: its answer in one sentence, its guarantee, one advice, and `print(run)`.
 
 Settings stand in backticks, as in errors; the command line turns them into its options.
 """
 
-from typing import TYPE_CHECKING
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from lumos.training.score_errors import beyond_noise
+from lumos.training.metrics import beyond_noise
+from lumos.training.trainer import CONTROL, MAIN, OWN
 
 if TYPE_CHECKING:
     from lumos.runs.run import Run
@@ -18,7 +21,7 @@ def answer(run: "Run") -> str:
     of this size. The arms share their test set, so this is cautious.
     """
     classify = run.config.train.task == "classify"
-    what, tested = ("accuracy" if classify else "auc"), run.training.split.test
+    what, tested = ("accuracy" if classify else "auc"), run.split_sizes.test
     score = run.metrics[f"test_{what}"]
     name = run.about.graph or "this graph"
     if classify:
@@ -56,8 +59,8 @@ def promise(run: "Run") -> str:
 
 def advice(run: "Run") -> str:
     """What would help most, or tell more; empty where nothing comes to mind."""
-    if run.training.cautions:
-        return run.training.cautions[0]
+    if run.model.cautions:
+        return run.model.cautions[0]
     if run.control is None and run.config.train.coins == "simulated":
         control = run.config.profile.texts(run.config).control
         return f"`control=True` shows what messages contribute: it adds a run with {control}"
@@ -90,3 +93,76 @@ def _against_control(score: float, control: float, of: str, tested: int, what: s
 
 def _share(score: float) -> str:
     return f"{100 * score:.1f} %"
+
+
+ARM_NAMES = {MAIN: "this run", OWN: "own", CONTROL: "control"}
+_SHARES = {"accuracy": "accuracy", "macro_f1": "macro-F1", "balanced_accuracy": "balanced accuracy"}
+_LINKS = {"auc": "ROC-AUC", "average_precision": "average precision", "hits_at_50": "hits@50"}
+SHOWN = {
+    **{
+        f"{part}_{name}": (f"{part} {words}", True)
+        for name, words in _SHARES.items()
+        for part in ("val", "test")
+        if part == "test" or name == "accuracy"
+    },
+    **{
+        f"{part}_{name}": (f"{part} {words}", False)
+        for name, words in _LINKS.items()
+        for part in ("val", "test")
+        if part == "test" or name == "auc"
+    },
+}
+"""By name of a score: its heading, and whether it is written in per cent."""
+
+
+def headline(run: "Run") -> str:
+    """What was run, in one line."""
+    about, train = run.about, run.config.train
+    name = about.graph.strip() or "a graph in memory"
+    return (
+        f"{train.task} on {name} ({about.devices:,} devices, {about.edges:,} edges), "
+        f"profile {train.profile}, seed {about.seed}"
+    )
+
+
+def score_table(run: "Run") -> tuple[list[str], list[list[str]]]:
+    """Headings and rows: an arm in each row, the scores that people report in the columns."""
+    names = [name for name in SHOWN if name in run.metrics]
+    rows = [
+        [words, *(_written(run.scores[arm], name) for name in names)]
+        for arm, words in ARM_NAMES.items()
+        if arm in run.scores
+    ]
+    return ["", *(SHOWN[name][0] for name in names)], rows
+
+
+def run_text(run: "Run") -> str:
+    """All of it."""
+    columns, rows = score_table(run)
+    lines = [f"Run: {headline(run)}", *aligned(columns, rows)]
+    lines += textwrap.wrap(
+        f"promise: {promise(run)}", 88, initial_indent="  ", subsequent_indent="    "
+    )
+    if run.folder is not None:
+        lines.append(f"  folder: {run.folder}")
+    return "\n".join(lines)
+
+
+def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "  ") -> list[str]:
+    """A table as lines of text: the first column flush left, all others flush right."""
+    table = [columns, *rows]
+    widths = [max(len(row[place]) for row in table) for place in range(len(columns))]
+    return [
+        indent
+        + "  ".join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in table
+    ]
+
+
+def _written(scores: Mapping[str, Any], name: str) -> str:
+    if name not in scores:
+        return "–"
+    return f"{100 * scores[name]:.2f} %" if SHOWN[name][1] else f"{scores[name]:.4f}"

@@ -1,9 +1,15 @@
-"""Features on their way to the trees that need them: released, sent, recovered (section VI-A)."""
+"""Every message of the paper's profile, and features on their way to the trees that need them.
+
+The door `open` protects nothing. What passes there is what section VI of the paper sends, and
+`lumos.paper.trainer.exposure` describes what it gives away (errata A to H).
+"""
 
 from dataclasses import replace
 
 import numpy as np
+import torch
 from scipy.sparse import csr_array, issparse
+from torch import Tensor
 
 from lumos.device.shard import Shard
 from lumos.encode import (
@@ -18,10 +24,90 @@ from lumos.encode import (
 )
 from lumos.encode.bounds import Features
 from lumos.errors import ProtocolError
+from lumos.exchange.batch import Inbox, Outbox
 from lumos.exchange.endpoint import Program
+from lumos.exchange.topic import Door, Topic
 from lumos.paper.settings import Recovery
-from lumos.paper.topics import CARRY, CLEAR_FEATURES, FEATURES
-from lumos.typing import Flags
+from lumos.typing import Flags, Ints
+
+CARRY = Topic(
+    name="train/carry",
+    door=Door.CONTROL,
+    vocabulary=("your leaf is in my tree",),
+    learns="a device learns which of its neighbours carry their common edge",
+)
+FEATURES = Topic(
+    name="train/features",
+    door=Door.RELEASE,
+    shape=None,
+    learns="one neighbour gets one-bit encoded features: ε each; s = ⌈d/ρ⌉ tells it the range of ρ",
+)
+CLEAR_FEATURES = Topic(
+    name="train/features-in-the-clear",
+    door=Door.OPEN,
+    shape=None,
+    learns="a neighbour gets the sender's features without noise (ε = inf)",
+)
+LEAF = Topic(
+    name="train/leaf",
+    door=Door.OPEN,
+    shape=None,
+    learns="a device gets its leaf's embedding from a neighbour's tree: a function of the "
+    "neighbour's raw features",
+)
+LEAF_GRADIENT = Topic(
+    name="train/leaf-gradient",
+    door=Door.OPEN,
+    shape=None,
+    learns="a neighbour gets the gradient of its leaf: it depends on the sender's label or links, "
+    "and its factor on the number of leaves",
+)
+ASK = Topic(
+    name="train/ask",
+    door=Door.CONTROL,
+    vocabulary=("send me your embedding",),
+    learns="a device learns who wants its embedding: a neighbour, or someone who drew it at random",
+)
+EMBEDDING = Topic(
+    name="train/embedding",
+    door=Door.OPEN,
+    shape=None,
+    learns="whoever asked gets an embedding computed from raw features, strangers too",
+)
+EMBEDDING_GRADIENT = Topic(
+    name="train/embedding-gradient",
+    door=Door.OPEN,
+    shape=None,
+    learns="the asked device, strangers too, gets the direction of the asker's own embedding",
+)
+
+
+def send_rows(topic: Topic, sender: Ints, receiver: Ints, rows: Tensor) -> Outbox:
+    """An outbox of one row of numbers for each message, little-endian float32.
+
+    Args:
+        sender, receiver: [messages] ids.
+        rows: [messages, width] to send; the caller must not use the array afterwards.
+    """
+    body = np.ascontiguousarray(rows.detach().numpy(), "<f4").view(np.uint8)
+    return topic.send(sender, receiver, body, lengths=np.full(len(sender), body.shape[1]))
+
+
+def received_rows(topic: Topic, inbox: Inbox, width: int) -> Tensor:
+    """[messages, width] the received rows.
+
+    Raises:
+        ProtocolError: a message is not `width` finite numbers.
+    """
+    if not inbox.batch.messages:
+        return torch.empty(0, width)
+    lengths = inbox.batch.lengths
+    if inbox.body.shape[1] != 4 * width or lengths is None or (lengths != 4 * width).any():
+        raise ProtocolError(f"topic {topic.name!r}: a message is not {width} numbers")
+    rows = np.require(np.ascontiguousarray(inbox.body).view("<f4"), np.float32, ["C", "W"])
+    if not np.isfinite(rows).all():
+        raise ProtocolError(f"topic {topic.name!r}: a message has a number that is not finite")
+    return torch.from_numpy(rows)
 
 
 def exchange_features(

@@ -1,0 +1,309 @@
+"""Predictions by a finished run: links between devices, and newcomers that were not there.
+
+A newcomer carries all its edges itself. What its neighbours release to it is up to the profile: in
+the paper's, their features once more (and they pay ε for that); in the strict one, the symbol that
+they have for life, which tells those who have received it nothing new.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array, issparse, vstack
+
+from lumos.device.coins import PublicCoins
+from lumos.display import DISPLAYS
+from lumos.errors import InputError, UsageError
+from lumos.exchange.ledger_report import LedgerReport
+from lumos.graph import Graph
+from lumos.runs.federation import Federation
+from lumos.storage import read_json
+from lumos.training.problem import Problem, features_of
+from lumos.training.split import DataSplit, EdgeSplit, Role, edges_left, only_edges, split_edges
+from lumos.training.trainer import AskedPairs, OnAnswers, TrainedLinks
+from lumos.typing import Doubles, Flags, Floats
+
+if TYPE_CHECKING:
+    from lumos.runs.run import Run
+
+
+def probabilities(logits: Floats) -> Floats:
+    """[devices, classes] by softmax."""
+    chances: Floats = torch.softmax(torch.from_numpy(np.ascontiguousarray(logits)), dim=1).numpy()
+    return chances
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinkPredictions:
+    """Predictions about pairs, as the first device of each pair has them."""
+
+    probability: Doubles = field(repr=False)
+    """[pairs] of an edge."""
+    answered: Flags = field(repr=False)
+    """[pairs] whether the second device answered."""
+    ledger: LedgerReport | None = field(repr=False)
+    """What passed; None where nothing did."""
+
+    def __repr__(self) -> str:
+        return (
+            f"LinkPredictions({len(self.probability):,} pairs, {int(self.answered.sum()):,} "
+            "answered by the second device)"
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        shown: str = DISPLAYS["links"](self)
+        return shown
+
+
+def ask_links(
+    run: "Run",
+    pairs: Sequence[tuple[int | str, int | str]],
+    *,
+    secure: bool = False,
+    workers: int | None = None,
+    progress: OnAnswers | None = None,
+    data_dir: Path | None = None,
+) -> LinkPredictions:
+    """Let the first device of each pair ask the second, and score the pair.
+
+    In the strict profile a device gives a limited number of answers in its life. They are
+    counted, and kept: in the book, in the run folder, or with this object. A pair beyond the
+    limit is scored by what the first device knows alone.
+
+    Args:
+        pairs: original ids.
+        secure: real cryptography between the two devices; otherwise computed in the clear.
+        workers: processes for the cryptography; None: one per core.
+        progress: callback `(answered, asked)`.
+        data_dir: where named graphs lie. In the strict profile devices compute their vectors
+            anew from the graph, because no file keeps them.
+    """
+    if run.model.logits is not None:
+        raise UsageError("this run classifies; train one with `task='link'` for links")
+    ends = run.rows_of([end for pair in pairs for end in pair]).reshape(-1, 2)
+    if (ends[:, 0] == ends[:, 1]).any():
+        raise UsageError("a pair has twice the same device; a device has no link with itself")
+    model = trained_links(run, data_dir)
+    asked = AskedPairs(pairs=ends, secure=secure, workers=workers, progress=progress)
+    answers = run.config.profile.predict_pairs(model, asked)
+    return LinkPredictions(
+        probability=1 / (1 + np.exp(-answers.scores)),
+        answered=answers.answered,
+        ledger=answers.ledger,
+    )
+
+
+def suggest(
+    run: "Run", device: int | str, candidates: Sequence[int | str], most: int = 10, **how: Any
+) -> list[tuple[str, float]]:
+    """The candidates that the device is most likely linked with, and the probability of each.
+
+    The device asks every candidate, as far as its answers go; those that did not answer come
+    last, because nothing is known of them.
+
+    Args:
+        device: original id.
+        candidates: original ids.
+        most: how many are returned.
+        how: keywords of `ask_links`.
+    """
+    if most < 1:
+        raise UsageError(f"`most` must be 1 or more, got {most}")
+    names = [str(name) for name in dict.fromkeys(candidates) if str(name) != str(device)]
+    found = ask_links(run, [(device, name) for name in names], **how)
+    order = np.lexsort((-found.probability, ~found.answered))[:most]
+    return [(names[place], float(found.probability[place])) for place in order]
+
+
+def trained_links(run: "Run", data_dir: Path | None = None) -> TrainedLinks:
+    """What a profile needs to answer questions about pairs.
+
+    Args:
+        data_dir: where named graphs lie.
+    """
+    return TrainedLinks(
+        config=run.config,
+        seed=run.about.seed,
+        weights=run.model.weights,
+        embeddings=run.model.embeddings,
+        kept=run.model.kept,
+        graph=lambda: training_graph(run, data_dir),
+        split=run.about.split.name,
+        ids=run.ids,
+        folder=run.folder,
+        memory=run._memory,
+    )
+
+
+def split_of(run: "Run", data_dir: Path | None) -> DataSplit:
+    """Return the split of a run; one of links that was read from its folder is drawn again.
+
+    Args:
+        data_dir: folder of named graphs.
+    """
+    if run._split is not None:
+        return run._split
+    origin = run.about.split.origin
+    if run._held_out is None:
+        return drawn_again(run, data_dir).edges(origin)
+    validation, test = run._held_out
+    train = training_graph(run, data_dir).edge_list()
+    return DataSplit(train=train, validation=validation, test=test, origin=origin)
+
+
+def drawn_again(run: "Run", data_dir: Path | None) -> EdgeSplit:
+    """Return a random split of edges, drawn again by seed and shares."""
+    shares = run.about.split.shares
+    if shares is None:
+        raise InputError("run.json does not say how edges were split; train again")
+    return split_edges(run.whole_graph(data_dir), PublicCoins(run.about.seed), shares)
+
+
+def training_graph(run: "Run", data_dir: Path | None) -> Graph:
+    """Return the graph of a run of links with its training edges only."""
+    if run._split is not None:
+        return only_edges(run.whole_graph(data_dir), run._split.train)
+    if run._held_out is None:
+        return drawn_again(run, data_dir).training
+    graph = run.whole_graph(data_dir)
+    return only_edges(graph, edges_left(graph, *run._held_out))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Newcomer:
+    """A device that joins after training."""
+
+    id: str
+    features: Floats = field(repr=False)
+    """[d]"""
+    neighbours: tuple[str, ...] = field(repr=False)
+    """Original ids of its neighbours."""
+
+
+def predict_newcomers(
+    run: "Run",
+    newcomers: list[Newcomer],
+    *,
+    graph: Graph | None = None,
+    data_dir: Path | None = None,
+    carrier: str = "loopback",
+) -> tuple[Floats, LedgerReport]:
+    """[newcomers, classes] probabilities, and the ledger of what it took.
+
+    Args:
+        run: a run that classifies.
+        graph: the graph of the run; found by its name or path otherwise.
+        data_dir: where named graphs lie.
+        carrier: what moves the messages, a name of `lumos.exchange.CARRIERS`.
+    """
+    if not run.classes:
+        raise UsageError("newcomers are for runs that classify; this one predicts links")
+    config = run.config.profile.for_newcomers(run.config)
+    graph = graph or run.whole_graph(data_dir)
+    federation: Federation[Any] = Federation(
+        _with_newcomers(run, graph, newcomers),
+        config,
+        step=_release_number(newcomers),
+        carrier=carrier,
+    )
+    for trainer in federation.trainers:
+        trainer.load_model_state_dict(run.model.weights, run.model.kept)
+    logits = federation.welcome()[graph.devices :]
+    return probabilities(logits), federation.ledger()
+
+
+def read_newcomers(path: Path, width: int) -> list[Newcomer]:
+    """Newcomers from JSON: a list of {"id": …, "features": …, "neighbours": […]}.
+
+    Features are a list of `width` numbers, or an object {"index": value} of those that are not 0.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
+    content = read_json(path)
+    if not isinstance(content, list) or not content:
+        raise InputError(
+            f"{path}: a list of newcomers is needed, each with features and neighbours"
+        )
+    return [
+        _newcomer(entry, place, f"{path}: newcomer {place}", width)
+        for place, entry in enumerate(content)
+    ]
+
+
+def _newcomer(entry: Any, place: int, where: str, width: int) -> Newcomer:
+    if not isinstance(entry, dict) or not {"features", "neighbours"} <= entry.keys():
+        raise InputError(f"{where}: an object with features and neighbours is needed")
+    try:
+        given = entry["features"]
+        features = np.zeros(width, np.float32)
+        if isinstance(given, dict):
+            for index, value in given.items():
+                if not 0 <= int(index) < width:
+                    raise InputError(f"{where}: feature {index} is not in 0 … {width - 1}")
+                features[int(index)] = value
+        else:
+            features = np.asarray(given, np.float32)
+        if not isinstance(entry["neighbours"], list):
+            raise InputError(f"{where}: its neighbours are not a list")
+        neighbours = tuple(dict.fromkeys(str(name) for name in entry["neighbours"]))
+    except (TypeError, ValueError):
+        raise InputError(f"{where}: its features are not numbers") from None
+    name = str(entry.get("id", f"newcomer {place}"))
+    return Newcomer(id=name, features=features, neighbours=neighbours)
+
+
+def _with_newcomers(run: "Run", graph: Graph, newcomers: list[Newcomer]) -> Problem:
+    """The graph with the newcomers in it; only they have trees."""
+    width, devices = graph.feature_count, graph.devices
+    number = {name: place for place, name in enumerate(run.ids)}
+    pairs, seen = [], set(run.ids)
+    for place, newcomer in enumerate(newcomers, start=devices):
+        if newcomer.id in seen:
+            raise InputError(
+                f"newcomer {newcomer.id!r}: there is a device or another newcomer with this id; "
+                "ask for devices of the run by `ids`, and give each newcomer an id of its own"
+            )
+        seen.add(newcomer.id)
+        if newcomer.features.shape != (width,):
+            raise InputError(
+                f"newcomer {newcomer.id!r}: {newcomer.features.size} features, "
+                f"the model has {width}"
+            )
+        for name in newcomer.neighbours:
+            if name not in number:
+                raise InputError(
+                    f"newcomer {newcomer.id!r}: its neighbour {name!r} is no device of the run"
+                )
+            pairs.append((number[name], place))
+    rows = np.stack([newcomer.features for newcomer in newcomers]).astype(np.float32)
+    old = features_of(graph)
+    total = devices + len(newcomers)
+    joined = Graph.from_edges(
+        np.array(pairs, np.int64).reshape(-1, 2),
+        devices=total,
+        features=vstack([csr_array(old), csr_array(rows)]).tocsr()
+        if issparse(old)
+        else np.concatenate([np.asarray(old), rows]),
+    )
+    carrier = np.repeat(np.arange(total), joined.degrees)
+    return Problem.of(
+        graph=joined,
+        keep=carrier >= devices,
+        roles=np.full(total, Role.NOBODY, np.int64),
+        held_back=np.empty((0, 2), np.int64),
+        classes=len(run.classes),
+        seed=run.about.seed,
+        shards=1,
+    )
+
+
+def _release_number(newcomers: list[Newcomer]) -> int:
+    """A number of its own for the releases to these newcomers, so that no coin is used twice."""
+    text = json.dumps([[newcomer.id, *newcomer.neighbours] for newcomer in newcomers])
+    return 1 + int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "little")
