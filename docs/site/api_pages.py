@@ -23,11 +23,9 @@ BESIDE = {
     "graph": ["lumos.graph.options.ReadOptions"],
     "run": [
         "lumos.training.split.DataSplit",
-        "lumos.runs.run.Training",
         "lumos.runs.run.Cost",
-        "lumos.runs.run.Privacy",
-        "lumos.runs.run.TrainedModel",
-        "lumos.runs.run.LinkPredictions",
+        "lumos.training.trainer.Outcome",
+        "lumos.runs.predict.LinkPredictions",
         "lumos.runs.schema.TreeSummary",
     ],
     "settings": [

@@ -472,12 +472,12 @@ def test_a_mistake_gets_one_line(
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"profile": "paper", "pool": "median"}, "`pool` must be one of"),
+        ({"profile": "paper", "pool": "median"}, "pool must be one of"),
         ({"profile": "paper", "learning_rate": 0}, "`learning_rate` must be above 0"),
         ({"profile": "paper", "weight_decay": -1}, "`weight_decay` must be 0 or more"),
-        ({"profile": "paper", "layers": 0}, "layers` must be 1 or more"),
-        ({"profile": "paper", "dropout": 1}, "dropout` must be at least 0 and below 1"),
-        ({"profile": "paper", "low": 1}, "low` < `high"),
+        ({"profile": "paper", "layers": 0}, "layers must be 1 or more"),
+        ({"profile": "paper", "dropout": 1}, "dropout must be at least 0 and below 1"),
+        ({"profile": "paper", "low": 1}, "low < high"),
         ({"profile": "paper", "high": 0.5}, r"outside the public bounds \[0, 0.5\]"),
         ({"task": "link", "mechanism": "oue"}, "no meaning with `profile='strict'`"),
         ({"task": "link", "answer_bits": 4}, "`answer_bits` must be 1, 2 or 3"),

@@ -218,9 +218,7 @@ def test_every_caution_has_a_line(runs: dict[str, Path]) -> None:
     run = dataclasses.replace(run, about=msgspec.structs.replace(run.about, split=split))
     run = SimpleNamespace(
         **{name: getattr(run, name) for name in ("config", "about", "trees", "classes", "history")},
-        training=SimpleNamespace(
-            split=run.split_sizes, choice="", cautions=["few labels", "noise."], best_epoch=1
-        ),
+        model=SimpleNamespace(choice="", cautions=["few labels", "noise."], best_epoch=1),
     )
     first, *others = scores_notes(run)
     assert first.startswith("Split: the masks of the data. Which device does what is public.")
