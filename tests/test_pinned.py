@@ -205,7 +205,7 @@ def new_devices(run: Any, devices: Iterable[int]) -> tuple[Any, Any]:
 def deployment_numbers(federation: Federation) -> Numbers:
     """Return what all parties of a deployment in virtual time ended with."""
     parties = [federation.parties[party] for party in (COORDINATOR, *range(federation.total))]
-    weights = [list(party.job.trainer.arrays().values()) for party in parties]
+    weights = [list(party.job.trainer.model_state_dict().values()) for party in parties]
     flows = [party.job.ledgers.flows() for party in parties]
     return {
         "weights": summaries(weights[0]),
@@ -282,8 +282,8 @@ def run_numbers(run: Any) -> Numbers:
         numbers[f"scores/{name}"] = score_numbers(scores)
         numbers[f"losses/{name}"] = [event.loss for event in history]
         numbers[f"validation/{name}"] = [event.score for event in history]
-    numbers["best_epoch"] = run.training.best_epoch
-    numbers["estimates"] = list(run.training.estimates.values())
+    numbers["best_epoch"] = run.model.best_epoch
+    numbers["estimates"] = list(run.model.estimates.values())
     numbers["ledger"] = ledger_numbers(run.ledger)
     numbers["trees"] = tree_numbers(run.trees)
     cells = printed_guarantees(run)
