@@ -21,6 +21,7 @@ from lumos.deploy.begun_attempts import BegunAttempt
 from lumos.deploy.frames import Alive, Closed, Data, Frame, RoundKey, RunState
 from lumos.deploy.mailbox import Mailbox
 from lumos.deploy.pair_questions import QUESTIONS, PairQuestions
+from lumos.deploy.parties import described
 from lumos.deploy.rounds import DeviceRounds, RoundRecord
 from lumos.deploy.training_job import TrainingJob
 from lumos.device.shard import COORDINATOR
@@ -119,8 +120,8 @@ class DeviceParty:
         self._recorded = store.rounds()
         pairs = pairs or AnsweredPairs()
         self.questions = PairQuestions(device, job, self._mailbox, self, deadline, log, pairs)
-        for device in self.out:
-            self._mailbox.leave_out(device)
+        for absent in self.out:
+            self._mailbox.leave_out(absent)
         # Whoever has sent something sends it again: also one that is no neighbour.
         self._peers = store.peers()
         self._mailbox.greet([COORDINATOR, *sorted(self._peers)], now)
@@ -241,7 +242,7 @@ class DeviceParty:
             job.endpoint_of(self.phase),
             job.program(self.phase, self.attempt),
             (self.phase, self.attempt),
-            lambda sender, line: self._log(f"{_name(sender)}: {line}; dropped"),
+            lambda sender, line: self._log(f"{described(sender)}: {line}; dropped"),
             job.shard.neighbours,
             self._store.add_round,
             self._recorded,
@@ -300,7 +301,3 @@ def _outgoing(snapshot: Arrays | None) -> list[tuple[int, Data]]:
         return _OUTGOING.decode(snapshot[OUTGOING].tobytes())
     except (KeyError, ValueError, msgspec.MsgspecError):
         raise InputError("the snapshot is damaged: envelopes to others cannot be read") from None
-
-
-def _name(party: int) -> str:
-    return "the coordinator" if party == COORDINATOR else f"device {party}"

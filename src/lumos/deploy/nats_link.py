@@ -34,9 +34,9 @@ SHORTEST_WAIT, LONGEST_WAIT = 0.05, 2.0
 """Seconds between two attempts to connect; waits double."""
 CONNECT_SECONDS = 10.0
 PING_SECONDS = 5.0
+"""Seconds between two pings; a broker that does not answer two of them in a row is given up."""
 PROBE_SECONDS = 5.0
-"""How often a party asks whether the broker answers."""
-"""A broker that does not answer two of them in a row is given up."""
+"""Seconds between two questions whether the broker answers."""
 MOST_PENDING = LARGEST
 """Bytes that may wait for a slow broker; what comes then is dropped."""
 SEAL_OVERHEAD = Box.NONCE_SIZE + 16
