@@ -15,7 +15,7 @@ from tests.deploy.disk_federation import DiskFederation, parts_of_devices
 from tests.deploy.network import RUN
 
 from lumos.deploy.run_history import RunHistory
-from lumos.deploy.snapshot_file import read_snapshot
+from lumos.deploy.state import read_snapshot
 from lumos.training.config import Config
 
 FIRST, SECOND = 36, 60

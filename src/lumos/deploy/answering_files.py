@@ -16,8 +16,7 @@ import msgspec
 import numpy as np
 
 from lumos.deploy.answered_pairs import AgreedPair, AnsweredPairs, LearntScore
-from lumos.deploy.record_log import RecordLog
-from lumos.deploy.snapshot_file import read_snapshot, write_snapshot
+from lumos.deploy.state import RecordLog, read_snapshot, write_snapshot
 from lumos.deploy.training_job import ANSWERS_WITH
 from lumos.errors import InputError
 from lumos.typing import Arrays

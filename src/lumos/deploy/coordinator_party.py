@@ -13,18 +13,15 @@ from typing import Protocol
 import numpy as np
 
 from lumos.aggregate.topics import ALIVE, SUM
-from lumos.deploy.begun_attempts import BegunAttempt
 from lumos.deploy.frames import Alive, Data, Done, Frame, RoundKey, RunState
 from lumos.deploy.mailbox import Mailbox
-from lumos.deploy.rounds import CoordinatorRounds
+from lumos.deploy.rounds import CoordinatorRounds, RoundRecord
+from lumos.deploy.state import BegunAttempt
 from lumos.deploy.training_job import TrainingJob
 from lumos.errors import LumosError
 from lumos.exchange.batch import Outbox
 from lumos.exchange.programs import changed
 from lumos.typing import Arrays
-
-CoordinatorRecord = dict[RoundKey, dict[int, Data]]
-"""Rounds that are over, with the envelopes that were in them."""
 
 
 class CoordinatorStore(Protocol):
@@ -38,7 +35,7 @@ class CoordinatorStore(Protocol):
         """Replace the snapshot, and forget rounds of phases before that of the snapshot."""
         ...
 
-    def rounds(self) -> CoordinatorRecord:
+    def rounds(self) -> RoundRecord:
         """Rounds since the last snapshot."""
         ...
 

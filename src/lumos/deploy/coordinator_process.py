@@ -11,15 +11,7 @@ import numpy as np
 
 from lumos.aggregate.parameters import mask_parameters
 from lumos.crypto import entropy
-from lumos.deploy.coordinator_folder import (
-    ATTEMPTS,
-    LEFT_OUT,
-    ROUNDS,
-    SNAPSHOT,
-    CoordinatorFolder,
-)
 from lumos.deploy.coordinator_party import CoordinatorParty
-from lumos.deploy.device_folder import RESULT, SUM_NUMBER, WEIGHTS
 from lumos.deploy.device_process import BOOT_BYTES
 from lumos.deploy.epoch_losses import NAME as LOSSES
 from lumos.deploy.frames import Alive, Frame
@@ -29,6 +21,16 @@ from lumos.deploy.party_folder import LOCK, WIRE, PartyFolder
 from lumos.deploy.party_process import StopRequest, drive, stopped_by_signals
 from lumos.deploy.run_history import RunHistory
 from lumos.deploy.run_status import STATUS, RunStatus
+from lumos.deploy.state import (
+    ATTEMPTS,
+    LEFT_OUT,
+    RESULT,
+    ROUNDS,
+    SNAPSHOT,
+    SUM_NUMBER,
+    WEIGHTS,
+    CoordinatorFolder,
+)
 from lumos.deploy.status_page import StatusFeed, StatusPage
 from lumos.deploy.training_job import TREES, TrainingJob
 from lumos.deploy.wire_count import NAME as WIRE_COUNT

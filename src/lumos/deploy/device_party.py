@@ -17,12 +17,12 @@ import msgspec
 import numpy as np
 
 from lumos.deploy.answered_pairs import AnsweredPairs
-from lumos.deploy.begun_attempts import BegunAttempt
 from lumos.deploy.frames import Alive, Closed, Data, Frame, RoundKey, RunState
 from lumos.deploy.mailbox import Mailbox
 from lumos.deploy.pair_questions import QUESTIONS, PairQuestions
 from lumos.deploy.parties import described
 from lumos.deploy.rounds import DeviceRounds, RoundRecord
+from lumos.deploy.state import BegunAttempt
 from lumos.deploy.training_job import TrainingJob
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, LumosError, ProtocolError

@@ -16,7 +16,11 @@ from lumos.crypto import entropy
 from lumos.deploy.answering_files import AnsweringFiles
 from lumos.deploy.answering_party import AnsweringParty
 from lumos.deploy.control_socket import answering
-from lumos.deploy.device_folder import (
+from lumos.deploy.device_party import DeviceParty
+from lumos.deploy.nats_link import Faults, NatsLink
+from lumos.deploy.party_folder import LOCK, WIRE, PartyFolder
+from lumos.deploy.party_process import StopRequest, drive, stopped_by_signals
+from lumos.deploy.state import (
     ATTEMPTS,
     OPENINGS,
     PEERS,
@@ -26,10 +30,6 @@ from lumos.deploy.device_folder import (
     SUM_NUMBER,
     DeviceFolder,
 )
-from lumos.deploy.device_party import DeviceParty
-from lumos.deploy.nats_link import Faults, NatsLink
-from lumos.deploy.party_folder import LOCK, WIRE, PartyFolder
-from lumos.deploy.party_process import StopRequest, drive, stopped_by_signals
 from lumos.deploy.training_job import ANSWERS_WITH, TREES, TrainingJob
 from lumos.deploy.wire_count import NAME as WIRE_COUNT
 from lumos.deploy.wire_count import WireCount

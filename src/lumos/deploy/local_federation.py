@@ -9,10 +9,10 @@ from typing import Any
 
 from lumos.deploy.broker_process import Broker
 from lumos.deploy.child_processes import children_of, private_megabytes, start_command
-from lumos.deploy.device_folder import RESULT
 from lumos.deploy.federation_layout import FederationLayout
 from lumos.deploy.forked_devices import load_program
 from lumos.deploy.run_status import RunStatus, read_status
+from lumos.deploy.state import RESULT
 from lumos.errors import InputError, ProtocolError, RunFailed
 from lumos.storage import one_line, read_json
 
