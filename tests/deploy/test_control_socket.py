@@ -12,8 +12,9 @@ import pytest
 from tests.deploy.processes import Processes, laid_out
 
 from lumos.cli.main import run
-from lumos.deploy.answering_files import ANSWERING, ANSWERS
-from lumos.deploy.control_socket import NAME, ask_device
+from lumos.deploy.nats import WIRE_COUNT
+from lumos.deploy.protocol.job import ANSWERS_WITH
+from lumos.deploy.questions import ANSWERING, ANSWERS, NAME, ask_device
 from lumos.deploy.state import (
     ATTEMPTS,
     OPENINGS,
@@ -24,8 +25,6 @@ from lumos.deploy.state import (
     read_snapshot,
     write_snapshot,
 )
-from lumos.deploy.training_job import ANSWERS_WITH
-from lumos.deploy.wire_count import NAME as WIRE_COUNT
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, UsageError
 from lumos.storage import read_json

@@ -11,7 +11,7 @@ import pytest
 from tests.deploy.crashing_disk import Crash, CrashingDisk, quick_disk  # noqa: F401
 
 from lumos import InputError
-from lumos.deploy.frames import Data, RoundKey
+from lumos.deploy.protocol.frames import Data, RoundKey
 from lumos.deploy.state import CoordinatorFolder
 from lumos.typing import Arrays
 

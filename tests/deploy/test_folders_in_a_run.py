@@ -10,7 +10,7 @@ from tests.deploy.disk_federation import DiskFederation, parts_of_devices
 from tests.deploy.secrets_in_memory import Search, SecretsInMemory, written
 
 import lumos
-from lumos.deploy.frames import Data
+from lumos.deploy.protocol.frames import Data
 from lumos.deploy.state import DeviceFolder, read_snapshot
 from lumos.device.shard import COORDINATOR
 from lumos.exchange.topic import TOPICS, Door

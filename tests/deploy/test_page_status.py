@@ -24,9 +24,7 @@ from tests.deploy.watched import (
 )
 
 import lumos
-from lumos.deploy.epoch_losses import EpochLosses
-from lumos.deploy.page_status import PageStatus
-from lumos.deploy.run_history import MOST_SHOWN, RECENT, RunHistory
+from lumos.deploy.status import MOST_SHOWN, RECENT, EpochLosses, PageStatus, RunHistory
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError
 from lumos.graph.graph import Graph

@@ -19,7 +19,7 @@ from tests.report.chromium import Browser, Tab, browser, find
 from tests.report.test_browser import DRAWN, SIZES, WANTED, channels, contrast, of_scheme
 
 import lumos
-from lumos.deploy.page_status import LeftOut, PageStatus, RunStage, TopicFlow, WireBytes
+from lumos.deploy.status import LeftOut, PageStatus, RunStage, TopicFlow, WireBytes
 from lumos.deploy.status_page import EVERY, StatusFeed, StatusPage
 from lumos.errors import UsageError
 

@@ -10,9 +10,8 @@ import numpy as np
 from tests.deploy.network import RUN, Federation
 from tests.graph.parts.same_parts import written
 
-from lumos.deploy.frames import Data, RoundKey
-from lumos.deploy.page_status import PageStatus, WireBytes, status_of
-from lumos.deploy.run_history import RunHistory
+from lumos.deploy.protocol.frames import Data, RoundKey
+from lumos.deploy.status import PageStatus, RunHistory, WireBytes, status_of
 from lumos.device.shard import COORDINATOR
 from lumos.graph.graph import Graph
 from lumos.graph.neighbour_lists import neighbour_lists

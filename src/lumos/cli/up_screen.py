@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 
 from lumos.cli.common import console, say
-from lumos.deploy.run_status import RunStatus
+from lumos.deploy.status import RunStatus
 
 SECONDS_BETWEEN_LINES = 10.0
 _MOST_NAMES = 8

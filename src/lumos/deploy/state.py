@@ -54,9 +54,9 @@ import numpy.typing as npt
 from lumos.aggregate.opened_sums import OpenedSums, Opening
 from lumos.crypto import entropy
 from lumos.crypto.entropy import KEY_BYTES
-from lumos.deploy.frames import RUN_TAG, Data, RoundKey
-from lumos.deploy.key_files import read_private
-from lumos.deploy.rounds import RoundRecord
+from lumos.deploy.identity import read_private
+from lumos.deploy.protocol.frames import RUN_TAG, Data, RoundKey
+from lumos.deploy.protocol.rounds import RoundRecord
 from lumos.device.device_keys import DeviceKeys
 from lumos.errors import InputError, UsageError
 from lumos.storage import (

@@ -21,9 +21,8 @@ import msgspec
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 import lumos
-from lumos.deploy.coordinator_party import CoordinatorParty
-from lumos.deploy.page_status import NO_BYTES, PageStatus, WireBytes, status_of
-from lumos.deploy.run_history import RunHistory
+from lumos.deploy.protocol.coordinator import CoordinatorParty
+from lumos.deploy.status import NO_BYTES, PageStatus, RunHistory, WireBytes, status_of
 from lumos.errors import UsageError
 from lumos.training.config import Config
 

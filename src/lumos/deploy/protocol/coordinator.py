@@ -13,11 +13,11 @@ from typing import Protocol
 import numpy as np
 
 from lumos.aggregate.topics import ALIVE, SUM
-from lumos.deploy.frames import Alive, Data, Done, Frame, RoundKey, RunState
-from lumos.deploy.mailbox import Mailbox
-from lumos.deploy.rounds import CoordinatorRounds, RoundRecord
+from lumos.deploy.protocol.frames import Alive, Data, Done, Frame, RoundKey, RunState
+from lumos.deploy.protocol.job import TrainingJob
+from lumos.deploy.protocol.mailbox import Mailbox
+from lumos.deploy.protocol.rounds import CoordinatorRounds, RoundRecord
 from lumos.deploy.state import BegunAttempt
-from lumos.deploy.training_job import TrainingJob
 from lumos.errors import LumosError
 from lumos.exchange.batch import Outbox
 from lumos.exchange.programs import changed
