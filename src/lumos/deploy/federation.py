@@ -1,18 +1,16 @@
-"""Processes that end with the process that started them, however that ends (on Linux).
+"""A whole federation on one machine: broker, coordinator and all devices, a process each.
 
-A whole federation in folders on one machine: one for each party, with nothing of others in it.
+Every party has a folder, with nothing of others in it:
 
-pki/                      the authority, and the broker's keys
-operator/                 facts about the whole graph: the operator's own, never handed out
-nats.conf  broker/        configuration and log of the broker
-coordinator/              see `party_folder`
-device-0/  device-1/  …
+    pki/                      the authority, and the broker's keys
+    operator/                 facts about the whole graph: the operator's own, never handed out
+    nats.conf  broker/        configuration and log of the broker
+    coordinator/              see `lumos.deploy.plan`
+    device-0/  device-1/  …
 
-Several devices on one machine: a process each, forked from one that has loaded everything.
-
-The parent reads no folder, so a device's keys and data are in its own process only.
-
-A whole federation on this machine: broker, coordinator and all devices, a process each.
+Devices are forked from one process that has loaded everything and reads no folder, so a device's
+keys and data are in its own process only. Processes end with the one that started them, however
+that ends (on Linux).
 """
 
 import ctypes

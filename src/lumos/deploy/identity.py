@@ -1,12 +1,9 @@
-"""The parties of a federation and their names: devices by number, and the coordinator.
+"""Who a party is: its names, its keys and certificate, and the directory of everybody's keys.
 
 As in the exchange, a party is a number: a device's own, or `COORDINATOR`. It has a short name in
 subjects, `17` or `c`; a user name for the broker, which its certificate holds,
-`lumos://device/17` or `lumos://coordinator`; and a folder, `device-17` or `coordinator`.
-
-The files of a party's folder; private keys are for their owner only, and refused otherwise.
-
-Certificates of a federation: what one says of a party, and how it is signed.
+`lumos://device/17` or `lumos://coordinator`; and a folder, `device-17` or `coordinator`. Private
+keys in it are for their owner only, and refused otherwise.
 
 All keys of TLS are Ed25519: Go's TLS (the NATS server) and OpenSSL (Python) both take them, and
 signing needs no randomness. A party's certificate binds three things: its number, as a URI that the
@@ -14,14 +11,9 @@ broker maps to a user; its TLS key; and its sealing key (X25519), as a second UR
 certificate names hosts, and no party. Certificates of parties are for clients and those of
 brokers for servers, so neither can take the other's place.
 
-Checks of certificates: who signed it, whose it is, and whether it is valid now.
-
-The public directory of a federation: every party's sealing key, signed by the authority.
-
-The file is one JSON object, `{"signature": …, "body": …}`. The signature is over the bytes of the
-body as they stand in the file, so nothing is parsed before it has been checked.
-
-A party's own folder: who it is, its private keys, and its side of TLS.
+The public directory has every party's sealing key, signed by the authority. The file is one JSON
+object, `{"signature": …, "body": …}`. The signature is over the bytes of the body as they stand in
+the file, so nothing is parsed before it has been checked.
 """
 
 import hashlib

@@ -1,16 +1,12 @@
-"""One line for what a party drops: without its content, and not more often than people can read.
-
-How many bytes of packets a party has sent and received, also before it was killed.
-
-Faults of a network, drawn from a seed: for tests and benchmarks, never of a real device.
-
-A party's connection to the broker, which is TLS or none.
-
-A party's link to the others: packets, sealed, over the broker.
+"""A party's link to the others: packets, sealed, over the broker.
 
 The link is always there, the connection below it is not: it is made again for ever, with bounded
 waits. Without one nothing is kept for later, since mailboxes repeat what is not acknowledged. What
-arrives and is not a packet of this run from its sender to this party is dropped, with a line.
+arrives and is not a packet of this run from its sender to this party is dropped, with a line that
+is not written more often than people can read.
+
+`LinkFaults` are faults of a network, drawn from a seed: for tests and benchmarks, never of a real
+device.
 """
 
 import asyncio

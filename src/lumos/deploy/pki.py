@@ -1,17 +1,16 @@
-"""A request for a certificate, of a device that made its keys itself: they never leave it.
-
-The file has a standard signing request (PKCS #10), which the TLS key signs and which names the
-party and its sealing key. X25519 keys cannot sign; the sealing key is therefore drawn as an Ed25519
-key, signs the request once and is kept in its X25519 form only. So nobody can have another's
-sealing key certified as its own.
-
-The folder of a federation authority: it signs certificates, and keeps the directory.
+"""The authority of a federation: it signs certificates, and keeps the directory.
 
     authority.pem  authority.key  directory.json
     coordinator/   device-0/  device-1/  …   each with certificate, private keys and authority.pem
     broker/                                  certificate and TLS key of the NATS server
 
 A party's folder goes to the party. `authority.key` stays; who has it can be anybody.
+
+A device may make its keys itself, so that they never leave it, and request a certificate. The file
+has a standard signing request (PKCS #10), which the TLS key signs and which names the party and its
+sealing key. X25519 keys cannot sign; the sealing key is therefore drawn as an Ed25519 key, signs
+the request once and is kept in its X25519 form only. So nobody can have another's sealing key
+certified as its own.
 """
 
 import hashlib

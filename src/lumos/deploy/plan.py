@@ -1,16 +1,13 @@
-"""What all parties of a run agree on before it begins; all of it is public.
-
-The folder of one party of a run: what it is handed before the run begins, checked.
+"""What parties are handed before a run begins: the public plan, and the folder of each, checked.
 
 | file | holds |
 |---|---|
-| `run.json`, `manifest.json` | the plan of the run, and what is public of the graph |
+| `run.json`, `manifest.json` | the plan of the run and the manifest; public, the same everywhere |
 | `certificate.pem`, `key.pem`, `seal.key`, `authority.pem` | who the party is |
 | `directory.json` | everybody's public keys |
 | `part-00017.safetensors` | of a device: its own part, as `lumos split` writes it |
 
-What a party keeps for itself in a run is in the same folder (`device_folder`,
-`coordinator_folder`).
+What a party keeps for itself in a run is in the same folder (`lumos.deploy.state`).
 """
 
 import fcntl

@@ -1,11 +1,8 @@
-"""The loop of a party's process: take what arrives, go on, send what is due.
+"""The process of one party: from its folder to its result, and to its answers after it.
 
-The process of one device: from its folder to its result, and to its answers after it.
-
-With a plan whose devices stay, a device that is ended or killed after the training comes back when
-it is started again, and answers with the budget that it had left (`answering_files`).
-
-The process of the coordinator: from its folder to the result of the run.
+Its loop takes what arrives, goes on, and sends what is due. With a plan whose devices stay, a
+device that is ended or killed after the training comes back when it is started again, and answers
+with the budget that it had left (`lumos.deploy.questions`).
 """
 
 import asyncio
@@ -54,7 +51,7 @@ LONGEST_SLEEP = 1.0
 
 
 class DrivenParty(Protocol):
-    """A device or the coordinator; see `device_party` and `coordinator_party`."""
+    """A device or the coordinator; see `lumos.deploy.protocol`."""
 
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:
         """Take what has arrived."""

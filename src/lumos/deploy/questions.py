@@ -23,7 +23,7 @@ A question is a stream of envelopes between its two ends, named by a number that
 The first envelope of a question that a device does not know makes it answer, within its budget.
 A device asks one question at a time, and answers one: each looks at the budget before it counts.
 
-A pair is scored once (`answered_pairs`). Asked again, either end answers its owner from memory, and
+A pair is scored once (`AnsweredPairs`). Asked again, either end answers its owner from memory, and
 the other end not at all. Where both ask each other at the same time, the end with the lower id does
 not answer, and the other one answers once its own question is over: then both know the score.
 
@@ -33,7 +33,7 @@ How the owner of a running device asks it: a socket in the device's folder, for 
 
 A question is a line of JSON, `{"ask": "label"}` or `{"ask": "link", "device": 23}`; so is the
 answer. What is asked never leaves the machine; for a pair the device then asks the other one,
-by real cryptography (`pair_questions`).
+by real cryptography (`PairQuestions`).
 """
 
 import asyncio
@@ -400,7 +400,7 @@ _POLL = 0.02
 
 
 class AskedParty(Protocol):
-    """A device, in the training (`device_party`) or after it (`answering_party`)."""
+    """A device, in the training (`DeviceParty`) or after it (`AnsweringParty`)."""
 
     phase: int
     job: TrainingJob

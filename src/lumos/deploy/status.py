@@ -1,20 +1,8 @@
-"""The losses of all epochs of a run: eight bytes for each, in memory and in a file.
+"""How a run of real devices goes on, as its coordinator may tell it: nothing in it is private.
 
-    file = tag of the run (16 bytes) ‖ loss of epoch 1 (float64) ‖ loss of epoch 2 ‖ …
-
-This, and nothing else that the coordinator keeps, grows with the number of epochs. An epoch that is
-repeated after a restart is written to the same place again.
-
-What the coordinator saw of its run: losses, who was left out when, how long sums take.
-
-No part of the protocol needs it; people do. It is written to a file, so that the coordinator still
-knows it after a restart.
-
-How a run of real devices goes on, as the coordinator sees it; nothing in it is private.
-
-Where a run stands, as its coordinator may tell it: nothing in it is private.
-
-Of a single device it has the public id, and whether it answers or is left out.
+Of a single device it has the public id, and whether it answers or is left out. No part of the
+protocol needs this; people do. History and losses are written to files, so that the coordinator
+still knows them after a restart.
 """
 
 import math
@@ -46,7 +34,12 @@ _FORM = np.dtype("<f8")
 
 
 class EpochLosses:
-    """The losses of one run.
+    """The losses of one run: eight bytes for each epoch, in memory and in a file.
+
+        file = tag of the run (16 bytes) ‖ loss of epoch 1 (float64) ‖ loss of epoch 2 ‖ …
+
+    This, and nothing else that the coordinator keeps, grows with the number of epochs. An epoch
+    that is repeated after a restart is written to the same place again.
 
     Args:
         run: the run's tag; losses of another run are not continued.

@@ -1,6 +1,6 @@
 """The coordinator of a real run: it opens sums, closes rounds, and says who is left out.
 
-Nothing is sent and no clock is read here, as in `device_party`.
+Nothing is sent and no clock is read here, as in `device`.
 
 A phase with sessions of two devices begins again without a device that is lost. Once devices may
 give out shares of its sum, it does not: they give out none for another attempt

@@ -9,10 +9,9 @@ A phase with sessions of two devices ends for all or for nobody: a device that h
 that it is *ready*, and goes on once the coordinator says that everyone is. Until then the phase may
 begin again from the snapshot, without a device that is lost.
 
-A device after the training, started again: it answers, and has no other part in the run.
-
-The coordinator may be gone by then, and so is the device's secret of the run: a question needs its
-two ends and the broker. As in `device_party`, no clock is read and nothing is sent here.
+A device that is started again after the training answers, and has no other part in the run
+(`AnsweringParty`). The coordinator may be gone by then, and so is the device's secret of the run: a
+question needs its two ends and the broker.
 """
 
 from collections.abc import Callable, Collection

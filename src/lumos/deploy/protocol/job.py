@@ -1,10 +1,4 @@
-"""What one party has counted in all phases: also in attempts that were given up.
-
-What a device heard from its neighbours: a snapshot has it, and a trainer hears it again.
-
-The problem of a run as one party sees it: its own part, and what is public of the graph.
-
-The phases of a training run at one party: a device with its own part, or the coordinator.
+"""The phases of a training run at one party: a device with its own part, or the coordinator.
 
 Trees, setup, each epoch, and the last sums are phases of their own. `snapshot` has what a party
 needs to begin with one, and no key, mask, scalar or nonce.
