@@ -123,7 +123,7 @@ class Processes:
 
     def phase(self) -> int:
         status = self.status()
-        return 0 if status is None else status.phase
+        return 0 if status is None else status.phases_done
 
     def until_phase(self, phase: int, seconds: float) -> None:
         """Wait until the coordinator is in a phase, or after it."""

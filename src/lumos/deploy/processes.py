@@ -350,7 +350,6 @@ def prediction_in(folder: PartyFolder) -> dict[str, Any]:
 
 SILENT_BEATS = 5
 """After a failure, devices that were not heard for so many beats are gone."""
-STATUS_SECONDS = 0.5
 HISTORY = "history.json"
 _COURSE = "course/"
 
@@ -364,12 +363,9 @@ class _CourseFolder(CoordinatorFolder):
     last: int
     finish: Callable[[Arrays], None]
     course: Callable[[], Arrays]
-    sums = 0
-    """Masked sums before the last snapshot."""
 
     def save(self, snapshot: Arrays) -> None:
         """Replace the snapshot."""
-        self.sums = int(snapshot.get(SUM_NUMBER, 0))
         if int(snapshot["phase"]) > self.last:
             self.finish(snapshot)
         course = {_COURSE + name: array for name, array in self.course().items()}
@@ -387,8 +383,6 @@ class CoordinatorProcess:
         status: port of the status page, on loopback; 0 for a free one, None for no page.
     """
 
-    _feed: StatusFeed | None
-
     def __init__(
         self,
         folder: PartyFolder,
@@ -399,7 +393,7 @@ class CoordinatorProcess:
         status: int | None = None,
     ) -> None:
         self._folder, self._log = folder, log
-        self._status_port, self._feed = status, None
+        self._status_port = status
         self._history = RunHistory(folder.plan.tag, folder.path / HISTORY)
         self._broker, self._faults = broker or folder.plan.broker, faults
         self._store = _CourseFolder(folder.path)
@@ -407,8 +401,9 @@ class CoordinatorProcess:
         self._gone: set[int] = set()
         self._heard = 0.0
         self._began = time.monotonic()
-        self._next_status = 0.0
-        self._status_file = folder.path / STATUS
+        plan = folder.plan
+        self._page: StatusPage | None = None
+        self._feed = StatusFeed(self._publish, plan.config, self._history, beat=plan.beat)
 
     def run(self) -> dict[str, Any] | None:
         """Coordinate until the run has ended; None where a signal ended this process before.
@@ -426,7 +421,7 @@ class CoordinatorProcess:
             if result is not None:
                 self._log("the run is over, and its result is here")
                 return result
-            with self._page():
+            with self._served():
                 ended = asyncio.run(self._coordinate())
             if ended is None:
                 return None
@@ -435,14 +430,13 @@ class CoordinatorProcess:
             return self._tidy()
 
     @contextmanager
-    def _page(self) -> Iterator[None]:
+    def _served(self) -> Iterator[None]:
         """Inside, the status page is there, if it is asked for."""
         if self._status_port is None:
             yield
             return
-        plan = self._folder.plan
         with StatusPage(self._status_port) as page:
-            self._feed = StatusFeed(page, plan.config, self._history, beat=plan.beat)
+            self._page = page
             self._log(f"status page: {page.address}")
             yield
 
@@ -473,7 +467,6 @@ class CoordinatorProcess:
                     lambda now: self._is_over(party, stop, now),
                     lambda sender, frames: self._observe(job, sender, frames),
                 )
-                self._write_status(party)
                 self._show(party, time.monotonic())
         if party.ended is None:
             if stop.signal == signal.SIGINT:
@@ -484,9 +477,6 @@ class CoordinatorProcess:
     def _is_over(self, party: CoordinatorParty, stop: StopRequest, now: float) -> bool:
         """Whether every device that is there has heard of the end; and tell people how it goes."""
         self._show(party, now)
-        if now >= self._next_status:
-            self._next_status = now + STATUS_SECONDS
-            self._write_status(party)
         if stop:
             return True
         if not party.finished:
@@ -498,10 +488,14 @@ class CoordinatorProcess:
         return silent or self._gone >= set(party.present())
 
     def _show(self, party: CoordinatorParty, now: float) -> None:
-        """Let the status page know."""
-        if self._feed is not None:
-            wire = self._count.totals()
-            self._feed.update(party, now, WireBytes(wire["bytes_sent"], wire["bytes_received"]))
+        """Let people know, now and then."""
+        wire = self._count.totals()
+        self._feed.update(party, now, WireBytes(wire["bytes_sent"], wire["bytes_received"]))
+
+    def _publish(self, status: RunStatus) -> None:
+        write_text(self._folder.path / STATUS, status.text(), private=True)
+        if self._page is not None:
+            self._page.publish(status)
 
     def _observe(self, job: TrainingJob, sender: int, frames: list[Frame]) -> None:
         """Notice who has heard of the end."""
@@ -523,18 +517,7 @@ class CoordinatorProcess:
     def _resume_course(self, snapshot: Arrays | None) -> None:
         if snapshot is None:
             return
-        self._store.sums = int(snapshot.get(SUM_NUMBER, 0))
         self._began -= float(snapshot[_COURSE + "seconds"])
-
-    def _write_status(self, party: CoordinatorParty) -> None:
-        status = RunStatus.of(
-            party,
-            sums=self._store.sums,
-            seconds=self._seconds,
-            loss=self._history.all_losses.last,
-            wire=self._count.totals(),
-        )
-        write_text(self._status_file, status.text(), private=True)
 
     def _write_result(self, party: CoordinatorParty, snapshot: Arrays) -> None:
         job, path = party.job, self._folder.path

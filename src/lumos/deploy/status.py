@@ -217,70 +217,6 @@ def _read(file: Path | None, run: str) -> HistoryFile | None:
 STATUS = "status.json"
 
 
-class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of `status.json`, which the coordinator rewrites as the run goes on."""
-
-    devices: int
-    online: int
-    """Devices that were heard, and are not left out."""
-    phase: int
-    phases: int
-    """Number of all phases."""
-    phase_name: str
-    attempt: int
-    sums: int
-    """Masked sums that were opened, up to the last phase that is over."""
-    behind: list[int]
-    """Devices that are in an earlier phase than the coordinator: who is waited for."""
-    left_out: dict[int, str]
-    """Who is left out, and in which phase that was."""
-    loss: float | None
-    seconds: float
-    wire: dict[str, int]
-    """Packets and their bytes, as the coordinator has sent and received them."""
-    ended: str | None
-
-    @classmethod
-    def of(
-        cls,
-        party: CoordinatorParty,
-        *,
-        sums: int,
-        seconds: float,
-        loss: float | None,
-        wire: dict[str, int],
-    ) -> "RunStatus":
-        """The present status of a coordinator."""
-        job, last = party.job, party.job.last
-        return cls(
-            devices=job.total,
-            online=len(party.online),
-            phase=party.phase,
-            phases=last + 1,
-            phase_name="ended" if party.phase > last else job.name(party.phase),
-            attempt=party.attempt,
-            sums=sums,
-            behind=party.behind(),
-            left_out=dict(party.left_out),
-            loss=loss,
-            seconds=round(seconds, 3),
-            wire=wire,
-            ended=party.ended,
-        )
-
-    def text(self) -> str:
-        """As it is written."""
-        return msgspec.json.encode(self).decode() + "\n"
-
-
-def read_status(folder: Path) -> RunStatus | None:
-    """The status in the folder of the coordinator; None before the first."""
-    try:
-        return msgspec.json.decode((folder / STATUS).read_bytes(), type=RunStatus)
-    except (OSError, msgspec.MsgspecError):
-        return None
-
-
 ANSWERS = 5.0
 """Beats after which a device that did not answer is no longer online."""
 
@@ -330,8 +266,8 @@ class RunStage(msgspec.Struct, frozen=True, kw_only=True):
     """Its first epoch; 1 is the first of the run."""
 
 
-class PageStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run stands."""
+class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run stands: what the page shows, and `status.json` in short."""
 
     run: str
     """The first 8 hexadecimal digits of the run's tag."""
@@ -387,6 +323,13 @@ class PageStatus(msgspec.Struct, frozen=True, kw_only=True):
     """When the run began: ISO 8601, UTC."""
     updated: str
     """When this was put together: ISO 8601, UTC."""
+    seconds: float = 0.0
+    """From one to the other."""
+
+    def text(self) -> str:
+        """Return the content of `status.json`, which does not grow with the run."""
+        brief = msgspec.structs.replace(self, losses=self.losses[-1:], recent_seconds=[])
+        return msgspec.json.encode(brief).decode() + "\n"
 
 
 def status_of(
@@ -397,7 +340,7 @@ def status_of(
     *,
     beat: float = 1.0,
     wire: WireBytes = NO_BYTES,
-) -> PageStatus:
+) -> RunStatus:
     """Where a run stands.
 
     Args:
@@ -414,7 +357,7 @@ def status_of(
     shown = min(party.phase, job.last)
     trains = job.last > 0
     stages = {texts.first_stage: 1, **texts.stages} if trains else {}
-    return PageStatus(
+    return RunStatus(
         run=history.run[:8],
         task=config.train.task,
         profile=config.train.profile,
@@ -442,7 +385,16 @@ def status_of(
         headline=_headline(party, online=len(party.present()) - len(silent)),
         started=_iso(history.started),
         updated=_iso(history.wall()),
+        seconds=round(history.wall() - history.started, 3),
     )
+
+
+def read_status(folder: Path) -> RunStatus | None:
+    """The status in the folder of the coordinator; None before the first."""
+    try:
+        return msgspec.json.decode((folder / STATUS).read_bytes(), type=RunStatus)
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def _headline(party: CoordinatorParty, online: int) -> str:

@@ -129,14 +129,6 @@ class CoordinatorParty:
             if device not in self.online or now - self._heard[device] > seconds
         ]
 
-    def behind(self) -> list[int]:
-        """Devices that are waited for: by the present round, or because their phase is earlier."""
-        phase = min(self.phase, self.job.last)
-        missing = set() if self._rounds is None else self._rounds.missing()
-        return [
-            device for device in self.present() if device in missing or self._phases[device] < phase
-        ]
-
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:
         """Take what has arrived from a device."""
         if sender in self.out:

@@ -20,7 +20,6 @@ from lumos.compare.answers import recorded
 from lumos.compare.comparer import Comparer, RefusingComparer
 from lumos.compare.secure import SecureComparer
 from lumos.crypto import entropy
-from lumos.crypto.entropy import Expanded
 from lumos.crypto.group import choose_group
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
 from lumos.device.device_keys import DeviceKeys
@@ -29,7 +28,7 @@ from lumos.errors import InputError, UsageError
 from lumos.exchange.batch import Batch, Inbox, Outbox
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
 from lumos.exchange.ledger import Ledger
-from lumos.exchange.programs import run_alone
+from lumos.exchange.programs import played, run_alone, unchanged
 from lumos.exchange.revealed_bits import most_pair_bits
 from lumos.exchange.topic import TOPICS, Door
 from lumos.exchange.traffic import Booking
@@ -328,7 +327,8 @@ class TrainingJob:
             return program
         # Another version may draw in another order: it never meets what this one has drawn.
         name = f"{__version__} {phase} {attempt}".encode()
-        return _drawing(program, self._keys.expanded("programs", name))
+        expanded = self._keys.expanded("programs", name)
+        return played(program, unchanged, lambda: entropy.within(expanded))
 
     def _program(self, phase: int, attempt: int) -> Program[None]:
         if phase == TREES:
@@ -571,32 +571,17 @@ class TrainingJob:
         yield from self.trainer.compare_told()
 
     def _own(self, program: Program[None]) -> Program[None]:
-        """The program of this party: the coordinator has no part in rounds between devices.
+        """Return the program of this party: the coordinator has no part in rounds between devices.
 
         What a device hears in them is kept, for a restart.
         """
-        inbox: Inbox | None = None
-        try:
-            while True:
-                outbox = next(program) if inbox is None else program.send(inbox)
-                topic = outbox.topic
-                if self._follows and not topic.coordinator:
-                    inbox = topic.silence
-                    continue
-                inbox = yield outbox
-                if topic.door is Door.RELEASE:
-                    self._heard.add(topic.name, inbox.batch)
-        except StopIteration:
-            return
+        return played(program, self._play)
 
-
-def _drawing(program: Program[None], expanded: Expanded) -> Program[None]:
-    """The same program; what it draws comes from an expanded key."""
-    inbox: Inbox | None = None
-    while True:
-        with entropy.within(expanded):
-            try:
-                outbox = next(program) if inbox is None else program.send(inbox)
-            except StopIteration:
-                return
+    def _play(self, outbox: Outbox) -> Program[Inbox]:
+        topic = outbox.topic
+        if self._follows and not topic.coordinator:
+            return topic.silence
         inbox = yield outbox
+        if topic.door is Door.RELEASE:
+            self._heard.add(topic.name, inbox.batch)
+        return inbox
