@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from lumos.aggregate.opened_sums import OpenedSums, Opening
-from lumos.aggregate.parameters import mask_parameters
 from lumos.deploy.processes import LONGEST_SLEEP
 from lumos.deploy.protocol.coordinator import CoordinatorParty
 from lumos.deploy.protocol.device import AnsweringParty, DeviceParty
@@ -149,7 +148,6 @@ class Federation:
                 job,
                 self.coordinator_store,
                 boot,
-                mask_parameters(config.updates, self.total).minimum,
                 self.deadline,
                 self.now,
                 self.lines.append,

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lumos.aggregate.parameters import mask_parameters
 from lumos.crypto import entropy
 from lumos.deploy.nats import WIRE_COUNT, Faults, NatsLink, WireCount
 from lumos.deploy.plan import LOCK, WIRE, PartyFolder
@@ -32,7 +31,6 @@ from lumos.deploy.state import (
     ROUNDS,
     SNAPSHOT,
     SUM_NUMBER,
-    WEIGHTS,
     CoordinatorFolder,
     DeviceFolder,
 )
@@ -41,7 +39,7 @@ from lumos.deploy.status_page import StatusFeed, StatusPage
 from lumos.device.device_keys import DeviceKeys
 from lumos.errors import RunFailed, UsageError
 from lumos.graph.parts import PartsFolder
-from lumos.storage import part_of, read_json, write_arrays, write_json, write_text
+from lumos.storage import part_of, read_json, write_json, write_text
 from lumos.threads import threads_for
 from lumos.training.weights_digest import weights_digest
 from lumos.typing import Arrays
@@ -133,26 +131,60 @@ FAREWELLS = 3
 """How often a device says that it has heard of the end: packets can be lost."""
 
 
-class _ResultFirst(DeviceFolder):
-    """A device's folder in which the result is complete before the run counts as over.
+class _PartyProcess:
+    """What the processes of devices and of the coordinator share."""
 
-    Args:
-        folder: of the device.
-        last: the last phase.
-        finish: called with the snapshot after it.
-    """
+    def __init__(
+        self,
+        folder: PartyFolder,
+        log: Callable[[str], None],
+        broker: str | None,
+        faults: Faults | None,
+    ) -> None:
+        self._folder, self._log = folder, log
+        self._broker, self._faults = broker or folder.plan.broker, faults
+        self._count = WireCount()
 
-    last: int
-    finish: Callable[[Arrays], None]
+    def _link(self) -> NatsLink:
+        folder = self._folder
+        return NatsLink(
+            folder.identity, folder.directory, folder.plan.tag, self._broker, self._log,
+            self._count, self._faults,
+        )  # fmt: skip
 
-    def save(self, snapshot: Arrays) -> None:
-        """Replace the snapshot; after the last phase, write the result before."""
-        if int(snapshot["phase"]) > self.last:
-            self.finish(snapshot)
-        super().save(snapshot)
+    def _result(self, job: TrainingJob, weights: Arrays, snapshot: Arrays) -> dict[str, Any]:
+        """Return what the results of all parties have."""
+        return {
+            "run": self._folder.plan.run,
+            "coins": self._folder.plan.config.train.coins,
+            "sums": int(snapshot.get(SUM_NUMBER, 0)),
+            "weights_sha256": weights_digest(weights) if weights else None,
+            "ledger": job.ledgers.totals(),
+        }
+
+    def _end_result(self) -> dict[str, Any]:
+        """Add what passed on the wire to the result: from then on the run is over."""
+        path = self._folder.path / RESULT
+        result: dict[str, Any] = {**read_json(path), WIRE: self._count.totals()}
+        write_json(path, result, private=True, durable=True)
+        return result
+
+    def _delete(self, *names: str) -> None:
+        for name in names:
+            (self._folder.path / name).unlink(missing_ok=True)
 
 
-class DeviceProcess:
+def _weights(job: TrainingJob) -> Arrays:
+    return {} if job.last == TREES else job.trainer.arrays()
+
+
+def _refuse_interrupted(stop: StopRequest) -> None:
+    """Raise `KeyboardInterrupt` where Ctrl-C ended the process before the run was over."""
+    if stop.signal == signal.SIGINT:
+        raise KeyboardInterrupt("the same command goes on")
+
+
+class DeviceProcess(_PartyProcess):
     """One device, with what is on its disk.
 
     Args:
@@ -170,11 +202,9 @@ class DeviceProcess:
         broker: str | None = None,
         faults: Faults | None = None,
     ) -> None:
-        self._folder, self._log = folder, log
-        self._broker, self._faults = broker or folder.plan.broker, faults
-        self._store = _ResultFirst(folder.path)
+        super().__init__(folder, log, broker, faults)
+        self._store = DeviceFolder(folder.path)
         self._answering = AnsweringFiles(folder.path, folder.plan.run, folder.party)
-        self._count = WireCount()
         self._farewells = 0
 
     def run(self) -> bool:
@@ -203,7 +233,7 @@ class DeviceProcess:
             if not self._farewells:
                 self._tidy()
             if not self._folder.plan.stay:
-                (self._folder.path / LOCK).unlink(missing_ok=True)
+                self._delete(LOCK)
             return True
 
     async def _take_part(self) -> str | None:
@@ -211,8 +241,7 @@ class DeviceProcess:
         folder = self._folder
         job = self._job(self._store.keys(folder.plan.tag))
         self._count = WireCount(folder.path)
-        self._store.last = job.last
-        self._store.finish = lambda snapshot: self._write_result(job, snapshot)
+        self._store.before_save = lambda snapshot: self._write_result(job, snapshot)
         party = DeviceParty(
             folder.party,
             job,
@@ -229,8 +258,7 @@ class DeviceProcess:
             async with link, answering(folder.path, party, self.prediction, link.wake):
                 await drive(party, link, lambda _now: self._is_over(party, stop))
                 if party.ended is None:
-                    if stop.signal == signal.SIGINT:
-                        raise KeyboardInterrupt("the same command goes on")
+                    _refuse_interrupted(stop)
                     return None
                 for _ in range(FAREWELLS):
                     party.say_farewell()
@@ -259,13 +287,6 @@ class DeviceProcess:
                 self._log("the training is over; the device is back, and answers its owner")
                 await drive(party, link, lambda _now: bool(stop))
 
-    def _link(self) -> NatsLink:
-        folder = self._folder
-        return NatsLink(
-            folder.identity, folder.directory, folder.plan.tag, self._broker, self._log,
-            self._count, self._faults,
-        )  # fmt: skip
-
     def _is_over(self, party: DeviceParty, stop: StopRequest) -> bool:
         """Whether the process ends; a device that stays says good-bye to the coordinator alone."""
         if stop or party.ended is None:
@@ -291,35 +312,30 @@ class DeviceProcess:
         opened = None if keys is None else self._store.opened()
         return TrainingJob(folder.manifest, plan.config, part, keys, opened, stays=plan.stay)
 
-    def _write_result(self, job: TrainingJob, snapshot: Arrays) -> None:
-        """Public weights, and what is the device's own: its prediction and its ledger."""
-        weights: Arrays = {} if job.last == TREES else job.trainer.arrays()
-        result: dict[str, Any] = {
-            "run": self._folder.plan.run,
+    def _write_result(self, job: TrainingJob, snapshot: Arrays) -> Arrays:
+        """After the last phase, keep public weights, and the device's prediction and ledger."""
+        if int(snapshot["phase"]) <= job.last:
+            return snapshot
+        weights = _weights(job)
+        result = {
+            **self._result(job, weights, snapshot),
             "device": self._folder.party,
-            "coins": self._folder.plan.config.train.coins,
-            "sums": int(snapshot.get(SUM_NUMBER, 0)),
-            "weights_sha256": weights_digest(weights) if weights else None,
             "prediction": _probabilities(job.result),
             "edges_carried": job.shard.neighbours[snapshot["keep"]].tolist(),
-            "ledger": job.ledgers.totals(),
         }
         if part_of(snapshot, ANSWERS_WITH):
             self._answering.begin(snapshot)
         self._store.write_result(weights, result)
+        return snapshot
 
     def _tidy(self) -> None:
-        """Add what passed on the wire to the result: from then on the run is over."""
-        path = self._folder.path / RESULT
-        whole = {**read_json(path), WIRE: self._count.totals()}
-        write_json(path, whole, private=True, durable=True)
+        self._end_result()
         self._forget_run()
 
     def _forget_run(self) -> None:
         """Delete what the run needed on the way, its secret first."""
         self._store.forget_secret()
-        for name in (SNAPSHOT, OPENINGS, ROUNDS, ATTEMPTS, PEERS, WIRE_COUNT):
-            (self._folder.path / name).unlink(missing_ok=True)
+        self._delete(SNAPSHOT, OPENINGS, ROUNDS, ATTEMPTS, PEERS, WIRE_COUNT)
 
 
 def _probabilities(result: Any) -> list[float] | None:
@@ -351,28 +367,11 @@ def prediction_in(folder: PartyFolder) -> dict[str, Any]:
 SILENT_BEATS = 5
 """After a failure, devices that were not heard for so many beats are gone."""
 HISTORY = "history.json"
-_COURSE = "course/"
+_SECONDS = "course/seconds"
+"""In a snapshot of the coordinator: how long the run took, also before a restart."""
 
 
-class _CourseFolder(CoordinatorFolder):
-    """The coordinator's folder, with the course of the run in the snapshot.
-
-    After the last phase, `finish` writes the result before the run counts as over.
-    """
-
-    last: int
-    finish: Callable[[Arrays], None]
-    course: Callable[[], Arrays]
-
-    def save(self, snapshot: Arrays) -> None:
-        """Replace the snapshot."""
-        if int(snapshot["phase"]) > self.last:
-            self.finish(snapshot)
-        course = {_COURSE + name: array for name, array in self.course().items()}
-        super().save({**snapshot, **course})
-
-
-class CoordinatorProcess:
+class CoordinatorProcess(_PartyProcess):
     """The coordinator, with what is on its disk.
 
     Args:
@@ -392,11 +391,10 @@ class CoordinatorProcess:
         faults: Faults | None = None,
         status: int | None = None,
     ) -> None:
-        self._folder, self._log = folder, log
+        super().__init__(folder, log, broker, faults)
         self._status_port = status
         self._history = RunHistory(folder.plan.tag, folder.path / HISTORY)
-        self._broker, self._faults = broker or folder.plan.broker, faults
-        self._store = _CourseFolder(folder.path)
+        self._store = CoordinatorFolder(folder.path)
         self._count = WireCount(folder.path)
         self._gone: set[int] = set()
         self._heard = 0.0
@@ -443,22 +441,19 @@ class CoordinatorProcess:
     async def _coordinate(self) -> str | None:
         folder, config = self._folder, self._folder.plan.config
         job = TrainingJob(folder.manifest, config, None, None, on_epoch=self._history.on_epoch)
-        self._store.last, self._store.course = job.last, self._course
-        self._resume_course(self._store.load())
+        before = self._store.load()
+        if before is not None:
+            self._began -= float(before[_SECONDS])
         party = CoordinatorParty(
             job,
             self._store,
             entropy.draw(BOOT_BYTES),
-            mask_parameters(config.updates, folder.total).minimum,
             folder.plan.deadline,
             time.monotonic(),
             self._log,
         )
-        self._store.finish = lambda snapshot: self._write_result(party, snapshot)
-        link = NatsLink(
-            folder.identity, folder.directory, folder.plan.tag, self._broker, self._log,
-            self._count, self._faults,
-        )  # fmt: skip
+        self._store.before_save = lambda snapshot: self._write_result(party, snapshot)
+        link = self._link()
         with threads_for(folder.total, 0), stopped_by_signals(link.wake) as stop:
             async with link:
                 await drive(
@@ -469,9 +464,7 @@ class CoordinatorProcess:
                 )
                 self._show(party, time.monotonic())
         if party.ended is None:
-            if stop.signal == signal.SIGINT:
-                raise KeyboardInterrupt("the same command goes on")
-            return None
+            _refuse_interrupted(stop)
         return party.ended
 
     def _is_over(self, party: CoordinatorParty, stop: StopRequest, now: float) -> bool:
@@ -509,40 +502,26 @@ class CoordinatorProcess:
     def _seconds(self) -> float:
         return time.monotonic() - self._began
 
-    def _course(self) -> Arrays:
-        """What the result says of the whole run, also of the time before a restart."""
+    def _write_result(self, party: CoordinatorParty, snapshot: Arrays) -> Arrays:
+        """After the last phase, keep the result; add to the snapshot how long the run took."""
+        job = party.job
+        if int(snapshot["phase"]) > job.last:
+            weights = _weights(job)
+            result = self._result(job, weights, snapshot)
+            sums = result["sums"]
+            result |= {
+                "devices": job.total,
+                "left_out": {str(device): phase for device, phase in party.left_out.items()},
+                "seconds": round(self._seconds, 3),
+                "seconds_per_sum": round(self._seconds / sums, 4) if sums else None,
+                "losses": self._history.all_losses.values(),
+            }
+            self._store.write_result(weights, result)
         self._history.all_losses.sync()  # those of before the snapshot are not computed again
-        return {"seconds": np.array(self._seconds)}
-
-    def _resume_course(self, snapshot: Arrays | None) -> None:
-        if snapshot is None:
-            return
-        self._began -= float(snapshot[_COURSE + "seconds"])
-
-    def _write_result(self, party: CoordinatorParty, snapshot: Arrays) -> None:
-        job, path = party.job, self._folder.path
-        weights: Arrays = {} if job.last == TREES else job.trainer.arrays()
-        sums = int(snapshot.get(SUM_NUMBER, 0))
-        result = {
-            "run": self._folder.plan.run,
-            "devices": job.total,
-            "left_out": {str(device): phase for device, phase in party.left_out.items()},
-            "coins": self._folder.plan.config.train.coins,
-            "sums": sums,
-            "seconds": round(self._seconds, 3),
-            "seconds_per_sum": round(self._seconds / sums, 4) if sums else None,
-            "weights_sha256": weights_digest(weights) if weights else None,
-            "losses": self._history.all_losses.values(),
-            "ledger": job.ledgers.totals(),
-        }
-        write_arrays(path / WEIGHTS, weights, private=True)
-        write_json(path / RESULT, result, private=True)
+        return {**snapshot, _SECONDS: np.array(self._seconds)}
 
     def _tidy(self) -> dict[str, Any]:
-        """Add what passed on the wire to the result, and delete what the run needed on the way."""
-        path = self._folder.path
-        result: dict[str, Any] = {**read_json(path / RESULT), WIRE: self._count.totals()}
-        write_json(path / RESULT, result, private=True)
-        for name in (SNAPSHOT, ROUNDS, ATTEMPTS, LEFT_OUT, WIRE_COUNT, HISTORY, LOSSES, LOCK):
-            (path / name).unlink(missing_ok=True)
+        """End the result, and delete what the run needed on the way."""
+        result = self._end_result()
+        self._delete(SNAPSHOT, ROUNDS, ATTEMPTS, LEFT_OUT, WIRE_COUNT, HISTORY, LOSSES, LOCK)
         return result

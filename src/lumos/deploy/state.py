@@ -40,7 +40,7 @@ than all else in a small epoch.
 """
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -305,6 +305,8 @@ class PartyState:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._snapshot_file = path / SNAPSHOT
+        self.before_save: Callable[[Arrays], Arrays] = lambda snapshot: snapshot
+        """Called with a snapshot; returns the one that is kept."""
         try:
             private_folder(path)
         except OSError as error:
@@ -329,13 +331,19 @@ class PartyState:
 
     def save(self, snapshot: Arrays) -> None:
         """Replace the snapshot, all or nothing, and forget what is not needed after it."""
-        write_snapshot(self._snapshot_file, snapshot)
+        write_snapshot(self._snapshot_file, self.before_save(snapshot))
         # From here on a crash leaves records that nobody asks for; the next snapshot drops them.
         phase = int(snapshot["phase"])
         self._rounds.replace([_Saved(phase), *self._closed_since(phase)])
         later = [begun for begun in self._attempts.records if begun.phase >= phase]
         if len(later) < len(self._attempts.records):
             self._attempts.replace(later)
+
+    def write_result(self, weights: Arrays, result: dict[str, Any]) -> None:
+        """Keep the result: `result.json` is there only if both files are complete."""
+        remove(self.path / RESULT)
+        write_arrays(self.path / WEIGHTS, weights, private=True, durable=True)
+        write_json(self.path / RESULT, result, private=True, durable=True)
 
     def rounds(self) -> RoundRecord:
         """Return the rounds since the last snapshot, with what the party was told."""
@@ -477,12 +485,6 @@ class DeviceFolder(PartyState):
         """Overwrite and delete the secret: the run is over for this device."""
         for name in (SECRET, SECRET + NEW):
             overwrite_and_remove(self.path / name)
-
-    def write_result(self, weights: Arrays, result: dict[str, Any]) -> None:
-        """Keep the result: `result.json` is there only if both files are complete."""
-        remove(self.path / RESULT)
-        write_arrays(self.path / WEIGHTS, weights, private=True, durable=True)
-        write_json(self.path / RESULT, result, private=True, durable=True)
 
     @cached_property
     def _openings(self) -> RecordLog[_Settled | _Opened]:

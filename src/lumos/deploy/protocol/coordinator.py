@@ -67,7 +67,6 @@ class CoordinatorParty:
         job: its phases; not begun.
         store: what survives a restart.
         boot: random bytes of this start.
-        minimum: how many devices have to be left.
         deadline: seconds after which a device that does not answer is left out.
         now: the time.
         log: called with a line, without anything private.
@@ -78,14 +77,13 @@ class CoordinatorParty:
         job: TrainingJob,
         store: CoordinatorStore,
         boot: bytes,
-        minimum: int,
         deadline: float,
         now: float,
         log: Callable[[str], None],
     ) -> None:
         self.job = job
         self._store, self._log = store, log
-        self._minimum, self._deadline = minimum, deadline
+        self._minimum, self._deadline = job.minimum, deadline
         self._recorded = store.rounds()
         saved = store.load()
         self.phase = 0 if saved is None else job.restore(saved)
