@@ -33,7 +33,7 @@ def trained(twelve: PartsFolder) -> Federation:
         reading = replace(job.result.reading, way=BOTH, kept=(0, 1, 2), evidence=EVIDENCE)
         job.result = replace(job.result, reading=reading)
         saved = federation.stores[device].snapshot or {}
-        federation.stores[device].save({**saved, **job.snapshot(job.last + 1)})
+        federation.stores[device].save({**saved, **job.state_dict(job.last + 1)})
     return federation
 
 

@@ -93,7 +93,7 @@ def learnt_mask(federation: Federation, sent: list[bytes], neighbour: int) -> bo
         if name.startswith("run/sums/")
     }
     context = sums.context
-    sums.restore(state)
+    sums.load_state_dict(state)
     assert sums._pairs.number == number
     keys = sums._pairs.ratchet(context)
     slot = int(np.flatnonzero(sums._neighbours[0] == LOST)[0])

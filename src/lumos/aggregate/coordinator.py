@@ -82,11 +82,11 @@ class SecureCoordinator:
         self._graph = MaskGraph(self._total, self.parameters.neighbours, seed)
         self._drawn = True
 
-    def state(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """What the coordinator needs to go on after a restart; all of it is public."""
         return {"seed": np.frombuffer(self._seed, np.uint8), "number": np.array(self._number)}
 
-    def restore(self, state: Arrays) -> None:
+    def load_state_dict(self, state: Arrays) -> None:
         """Go on from a state instead of `setup`: before the sum whose number it has."""
         self._place(state["seed"].tobytes())
         self._number = int(state["number"])

@@ -79,7 +79,7 @@ _ROWS = 256  # vectors encoded at a time
 
 class SecureAggregator(InMemoryOnly):
     """The backend `secure` of one shard. Its keys live in memory: after a restart, a new setup; or
-    `restore`, where a device keeps its secret.
+    `load_state_dict`, where a device keeps its secret.
 
     Args:
         shard: the hosted devices.
@@ -163,7 +163,7 @@ class SecureAggregator(InMemoryOnly):
         self._pairs.agree(received)
         self._agreed = True
 
-    def state(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """What a device that keeps its secret needs to go on after a restart; no private key."""
         self._require_setup()
         return {
@@ -172,7 +172,7 @@ class SecureAggregator(InMemoryOnly):
             "number": np.array(self._pairs.number),
         }
 
-    def restore(self, state: Arrays) -> None:
+    def load_state_dict(self, state: Arrays) -> None:
         """Go on from a state instead of `setup`: before the sum whose number it has.
 
         Raises:

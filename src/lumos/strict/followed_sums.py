@@ -73,11 +73,11 @@ class FollowedSums:
 
     def state(self) -> Arrays:
         """What the coordinator needs to go on after a restart."""
-        return {**self._sums.state(), "known": np.empty(0, np.uint8)}
+        return {**self._sums.state_dict(), "known": np.empty(0, np.uint8)}
 
     def restore(self, state: Arrays) -> None:
         """Go on from a state instead of `setup`."""
-        self._sums.restore(state)
+        self._sums.load_state_dict(state)
 
     def remember_openings(self, opened: OpenedSums) -> None:
         """The coordinator holds no shares."""

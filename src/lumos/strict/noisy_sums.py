@@ -103,11 +103,11 @@ class NoisySums:
             UsageError: sums are ideal, and no device of a simulation restarts.
         """
         sums = self._sums.restartable()
-        return {**sums.state(), "known": np.frombuffer(self._known, np.uint8)}
+        return {**sums.state_dict(), "known": np.frombuffer(self._known, np.uint8)}
 
     def restore(self, state: Arrays) -> None:
         """Go on from a state instead of `setup`."""
-        self._sums.restartable().restore(state)
+        self._sums.restartable().load_state_dict(state)
         self._known = state["known"].tobytes()
         self._bind()
 

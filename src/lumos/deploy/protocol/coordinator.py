@@ -86,7 +86,7 @@ class CoordinatorParty:
         self._minimum, self._deadline = job.minimum, deadline
         self._recorded = store.rounds()
         saved = store.load()
-        self.phase = 0 if saved is None else job.restore(saved)
+        self.phase = 0 if saved is None else job.load_state_dict(saved)
         self.attempt = 0
         self._go_on_with_attempt(saved)
         self.left_out = store.left_out()
@@ -203,7 +203,7 @@ class CoordinatorParty:
         self._rounds = None
         self.phase += 1
         self.attempt = 0
-        snapshot = {**self.job.snapshot(self.phase), "sums": np.array(self.sums)}
+        snapshot = {**self.job.state_dict(self.phase), "sums": np.array(self.sums)}
         self._pending = snapshot
         if at_once:  # everyone is ready: the word to go on is kept before it is given
             self._keep_snapshot(snapshot)
@@ -218,7 +218,7 @@ class CoordinatorParty:
         if begun is not None:
             self.attempt = begun.attempt
             self.job.leave_out(begun.absent, snapshot)
-            self.job.ledgers.restore(begun.ledgers)
+            self.job.ledgers.load_state_dict(begun.ledgers)
 
     def _settle(self) -> None:
         """Keep the present phase's snapshot once every device has one.
@@ -292,7 +292,7 @@ class CoordinatorParty:
         self._rounds = None
         before = self._store.load() if self._pending is None else self._pending
         self.job.leave_out(self.out, before)
-        self._store.begin(self.phase, self.attempt, self.out, self.job.ledgers.arrays())
+        self._store.begin(self.phase, self.attempt, self.out, self.job.ledgers.state_dict())
 
     def _announce(self) -> None:
         """Tell everyone when something has changed that all must know."""

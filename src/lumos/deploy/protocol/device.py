@@ -106,11 +106,11 @@ class DeviceParty:
         self._store, self._beat, self._log = store, beat, log
         self._deadline, self._heard = deadline, now
         saved = store.load()
-        self.phase = 0 if saved is None else job.restore(saved)
+        self.phase = 0 if saved is None else job.load_state_dict(saved)
         begun = store.begun(self.phase)
         if begun is not None:
             job.leave_out(begun.absent, saved)
-            job.ledgers.restore(begun.ledgers)
+            job.ledgers.load_state_dict(begun.ledgers)
         self.attempt = 0 if begun is None else begun.attempt
         self.out: set[int] = set(job.absent)
         self.ended: str | None = None
@@ -234,7 +234,7 @@ class DeviceParty:
     def _snapshot(self) -> Arrays:
         """What the next phase begins with."""
         mail = _encoded(self._mailbox.outgoing())
-        return {**self.job.snapshot(self.phase + 1), OUTGOING: mail}
+        return {**self.job.state_dict(self.phase + 1), OUTGOING: mail}
 
     def _begin(self) -> DeviceRounds[None]:
         job = self.job
@@ -284,7 +284,7 @@ class DeviceParty:
             )
         self._mailbox.forget_attempt(self.phase, self.attempt)
         self.job.leave_out(self.out, self._store.load())
-        self._store.begin(self.phase, attempt, self.out, self.job.ledgers.arrays())
+        self._store.begin(self.phase, attempt, self.out, self.job.ledgers.state_dict())
         self.attempt, self._rounds, self._ready = attempt, None, {}
 
 

@@ -1,6 +1,6 @@
 """The phases of a training run at one party: a device with its own part, or the coordinator.
 
-Trees, setup, each epoch, and the last sums are phases of their own. `snapshot` has what a party
+Trees, setup, each epoch, and the last sums are phases of their own. `state_dict` has what a party
 needs to begin with one, and no key, mask, scalar or nonce.
 
 A device that is restarted within a phase sends the same messages again, byte by byte. Everything it
@@ -69,14 +69,14 @@ class PartyLedgers:
         """Keep what was counted; other ledgers begin."""
         self._earlier.append(self._counted())
 
-    def arrays(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """Everything that was counted, for a snapshot."""
         now = self._counted()
         for number, counted in enumerate(self._earlier):
             now |= {f"{_EARLIER}{number}/{name}": counts for name, counts in counted.items()}
         return now
 
-    def restore(self, arrays: Arrays) -> None:
+    def load_state_dict(self, arrays: Arrays) -> None:
         """Go on counting from `arrays`, in ledgers that have counted nothing."""
         numbers = {int(name.split("/")[1]) for name in arrays if name.startswith(_EARLIER)}
         self._earlier = [part_of(arrays, f"{_EARLIER}{number}/") for number in sorted(numbers)]
@@ -131,7 +131,7 @@ class HeardReleases:
         """Keep the messages of a round."""
         self._rounds.append((topic, batch))
 
-    def arrays(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """All of it, for a snapshot."""
         arrays: Arrays = {}
         for number, (topic, batch) in enumerate(self._rounds):
@@ -365,7 +365,7 @@ class TrainingJob:
         """Senders of messages of sums that were dropped since the last call."""
         return [] if self._trainer is None else self._trainer.refused()
 
-    def snapshot(self, phase: int) -> Arrays:
+    def state_dict(self, phase: int) -> Arrays:
         """What the party needs to begin with `phase` after a restart."""
         arrays: Arrays = {
             "phase": np.array(phase),
@@ -374,12 +374,12 @@ class TrainingJob:
         }
         if phase > SETUP:
             arrays |= {f"run/{name}": array for name, array in self.trainer.snapshot().items()}
-        arrays |= self._heard.arrays()
+        arrays |= self._heard.state_dict()
         if phase > self.last and self._stays and isinstance(self.result, AnswersPairs):
             arrays |= {ANSWERS_WITH + name: array for name, array in self.result.kept().items()}
-        return arrays | self.ledgers.arrays()
+        return arrays | self.ledgers.state_dict()
 
-    def restore(self, arrays: Arrays) -> int:
+    def load_state_dict(self, arrays: Arrays) -> int:
         """Go on from a snapshot; returns the phase to begin with.
 
         Raises:
@@ -390,7 +390,7 @@ class TrainingJob:
             self._absent = frozenset(arrays["absent"].tolist())
             self._place()
             self.begin_again(arrays)
-            self.ledgers.restore(arrays)
+            self.ledgers.load_state_dict(arrays)
         except (KeyError, ValueError, IndexError) as error:
             raise InputError(f"the snapshot is damaged or of another run ({error})") from None
         return phase
