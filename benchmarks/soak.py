@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lumos.deploy.federation import private_megabytes
+from lumos.deploy.local_federation import private_megabytes
 from lumos.deploy.status import LOSSES
 from lumos.device.shard import COORDINATOR
 

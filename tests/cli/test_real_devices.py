@@ -7,7 +7,7 @@ import pytest
 from tests.deploy.processes import laid_out
 
 from lumos.cli.main import run
-from lumos.deploy.federation import FederationLayout
+from lumos.deploy.local_federation import FederationLayout
 from lumos.deploy.plan import PartyFolder
 
 DEVICES = 5

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from lumos.deploy.broker import Broker
-from lumos.deploy.federation import (
+from lumos.deploy.local_federation import (
     FederationLayout,
     as_status,
     fork,

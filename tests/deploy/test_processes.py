@@ -18,8 +18,8 @@ from tests.deploy.processes import Processes, laid_out
 import lumos
 from lumos.cli.main import run
 from lumos.crypto import entropy
-from lumos.deploy.federation import FederationLayout, children_of
 from lumos.deploy.identity import seal_box, subject
+from lumos.deploy.local_federation import FederationLayout, children_of
 from lumos.deploy.nats import LinkFaults, NetworkPartition, connect
 from lumos.deploy.plan import PartyFolder
 from lumos.deploy.protocol.frames import PADDING, Alive, Data, RoundKey, Route, RunState, encode

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import lumos.deploy.federation as federation_layout
+import lumos.deploy.local_federation as federation_layout
 from lumos import Graph, load
 from lumos.crypto import entropy
-from lumos.deploy.federation import lay_out
+from lumos.deploy.local_federation import lay_out
 from lumos.deploy.pki import LOOPBACK, make_federation
 from lumos.deploy.plan import PartyFolder, handed_out
 from lumos.errors import InputError, UsageError
