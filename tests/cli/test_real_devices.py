@@ -7,8 +7,8 @@ import pytest
 from tests.deploy.processes import laid_out
 
 from lumos.cli.main import run
-from lumos.deploy.federation_layout import FederationLayout
-from lumos.deploy.party_folder import PartyFolder
+from lumos.deploy.local_federation import FederationLayout
+from lumos.deploy.plan import PartyFolder
 
 DEVICES = 5
 
@@ -58,7 +58,7 @@ def test_a_plan_of_other_parts(
 def test_two_processes_are_not_the_same_device(
     capsys: pytest.CaptureFixture[str], layout: FederationLayout
 ) -> None:
-    from lumos.deploy.party_folder import PartyFolder
+    from lumos.deploy.plan import PartyFolder
 
     with PartyFolder.open(layout.device(0), coordinator=False).locked():
         line = refused(capsys, "device", str(layout.device(0)))

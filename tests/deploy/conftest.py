@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from tests.deploy.parties import OVER, SERVER
 
-from lumos.deploy.broker_config import write_broker_config
-from lumos.deploy.broker_process import Broker
-from lumos.deploy.federation_authority import FederationAuthority, make_federation
+from lumos.deploy.broker import Broker, write_broker_config
+from lumos.deploy.pki import FederationAuthority, make_federation
 from lumos.graph.parts import PartsFolder
 from lumos.graph.parts.manifest import Partition
 from lumos.graph.parts.part_source import chosen_source

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import lumos.deploy.federation_layout as federation_layout
+import lumos.deploy.local_federation as federation_layout
 from lumos import Graph, load
 from lumos.crypto import entropy
-from lumos.deploy.federation_authority import LOOPBACK, make_federation
-from lumos.deploy.federation_layout import lay_out
-from lumos.deploy.party_folder import PartyFolder
-from lumos.deploy.run_plan import handed_out
+from lumos.deploy.local_federation import lay_out
+from lumos.deploy.pki import LOOPBACK, make_federation
+from lumos.deploy.plan import PartyFolder, handed_out
 from lumos.errors import InputError, UsageError
 from lumos.graph.facts import fingerprint
 from lumos.graph.parts.manifest import read_manifest

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lumos.aggregate import IdealAggregator, IdealCoordinator, SecureAggregator, SecureCoordinator
+from lumos.aggregate import AGGREGATORS, COORDINATORS
 from lumos.device.shard import Shard
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
@@ -208,8 +208,7 @@ class PaperTrainer:
         start = self.model.vector()
         train = config.train
         self.weights = Weights(Adam(start, train.learning_rate, train.weight_decay), start)
-        kind = SecureAggregator if train.aggregate == "secure" else IdealAggregator
-        self._updates = kind(shard, endpoint, config.updates)
+        self._updates = AGGREGATORS[train.aggregate](shard, endpoint, config.updates)
         self._task: Task
         if self.model.head is not None:
             self._task = Classify(private, self.model.head)
@@ -334,11 +333,13 @@ class PaperTrainer:
         gradient, attention = pool_backward(pooled, step.back)
         own, foreign = gradient[: len(leaves.own)], gradient[len(leaves.own) :]
         back = Leaves(own, (yield from self._return(origin, foreign, leaves)))
-        if isinstance(self._updates, IdealAggregator):
-            partial = self._fused(leaves, back, attention, step)
-            return (yield from self._updates.sum_fused(partial))
-        vectors = self._each(drops, back, attention, step)
-        return (yield from self._updates.sum(vectors))
+
+        def update(each: bool) -> Doubles:
+            if each:
+                return self._each(drops, back, attention, step)
+            return self._fused(leaves, back, attention, step)
+
+        return (yield from self._updates.sum_updates(update))
 
     def _pool(self, leaves: Leaves) -> Program[tuple[Pooled, LeafOrigin]]:
         """POOL (section VI-B): leaves travel to the devices they stand for."""
@@ -415,8 +416,7 @@ class PaperCoordinator:
     """
 
     def __init__(self, config: Config, total: int, endpoint: Endpoint, weights: int) -> None:
-        kind = SecureCoordinator if config.train.aggregate == "secure" else IdealCoordinator
-        self._sums = kind(total, endpoint, config.updates)
+        self._sums = COORDINATORS[config.train.aggregate](total, endpoint, config.updates)
         self._width = weights + len(STATISTICS)
 
     def setup(self) -> Program[None]:

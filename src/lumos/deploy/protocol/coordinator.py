@@ -1,6 +1,6 @@
 """The coordinator of a real run: it opens sums, closes rounds, and says who is left out.
 
-Nothing is sent and no clock is read here, as in `device_party`.
+Nothing is sent and no clock is read here, as in `device`.
 
 A phase with sessions of two devices begins again without a device that is lost. Once devices may
 give out shares of its sum, it does not: they give out none for another attempt
@@ -13,18 +13,15 @@ from typing import Protocol
 import numpy as np
 
 from lumos.aggregate.topics import ALIVE, SUM
-from lumos.deploy.begun_attempts import BegunAttempt
-from lumos.deploy.frames import Alive, Data, Done, Frame, RoundKey, RunState
-from lumos.deploy.mailbox import Mailbox
-from lumos.deploy.rounds import CoordinatorRounds
-from lumos.deploy.training_job import TrainingJob
+from lumos.deploy.protocol.frames import Alive, Data, Done, Frame, RoundKey, RunState
+from lumos.deploy.protocol.job import TrainingJob
+from lumos.deploy.protocol.mailbox import Mailbox
+from lumos.deploy.protocol.rounds import CoordinatorRounds, RoundRecord
+from lumos.deploy.state import BegunAttempt
 from lumos.errors import LumosError
 from lumos.exchange.batch import Outbox
 from lumos.exchange.programs import changed
 from lumos.typing import Arrays
-
-CoordinatorRecord = dict[RoundKey, dict[int, Data]]
-"""Rounds that are over, with the envelopes that were in them."""
 
 
 class CoordinatorStore(Protocol):
@@ -38,7 +35,7 @@ class CoordinatorStore(Protocol):
         """Replace the snapshot, and forget rounds of phases before that of the snapshot."""
         ...
 
-    def rounds(self) -> CoordinatorRecord:
+    def rounds(self) -> RoundRecord:
         """Rounds since the last snapshot."""
         ...
 
@@ -70,7 +67,6 @@ class CoordinatorParty:
         job: its phases; not begun.
         store: what survives a restart.
         boot: random bytes of this start.
-        minimum: how many devices have to be left.
         deadline: seconds after which a device that does not answer is left out.
         now: the time.
         log: called with a line, without anything private.
@@ -81,17 +77,16 @@ class CoordinatorParty:
         job: TrainingJob,
         store: CoordinatorStore,
         boot: bytes,
-        minimum: int,
         deadline: float,
         now: float,
         log: Callable[[str], None],
     ) -> None:
         self.job = job
         self._store, self._log = store, log
-        self._minimum, self._deadline = minimum, deadline
+        self._minimum, self._deadline = job.minimum, deadline
         self._recorded = store.rounds()
         saved = store.load()
-        self.phase = 0 if saved is None else job.restore(saved)
+        self.phase = 0 if saved is None else job.load_state_dict(saved)
         self.attempt = 0
         self._go_on_with_attempt(saved)
         self.left_out = store.left_out()
@@ -130,14 +125,6 @@ class CoordinatorParty:
             device
             for device in self.present()
             if device not in self.online or now - self._heard[device] > seconds
-        ]
-
-    def behind(self) -> list[int]:
-        """Devices that are waited for: by the present round, or because their phase is earlier."""
-        phase = min(self.phase, self.job.last)
-        missing = set() if self._rounds is None else self._rounds.missing()
-        return [
-            device for device in self.present() if device in missing or self._phases[device] < phase
         ]
 
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:
@@ -216,7 +203,7 @@ class CoordinatorParty:
         self._rounds = None
         self.phase += 1
         self.attempt = 0
-        snapshot = {**self.job.snapshot(self.phase), "sums": np.array(self.sums)}
+        snapshot = {**self.job.state_dict(self.phase), "sums": np.array(self.sums)}
         self._pending = snapshot
         if at_once:  # everyone is ready: the word to go on is kept before it is given
             self._keep_snapshot(snapshot)
@@ -231,7 +218,7 @@ class CoordinatorParty:
         if begun is not None:
             self.attempt = begun.attempt
             self.job.leave_out(begun.absent, snapshot)
-            self.job.ledgers.restore(begun.ledgers)
+            self.job.ledgers.load_state_dict(begun.ledgers)
 
     def _settle(self) -> None:
         """Keep the present phase's snapshot once every device has one.
@@ -305,7 +292,7 @@ class CoordinatorParty:
         self._rounds = None
         before = self._store.load() if self._pending is None else self._pending
         self.job.leave_out(self.out, before)
-        self._store.begin(self.phase, self.attempt, self.out, self.job.ledgers.arrays())
+        self._store.begin(self.phase, self.attempt, self.out, self.job.ledgers.state_dict())
 
     def _announce(self) -> None:
         """Tell everyone when something has changed that all must know."""
