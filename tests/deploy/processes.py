@@ -10,8 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from lumos.deploy import coordinator_process
 from lumos.deploy.broker_process import Broker
 from lumos.deploy.child_processes import fork
+from lumos.deploy.coordinator_party import CoordinatorParty
 from lumos.deploy.coordinator_process import CoordinatorProcess
 from lumos.deploy.federation_layout import FederationLayout, lay_out
 from lumos.deploy.forked_devices import as_status, load_program, run_device
@@ -32,6 +34,19 @@ def laid_out(graph: str, path: Path, **options: Any) -> FederationLayout:
         graph, data_dir=None, features=True, whole=False, scratch=path, options={}
     ) as source:
         return lay_out(source, path, **options)
+
+
+class UnhurriedCoordinator(CoordinatorParty):
+    """Leaves out only devices that the test has declared gone: a busy machine makes nobody late."""
+
+    gone: Path
+    """A folder with an empty file for each of them."""
+
+    def advance(self, now: float) -> None:
+        for device in self.present():
+            if not (self.gone / str(device)).exists():
+                self.receive(device, [], now)
+        super().advance(now)
 
 
 class Processes:
@@ -63,6 +78,8 @@ class Processes:
         """Exit status of parties that have ended; below 0: they were killed."""
         self.starts: dict[int, int] = {}
         self.log = layout.path / "parties.log"
+        self.gone = layout.path / "gone"
+        self.gone.mkdir()
         load_program(layout.coordinator)
         gc.collect()
         gc.freeze()  # as where real devices are forked: what is shared stays shared
@@ -104,6 +121,8 @@ class Processes:
         self.children[party] = fork(work)
 
     def _coordinate(self, faults: LinkFaults | None) -> None:
+        UnhurriedCoordinator.gone = self.gone
+        coordinator_process.CoordinatorParty = UnhurriedCoordinator  # type: ignore[misc]
         folder = PartyFolder.open(self.layout.coordinator, coordinator=True)
         CoordinatorProcess(folder, lambda line: print(f"coordinator: {line}"), faults=faults).run()
 
@@ -112,6 +131,11 @@ class Processes:
         child = self.children.pop(party)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+    def kill_for_good(self, device: int) -> None:
+        """End a device that is not started again: only now its deadline counts."""
+        self.kill(device)
+        (self.gone / str(device)).touch()
 
     def status(self) -> RunStatus | None:
         return read_status(self.layout.coordinator)
