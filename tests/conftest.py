@@ -13,6 +13,7 @@ import scipy.linalg  # noqa: F401 - it has an OpenBLAS of its own
 import torch
 from hypothesis import settings
 from tests.session_doubles import Stream, Toy
+from tests.shared_runs import SharedFolders
 
 from lumos.crypto import entropy
 from lumos.exchange import LedgerReport
@@ -54,6 +55,12 @@ def _torch_is_left_as_it_was() -> Iterator[None]:
     left = torch.is_grad_enabled()
     torch.set_grad_enabled(True)
     assert left, "a run left torch with gradients switched off"
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> SharedFolders:
+    """Folders and trained runs that are made once for all test processes."""
+    return SharedFolders.of_session(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,6 @@
 """The page in a real browser: without scripts, without network, on a desk and on a telephone."""
 
-import fcntl
 import io
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ import pytest
 from matplotlib.image import imread
 from tests.report.chromium import Browser, Tab, browser, find
 from tests.report.page_reading import read, tables
+from tests.shared_runs import SharedFolders
 
 import lumos
 from lumos.cli.main import run as lumos_command
@@ -66,31 +65,24 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def pages(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(runs: dict[str, Path], shared: SharedFolders) -> dict[str, Path]:
     """A page of every kind of run, one of all kinds of figures, one of hostile names."""
-    folder = tmp_path_factory.mktemp("pages")
-    written = {
-        kind: lumos.load_run(run).report(folder / f"{run.name}.html") for kind, run in runs.items()
-    }
-    written["figures"] = figures().write(folder / "figures.html")
-    written["hostile"] = hostile().write(folder / "hostile.html")
-    written["reproduction"] = reproduction(tmp_path_factory.getbasetemp())
-    return written
 
+    def write(folder: Path) -> None:
+        folder.mkdir()
+        for kind, run in runs.items():
+            lumos.load_run(run).report(folder / f"{kind}.html")
+        figures().write(folder / "figures.html")
+        hostile().write(folder / "hostile.html")
 
-def reproduction(folder: Path) -> Path:
-    """A page of figures of the paper, made by whichever process of the tests comes first."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    out = folder / "reproduction"
-    page = out / "report.html"
-    with (folder / "reproduction.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not page.exists():
-            figures = ["classification", "workload", "cost"]
-            asked = ["--graph", "demo:60", "--quick", "--epochs", "1", "--profiles", "strict"]
-            assert lumos_command(["reproduce", *figures, *asked, "--out", str(out)]) == 0
-    return page
+    def reproduce(folder: Path) -> None:
+        names = ["classification", "workload", "cost"]
+        asked = ["--graph", "demo:60", "--quick", "--epochs", "1", "--profiles", "strict"]
+        assert lumos_command(["reproduce", *names, *asked, "--out", str(folder)]) == 0
+
+    written = shared.made("pages", write)
+    pages = {kind: written / f"{kind}.html" for kind in (*runs, "figures", "hostile")}
+    return {**pages, "reproduction": shared.made("reproduction", reproduce) / "report.html"}
 
 
 def figures() -> Page:
@@ -140,37 +132,40 @@ KINDS = ["strict", "strict alone", "paper", "link", "star", "figures", "reproduc
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_scripts_and_network(chromium: Browser, pages: dict[str, Path], kind: str) -> None:
-    with chromium.tab(1200) as tab:
-        tab.open(pages[kind])
-        assert tab.complaints == []
-        assert tab.requests == [pages[kind].as_uri()]
-        seen, written = read(tab.html()), read(pages[kind].read_text("utf-8"))
-        assert seen.all("h1")[0].text() == written.all("h1")[0].text()
-        assert tables(seen) == tables(written)
-        assert [svg.text() for svg in seen.all("svg")] == [s.text() for s in written.all("svg")]
-        assert [p.text() for p in seen.all("p")] == [p.text() for p in written.all("p")]
-        assert not tab.measure("document.scripts.length + document.images.length")
-        assert tab.measure("document.compatMode") == "CSS1Compat"
+def test_a_page(chromium: Browser, pages: dict[str, Path], kind: str) -> None:
+    with chromium.tab(WIDTHS[0]) as tab:
+        for width in WIDTHS:
+            tab.resize(width)
+            tab.open(pages[kind])
+            if width == WIDTHS[0]:
+                check_without_scripts_and_network(tab, pages[kind])
+            check_fit(tab, width)
+            if width == 390 and kind != "hostile":
+                check_figures(tab)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("width", WIDTHS)
-def test_it_fits(chromium: Browser, pages: dict[str, Path], kind: str, width: int) -> None:
-    with chromium.tab(width) as tab:
-        tab.open(pages[kind])
-        sizes = tab.measure(SIZES)
-        assert sizes["client"] == width
-        assert sizes["scroll"] == width
-        assert sizes["out"] == []
+def check_without_scripts_and_network(tab: Tab, page: Path) -> None:
+    assert tab.complaints == []
+    assert tab.requests == [page.as_uri()]
+    seen, written = read(tab.html()), read(page.read_text("utf-8"))
+    assert seen.all("h1")[0].text() == written.all("h1")[0].text()
+    assert tables(seen) == tables(written)
+    assert [svg.text() for svg in seen.all("svg")] == [s.text() for s in written.all("svg")]
+    assert [p.text() for p in seen.all("p")] == [p.text() for p in written.all("p")]
+    assert not tab.measure("document.scripts.length + document.images.length")
+    assert tab.measure("document.compatMode") == "CSS1Compat"
 
 
-@pytest.mark.parametrize("kind", KINDS[:-1])
-def test_figures_can_be_read(chromium: Browser, pages: dict[str, Path], kind: str) -> None:
+def check_fit(tab: Tab, width: int) -> None:
+    sizes = tab.measure(SIZES)
+    assert sizes["client"] == width
+    assert sizes["scroll"] == width
+    assert sizes["out"] == []
+
+
+def check_figures(tab: Tab) -> None:
     """Words lie inside their drawing, none on another, and none is smaller than 8.9 pixels."""
-    with chromium.tab(390) as tab:
-        tab.open(pages[kind])
-        drawings = tab.measure(DRAWN)
+    drawings = tab.measure(DRAWN)
     assert drawings
     for drawing in drawings:
         left, top, right, bottom = drawing["frame"]
