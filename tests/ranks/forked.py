@@ -24,7 +24,7 @@ from lumos.ranks import supervisor
 from lumos.ranks.supervisor import End, Supervisor
 from lumos.training.profiles import PROFILES
 
-LONGEST = 120.0
+LONGEST = 300.0
 """Seconds after which a test fails instead."""
 
 
