@@ -122,7 +122,7 @@ class Processes:
 
     def _coordinate(self, faults: LinkFaults | None) -> None:
         UnhurriedCoordinator.gone = self.gone
-        coordinator_process.CoordinatorParty = UnhurriedCoordinator  # type: ignore[misc]
+        coordinator_process.CoordinatorParty = UnhurriedCoordinator  # type: ignore[attr-defined]
         folder = PartyFolder.open(self.layout.coordinator, coordinator=True)
         CoordinatorProcess(folder, lambda line: print(f"coordinator: {line}"), faults=faults).run()
 

@@ -18,7 +18,7 @@ from lumos.deploy.run_history import RunHistory
 from lumos.deploy.snapshot_file import read_snapshot
 from lumos.training.config import Config
 
-FIRST, SECOND = 36, 52
+FIRST, SECOND = 36, 60
 """Epochs before each of two windows; numbers in both are as long when they are written."""
 WINDOW = 6
 """Epochs in which parties are measured: the least counts, as packets are on their way."""
@@ -89,7 +89,7 @@ def test_nothing_grows_with_the_epochs(tmp_path: Path) -> None:
     seen = []
     for epochs in (FIRST, SECOND):
         for victim in (3, 7, 11):
-            go_on(epochs - 13 + victim)
+            go_on(epochs - 20 + victim)
             federation.kill(victim)
             federation.start(victim)
         measured: list[list[Counter[str]]] = []
