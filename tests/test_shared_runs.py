@@ -11,10 +11,14 @@ def test_it_is_made_once_however_many_ask(tmp_path: Path) -> None:
     made: list[Path] = []
     start = threading.Barrier(8)
 
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        made.append(folder)
+
     def ask() -> None:
         folders = SharedFolders(tmp_path / "shared")  # as another process has it
         start.wait()
-        folders.made("one", lambda folder: (folder.mkdir(), made.append(folder)))
+        folders.made("one", make)
 
     asking = [threading.Thread(target=ask) for _ in range(8)]
     for thread in asking:
