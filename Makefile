@@ -6,6 +6,8 @@ STAMP  := $(VENV)/.installed
 CORES  ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 OUT    ?= out
 
+unexport PYTHONDONTWRITEBYTECODE  # compiled tests are kept: each test process would compile all of them
+
 .PHONY: demo test lint types unit docs browser wheel bench evidence install clean
 
 demo: $(STAMP)  ## train on the embedded graph, strict; then balance its trees, also by real cryptography
