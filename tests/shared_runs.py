@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -41,8 +40,6 @@ class SharedFolders:
                 done.touch()
         return folder
 
-    def trained(self, graph: str, **settings: Any) -> Path:
-        """Return the folder of a finished run; its name is made of the settings."""
-        words = " ".join([graph, *(f"{key}={settings[key]}" for key in sorted(settings))])
-        name = re.sub(r"[^\w=.+-]+", "-", words)
+    def trained(self, name: str, graph: str, **settings: Any) -> Path:
+        """Return the folder of a finished run; the name stands for its settings."""
         return self.made(name, lambda out: lumos.train(graph, out=out, **settings))

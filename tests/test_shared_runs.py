@@ -42,12 +42,10 @@ def test_a_failure_leaves_nothing_that_counts_as_made(tmp_path: Path) -> None:
     assert len(made) == 1
 
 
-def test_settings_name_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_trained_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained: list[dict[str, object]] = []
     monkeypatch.setattr("lumos.train", lambda graph, **settings: trained.append(settings))
     folders = SharedFolders(tmp_path / "shared")
-    first = folders.trained("demo:60", epochs=3, task="link")
-    assert folders.trained("demo:60", task="link", epochs=3) == first
-    assert folders.trained("demo:60", epochs=4, task="link") != first
-    assert folders.trained("demo:12", epochs=3, task="link") != first
-    assert len(trained) == 3
+    first = folders.trained("link", "demo:60", task="link")
+    assert folders.trained("link", "demo:60", task="link") == first
+    assert trained == [{"task": "link", "out": first}]

@@ -20,7 +20,10 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="session")
 def runs(shared: SharedFolders) -> dict[str, Path]:
     """By kind, the folder of a finished run on sixty devices."""
-    return {kind: shared.trained("demo:60", seed=3, **settings) for kind, settings in KINDS.items()}
+    return {
+        kind: shared.trained(kind.replace(" ", "-"), "demo:60", seed=3, **settings)
+        for kind, settings in KINDS.items()
+    }
 
 
 @pytest.fixture(params=sorted(KINDS))
