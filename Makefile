@@ -7,6 +7,8 @@ CORES  ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 OUT    ?= out
 ARGS   ?=
 
+unexport PYTHONDONTWRITEBYTECODE  # compiled tests are kept: each test process would compile all of them
+
 .PHONY: demo test lint types unit docs browser wheel bench reproduce evidence install clean
 
 demo: $(STAMP)  ## train on the embedded graph, strict; then balance its trees, also by real cryptography

@@ -13,6 +13,7 @@ import scipy.linalg  # noqa: F401 - it has an OpenBLAS of its own
 import torch
 from hypothesis import settings
 from tests.session_doubles import Stream, Toy
+from tests.shared_runs import SharedFolders
 
 from lumos.crypto import entropy
 from lumos.exchange import LedgerReport
@@ -54,6 +55,12 @@ def _torch_is_left_as_it_was() -> Iterator[None]:
     left = torch.is_grad_enabled()
     torch.set_grad_enabled(True)
     assert left, "a run left torch with gradients switched off"
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> SharedFolders:
+    """Folders and trained runs that are made once for all test processes."""
+    return SharedFolders.of_session(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
@@ -119,10 +126,10 @@ def must_end() -> Iterator[None]:
     """A test that hangs fails instead."""
 
     def ring(*_: object) -> None:
-        raise TimeoutError("the test hung for two minutes")
+        raise TimeoutError("the test hung for five minutes")
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(120)
+    signal.alarm(300)
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)

@@ -61,9 +61,23 @@ def exceeded(found: AuditReport, *words: str) -> bool:
     return any(all(word in row.about for word in words) for row in found.exceeded)
 
 
-@pytest.mark.parametrize("name", ["whole-run", "features", "opinions"])
+INFINITE = {"label_epsilon": float("inf")}
+DIGITS = {"mechanism": "digits", "opinions": 1}
+
+
 @pytest.mark.parametrize(
-    "settings", [{}, {"label_epsilon": float("inf")}, {"mechanism": "digits", "opinions": 1}]
+    ("name", "settings"),
+    [
+        ("whole-run", {}),
+        ("features", {}),
+        ("opinions", {}),
+        ("whole-run", INFINITE),
+        pytest.param("features", INFINITE, marks=pytest.mark.long),
+        pytest.param("opinions", INFINITE, marks=pytest.mark.long),
+        ("whole-run", DIGITS),
+        pytest.param("features", DIGITS, marks=pytest.mark.long),
+        ("opinions", DIGITS),
+    ],
 )
 def test_the_real_system_keeps_every_bound(
     name: str, settings: dict[str, Any], graph: Graph

@@ -59,7 +59,7 @@ def test_a_session_between_two_processes():
     told = child.stderr.read().decode()
     child.stdout.close()
     child.stderr.close()
-    assert child.wait(timeout=20) == 0
+    assert child.wait(timeout=120) == 0
     assert results == [[0, 1, 0, 0, 1, 1], [0, 1, 0]]
     assert told.split("\n")[:2] == [str(results[0]), str(results[1])]
     assert not isinstance(sender, Receiver)  # type: ignore[unreachable]

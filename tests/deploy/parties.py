@@ -72,20 +72,20 @@ def turned_away(broker: Broker, context: ssl.SSLContext, reason: str, **options:
 
 
 async def receive(subscription: Any) -> Msg:
-    message: Msg = await subscription.next_msg(timeout=10)
+    message: Msg = await subscription.next_msg(timeout=120)
     return message
 
 
 async def complaints(errors: Errors, count: int) -> None:
     """Wait until the broker has complained so often."""
-    for _ in range(500):
+    for _ in range(6000):
         if len(errors) >= count:
             break
         await asyncio.sleep(0.02)
     assert len(errors) == count
 
 
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "did not happen in time"

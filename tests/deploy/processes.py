@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from lumos.deploy import processes
 from lumos.deploy.broker import Broker
 from lumos.deploy.local_federation import (
     FederationLayout,
@@ -22,6 +23,7 @@ from lumos.deploy.local_federation import (
 from lumos.deploy.nats import LinkFaults
 from lumos.deploy.plan import PartyFolder
 from lumos.deploy.processes import CoordinatorProcess
+from lumos.deploy.protocol.coordinator import CoordinatorParty
 from lumos.deploy.status import RunStatus, read_status
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts.part_source import chosen_source
@@ -37,6 +39,19 @@ def laid_out(graph: str, path: Path, **options: Any) -> FederationLayout:
         graph, data_dir=None, features=True, whole=False, scratch=path, options={}
     ) as source:
         return lay_out(source, path, **options)
+
+
+class UnhurriedCoordinator(CoordinatorParty):
+    """Leaves out only devices that the test has declared gone: a busy machine makes nobody late."""
+
+    gone: Path
+    """A folder with an empty file for each of them."""
+
+    def advance(self, now: float) -> None:
+        for device in self.present():
+            if not (self.gone / str(device)).exists():
+                self.receive(device, [], now)
+        super().advance(now)
 
 
 class Processes:
@@ -68,6 +83,8 @@ class Processes:
         """Exit status of parties that have ended; below 0: they were killed."""
         self.starts: dict[int, int] = {}
         self.log = layout.path / "parties.log"
+        self.gone = layout.path / "gone"
+        self.gone.mkdir()
         load_program(layout.coordinator)
         gc.collect()
         gc.freeze()  # as where real devices are forked: what is shared stays shared
@@ -109,6 +126,8 @@ class Processes:
         self.children[party] = fork(work)
 
     def _coordinate(self, faults: LinkFaults | None) -> None:
+        UnhurriedCoordinator.gone = self.gone
+        processes.CoordinatorParty = UnhurriedCoordinator  # type: ignore[attr-defined]
         folder = PartyFolder.open(self.layout.coordinator, coordinator=True)
         CoordinatorProcess(folder, lambda line: print(f"coordinator: {line}"), faults=faults).run()
 
@@ -117,6 +136,11 @@ class Processes:
         child = self.children.pop(party)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+    def kill_for_good(self, device: int) -> None:
+        """End a device that is not started again: only now its deadline counts."""
+        self.kill(device)
+        (self.gone / str(device)).touch()
 
     def status(self) -> RunStatus | None:
         return read_status(self.layout.coordinator)

@@ -112,6 +112,7 @@ def start_again(parties: Processes, device: int) -> None:
     parties.until(lambda: parties.lines().count(said) > before, SECONDS)
 
 
+@pytest.mark.long  # in virtual time: test_pair_questions
 def test_links_are_scored_by_two_processes(tmp_path: Path) -> None:
     """So few devices learn nothing from scores; both say so by their degrees."""
     for parties in staying(tmp_path, "demo:12", task="link", embedding=2, word_buckets=8, epochs=8):

@@ -51,7 +51,9 @@ def restart_after(federation: Federation, topic: str, *, strangers: bool) -> int
     return device
 
 
-@pytest.mark.parametrize("topic", ["strict/proposal", "score"])
+@pytest.mark.parametrize(
+    "topic", [pytest.param("strict/proposal", marks=pytest.mark.long), "score"]
+)
 def test_a_stranger_sends_its_envelope_again(
     twelve: PartsFolder, linking: Config, topic: str
 ) -> None:

@@ -108,7 +108,7 @@ def undisturbed(linking: Config) -> Arrays:
 PRODUCTS, LEVELS = 4, 12
 """Phases: that of the second sum of products, and the last one."""
 IN_PRODUCTS = ["opening", "points", "columns", "correction", "ready", "present", "objection"]
-QUICK = [("correction", PRODUCTS, LOST), ("reveal", PRODUCTS, LOST), ("score", LEVELS, LOST)]
+QUICK = [("reveal", PRODUCTS, LOST), ("score", LEVELS, LOST)]
 KILLS = [
     *((topic, PRODUCTS, LOST) for topic in (*IN_PRODUCTS, "verdict", *IN_A_SUM)),
     *((topic, LEVELS, LOST) for topic in ("score", "proposal", "reply", *IN_A_SUM)),

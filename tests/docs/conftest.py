@@ -1,29 +1,20 @@
 """The site is built once for all tests of it, in a process of its own."""
 
-import fcntl
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.shared_runs import SharedFolders
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the site, made by whichever process of the tests comes first."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    folder = shared / "site"
-    with (shared / "site.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "built").exists():
-            _build(folder)
-            (folder / "built").touch()
-    return folder
+def site(shared: SharedFolders) -> Path:
+    """The folder of the site."""
+    return shared.made("site", _build)
 
 
 def _build(folder: Path) -> None:

@@ -24,7 +24,7 @@ from lumos.exchange import TOPICS, Door, LedgerReport, Topic
 from lumos.exchange.carriers.loopback import Loopback
 from lumos.graph import Graph, demo_graph
 
-PATIENCE = 60.0  # seconds that a process may be silent on a busy machine
+PATIENCE = 120.0  # seconds that a process may be silent on a busy machine
 MOST_ROUNDS = 1000  # an honest run takes fewer than 100
 
 
@@ -42,7 +42,7 @@ class Nursery:
             start_new_session=True,
         )
         theirs.close()
-        self._control.settimeout(60)
+        self._control.settimeout(120)
 
     def fork(self, count: int) -> list[tuple[int, int]]:
         """(what we read, what we write) for each of `count` new processes."""
@@ -62,10 +62,10 @@ class Nursery:
         """Devices end when their pipes are closed, and the nursery when its socket is."""
         self._control.close()
         try:
-            assert self._process.wait(timeout=10) == 0
+            assert self._process.wait(timeout=120) == 0
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(timeout=10)
+            self._process.wait(timeout=120)
             raise
 
 

@@ -233,7 +233,7 @@ def test_a_session_between_two_processes() -> None:
             reply = receive()
     child.stdin.close()
     child.stdout.close()
-    assert child.wait(timeout=20) == 0
+    assert child.wait(timeout=120) == 0
 
 
 def fresh(**options: Any) -> Pair:

@@ -22,7 +22,7 @@ from lumos.evaluation.process_pool import PRELOADED, trainer_modules, without_ma
 from lumos.ranks import supervisor
 from lumos.ranks.supervisor import End, Supervisor
 
-LONGEST = 120.0
+LONGEST = 300.0
 """Seconds after which a test fails instead."""
 
 

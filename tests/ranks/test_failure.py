@@ -19,14 +19,14 @@ import lumos
 from lumos.ranks.status import read_status
 
 GRAPH = "demo:60"
-SETTINGS = ["--epochs", "60", "--encoder-epochs", "20", "--checkpoint-every", "10"]
+SETTINGS = ["--epochs", "20", "--encoder-epochs", "6", "--checkpoint-every", "4"]
 STANDING = re.compile(r" in (the checkpoint of )?epoch \d+, round \d+")
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
-    lumos.train(GRAPH, out=folder, epochs=60, encoder_epochs=20, checkpoint_every=10)
+    lumos.train(GRAPH, out=folder, epochs=20, encoder_epochs=6, checkpoint_every=4)
     return folder
 
 
@@ -50,11 +50,11 @@ def test_a_stopped_rank_ends_the_run_and_can_be_made_up_for(
     undisturbed: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    stop = partial(signal_in_phase, signal.SIGSTOP, 1, "epoch 25", grace=1.0)
-    ended = train(out, "--rank-timeout", "3", before=stop)
+    stop = partial(signal_in_phase, signal.SIGSTOP, 1, "epoch 10", grace=1.0)
+    ended = train(out, "--rank-timeout", "6", before=stop)
     assert (ended.status, ended.left) == (1, [])
     (line,) = ended.said
-    assert line.startswith("lumos: rank 1 was stopped (SIGSTOP) in epoch 25, round ")
+    assert line.startswith("lumos: rank 1 was stopped (SIGSTOP) in epoch 10, round ")
     assert STANDING.search(line)
     again = train(out, "--resume", "--ranks", "3")
     assert (again.status, again.left) == (0, [])
@@ -79,11 +79,11 @@ def test_a_rank_that_is_killed_while_it_writes_a_checkpoint(
 
 def test_restarts_give_the_undisturbed_run(undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    kill = partial(signal_in_phase, signal.SIGKILL, 1, "epoch 33")
+    kill = partial(signal_in_phase, signal.SIGKILL, 1, "epoch 14")
     ended = train(out, "--max-restarts", "1", before=kill)
     assert (ended.status, ended.left) == (0, [])
     (line,) = ended.said
-    assert line.startswith("lumos: rank 1 was killed (SIGKILL) in epoch 33, round ")
+    assert line.startswith("lumos: rank 1 was killed (SIGKILL) in epoch 14, round ")
     assert line.endswith("; starting all ranks again from the last checkpoint (1 of 1)")
     same_run(undisturbed, out)
 
@@ -140,7 +140,7 @@ def processes_with(word: str) -> list[int]:
 SLOW = """
 import os, sys, time
 from lumos.runs.folder import RunFolder
-real, fails, slow = RunFolder.save_checkpoint, sys.argv.pop(1), [3]
+real, fails, slow = RunFolder.save_checkpoint, sys.argv.pop(1), [6]
 def save_checkpoint(self, arrays):
     time.sleep(slow.pop() if slow else 0)
     real(self, arrays)
@@ -156,7 +156,7 @@ main(sys.argv[1:])
 def test_others_wait_while_rank_0_writes(how: str, tmp_path: Path) -> None:
     """For longer than they wait in a round; and they hear of it if that fails."""
     words = ["train", GRAPH, "--epochs", "9", "--encoder-epochs", "2", "--out", str(tmp_path / "o")]
-    words += ["--rank-timeout", "2", "--checkpoint-every", "5"]
+    words += ["--rank-timeout", "5", "--checkpoint-every", "5"]
     end, ended = run_ranks(["-c", SLOW, how, *words], 2)
     assert ended.left == []
     if how == "succeeds":

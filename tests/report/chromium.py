@@ -18,7 +18,7 @@ from typing import Any
 import websocket
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-PATIENCE = 60
+PATIENCE = 120
 """Seconds after which a browser that does not answer is an error."""
 
 
@@ -79,7 +79,9 @@ class Browser:
         """A tab of that size, by default offline and with scripts disabled."""
         socket = websocket.create_connection(self.address, timeout=PATIENCE, suppress_origin=True)
         try:
-            yield Tab(socket, width, height, scripts, offline)
+            tab = Tab(socket, width, height, scripts, offline)
+            yield tab
+            tab.call("Target.closeTarget", targetId=tab.target)  # or it goes on working
         finally:
             socket.shutdown()  # at once: close() would wait for an answer
 
@@ -96,14 +98,18 @@ class Tab:
         self.requests: list[str] = []
         """Addresses that were asked for."""
         self._loaded = False
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self.target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.call("Target.attachToTarget", targetId=self.target, flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Network", "Log", "Runtime"):
             self.call(f"{domain}.enable")
         speed = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
         self.call("Network.emulateNetworkConditions", offline=offline, **speed)
         self.call("Emulation.setScriptExecutionDisabled", value=not scripts)
+        self.resize(width, height)
+
+    def resize(self, width: int, height: int = 900) -> None:
+        """Give the tab another size."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.call("Emulation.setDeviceMetricsOverride", **size)
 

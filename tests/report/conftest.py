@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import lumos
+from tests.shared_runs import SharedFolders
 
 PAPER: dict[str, Any] = {"profile": "paper", "compare": "ideal", "epochs": 4}
 KINDS: dict[str, dict[str, Any]] = {
@@ -19,14 +18,12 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def runs(shared: SharedFolders) -> dict[str, Path]:
     """By kind, the folder of a finished run on sixty devices."""
-    folder = tmp_path_factory.mktemp("runs")
-    folders = {}
-    for kind, settings in KINDS.items():
-        folders[kind] = folder / kind.replace(" ", "-")
-        lumos.train("demo:60", out=folders[kind], seed=3, **settings)
-    return folders
+    return {
+        kind: shared.trained(kind.replace(" ", "-"), "demo:60", seed=3, **settings)
+        for kind, settings in KINDS.items()
+    }
 
 
 @pytest.fixture(params=sorted(KINDS))

@@ -30,7 +30,10 @@ STRICT = [
     if task == "classify" or protect != "projection"
 ]
 PAPER = [
-    {"task": task, "aggregate": aggregate, "epochs": 2, "balancer": "none"}
+    pytest.param(
+        {"task": task, "aggregate": aggregate, "epochs": 2, "balancer": "none"},
+        marks=pytest.mark.long if (task == "link") == (aggregate == "secure") else (),
+    )
     for task, aggregate in product(("classify", "link"), ("ideal", "secure"))
 ]
 

@@ -57,6 +57,6 @@ def test_a_session_between_two_processes():
     told = child.stderr.read().decode()
     child.stdout.close()
     child.stderr.close()
-    assert child.wait(timeout=20) == 0
+    assert child.wait(timeout=120) == 0
     assert results == [[3, 0], [0]]
     assert told.split("\n")[:2] == ["[3, 0]", "[3]"]

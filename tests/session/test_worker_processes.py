@@ -101,7 +101,7 @@ def test_a_worker_that_dies_ends_the_run(
 
     def kill() -> None:
         os.kill(process.pid, signal.SIGKILL)
-        process.wait(timeout=10)
+        process.wait(timeout=120)
 
     program = compare_all(workers)
     if when == "before the run":

@@ -71,11 +71,15 @@ MASKED = {"default", "exact", "signed", "randomized answers", "buckets"}
 
 
 SHORT = ("randomized answers",)
+LONG = {"one opinion", "one sum of products", "nonnegative", "one bit", "narrow"}
 
 
 @pytest.mark.parametrize(
     ("name", "aggregate"),
-    [(name, "ideal") for name in SETTINGS]
+    [
+        pytest.param(name, "ideal", marks=pytest.mark.long if name in LONG else ())
+        for name in SETTINGS
+    ]
     + [
         pytest.param(name, "secure", marks=() if name in SHORT else pytest.mark.long)
         for name in SETTINGS

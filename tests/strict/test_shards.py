@@ -42,11 +42,15 @@ def watched(**settings: Any) -> tuple[Run, Wire, list[tuple[int, bytes]]]:
 IDEAL_ONLY = {"true labels", "unary opinions", "attention", "holders", "projection", "exact"}
 """Their sums are added up like all others."""
 SHORT = ("default", "trees", "words")
+LONG = {"three opinions", "attention", "sizes", "true labels"}
 
 
 @pytest.mark.parametrize(
     ("name", "aggregate"),
-    [(name, "ideal") for name in SETTINGS]
+    [
+        pytest.param(name, "ideal", marks=pytest.mark.long if name in LONG else ())
+        for name in SETTINGS
+    ]
     + [
         pytest.param(name, "secure", marks=() if name in SHORT else pytest.mark.long)
         for name in SETTINGS
