@@ -16,7 +16,7 @@ from lumos.audit.audit_row import EXCEEDED, WITHIN, AuditRow
 from lumos.audit.known_half import KnownHalf, linked
 from lumos.audit.printed import cell, counted, printed
 from lumos.audit.scene import Recorded
-from lumos.encode.mechanisms.krr import RandomizedResponse
+from lumos.encode.mechanisms import RandomizedResponse
 from lumos.errors import ProtocolError, UsageError
 from lumos.exchange.tape import recording
 from lumos.graph import Graph

@@ -121,12 +121,8 @@ def _with_sums(
     """ε of messages and the sums' (ε, δ) together."""
     mu = ends * spent.mu[question]
     if not schedule.noisy and schedule.stages_of(role):
-        exact = {
-            "none": "exact sums show single holders",
-            "holders": "exact sums, features of few holders left out",
-            "projection": "exact sums of mixed features",
-        }[schedule.strict.protect]
-        return f"{NONE} by the sums: {exact}" + f"; ε = {up(epsilon)} by messages" * (epsilon > 0)
+        exact = f"{NONE} by the sums: exact sums show single holders"
+        return exact + f"; ε = {up(epsilon)} by messages" * (epsilon > 0)
     account = schedule.account(mu)
     if account is None or mu == 0:
         return f"ε = {up(epsilon)}, pure"

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from lumos.aggregate.noise import Noise
 from lumos.encode.label_form import LabelForm
-from lumos.encode.mechanisms import AUTO, Mechanism, make_mechanism
+from lumos.encode.mechanisms import Mechanism, make_mechanism
 from lumos.errors import UsageError
 from lumos.strict.book_charges import EDGE, FEATURES, LABEL, NORM, RECORD, sum_charge
 from lumos.strict.disclosed import Disclosed
@@ -147,9 +147,9 @@ class ClassifySchedule(Schedule):
     @cached_property
     def symbol_form(self) -> LabelForm:
         """How a label is written where it is randomized: the same at all levels of noise."""
-        mechanism = self.strict.mechanism
-        name = mechanism if mechanism in ("krr", "digits") else AUTO
-        return LabelForm.of(make_mechanism(self.classes, self.strict.epsilon, name))
+        return LabelForm.of(
+            make_mechanism(self.classes, self.strict.epsilon, self.strict.mechanism)
+        )
 
     @property
     def label_form(self) -> LabelForm:

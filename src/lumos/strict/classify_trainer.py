@@ -141,19 +141,13 @@ class StrictClassifier(StrictTrainer):
         self.scale, self.temperature = 1.0, 1.0
         self.vote = Vote.nobody()
 
-    def _make_rows(self) -> FeatureRows:
-        features = self._scaled_features()
-        train = self._roles == Role.TRAIN
-        self._rows = FeatureRows(features, train, nonnegative=not self.schedule.signed)
-        return self._rows
-
     def _scaling_devices(self) -> tuple[Ints, int]:
         return self._training, self.schedule.training
 
     def _begin(self) -> None:
         schedule, train = self.schedule, self.schedule.config.train
-        if schedule.strict.protect == "projection":
-            self._rows.project(schedule.strict.projection, self.shard.public)
+        trains = self._roles == Role.TRAIN
+        self._rows = FeatureRows(self._scaled_features(), trains, nonnegative=not schedule.signed)
         self._encoder = Encoder(self._rows, self._labels, schedule, self._sums.rounded)
         start = Trust.start(2 + schedule.strict.opinions, schedule.classes)
         self.optimisers = {TRUST: Adam(start, RATE)}
@@ -440,7 +434,7 @@ class StrictClassifier(StrictTrainer):
         ]
 
     def _state(self) -> Arrays:
-        state = {"columns": self.columns, **self._encoder.state(), **self._learnt()}
+        state = {**self._encoder.state(), **self._learnt()}
         for stage, adam in self.optimisers.items():
             state |= adam.state(stage)
         return state
@@ -478,7 +472,6 @@ class StrictClassifier(StrictTrainer):
         encoder = {name: part for name, part in self._encoder.state().items() if name != "velocity"}
         return {
             **encoder,
-            "encoder_columns": self.columns,
             **self._scaling_arrays(),
             **self._learnt(),
             **{stage: adam.weights for stage, adam in self.optimisers.items()},
@@ -493,9 +486,7 @@ class StrictClassifier(StrictTrainer):
             InputError: they are not of a run with these settings.
         """
         self.scaling = self._scaling_in(arrays, len(kept.get("released", ())))
-        rows = self._make_rows()
-        self.columns = self._columns_in(arrays)
-        self._prepare(rows)
+        self._begin()
         self._check(arrays, kept)
         self._encoder.load(arrays)
         self._load_learnt(arrays)
@@ -519,15 +510,6 @@ class StrictClassifier(StrictTrainer):
         if not scaled and not any(name in arrays for name in SCALING_ARRAYS):
             return None
         return FeatureScaling.of(arrays, int(self._features.shape[1]))
-
-    def _columns_in(self, arrays: Arrays) -> Ints:
-        """The features that an earlier run used; empty for all."""
-        columns = arrays.get("encoder_columns", np.empty(0))
-        most = self._rows.width if self.schedule.strict.protect == "holders" else 0
-        inside = columns.dtype == np.int64 and columns.ndim == 1 and (columns < most).all()
-        if not inside or columns.min(initial=0) < 0 or bool(most) != bool(len(columns)):
-            raise InputError("model.npz: the features that were kept are not of this run")
-        return columns
 
     def _check(self, arrays: Arrays, kept: Arrays) -> None:
         """Refuse weights and messages that cannot be of this run."""

@@ -47,25 +47,15 @@ class StrictCoordinator:
         )
         self._sums = kind(schedule.devices, endpoint, schedule.config.updates)
         self._pairs = PairedCoordinator(self._sums)
-        self._widths_of = widths
         self._widths = widths(features)
 
     def setup(self) -> Program[None]:
-        """Draw the mask graph; scale features; count their holders, with `protect='holders'`."""
+        """Draw the mask graph, and scale features."""
         yield from self._sums.setup()
         schedule = self._schedule
         for place, stage in enumerate(schedule.first_stages):
             width = width_of(stage, self._raw_features)
             yield from self._add_up(stage, 0, width, schedule.first_coins(place))
-        protect = self._schedule.strict.protect
-        used = self._features
-        if protect == "holders":
-            counts = yield from self._sums.sum(self._features)
-            if counts is not None:
-                used = int((counts >= self._schedule.strict.min_holders - 0.5).sum())
-        elif protect == "projection":
-            used = self._schedule.strict.projection
-        self._widths = self._widths_of(used)
 
     def epochs(self, first: int, last: int) -> Program[None]:
         """One sum per epoch."""

@@ -12,9 +12,6 @@ from lumos.graph.facts import GraphFacts
 from lumos.strict.feature_scaling import Scaling
 from lumos.strict.settings import StrictSettings
 
-EXACT_FORMS = ("holders", "projection")
-"""Protections that depend on which features a device has, and so on features as they are."""
-
 
 class FeatureForm(TypedDict):
     """What a schedule needs to know of features."""
@@ -52,15 +49,9 @@ def may_be_negative(facts: GraphFacts, strict: StrictSettings) -> bool:
 def _scaling(facts: GraphFacts, strict: StrictSettings) -> Scaling:
     sparse = facts.sparse
     if strict.scaling == "auto":
-        if strict.protect in EXACT_FORMS or facts.of_one_scale:
+        if facts.of_one_scale:
             return "none"
         return "size" if sparse or strict.signs == "nonnegative" else "standard"
-    if strict.scaling != "none" and strict.protect in EXACT_FORMS:
-        raise UsageError(
-            f"`scaling='{strict.scaling}'` changes which features a device has, and "
-            f"`protect='{strict.protect}'` depends on it; use `protect='noise'`, or scale features "
-            "by public bounds"
-        )
     if strict.scaling == "standard" and sparse:
         raise UsageError(
             "`scaling='standard'` would fill the zeros of sparse features; use `scaling='size'`"

@@ -1,4 +1,4 @@
-"""A device's own features as the strict profile uses them: rows of norm 1, protected or not.
+"""A device's own features as the strict profile uses them: rows of norm 1.
 
 Each device scales its own row, so that no device has a larger weight than another.
 """
@@ -10,9 +10,8 @@ import numpy.typing as npt
 from scipy.sparse import diags_array, issparse
 
 from lumos.aggregate.noise import clip_factors
-from lumos.device.coins import PublicCoins
 from lumos.encode.bounds import Features, unit_rows
-from lumos.typing import Doubles, Ints
+from lumos.typing import Doubles
 
 
 class FeatureRows:
@@ -32,43 +31,15 @@ class FeatureRows:
         if nonnegative:
             sparse: bool = issparse(rows)
             rows = rows.maximum(0) if sparse else np.maximum(rows, 0)
-        self._use(unit_rows(rows))
-
-    def _use(self, rows: Any) -> None:
-        self.all = rows
+        self.all = unit_rows(rows)
         """[hosted, d]"""
-        self.training = rows[self.train]
+        self.training: Any = self.all[self.train]
         """[training devices, d]"""
 
     @property
     def width(self) -> int:
-        """d, after protection."""
+        """d."""
         return int(self.all.shape[1])
-
-    def holders(self) -> Doubles:
-        """[hosted, d] 1 where a training device has the feature: summed, the number of holders."""
-        has = np.zeros((self.all.shape[0], self.width))
-        has[self.train] = dense(self.training) != 0
-        return has
-
-    def holder_counts(self) -> Doubles:
-        """[d] the same, summed over the hosted devices."""
-        counts = (self.training != 0).sum(axis=0)
-        return np.asarray(counts, np.float64).ravel()
-
-    def keep(self, columns: Ints) -> None:
-        """Restrict to these features."""
-        rows: Any = self.all[:, columns]
-        # Norms must not depend on how many rows there are, and so on how they lie in memory.
-        self._use(unit_rows(rows if issparse(rows) else np.ascontiguousarray(rows)))
-
-    def project(self, width: int, coins: PublicCoins) -> None:
-        """Mix the features by a public random matrix of ±1."""
-        signs = coins.generator("projection").integers(0, 2, (self.width, width))
-        table = (2.0 * signs - 1).astype(np.float32)
-        sparse: bool = issparse(self.all)
-        mixed = self.all @ table if sparse else row_products(self.all, table.astype(np.float64))
-        self._use(unit_rows(np.asarray(mixed, np.float32)))
 
 
 def within(rows: Any, limit: float) -> Any:

@@ -16,7 +16,7 @@ from torch import Tensor
 from lumos.model.network import TreeNetwork
 from lumos.model.settings import ModelSettings
 from lumos.model.tree_tensors import Trees
-from lumos.typing import Doubles, Ints
+from lumos.typing import Doubles
 
 
 class LeafTable:
@@ -86,21 +86,3 @@ class LeafTable:
     def _leaves(self) -> Tensor:
         leaves: Tensor = self._network(self._trees, *self._inputs).own
         return leaves
-
-
-def pooled(table: Doubles, own: Ints, frequencies: Doubles) -> Doubles:
-    """[rows, width] the mean leaf, for an own symbol and the frequencies of neighbours' symbols."""
-    means = np.zeros((len(own), table.shape[2]))
-    for symbol in range(len(table)):
-        here = own == symbol
-        means[here] = frequencies[here] @ table[symbol]
-    return means
-
-
-def table_gradient(symbols: int, own: Ints, frequencies: Doubles, slope: Doubles) -> Doubles:
-    """[k, alphabet, width] the gradient of the table; `slope` is that of the pooled leaves."""
-    gradient = np.zeros((symbols, frequencies.shape[1], slope.shape[1]))
-    for symbol in range(symbols):
-        here = own == symbol
-        gradient[symbol] = frequencies[here].T @ slope[here]
-    return gradient

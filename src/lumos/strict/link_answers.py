@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lumos.device.shard import Shard
-from lumos.encode.mechanisms import COIN
-from lumos.encode.mechanisms.krr import RandomizedResponse
+from lumos.encode.mechanisms import COIN, RandomizedResponse
 from lumos.exchange.endpoint import Program
 from lumos.score import LevelSpec, Scorer
 from lumos.session.pairs import ComparedPairs

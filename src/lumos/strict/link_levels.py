@@ -36,11 +36,6 @@ LEAST_STEPS = math.sqrt(10)
 calibration, which are 0.1 apart, are the same whole number."""
 WEIGHT_OF_SURROUNDINGS = 0.7
 """Norm of the surroundings beside words of norm 1, in the vector of both."""
-DEGREE_NUMBERS = 4
-WEIGHT_OF_DEGREES = 0.45
-LARGEST_DEGREE_BITS = 8
-"""With `score_degrees`: so many equal numbers beside a vector of norm 1, each this much times the
-binary logarithm of the degree, in those of a degree of 2^8."""
 COSINES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65)
 """Thresholds of calibration, of which a run keeps 1, 3 or 7."""
 SURE = 3.0
@@ -53,19 +48,6 @@ def combined(words: Doubles, surroundings: Doubles) -> dict[str, Doubles]:
     """By way, [hosted, width] vectors of norm 1."""
     both = np.concatenate([words, WEIGHT_OF_SURROUNDINGS * surroundings], axis=1)
     return {WORDS: words, SURROUNDINGS: surroundings, BOTH: unit(both)}
-
-
-def with_degrees(vectors: Doubles, degree: Ints) -> Doubles:
-    """Vectors with log degrees beside them, so that their product adds up to the score.
-
-    What it tells: an answer then depends on the other's degree more than on anything else; a single
-    asker tells large degrees from small ones (docs/strict.md has the figures).
-    """
-    size = np.minimum(np.log2(degree + 1) / LARGEST_DEGREE_BITS, 1.0)
-    beside = np.repeat(WEIGHT_OF_DEGREES * size[:, None], DEGREE_NUMBERS, axis=1)
-    whole = np.concatenate([vectors, beside], axis=1)
-    scaled: Doubles = whole / np.sqrt(1 + DEGREE_NUMBERS * WEIGHT_OF_DEGREES**2)
-    return scaled
 
 
 def spec_for(width: int, cosines: tuple[float, ...] = COSINES) -> LevelSpec:

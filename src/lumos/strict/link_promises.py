@@ -77,11 +77,7 @@ def _rows(schedule: LinkSchedule, spent: Disclosed, answers: str) -> dict[str, t
 def _with_sums(schedule: LinkSchedule, spent: Disclosed, question: str) -> str:
     account = schedule.account(spent.mu[question])
     if account is None:
-        exact = {
-            "none": "exact sums show single holders",
-            "holders": "exact sums, words of few holders left out",
-        }[schedule.strict.protect]
-        return f"{NONE}: {exact}"
+        return f"{NONE}: exact sums show single holders"
     return f"({up(account[0])}, {account[1]:g})"
 
 
@@ -129,10 +125,6 @@ def reading(schedule: LinkSchedule) -> str:
         if strict.book is None
         else life_of_runs(strict),
     ]
-    if strict.score_degrees:
-        sentences.append(
-            "Degrees are inside the score: one answer tells much of the other's degree."
-        )
     return " ".join([*sentences, *arms(schedule), *shortcuts(schedule)])
 
 
@@ -146,7 +138,7 @@ def cautions(schedule: LinkSchedule, read: Reading, words: int) -> list[str]:
     if needed > schedule.devices:
         sentences.append(
             f"{schedule.devices:,} devices are too few for {words:,} words under this noise, about "
-            f"{round_up(needed):,} would do; `word_buckets` or a larger `update_epsilon` would help"
+            f"{round_up(needed):,} would do; fewer features or a larger `update_epsilon` would help"
         )
     if read.way == ALONE:
         best = max(WAYS, key=lambda way: read.separation[way])

@@ -30,7 +30,6 @@ from lumos.strict.link_levels import (
     combined,
     integers,
     spec_for,
-    with_degrees,
 )
 from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.settings import StrictSettings
@@ -197,15 +196,8 @@ class LinkResult:
         features = features_of(training)
         if schedule.first_stages:
             features = FeatureScaling.of(weights, training.feature_count).apply(features)
-        words = WordRows(
-            features,
-            signed=schedule.signed,
-            buckets=strict.word_buckets,
-            public=public,
-        )
+        words = WordRows(features, signed=schedule.signed)
         _check(schedule, words.width, weights, kept, len(shard))
-        if strict.protect == "holders":
-            words.keep(weights["columns"])
         encoder = LinkEncoder(words, schedule, public)
         encoder.load(weights)
         surroundings = Surroundings(shard, schedule.opinion_mechanism)
@@ -213,9 +205,7 @@ class LinkResult:
         for number, sent in enumerate(kept["sent"].T):
             surroundings.repeat(number, sent)
             surroundings.hear(shard.owner, sent[shard.neighbours].astype(np.int64))
-        vectors = score_vectors(
-            encoder.embeddings(), surroundings.vectors(), shard.degree, degrees=strict.score_degrees
-        )
+        vectors = combined(encoder.embeddings(), surroundings.vectors())
         reading = Reading.of(weights, strict.answer_bits)
         used = vectors[BOTH if reading.way == ALONE else reading.way]
         return LinkResult(
@@ -228,14 +218,6 @@ class LinkResult:
             strict=strict,
             seed=seed,
         )
-
-
-def score_vectors(
-    words: Doubles, surroundings: Doubles, degree: Ints, *, degrees: bool
-) -> dict[str, Doubles]:
-    """By way, [hosted, width] what two devices compare; with `degrees`, those beside it."""
-    vectors = combined(words, surroundings)
-    return {way: with_degrees(rows, degree) if degrees else rows for way, rows in vectors.items()}
 
 
 def _coins(training: Graph, config: "Config", seed: int, split: str) -> str:
@@ -260,12 +242,6 @@ def _check(schedule: LinkSchedule, width: int, weights: Arrays, kept: Arrays, de
         InputError: an array is missing, or is of another shape or kind.
     """
     strict = schedule.strict
-    columns = weights.get("columns", np.empty(0))
-    if strict.protect == "holders":
-        good = columns.ndim == 1 and columns.dtype == np.int64 and bool(len(columns))
-        if not good or columns.min() < 0 or columns.max() >= width:
-            raise InputError("model.npz: the words that were kept are not of this run; train again")
-        width = len(columns)
     rounds, size = 1 + strict.opinions, strict.embedding
     shapes = {
         "weights": (width,),

@@ -38,13 +38,14 @@ from lumos.strict.link_levels import (
     COSINES,
     WAYS,
     Reading,
+    combined,
     integers,
     read_levels,
     spec_for,
 )
 from lumos.strict.link_prediction import alone, judged
 from lumos.strict.link_promises import cautions, promises, reading
-from lumos.strict.link_result import LinkResult, score_vectors
+from lumos.strict.link_result import LinkResult
 from lumos.strict.link_schedule import (
     COLOURS,
     COUNTS,
@@ -118,19 +119,6 @@ class StrictLinker(StrictTrainer):
         super().begin_attempt(number)
         self._attempt, self._paired = number, False
 
-    def _make_rows(self) -> WordRows:
-        shard, schedule = self.shard, self.schedule
-        self._words = WordRows(
-            self._scaled_features(),
-            signed=schedule.signed,
-            buckets=schedule.strict.word_buckets,
-            public=shard.public,
-        )
-        if self._control:
-            chance = shard.coins.uniform_each(self._words.held, "control words", 0)
-            self._words.replaced(np.floor(chance * self._words.width).astype(np.int64))
-        return self._words
-
     def _scaling_devices(self) -> tuple[Ints, int]:
         return np.arange(len(self.shard)), self.shard.total
 
@@ -174,6 +162,10 @@ class StrictLinker(StrictTrainer):
             self._partner = np.where(np.isin(partner, absent), NOBODY, partner)
 
     def _begin(self) -> None:
+        self._words = WordRows(self._scaled_features(), signed=self.schedule.signed)
+        if self._control:
+            chance = self.shard.coins.uniform_each(self._words.held, "control words", 0)
+            self._words.replaced(np.floor(chance * self._words.width).astype(np.int64))
         self._encoder = LinkEncoder(self._words, self.schedule, self.shard.public)
 
     def _before(self, number: int) -> Program[None]:
@@ -275,12 +267,7 @@ class StrictLinker(StrictTrainer):
         """Calibrate: the levels of a few pairs, and their histograms."""
         schedule, strict = self.schedule, self.schedule.strict
         degree = self.shard.degree
-        vectors = score_vectors(
-            self._encoder.embeddings(),
-            self._surroundings.vectors(),
-            degree,
-            degrees=strict.score_degrees,
-        )
+        vectors = combined(self._encoder.embeddings(), self._surroundings.vectors())
         whole = {way: integers(rows) for way, rows in vectors.items()}
         budget = AnswerBudget.unused(len(self.shard))
         flat = yield from self._histograms(whole, budget)
@@ -385,12 +372,7 @@ class StrictLinker(StrictTrainer):
         """Everything public that was learnt, by name."""
         if self.reading is None:
             raise ProtocolError("a run was read before it was calibrated")
-        return {
-            **self._state(),
-            **self._scaling_arrays(),
-            "columns": self.columns,
-            **self.reading.arrays(),
-        }
+        return {**self._state(), **self._scaling_arrays(), **self.reading.arrays()}
 
     def _state(self) -> Arrays:
         usual = self._surroundings.usual

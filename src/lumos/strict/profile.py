@@ -92,11 +92,6 @@ class StrictProfile:
     def check(self, facts: GraphFacts, config: "Config") -> None:
         """Refuse settings that would break a promise, or that noise cannot carry."""
         strict = settings_of(config)
-        if config.train.task == "link" and strict.protect == "projection":
-            raise UsageError(
-                "`protect='projection'` is for classify: links choose single words, and a "
-                "projection mixes them; use noise, holders or none"
-            )
         if not strict.epsilon < float("inf"):
             raise UsageError(f"`profile='{self.name}'` needs a finite `epsilon`")
         if strict.book is not None and strict.protect != "noise":
@@ -194,9 +189,7 @@ class StrictProfile:
             _check_opinions(book, problem, links.strict)
             book.check_charge(links.sum_charge(), np.arange(problem.facts.devices))
             book.check_calibration(links.strict.answers)
-        words = WordRows.count(
-            problem.facts.feature_count, signed=links.signed, buckets=links.strict.word_buckets
-        )
+        words = WordRows.count(problem.facts.feature_count, signed=links.signed)
         return Programs(
             trainers=[
                 link_trainer.StrictLinker(

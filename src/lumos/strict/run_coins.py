@@ -40,11 +40,19 @@ _WITHOUT_EFFECT: dict[str, Any] = {
     "book": None,
     "lifetime_epsilon": 4.0,
     "lifetime_opinion_epsilon": 64.0,
+    "min_holders": 5,
 }
 """In the name with these values, whatever the settings say: the name is hashed, and the settings
 in it when results were first kept stay in it, so that they can be repeated to the last digit."""
-_CLASSIFY_NAME: dict[str, Any] = {"relay": "auto", "codebook": 8, "colours": "auto", "answer": 8}
-"""The same, for `classify`: settings of links that there were when its results were kept."""
+_CLASSIFY_NAME: dict[str, Any] = {
+    "relay": "auto",
+    "codebook": 8,
+    "colours": "auto",
+    "answer": 8,
+    "projection": 1024,
+}
+_LINK_NAME: dict[str, Any] = {"word_buckets": 0, "score_degrees": False}
+"""The same by task: settings that there were when results of the task were kept."""
 
 _ADDED_LATER = frozenset({"lifetime_update_epsilon", "scaling", "group"})
 """Settings that there were not when results were first kept, and that do not change a run, or are
@@ -60,7 +68,7 @@ def coin_name(problem: Problem, config: "Config", *, control: bool, drawn: str =
     settings = {**config.flat(), **_WITHOUT_EFFECT}
     settings = {name: settings[name] for name in settings.keys() - _ADDED_LATER}
     if config.train.task == "link":
-        settings = {name: settings[name] for name in settings.keys() - CLASSIFY_ONLY}
+        settings = {name: settings[name] for name in settings.keys() - CLASSIFY_ONLY} | _LINK_NAME
     else:
         own = {name: settings[name] for name in settings.keys() - LINK_ONLY}
         settings = own | _CLASSIFY_NAME

@@ -96,10 +96,7 @@ def _before(schedule: Schedule, sizes: RunSizes) -> list[SumStage]:
             )
             for name in stages
         ]
-    if schedule.strict.protect != "holders":
-        return []
-    learns = f"which features {schedule.strict.min_holders:,} devices or more have"
-    return [SumStage(name="holders", learns=learns, first=0, last=0, numbers=sizes.features)]
+    return []
 
 
 def _widths(schedule: Schedule, sizes: RunSizes) -> "Widths":

@@ -5,14 +5,10 @@ default carry noise that the devices draw themselves (`lumos.aggregate.noise`).
 """
 
 from abc import ABC, abstractmethod
-from typing import Protocol
-
-import numpy as np
 
 from lumos.aggregate.opened_sums import OpenedSums
 from lumos.device.shard import Shard
 from lumos.encode.bounds import Features
-from lumos.errors import InputError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.storage import part_of
 from lumos.strict.book_file import BookSeal
@@ -24,22 +20,6 @@ from lumos.strict.run_charges import Charge
 from lumos.strict.schedule import Schedule
 from lumos.training.trainer import EpochRecord, OnEpoch
 from lumos.typing import Arrays, Doubles, Ints
-
-
-class Rows(Protocol):
-    """The hosted devices' features, as a trainer uses them."""
-
-    def holders(self) -> Doubles:
-        """[hosted, d] 1 where a device has the feature and trains with it."""
-        ...
-
-    def holder_counts(self) -> Doubles:
-        """[d] the same, summed over the hosted devices."""
-        ...
-
-    def keep(self, columns: Ints) -> None:
-        """Restrict to these features."""
-        ...
 
 
 class StrictTrainer(ABC):
@@ -75,8 +55,6 @@ class StrictTrainer(ABC):
         self.scaling: FeatureScaling | None = None
         """How features are scaled, once it is known; None where they are not."""
         self._sums = sums or NoisySums(shard, endpoint, schedule.config)
-        self.columns = np.empty(0, np.int64)
-        """Features in use, with `protect='holders'`."""
         self.choice = 0
 
     def setup(self) -> Program[None]:
@@ -84,22 +62,10 @@ class StrictTrainer(ABC):
         yield from self.enrol()
 
     def enrol(self) -> Program[None]:
-        """Agree on keys, and on the features that may be used: sums only, and no session."""
+        """Agree on keys, and learn how features are scaled: sums only, and no session."""
         yield from self._sums.setup()
         yield from self._scale_features()
-        rows = self._make_rows()
-        strict = self.schedule.strict
-        if strict.protect == "holders":
-            counts = yield from self._sums.sum(
-                lambda each: rows.holders() if each else rows.holder_counts(), None, 0
-            )
-            self.columns = np.flatnonzero(counts >= strict.min_holders - 0.5)
-            if not len(self.columns):
-                raise InputError(
-                    f"no feature has {strict.min_holders} holders among the training "
-                    "devices; lower `min_holders` or choose another `protect`"
-                )
-        self._prepare(rows)
+        self._begin()
 
     def _scale_features(self) -> Program[None]:
         """Learn centre and size of every feature, where they are scaled."""
@@ -120,12 +86,6 @@ class StrictTrainer(ABC):
     def _scaling_update(self, sums: ScalingSums, stage: str) -> Update:
         """The devices' vectors in a sum that scales features."""
         return lambda each: sums.vectors(stage, each=each)
-
-    def _prepare(self, rows: Rows) -> None:
-        """Build the models, once the used features are known."""
-        if self.schedule.strict.protect == "holders":
-            rows.keep(self.columns)
-        self._begin()
 
     def _scaling_arrays(self) -> Arrays:
         """How features were scaled, for whoever uses the weights; nothing where they were not."""
@@ -193,7 +153,6 @@ class StrictTrainer(ABC):
             **_named("trainer/", self.state()),
             **_named("sums/", self._sums.state()),
             **_named("scaling/", self._scaling_arrays()),
-            "columns": self.columns,
         }
 
     def revive(self, snapshot: Arrays) -> None:
@@ -201,9 +160,7 @@ class StrictTrainer(ABC):
         scaling = part_of(snapshot, "scaling/")
         if scaling:
             self.scaling = FeatureScaling.of(scaling, int(self._features.shape[1]))
-        rows = self._make_rows()
-        self.columns = snapshot["columns"]
-        self._prepare(rows)
+        self._begin()
         self._sums.restore(part_of(snapshot, "sums/"))
         self.restore(part_of(snapshot, "trainer/"))
 
@@ -247,10 +204,6 @@ class StrictTrainer(ABC):
     @abstractmethod
     def _state(self) -> Arrays:
         """Everything that the next epochs depend on, apart from the book."""
-
-    @abstractmethod
-    def _make_rows(self) -> Rows:
-        """The devices' features as they are used, scaled."""
 
     @abstractmethod
     def _scaling_devices(self) -> tuple[Ints, int]:

@@ -1,7 +1,7 @@
 """The words of the hosted devices: features as links use them.
 
 A word is a feature that is not zero; where features may be negative, a negative one is another word
-than a positive one. Words may be hashed into buckets first, by public coins.
+than a positive one.
 """
 
 from typing import Any
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, diags_array
 
-from lumos.device.coins import PublicCoins
 from lumos.encode.bounds import Features
 from lumos.strict.link_schedule import COUNTED
 from lumos.typing import Doubles, Ints
@@ -21,13 +20,9 @@ class WordRows:
     Args:
         features: [hosted, d].
         signed: whether features may be negative; otherwise negative ones are no words.
-        buckets: number of buckets; 0: every word is its own.
-        public: public coins.
     """
 
-    def __init__(
-        self, features: Features, *, signed: bool, buckets: int, public: PublicCoins
-    ) -> None:
+    def __init__(self, features: Features, *, signed: bool) -> None:
         given: Any = features
         rows: Any = csr_array(given).astype(np.float64)
         parts = [rows.maximum(0)] + ([(-rows).maximum(0)] if signed else [])
@@ -36,9 +31,6 @@ class WordRows:
         row = np.concatenate([part.row for part in columns])
         column = np.concatenate([part.col + place * d for place, part in enumerate(columns)])
         width = d * len(parts)
-        if buckets:
-            column = public.generator("word buckets").integers(0, buckets, width)[column]
-            width = buckets
         values = np.concatenate([part.data for part in columns])
         kept = values > 0
         self._values = csr_array(
@@ -49,14 +41,9 @@ class WordRows:
         self.width = width
 
     @staticmethod
-    def count(features: int, *, signed: bool, buckets: int) -> int:
-        """Number of words that `features` features give."""
-        return buckets or features * (2 if signed else 1)
-
-    def keep(self, columns: Ints) -> None:
-        """Restrict to these words."""
-        self._values = csr_array(self._values[:, columns])
-        self.width = len(columns)
+    def count(features: int, *, signed: bool) -> int:
+        """Return the number of words that `features` features give."""
+        return features * (2 if signed else 1)
 
     def replaced(self, columns: Ints) -> None:
         """Give every word of every device another name: [words] (the control)."""
@@ -74,14 +61,6 @@ class WordRows:
         """[hosted, words] 1 where a device has the word."""
         values = self._values
         return csr_array((np.ones(values.nnz), values.indices, values.indptr), shape=values.shape)
-
-    def holders(self) -> Doubles:
-        """[hosted, words] the same, dense: summed, the number of holders."""
-        return self._presence().toarray()
-
-    def holder_counts(self) -> Doubles:
-        """[words] the same, summed over the hosted devices."""
-        return np.bincount(self._values.indices, minlength=self.width).astype(np.float64)
 
     def shares(self) -> csr_array:
         """[hosted, words] rows of norm at most 1: equal numbers, 1/√`COUNTED` or smaller."""

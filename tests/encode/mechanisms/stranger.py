@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from lumos.encode.mechanisms import MECHANISMS
-from lumos.encode.mechanisms.krr import RandomizedResponse
+from lumos.encode.mechanisms import RandomizedResponse
 from lumos.typing import Bytes, Ints, Words
 
 
