@@ -174,7 +174,6 @@ def all_askers(first: World, quick: bool) -> list[Row]:
             levels = by_tables(world, 4)
             rows += world.row("2 bits, tables of one's own", levels, m[:3], auc=False)
     settings: dict[str, dict[str, Any]] = {
-        "2 bits, degrees in the score": {"score_degrees": True},
         "2 bits, answer ε = 4": {"answer_epsilon": 4.0},
         "2 bits, answer ε = 2": {"answer_epsilon": 2.0},
     }

@@ -8,7 +8,6 @@ import pytest
 
 from lumos.audit import ATTACKS
 from lumos.baselines.systems import BASELINES
-from lumos.encode.mechanisms import MECHANISMS
 from lumos.exchange import CARRIERS
 from lumos.registry import Registry
 from lumos.training.profiles import PROFILES
@@ -19,7 +18,6 @@ EXAMPLE = re.compile(r"^### An? (\w+)\n.*?^```python\n(.*?)^```", re.DOTALL | re
 EXAMPLES: dict[str, str] = dict(EXAMPLE.findall(GUIDE.read_text("utf-8")))
 REGISTRIES: dict[str, Registry] = {
     "balancer": BALANCERS,
-    "mechanism": MECHANISMS,
     "baseline": BASELINES,
     "carrier": CARRIERS,
     "attack": ATTACKS,

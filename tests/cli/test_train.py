@@ -434,7 +434,7 @@ def test_without_tensorboard(
         (["nowhere.npz"], "neither a file or folder nor a known graph"),
         (["facebook", "--data-dir", "nowhere"], "lumos data fetch facebook"),
         (["demo:3", *ALONE[1:]], "classify needs at least 4"),
-        (["demo:60", "--task", "link", "--mechanism", "oue"], "no meaning with --profile strict"),
+        (["demo:60", "--task", "link", "--mechanism", "krr"], "no meaning with --profile strict"),
         (
             ["demo:60", "--task", "link", "--encoder-epochs", "3"],
             "no meaning with --profile strict",
@@ -451,10 +451,8 @@ def test_without_tensorboard(
         (["demo:60", "--task", "link", "--answer-bits", "4"], "--answer-bits must be 1, 2 or 3"),
         (["demo:60", "--task", "link", "--embedding", "1"], "--embedding must be 2 to 64"),
         (["demo:60", "--task", "link", "--colours", "33"], "--colours must be 2 to 32"),
-        (["demo:60", "--task", "link", "--word-buckets", "-1"], "--word-buckets must be 0 or more"),
         (["demo:60", "--task", "link", "--answer-epsilon", "0"], "must be above 0"),
         (["demo:60", "--task", "link", "--epochs", "6"], "--epochs must be above 6"),
-        (["demo:60", "--task", "link", "--protect", "projection"], "is for classify"),
         (["demo:60", "--profile", "strict", "--epsilon", "inf"], "needs a finite --epsilon"),
         (["demo:60", "--profile", "strict", "--epochs", "6"], "--epochs must be above"),
         (

@@ -19,7 +19,7 @@ from lumos.graph.parts.partition import Partition
 from lumos.runs.run import Run
 from lumos.training.write_parts import write_parts
 
-QUICK = ("classify", "control", "link", "holders", "greedy", "optimal", "mcmc", "paper link")
+QUICK = ("classify", "control", "link", "exact", "greedy", "optimal", "mcmc", "paper link")
 OF_DEVICES = ("secure", "secure trees")
 TREES = ("keep", "workload", "degree")
 

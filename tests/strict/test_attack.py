@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import ndtr
-from tests.narrow import present, sparse
+from tests.narrow import present
 from tests.strict.replay import (
     CLASSES,
     WORDS,
@@ -24,16 +24,15 @@ from tests.strict.replay import (
     whole_run,
     written_out,
 )
-from tests.strict.strictly import started, strict
+from tests.strict.strictly import strict
 
 from lumos.aggregate.fixed_point import FixedPoint
 from lumos.audit.attacks.feature_swap import apart
 from lumos.audit.attacks.strict_replay import changed, log_likelihood, moved, mu_of
 from lumos.audit.attacks.whole_run_label import InformedGuesses
-from lumos.device.coins import PublicCoins
 from lumos.graph import Graph
 from lumos.strict.classify_promises import promises
-from lumos.training.split import Role, split_vertices
+from lumos.training.split import Role
 
 SEEDS = 2
 MARGIN = 3.5
@@ -294,11 +293,3 @@ def test_cells_are_the_account_of_the_audit() -> None:
             assert epsilon + messages <= float(printed[0]) + 1e-9
             assert float(printed[0]) < 1.01 * (epsilon + messages)
             assert float(printed[1]) == delta
-
-
-def test_features_of_few_holders_are_absent(two_hundred: Graph) -> None:
-    roles = split_vertices(present(two_hundred.labels), PublicCoins(0))
-    made = started(two_hundred, roles, protect="holders", min_holders=5)
-    held = (sparse(two_hundred.features).toarray()[roles == Role.TRAIN] != 0).sum(axis=0)
-    assert np.array_equal(made.trainers[0].columns, np.flatnonzero(held >= 5))
-    assert 0 < len(made.trainers[0].columns) < 300

@@ -53,7 +53,7 @@ NOISY: dict[str, dict[str, Any]] = {
     "tree network": {"tree_network": True},
     "digits": {"classes": 40, "epsilon": 2.0},
 }
-EXACT = ("none", "holders", "projection")
+EXACT = ("none",)
 
 
 def table(schedule: ClassifySchedule) -> dict[str, dict[str, str]]:

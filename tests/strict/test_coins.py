@@ -155,7 +155,6 @@ def test_what_does_not_change_a_run_does_not_change_its_coins(
             {"epsilon": 1.0, "label_epsilon": 2.0, "opinions": 3},
             "e648c3edfe2319f571b7e872f89d458a",
         ),
-        ({"protect": "projection", "projection": 32}, "30468781548ab7d9e5c71c6761f12de3"),
         ({"tree_network": True, "signs": "signed"}, "49317de21f4b289d252dbbfc5486011d"),
     ],
 )
@@ -182,15 +181,12 @@ SOMETHING_ELSE: dict[str, Any] = {
     "tree_network": True,
     "encoder_epochs": 3,
     "clip": 0.4,
-    "projection": 7,
     "embedding": 8,
     "words": 3,
-    "word_buckets": 64,
     "colours": 5,
     "answer_bits": 1,
     "answers": 20,
     "answer_epsilon": 3.0,
-    "score_degrees": True,
 }
 
 

@@ -98,7 +98,6 @@ def least_ratio(one: list[Any], other: list[Any], epsilon: float) -> float:
     [
         {"epsilon": 1.0},
         {"epsilon": 1.0, "opinion_epsilon": 8.0},
-        {"epsilon": 1.0, "mechanism": "oue"},
         {"epsilon": 1.0, "mechanism": "digits"},
         {"epsilon": 0.3, "label_epsilon": 1.0},
     ],

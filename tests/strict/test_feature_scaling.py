@@ -239,7 +239,6 @@ def test_no_two_sums_have_the_same_coins() -> None:
         (np.array([[2.0, 0], [0, 1], [0, 0]]), {"scaling": "none"}, ("none", False)),
         (np.array([[2.0, 0], [0, 1], [0, 0]]), {"scaling": "size"}, ("size", False)),
         (np.array([[2.0, 0], [0, 1], [0, 0]]), {"signs": "nonnegative"}, ("size", False)),
-        (np.array([[2.0, 0], [0, 1], [0, 0]]), {"protect": "holders"}, ("none", False)),
         (np.eye(3), {"scaling": "standard"}, ("standard", True)),
     ],
 )
@@ -253,7 +252,6 @@ def test_public_facts_decide(features: Any, settings: Any, expected: tuple[str, 
     ("features", "settings", "reason"),
     [
         (csr_array(np.eye(3)), {"scaling": "standard"}, "zeros of sparse features; use `scaling"),
-        (np.eye(3), {"scaling": "size", "protect": "holders"}, "use `protect='noise'`"),
         (np.eye(3), {"scaling": "standard", "signs": "nonnegative"}, "leave `signs` out"),
     ],
 )

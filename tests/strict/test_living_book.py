@@ -202,10 +202,9 @@ def test_eight_default_runs_fit_and_a_ninth_does_not() -> None:
     assert epsilon_for(np.sqrt(8 * charge.amounts[place]), 1e-5) == pytest.approx(30.49, abs=0.01)
 
 
-@pytest.mark.parametrize("protect", ["none", "holders", "projection"])
-def test_exact_sums_cannot_be_counted(protect: str, path: Path) -> None:
-    with pytest.raises(UsageError, match=f"`protect='{protect}'` has exact sums"):
-        strict(small(60), protect=protect, book=path)
+def test_exact_sums_cannot_be_counted(path: Path) -> None:
+    with pytest.raises(UsageError, match="`protect='none'` has exact sums"):
+        strict(small(60), protect="none", book=path)
     assert not path.exists()
 
 

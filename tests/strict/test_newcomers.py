@@ -27,12 +27,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
     "without opinions": {"opinions": 0, "epochs": 7},
     "three opinions": {"opinions": 3},
-    "unary opinions": {"mechanism": "oue"},
     "exact": {"protect": "none", "label_epsilon": float("inf")},
     "trees": {"tree_network": True, "epochs": 13},
     "digits": {"mechanism": "digits", "classes": 14},
-    "projection": {"protect": "projection", "projection": 5},
-    "holders": {"protect": "holders", "min_holders": 2},
     "words": {"graph": "demo:60"},
 }
 

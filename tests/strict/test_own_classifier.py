@@ -338,17 +338,6 @@ def test_protected_rows_are_summed_like_others(kind: str, how: str) -> None:
     assert_array_equal(rounding(schedule)(vectors).sum(axis=0), encoder.update(each=False))
 
 
-def test_holders_are_counted() -> None:
-    train = values(schedule_of()) != NO_LABEL
-    for kind in KINDS:
-        rows = FeatureRows(features(kind), train)
-        holders = rows.holders()
-        dense = features(kind).toarray() if kind == "sparse" else features(kind)
-        assert not holders[~train].any()
-        assert_array_equal(holders[train], dense[train] != 0)
-        assert_array_equal(holders.sum(axis=0), rows.holder_counts())
-
-
 def test_rows_have_norm_one_or_are_zero() -> None:
     for kind in KINDS:
         rows = unit_rows(features(kind))

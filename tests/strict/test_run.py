@@ -22,7 +22,7 @@ from tests.strict.strictly import (
     the_same_coins,
 )
 
-from lumos import Graph, InputError, LumosError
+from lumos import Graph, InputError
 from lumos.device.coins import PublicCoins
 from lumos.encode.label_draws import LabelDraws
 from lumos.encode.label_form import LabelForm
@@ -182,7 +182,7 @@ def test_the_symbol_is_the_draw_of_the_label(
     assert_array_equal(drawn.values, np.where(labelled, expected[-1], -1))
 
 
-@pytest.mark.parametrize("settings", [{}, {"mechanism": "oue"}])
+@pytest.mark.parametrize("settings", [{}, {"mechanism": "digits"}])
 def test_an_opinion_is_a_function_of_what_was_received(
     settings: dict[str, Any], sixty: Graph
 ) -> None:
@@ -409,10 +409,7 @@ ONE_OF_A_CLASS = with_features(
         (small(), {"epsilon": 20.0, "opinion_epsilon": 20.0}),
         (small(signed=True), {"signs": "nonnegative"}),
         (small(), {"signs": "signed"}),
-        (small(), {"protect": "projection", "projection": 5}),
-        (small(), {"protect": "holders"}),
-        (small(), {"mechanism": "oue", "opinions": 3}),
-        (small(), {"mechanism": "multibit", "opinions": 1}),
+        (small(), {"protect": "none", "opinions": 3}),
         (small(), {"coins": "system"}),
         (small(), {"encoder_epochs": 1, "epochs": 7}),
         (ONE_OF_A_CLASS, {}),
@@ -486,13 +483,6 @@ def test_features_that_are_no_numbers_are_refused(value: float) -> None:
     with pytest.raises(InputError) as refused:
         strict(with_features(features, np.arange(12) % 2))
     assert "\n" not in str(refused.value)
-
-
-def test_features_that_nobody_shares_are_too_few_for_holders() -> None:
-    rng = np.random.default_rng(0)
-    graph = with_features(np.eye(20, dtype=np.float32), np.arange(20) % 2, rng.integers(0, 20, 60))
-    with pytest.raises(LumosError, match=r"no feature has 5 holders.*`min_holders`"):
-        strict(graph, protect="holders")
 
 
 @pytest.mark.parametrize(("epsilon", "name"), [(0.5, "digits"), (6.0, "krr")])

@@ -18,11 +18,8 @@ FEW = {"encoder_epochs": 2, "epochs": 10, "seed": 3}
     "settings",
     [
         FEW,
-        {**FEW, "protect": "holders", "min_holders": 3},
-        {**FEW, "protect": "projection", "projection": 32},
         {**FEW, "tree_network": True, "epochs": 60},
         {"task": "link", "epochs": 7},
-        {"task": "link", "epochs": 7, "protect": "holders", "min_holders": 3},
     ],
 )
 def test_all_numbers_of_all_sums_were_sent(settings: dict[str, Any]) -> None:

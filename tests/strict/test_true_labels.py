@@ -189,7 +189,7 @@ def after(made: Federation[Any], epochs: int) -> Any:
 
 @pytest.mark.parametrize("epochs", [-1, 0, 5, 10])
 @pytest.mark.parametrize(
-    "settings", [{}, {"epsilon": 2.0, "label_epsilon": 4.0}, {"mechanism": "oue"}], ids=str
+    "settings", [{}, {"epsilon": 2.0, "label_epsilon": 4.0}, {"mechanism": "digits"}], ids=str
 )
 def test_no_trainer_holds_a_true_label(settings: dict[str, Any], epochs: int) -> None:
     """Nothing that can be reached from a trainer does, at any time after it was made."""
