@@ -107,7 +107,7 @@ def start_again(parties: Processes, device: int) -> None:
 
 def test_links_are_scored_by_two_processes(tmp_path: Path) -> None:
     """So few devices learn nothing from scores; both say so by their degrees."""
-    for parties in staying(tmp_path, "demo:12", task="link", embedding=2, word_buckets=8, epochs=8):
+    for parties in staying(tmp_path, "demo:12", task="link", embedding=2, epochs=8):
         folder = parties.layout.device(3)
         row = ask_device(folder, {"ask": "link", "device": 5})
         assert row["device"] == 5

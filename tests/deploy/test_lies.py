@@ -246,12 +246,13 @@ NONSENSE = {
 
 @pytest.mark.parametrize("wrong", NONSENSE)
 def test_a_neighbour_that_sends_nonsense_is_not_heard(
-    twelve: PartsFolder, short: Config, wrong: str
+    twelve: PartsFolder, few_words_parts: PartsFolder, short: Config, wrong: str
 ) -> None:
-    config = short
+    parts, config = twelve, short
     if wrong == "does not exist":  # a colour
-        config = Config.asked(task="link", aggregate="secure", embedding=4, word_buckets=32)
-    federation = Tampering(twelve, config)
+        parts = few_words_parts
+        config = Config.asked(task="link", aggregate="secure", embedding=4)
+    federation = Tampering(parts, config)
 
     def tamper(sender: int, receiver: int, data: Data) -> Data:
         released = data.topic.endswith(("symbol", "opinion", "colour"))
