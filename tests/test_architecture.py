@@ -195,7 +195,7 @@ def test_no_two_modules_share_a_name_for_different_things() -> None:
         ("training/broken.py", "from lumos.runs.run import Run", wrong_edges),
         ("strict/broken.py", "def f():\n    from lumos.paper import tasks", wrong_edges),
         ("runs/broken.py", "if config.train.profile == 'strict': ...", profile_names),
-        ("report/broken.py", "import lumos.strict.schedule", profile_names),
+        ("report/broken.py", "import lumos.strict.stages", profile_names),
     ],
 )
 def test_the_tests_would_notice(path: str, text: str, check: object, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from lumos.device.coins import PublicCoins
 from lumos.encode.label_draws import LabelDraws
 from lumos.graph import Graph
 from lumos.strict import classify_trainer, noisy_labels, opinions
-from lumos.strict.classify_trainer import StrictClassifier
+from lumos.strict.classify.trainer import StrictClassifier
 from lumos.strict.coordinator import StrictCoordinator
 from lumos.training.profile import Problem
 

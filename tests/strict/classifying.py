@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lumos.aggregate.fixed_point import FixedPoint
-from lumos.strict.classify_schedule import ClassifySchedule
+from lumos.strict.classify.stages import ClassifySchedule
 from lumos.strict.feature_rows import FeatureRows
 from lumos.strict.noisy_labels import NO_LABEL, NoisyLabels
 from lumos.strict.own_classifier import Encoder, Rounding

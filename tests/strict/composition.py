@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtr
 from tests.narrow import present
 
-from lumos.strict.classify_schedule import (
+from lumos.strict.classify.stages import (
     COUNTS,
     ENCODER,
     LOSS_NORM,

@@ -56,7 +56,7 @@ def whole_run(
     if roles is None:
         roles = split_vertices(present(graph.labels), PublicCoins(seed))
     settings = {"encoder_epochs": 16, "epochs": 61} | settings
-    drawn = patch("lumos.strict.classify_trainer.draw_labels", lambda *_: labels)
+    drawn = patch("lumos.strict.classify.trainer.draw_labels", lambda *_: labels)
     with the_same_coins(), recording(without_masked_vectors) as tape:
         if labels is not None:
             drawn.start()

@@ -10,7 +10,7 @@ from tests.strict.classifying import schedule_of
 from tests.strict.composition import DELTA, all_sums, epsilon_of, honest_noise, moves
 
 from lumos.strict.classify_promises import ROLES, promises, reading
-from lumos.strict.classify_schedule import (
+from lumos.strict.classify.stages import (
     COUNTS,
     ENCODER,
     OPINIONS,

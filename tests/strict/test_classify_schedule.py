@@ -11,7 +11,7 @@ from tests.strict.composition import DELTA, all_sums, epsilon_of, honest_noise, 
 
 from lumos.aggregate.noise import delta_of, mu_for
 from lumos.errors import UsageError
-from lumos.strict.classify_schedule import (
+from lumos.strict.classify.stages import (
     CANDIDATES,
     COUNTS,
     ENCODER,

@@ -20,7 +20,7 @@ from lumos.aggregate.noise import epsilon_for
 from lumos.strict.book_charges import EDGE, FEATURES, LABEL, NORM, RECORD
 from lumos.strict.classify_promises import ROLES
 from lumos.strict.classify_promises import promises as of_labels
-from lumos.strict.classify_schedule import ClassifySchedule
+from lumos.strict.classify.stages import ClassifySchedule
 from lumos.strict.feature_scaling import STAGES
 from lumos.strict.link_promises import SUMS
 from lumos.strict.link_promises import promises as of_links

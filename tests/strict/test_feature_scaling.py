@@ -15,7 +15,7 @@ from lumos.aggregate.noise import epsilon_for, mu_for
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.facts import facts_of
-from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
+from lumos.strict.classify.stages import ENCODER, ClassifySchedule
 from lumos.strict.feature_form import feature_form
 from lumos.strict.feature_scaling import (
     BUCKETS,
@@ -29,8 +29,8 @@ from lumos.strict.feature_scaling import (
     ScalingSums,
     octaves,
 )
-from lumos.strict.link_schedule import PRODUCTS, LinkSchedule
-from lumos.strict.schedule import SCALING_SHARE
+from lumos.strict.link.stages import PRODUCTS, LinkSchedule
+from lumos.strict.stages import SCALING_SHARE
 from lumos.strict.settings import StrictSettings
 from lumos.training.config import Config
 from lumos.training.split import Role

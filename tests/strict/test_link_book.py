@@ -186,7 +186,7 @@ def test_answers_of_training_are_in_the_book_before_they_are_given(
     def crash(*args: Any, **more: Any) -> Any:
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr("lumos.strict.link_trainer.levels_of_pairs", crash)
+    monkeypatch.setattr("lumos.strict.link.trainer.levels_of_pairs", crash)
     with pytest.raises(RuntimeError):
         linked(small(DEVICES), book=book)
     assert_array_equal(calibrated_in(book), [2] * DEVICES)

@@ -16,7 +16,7 @@ from lumos.device.coins import PublicCoins
 from lumos.graph import Graph
 from lumos.strict import link_encoder
 from lumos.strict.link_encoder import FLATTEN, LEAST_COUNT, LEAST_VARIANCE, LinkEncoder, unit
-from lumos.strict.link_schedule import COUNTED, Z_STEPS
+from lumos.strict.link.stages import COUNTED, Z_STEPS
 from lumos.strict.matching import NOBODY
 from lumos.strict.word_rows import WordRows
 

@@ -27,7 +27,7 @@ from lumos.graph import Graph
 from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
 from lumos.strict.link_levels import ALONE, BOTH, WAYS
-from lumos.strict.link_schedule import COUNTS, PRODUCTS, Z_STEPS
+from lumos.strict.link.stages import COUNTS, PRODUCTS, Z_STEPS
 from lumos.strict.matching import NOBODY
 
 DEVICES = 14
@@ -265,7 +265,7 @@ def test_features_reach_no_release_and_no_control() -> None:
 
 def test_twin_colours_of_words_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A trainer whose colours depend on its words would not pass the test above."""
-    from lumos.strict.link_trainer import StrictLinker
+    from lumos.strict.link.trainer import StrictLinker
 
     honest = StrictLinker._begin
 

@@ -15,7 +15,7 @@ from lumos.graph import Graph
 from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.link_encoder import LinkEncoder
 from lumos.strict.link_levels import COSINES, WAYS, integers
-from lumos.strict.link_schedule import (
+from lumos.strict.link.stages import (
     COLOURS,
     COUNTS,
     LEVELS,

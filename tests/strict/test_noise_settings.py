@@ -16,7 +16,7 @@ from lumos.aggregate.parameters import mask_parameters
 from lumos.aggregate.settings import AggregateSettings
 from lumos.graph.facts import facts_of
 from lumos.strict.classify_promises import reading
-from lumos.strict.classify_schedule import ENCODER
+from lumos.strict.classify.stages import ENCODER
 from lumos.strict.link_promises import reading as link_reading
 from lumos.strict.profile import PROFILE
 from lumos.training.config import Config

@@ -22,7 +22,7 @@ from tests.strict.classifying import (
 from lumos.device.coins import PublicCoins
 from lumos.encode.bounds import unit_rows
 from lumos.errors import UsageError
-from lumos.strict.classify_schedule import COUNTS, ENCODER, ClassifySchedule
+from lumos.strict.classify.stages import COUNTS, ENCODER, ClassifySchedule
 from lumos.strict.feature_rows import FeatureRows, row_products
 from lumos.strict.noisy_labels import NO_LABEL
 from lumos.strict.own_classifier import (

@@ -3,8 +3,8 @@
 from typing import Any
 
 from lumos.strict import classify_promises, link_promises
-from lumos.strict.classify_schedule import ClassifySchedule
-from lumos.strict.link_schedule import LinkSchedule
+from lumos.strict.classify.stages import ClassifySchedule
+from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.plain_promise import classify_in_words, link_in_words
 from lumos.training.config import Config
 

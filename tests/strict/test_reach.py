@@ -16,7 +16,7 @@ from tests.strict.classifying import (
     squares,
 )
 
-from lumos.strict.classify_schedule import (
+from lumos.strict.classify.stages import (
     COUNTS,
     ENCODER,
     LOSS_NORM,

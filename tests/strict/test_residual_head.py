@@ -15,7 +15,7 @@ from lumos import Forest
 from lumos.graph import Graph
 from lumos.model.settings import ModelSettings
 from lumos.paper.network_and_head import FullModel
-from lumos.strict.classify_schedule import TREES
+from lumos.strict.classify.stages import TREES
 from lumos.strict.neighbour_evidence import MessageCounts
 from lumos.strict.noisy_labels import NO_LABEL
 from lumos.strict.own_classifier import LOSS_LIMIT, LOSS_SCALE

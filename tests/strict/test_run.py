@@ -32,8 +32,8 @@ from lumos.exchange import Door
 from lumos.exchange.topic import TOPICS
 from lumos.paper.topics import LEAF
 from lumos.runs.run import Run
-from lumos.strict.classify_schedule import ENCODER
-from lumos.strict.classify_trainer import StrictClassifier
+from lumos.strict.classify.stages import ENCODER
+from lumos.strict.classify.trainer import StrictClassifier
 from lumos.strict.opinions import PURPOSE
 from lumos.training.split import Role, split_vertices
 

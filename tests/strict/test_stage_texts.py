@@ -6,8 +6,8 @@ import pytest
 
 import lumos
 from lumos.report.stages import stages_of
-from lumos.strict.classify_schedule import ClassifySchedule
-from lumos.strict.link_schedule import LinkSchedule
+from lumos.strict.classify.stages import ClassifySchedule
+from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.stage_texts import CLASSIFY, LINK, LOSSES
 from lumos.training.config import Config
 

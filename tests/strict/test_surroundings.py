@@ -11,7 +11,7 @@ from tests.strict.linking import schedule, started, town
 from lumos.device.shard import Shard, cut
 from lumos.encode.mechanisms import make_mechanism
 from lumos.graph import Graph
-from lumos.strict.link_schedule import COLOURS, CROWD
+from lumos.strict.link.stages import COLOURS, CROWD
 from lumos.strict.opinions import most_likely
 from lumos.strict.surroundings import Surroundings
 

@@ -9,7 +9,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from tests.strict.classifying import DIGITS, labels_of, rounding, schedule_of
 
-from lumos.strict.classify_schedule import ClassifySchedule
+from lumos.strict.classify.stages import ClassifySchedule
 from lumos.strict.own_classifier import LOSS_LIMIT, LOSS_SCALE
 from lumos.strict.trust import RATE, START, Trust
 from lumos.training.adam import Adam

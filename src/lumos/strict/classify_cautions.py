@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
+from lumos.strict.classify.stages import ENCODER, ClassifySchedule
 from lumos.strict.feature_scaling import CLEAR, SIZES, WINDOW
 from lumos.strict.vote import Vote
 from lumos.strict.wording import round_up
@@ -56,7 +56,7 @@ def cautions(schedule: ClassifySchedule, found: Found) -> list[str]:
 
 
 def _features(schedule: ClassifySchedule, found: Found) -> Iterator[str]:
-    noise = schedule.noise(SIZES) if schedule.first_stages else None
+    noise = schedule[SIZES].noise() if schedule.first_stages else None
     if not found.scaled and noise is not None:
         # Most of the devices must stand out of the noise of the octaves that they share.
         most = CLEAR * math.sqrt(WINDOW * found.features) * noise.total / 0.75
@@ -88,7 +88,7 @@ def _features(schedule: ClassifySchedule, found: Found) -> Iterator[str]:
 
 
 def _noise(schedule: ClassifySchedule, found: Found) -> Iterator[str]:
-    noise = schedule.noise(ENCODER)
+    noise = schedule[ENCODER].noise()
     if noise is None:
         return
     # A sum of vectors has a norm of at most n · C, its noise one of about σ · C · √width.

@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable
 
 from lumos.strict.book_charges import EDGE, FEATURES, LABEL, NORM, RECORD
-from lumos.strict.classify_schedule import ClassifySchedule
+from lumos.strict.classify.stages import ClassifySchedule
 from lumos.strict.disclosed import NEWLY, BookView, Disclosed, with_life
 from lumos.strict.settings import StrictSettings
 from lumos.strict.wording import NONE, NOTHING, arms, life_of_runs, parties, public, shortcuts, up

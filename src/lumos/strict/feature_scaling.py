@@ -51,11 +51,6 @@ NAMES = ("feature_centre", "feature_size", "feature_scaling", "feature_scaled")
 """Arrays by which a file keeps a scaling."""
 
 
-def width_of(stage: str, features: int) -> int:
-    """Numbers in one sum."""
-    return features * BUCKETS if stage == SIZES else features
-
-
 @dataclass(frozen=True, eq=False)
 class FeatureScaling:
     """What every device does with its own features before it uses them."""
@@ -135,7 +130,7 @@ class ScalingSums:
     ) -> None:
         self._kind = kind
         self._rows: Any = features[adding]
-        self._adding = adding
+        self.adding = adding
         self._hosted, self._features = (int(size) for size in features.shape)
         self._devices = max(1, devices)
         self._steps = 2.0**fraction_bits
@@ -157,8 +152,8 @@ class ScalingSums:
         """The devices' vectors in a sum of a stage: [hosted, width] each, or their sum."""
         if not each:
             return self._count() if stage == SIZES else self._means().sum(axis=0)
-        whole = np.zeros((self._hosted, width_of(stage, self._features)))
-        whole[self._adding] = self._counts() if stage == SIZES else self._means()
+        whole = np.zeros((self._hosted, self._features * (BUCKETS if stage == SIZES else 1)))
+        whole[self.adding] = self._counts() if stage == SIZES else self._means()
         return whole
 
     def learn(self, stage: str, total: Doubles, noise: float) -> None:
@@ -204,12 +199,12 @@ class ScalingSums:
             places, column = octaves(self._rows.data.astype(np.float64)), self._rows.indices
         else:
             places = octaves(self._values()).ravel()
-            column = np.tile(np.arange(self._features), len(self._adding))
+            column = np.tile(np.arange(self._features), len(self.adding))
         size = self._features * BUCKETS
         counts = np.bincount(column.astype(np.int64) * BUCKETS + places, minlength=size)
         if sparse:
             stored = np.bincount(column, minlength=self._features)
-            counts[::BUCKETS] += len(self._adding) - stored
+            counts[::BUCKETS] += len(self.adding) - stored
         total: Doubles = (counts * self._one).astype(np.float64)
         return total
 

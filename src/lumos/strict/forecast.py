@@ -18,7 +18,7 @@ from lumos.device.shard import Shard
 from lumos.encode.number_bytes import one_hot
 from lumos.graph.neighbour_lists import neighbour_lists
 from lumos.strict.assumed_graph import CLUSTERED, INDEPENDENT, Scenario, draw_federation
-from lumos.strict.classify_schedule import OPINIONS, SYMBOLS, TRUST, VOTE, ClassifySchedule
+from lumos.strict.classify.stages import OPINIONS, SYMBOLS, TRUST, VOTE, ClassifySchedule
 from lumos.strict.neighbour_evidence import MessageCounts
 from lumos.strict.noisy_labels import NoisyLabels, draw_labels
 from lumos.strict.opinions import opinions
@@ -158,7 +158,7 @@ class _Federation:
     def _trust_weights(self, trust: Trust, labels: NoisyLabels, judges: Ints) -> Doubles:
         schedule, classes = self._schedule, self._own.shape[1]
         adam = Adam(Trust.start(2 + schedule.strict.opinions, classes), RATE)
-        clip = schedule.limit(TRUST, len(adam.weights) + 1)
+        clip = schedule[TRUST].limit(len(adam.weights) + 1)
         for _ in range(TRUST_EPOCHS):
             total = self._sum(trust.update(adam.weights, labels, judges, clip), TRUST)
             adam.step(total[:-1] / max(1, schedule.validation))
@@ -166,8 +166,7 @@ class _Federation:
 
     def _sum(self, vectors: Doubles, stage: str) -> Doubles:
         """The sum of the vectors of the whole federation, with its noise."""
-        noise = self._schedule.noise(stage)
-        spread = 0.0 if noise is None else noise.total
+        spread = self._schedule[stage].spread()
         total: Doubles = self._scale * vectors.sum(axis=0)
         return total + spread * self._generator.standard_normal(vectors.shape[1])
 

@@ -8,16 +8,22 @@ more: a sum of counts says which are rare. At the end embeddings are whitened ha
 Every device computes its own embedding; E and the whitening are public, and carry noise.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from scipy.sparse import csr_array
 
 from lumos.aggregate.noise import Noise
 from lumos.device.coins import PublicCoins
 from lumos.strict.feature_rows import row_products
-from lumos.strict.link_schedule import COUNTED, Z_STEPS, LinkSchedule
-from lumos.strict.word_rows import WordRows
+from lumos.strict.word_rows import COUNTED, WordRows
 from lumos.typing import Arrays, Doubles, Small
 
+if TYPE_CHECKING:
+    from lumos.strict.link.stages import LinkSchedule
+
+Z_STEPS = 128
+"""Embeddings enter products as multiples of 1/128."""
 LEAST_COUNT = 40.0
 """Words are taken to have so many holders at least."""
 FLATTEN = 0.25
@@ -35,7 +41,7 @@ class LinkEncoder:
         public: public coins, for the start.
     """
 
-    def __init__(self, words: WordRows, schedule: LinkSchedule, public: PublicCoins) -> None:
+    def __init__(self, words: WordRows, schedule: "LinkSchedule", public: PublicCoins) -> None:
         self._words = words
         self._most = schedule.strict.words
         size = schedule.strict.embedding

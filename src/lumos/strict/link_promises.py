@@ -11,8 +11,8 @@ import math
 
 from lumos.strict.book_charges import FEATURES, LABEL, NORM, RECORD
 from lumos.strict.disclosed import NEWLY, Disclosed, with_life
+from lumos.strict.link.stages import PRODUCTS, LinkSchedule
 from lumos.strict.link_levels import ALONE, WAYS, Reading
-from lumos.strict.link_schedule import PRODUCTS, LinkSchedule
 from lumos.strict.settings import ANSWERS_OF_CALIBRATION
 from lumos.strict.wording import NONE, arms, life_of_runs, parties, public, round_up, shortcuts, up
 
@@ -131,7 +131,7 @@ def reading(schedule: LinkSchedule) -> str:
 def cautions(schedule: LinkSchedule, read: Reading, words: int) -> list[str]:
     """Why neither words nor surroundings were used, and where noise drowns the encoder."""
     sentences = []
-    noise = schedule.noise(PRODUCTS, schedule.product_sums - 1)
+    noise = schedule[PRODUCTS].noise(schedule[PRODUCTS].num_sums - 1)
     width = words * schedule.strict.embedding
     # A sum of n/2 products has a norm of at most n/2 · C, its noise one of σ · C · √width.
     needed = 0.0 if noise is None else 2 * noise.total * math.sqrt(width) / noise.clip

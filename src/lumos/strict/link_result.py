@@ -21,6 +21,7 @@ from lumos.score import make_scorer
 from lumos.session.workers import InProcess
 from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.feature_scaling import FeatureScaling
+from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.link_answers import UNANSWERED, Answerer, AskedOfPeers, scores
 from lumos.strict.link_encoder import LinkEncoder
 from lumos.strict.link_levels import (
@@ -31,7 +32,6 @@ from lumos.strict.link_levels import (
     integers,
     spec_for,
 )
-from lumos.strict.link_schedule import LinkSchedule
 from lumos.strict.settings import StrictSettings
 from lumos.strict.surroundings import Surroundings
 from lumos.strict.word_rows import WordRows

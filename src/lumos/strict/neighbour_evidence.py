@@ -21,12 +21,14 @@ import numpy as np
 from scipy.special import gammaln
 
 from lumos.encode.label_form import LabelForm
-from lumos.strict.classify_schedule import FEWER
 from lumos.strict.noisy_labels import NoisyLabels
 from lumos.strict.own_classifier import Rounding
 from lumos.strict.short_rows import row_sums
 from lumos.typing import Bytes, Doubles, Ints
 
+PSEUDO_COUNT = 3.0
+"""A device adds counts/(received + PSEUDO_COUNT) to a matrix: one more message moves it by at most
+1/(1 + PSEUDO_COUNT)."""
 CONCENTRATION = 8.0
 """κ of the Pólya distribution: how many messages of one device's neighbours are as good as
 independent. Chosen on validation devices of Facebook, Twitch and demo."""
@@ -78,7 +80,7 @@ class MessageCounts:
 
     def damped(self, rows: Ints) -> Doubles:
         """[rows, alphabet] of norm below 1: one message more moves it by 1/4 at most."""
-        damped: Doubles = self.counts[rows] / (self.received[rows] + FEWER)[:, None]
+        damped: Doubles = self.counts[rows] / (self.received[rows] + PSEUDO_COUNT)[:, None]
         return damped
 
     def matrix_vectors(self, labels: NoisyLabels, rows: Ints) -> Doubles:

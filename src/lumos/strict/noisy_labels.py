@@ -11,17 +11,19 @@ of ỹ is that of R applied to the predicted probabilities.
 """
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from lumos.device.shard import Shard
 from lumos.encode.label_draws import LabelDraws
 from lumos.encode.label_form import LabelForm
-from lumos.strict.classify_schedule import ClassifySchedule
 from lumos.strict.release_book import ReleaseBook
 from lumos.strict.short_rows import ROWS, row_maxima, row_sums
 from lumos.typing import Doubles, Flags, Ints
+
+if TYPE_CHECKING:
+    from lumos.strict.classify.stages import ClassifySchedule
 
 NO_LABEL = -1
 
@@ -75,7 +77,7 @@ def forward_slopes(logits: Doubles, likelihood: Doubles) -> tuple[Doubles, Doubl
 def draw_labels(
     shard: Shard,
     labels: Ints,
-    schedule: ClassifySchedule,
+    schedule: "ClassifySchedule",
     book: ReleaseBook | None,
     participants: Flags,
 ) -> NoisyLabels:

@@ -14,19 +14,21 @@ all graphs. `LONGEST` bounds it for large federations and for exact sums.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
 
 from lumos.aggregate.noise import clip_factors
 from lumos.encode.bounds import unit_rows
-from lumos.strict.classify_schedule import COUNTS, ENCODER, ClassifySchedule
 from lumos.strict.feature_rows import FeatureRows, dense, row_products, within
 from lumos.strict.noisy_labels import NoisyLabels
 from lumos.strict.outer_vectors import OuterVectors
 from lumos.strict.short_rows import row_sums
 from lumos.typing import Arrays, Doubles, Ints
+
+if TYPE_CHECKING:
+    from lumos.strict.classify.stages import ClassifySchedule
 
 LOSS_SCALE = 0.02
 """The loss is in the same sum as the gradient, scaled down so that it adds little to the norm."""
@@ -55,7 +57,7 @@ class Encoder:
         self,
         rows: FeatureRows,
         labels: NoisyLabels,
-        schedule: ClassifySchedule,
+        schedule: "ClassifySchedule",
         rounded: Rounding,
     ) -> None:
         self._base = rows
@@ -111,7 +113,7 @@ class Encoder:
 
     def learn_counts(self, total: Doubles) -> None:
         """Weight the features by a sum of counts."""
-        noise = self._schedule.noise(COUNTS)
+        noise = self._schedule["counts"].noise()
         least = max(1e-6, RARE * noise.total) if noise is not None else 1.0
         self.feature_weights = np.maximum(total, least) ** -DAMPING
         self._use_weights()
@@ -133,7 +135,7 @@ class Encoder:
 
     def count_vectors(self) -> OuterVectors:
         """The training devices' parts of the counts: a row, and nothing else."""
-        rows = abs(within(self._base.training, self._schedule.limit(COUNTS, self._base.width)))
+        rows = abs(within(self._base.training, self._schedule["counts"].limit(self._base.width)))
         devices = len(self._base.train)
         return OuterVectors(rows, np.ones((devices, 1)), np.empty((devices, 0)))
 
@@ -146,7 +148,7 @@ class Encoder:
         slope, loss = self._labels.slopes(self._apply(self._training), train)
         scaled_loss = LOSS_SCALE * self._schedule.strength * np.minimum(loss, LOSS_LIMIT)
         norms = np.sqrt(row_sums(slope**2) * self._squares + scaled_loss**2)
-        factor = clip_factors(norms, self._schedule.limit(ENCODER, self.width))
+        factor = clip_factors(norms, self._schedule["encoder"].limit(self.width))
         slope *= factor[:, None]
         scaled_loss *= factor
         rest = np.concatenate([BIAS * slope, scaled_loss[:, None]], axis=1)

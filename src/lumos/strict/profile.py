@@ -1,7 +1,7 @@
 """The strict profile: one randomized symbol per device, and sums. The door `open` is shut."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,10 @@ import numpy as np
 from lumos.errors import UsageError
 from lumos.exchange.topic import Door
 from lumos.graph.facts import GraphFacts, facts_of
-from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
+from lumos.strict.classify.stages import ENCODER, ClassifySchedule
 from lumos.strict.feature_form import feature_form
-from lumos.strict.link_schedule import LinkSchedule
+from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.run_coins import coin_name, name_with_book
-from lumos.strict.schedule import Schedule
 from lumos.strict.settings import (
     LINK_OPINIONS,
     NOT_USED,
@@ -26,6 +25,7 @@ from lumos.strict.settings import (
     has_no_meaning,
     settings_of,
 )
+from lumos.strict.stages import Schedule
 from lumos.strict.texts import texts
 from lumos.training.profile import Placement, Problem, Programs
 from lumos.training.profiles import STRICT
@@ -35,7 +35,7 @@ from lumos.training.texts import ProfileTexts
 from lumos.typing import Arrays
 
 if TYPE_CHECKING:
-    from lumos.strict.classify_trainer import ClassifyResult
+    from lumos.strict.classify.trainer import ClassifyResult
     from lumos.strict.link_result import LinkResult
     from lumos.strict.release_book import ReleaseBook
     from lumos.training.config import Config
@@ -102,7 +102,8 @@ class StrictProfile:
         schedule = self._schedule(facts, config)  # enough epochs …
         schedule.check()  # … and noise that sums carry in full
         if isinstance(schedule, ClassifySchedule):
-            schedule.limit(ENCODER, (facts.feature_count + 1) * schedule.classes + 1)
+            encoder = schedule[ENCODER]
+            encoder.limit(encoder.width(facts.feature_count))
         if config.trees.balancer != "none":
             raise UsageError(
                 f"`profile='{self.name}'` needs no `balancer`: nobody carries an edge there, and "
@@ -137,67 +138,50 @@ class StrictProfile:
 
     def programs(self, placement: Placement) -> "Programs[ClassifyResult] | Programs[LinkResult]":
         """The trainers of all shards, and the coordinator's program."""
-        from lumos.strict import classify_trainer, classify_widths, link_trainer
-        from lumos.strict.coordinator import StrictCoordinator, Widths
+        from lumos.strict.classify.trainer import StrictClassifier
+        from lumos.strict.coordinator import StrictCoordinator
         from lumos.strict.followed_sums import FollowedSums
-        from lumos.strict.word_rows import WordRows
+        from lumos.strict.link.trainer import StrictLinker
 
-        problem, config, public = placement.problem, placement.config, placement.public
+        problem, config = placement.problem, placement.config
         book = None
         if settings_of(config).book is not None:
             book = self._book(problem, config, placement.coins)
         followed = None
         if placement.follows:
             followed = FollowedSums(problem.facts.devices, placement.coordinator, config)
-        places = list(zip(placement.shards, placement.endpoints, placement.private, strict=True))
-
-        def coordinator(
-            schedule: Schedule, widths: Callable[[int], Widths], features: int
-        ) -> StrictCoordinator:
-            return StrictCoordinator(
-                schedule,
-                public,
-                placement.coordinator,
-                features,
-                problem.facts.feature_count,
-                widths,
-                placement.coins,
-            )
-
+        schedule: ClassifySchedule | LinkSchedule
+        trainer: type[Any]
         if config.train.task == "classify":
-            labels = self._classify_schedule(problem, config)
-            if book is not None and not placement.control:
-                _check_opinions(book, problem, labels.strict)
-                for role in (Role.TRAIN, Role.VALIDATION):
-                    devices = [part.devices[part.roles == role] for part in problem.parts]
-                    book.check_charge(labels.sum_charge(role), np.sort(np.concatenate(devices)))
-            return Programs(
-                trainers=[
-                    classify_trainer.StrictClassifier(
-                        *place, labels, book=book, control=placement.control, sums=followed
-                    )
-                    for place in places
-                ],
-                coordinator=coordinator(
-                    labels,
-                    partial(classify_widths.widths, labels, public),
-                    problem.facts.feature_count,
-                ),
-            )
-        links = self._link_schedule(problem.facts, config)
+            schedule, trainer = self._classify_schedule(problem, config), StrictClassifier
+            groups = {
+                role: np.sort(
+                    np.concatenate([part.devices[part.roles == role] for part in problem.parts])
+                )
+                for role in (Role.TRAIN, Role.VALIDATION)
+            }
+        else:
+            schedule, trainer = self._link_schedule(problem.facts, config), StrictLinker
+            groups = {Role.NOBODY: np.arange(problem.facts.devices)}
         if book is not None and not placement.control:
-            _check_opinions(book, problem, links.strict)
-            book.check_charge(links.sum_charge(), np.arange(problem.facts.devices))
-            book.check_calibration(links.strict.answers)
-        words = WordRows.count(problem.facts.feature_count, signed=links.signed)
+            _check_opinions(book, problem, schedule.strict)
+            for role, devices in groups.items():
+                book.check_charge(schedule.sum_charge(role), devices)
+            if config.train.task == "link":
+                book.check_calibration(schedule.strict.answers)
+        places = zip(placement.shards, placement.endpoints, placement.private, strict=True)
         return Programs(
             trainers=[
-                link_trainer.StrictLinker(
-                    *place, links, book=book, control=placement.control, sums=followed
-                )
+                trainer(*place, schedule, book=book, control=placement.control, sums=followed)
                 for place in places
             ],
-            coordinator=coordinator(links, partial(link_trainer.widths, links), words),
+            coordinator=StrictCoordinator(
+                schedule,
+                placement.public,
+                placement.coordinator,
+                problem.facts.feature_count,
+                placement.coins,
+            ),
         )
 
     def _schedule(self, facts: GraphFacts, config: "Config") -> Schedule:

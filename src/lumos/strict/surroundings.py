@@ -13,9 +13,11 @@ import numpy as np
 from lumos.device.shard import Shard
 from lumos.encode.mechanisms import Mechanism
 from lumos.strict.link_encoder import unit
-from lumos.strict.link_schedule import CROWD
 from lumos.strict.opinions import preferred, randomized
 from lumos.typing import Bytes, Doubles, Ints
+
+CROWD = 16
+"""Neighbours up to which a device's colour weighs more the more of them hear it."""
 
 
 class Surroundings:

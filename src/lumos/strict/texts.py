@@ -4,11 +4,10 @@ import dataclasses
 from functools import partial
 from typing import Any
 
-from lumos.strict.classify_schedule import CANDIDATES, ClassifySchedule
+from lumos.strict.classify.stages import CANDIDATES, ClassifySchedule
+from lumos.strict.link.stages import COUNTS, LinkSchedule
 from lumos.strict.link_levels import ALONE, BOTH, SURROUNDINGS, WORDS
-from lumos.strict.link_schedule import COUNTS, LinkSchedule
 from lumos.strict.plain_promise import classify_in_words, link_in_words
-from lumos.strict.schedule import Schedule
 from lumos.strict.settings import (
     CLASSIFY_ONLY,
     LINK_ONLY,
@@ -16,9 +15,9 @@ from lumos.strict.settings import (
     OF_TREES,
     settings_of,
 )
-from lumos.strict.stage_texts import NAMES, stages_of
+from lumos.strict.stages import Schedule
 from lumos.training.config import Config
-from lumos.training.texts import LOSS, ProfileTexts, TreeTexts
+from lumos.training.texts import LOSS, ProfileTexts, RunSizes, SumStage, TreeTexts
 from lumos.trees.settings import TreeSettings
 
 _OWN, _NEIGHBOURS, _TREES_TOO = CANDIDATES
@@ -64,7 +63,7 @@ def texts(config: Config) -> ProfileTexts:
         promise=link_in_words if config.train.task == "link" else classify_in_words,
         loss=_NOISY_LOSS if settings_of(config).protect == "noise" else LOSS,
         stages=_stages(config),
-        sums=partial(stages_of, config),
+        sums=partial(described_stages, config),
         choices=_CHOICES,
         validation=_VALIDATION["link" if config.train.task == "link" else "classify"],
         **(_links(config) if config.train.task == "link" else {}),
@@ -93,12 +92,25 @@ def _links(config: Config) -> dict[str, Any]:
 
 
 def _stages(config: Config) -> dict[str, int]:
-    """By name, the epochs in which another part of the model begins to learn."""
+    """Return by name the epochs in which another part of the model begins to learn."""
     kind = LinkSchedule if config.train.task == "link" else ClassifySchedule
     schedule: Schedule = kind(config=config, devices=0)  # stages are the same for any number
-    stages = [schedule.stage(epoch) for epoch in range(config.train.epochs)]
+    epochs = range(1, config.train.epochs)
     return {
-        NAMES.get(stage, stage): number + 1
-        for number, stage in enumerate(stages)
-        if number and stage != stages[number - 1]
+        stage.title or stage.name: epoch + 1
+        for epoch, (stage, step) in zip(epochs, map(schedule.place, epochs), strict=True)
+        if step == 0
     }
+
+
+def described_stages(config: Config, sizes: RunSizes) -> list[SumStage]:
+    """Return the stages of a finished run, those after the last epoch included."""
+    scaling: Any = str(sizes.weights.get("feature_scaling", "none"))
+    if config.train.task == "link":
+        signed = sizes.weights["weights"].size > sizes.features
+        links = LinkSchedule(config=config, devices=sizes.devices, scaling=scaling, signed=signed)
+        return links.described(sizes)
+    labels = ClassifySchedule(
+        config=config, devices=sizes.devices, classes=max(2, sizes.classes), scaling=scaling
+    )
+    return labels.described(sizes)

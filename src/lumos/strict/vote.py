@@ -13,14 +13,16 @@ un-mix: a wrong class may have the right digit. Wrong classes are then taken to 
 """
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from lumos.encode.mechanisms import COIN
-from lumos.strict.classify_schedule import VOTE, ClassifySchedule
 from lumos.strict.noisy_labels import NoisyLabels
 from lumos.typing import Doubles, Ints
+
+if TYPE_CHECKING:
+    from lumos.strict.classify.stages import ClassifySchedule
 
 
 def vote_vectors(candidates: list[Doubles], labels: NoisyLabels, rows: Ints) -> Doubles:
@@ -52,10 +54,9 @@ class Vote(NamedTuple):
         return Vote(0, nothing, nothing)
 
     @staticmethod
-    def of(total: Doubles, schedule: ClassifySchedule) -> "Vote":
+    def of(total: Doubles, schedule: "ClassifySchedule") -> "Vote":
         """Count the noisy sum of all vectors."""
-        noise = schedule.noise(VOTE)
-        spread = 0.0 if noise is None else noise.total
+        spread = schedule["vote"].spread()
         gains, losses = total[1::2], total[2::2]
         best = 1 + int(np.argmax(gains - losses))
         net, moved = gains[best - 1] - losses[best - 1], gains[best - 1] + losses[best - 1]
@@ -80,7 +81,7 @@ class Vote(NamedTuple):
         }
 
 
-def _unmixed(agreed: float, spread: float, schedule: ClassifySchedule) -> tuple[float, float]:
+def _unmixed(agreed: float, spread: float, schedule: "ClassifySchedule") -> tuple[float, float]:
     """Accuracy and its standard error, from the number of devices that agree."""
     form, epsilon = schedule.label_form, schedule.strict.sums_epsilon
     judges = max(1, schedule.validation)

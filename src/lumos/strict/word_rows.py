@@ -10,8 +10,10 @@ import numpy as np
 from scipy.sparse import csr_array, diags_array
 
 from lumos.encode.bounds import Features
-from lumos.strict.link_schedule import COUNTED
 from lumos.typing import Doubles, Ints
+
+COUNTED = 32
+"""Words of a device that count in full in the sum of counts; with more, each counts less."""
 
 
 class WordRows:

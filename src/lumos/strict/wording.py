@@ -2,8 +2,8 @@
 
 import math
 
-from lumos.strict.schedule import Schedule
 from lumos.strict.settings import StrictSettings
+from lumos.strict.stages import Schedule
 from lumos.training.texts import NO_PROMISE
 
 NONE = NO_PROMISE

@@ -41,10 +41,10 @@ from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.graph import Graph
 from lumos.graph.facts import facts_of
-from lumos.strict.classify_schedule import ClassifySchedule
+from lumos.strict.classify.stages import ClassifySchedule
 from lumos.strict.feature_form import feature_form
+from lumos.strict.link.stages import MARGIN, LinkSchedule
 from lumos.strict.link_promises import SUMS
-from lumos.strict.link_schedule import MARGIN, LinkSchedule
 from lumos.strict.noisy_sums import NoisySums
 from lumos.strict.settings import settings_of
 from lumos.training.config import Config

@@ -34,8 +34,8 @@ from lumos.graph import Graph
 from lumos.graph.facts import facts_of
 from lumos.runs.federation import Federation
 from lumos.strict.feature_form import feature_form
+from lumos.strict.link.stages import COLOURS, MARGIN, LinkSchedule
 from lumos.strict.link_promises import SUMS
-from lumos.strict.link_schedule import COLOURS, MARGIN, LinkSchedule
 from lumos.strict.settings import settings_of
 from lumos.training.config import Config
 from lumos.training.profile import Problem

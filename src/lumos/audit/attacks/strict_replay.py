@@ -27,8 +27,8 @@ from lumos.exchange.tape import Tape
 from lumos.graph import Graph
 from lumos.graph.part import parts_of
 from lumos.runs.federation import IDEAL_TOPICS, Federation
-from lumos.strict.classify_schedule import COUNTS, ENCODER, OPINIONS, SYMBOLS, ClassifySchedule
-from lumos.strict.classify_trainer import StrictClassifier
+from lumos.strict.classify.stages import COUNTS, ENCODER, OPINIONS, SYMBOLS, ClassifySchedule
+from lumos.strict.classify.trainer import StrictClassifier
 from lumos.strict.feature_scaling import ScalingSums
 from lumos.strict.noisy_labels import NoisyLabels
 from lumos.strict.noisy_sums import NoisySums, Update

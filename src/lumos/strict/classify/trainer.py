@@ -25,44 +25,26 @@ from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.strict.book_charges import opinion_charge
+from lumos.strict.classify.stages import OPINIONS, SYMBOLS, TREES, TRUST, ClassifySchedule
 from lumos.strict.classify_cautions import Found, cautions
 from lumos.strict.classify_promises import ROLES, promises, reading
-from lumos.strict.classify_schedule import (
-    COUNTS,
-    ENCODER,
-    OPINIONS,
-    SCALE,
-    SCALES,
-    SYMBOLS,
-    TEMPERATURE,
-    TEMPERED,
-    TREES,
-    TRUST,
-    VOTE,
-    ClassifySchedule,
-)
-from lumos.strict.classify_widths import residual_head, widths
 from lumos.strict.control_messages import drawn_opinions, drawn_symbols, drawn_values
 from lumos.strict.disclosed import BookView, Disclosed
 from lumos.strict.feature_rows import FeatureRows
 from lumos.strict.feature_scaling import NAMES as SCALING_ARRAYS
 from lumos.strict.feature_scaling import FeatureScaling
 from lumos.strict.followed_sums import FollowedSums
-from lumos.strict.loss_choice import loss_vectors
 from lumos.strict.neighbour_evidence import MessageCounts
 from lumos.strict.neighbour_messages import send_over
 from lumos.strict.noisy_labels import draw_labels
-from lumos.strict.noisy_sums import Update
 from lumos.strict.opinions import opinions
-from lumos.strict.own_classifier import LOSS_SCALE, Encoder
+from lumos.strict.own_classifier import Encoder
 from lumos.strict.release_book import ReleaseBook
 from lumos.strict.residual_head import ResidualHead, ResidualInput
-from lumos.strict.run_charges import Charge
-from lumos.strict.temperature import choose_scale, confidence_vectors
 from lumos.strict.topics import OPINION, SYMBOL
 from lumos.strict.trainer import StrictTrainer
 from lumos.strict.trust import RATE, Trust
-from lumos.strict.vote import Vote, vote_vectors
+from lumos.strict.vote import Vote
 from lumos.training.adam import Adam
 from lumos.training.outcome import MAIN, OWN, Outcome
 from lumos.training.private_data import PrivateData
@@ -122,13 +104,13 @@ class StrictClassifier(StrictTrainer):
         super().__init__(
             shard, endpoint, private.features, schedule, book=book, control=control, sums=sums
         )
-        self._training, self._validation = np.flatnonzero(train), np.flatnonzero(validate)
+        self.training, self.validation = np.flatnonzero(train), np.flatnonzero(validate)
         self._roles = private.roles
-        self._labels = draw_labels(shard, private.labels, schedule, self._book, train | validate)
-        self._symbols = np.where(train, self._labels.symbols, -1)
+        self.labels = draw_labels(shard, private.labels, schedule, self.book, train | validate)
+        self._symbols = np.where(train, self.labels.symbols, -1)
         self._sent: list[Bytes] = []
         """For each opinion [hosted, bytes]."""
-        self._counts: list[MessageCounts] = []
+        self.counts: list[MessageCounts] = []
         """Of symbols, then of each opinion."""
         self.matrices: list[Doubles] = []
         """The same: their noisy sums."""
@@ -140,52 +122,34 @@ class StrictClassifier(StrictTrainer):
         self._residual_input: ResidualInput | None = None
         self.scale, self.temperature = 1.0, 1.0
         self.vote = Vote.nobody()
+        self.candidates: list[Doubles] = []
+        """Logits of the candidates, [hosted, k] each; before the vote."""
 
     def _scaling_devices(self) -> tuple[Ints, int]:
-        return self._training, self.schedule.training
+        return self.training, self.schedule.training
 
     def _begin(self) -> None:
         schedule, train = self.schedule, self.schedule.config.train
         trains = self._roles == Role.TRAIN
         self._rows = FeatureRows(self._scaled_features(), trains, nonnegative=not schedule.signed)
-        self._encoder = Encoder(self._rows, self._labels, schedule, self._sums.rounded)
+        self.encoder = Encoder(self._rows, self.labels, schedule, self.sums.rounded)
         start = Trust.start(2 + schedule.strict.opinions, schedule.classes)
         self.optimisers = {TRUST: Adam(start, RATE)}
         if schedule.strict.tree_network:
-            self._head = residual_head(schedule, self.shard.public)
+            self._head = schedule.residual_head(self.shard.public)
             start = self._head.vector()
             self.optimisers[TREES] = Adam(start, train.learning_rate, train.weight_decay)
 
-    def _trained_head(self) -> ResidualHead:
+    def trained_head(self) -> ResidualHead:
         """The tree network with its present weights."""
         if self._head is None:
             raise ProtocolError("a tree network was used where there is none")
         self._head.load(self.optimisers[TREES].weights)
         return self._head
 
-    def _before(self, number: int) -> Program[None]:
-        """Symbols before their matrix, an opinion before each of its own."""
-        stage = self.schedule.stage(number)
-        if stage == SYMBOLS:
-            yield from self._release()
-        elif stage == OPINIONS:
-            yield from self._tell_opinion(1 + self.schedule.step(number))
-
-    def rejoin(self, epoch: int) -> Program[None]:
-        """After `restore`: repeat the messages before `epoch`. The same coins give the same.
-
-        Raises:
-            InputError: the state was not one of this epoch.
-        """
-        stages = [self.schedule.stage(number) for number in range(epoch)]
-        if len(self.matrices) != sum(stage in (SYMBOLS, OPINIONS) for stage in stages):
-            raise InputError("checkpoint.npz is of another epoch; restart without `resume`")
-        for number in range(epoch):
-            yield from self._before(number)
-
-    def _release(self) -> Program[None]:
+    def release(self) -> Program[None]:
         """Training devices tell all neighbours their symbol, the same one."""
-        if self._control:
+        if self.control:
             drawn = drawn_symbols(self.shard, self.schedule.symbol_form.alphabet)
             self._symbols = np.where(self._symbols >= 0, drawn, -1)
         # Its ε is what receivers see, also where an earlier run has paid for it.
@@ -206,21 +170,21 @@ class StrictClassifier(StrictTrainer):
         read = partial(one_hot, limit=form.alphabet)
         received = yield from send_over(SYMBOL, shard, slots, bodies, epsilon, read)
         body = received.body
-        if self._control:
+        if self.control:
             body = form.messages(drawn_values(shard, received, form.alphabet))
-        self._counts = [MessageCounts.of_messages(body, read, received.receiver, len(shard))]
+        self.counts = [MessageCounts.of_messages(body, read, received.receiver, len(shard))]
 
-    def _tell_opinion(self, number: int) -> Program[None]:
+    def tell_opinion(self, number: int) -> Program[None]:
         """Every device tells all its neighbours an opinion of what it received so far."""
         shard, mechanism = self.shard, self.schedule.opinion_mechanism
         evidence = np.sum(self._evidence(number), axis=0)
-        if self._control:  # of nothing, so every class is as likely
+        if self.control:  # of nothing, so every class is as likely
             evidence = np.zeros_like(evidence)
         sent = opinions(shard, evidence, mechanism, number)
         self._sent = [*self._sent[: number - 1], sent]
-        if self._book is not None and number == 1:
+        if self.book is not None and number == 1:
             senders = shard.devices[shard.degree > 0]
-            self._book.charge(opinion_charge(self.schedule.strict), senders)
+            self.book.charge(opinion_charge(self.schedule.strict), senders)
         yield from self._exchange_opinions(number, None)
 
     def _exchange_opinions(self, number: int, slots: Ints | None) -> Program[None]:
@@ -230,106 +194,36 @@ class StrictClassifier(StrictTrainer):
         epsilon = self.schedule.strict.opinion_epsilon
         received = yield from send_over(OPINION, shard, slots, bodies, epsilon, mechanism.read)
         body = received.body
-        if self._control:
+        if self.control:
             body = drawn_opinions(shard, received, mechanism, number)
         counts = MessageCounts.of_messages(body, mechanism.read, received.receiver, len(shard))
-        self._counts = [*self._counts[:number], counts]
+        self.counts = [*self.counts[:number], counts]
 
     def _evidence(self, kinds: int) -> list[Doubles]:
         """Of the first `kinds` kinds of messages, [hosted, k] each; computed once."""
-        if len(self._counts) < kinds or len(self.matrices) < kinds:
+        if len(self.counts) < kinds or len(self.matrices) < kinds:
             raise ProtocolError("messages were used before they were received")
         for kind in range(len(self._known_evidence), kinds):
-            evidence = self._counts[kind].evidence(self.matrices[kind], self._labels.form)
+            evidence = self.counts[kind].evidence(self.matrices[kind], self.labels.form)
             self._known_evidence.append(evidence)
         return self._known_evidence[:kinds]
 
     def _own(self) -> Doubles:
-        return self.scale * self._encoder.logits()
+        return self.scale * self.encoder.logits()
 
-    def _update(self, stage: str, number: int) -> Update:
-        if stage == COUNTS:
-            return lambda each: self._encoder.counts(each=each)
-        if stage == ENCODER:
-            return lambda each: self._encoder.update(each=each)
-        if stage in (SYMBOLS, OPINIONS):
-            return lambda each: self._matrix(stage, each=each)
-        return self._summed(stage, self._vectors(stage))
-
-    def _matrix(self, stage: str, *, each: bool) -> Doubles:
-        """Each device's part of the last kind's matrix, or the sum of all."""
-        counts, rows = self._counts[-1], self._participants(stage)
-        if each:
-            return self._of_all(stage, counts.matrix_vectors(self._labels, rows))
-        return counts.matrix_sum(self._labels, rows, self._sums.rounded)
-
-    def _participants(self, stage: str) -> Ints:
-        """Positions of the devices whose vectors are not zero, in a stage with few numbers."""
-        if stage == SYMBOLS:
-            return np.concatenate([self._training, self._validation])
-        return self._validation
-
-    def _summed(self, stage: str, vectors: Doubles) -> Update:
-        """Each device's vector, or the sum of all, every one rounded by itself.
-
-        Args:
-            vectors: [participants, width]; those of all others are zeros.
-        """
-
-        return lambda each: (
-            self._of_all(stage, vectors) if each else self._sums.rounded(vectors).sum(axis=0)
-        )
-
-    def _of_all(self, stage: str, vectors: Doubles) -> Doubles:
-        """[hosted, width] vectors of the participants; zeros elsewhere."""
-        of_all = np.zeros((len(self.shard), vectors.shape[1]))
-        of_all[self._participants(stage)] = vectors
-        return of_all
-
-    def _vectors(self, stage: str) -> Doubles:
-        """[participants, width] in a stage with few numbers."""
-        labels, rows, schedule = self._labels, self._participants(stage), self.schedule
-        if stage == SCALE:
-            clip = schedule.limit(SCALE, len(SCALES))
-            return loss_vectors(self._encoder.logits(), SCALES, labels, rows, clip)
-        weights = self.optimisers[stage].weights
-        if stage == TRUST:
-            clip = schedule.limit(TRUST, len(weights) + 1)
-            return self._make_trust().update(weights, labels, rows, clip)
-        head = self._trained_head()
-        clip = schedule.limit(TREES, head.width)
-        return head.update(self._make_residual_input(), labels, rows, clip)
-
-    def _advance(self, stage: str, number: int, total: Doubles) -> float | None:
-        if stage == COUNTS:
-            self._encoder.learn_counts(total)
-        elif stage == ENCODER:
-            self._encoder.learn(total, self.schedule.step(number))
-            return self._encoder.mean_loss(total)
-        elif stage == SCALE:
-            self.scale = SCALES[int(np.argmin(total))]
-        elif stage in (SYMBOLS, OPINIONS):
-            self.matrices = [*self.matrices, total]
-        else:
-            judges = max(1, self.schedule.validation)
-            slope = total[:-1] if stage == TRUST else self._trained_head().gradient(total)
-            self.optimisers[stage].step(slope / judges)
-            return float(total[-1] / LOSS_SCALE / judges)
-        return None
-
-    def _make_trust(self) -> Trust:
-        """The inputs of trust; fixed once all messages are received."""
+    def trust(self) -> Trust:
+        """Return the inputs of trust; fixed once all messages are received."""
         if self._trust is None:
             self._trust = Trust(self._own(), self._evidence(1 + self.schedule.strict.opinions))
         return self._trust
 
-    def _make_residual_input(self) -> ResidualInput:
-        """The inputs of the residual head; fixed once trust is trained."""
+    def residual_input(self) -> ResidualInput:
+        """Return the inputs of the residual head; fixed once trust is trained."""
         if self._residual_input is None:
-            counts = np.concatenate([kind.counts for kind in self._counts], axis=1)
-            received = np.sum([kind.received for kind in self._counts], axis=0)
+            counts = np.concatenate([kind.counts for kind in self.counts], axis=1)
+            received = np.sum([kind.received for kind in self.counts], axis=0)
             self._residual_input = ResidualInput(
-                base=self._make_trust().logits(self.optimisers[TRUST].weights),
+                base=self.trust().logits(self.optimisers[TRUST].weights),
                 predicted=self._own().argmax(axis=1),
                 frequencies=counts / np.maximum(received, 1)[:, None],
                 received=received,
@@ -338,45 +232,23 @@ class StrictClassifier(StrictTrainer):
 
     def _candidates(self) -> list[Doubles]:
         """Logits of the candidates, [hosted, k] each."""
-        logits = [self._own(), self._make_trust().logits(self.optimisers[TRUST].weights)]
+        logits = [self._own(), self.trust().logits(self.optimisers[TRUST].weights)]
         if self.schedule.strict.tree_network:
-            logits.append(self._trained_head().logits(self._make_residual_input()))
+            logits.append(self.trained_head().logits(self.residual_input()))
         return logits
 
     def finish(self) -> Program[ClassifyResult]:
         """Let validation devices choose a candidate and its temperature; return the results."""
-        candidates = self._candidates()
-        total = yield from self._last_sum(
-            VOTE, vote_vectors(candidates, self._labels, self._validation)
-        )
-        self.vote = Vote.of(total, self.schedule)
-        self.choice = self.vote.choice
-        final = candidates[self.choice]
-        total = yield from self._last_sum(
-            TEMPERATURE, confidence_vectors(final, TEMPERED, self._validation)
-        )
-        noise = self.schedule.noise(TEMPERATURE)
-        spread = 0.0 if noise is None else noise.total
-        judges = self.schedule.validation
-        self.temperature = 1 / choose_scale(total, TEMPERED, self.vote, judges, spread)
+        self.candidates = self._candidates()
+        yield from self._finish_stages()
         empty = np.empty((len(self.shard), 0, self.schedule.opinion_mechanism.width), np.uint8)
         return ClassifyResult(
-            (final / self.temperature).astype(np.float32),
-            candidates[0].astype(np.float32),
+            (self.candidates[self.choice] / self.temperature).astype(np.float32),
+            self.candidates[0].astype(np.float32),
             self._symbols,
             np.stack(self._sent, axis=1) if self._sent else empty,
             self._roles,
-            self._labels.paid,
-        )
-
-    def _last_sum(self, stage: str, vectors: Doubles) -> Program[Doubles]:
-        place = self.schedule.last_stages.index(stage)
-        return (
-            yield from self._sums.sum(
-                self._summed(stage, vectors),
-                self.schedule.noise(stage),
-                self.schedule.config.train.epochs + place,
-            )
+            self.labels.paid,
         )
 
     def outcome(self, result: ClassifyResult, ledger: LedgerReport) -> Outcome:
@@ -401,19 +273,19 @@ class StrictClassifier(StrictTrainer):
     def _found(self) -> Found:
         """What noisy sums said of features and neighbours."""
         return Found(
-            features=int(self._features.shape[1]),
-            width=self._encoder.width,
+            features=int(self.features.shape[1]),
+            width=self.encoder.width,
             vote=self.vote,
             scaled=self.scaling is None or self.scaling.learnt,
-            largest=self._encoder.largest_feature(),
-            alike=self._encoder.alike(),
+            largest=self.encoder.largest_feature(),
+            alike=self.encoder.alike(),
         )
 
     def _book_view(self, result: ClassifyResult) -> BookView | None:
         """What all devices have spent, by role, and what is new; from the results of all shards."""
-        if self._book is None:
+        if self.book is None:
             return None
-        lives = self._book.lives()
+        lives = self.book.lives()
         groups = {name: result.roles == role for name, role in ROLES.items()}
         groups["other devices"] = ~np.isin(result.roles, (Role.TRAIN, Role.VALIDATION))
         return BookView(
@@ -423,18 +295,15 @@ class StrictClassifier(StrictTrainer):
             },
         )
 
-    def _sum_charges(self) -> list[tuple[Charge, Ints]]:
-        schedule, devices = self.schedule, self.shard.devices
-        return [
-            (schedule.sum_charge(role), devices[rows])
-            for role, rows in (
-                (Role.TRAIN, self._training),
-                (Role.VALIDATION, self._validation),
-            )
-        ]
+    def _groups(self) -> dict[Role, Ints]:
+        devices = self.shard.devices
+        return {Role.TRAIN: devices[self.training], Role.VALIDATION: devices[self.validation]}
+
+    def _received_rounds(self) -> int:
+        return len(self.matrices)
 
     def _state(self) -> Arrays:
-        state = {**self._encoder.state(), **self._learnt()}
+        state = {**self.encoder.state(), **self._learnt()}
         for stage, adam in self.optimisers.items():
             state |= adam.state(stage)
         return state
@@ -447,7 +316,7 @@ class StrictClassifier(StrictTrainer):
         return {"scale": np.array(self.scale), **matrices}
 
     def _restore(self, state: Arrays) -> None:
-        self._encoder.load(state)
+        self.encoder.load(state)
         self._load_learnt(state)
         for stage, adam in self.optimisers.items():
             adam.restore(state, stage)
@@ -460,16 +329,16 @@ class StrictClassifier(StrictTrainer):
         """
         kinds = range(1 + self.schedule.strict.opinions)
         matrices = [state[f"matrix/{kind}"] for kind in kinds]
-        width = widths(self.schedule, self.shard.public, self._rows.width)
         for kind, matrix in enumerate(matrices):
-            if matrix.shape not in ((0,), (width(OPINIONS if kind else SYMBOLS, 0),)):
+            stage = self.schedule[OPINIONS if kind else SYMBOLS]
+            if matrix.shape not in ((0,), (stage.width(self._rows.width),)):
                 raise InputError(f"the sum matrix/{kind} is not of this run; start a new one")
         self.scale = float(state["scale"])
         self.matrices = [matrix for matrix in matrices if matrix.size]
 
     def arrays(self) -> Arrays:
         """The trained weights by name."""
-        encoder = {name: part for name, part in self._encoder.state().items() if name != "velocity"}
+        encoder = {name: part for name, part in self.encoder.state().items() if name != "velocity"}
         return {
             **encoder,
             **self._scaling_arrays(),
@@ -488,7 +357,7 @@ class StrictClassifier(StrictTrainer):
         self.scaling = self._scaling_in(arrays, len(kept.get("released", ())))
         self._begin()
         self._check(arrays, kept)
-        self._encoder.load(arrays)
+        self.encoder.load(arrays)
         self._load_learnt(arrays)
         for stage, adam in self.optimisers.items():
             adam.weights = arrays[stage]
@@ -505,11 +374,11 @@ class StrictClassifier(StrictTrainer):
         of the run, say whether it had to be there.
         """
         form, strict = self.schedule.scaling, self.schedule.strict
-        mine = self._features[self.shard.devices < old]
+        mine = self.features[self.shard.devices < old]
         scaled = form != "none" and (strict.scaling != "auto" or not of_one_scale(mine))
         if not scaled and not any(name in arrays for name in SCALING_ARRAYS):
             return None
-        return FeatureScaling.of(arrays, int(self._features.shape[1]))
+        return FeatureScaling.of(arrays, int(self.features.shape[1]))
 
     def _check(self, arrays: Arrays, kept: Arrays) -> None:
         """Refuse weights and messages that cannot be of this run."""

@@ -27,9 +27,9 @@ from lumos.strict.answer_budget import AnswerBudget
 from lumos.strict.book_charges import opinion_charge
 from lumos.strict.book_file import UNMATCHED
 from lumos.strict.control_messages import drawn_values
-from lumos.strict.coordinator import Widths
 from lumos.strict.disclosed import Disclosed
 from lumos.strict.followed_sums import FollowedSums
+from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.link_answers import levels_of_pairs
 from lumos.strict.link_encoder import LinkEncoder
 from lumos.strict.link_levels import (
@@ -40,32 +40,22 @@ from lumos.strict.link_levels import (
     Reading,
     combined,
     integers,
-    read_levels,
     spec_for,
 )
 from lumos.strict.link_prediction import alone, judged
 from lumos.strict.link_promises import cautions, promises, reading
 from lumos.strict.link_result import LinkResult
-from lumos.strict.link_schedule import (
-    COLOURS,
-    COUNTS,
-    LEVELS,
-    PRODUCTS,
-    WHITENING,
-    LinkSchedule,
-)
 from lumos.strict.matching import NOBODY, PLACES, match
 from lumos.strict.neighbour_messages import ReceivedMessages, send_over
-from lumos.strict.noisy_sums import Update
 from lumos.strict.release_book import ReleaseBook
-from lumos.strict.run_charges import Charge
 from lumos.strict.surroundings import Surroundings
 from lumos.strict.topics import COLOUR, OPINION
 from lumos.strict.trainer import StrictTrainer
 from lumos.strict.word_rows import WordRows
 from lumos.training.outcome import MAIN, OWN, Outcome
 from lumos.training.private_data import PrivateData
-from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small
+from lumos.training.split import Role
+from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints
 
 EDGE, STRANGER = 0, 1
 
@@ -103,15 +93,13 @@ class StrictLinker(StrictTrainer):
         self._partner: Ints | None = None
         """[hosted] once partners were found."""
         self._paired = False
-        self._surroundings = Surroundings(shard, schedule.opinion_mechanism)
+        self.surroundings = Surroundings(shard, schedule.opinion_mechanism)
         self._sent: list[Bytes] = []
         """For each round [hosted]."""
         self.reading: Reading | None = None
+        self.histograms: Doubles = np.empty((0, 0))
+        """[hosted, ways · 2 · levels] of the pairs of calibration."""
         self._attempt = 0
-
-    def has_sessions(self, epoch: int) -> bool:
-        """As in `StrictTrainer`: those of partners, and of pairs that learn their level."""
-        return epoch >= self.last_epoch() or self.schedule.stage(epoch) == PRODUCTS
 
     def begin_attempt(self, number: int) -> None:
         """As in `StrictTrainer`. Answers have other coins, too: a peer that answers with another
@@ -133,7 +121,7 @@ class StrictLinker(StrictTrainer):
         Those who never looked, such as new devices, look among themselves. Whoever did keeps what
         it found; a partner that is gone, or is no neighbour in this run, is nobody.
         """
-        shard, book = self.shard, self._book
+        shard, book = self.shard, self.book
         if book is None:
             return (yield from match(shard, shard.owner, shard.neighbours, "partners", PLACES))
         known = book.partners()
@@ -162,65 +150,39 @@ class StrictLinker(StrictTrainer):
             self._partner = np.where(np.isin(partner, absent), NOBODY, partner)
 
     def _begin(self) -> None:
-        self._words = WordRows(self._scaled_features(), signed=self.schedule.signed)
-        if self._control:
-            chance = self.shard.coins.uniform_each(self._words.held, "control words", 0)
-            self._words.replaced(np.floor(chance * self._words.width).astype(np.int64))
-        self._encoder = LinkEncoder(self._words, self.schedule, self.shard.public)
+        self.words = WordRows(self._scaled_features(), signed=self.schedule.signed)
+        if self.control:
+            chance = self.shard.coins.uniform_each(self.words.held, "control words", 0)
+            self.words.replaced(np.floor(chance * self.words.width).astype(np.int64))
+        self.encoder = LinkEncoder(self.words, self.schedule, self.shard.public)
 
-    def _before(self, number: int) -> Program[None]:
-        """Sessions of partners before the first product, colours and opinions before their sum.
+    def pair(self) -> Program[None]:
+        """Open the sessions of partners, once in an attempt.
 
         Where devices did no more than enrol, they find partners first.
         """
-        stage, step = self.schedule.stage(number), self.schedule.step(number)
-        if stage == PRODUCTS and not self._paired:
-            if self._partner is None:
-                self._partner = yield from self._find_partners()
-            yield from self._sums.pair(self._partner, self._encoder.chosen)
-            self._paired = True
-        elif stage == COLOURS:
-            yield from self._tell(step)
+        if self._paired:
+            return
+        if self._partner is None:
+            self._partner = yield from self._find_partners()
+        yield from self.sums.pair(self._partner, self.encoder.chosen)
+        self._paired = True
 
-    def rejoin(self, epoch: int) -> Program[None]:
-        """After `restore`: repeat the messages before `epoch`. The same coins give the same.
-
-        Raises:
-            InputError: the state was not one of this epoch.
-        """
-        stages = [self.schedule.stage(number) for number in range(self.last_epoch())]
-        # Sessions of partners are never written down: products that are left need new ones.
-        if PRODUCTS in stages[:epoch] and PRODUCTS in stages[epoch:]:
-            yield from self._before(stages.index(PRODUCTS))
-        yield from self.rehear(epoch)
-
-    def rehear(self, epoch: int) -> Program[None]:
-        """As in `StrictTrainer`: colours and opinions.
-
-        Raises:
-            InputError: the state was not one of this epoch.
-        """
-        numbers = [number for number in range(epoch) if self.schedule.stage(number) == COLOURS]
-        if len(self._surroundings.usual) != len(numbers):
-            raise InputError("checkpoint.npz is of another epoch; restart without `resume`")
-        for number in numbers:
-            yield from self._before(number)
-
-    def _tell(self, number: int) -> Program[None]:
+    def tell(self, number: int) -> Program[None]:
         """Every device tells all its neighbours its colour, or an opinion, the same to all."""
         shard, strict = self.shard, self.schedule.strict
-        sent = self._surroundings.message(number)
+        sent = self.surroundings.message(number)
         self._sent = [*self._sent[:number], sent[:, 0]]
         bodies = sent[shard.owner]
-        if self._book is not None and number == 1:
+        if self.book is not None and number == 1:
             senders = shard.devices[shard.degree > 0]
-            self._book.charge(opinion_charge(strict), senders)
+            self.book.charge(opinion_charge(strict), senders)
         topic, cost = (OPINION, strict.opinion_epsilon) if number else (COLOUR, 0.0)
         received = yield from send_over(topic, shard, None, bodies, cost, self._read_colours)
-        self._surroundings.hear(received.receiver, self._colours_in(received, number))
+        self.surroundings.hear(received.receiver, self._colours_in(received, number))
 
     def _colours_in(self, received: ReceivedMessages, number: int) -> Ints:
-        if self._control:
+        if self.control:
             return drawn_values(self.shard, received, self.schedule.strict.colours, number)
         return self._read_colours(received.body)
 
@@ -231,74 +193,34 @@ class StrictLinker(StrictTrainer):
             raise ProtocolError("a neighbour sent a colour that does not exist")
         return colours
 
-    def _sum(self, stage: str, number: int) -> Program[Doubles]:
-        if stage != PRODUCTS:
-            return (yield from super()._sum(stage, number))
-        noise = self.schedule.noise(stage, self.schedule.step(number))
-        numbers, words = self._encoder.integers(), self._words.width
-        return (yield from self._sums.sum_products(numbers, words, noise, number))
-
-    def _update(self, stage: str, number: int) -> Update:
-        if stage == COUNTS:
-            shares = self._words.shares()
-            steps = 2.0**self.schedule.config.updates.fraction_bits
-            shares.data = np.trunc(shares.data * steps) / steps  # so that no norm exceeds 1
-            return lambda each: shares.toarray() if each else np.asarray(shares.sum(axis=0))
-        if stage == WHITENING:
-            vectors = self._encoder.spread()
-        elif stage == COLOURS:
-            vectors = self._surroundings.sent_weights()
-        else:
-            raise ValueError(f"stage {stage!r} has no update")
-        rounded = self._sums.rounded(vectors)
-        return lambda each: rounded if each else rounded.sum(axis=0)
-
-    def _advance(self, stage: str, number: int, total: Doubles) -> None:
-        if stage == COUNTS:
-            self._encoder.learn_counts(total, self.schedule.noise(COUNTS))
-        elif stage == PRODUCTS:
-            self._encoder.learn_products(total)
-        elif stage == WHITENING:
-            self._encoder.learn_spread(total)
-        else:
-            self._surroundings.learn_usual(total)
-
     def finish(self) -> Program[LinkResult]:
         """Calibrate: the levels of a few pairs, and their histograms."""
-        schedule, strict = self.schedule, self.schedule.strict
-        degree = self.shard.degree
-        vectors = combined(self._encoder.embeddings(), self._surroundings.vectors())
-        whole = {way: integers(rows) for way, rows in vectors.items()}
-        budget = AnswerBudget.unused(len(self.shard))
-        flat = yield from self._histograms(whole, budget)
-        noise = schedule.noise(LEVELS)
-        total = yield from self._sums.sum(
-            lambda each: flat if each else flat.sum(axis=0), noise, schedule.config.train.epochs
-        )
-        spread = 0.0 if noise is None else noise.total
-        shape = (len(WAYS), 2, len(COSINES) + 1)
-        self.reading = read_levels(total.reshape(shape), spread, strict.answer_bits)
-        used = BOTH if self.reading.way == ALONE else self.reading.way
+        yield from self._finish_stages()
+        reading = self._calibrated()
+        used = BOTH if reading.way == ALONE else reading.way
         return LinkResult(
-            reading=self.reading,
-            vectors=whole[used],
-            embeddings=vectors[used].astype(np.float32),
-            degree=degree,
+            reading=reading,
+            vectors=integers(self._compared[used]),
+            embeddings=self._compared[used].astype(np.float32),
+            degree=self.shard.degree,
             sent=np.stack(self._sent, axis=1),
-            budget=budget,
-            strict=strict,
+            budget=self._budget,
+            strict=self.schedule.strict,
             seed=self.shard.public.seed,
         )
 
-    def _histograms(self, vectors: dict[str, Small], budget: AnswerBudget) -> Program[Doubles]:
-        """[hosted, ways · 2 · levels] one level of an edge, and one of a stranger, of each device.
+    def calibrate(self) -> Program[None]:
+        """Have each device learn one level of an edge, and one of a stranger.
 
         Who learns: both ends of a pair learn its level, and count an answer. One of them adds it to
         the sum. Each pair compares in one way, by a public rule.
         """
         shard, strict = self.shard, self.schedule.strict
-        if self._book is not None:
-            self._book.calibrate(shard.devices, strict.answers)
+        self._compared = combined(self.encoder.embeddings(), self.surroundings.vectors())
+        vectors = {way: integers(rows) for way, rows in self._compared.items()}
+        self._budget = AnswerBudget.unused(len(shard))
+        if self.book is not None:
+            self.book.calibrate(shard.devices, strict.answers)
         rows, peers = self._held_back[:, 0], self._held_back[:, 1]
         order = np.lexsort((peers, rows))
         edges = yield from match(shard, rows[order], peers[order], "held back")
@@ -322,8 +244,13 @@ class StrictLinker(StrictTrainer):
                 )
                 adding = devices[of_way] < peers[of_way]
                 counts[here[of_way][adding], number, kind, learnt[adding]] += 1
-            budget.calibrated[here] += 1
-        return counts.reshape(len(shard), len(WAYS) * 2 * (len(COSINES) + 1))
+            self._budget.calibrated[here] += 1
+        self.histograms = counts.reshape(len(shard), len(WAYS) * 2 * (len(COSINES) + 1))
+
+    def _calibrated(self) -> Reading:
+        if self.reading is None:
+            raise ProtocolError("a run was read before it was calibrated")
+        return self.reading
 
     def _strangers(self) -> Ints:
         """[hosted] a partner for everybody, by public coins, edge or not; `NOBODY` for one left."""
@@ -346,19 +273,22 @@ class StrictLinker(StrictTrainer):
             exposed=reading(self.schedule),
             promises=promises(self.schedule, self._life()),
             choice=result.reading.way,
-            cautions=cautions(self.schedule, result.reading, self._words.width),
+            cautions=cautions(self.schedule, result.reading, self.words.width),
             estimates=result.estimates(),
             kept={**result.arrays(), **self._remembered()},
         )
 
     def _life(self) -> Disclosed | None:
         """What all devices have spent; None without a book."""
-        if self._book is None:
+        if self.book is None:
             return None
-        return Disclosed.of_lives(self._book.lives(), np.ones(self.shard.total, np.bool_))
+        return Disclosed.of_lives(self.book.lives(), np.ones(self.shard.total, np.bool_))
 
-    def _sum_charges(self) -> list[tuple[Charge, Ints]]:
-        return [(self.schedule.sum_charge(), self.shard.devices)]
+    def _groups(self) -> dict[Role, Ints]:
+        return {Role.NOBODY: self.shard.devices}
+
+    def _received_rounds(self) -> int:
+        return len(self.surroundings.usual)
 
     def load(self, weights: Arrays, kept: Arrays) -> None:
         """Refused: see `welcome`."""
@@ -370,14 +300,12 @@ class StrictLinker(StrictTrainer):
 
     def arrays(self) -> Arrays:
         """Everything public that was learnt, by name."""
-        if self.reading is None:
-            raise ProtocolError("a run was read before it was calibrated")
-        return {**self._state(), **self._scaling_arrays(), **self.reading.arrays()}
+        return {**self._state(), **self._scaling_arrays(), **self._calibrated().arrays()}
 
     def _state(self) -> Arrays:
-        usual = self._surroundings.usual
+        usual = self.surroundings.usual
         rounds = np.array(usual) if usual else np.empty((0, self.schedule.strict.colours))
-        return {**self._encoder.arrays(), "usual": rounds}
+        return {**self.encoder.arrays(), "usual": rounds}
 
     def _restore(self, state: Arrays) -> None:
         """Go on from a state.
@@ -387,18 +315,5 @@ class StrictLinker(StrictTrainer):
         """
         if state["usual"].shape[1:] != (self.schedule.strict.colours,):
             raise InputError("checkpoint.npz is of another model; restart without `resume`")
-        self._encoder.load(state)
-        self._surroundings.usual = list(state["usual"])
-
-
-def widths(schedule: LinkSchedule, used: int) -> Widths:
-    """The widths of all sums, where `used` words are used."""
-    size = schedule.strict.embedding
-    of_stage = {
-        COUNTS: used,
-        PRODUCTS: used * size,
-        WHITENING: size * (size + 1) // 2,
-        COLOURS: schedule.strict.colours,
-        LEVELS: len(WAYS) * 2 * (len(COSINES) + 1),
-    }
-    return lambda stage, _: of_stage[stage]
+        self.encoder.load(state)
+        self.surroundings.usual = list(state["usual"])
