@@ -24,7 +24,8 @@ from lumos.audit.printed import printed
 from lumos.device.coins import PublicCoins
 from lumos.encode.label_draws import LabelDraws
 from lumos.graph import Graph
-from lumos.strict import classify_trainer, noisy_labels, opinions
+from lumos.strict import noisy_labels, opinions
+from lumos.strict.classify import trainer as classify_trainer
 from lumos.strict.classify.trainer import StrictClassifier
 from lumos.strict.coordinator import StrictCoordinator
 from lumos.training.profile import Problem

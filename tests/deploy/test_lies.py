@@ -103,7 +103,7 @@ def test_a_restarted_device_opens_no_sum_a_second_time(
 def mask_neighbours(federation: Federation) -> list[int]:
     """Of the device, by slot."""
     trainer: Any = federation.coordinator.job.trainer
-    found: list[int] = trainer._sums._sums._graph.of(np.array([LOST]))[0].tolist()
+    found: list[int] = trainer.sums._sums._graph.of(np.array([LOST]))[0].tolist()
     return found
 
 

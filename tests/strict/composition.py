@@ -74,14 +74,14 @@ def all_sums(schedule: ClassifySchedule) -> list[tuple[str, int]]:
     before = {"none": "", "size": "s", "standard": "scscs"}[schedule.scaling]
     return [
         *(({"s": SIZES, "c": CENTRES}[letter], 0) for letter in before),
-        *((schedule.stage(epoch), schedule.step(epoch)) for epoch in epochs),
-        *((stage, 0) for stage in schedule.last_stages),
+        *((stage.name, step) for stage, step in map(schedule.place, epochs)),
+        *((stage.name, 0) for stage in schedule.last_stages),
     ]
 
 
 def honest_noise(schedule: ClassifySchedule, stage: str, step: int) -> float:
     """Standard deviation of the shares of the devices that neither collude nor drop out."""
-    noise = present(schedule.noise(stage, step))
+    noise = present(schedule[stage].noise(step))
     devices = schedule.devices
     absent = math.ceil(0.10 * devices) + math.ceil(0.05 * devices)
     return noise.share * math.sqrt(devices - absent)

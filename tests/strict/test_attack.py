@@ -251,7 +251,7 @@ def test_an_edge_stays_within_the_account_of_its_ends(settings: dict[str, Any]) 
         shares, ends, run = edge_shares(little_graph(20 + seed), None, seed, **settings)
         for share, (one, two) in zip(shares, np.sort(ends, axis=1), strict=True):
             largest[one, two] = max(largest.get((one, two), 0.0), share)
-        promised = 2 * max(run.schedule.mu(role, "edge") for role in (Role.TRAIN, Role.VALIDATION))
+        promised = 2 * max(run.schedule.mu("edge", role) for role in (Role.TRAIN, Role.VALIDATION))
         assert promised >= 2 * mu_of(run, "edge").max() - 1e-12
     assert largest[Role.VALIDATION, Role.VALIDATION] > 0.1
     assert max(largest.values()) <= 1
@@ -286,7 +286,7 @@ def test_cells_are_the_account_of_the_audit() -> None:
             ("vectors in the sums or zeros", "norm", 1, 0.0),
             ("one edge: there or not", "edge", 2, 16.0),
         ):
-            mu = times * run.schedule.mu(role, question)
+            mu = times * run.schedule.mu(question, role)
             epsilon, delta = present(run.schedule.account(mu))
             (cell,) = (row[column] for row in table if about in row["about"])
             printed = cell.strip("()").split(", ")

@@ -9,7 +9,6 @@ from tests.narrow import present
 from tests.strict.classifying import schedule_of
 from tests.strict.composition import DELTA, all_sums, epsilon_of, honest_noise, moves
 
-from lumos.strict.classify_promises import ROLES, promises, reading
 from lumos.strict.classify.stages import (
     COUNTS,
     ENCODER,
@@ -22,6 +21,7 @@ from lumos.strict.classify.stages import (
     VOTE,
     ClassifySchedule,
 )
+from lumos.strict.classify_promises import ROLES, promises, reading
 from lumos.strict.feature_scaling import CENTRES, SIZES
 from lumos.strict.wording import NONE
 

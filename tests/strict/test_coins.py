@@ -84,10 +84,10 @@ def noise_of(aggregate: str, **settings: Any) -> np.ndarray:
     run = made(aggregate=aggregate, devices=DEVICES if aggregate == "ideal" else 60, **settings)
     epochs(run, 0, 1)
     trainer = run.trainers[0]
-    exact = trainer._encoder.update(each=False)
+    exact = trainer.encoder.update(each=False)
     with sums() as opened:
         epochs(run, 1, 2)
-    noise: np.ndarray = (opened[0][1] - exact) / trainer.schedule.noise(ENCODER, 0).total
+    noise: np.ndarray = (opened[0][1] - exact) / trainer.schedule[ENCODER].noise(0).total
     return noise
 
 
@@ -96,7 +96,7 @@ def offsets_of(**settings: Any) -> np.ndarray:
     true = present(graph_of(touched=settings.get("touched", "")).labels)
     run = made(**settings)
     with listening() as wire:
-        run.run(lambda trainer: trainer._release())
+        run.run(lambda trainer: trainer.release())
     found = np.full(DEVICES, -1)
     for message in wire.all_of("strict/symbol"):
         found[message.sender] = (message.body[0] - true[message.sender]) % CLASSES

@@ -1,6 +1,7 @@
 """Centre and size of features: what devices add, what is learnt, what it costs, what it mends."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,8 @@ from lumos.strict.feature_scaling import (
     octaves,
 )
 from lumos.strict.link.stages import PRODUCTS, LinkSchedule
-from lumos.strict.stages import SCALING_SHARE
 from lumos.strict.settings import StrictSettings
+from lumos.strict.stages import SCALING_SHARE
 from lumos.training.config import Config
 from lumos.training.split import Role
 
@@ -195,17 +196,19 @@ def test_scaling_is_within_the_same_account(kind: Any) -> None:
     plain = schedule_of(signed=True)
     scaled = ClassifySchedule(**{**vars(plain), "scaling": kind})
     whole = mu_for(plain.strict.update_epsilon, plain.strict.update_delta)
-    assert scaled.mu(Role.TRAIN, "features") == pytest.approx(whole, rel=1e-9)
-    assert epsilon_for(scaled.mu(Role.TRAIN, "features"), 1e-5) <= 8 + 1e-6
+    assert scaled.mu("features", Role.TRAIN) == pytest.approx(whole, rel=1e-9)
+    assert epsilon_for(scaled.mu("features", Role.TRAIN), 1e-5) <= 8 + 1e-6
     for role in (Role.VALIDATION, Role.TEST):
-        assert scaled.mu(role, "features") == plain.mu(role, "features")
-    assert scaled.mu(Role.TRAIN, "edge") == plain.mu(Role.TRAIN, "edge")
-    spent = sum((1 / present(scaled.noise(stage)).sigma) ** 2 for stage in STAGES[kind])
+        assert scaled.mu("features", role) == plain.mu("features", role)
+    assert scaled.mu("edge", Role.TRAIN) == plain.mu("edge", Role.TRAIN)
+    spent = sum((1 / present(scaled[stage].noise()).sigma) ** 2 for stage in STAGES[kind])
     moved = {SIZES: 2.0, CENTRES: 4.0}
-    again = sum(moved[stage] / (present(scaled.noise(stage)).sigma) ** 2 for stage in STAGES[kind])
+    again = sum(
+        moved[stage] / (present(scaled[stage].noise()).sigma) ** 2 for stage in STAGES[kind]
+    )
     assert again == pytest.approx(SCALING_SHARE * len(STAGES[kind]) * whole**2)
     assert spent < again
-    first = present(scaled.noise(ENCODER)).sigma / present(plain.noise(ENCODER)).sigma
+    first = present(scaled[ENCODER].noise()).sigma / present(plain[ENCODER].noise()).sigma
     assert first == pytest.approx(math.sqrt(0.94 / (0.94 - SCALING_SHARE * len(STAGES[kind]))))
 
 
@@ -214,11 +217,11 @@ def test_links_pay_for_it_too(kind: Any) -> None:
     config = Config.of(profile="strict", task="link")
     plain, scaled = (LinkSchedule(config=config, devices=500, scaling=s) for s in ("none", kind))
     assert scaled.mu("features") == pytest.approx(plain.mu("features"))
-    assert present(scaled.noise(PRODUCTS)).sigma > present(plain.noise(PRODUCTS)).sigma
+    assert present(scaled[PRODUCTS].noise()).sigma > present(plain[PRODUCTS].noise()).sigma
 
 
 def test_no_two_sums_have_the_same_coins() -> None:
-    schedule = ClassifySchedule(**{**vars(schedule_of()), "scaling": "standard"})
+    schedule = replace(schedule_of(), scaling="standard")
     epochs = schedule.config.train.epochs
     after = [epochs + place for place in range(len(schedule.last_stages))]
     before = [schedule.first_coins(place) for place in range(5)]

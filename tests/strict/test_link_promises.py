@@ -34,12 +34,11 @@ def test_sums_promise_what_they_cost(epsilon: float, devices: int) -> None:
     rows = table(devices, update_epsilon=epsilon)
     assert epsilon_in(rows[OTHERS][SUMS]) == pytest.approx(epsilon, rel=1e-3)
     for about, question in ((OTHERS, "features"), (ZEROS, "norm")):
-        stages = [(made.stage(epoch), made.step(epoch)) for epoch in range(10)] + [("levels", 0)]
         moves = []
-        for stage, step in stages:
-            noise = made.noise(stage, step)
+        for stage, step in made.sums:
+            noise = stage.noise(step)
             assert noise is not None
-            moves.append(getattr(made.reach(stage), question) / (noise.sigma * noise.clip))
+            moves.append(getattr(stage.moves, question) / (noise.sigma * noise.clip))
         said = epsilon_in(rows[about][SUMS])
         found = epsilon_of(moves, DELTA)
         assert found <= said * 1.001

@@ -26,8 +26,9 @@ from lumos.exchange import TOPICS
 from lumos.graph import Graph
 from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
+from lumos.strict.link.stages import COUNTS, PRODUCTS
+from lumos.strict.link_encoder import Z_STEPS
 from lumos.strict.link_levels import ALONE, BOTH, WAYS
-from lumos.strict.link.stages import COUNTS, PRODUCTS, Z_STEPS
 from lumos.strict.matching import NOBODY
 
 DEVICES = 14
@@ -118,10 +119,10 @@ def test_noise_of_a_masked_run_is_that_of_the_schedule(sixty: Graph) -> None:
     for aggregate in ("ideal", "secure"):
         made = started(sixty, aggregate=aggregate, embedding=4)
         trainer = made.trainers[0]
-        shares = trainer._words.shares().toarray().sum(axis=0)
+        shares = trainer.words.shares().toarray().sum(axis=0)
         found = {}
         for number in range(3):
-            z = trainer._encoder.integers().astype(np.float64) / Z_STEPS
+            z = trainer.encoder.integers().astype(np.float64) / Z_STEPS
             exact = shares if not number else None
             with sums() as opened:
                 made.run(
@@ -133,10 +134,10 @@ def test_noise_of_a_masked_run_is_that_of_the_schedule(sixty: Graph) -> None:
                 together = np.zeros((60, 60))
                 here = np.flatnonzero(trainer._partner != NOBODY)
                 together[here, trainer._partner[here]] = 1
-                exact = (trainer._encoder.chosen.toarray().T @ together @ z).ravel()
-            stage = trainer.schedule.stage(number)
-            noise = trainer.schedule.noise(stage, trainer.schedule.step(number))
-            found[stage, number] = (only.total - exact) / noise.total
+                exact = (trainer.encoder.chosen.toarray().T @ together @ z).ravel()
+            stage, step = trainer.schedule.place(number)
+            noise = stage.noise(step)
+            found[stage.name, number] = (only.total - exact) / noise.total
         assert {stage for stage, _ in found} == {COUNTS, PRODUCTS}
         for stage, number in found:
             error = found[stage, number]
@@ -271,9 +272,9 @@ def test_twin_colours_of_words_are_caught(monkeypatch: pytest.MonkeyPatch) -> No
 
     def leaking(self: Any) -> None:
         honest(self)
-        first = self._words.shares().toarray().argmax(axis=1) % 4
-        self._surroundings._own = first
-        self._surroundings._sent = first.astype(np.uint8)
+        first = self.words.shares().toarray().argmax(axis=1) % 4
+        self.surroundings._own = first
+        self.surroundings._sent = first.astype(np.uint8)
 
     monkeypatch.setattr(StrictLinker, "_begin", leaking)
     with the_same_coins():
@@ -313,7 +314,7 @@ def test_the_control_knows_nothing(good: Run) -> None:
 def test_the_control_has_as_many_words_and_other_ones() -> None:
     made = started(town(60), control=True)
     honest = started(town(60))
-    one, two = made.trainers[0]._words, honest.trainers[0]._words
+    one, two = made.trainers[0].words, honest.trainers[0].words
     assert (one.held <= two.held).all()
     assert one.held.sum() > 0.8 * two.held.sum()
     assert ((one.shares() > 0) != (two.shares() > 0)).sum() > 0.1 * 60 * one.width

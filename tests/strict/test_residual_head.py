@@ -158,9 +158,9 @@ def test_updates_are_clipped(trees: Trees, clip: float) -> None:
     factors = np.minimum(1, clip / lengths)
     assert (factors < 1).any()
     assert_allclose(rows, free * factors[:, None], rtol=1e-9)
-    limit = schedule.limit(TREES, trees.residual.width)
+    limit = schedule[TREES].limit(trees.residual.width)
     clipped = trees.residual.update(trees.inputs, labels, judges, limit)
-    assert max(squares(schedule, clipped)) <= square(schedule.reach(TREES).norm)
+    assert max(squares(schedule, clipped)) <= square(schedule[TREES].sensitivity.norm)
 
 
 def test_any_division_into_shards_gives_the_same_bits(trees: Trees) -> None:

@@ -171,13 +171,13 @@ def test_the_symbol_is_the_draw_of_the_label(
     draws = LabelDraws.first(form, present(graph.labels), coins, everyone)
     expected = draws.at(*levels)
     with listening() as wire:
-        made.run(lambda trainer: trainer._release())
+        made.run(lambda trainer: trainer.release())
     (sent,) = bodies_of(wire, SYMBOL)
     assert set(sent) <= set(np.flatnonzero(roles == Role.TRAIN).tolist())
     assert len(sent) > 5
     for device, bodies in sent.items():
         assert bodies == {form.messages(expected[0])[device].tobytes()}
-    drawn = made.trainers[0]._labels
+    drawn = made.trainers[0].labels
     labelled = (roles == Role.TRAIN) | (roles == Role.VALIDATION)
     assert_array_equal(drawn.values, np.where(labelled, expected[-1], -1))
 
@@ -191,7 +191,7 @@ def test_an_opinion_is_a_function_of_what_was_received(
         made = started(sixty, np.arange(60) % 3, **settings)
         epochs(made, 0, 8)
     trainer = made.trainers[0]
-    form, mechanism = trainer._labels.form, trainer.schedule.opinion_mechanism
+    form, mechanism = trainer.labels.form, trainer.schedule.opinion_mechanism
     coins, everyone = made.shards[0].coins, np.arange(60)
     (symbols,) = wire.of(SYMBOL)
     counts = [np.zeros((60, form.alphabet))]
@@ -296,8 +296,8 @@ def test_noise_in_a_sum_is_as_large_as_it_should_be(aggregate: str, sixty: Graph
     scaled = []
     for epoch in (1, 2):
         epochs(made, 0, 1) if epoch == 1 else None
-        exact = trainer._encoder.update(each=False)
-        noise = trainer.schedule.noise(ENCODER, epoch - 1)
+        exact = trainer.encoder.update(each=False)
+        noise = trainer.schedule[ENCODER].noise(epoch - 1)
         with sums() as opened:
             epochs(made, epoch, epoch + 1)
         ((step, total),) = opened
@@ -323,7 +323,7 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
     monkeypatch.setattr(SecureAggregator, "sum", watched)
     roles = np.where(np.arange(60) % 2, Role.TEST, Role.TRAIN)
     made = started(sixty, roles, aggregate="secure")
-    noise = made.trainers[0].schedule.noise(ENCODER, 0)
+    noise = made.trainers[0].schedule[ENCODER].noise(0)
     epochs(made, 0, 2)
     silent = given[1][roles == Role.TEST]  # they add nothing but noise
     assert silent.std() == pytest.approx(noise.share, rel=0.02)

@@ -13,7 +13,7 @@ from tests.strict.strictly import federation, run_with_wire, small, sums
 
 from lumos import Graph
 from lumos.runs.federation import Federation
-from lumos.strict import classify_trainer
+from lumos.strict.classify import trainer as classify_trainer
 from lumos.strict.noisy_labels import draw_labels
 from lumos.training.split import Role
 
@@ -218,6 +218,6 @@ def test_with_true_labels_in_the_sums_they_are_held_and_the_table_says_so(epochs
 
 def test_labels_of_devices_that_only_test_are_not_even_drawn() -> None:
     trainer: Any = federation(graph_of(), ROLES).first_trainer
-    drawn = trainer._labels
+    drawn = trainer.labels
     assert_array_equal(drawn.values >= 0, ROLES != Role.TEST)
     assert_array_equal(drawn.paid, np.where(ROLES != Role.TEST, 3.0, 0.0))

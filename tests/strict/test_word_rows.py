@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
-from lumos.strict.link.stages import COUNTED
-from lumos.strict.word_rows import WordRows
+from lumos.strict.word_rows import COUNTED, WordRows
 
 
 def rows_of(features: Any, *, signed: bool = False) -> WordRows:

@@ -55,7 +55,7 @@ from lumos.strict.word_rows import WordRows
 from lumos.training.outcome import MAIN, OWN, Outcome
 from lumos.training.private_data import PrivateData
 from lumos.training.split import Role
-from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints
+from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small
 
 EDGE, STRANGER = 0, 1
 
@@ -210,15 +210,19 @@ class StrictLinker(StrictTrainer):
         )
 
     def calibrate(self) -> Program[None]:
-        """Have each device learn one level of an edge, and one of a stranger.
+        """Have each device learn one level of an edge, and one of a stranger."""
+        self._compared = combined(self.encoder.embeddings(), self.surroundings.vectors())
+        vectors = {way: integers(rows) for way, rows in self._compared.items()}
+        self._budget = AnswerBudget.unused(len(self.shard))
+        self.histograms = yield from self._histograms(vectors, self._budget)
+
+    def _histograms(self, vectors: dict[str, Small], budget: AnswerBudget) -> Program[Doubles]:
+        """Return [hosted, ways · 2 · levels] the levels of each device's pairs.
 
         Who learns: both ends of a pair learn its level, and count an answer. One of them adds it to
         the sum. Each pair compares in one way, by a public rule.
         """
         shard, strict = self.shard, self.schedule.strict
-        self._compared = combined(self.encoder.embeddings(), self.surroundings.vectors())
-        vectors = {way: integers(rows) for way, rows in self._compared.items()}
-        self._budget = AnswerBudget.unused(len(shard))
         if self.book is not None:
             self.book.calibrate(shard.devices, strict.answers)
         rows, peers = self._held_back[:, 0], self._held_back[:, 1]
@@ -244,8 +248,8 @@ class StrictLinker(StrictTrainer):
                 )
                 adding = devices[of_way] < peers[of_way]
                 counts[here[of_way][adding], number, kind, learnt[adding]] += 1
-            self._budget.calibrated[here] += 1
-        self.histograms = counts.reshape(len(shard), len(WAYS) * 2 * (len(COSINES) + 1))
+            budget.calibrated[here] += 1
+        return counts.reshape(len(shard), len(WAYS) * 2 * (len(COSINES) + 1))
 
     def _calibrated(self) -> Reading:
         if self.reading is None:
