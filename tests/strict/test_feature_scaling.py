@@ -16,7 +16,7 @@ from lumos.aggregate.noise import epsilon_for, mu_for
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.facts import facts_of
-from lumos.strict.classify.stages import ENCODER, ClassifySchedule
+from lumos.strict.classify.stages import ENCODER
 from lumos.strict.feature_form import feature_form
 from lumos.strict.feature_scaling import (
     BUCKETS,
@@ -194,7 +194,7 @@ def test_a_scaling_is_kept_and_read_back() -> None:
 @pytest.mark.parametrize("kind", ["size", "standard"])
 def test_scaling_is_within_the_same_account(kind: Any) -> None:
     plain = schedule_of(signed=True)
-    scaled = ClassifySchedule(**{**vars(plain), "scaling": kind})
+    scaled = replace(plain, scaling=kind)
     whole = mu_for(plain.strict.update_epsilon, plain.strict.update_delta)
     assert scaled.mu("features", Role.TRAIN) == pytest.approx(whole, rel=1e-9)
     assert epsilon_for(scaled.mu("features", Role.TRAIN), 1e-5) <= 8 + 1e-6
