@@ -111,12 +111,12 @@ def test_no_vector_is_longer_or_moves_further_than_its_noise_assumes(width: int)
     one, other = (generator.standard_normal((20, width)) * 10.0**k for k in (0, 3))
     one[0], other[0] = 1e38, -1e38
     one[1] = 0
-    reach = schedule_of(signed=True).reach
     for stage in (SIZES, CENTRES):
+        allowed = schedule_of(signed=True)[stage].sensitivity
         first, second = (sums_of(rows).vectors(stage, each=True) for rows in (one, other))
-        assert np.linalg.norm(first, axis=1).max() <= reach(stage).norm
+        assert np.linalg.norm(first, axis=1).max() <= allowed.norm
         moved = np.linalg.norm(first - second, axis=1).max()
-        assert 0.9 * reach(stage).features < moved <= reach(stage).features
+        assert 0.9 * allowed.features < moved <= allowed.features
 
 
 # What is learnt.

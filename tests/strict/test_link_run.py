@@ -98,7 +98,7 @@ def test_shards_change_nothing(name: str, aggregate: str, ledger_differences: An
     [
         "words",
         "randomized answers",
-        *(pytest.param(name, marks=pytest.mark.long) for name in ("exact", "signed", "degrees")),
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("exact", "signed")),
     ],
 )
 def test_masked_runs_without_noise_are_the_ideal_ones(name: str, ledger_differences: Any) -> None:

@@ -117,7 +117,7 @@ def test_a_newcomer_predicts_what_the_formula_says(name: str, choice: int) -> No
     assert not np.allclose(found[0], found[1])
 
 
-@pytest.mark.parametrize("name", ["default", "without opinions", "digits", "unary opinions"])
+@pytest.mark.parametrize("name", ["default", "without opinions", "digits"])
 def test_newcomers_send_nothing_and_get_what_was_sent_in_the_run(name: str) -> None:
     run, graph = run_of(name)
     opinions = SETTINGS[name].get("opinions", 2)

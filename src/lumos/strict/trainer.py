@@ -105,7 +105,17 @@ class StrictTrainer(ABC):
     def rejoin(self, epoch: int) -> Program[None]:
         """Repeat the messages before `epoch`, after `restore`. The same coins give the same.
 
-        Sessions of two devices are never written down: sums that are left open new ones.
+        Raises:
+            InputError: the state was not one of this epoch.
+        """
+        if epoch < self.last_epoch():
+            stage, step = self.schedule.place(epoch)
+            if stage.sessions and step:  # never written down: sums that are left need new ones
+                yield from stage.before(self, step)
+        yield from self.rehear(epoch)
+
+    def rehear(self, epoch: int) -> Program[None]:
+        """Receive again what was released before `epoch`, after `revive`.
 
         Raises:
             InputError: the state was not one of this epoch.
@@ -116,10 +126,6 @@ class StrictTrainer(ABC):
             raise InputError("checkpoint.npz is of another epoch; restart without `resume`")
         for stage, step in replayed:
             yield from stage.before(self, step)
-
-    def rehear(self, epoch: int) -> Program[None]:
-        """Receive again what was released before `epoch`, after `revive`."""
-        yield from self.rejoin(epoch)
 
     def has_sessions(self, epoch: int) -> bool:
         """Return whether sessions of two devices are open in epoch `epoch` + 1, or in `finish`."""
