@@ -61,9 +61,8 @@ from lumos.exchange.batch import Batch
 from lumos.exchange.tape import recording
 from lumos.graph.demo import words_for
 from lumos.runs.federation import Federation
-from lumos.strict.link_levels import ALONE, spec_for
-from lumos.strict.link_prediction import answer
-from lumos.strict.link_result import LinkResult
+from lumos.strict.link.levels import ALONE, spec_for
+from lumos.strict.link.prediction import LinkResult, answer
 from lumos.strict.topics import CONSENT
 from lumos.training.config import Config
 from lumos.training.link_questions import AskedPairs

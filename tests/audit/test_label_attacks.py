@@ -24,7 +24,8 @@ from lumos.audit.printed import printed
 from lumos.device.coins import PublicCoins
 from lumos.encode.label_draws import LabelDraws
 from lumos.graph import Graph
-from lumos.strict import noisy_labels, opinions
+from lumos.strict import messages as opinions
+from lumos.strict.classify import labels as noisy_labels
 from lumos.strict.classify import trainer as classify_trainer
 from lumos.strict.classify.stages import TrustStage
 from lumos.strict.classify.trainer import StrictClassifier

@@ -21,9 +21,11 @@ from lumos.errors import ProtocolError, UsageError
 from lumos.exchange.tape import recording
 from lumos.graph import Graph
 from lumos.score import IdealScorer
-from lumos.strict import answer_budget, link_answers, surroundings
-from lumos.strict.answer_budget import AnswerBudget
+from lumos.strict.link import answers as answer_budget
+from lumos.strict.link import answers as link_answers
+from lumos.strict.link import levels as surroundings
 from lumos.strict.link import trainer as link_trainer
+from lumos.strict.link.answers import AnswerBudget
 from lumos.training.config import Config
 
 LINKS = Config.of(profile="strict", task="link")

@@ -11,7 +11,7 @@ from lumos.deploy.device_party import MOST_ATTEMPTS
 from lumos.deploy.frames import Data, RoundKey, RunState
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
-from lumos.strict import opinions
+from lumos.strict import messages as opinions
 from lumos.training.config import Config
 
 

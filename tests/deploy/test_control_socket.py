@@ -21,7 +21,7 @@ from lumos.deploy.wire_count import NAME as WIRE_COUNT
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, UsageError
 from lumos.storage import read_json
-from lumos.strict.link_levels import BOTH
+from lumos.strict.link.levels import BOTH
 
 SECONDS = 120.0
 

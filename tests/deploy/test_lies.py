@@ -15,7 +15,7 @@ from lumos.aggregate.topics import Stage
 from lumos.deploy.frames import Data, RoundKey, RunState
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
-from lumos.strict.noisy_sums import NoisySums
+from lumos.strict.sums import NoisySums
 from lumos.training.config import Config
 
 

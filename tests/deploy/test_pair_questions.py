@@ -13,7 +13,7 @@ from lumos.deploy.pair_questions import QUESTIONS, PairQuestions
 from lumos.device.shard import COORDINATOR
 from lumos.errors import UsageError
 from lumos.graph.parts import PartsFolder
-from lumos.strict.link_levels import BOTH, Reading, spec_for
+from lumos.strict.link.levels import BOTH, Reading, spec_for
 from lumos.training.config import Config
 from lumos.training.trainer import PairAnswer
 from lumos.typing import Arrays

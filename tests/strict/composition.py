@@ -26,7 +26,7 @@ from lumos.strict.classify.stages import (
     VOTE,
     ClassifySchedule,
 )
-from lumos.strict.feature_scaling import CENTRES, SIZES
+from lumos.strict.features import CENTRES, SIZES
 
 DELTA = 1e-5
 """δ of the defaults."""

@@ -13,8 +13,8 @@ from lumos.audit.scene import without_masked_vectors
 from lumos.device.coins import PublicCoins
 from lumos.exchange.tape import recording
 from lumos.graph import Graph
-from lumos.strict.noisy_labels import NoisyLabels
-from lumos.strict.outer_vectors import OuterVectors
+from lumos.strict.classify.labels import NoisyLabels
+from lumos.strict.features import OuterVectors
 from lumos.training.split import split_vertices
 
 CLASSES, WORDS = 4, 40

@@ -31,7 +31,7 @@ from lumos.audit.attacks.feature_swap import apart
 from lumos.audit.attacks.strict_replay import changed, log_likelihood, moved, mu_of
 from lumos.audit.attacks.whole_run_label import InformedGuesses
 from lumos.graph import Graph
-from lumos.strict.classify_promises import promises
+from lumos.strict.classify.guarantees import promises
 from lumos.training.split import Role
 
 SEEDS = 2

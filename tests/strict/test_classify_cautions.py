@@ -12,9 +12,9 @@ from tests.strict.test_feature_scaling import communities
 
 import lumos
 from lumos.graph import Graph
+from lumos.strict.classify.evidence import Vote
+from lumos.strict.classify.guarantees import DROWNED, FEW, WEAK, WIDE, Found, cautions
 from lumos.strict.classify.stages import ENCODER
-from lumos.strict.classify_cautions import DROWNED, FEW, WEAK, WIDE, Found, cautions
-from lumos.strict.vote import Vote
 from lumos.training.cautions import below_own, no_better_than_control, still_falling, unconverged
 
 PLENTY: dict[str, Any] = {"devices": 200_000, "training": 100_000, "validation": 50_000}

@@ -9,6 +9,8 @@ from tests.narrow import present
 from tests.strict.classifying import schedule_of
 from tests.strict.composition import DELTA, all_sums, epsilon_of, honest_noise, moves
 
+from lumos.strict.accounting import NONE
+from lumos.strict.classify.guarantees import ROLES, promises, reading
 from lumos.strict.classify.stages import (
     COUNTS,
     ENCODER,
@@ -21,9 +23,7 @@ from lumos.strict.classify.stages import (
     VOTE,
     ClassifySchedule,
 )
-from lumos.strict.classify_promises import ROLES, promises, reading
-from lumos.strict.feature_scaling import CENTRES, SIZES
-from lumos.strict.wording import NONE
+from lumos.strict.features import CENTRES, SIZES
 
 TRAINING, VALIDATION, OTHER = "training devices", "validation devices", "other devices"
 LABEL = "label: this one or another"

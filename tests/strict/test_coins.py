@@ -28,7 +28,7 @@ from lumos.encode.label_form import LabelForm
 from lumos.graph import Graph
 from lumos.runs.train import train
 from lumos.strict.classify.stages import ENCODER
-from lumos.strict.run_coins import coin_name
+from lumos.strict.profile import coin_name
 from lumos.strict.settings import CLASSIFY_ONLY, LINK_ONLY, settings_of
 from lumos.training.config import Config
 

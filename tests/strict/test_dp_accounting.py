@@ -17,13 +17,13 @@ from tests.strict.linking import schedule as link_schedule
 from tests.strict.test_classify_promises import IN_SUMS, numbers
 
 from lumos.aggregate.noise import epsilon_for
-from lumos.strict.book_charges import EDGE, FEATURES, LABEL, NORM, RECORD
+from lumos.strict.accounting import EDGE, FEATURES, LABEL, NORM, RECORD
+from lumos.strict.classify.guarantees import ROLES
+from lumos.strict.classify.guarantees import promises as of_labels
 from lumos.strict.classify.stages import ClassifySchedule
-from lumos.strict.classify_promises import ROLES
-from lumos.strict.classify_promises import promises as of_labels
-from lumos.strict.feature_scaling import STAGES
-from lumos.strict.link_promises import SUMS
-from lumos.strict.link_promises import promises as of_links
+from lumos.strict.features import STAGES
+from lumos.strict.link.guarantees import SUMS
+from lumos.strict.link.guarantees import promises as of_links
 from lumos.training.split import Role
 
 FACEBOOK: dict[str, Any] = {"devices": 22_470, "training": 11_235, "validation": 5_617}

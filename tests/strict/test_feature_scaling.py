@@ -17,17 +17,17 @@ from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.facts import facts_of
 from lumos.strict.classify.stages import ENCODER
-from lumos.strict.feature_form import feature_form
-from lumos.strict.feature_scaling import (
+from lumos.strict.features import (
     BUCKETS,
     CENTRES,
-    LARGEST,
     LEAST_POWER,
+    MAX_SIZES,
     POWERS,
     SIZES,
     STAGES,
     FeatureScaling,
     ScalingSums,
+    feature_form,
     octaves,
 )
 from lumos.strict.link.stages import PRODUCTS, LinkSchedule
@@ -131,7 +131,7 @@ def test_exact_sums_find_centre_and_size() -> None:
     assert (np.abs(np.log2(scaling.size / spread)) < 0.6).all()  # a window is an octave wide
     moved = present(scaling.apply(rows))
     assert np.abs(moved.mean(axis=0)).max() < 0.2
-    assert np.abs(moved).max() <= LARGEST
+    assert np.abs(moved).max() <= MAX_SIZES
     assert moved.dtype == np.float32
 
 

@@ -25,17 +25,15 @@ from lumos.runs.train import train
 from lumos.score import LevelSpec, ScoreReceiver, ScoreSender
 from lumos.score import score_sender as senders
 from lumos.score.level_spec import levels_of
-from lumos.strict import link_answers, link_prediction, word_rows
-from lumos.strict.answer_budget import AnswerBudget
-from lumos.strict.answer_record import AnswerRecord, AnswersInFile
+from lumos.strict.link import answers as link_answers
+from lumos.strict.link import encoder as word_rows
+from lumos.strict.link import prediction as link_prediction
 from lumos.strict.link import trainer as link_trainer
-from lumos.strict.link_answers import UNANSWERED
-from lumos.strict.link_encoder import LinkEncoder, unit
-from lumos.strict.link_levels import Reading, integers, spec_for
-from lumos.strict.link_prediction import answer
-from lumos.strict.link_result import LinkResult
+from lumos.strict.link.answers import UNANSWERED, AnswerBudget, AnswerRecord, AnswersInFile
+from lumos.strict.link.encoder import LinkEncoder, unit
+from lumos.strict.link.levels import Reading, Surroundings, integers, spec_for
+from lumos.strict.link.prediction import LinkResult, answer
 from lumos.strict.settings import StrictSettings
-from lumos.strict.surroundings import Surroundings
 from lumos.training.config import Config
 from lumos.training.link_questions import AskedPairs
 from lumos.training.metrics import auc

@@ -14,8 +14,8 @@ from lumos import BudgetExceeded
 from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
 from lumos.storage import read_arrays
-from lumos.strict.answer_budget import halves
-from lumos.strict.matching import NOBODY, ROUNDS
+from lumos.strict.link.answers import halves
+from lumos.strict.link.matching import NOBODY, ROUNDS
 
 DEVICES = 40
 LOUD: dict[str, Any] = {"update_epsilon": 1000.0, "lifetime_update_epsilon": 10_000.0}

@@ -14,17 +14,18 @@ from tests.strict.linking import on_shards, schedule, started, town
 from lumos.aggregate.noise import Noise
 from lumos.device.coins import PublicCoins
 from lumos.graph import Graph
-from lumos.strict import link_encoder
-from lumos.strict.link_encoder import (
+from lumos.strict.link import encoder as link_encoder
+from lumos.strict.link.encoder import (
+    COUNTED,
     FLATTEN,
     LEAST_COUNT,
     LEAST_VARIANCE,
     Z_STEPS,
     LinkEncoder,
+    WordRows,
     unit,
 )
-from lumos.strict.matching import NOBODY
-from lumos.strict.word_rows import COUNTED, WordRows
+from lumos.strict.link.matching import NOBODY
 
 
 def encoder_of(features: Any, **given_: Any) -> LinkEncoder:

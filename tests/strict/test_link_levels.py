@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from lumos.score.level_spec import fitting_vectors, levels_of
-from lumos.strict.link_levels import (
+from lumos.strict.link.levels import (
     ALONE,
     BITS,
     BOTH,

@@ -8,9 +8,9 @@ from tests.strict.composition import DELTA, epsilon_of
 from tests.strict.linking import linked, schedule
 from tests.strict.strictly import small
 
-from lumos.strict.link_levels import ALONE, BOTH, WAYS, WORDS, Reading
-from lumos.strict.link_promises import ANSWERS, MESSAGES, SUMS, cautions, promises, reading
-from lumos.strict.wording import NONE
+from lumos.strict.accounting import NONE
+from lumos.strict.link.guarantees import ANSWERS, MESSAGES, SUMS, cautions, promises, reading
+from lumos.strict.link.levels import ALONE, BOTH, WAYS, WORDS, Reading
 
 OTHERS = "features: these or others"
 ZEROS = "features: in the sums, or all pairs of the device left out"

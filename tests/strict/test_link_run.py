@@ -26,10 +26,10 @@ from lumos.exchange import TOPICS
 from lumos.graph import Graph
 from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
+from lumos.strict.link.encoder import Z_STEPS
+from lumos.strict.link.levels import ALONE, BOTH, WAYS
+from lumos.strict.link.matching import NOBODY
 from lumos.strict.link.stages import COUNTS, PRODUCTS
-from lumos.strict.link_encoder import Z_STEPS
-from lumos.strict.link_levels import ALONE, BOTH, WAYS
-from lumos.strict.matching import NOBODY
 
 DEVICES = 14
 CHEAP = {"embedding": 4, "colours": 4, "words": 3}

@@ -12,7 +12,9 @@ from lumos.aggregate.noise import epsilon_for, mu_for
 from lumos.device.coins import PublicCoins
 from lumos.errors import UsageError
 from lumos.graph import Graph
-from lumos.strict.answer_budget import AnswerBudget
+from lumos.strict.link.answers import AnswerBudget
+from lumos.strict.link.encoder import Z_STEPS, LinkEncoder, WordRows
+from lumos.strict.link.levels import COSINES, WAYS, Surroundings, integers
 from lumos.strict.link.stages import (
     COLOURS,
     COUNTS,
@@ -22,11 +24,7 @@ from lumos.strict.link.stages import (
     WHITENING,
     LinkSchedule,
 )
-from lumos.strict.link_encoder import Z_STEPS, LinkEncoder
-from lumos.strict.link_levels import COSINES, WAYS, integers
 from lumos.strict.stages import SCALING_SHARE
-from lumos.strict.surroundings import Surroundings
-from lumos.strict.word_rows import WordRows
 from lumos.training.config import Config
 
 ROOT = math.sqrt(2)

@@ -21,10 +21,9 @@ from lumos.device.coins import PublicCoins
 from lumos.runs.events import EpochEvent
 from lumos.runs.run import Run
 from lumos.storage import read_arrays, write_arrays
-from lumos.strict.book_file import UNMATCHED, BookSeal
-from lumos.strict.disclosed import NEWLY
-from lumos.strict.matching import NOBODY
-from lumos.strict.release_book import ReleaseBook
+from lumos.strict.accounting import NEWLY
+from lumos.strict.book import UNMATCHED, BookSeal, ReleaseBook
+from lumos.strict.link.matching import NOBODY
 from lumos.training.split import Role, split_vertices
 
 SYMBOL = "strict/symbol"
@@ -193,7 +192,7 @@ def test_sums_are_counted_by_mu_until_their_limit(path: Path, short: dict[str, i
 
 
 def test_eight_default_runs_fit_and_a_ninth_does_not() -> None:
-    from lumos.strict.book_charges import QUESTIONS, sum_charge
+    from lumos.strict.accounting import QUESTIONS, sum_charge
     from lumos.strict.settings import StrictSettings
 
     charge = sum_charge(StrictSettings(), {"record": mu_for(8.0, 1e-5)})

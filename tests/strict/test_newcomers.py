@@ -16,7 +16,7 @@ from lumos.device.coins import PublicCoins
 from lumos.runs.newcomers import Newcomer, predict_newcomers
 from lumos.runs.run import Run
 from lumos.storage import read_arrays
-from lumos.strict.vote import Vote
+from lumos.strict.classify.evidence import Vote
 from lumos.training.split import Role, split_vertices
 
 pytestmark = pytest.mark.usefixtures("short")

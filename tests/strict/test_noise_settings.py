@@ -15,9 +15,9 @@ from lumos.aggregate.noise import Noise
 from lumos.aggregate.parameters import mask_parameters
 from lumos.aggregate.settings import AggregateSettings
 from lumos.graph.facts import facts_of
+from lumos.strict.classify.guarantees import reading
 from lumos.strict.classify.stages import ENCODER
-from lumos.strict.classify_promises import reading
-from lumos.strict.link_promises import reading as link_reading
+from lumos.strict.link.guarantees import reading as link_reading
 from lumos.strict.profile import PROFILE
 from lumos.strict.stages import Stage
 from lumos.training.config import Config

@@ -25,8 +25,8 @@ from lumos.encode.mechanisms import COIN, make_mechanism
 from lumos.errors import BudgetExceeded
 from lumos.graph import Graph
 from lumos.storage import read_arrays
-from lumos.strict.neighbour_evidence import MessageCounts
-from lumos.strict.opinions import most_likely, opinions
+from lumos.strict.classify.evidence import MessageCounts
+from lumos.strict.messages import most_likely, opinions
 from lumos.training.split import Role, split_vertices
 
 EPSILON = 2.0

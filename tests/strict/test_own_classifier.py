@@ -21,10 +21,7 @@ from tests.strict.classifying import (
 
 from lumos.encode.bounds import unit_rows
 from lumos.errors import UsageError
-from lumos.strict.classify.stages import COUNTS, ENCODER, ClassifySchedule
-from lumos.strict.feature_rows import FeatureRows, row_products
-from lumos.strict.noisy_labels import NO_LABEL
-from lumos.strict.own_classifier import (
+from lumos.strict.classify.encoder import (
     BIAS,
     DAMPING,
     LONGEST,
@@ -34,6 +31,9 @@ from lumos.strict.own_classifier import (
     RARE,
     RATE,
 )
+from lumos.strict.classify.labels import NO_LABEL
+from lumos.strict.classify.stages import COUNTS, ENCODER, ClassifySchedule
+from lumos.strict.features import FeatureRows, row_products
 
 DEVICES, WIDTH = 25, 11
 KINDS = ("sparse", "dense")

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from lumos.strict import classify_promises, link_promises
+from lumos.strict.classify import guarantees as classify_promises
 from lumos.strict.classify.stages import ClassifySchedule
+from lumos.strict.link import guarantees as link_promises
 from lumos.strict.link.stages import LinkSchedule
-from lumos.strict.plain_promise import classify_in_words, link_in_words
+from lumos.strict.texts import classify_in_words, link_in_words
 from lumos.training.config import Config
 
 

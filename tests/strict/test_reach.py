@@ -16,6 +16,14 @@ from tests.strict.classifying import (
     squares,
 )
 
+from lumos.strict.classify.encoder import Encoder
+from lumos.strict.classify.evidence import (
+    MessageCounts,
+    Trust,
+    confidence_vectors,
+    loss_vectors,
+    vote_vectors,
+)
 from lumos.strict.classify.stages import (
     COUNTS,
     ENCODER,
@@ -31,12 +39,6 @@ from lumos.strict.classify.stages import (
     VOTE,
     ClassifySchedule,
 )
-from lumos.strict.loss_choice import loss_vectors
-from lumos.strict.neighbour_evidence import MessageCounts
-from lumos.strict.own_classifier import Encoder
-from lumos.strict.temperature import confidence_vectors
-from lumos.strict.trust import Trust
-from lumos.strict.vote import vote_vectors
 
 FORMS: dict[str, dict[str, Any]] = {
     "krr": {},

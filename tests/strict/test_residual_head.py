@@ -15,11 +15,11 @@ from lumos import Forest
 from lumos.graph import Graph
 from lumos.model.settings import ModelSettings
 from lumos.paper.network_and_head import FullModel
+from lumos.strict.classify.encoder import LOSS_LIMIT, LOSS_SCALE
+from lumos.strict.classify.evidence import MessageCounts
+from lumos.strict.classify.head import HIDDEN, ResidualHead, ResidualInput
+from lumos.strict.classify.labels import NO_LABEL
 from lumos.strict.classify.stages import TREES
-from lumos.strict.neighbour_evidence import MessageCounts
-from lumos.strict.noisy_labels import NO_LABEL
-from lumos.strict.own_classifier import LOSS_LIMIT, LOSS_SCALE
-from lumos.strict.residual_head import HIDDEN, ResidualHead, ResidualInput
 
 CLASSES, DEVICES = 4, 25
 INF = math.inf

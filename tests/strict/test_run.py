@@ -34,7 +34,7 @@ from lumos.paper.topics import LEAF
 from lumos.runs.run import Run
 from lumos.strict.classify.stages import ENCODER
 from lumos.strict.classify.trainer import StrictClassifier
-from lumos.strict.opinions import PURPOSE
+from lumos.strict.messages import PURPOSE
 from lumos.training.split import Role, split_vertices
 
 pytestmark = pytest.mark.usefixtures("short")

@@ -11,9 +11,9 @@ from tests.strict.linking import schedule, started, town
 from lumos.device.shard import Shard, cut
 from lumos.encode.mechanisms import make_mechanism
 from lumos.graph import Graph
+from lumos.strict.link.levels import CROWD, Surroundings
 from lumos.strict.link.stages import COLOURS
-from lumos.strict.opinions import most_likely
-from lumos.strict.surroundings import CROWD, Surroundings
+from lumos.strict.messages import most_likely
 
 
 def star_of(degrees: list[int], seed: int = 0) -> Shard:

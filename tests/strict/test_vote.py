@@ -11,8 +11,8 @@ from numpy.testing import assert_array_equal
 from tests.narrow import present
 from tests.strict.classifying import DIGITS, labels_of, schedule_of
 
+from lumos.strict.classify.evidence import Vote, vote_vectors
 from lumos.strict.classify.stages import VOTE, ClassifySchedule
-from lumos.strict.vote import Vote, vote_vectors
 
 counted = st.integers(0, 200)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
-from lumos.strict.word_rows import COUNTED, WordRows
+from lumos.strict.link.encoder import COUNTED, WordRows
 
 
 def rows_of(features: Any, *, signed: bool = False) -> WordRows:

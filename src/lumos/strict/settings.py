@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from lumos.encode.mechanisms import AUTO, check_name
 from lumos.errors import UsageError, one_of
 from lumos.model.settings import ModelSettings
-from lumos.strict.feature_scaling import Scaling
+from lumos.strict.features import Scaling
 from lumos.trees.settings import TreeSettings
 
 if TYPE_CHECKING:

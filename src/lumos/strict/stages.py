@@ -23,9 +23,9 @@ from lumos.aggregate.fixed_point import limit_for
 from lumos.aggregate.noise import Noise, epsilon_for, mu_for
 from lumos.errors import UsageError
 from lumos.exchange.endpoint import Program
-from lumos.strict.book_charges import EDGE, FEATURES, LABEL, NORM, RECORD, sum_charge
-from lumos.strict.feature_scaling import BUCKETS, CENTRES, SIZES, STAGES, Scaling
-from lumos.strict.run_charges import Charge
+from lumos.strict.accounting import EDGE, FEATURES, LABEL, NORM, RECORD, sum_charge
+from lumos.strict.book_records import Charge
+from lumos.strict.features import BUCKETS, CENTRES, SIZES, STAGES, Scaling
 from lumos.strict.settings import StrictSettings, settings_of
 from lumos.training.config import Config
 from lumos.training.split import Role
@@ -33,7 +33,7 @@ from lumos.training.texts import RunSizes, SumStage
 from lumos.typing import Doubles, Ints
 
 if TYPE_CHECKING:
-    from lumos.strict.outer_vectors import OuterVectors
+    from lumos.strict.features import OuterVectors
 
 MIN_NOISE_STEPS = 1000
 """Steps of the fixed point that a share of noise spans at least."""

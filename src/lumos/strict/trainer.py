@@ -13,12 +13,10 @@ from lumos.encode.bounds import Features
 from lumos.errors import InputError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.storage import part_of
-from lumos.strict.book_file import BookSeal
-from lumos.strict.feature_scaling import FeatureScaling, ScalingSums
-from lumos.strict.followed_sums import FollowedSums
-from lumos.strict.noisy_sums import NoisySums
-from lumos.strict.release_book import ReleaseBook
+from lumos.strict.book import BookSeal, ReleaseBook
+from lumos.strict.features import FeatureScaling, ScalingSums
 from lumos.strict.stages import Schedule, Stage
+from lumos.strict.sums import FollowedSums, NoisySums
 from lumos.training.split import Role
 from lumos.training.trainer import EpochRecord, OnEpoch
 from lumos.typing import Arrays, Doubles, Ints

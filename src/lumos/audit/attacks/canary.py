@@ -42,12 +42,12 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.graph import Graph
 from lumos.graph.facts import facts_of
 from lumos.strict.classify.stages import ClassifySchedule
-from lumos.strict.feature_form import feature_form
+from lumos.strict.features import feature_form
+from lumos.strict.link.guarantees import SUMS
 from lumos.strict.link.stages import LinkSchedule
-from lumos.strict.link_promises import SUMS
-from lumos.strict.noisy_sums import NoisySums
 from lumos.strict.settings import settings_of
 from lumos.strict.stages import Schedule
+from lumos.strict.sums import NoisySums
 from lumos.training.config import Config
 from lumos.training.split import Role
 from lumos.typing import Doubles, Flags, Ints

@@ -33,9 +33,9 @@ from lumos.exchange.tape import Tape, recording
 from lumos.graph import Graph
 from lumos.graph.facts import facts_of
 from lumos.runs.federation import Federation
-from lumos.strict.feature_form import feature_form
+from lumos.strict.features import feature_form
+from lumos.strict.link.guarantees import SUMS
 from lumos.strict.link.stages import COLOURS, LinkSchedule
-from lumos.strict.link_promises import SUMS
 from lumos.strict.settings import settings_of
 from lumos.strict.stages import Stage
 from lumos.training.config import Config

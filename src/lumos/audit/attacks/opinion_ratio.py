@@ -17,8 +17,8 @@ from lumos.audit.estimates import Proportion
 from lumos.audit.scene import Recorded, Scene
 from lumos.audit.views import opened_sums, told
 from lumos.encode.number_bytes import one_hot
+from lumos.strict.classify.evidence import MessageCounts
 from lumos.strict.classify.stages import ClassifySchedule
-from lumos.strict.neighbour_evidence import MessageCounts
 from lumos.strict.settings import settings_of
 from lumos.typing import Doubles, Ints
 

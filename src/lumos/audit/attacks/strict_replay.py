@@ -27,12 +27,12 @@ from lumos.exchange.tape import Tape
 from lumos.graph import Graph
 from lumos.graph.part import parts_of
 from lumos.runs.federation import IDEAL_TOPICS, Federation
+from lumos.strict.classify.labels import NoisyLabels
 from lumos.strict.classify.stages import ClassifySchedule
 from lumos.strict.classify.trainer import StrictClassifier
-from lumos.strict.noisy_labels import NoisyLabels
-from lumos.strict.noisy_sums import NoisySums, Update
-from lumos.strict.outer_vectors import OuterVectors
+from lumos.strict.features import OuterVectors
 from lumos.strict.stages import Stage
+from lumos.strict.sums import NoisySums, Update
 from lumos.training.config import Config
 from lumos.training.private_data import PrivateData
 from lumos.training.profile import Problem

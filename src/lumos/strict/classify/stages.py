@@ -31,23 +31,26 @@ import numpy as np
 from lumos.encode.label_form import LabelForm
 from lumos.encode.mechanisms import Mechanism, make_mechanism
 from lumos.exchange.endpoint import Program
-from lumos.strict.book_charges import EDGE
-from lumos.strict.disclosed import Disclosed
-from lumos.strict.loss_choice import loss_vectors
-from lumos.strict.neighbour_evidence import PSEUDO_COUNT
-from lumos.strict.own_classifier import LOSS_SCALE
+from lumos.strict.accounting import EDGE, Disclosed
+from lumos.strict.classify.encoder import LOSS_SCALE
+from lumos.strict.classify.evidence import (
+    PSEUDO_COUNT,
+    Vote,
+    choose_scale,
+    confidence_vectors,
+    loss_vectors,
+    vote_vectors,
+)
 from lumos.strict.settings import TRUST_EPOCHS
 from lumos.strict.stages import Centres, Schedule, Sensitivity, Sizes, Stage, When
-from lumos.strict.temperature import choose_scale, confidence_vectors
-from lumos.strict.vote import Vote, vote_vectors
 from lumos.training.split import Role
 from lumos.typing import Doubles, Ints
 
 if TYPE_CHECKING:
     from lumos.device.coins import PublicCoins
+    from lumos.strict.classify.head import ResidualHead
     from lumos.strict.classify.trainer import StrictClassifier
-    from lumos.strict.outer_vectors import OuterVectors
-    from lumos.strict.residual_head import ResidualHead
+    from lumos.strict.features import OuterVectors
 
 COUNTS, ENCODER, SCALE, SYMBOLS = "counts", "encoder", "scale", "symbols"
 OPINIONS, TRUST, TREES = "opinions", "trust", "trees"
@@ -488,7 +491,7 @@ class ClassifySchedule(Schedule):
 
     def residual_head(self, public: "PublicCoins") -> "ResidualHead":
         """Return the tree network on symbols and opinions, as it starts."""
-        from lumos.strict.residual_head import ResidualHead
+        from lumos.strict.classify.head import ResidualHead
 
         values = self.symbol_form.alphabet
         values += self.strict.opinions * self.opinion_mechanism.alphabet

@@ -24,27 +24,20 @@ from lumos.encode.number_bytes import one_hot
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
-from lumos.strict.book_charges import opinion_charge
+from lumos.strict.accounting import BookView, Disclosed, opinion_charge
+from lumos.strict.book import ReleaseBook
+from lumos.strict.classify.encoder import Encoder
+from lumos.strict.classify.evidence import TRUST_RATE, MessageCounts, Trust, Vote
+from lumos.strict.classify.guarantees import ROLES, Found, cautions, promises, reading
+from lumos.strict.classify.head import ResidualHead, ResidualInput
+from lumos.strict.classify.labels import draw_labels
 from lumos.strict.classify.stages import OPINIONS, SYMBOLS, TREES, TRUST, ClassifySchedule
-from lumos.strict.classify_cautions import Found, cautions
-from lumos.strict.classify_promises import ROLES, promises, reading
-from lumos.strict.control_messages import drawn_opinions, drawn_symbols, drawn_values
-from lumos.strict.disclosed import BookView, Disclosed
-from lumos.strict.feature_rows import FeatureRows
-from lumos.strict.feature_scaling import NAMES as SCALING_ARRAYS
-from lumos.strict.feature_scaling import FeatureScaling
-from lumos.strict.followed_sums import FollowedSums
-from lumos.strict.neighbour_evidence import MessageCounts
-from lumos.strict.neighbour_messages import send_over
-from lumos.strict.noisy_labels import draw_labels
-from lumos.strict.opinions import opinions
-from lumos.strict.own_classifier import Encoder
-from lumos.strict.release_book import ReleaseBook
-from lumos.strict.residual_head import ResidualHead, ResidualInput
+from lumos.strict.features import SCALING_ARRAYS as SCALING_ARRAYS
+from lumos.strict.features import FeatureRows, FeatureScaling
+from lumos.strict.messages import drawn_opinions, drawn_symbols, drawn_values, opinions, send_over
+from lumos.strict.sums import FollowedSums
 from lumos.strict.topics import OPINION, SYMBOL
 from lumos.strict.trainer import StrictTrainer
-from lumos.strict.trust import RATE, Trust
-from lumos.strict.vote import Vote
 from lumos.training.adam import Adam
 from lumos.training.outcome import MAIN, OWN, Outcome
 from lumos.training.private_data import PrivateData
@@ -134,7 +127,7 @@ class StrictClassifier(StrictTrainer):
         self._rows = FeatureRows(self._scaled_features(), trains, nonnegative=not schedule.signed)
         self.encoder = Encoder(self._rows, self.labels, schedule, self.sums.rounded)
         start = Trust.start(2 + schedule.strict.opinions, schedule.classes)
-        self.optimisers = {TRUST: Adam(start, RATE)}
+        self.optimisers = {TRUST: Adam(start, TRUST_RATE)}
         if schedule.strict.tree_network:
             self._head = schedule.residual_head(self.shard.public)
             start = self._head.vector()

@@ -22,9 +22,8 @@ import numpy as np
 
 from lumos.encode.mechanisms import Mechanism, make_mechanism
 from lumos.exchange.endpoint import Program
-from lumos.strict.book_charges import NORM
-from lumos.strict.disclosed import Disclosed
-from lumos.strict.link_levels import COSINES, WAYS, read_levels
+from lumos.strict.accounting import NORM, Disclosed
+from lumos.strict.link.levels import COSINES, WAYS, read_levels
 from lumos.strict.settings import ANSWERS_OF_CALIBRATION
 from lumos.strict.stages import Centres, Schedule, Sensitivity, Sizes, Stage, When
 from lumos.training.split import Role

@@ -23,35 +23,29 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger_report import LedgerReport
 from lumos.score import make_scorer
 from lumos.session.workers import InProcess
-from lumos.strict.answer_budget import AnswerBudget
-from lumos.strict.book_charges import opinion_charge
-from lumos.strict.book_file import UNMATCHED
-from lumos.strict.control_messages import drawn_values
-from lumos.strict.disclosed import Disclosed
-from lumos.strict.followed_sums import FollowedSums
-from lumos.strict.link.stages import LinkSchedule
-from lumos.strict.link_answers import levels_of_pairs
-from lumos.strict.link_encoder import LinkEncoder
-from lumos.strict.link_levels import (
+from lumos.strict.accounting import Disclosed, opinion_charge
+from lumos.strict.book import UNMATCHED, ReleaseBook
+from lumos.strict.link.answers import AnswerBudget, levels_of_pairs
+from lumos.strict.link.encoder import LinkEncoder, WordRows
+from lumos.strict.link.guarantees import cautions, promises, reading
+from lumos.strict.link.levels import (
     ALONE,
     BOTH,
     COSINES,
     WAYS,
     Reading,
+    Surroundings,
     combined,
     integers,
     spec_for,
 )
-from lumos.strict.link_prediction import alone, judged
-from lumos.strict.link_promises import cautions, promises, reading
-from lumos.strict.link_result import LinkResult
-from lumos.strict.matching import NOBODY, PLACES, match
-from lumos.strict.neighbour_messages import ReceivedMessages, send_over
-from lumos.strict.release_book import ReleaseBook
-from lumos.strict.surroundings import Surroundings
+from lumos.strict.link.matching import NOBODY, PLACES, match
+from lumos.strict.link.prediction import LinkResult, alone, judged
+from lumos.strict.link.stages import LinkSchedule
+from lumos.strict.messages import ReceivedMessages, drawn_values, send_over
+from lumos.strict.sums import FollowedSums
 from lumos.strict.topics import COLOUR, OPINION
 from lumos.strict.trainer import StrictTrainer
-from lumos.strict.word_rows import WordRows
 from lumos.training.outcome import MAIN, OWN, Outcome
 from lumos.training.private_data import PrivateData
 from lumos.training.split import Role

@@ -18,9 +18,9 @@ import numpy as np
 
 from lumos.aggregate.noise import clip_factors
 from lumos.model.settings import ModelSettings
-from lumos.strict.feature_rows import row_products
-from lumos.strict.noisy_labels import NoisyLabels
-from lumos.strict.own_classifier import LOSS_LIMIT, LOSS_SCALE
+from lumos.strict.classify.encoder import LOSS_LIMIT, LOSS_SCALE
+from lumos.strict.classify.labels import NoisyLabels
+from lumos.strict.features import row_products
 from lumos.typing import Doubles, Ints
 
 HIDDEN = 16
@@ -64,7 +64,9 @@ class ResidualHead:
         alphabet: int,
         generator: np.random.Generator,
     ) -> None:
-        from lumos.strict.leaf_table import LeafTable  # needs torch, which a device may not
+        from lumos.strict.classify.leaf_table import (
+            LeafTable,  # needs torch, which a device may not
+        )
 
         self.classes = classes
         self._leaves = LeafTable(settings, classes, alphabet, generator)

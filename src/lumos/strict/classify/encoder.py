@@ -21,14 +21,13 @@ from scipy.sparse import issparse
 
 from lumos.aggregate.noise import clip_factors
 from lumos.encode.bounds import unit_rows
-from lumos.strict.feature_rows import FeatureRows, dense, row_products, within
-from lumos.strict.noisy_labels import NoisyLabels
-from lumos.strict.outer_vectors import OuterVectors
-from lumos.strict.short_rows import row_sums
+from lumos.strict.classify.labels import NoisyLabels
+from lumos.strict.features import FeatureRows, OuterVectors, dense, row_products, row_sums, within
 from lumos.typing import Arrays, Doubles, Ints
 
 if TYPE_CHECKING:
     from lumos.strict.classify.stages import ClassifySchedule
+
 
 LOSS_SCALE = 0.02
 """The loss is in the same sum as the gradient, scaled down so that it adds little to the norm."""

@@ -18,12 +18,13 @@ import numpy as np
 from lumos.device.shard import Shard
 from lumos.encode.label_draws import LabelDraws
 from lumos.encode.label_form import LabelForm
-from lumos.strict.release_book import ReleaseBook
-from lumos.strict.short_rows import ROWS, row_maxima, row_sums
+from lumos.strict.book import ReleaseBook
+from lumos.strict.features import ROWS, row_maxima, row_sums
 from lumos.typing import Doubles, Flags, Ints
 
 if TYPE_CHECKING:
     from lumos.strict.classify.stages import ClassifySchedule
+
 
 NO_LABEL = -1
 

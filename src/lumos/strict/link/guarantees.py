@@ -9,12 +9,26 @@ is to infer it: about edges and degrees there is no promise, only figures of att
 
 import math
 
-from lumos.strict.book_charges import FEATURES, LABEL, NORM, RECORD
-from lumos.strict.disclosed import NEWLY, Disclosed, with_life
+from lumos.strict.accounting import (
+    FEATURES,
+    LABEL,
+    NEWLY,
+    NONE,
+    NORM,
+    RECORD,
+    Disclosed,
+    arms,
+    life_of_runs,
+    parties,
+    public,
+    round_up,
+    shortcuts,
+    up,
+    with_life,
+)
+from lumos.strict.link.levels import ALONE, WAYS, Reading
 from lumos.strict.link.stages import PRODUCTS, LinkSchedule
-from lumos.strict.link_levels import ALONE, WAYS, Reading
 from lumos.strict.settings import ANSWERS_OF_CALIBRATION
-from lumos.strict.wording import NONE, arms, life_of_runs, parties, public, round_up, shortcuts, up
 
 SUMS, ANSWERS, MESSAGES = "by sums", "by answers", "by messages to neighbours"
 
