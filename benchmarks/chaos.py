@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import lumos
-from lumos.deploy.link_faults import LinkFaults, NetworkPartition
+from lumos.deploy.nats import LinkFaults, NetworkPartition
 from lumos.device.shard import COORDINATOR
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))

@@ -27,8 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lumos.deploy.child_processes import private_megabytes
-from lumos.deploy.epoch_losses import NAME as LOSSES
+from lumos.deploy.federation import private_megabytes
+from lumos.deploy.status import LOSSES
 from lumos.device.shard import COORDINATOR
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))

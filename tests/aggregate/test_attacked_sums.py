@@ -73,7 +73,7 @@ class Liar(SecureCoordinator):
     seen: Seen
     lies: Lies
 
-    def sum(self, width: int) -> Program[Any]:
+    def sum(self, width: int, noise: Any = None) -> Program[Any]:
         yield from self._heard(topics.WRAPPED)
         of, (views, told, colluding) = self._graph.of(np.arange(self._total)), self.lies
         yield self._say(topics.LEFT_OUT, views == LEFT_OUT, np.ones_like(told))

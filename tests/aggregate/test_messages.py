@@ -142,7 +142,7 @@ class Lying(SecureCoordinator):
 
     lie: Tamper
 
-    def sum(self, width: int) -> Program[Any]:
+    def sum(self, width: int, noise: Any = None) -> Program[Any]:
         program = super().sum(width)
         outbox = next(program)
         try:

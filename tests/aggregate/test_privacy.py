@@ -30,7 +30,7 @@ class Curious(SecureCoordinator):
     late: int | None = None
     memory: dict[str, list[Any]]
 
-    def sum(self, width: int) -> Program[Any]:
+    def sum(self, width: int, noise: Any = None) -> Program[Any]:
         program = super().sum(width)
         outbox = next(program)
         try:

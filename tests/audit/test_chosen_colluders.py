@@ -51,7 +51,7 @@ class Curious(SecureCoordinator):
 
     kept: dict[str, Any]
 
-    def sum(self, width: int) -> Program[Any]:
+    def sum(self, width: int, noise: Any = None) -> Program[Any]:
         program = super().sum(width)
         outbox = next(program)
         try:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from lumos.cli.main import run
-from lumos.deploy.directory import Directory
-from lumos.deploy.identity import Identity, seal_box
+from lumos.deploy.identity import Directory, Identity, seal_box
 from lumos.device.shard import COORDINATOR
 
 

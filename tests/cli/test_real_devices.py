@@ -7,8 +7,8 @@ import pytest
 from tests.deploy.processes import laid_out
 
 from lumos.cli.main import run
-from lumos.deploy.federation_layout import FederationLayout
-from lumos.deploy.party_folder import PartyFolder
+from lumos.deploy.federation import FederationLayout
+from lumos.deploy.plan import PartyFolder
 
 DEVICES = 5
 
@@ -47,6 +47,7 @@ def test_a_plan_of_other_parts(
     capsys: pytest.CaptureFixture[str], layout: FederationLayout, tmp_path: Path
 ) -> None:
     other = laid_out("demo:6", tmp_path / "other")
+    other.hand_out_plan({"coins": "simulated"})
     manifest = layout.device(1) / "manifest.json"
     kept = manifest.read_bytes()
     manifest.write_bytes((other.device(1) / "manifest.json").read_bytes())
@@ -57,7 +58,7 @@ def test_a_plan_of_other_parts(
 def test_two_processes_are_not_the_same_device(
     capsys: pytest.CaptureFixture[str], layout: FederationLayout
 ) -> None:
-    from lumos.deploy.party_folder import PartyFolder
+    from lumos.deploy.plan import PartyFolder
 
     with PartyFolder.open(layout.device(0), coordinator=False).locked():
         line = refused(capsys, "device", str(layout.device(0)))

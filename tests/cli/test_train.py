@@ -225,8 +225,8 @@ def test_strict_prints_its_promises(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["train", *STRICT, "--verbose"]) == 0
     out = capsys.readouterr().out
     assert re.search(
-        r"^Promise: Someone who sees every message and the model can hardly tell one label from "
-        r"another \(ε = 3\) or one device's features from any others \(ε = 8, δ = 1e-05\)\.",
+        r"^Promise: To whoever sees every message and the model, one label or another: ε = 3; one "
+        r"device's features or any others: ε = 8, δ = 1e-05;",
         out,
         re.MULTILINE,
     )

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from tests.deploy.parties import OVER, SERVER
 
-from lumos.deploy.broker_config import write_broker_config
-from lumos.deploy.broker_process import Broker
-from lumos.deploy.federation_authority import FederationAuthority, make_federation
+from lumos.deploy.broker import Broker, write_broker_config
+from lumos.deploy.pki import FederationAuthority, make_federation
 from lumos.graph import Graph, load
 from lumos.graph.parts import PartsFolder
 from lumos.graph.parts.chosen_source import chosen_source

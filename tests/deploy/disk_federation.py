@@ -6,8 +6,7 @@ from typing import Any
 
 from tests.deploy.network import RUN, Federation
 
-from lumos.deploy.coordinator_folder import CoordinatorFolder
-from lumos.deploy.device_folder import DeviceFolder
+from lumos.deploy.state import CoordinatorFolder, DeviceFolder
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.graph.parts.chosen_source import chosen_source

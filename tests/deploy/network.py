@@ -8,14 +8,13 @@ import numpy as np
 
 from lumos.aggregate.opened_sums import OpenedSums, Opening
 from lumos.aggregate.parameters import mask_parameters
-from lumos.deploy.answered_pairs import AnsweredPairs, PairRecord
-from lumos.deploy.answering_party import AnsweringParty
-from lumos.deploy.begun_attempts import BegunAttempt
-from lumos.deploy.coordinator_party import CoordinatorParty
-from lumos.deploy.device_party import DeviceParty
-from lumos.deploy.frames import Data, RoundKey, Route, decode, encode
-from lumos.deploy.party_process import LONGEST_SLEEP
-from lumos.deploy.training_job import TrainingJob
+from lumos.deploy.processes import LONGEST_SLEEP
+from lumos.deploy.protocol.coordinator import CoordinatorParty
+from lumos.deploy.protocol.device import AnsweringParty, DeviceParty
+from lumos.deploy.protocol.frames import Data, RoundKey, Route, decode, encode
+from lumos.deploy.protocol.job import TrainingJob
+from lumos.deploy.questions import AnsweredPairs, PairRecord
+from lumos.deploy.state import BegunAttempt
 from lumos.device.device_keys import DeviceKeys
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder

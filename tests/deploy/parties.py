@@ -15,10 +15,9 @@ import pytest
 from nats.aio.msg import Msg
 from nats.errors import Error
 
-from lumos.deploy.broker_process import Broker
-from lumos.deploy.certificates import Validity
-from lumos.deploy.connection import TlsClient, connect
-from lumos.deploy.identity import Identity
+from lumos.deploy.broker import Broker
+from lumos.deploy.identity import Identity, Validity
+from lumos.deploy.nats import TlsClient, connect
 
 REFUSED = (OSError, Error, asyncio.TimeoutError)
 """What a client sees that a broker turns away, depending on when it does."""

@@ -10,14 +10,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from lumos.deploy.broker_process import Broker
-from lumos.deploy.child_processes import fork
-from lumos.deploy.coordinator_process import CoordinatorProcess
-from lumos.deploy.federation_layout import FederationLayout, lay_out
-from lumos.deploy.forked_devices import as_status, load_program, run_device
-from lumos.deploy.link_faults import LinkFaults
-from lumos.deploy.party_folder import PartyFolder
-from lumos.deploy.run_status import RunStatus, read_status
+from lumos.deploy.broker import Broker
+from lumos.deploy.federation import (
+    FederationLayout,
+    as_status,
+    fork,
+    lay_out,
+    load_program,
+    run_device,
+)
+from lumos.deploy.nats import LinkFaults
+from lumos.deploy.plan import PartyFolder
+from lumos.deploy.processes import CoordinatorProcess
+from lumos.deploy.status import RunStatus, read_status
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts.chosen_source import chosen_source
 from lumos.storage import read_json
@@ -118,7 +123,7 @@ class Processes:
 
     def phase(self) -> int:
         status = self.status()
-        return 0 if status is None else status.phase
+        return 0 if status is None else status.phases_done
 
     def until_phase(self, phase: int, seconds: float) -> None:
         """Wait until the coordinator is in a phase, or after it."""

@@ -13,7 +13,7 @@ from tests.deploy.network import Federation, Packet
 
 import lumos
 from lumos.aggregate.topics import Stage
-from lumos.deploy.frames import Alive, Data
+from lumos.deploy.protocol.frames import Alive, Data
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.strict import messages as neighbour_messages

@@ -7,8 +7,8 @@ import pytest
 from tests.deploy.network import Federation
 from tests.deploy.test_absence import LOST, SUM_PHASE, Killer
 
-from lumos.deploy.device_party import MOST_ATTEMPTS
-from lumos.deploy.frames import Data, RoundKey, RunState
+from lumos.deploy.protocol.device import MOST_ATTEMPTS
+from lumos.deploy.protocol.frames import Data, RoundKey, RunState
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.strict import messages as opinions

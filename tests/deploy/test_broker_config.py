@@ -20,13 +20,10 @@ from tests.deploy.parties import (
     until,
 )
 
-from lumos.deploy.broker_config import BrokerSettings, broker_config, write_broker_config
-from lumos.deploy.broker_process import Broker
-from lumos.deploy.connection import NoTls, connect
-from lumos.deploy.directory import Directory
-from lumos.deploy.federation_authority import FederationAuthority, make_federation
-from lumos.deploy.identity import Identity
-from lumos.deploy.parties import own_subjects, party_of, subject, user_name
+from lumos.deploy.broker import Broker, BrokerSettings, broker_config, write_broker_config
+from lumos.deploy.identity import Directory, Identity, own_subjects, party_of, subject, user_name
+from lumos.deploy.nats import NoTls, connect
+from lumos.deploy.pki import FederationAuthority, make_federation
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, UsageError
 

@@ -12,10 +12,9 @@ from nats.aio.client import Client
 from nats.errors import TimeoutError as NatsTimeout
 from tests.deploy.parties import SERVER, joined, until
 
-from lumos.deploy.broker_config import write_broker_config
-from lumos.deploy.broker_process import Broker, find_server
-from lumos.deploy.federation_authority import make_federation
-from lumos.deploy.parties import own_subjects
+from lumos.deploy.broker import Broker, find_server, write_broker_config
+from lumos.deploy.identity import own_subjects
+from lumos.deploy.pki import make_federation
 from lumos.device.shard import COORDINATOR
 from lumos.errors import BrokerFailed, UsageError
 
@@ -101,7 +100,7 @@ def test_it_dies_with_its_parent(config: Path, tmp_path: Path) -> None:
 import os, signal
 from pathlib import Path
 from typing import Any
-from lumos.deploy.broker_process import Broker
+from lumos.deploy.broker import Broker
 broker = Broker(Path({str(config)!r}), Path({str(tmp_path)!r}))
 broker.start()
 print(broker.pid, flush=True)

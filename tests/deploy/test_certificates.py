@@ -10,12 +10,25 @@ from cryptography import x509
 from nacl.exceptions import CryptoError
 from tests.deploy.parties import OVER
 
-from lumos.deploy.certificate_checks import check_party_certificate, fingerprint
-from lumos.deploy.certificate_request import NewKeys, read_request, request_certificate
-from lumos.deploy.certificates import PartyKeys, Validity, new_tls_key, party_certificate
-from lumos.deploy.directory import Directory, Listed
-from lumos.deploy.federation_authority import FederationAuthority, make_federation
-from lumos.deploy.identity import Identity, seal_box
+from lumos.deploy.identity import (
+    Directory,
+    Identity,
+    Listed,
+    PartyKeys,
+    Validity,
+    check_party_certificate,
+    fingerprint,
+    new_tls_key,
+    party_certificate,
+    seal_box,
+)
+from lumos.deploy.pki import (
+    FederationAuthority,
+    NewKeys,
+    make_federation,
+    read_request,
+    request_certificate,
+)
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, UsageError
 

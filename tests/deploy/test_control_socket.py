@@ -12,12 +12,19 @@ import pytest
 from tests.deploy.processes import Processes, laid_out
 
 from lumos.cli.main import run
-from lumos.deploy.answering_files import ANSWERING, ANSWERS
-from lumos.deploy.control_socket import NAME, ask_device
-from lumos.deploy.device_folder import ATTEMPTS, OPENINGS, RESULT, ROUNDS, SECRET, SNAPSHOT
-from lumos.deploy.snapshot_file import read_snapshot, write_snapshot
-from lumos.deploy.training_job import ANSWERS_WITH
-from lumos.deploy.wire_count import NAME as WIRE_COUNT
+from lumos.deploy.nats import WIRE_COUNT
+from lumos.deploy.protocol.job import ANSWERS_WITH
+from lumos.deploy.questions import ANSWERING, ANSWERS, NAME, ask_device
+from lumos.deploy.state import (
+    ATTEMPTS,
+    OPENINGS,
+    RESULT,
+    ROUNDS,
+    SECRET,
+    SNAPSHOT,
+    read_snapshot,
+    write_snapshot,
+)
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, UsageError
 from lumos.storage import read_json

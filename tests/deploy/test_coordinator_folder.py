@@ -11,8 +11,8 @@ import pytest
 from tests.deploy.crashing_disk import Crash, CrashingDisk, quick_disk  # noqa: F401
 
 from lumos import InputError
-from lumos.deploy.coordinator_folder import CoordinatorFolder
-from lumos.deploy.frames import Data, RoundKey
+from lumos.deploy.protocol.frames import Data, RoundKey
+from lumos.deploy.state import CoordinatorFolder
 from lumos.typing import Arrays
 
 Envelopes = dict[int, Data]

@@ -17,7 +17,7 @@ from lumos import InputError, UsageError
 from lumos.aggregate.errors import AlreadyOpened
 from lumos.aggregate.opened_sums import Opening
 from lumos.crypto import entropy
-from lumos.deploy.device_folder import DeviceFolder
+from lumos.deploy.state import DeviceFolder
 from lumos.storage import read_arrays
 from lumos.typing import Arrays
 
@@ -90,6 +90,7 @@ def test_only_the_owner_can_read(folder: DeviceFolder) -> None:
             "snapshot.bin",
             "openings.log",
             "attempts.log",
+            "rounds.log",
             "weights.npz",
             "result.json",
         ],

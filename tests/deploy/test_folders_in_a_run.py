@@ -10,9 +10,8 @@ from tests.deploy.disk_federation import DiskFederation, parts_of_devices
 from tests.deploy.secrets_in_memory import Search, SecretsInMemory, written
 
 import lumos
-from lumos.deploy.device_folder import DeviceFolder
-from lumos.deploy.frames import Data
-from lumos.deploy.snapshot_file import read_snapshot
+from lumos.deploy.protocol.frames import Data
+from lumos.deploy.state import DeviceFolder, read_snapshot
 from lumos.device.shard import COORDINATOR
 from lumos.exchange.topic import TOPICS, Door
 from lumos.graph.parts import PartsFolder

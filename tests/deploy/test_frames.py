@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumos.aggregate.topics import LEFT_OUT, MASKED, VERDICT
-from lumos.deploy.frames import (
+from lumos.deploy.protocol.frames import (
     PADDING,
     Acknowledged,
     Alive,

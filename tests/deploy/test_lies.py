@@ -12,7 +12,7 @@ from tests.deploy.test_absence import LOST, SUM_PHASE, SilentDevice, same, weigh
 import lumos
 from lumos.aggregate.opened_sums import OpenedSums
 from lumos.aggregate.topics import Stage
-from lumos.deploy.frames import Data, RoundKey, RunState
+from lumos.deploy.protocol.frames import Data, RoundKey, RunState
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.strict.sums import NoisySums

@@ -10,7 +10,7 @@ from tests.deploy.test_absence import same, weights
 from tests.deploy.test_sessions import trees
 
 import lumos
-from lumos.deploy.frames import Data
+from lumos.deploy.protocol.frames import Data
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.training.config import Config

@@ -1,7 +1,7 @@
 """The mailbox: repeated until acknowledged, the first write wins, kept until it is on disk."""
 
-from lumos.deploy.frames import Acknowledged, Data, Frame, Hello, RoundKey, Welcome
-from lumos.deploy.mailbox import FIRST_WAIT, LONGEST_WAIT, MOST_KEPT, Mailbox
+from lumos.deploy.protocol.frames import Acknowledged, Data, Frame, Hello, RoundKey, Welcome
+from lumos.deploy.protocol.mailbox import FIRST_WAIT, LONGEST_WAIT, MOST_KEPT, Mailbox
 
 
 def key(phase: int, number: int = 0, attempt: int = 0) -> RoundKey:

@@ -9,16 +9,11 @@ from tests.deploy.parties import SERVER
 
 from lumos.crypto import entropy
 from lumos.deploy import nats_link
-from lumos.deploy.broker_config import BrokerSettings, write_broker_config
-from lumos.deploy.broker_process import Broker
-from lumos.deploy.directory import DIRECTORY, Directory
-from lumos.deploy.drop_log import PAUSE, DropLog
-from lumos.deploy.federation_authority import make_federation
-from lumos.deploy.frames import RUN_TAG, Alive, Data, Frame, RoundKey
-from lumos.deploy.identity import Identity
-from lumos.deploy.link_faults import LinkFaults, NetworkPartition
-from lumos.deploy.nats_link import NatsLink
-from lumos.deploy.wire_count import WireCount
+from lumos.deploy.broker import Broker, BrokerSettings, write_broker_config
+from lumos.deploy.identity import DIRECTORY, Directory, Identity
+from lumos.deploy.nats import PAUSE, DropLog, LinkFaults, NatsLink, NetworkPartition, WireCount
+from lumos.deploy.pki import make_federation
+from lumos.deploy.protocol.frames import RUN_TAG, Alive, Data, Frame, RoundKey
 from lumos.device.shard import COORDINATOR
 
 RUN = b"r" * RUN_TAG

@@ -24,9 +24,7 @@ from tests.deploy.watched import (
 )
 
 import lumos
-from lumos.deploy.epoch_losses import EpochLosses
-from lumos.deploy.page_status import PageStatus
-from lumos.deploy.run_history import MOST_SHOWN, RECENT, RunHistory
+from lumos.deploy.status import MOST_SHOWN, RECENT, EpochLosses, RunHistory, RunStatus
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError
 from lumos.graph.graph import Graph
@@ -42,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> PartsFolder:
 
 
 @pytest.fixture(scope="module")
-def moments(folder: PartsFolder) -> tuple[WatchedFederation, dict[str, PageStatus]]:
+def moments(folder: PartsFolder) -> tuple[WatchedFederation, dict[str, RunStatus]]:
     """An undisturbed run, and where it stood before it, in its setup, in epochs, and at its end."""
     federation = WatchedFederation(folder, config_of())
     coordinator, seen = federation.coordinator, {"before": federation.status()}
@@ -54,7 +52,7 @@ def moments(folder: PartsFolder) -> tuple[WatchedFederation, dict[str, PageStatu
     return federation, seen
 
 
-def check(federation: WatchedFederation, status: PageStatus) -> None:
+def check(federation: WatchedFederation, status: RunStatus) -> None:
     """Counts and times are those of the packets."""
     times = sorted(federation.opened_at.values())
     assert status.sums == len(times)
@@ -81,7 +79,7 @@ def check(federation: WatchedFederation, status: PageStatus) -> None:
 
 
 def test_before_anybody_answers(
-    moments: tuple[WatchedFederation, dict[str, PageStatus]],
+    moments: tuple[WatchedFederation, dict[str, RunStatus]],
 ) -> None:
     status = moments[1]["before"]
     assert (status.online, status.devices) == (0, DEVICES)
@@ -94,7 +92,7 @@ def test_before_anybody_answers(
     assert status.ended is None
 
 
-def test_phases(moments: tuple[WatchedFederation, dict[str, PageStatus]]) -> None:
+def test_phases(moments: tuple[WatchedFederation, dict[str, RunStatus]]) -> None:
     seen = moments[1]
     epochs = SETTINGS["epochs"]
     expected = {
@@ -118,7 +116,7 @@ def test_phases(moments: tuple[WatchedFederation, dict[str, PageStatus]]) -> Non
 
 
 def test_losses_are_those_of_the_simulation(
-    moments: tuple[WatchedFederation, dict[str, PageStatus]],
+    moments: tuple[WatchedFederation, dict[str, RunStatus]],
 ) -> None:
     run = lumos.train(
         f"demo:{DEVICES}", seed=SEED, aggregate="secure", coins="simulated", **SETTINGS
@@ -236,7 +234,7 @@ ALLOWED = {
     "phases", "phases_done", "attempt", "epochs", "stages", "name", "first", "sums",
     "seconds_per_sum", "recent_seconds", "ledger", "topic", "door", "direction", "messages",
     "bytes", "wire_sent", "wire_received", "losses", "about_losses", "left_out", "device", "at",
-    "ended", "headline", "started", "updated",
+    "ended", "headline", "started", "updated", "seconds",
 }  # fmt: skip
 """Names of everything that a status may have."""
 
@@ -284,18 +282,18 @@ def private_in(content: Any, graph: Graph) -> list[str]:
     return found
 
 
-def as_json(status: PageStatus) -> Any:
+def as_json(status: RunStatus) -> Any:
     return msgspec.json.decode(msgspec.json.encode(status))
 
 
-def test_nothing_private(moments: tuple[WatchedFederation, dict[str, PageStatus]]) -> None:
+def test_nothing_private(moments: tuple[WatchedFederation, dict[str, RunStatus]]) -> None:
     graph = lumos.load(f"demo:{DEVICES}")
     for status in moments[1].values():
         assert private_in(as_json(status), graph) == []
 
 
 def test_the_test_would_notice(
-    moments: tuple[WatchedFederation, dict[str, PageStatus]],
+    moments: tuple[WatchedFederation, dict[str, RunStatus]],
 ) -> None:
     graph = lumos.load(f"demo:{DEVICES}")
     assert graph.labels is not None
@@ -316,7 +314,7 @@ def test_the_test_would_notice(
 
 
 def test_it_depends_on_private_data_by_losses_alone(
-    moments: tuple[WatchedFederation, dict[str, PageStatus]], tmp_path: Path
+    moments: tuple[WatchedFederation, dict[str, RunStatus]], tmp_path: Path
 ) -> None:
     """The same run with all edges, features and labels at other devices tells the same."""
     other = shuffled(lumos.load(f"demo:{DEVICES}"), seed=8)

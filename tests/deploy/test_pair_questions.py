@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from tests.deploy.network import Federation
 
-from lumos.deploy.answered_pairs import AgreedPair, AnsweredPairs, LearntScore
-from lumos.deploy.frames import Data
-from lumos.deploy.pair_questions import QUESTIONS, PairQuestions
+from lumos.deploy.protocol.frames import Data
+from lumos.deploy.questions import QUESTIONS, AgreedPair, AnsweredPairs, LearntScore, PairQuestions
 from lumos.device.shard import COORDINATOR
 from lumos.errors import UsageError
 from lumos.graph.parts import PartsFolder

@@ -18,14 +18,11 @@ from tests.deploy.processes import Processes, laid_out
 import lumos
 from lumos.cli.main import run
 from lumos.crypto import entropy
-from lumos.deploy.child_processes import children_of
-from lumos.deploy.connection import connect
-from lumos.deploy.federation_layout import FederationLayout
-from lumos.deploy.frames import PADDING, Alive, Data, RoundKey, Route, RunState, encode
-from lumos.deploy.identity import seal_box
-from lumos.deploy.link_faults import LinkFaults, NetworkPartition
-from lumos.deploy.parties import subject
-from lumos.deploy.party_folder import PartyFolder
+from lumos.deploy.federation import FederationLayout, children_of
+from lumos.deploy.identity import seal_box, subject
+from lumos.deploy.nats import LinkFaults, NetworkPartition, connect
+from lumos.deploy.plan import PartyFolder
+from lumos.deploy.protocol.frames import PADDING, Alive, Data, RoundKey, Route, RunState, encode
 from lumos.device.shard import COORDINATOR
 
 DEVICES = 12

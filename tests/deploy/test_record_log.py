@@ -7,7 +7,7 @@ import pytest
 from tests.deploy.crashing_disk import quick_disk  # noqa: F401
 
 from lumos import InputError
-from lumos.deploy.record_log import RecordLog
+from lumos.deploy.state import RecordLog
 
 RECORDS = ["one", "two and a half", "", "three"]
 REMEDY = "do this"

@@ -10,7 +10,7 @@ from tests.deploy.network import Federation
 from tests.deploy.test_lies import LOST, SUM_PHASE, Tampering, UnrecordedStore, mask_neighbours
 
 from lumos.aggregate import masks
-from lumos.deploy.frames import Data, RunState
+from lumos.deploy.protocol.frames import Data, RunState
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.graph.roles import Role

@@ -9,7 +9,7 @@ from tests.deploy.network import Federation
 from tests.deploy.test_absence import IN_A_SUM, LOST, Killer, back_in_time, same, weights
 
 import lumos
-from lumos.deploy.frames import Alive
+from lumos.deploy.protocol.frames import Alive
 from lumos.device.shard import COORDINATOR
 from lumos.graph import load
 from lumos.graph.parts import PartsFolder

@@ -19,7 +19,7 @@ from tests.report.chromium import Browser, Tab, browser, find
 from tests.report.test_browser import DRAWN, SIZES, WANTED, channels, contrast, of_scheme
 
 import lumos
-from lumos.deploy.page_status import LeftOut, PageStatus, RunStage, TopicFlow, WireBytes
+from lumos.deploy.status import LeftOut, RunStage, RunStatus, TopicFlow, WireBytes
 from lumos.deploy.status_page import EVERY, StatusFeed, StatusPage
 from lumos.errors import UsageError
 
@@ -27,7 +27,7 @@ BOUND = 60.0
 """Seconds after which a page that does not show something is an error."""
 TIME = "2026-11-17T12:00:{:02d}.000+00:00"
 
-RUNNING = PageStatus(
+RUNNING = RunStatus(
     run="a1b2c3d4",
     task="classify",
     profile="strict",
@@ -118,7 +118,7 @@ def ask(
 def test_it_answers(page: StatusPage) -> None:
     answer, body = ask(page, "/status.json")
     assert (answer.status, answer.getheader("Content-Type")) == (200, "application/json")
-    assert msgspec.json.decode(body, type=PageStatus) == RUNNING
+    assert msgspec.json.decode(body, type=RunStatus) == RUNNING
     answer, body = ask(page)
     assert (answer.status, answer.getheader("Content-Type")) == (200, "text/html; charset=utf-8")
     assert body.startswith(b"<!DOCTYPE html>")
@@ -265,12 +265,12 @@ def test_a_feed_publishes_now_and_then_and_the_end_at_once(tmp_path: Path) -> No
     folder = split(lumos.load("demo:12"), tmp_path / "parts")
     federation = WatchedFederation(folder, config_of())
     with StatusPage() as page:
-        feed = StatusFeed(page, federation.config, federation.history)
-        shown: list[tuple[float, PageStatus]] = []
+        feed = StatusFeed(page.publish, federation.config, federation.history)
+        shown: list[tuple[float, RunStatus]] = []
 
         def stop() -> bool:
             feed.update(federation.coordinator, federation.now, WireBytes(1, 2))
-            status = msgspec.json.decode(page.fetched(), type=PageStatus)
+            status = msgspec.json.decode(page.fetched(), type=RunStatus)
             if not shown or shown[-1][1] != status:
                 shown.append((federation.now, status))
             return federation.coordinator.finished
@@ -366,7 +366,7 @@ def test_it_keeps_up_with_a_run_and_says_when_it_is_lost(chromium: Browser, tmp_
             tab.visit(page.address)
             wait(tab, NOTICE, lambda words: words == "The coordinator has not begun yet.")
             tab.measure("window.untouched = true")
-            feed = StatusFeed(page, federation.config, federation.history)
+            feed = StatusFeed(page.publish, federation.config, federation.history)
             feed.update(federation.coordinator, federation.now)
             wait(tab, HEADLINE, lambda words: words.startswith("Waiting for 12 devices"))
             assert tab.measure(NOTICE) == ""

@@ -10,9 +10,8 @@ import numpy as np
 from tests.deploy.network import RUN, Federation
 from tests.graph.parts.same_parts import written
 
-from lumos.deploy.frames import Data, RoundKey
-from lumos.deploy.page_status import PageStatus, WireBytes, status_of
-from lumos.deploy.run_history import RunHistory
+from lumos.deploy.protocol.frames import Data, RoundKey
+from lumos.deploy.status import RunHistory, RunStatus, WireBytes, status_of
 from lumos.device.shard import COORDINATOR
 from lumos.graph.graph import Graph
 from lumos.graph.neighbour_lists import neighbour_lists
@@ -69,7 +68,7 @@ class WatchedFederation(Federation):
             self.history = RunHistory(RUN, self.file, wall=lambda: BEGAN + self.now)
             self.coordinator.job._on_epoch = self.history.on_epoch
 
-    def run_until(self, condition: Callable[[], bool]) -> PageStatus:
+    def run_until(self, condition: Callable[[], bool]) -> RunStatus:
         """Go on until the condition holds; where the run stands then."""
 
         def stop() -> bool:
@@ -83,7 +82,7 @@ class WatchedFederation(Federation):
         """The condition that the coordinator has come to a phase."""
         return lambda: self.coordinator.phase == phase
 
-    def status(self) -> PageStatus:
+    def status(self) -> RunStatus:
         return status_of(self.coordinator, self.config, self.history, self.now, wire=WIRE)
 
     def flows(self) -> dict[tuple[str, str], tuple[int, int]]:

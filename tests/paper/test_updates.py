@@ -11,7 +11,13 @@ from numpy.testing import assert_allclose
 from tests.runs.running import heard, losses, run
 
 from lumos import Graph
-from lumos.aggregate import IdealAggregator, IdealCoordinator, SecureAggregator
+from lumos.aggregate import (
+    AGGREGATORS,
+    COORDINATORS,
+    IdealAggregator,
+    IdealCoordinator,
+    SecureAggregator,
+)
 from lumos.aggregate.ideal import IDEAL_TOPICS
 from lumos.device.shard import Shard
 from lumos.exchange import CARRIERS, Endpoint, Program
@@ -64,7 +70,10 @@ class InTheClear:
 
     def __init__(self, shard: Shard, endpoint: Endpoint, settings: Any) -> None:
         self._ideal = IdealAggregator(shard, endpoint, settings)
-        self.setup, self.sum = self._ideal.setup, self._ideal.sum
+        self.setup = self._ideal.setup
+
+    def sum_updates(self, update: Any) -> Program[Any]:
+        return self._ideal.sum(update(True))
 
 
 class Permissive(Loopback):
@@ -113,8 +122,8 @@ def test_masked_sums_are_the_fixed_point_sums_bit_by_bit(
     for vectors, total in zip(secure.vectors, secure.totals, strict=True):
         assert np.array_equal(total, fixed_sum(np.stack([*vectors.values()])))
     monkeypatch.setitem(CARRIERS._loaded, "loopback", Permissive)
-    monkeypatch.setattr("lumos.paper.trainer.SecureAggregator", InTheClear)
-    monkeypatch.setattr("lumos.paper.coordinator.SecureCoordinator", IdealCoordinator)
+    monkeypatch.setitem(AGGREGATORS, "secure", InTheClear)
+    monkeypatch.setitem(COORDINATORS, "secure", IdealCoordinator)
     with summing() as clear:
         plain = run(sixty, **SECURE, **kind)
     for one, other in zip(secure.weights, clear.weights, strict=True):

@@ -64,7 +64,7 @@ class Deaf(SecureCoordinator):
 
     opened: list[bytes]
 
-    def attempt(self, width: int) -> Program[Attempted]:
+    def attempt(self, width: int, noise: Any = None) -> Program[Attempted]:
         collected = yield from without_vector_of(V, self._collect(width))
         yield OBJECTION.nothing()
         yield VERDICT.from_coordinator(np.arange(TOTAL), OPEN)
@@ -112,7 +112,7 @@ class LosesTwo(SecureCoordinator):
     two: tuple[int, int]
     objected: list[bool]
 
-    def attempt(self, width: int) -> Program[Attempted]:
+    def attempt(self, width: int, noise: Any = None) -> Program[Attempted]:
         one, other = self.two
         kept = without_vector_of(one, without_vector_of(other, self._collect(width)))
         collected = yield from kept
@@ -133,7 +133,7 @@ def test_losing_two_devices_tells_a_liar_whether_they_are_partners(matched: bool
 class TwoStories(SecureCoordinator):
     """Tells u and half of the devices that v is lost, and v and the other half that u is."""
 
-    def attempt(self, width: int) -> Program[Attempted]:
+    def attempt(self, width: int, noise: Any = None) -> Program[Attempted]:
         collected = yield from self._collect(width)
         yield OBJECTION.nothing()
         yield VERDICT.from_coordinator(np.arange(TOTAL), OPEN)
@@ -170,7 +170,7 @@ class OpensTwice(SecureCoordinator):
 
     going = 0
 
-    def attempt(self, width: int) -> Program[Attempted]:
+    def attempt(self, width: int, noise: Any = None) -> Program[Attempted]:
         self.number = getattr(self, "number", 0) + 1
         collected = yield from self._collect(width)
         yield OBJECTION.nothing()
@@ -207,7 +207,7 @@ class Withholds(SecureCoordinator):
 
     opened: list[np.ndarray]
 
-    def attempt(self, width: int) -> Program[Attempted]:
+    def attempt(self, width: int, noise: Any = None) -> Program[Attempted]:
         program = super().attempt(width)
         outbox = next(program)
         try:
@@ -300,7 +300,7 @@ def test_silence_is_an_objection() -> None:
 
 def test_a_verdict_comes_from_the_coordinator_alone() -> None:
     class Mute(SecureCoordinator):
-        def attempt(self, width: int) -> Program[Attempted]:
+        def attempt(self, width: int, noise: Any = None) -> Program[Attempted]:
             yield from self._collect(width)
             yield OBJECTION.nothing()
             yield VERDICT.nothing()

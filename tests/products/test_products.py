@@ -151,7 +151,7 @@ def test_ordinary_sums_and_sums_over_pairs_take_turns() -> None:
             return ended
 
     class BothAtCoordinator(SecureCoordinator):
-        def attempt(self, width: int) -> Program[Any]:
+        def attempt(self, width: int, noise: Any = None) -> Program[Any]:
             ended = yield from super().attempt(width)
             yield from self.sum(2)
             return ended

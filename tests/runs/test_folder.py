@@ -241,6 +241,10 @@ def test_questions_to_a_loaded_run(folders: dict[str, Path], graph: Graph, tmp_p
         lumos.load_run(folder).predict_links(pairs)
     with pytest.raises(InputError, match="another graph"):
         lumos.load_run(folder, lumos.load("demo:200"))
+    content = json.loads((folder / "run.json").read_text())
+    del content["fingerprint"]
+    (folder / "run.json").write_text(json.dumps(content))
+    assert lumos.load_run(folder, graph).about.fingerprint == ""
 
 
 def test_system_coins_leave_no_checkpoint(tmp_path: Path) -> None:

@@ -2,16 +2,16 @@
 
     aggregator = SecureAggregator(shard, endpoint)         # in the program of each shard
     yield from aggregator.setup()                          # once per run
-    total = yield from aggregator.sum(vectors)             # vectors: [hosted, width]
+    total = yield from aggregator.sum_updates(update)      # update(True): [hosted, width]
 
     coordinator = SecureCoordinator(devices, endpoint)     # in the coordinator's program
     yield from coordinator.setup()
     total = yield from coordinator.sum(width)
 
 `IdealAggregator` and `IdealCoordinator` have the same calls, the same sums bit by bit and the same
-ledger, without the protection. `mask_draw` has the draw of the mask graph, `secure` the sum,
-`topics` the messages of both, `parameters` the security statement, `fixed_point` the range of
-numbers.
+ledger, without the protection; `AGGREGATORS` and `COORDINATORS` have both by name. `mask_draw` has
+the draw of the mask graph, `secure` the sum, `topics` the messages of both, `parameters` the
+security statement, `fixed_point` the range of numbers.
 
 **What is promised.** The coordinator and a fraction `corrupt` of the devices pool what they see.
 They may choose themselves, with full knowledge of everything before the mask graph is drawn. Except
@@ -48,7 +48,20 @@ from lumos.aggregate.secure import SecureAggregator
 from lumos.aggregate.settings import AggregateSettings
 from lumos.aggregate.topics import Stage
 
+AGGREGATORS: dict[str, type[SecureAggregator] | type[IdealAggregator]] = {
+    "secure": SecureAggregator,
+    "ideal": IdealAggregator,
+}
+"""By the setting `aggregate`: the part of a shard in sums."""
+COORDINATORS: dict[str, type[SecureCoordinator] | type[IdealCoordinator]] = {
+    "secure": SecureCoordinator,
+    "ideal": IdealCoordinator,
+}
+"""The coordinator's part, in the same way."""
+
 __all__ = [
+    "AGGREGATORS",
+    "COORDINATORS",
     "AggregateSettings",
     "Attempted",
     "FixedPoint",

@@ -13,6 +13,7 @@ from lumos.aggregate.errors import Forged, WrongSender
 from lumos.aggregate.fixed_point import FixedPoint, RingWords
 from lumos.aggregate.mask_draw import hold_draw, seed_tag
 from lumos.aggregate.mask_graph import MaskGraph
+from lumos.aggregate.noise import DrawnNoise
 from lumos.aggregate.objections import decide
 from lumos.aggregate.parameters import mask_parameters
 from lumos.aggregate.settings import AggregateSettings
@@ -90,13 +91,17 @@ class SecureCoordinator:
         self._place(state["seed"].tobytes())
         self._number = int(state["number"])
 
-    def sum(self, width: int) -> Program[Doubles | None]:
-        """One sum of vectors of `width` numbers; None when nothing was opened."""
+    def sum(self, width: int, noise: DrawnNoise | None = None) -> Program[Doubles | None]:
+        """One sum of vectors of `width` numbers; None when nothing was opened.
+
+        Args:
+            noise: unused, the devices draw it; for the same signature as the ideal backend.
+        """
         collected = yield from self._collect(width)
         return (yield from self._open(collected))
 
-    def attempt(self, width: int) -> Program[Attempted]:
-        """One attempt at a sum: it is opened if no device objects."""
+    def attempt(self, width: int, noise: DrawnNoise | None = None) -> Program[Attempted]:
+        """One attempt at a sum: it is opened if no device objects; arguments as in `sum`."""
         collected = yield from self._collect(width)
         if (yield from decide(collected.asked)):
             return Attempted(None, called_off=True)

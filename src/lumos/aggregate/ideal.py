@@ -6,6 +6,7 @@ topics of their own. The sums of `sum` are the secure backend's, bit by bit.
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from lumos.aggregate.ideal_bookings import (
 )
 from lumos.aggregate.mask_draw import contributions_of, seed_of
 from lumos.aggregate.mask_graph import MaskGraph
+from lumos.aggregate.noise import DrawnNoise, Noise, Update
 from lumos.aggregate.parameters import mask_parameters
 from lumos.aggregate.settings import AggregateSettings
 from lumos.aggregate.topics import (
@@ -46,6 +48,9 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.topic import Door, Topic
 from lumos.exchange.traffic import Booking
 from lumos.typing import Bytes, Doubles, Ints
+
+if TYPE_CHECKING:
+    from lumos.aggregate.secure import SecureAggregator
 
 CLEAR = Topic(
     name="aggregate/ideal",
@@ -92,6 +97,8 @@ class IdealAggregator:
         self.fixed = FixedPoint.of(settings, shard.total)
         self._graph: MaskGraph | None = None
         self._last: tuple[tuple[bytes, int], SumBookings] | None = None
+        self.context = b""
+        """Unused: nobody is told different sums in the clear."""
 
     def setup(self) -> Program[None]:
         """Draw the mask graph of the secure backend in the clear; book that, and the keys."""
@@ -141,6 +148,24 @@ class IdealAggregator:
                 and the float error of `partial` itself.
         """
         return (yield from self._sum(lambda _: self.fixed.encode_sum(partial), None))
+
+    def sum_updates(
+        self,
+        update: Update,
+        noise: Noise | None = None,
+        step: int = 0,
+        drop_stage: npt.NDArray[np.int8] | None = None,
+    ) -> Program[Doubles | None]:
+        """Sum an update; nobody falls silent, and the coordinator adds the noise."""
+        return (yield from self.sum_fused(update(False)))
+
+    def noise_shares(self, noise: Noise | None, width: int, step: int) -> Doubles | None:
+        """Return None: the coordinator adds the noise of all devices."""
+        return None
+
+    def restartable(self) -> "SecureAggregator":
+        """Raise `UsageError`: no device of a simulation restarts."""
+        raise UsageError("devices that may restart need `aggregate='secure'`")
 
     def attempt(self, words: RingWords) -> Program[Attempted]:
         """An attempt at a sum to which nobody objects; nobody falls silent.
@@ -229,12 +254,11 @@ class IdealCoordinator:
             self._ledger.book(BOOKED[topic], np.zeros(1, np.int64), booking)
         self._ledger.round += DRAW_ROUNDS - _DRAW_SWAPS
 
-    def sum(self, width: int, noise: Doubles | None = None) -> Program[Doubles | None]:
+    def sum(self, width: int, noise: DrawnNoise | None = None) -> Program[Doubles | None]:
         """One sum of vectors of `width` numbers; None when nothing was opened.
 
         Args:
-            noise: [width] what the shares of noise of all devices come to, where simulated devices
-                do not draw them one by one.
+            noise: draws what the shares of noise of all devices come to.
         """
         graph = _drawn(self._graph)
         inbox = yield CLEAR.nothing()
@@ -245,7 +269,7 @@ class IdealCoordinator:
         for body in inbox.body:
             total += np.ascontiguousarray(body).view(self.fixed.dtype)
         if noise is not None:
-            total += self.fixed.encode_sum(noise)
+            total += self.fixed.encode_sum(noise())
         yield _answer(inbox, total.view(np.uint8), CLEAR_SUM)
         opened, vector_bytes = True, width * self.fixed.wire
         if told.size:
@@ -258,7 +282,7 @@ class IdealCoordinator:
         self._ledger.round += ROUNDS - _SWAPS
         return self.fixed.decode(total) if opened else None
 
-    def attempt(self, width: int, noise: Doubles | None = None) -> Program[Attempted]:
+    def attempt(self, width: int, noise: DrawnNoise | None = None) -> Program[Attempted]:
         """One attempt at a sum; arguments as in `sum`. Nobody objects."""
         total = yield from self.sum(width, noise)
         devices, here = self._total, np.zeros(1, np.int64)

@@ -14,6 +14,7 @@ out). Gaussian mechanisms compose exactly (Dong, Roth, Su 2022): μ² adds up, a
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,10 @@ from lumos.errors import UsageError
 from lumos.typing import Doubles, Ints
 
 PURPOSE = "noise"
+Update = Callable[[bool], Doubles]
+"""Called with True, the vectors of the devices [hosted, width]; with False, their sum [width]."""
+DrawnNoise = Callable[[], Doubles]
+"""Draws the noise [width] of all devices together, where a simulation does not draw each share."""
 
 
 def delta_of(epsilon: float, mu: float) -> float:

@@ -47,6 +47,7 @@ from lumos.aggregate.errors import Equivocation, Forged, WrongSender
 from lumos.aggregate.fixed_point import FixedPoint, RingWords
 from lumos.aggregate.mask_draw import draw_seed, seed_tag
 from lumos.aggregate.mask_graph import MaskGraph
+from lumos.aggregate.noise import Noise, Update
 from lumos.aggregate.objections import Objections, object_to
 from lumos.aggregate.opened_sums import OpenedSums, Opening
 from lumos.aggregate.parameters import mask_parameters
@@ -218,6 +219,38 @@ class SecureAggregator(InMemoryOnly):
         collected = yield from self._collect(vectors, shares, drop_stage)
         opening = collected.opening & (drop_stage > Stage.ALIVE)
         return (yield from self._open(collected, opening, drop_stage > Stage.REVEAL))
+
+    def sum_updates(
+        self,
+        update: Update,
+        noise: Noise | None = None,
+        step: int = 0,
+        drop_stage: npt.NDArray[np.int8] | None = None,
+    ) -> Program[Doubles | None]:
+        """Sum the vectors of an update, with noise that the devices draw; see `sum`.
+
+        Args:
+            update: see `Update`.
+            noise: None for an exact sum.
+            step: names the randomness of the noise.
+            drop_stage: as `sum` takes it.
+        """
+        vectors = update(True)
+        shares = self.noise_shares(noise, vectors.shape[1], step)
+        if shares is not None:
+            # Rounded separately: noise must not depend on the data, not even in its rounding.
+            vectors = self.fixed.rounded(vectors) + self.fixed.rounded(shares)
+        return (yield from self.sum(vectors, drop_stage))
+
+    def noise_shares(self, noise: Noise | None, width: int, step: int) -> Doubles | None:
+        """Draw the devices' shares of noise, [hosted, width]; None for an exact sum."""
+        if noise is None:
+            return None
+        return noise.shares(self._shard.coins, len(self._shard), width, step)
+
+    def restartable(self) -> "SecureAggregator":
+        """Return this backend: its devices may restart."""
+        return self
 
     def attempt(
         self,

@@ -35,8 +35,8 @@ def coordinator(
         Port of a status page on 127.0.0.1; 0 for a free one. Its address is printed.
     """
     common.refuse("seed", "shards", because="run.json has the settings of the run")
-    from lumos.deploy.coordinator_process import CoordinatorProcess
-    from lumos.deploy.party_folder import PartyFolder
+    from lumos.deploy.plan import PartyFolder
+    from lumos.deploy.processes import CoordinatorProcess
 
     opened = PartyFolder.open(folder, coordinator=True)
     result = CoordinatorProcess(

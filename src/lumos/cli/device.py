@@ -34,7 +34,7 @@ def device(
     common.refuse("seed", "shards", because="run.json has the settings of the run")
     if not folder:
         raise UsageError("name the folder of a device")
-    from lumos.deploy.forked_devices import run_device, run_devices
+    from lumos.deploy.federation import run_device, run_devices
 
     if len(folder) == 1:
         ended = run_device(folder[0], broker)

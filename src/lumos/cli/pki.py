@@ -9,12 +9,15 @@ from cyclopts import App
 
 from lumos.cli.common import Common, print_json
 from lumos.cli.option_groups import placed
-from lumos.deploy.broker_config import DEFAULTS, BrokerSettings, write_broker_config
-from lumos.deploy.certificate_checks import fingerprint
-from lumos.deploy.certificate_request import read_request, request_certificate
-from lumos.deploy.certificates import Validity
-from lumos.deploy.federation_authority import BROKER, LOOPBACK, FederationAuthority
-from lumos.deploy.parties import folder_name
+from lumos.deploy.broker import DEFAULTS, BrokerSettings, write_broker_config
+from lumos.deploy.identity import Validity, fingerprint, folder_name
+from lumos.deploy.pki import (
+    BROKER,
+    LOOPBACK,
+    FederationAuthority,
+    read_request,
+    request_certificate,
+)
 from lumos.device.shard import COORDINATOR
 from lumos.errors import UsageError
 

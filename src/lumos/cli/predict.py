@@ -154,7 +154,7 @@ def predict(
 
 def _ask_device(folder: Path, peers: list[int] | None, common: Common) -> None:
     """Print what a running device believes of itself, or of its pairs with others."""
-    from lumos.deploy.control_socket import ask_device
+    from lumos.deploy.questions import ask_device
 
     questions: list[dict[str, Any]] = [{"ask": "label"}]
     if peers is not None:

@@ -93,7 +93,7 @@ def summary(folder: PartsFolder) -> dict[str, Any]:
         "path": str(folder.path),
         "parts": folder.parts,
         "devices": facts.devices,
-        "edges": facts.edges,
+        "edges": facts.simulated.edges,
         "features": facts.feature_count,
         "classes": facts.class_count,
         "bytes": sum(file.stat().st_size for file in folder.path.iterdir()),

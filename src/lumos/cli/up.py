@@ -14,10 +14,9 @@ from lumos.cli.options import AS_IT_IS, Reading, given
 from lumos.cli.termination import ended_in_order
 from lumos.cli.train import run_options
 from lumos.cli.up_screen import show_result, shown_status
-from lumos.deploy.broker_config import BrokerSettings
-from lumos.deploy.federation_layout import FederationLayout, lay_out
-from lumos.deploy.local_federation import LocalFederation
-from lumos.deploy.run_plan import refuse_settings
+from lumos.deploy.broker import BrokerSettings
+from lumos.deploy.federation import FederationLayout, LocalFederation, lay_out
+from lumos.deploy.plan import refuse_settings
 from lumos.errors import UsageError
 from lumos.graph.parts.chosen_source import chosen_source
 from lumos.graph.parts.parts_writer import refuse_taken

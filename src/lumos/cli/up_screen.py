@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 
 from lumos.cli.common import console, say
-from lumos.deploy.run_status import RunStatus
+from lumos.deploy.status import RunStatus
 
 SECONDS_BETWEEN_LINES = 10.0
 _MOST_NAMES = 8
@@ -46,15 +46,15 @@ def status_table(status: RunStatus) -> Table:
 
 def status_rows(status: RunStatus) -> list[tuple[str, str]]:
     """What people want to know: name and text."""
-    sent, received = status.wire["bytes_sent"], status.wire["bytes_received"]
+    sent, received = status.wire_sent, status.wire_received
     return [
         ("online", f"{status.online:,} of {status.devices:,}"),
-        ("phase", f"{status.phase_name} ({min(status.phase + 1, status.phases)}/{status.phases})"),
+        ("phase", f"{status.phase} ({status.phase_number}/{status.phases})"),
         ("sums", f"{status.sums:,} in {status.seconds:,.0f} s"),
-        ("waiting for", _names(status.behind)),
-        ("left out", _names([*status.left_out])),
+        ("silent", _names(status.silent)),
+        ("left out", _names([lost.device for lost in status.left_out])),
         ("coordinator", f"{sent / 1e6:,.1f} MB sent, {received / 1e6:,.1f} MB received"),
-        ("loss", "-" if status.loss is None else f"{status.loss:.4f}"),
+        ("loss", f"{status.losses[-1][1]:.4f}" if status.losses else "-"),
     ]
 
 

@@ -1,30 +1,591 @@
-"""A party's own folder: who it is, its private keys, and its side of TLS."""
+"""Who a party is: its names, its keys and certificate, and the directory of everybody's keys.
 
+As in the exchange, a party is a number: a device's own, or `COORDINATOR`. It has a short name in
+subjects, `17` or `c`; a user name for the broker, which its certificate holds,
+`lumos://device/17` or `lumos://coordinator`; and a folder, `device-17` or `coordinator`. Private
+keys in it are for their owner only, and refused otherwise.
+
+All keys of TLS are Ed25519: Go's TLS (the NATS server) and OpenSSL (Python) both take them, and
+signing needs no randomness. A party's certificate binds three things: its number, as a URI that the
+broker maps to a user; its TLS key; and its sealing key (X25519), as a second URI. A broker's
+certificate names hosts, and no party. Certificates of parties are for clients and those of
+brokers for servers, so neither can take the other's place.
+
+The public directory has every party's sealing key, signed by the authority. The file is one JSON
+object, `{"signature": …, "body": …}`. The signature is over the bytes of the body as they stand in
+the file, so nothing is parsed before it has been checked.
+"""
+
+import hashlib
+import ipaddress
+import os
+import re
 import ssl
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
+import msgspec
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from nacl.public import Box, PrivateKey, PublicKey
 
+from lumos.crypto import entropy
 from lumos.crypto.in_memory import InMemoryOnly
-from lumos.deploy.certificate_checks import (
-    check_authority_certificate,
-    check_party_certificate,
-    fingerprint,
-)
-from lumos.deploy.directory import Directory
-from lumos.deploy.key_files import (
-    AUTHORITY,
-    CERTIFICATE,
-    KEY,
-    SEAL_BYTES,
-    SEAL_KEY,
-    read_certificate,
-    read_private,
-    read_tls_key,
-)
-from lumos.deploy.parties import described
-from lumos.errors import InputError, LumosError
+from lumos.device.shard import COORDINATOR
+from lumos.errors import InputError, LumosError, UsageError
+from lumos.storage import write_bytes
+
+_SHORT = "c"
+_COORDINATOR_USER = "lumos://coordinator"
+_DEVICE_USER = re.compile(r"lumos://device/(0|[1-9][0-9]{0,17})")
+
+
+def party_name(party: int) -> str:
+    """Return a party's name in subjects: `c`, or the number of the device.
+
+    Raises:
+        UsageError: there is no such party.
+    """
+    if party == COORDINATOR:
+        return _SHORT
+    if not 0 <= party < 10**18:
+        raise UsageError(f"a device has a number from 0 on, got {party}")
+    return str(party)
+
+
+def subject(receiver: int, sender: int) -> str:
+    """Return the subject of what one party sends to another: `to.<receiver>.<sender>`."""
+    return f"to.{party_name(receiver)}.{party_name(sender)}"
+
+
+def publish_subjects(party: int) -> str:
+    """Return the only subjects on which a party may publish: from itself, to anybody."""
+    return f"to.*.{party_name(party)}"
+
+
+def own_subjects(party: int) -> str:
+    """Return the only subjects to which a party may subscribe: from anybody, to itself."""
+    return f"to.{party_name(party)}.*"
+
+
+def user_name(party: int) -> str:
+    """Return the name under which the broker knows a party: a URI, in its certificate."""
+    return _COORDINATOR_USER if party == COORDINATOR else f"lumos://device/{party_name(party)}"
+
+
+def party_of(user: str) -> int | None:
+    """Return the party with this user name, None where it is nobody's."""
+    if user == _COORDINATOR_USER:
+        return COORDINATOR
+    match = _DEVICE_USER.fullmatch(user)
+    return None if match is None else int(match[1])
+
+
+def described(party: int) -> str:
+    """Return a party's name for people: `the coordinator`, or `device 17`."""
+    return "the coordinator" if party == COORDINATOR else f"device {party}"
+
+
+def folder_name(party: int) -> str:
+    """Return the name of a party's folder, and the common name of its certificate."""
+    return "coordinator" if party == COORDINATOR else f"device-{party_name(party)}"
+
+
+CERTIFICATE, KEY, SEAL_KEY, AUTHORITY = "certificate.pem", "key.pem", "seal.key", "authority.pem"
+"""What a party's folder holds; the last one is public, and the same for all parties."""
+SEAL_BYTES = 32
+_LARGEST = 1 << 16
+
+
+def write_certificate(path: Path, certificate: x509.Certificate) -> None:
+    """Write a certificate, which everybody may read."""
+    write_bytes(path, certificate.public_bytes(Encoding.PEM))
+
+
+def write_tls_key(path: Path, key: Ed25519PrivateKey) -> None:
+    """Write a private key of TLS."""
+    content = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    write_bytes(path, content, private=True)
+
+
+def read_certificate(path: Path) -> x509.Certificate:
+    """Read one certificate.
+
+    Raises:
+        InputError: there is no such file, or it is damaged.
+    """
+    content = read_small(path)
+    try:
+        (certificate,) = x509.load_pem_x509_certificates(content)
+    except (ValueError, UnsupportedAlgorithm):
+        raise InputError(f"{path}: is not one certificate in PEM form") from None
+    return certificate
+
+
+def read_tls_key(path: Path) -> Ed25519PrivateKey:
+    """Read a private key of TLS.
+
+    Raises:
+        InputError: there is no such file, others may read it, or it is damaged.
+    """
+    content = read_private(path)
+    try:
+        key = load_pem_private_key(content, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise InputError(f"{path}: is not an Ed25519 private key in PEM form, without password")
+    return key
+
+
+def read_private(path: Path) -> bytes:
+    """Read a small file that only its owner may read.
+
+    Raises:
+        InputError: there is no such file, or others may read it.
+    """
+    return read_small(path, private=True)
+
+
+def read_small(path: Path, *, private: bool = False) -> bytes:
+    """Read a small file.
+
+    Raises:
+        InputError: it is not there, not readable or too large; or, with `private`, not private.
+    """
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            if private and mode & 0o077:
+                raise InputError(
+                    f"{path}: others may read this private key (mode {mode:o}); issue a new one, "
+                    f"or if nobody had access, type: chmod 600 {path}"
+                )
+            content = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    if len(content) > _LARGEST:
+        raise InputError(f"{path}: is larger than a key or a certificate can be")
+    return content
+
+
+YEAR = timedelta(days=365)
+CLOCK_SKEW = timedelta(minutes=5)
+"""A certificate begins so much before it is issued: clocks of devices differ."""
+SEAL = re.compile(r"lumos://seal/([0-9a-f]{64})")
+"""The URI with the sealing key of a party."""
+_ORGANISATION = "lumos"
+_BROKER = "broker"
+
+
+@dataclass(frozen=True)
+class Validity:
+    """From when to when a certificate is valid."""
+
+    begin: datetime
+    end: datetime
+
+    @classmethod
+    def lasting(cls, duration: timedelta = YEAR) -> "Validity":
+        """From now on, with an allowance for clocks that differ.
+
+        Raises:
+            UsageError: nothing would be left of it.
+        """
+        if duration <= timedelta(0):
+            raise UsageError("`valid` must be longer than 0, as 365d or 12h")
+        now = datetime.now(UTC).replace(microsecond=0)
+        try:
+            return cls(now - CLOCK_SKEW, now + duration)
+        except OverflowError:
+            raise UsageError("`valid` ends after the last year of the calendar") from None
+
+
+class PartyKeys(NamedTuple):
+    """What the certificate of a party says of it."""
+
+    party: int
+    seal: bytes
+    """X25519 public key, 32 bytes."""
+
+
+def new_tls_key() -> Ed25519PrivateKey:
+    """Draw a private key of TLS."""
+    return Ed25519PrivateKey.from_private_bytes(entropy.draw(32))
+
+
+def authority_certificate(key: Ed25519PrivateKey, validity: Validity) -> x509.Certificate:
+    """Sign the certificate of a new federation authority with its own key."""
+    name = _name(f"authority {entropy.draw(8).hex()}")
+    builder = _builder(name, name, key.public_key(), validity)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
+    builder = builder.add_extension(
+        x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+    )
+    return builder.sign(key, None)
+
+
+def party_certificate(
+    keys: PartyKeys,
+    public: Ed25519PublicKey,
+    authority: x509.Certificate,
+    signer: Ed25519PrivateKey,
+    validity: Validity,
+) -> x509.Certificate:
+    """Sign the certificate of a device or the coordinator.
+
+    Args:
+        keys: who it is, and its sealing key.
+        public: its TLS key.
+        authority: certificate of the authority.
+        signer: key of the authority.
+        validity: from when to when.
+    """
+    return _leaf(
+        folder_name(keys.party),
+        party_uris(keys),
+        ExtendedKeyUsageOID.CLIENT_AUTH,
+        public,
+        authority,
+        signer,
+        validity,
+    )
+
+
+def broker_certificate(
+    hosts: Sequence[str],
+    public: Ed25519PublicKey,
+    authority: x509.Certificate,
+    signer: Ed25519PrivateKey,
+    validity: Validity,
+) -> x509.Certificate:
+    """Sign the certificate of a broker, for the names and addresses by which it is reached."""
+    names = [_host(host) for host in hosts]
+    if not names:
+        raise UsageError("a broker needs the names or addresses by which it is reached: `host`")
+    usage = ExtendedKeyUsageOID.SERVER_AUTH
+    return _leaf(_BROKER, names, usage, public, authority, signer, validity)
+
+
+def party_uris(keys: PartyKeys) -> list[x509.GeneralName]:
+    """Return the two URIs of a party's certificate: its user name, and its sealing key."""
+    return [
+        x509.UniformResourceIdentifier(user_name(keys.party)),
+        x509.UniformResourceIdentifier(f"lumos://seal/{keys.seal.hex()}"),
+    ]
+
+
+def party_name_of(party: int) -> x509.Name:
+    """Return the subject of a party's certificate, for people; the broker reads the URI."""
+    return _name(folder_name(party))
+
+
+def _leaf(
+    common_name: str,
+    names: list[x509.GeneralName],
+    usage: x509.ObjectIdentifier,
+    public: Ed25519PublicKey,
+    authority: x509.Certificate,
+    signer: Ed25519PrivateKey,
+    validity: Validity,
+) -> x509.Certificate:
+    end = authority.not_valid_after_utc
+    if validity.end > end:
+        raise UsageError(f"the authority itself ends on {end:%Y-%m-%d}; choose a shorter `valid`")
+    builder = _builder(_name(common_name), authority.subject, public, validity)
+    for extension, critical in (
+        (x509.SubjectAlternativeName(names), False),
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (_usage(signs_certificates=False), True),
+        (x509.ExtendedKeyUsage([usage]), False),
+        (x509.SubjectKeyIdentifier.from_public_key(public), False),
+        (x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), False),
+    ):
+        builder = builder.add_extension(extension, critical=critical)
+    return builder.sign(signer, None)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public: Ed25519PublicKey, validity: Validity
+) -> x509.CertificateBuilder:
+    return x509.CertificateBuilder(
+        issuer, subject, public, x509.random_serial_number(), validity.begin, validity.end
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, _ORGANISATION),
+            x509.NameAttribute(NameOID.COMMON_NAME, common_name),
+        ]
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    label = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+    if len(host) > 253 or not re.fullmatch(rf"{label}(\.{label})*", host.lower()):
+        raise UsageError(f"`host` must be the name or the address of a machine, got {host!r}")
+    return x509.DNSName(host.lower())
+
+
+def read_party_uris(extensions: x509.Extensions) -> PartyKeys:
+    """Read who a certificate, or a request for one, is of, and the sealing key.
+
+    Raises:
+        InputError: it is not of a party.
+    """
+    try:
+        names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        raise InputError("is not of a device or the coordinator: it names nobody") from None
+    uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    parties = [party for uri in uris if (party := party_of(uri)) is not None]
+    seals = [match[1] for uri in uris if (match := SEAL.fullmatch(uri))]
+    if len(list(names)) != 2 or len(parties) != 1 or len(seals) != 1:
+        raise InputError("is not of one device, or the coordinator, with one sealing key")
+    return PartyKeys(parties[0], bytes.fromhex(seals[0]))
+
+
+def check_party_certificate(
+    certificate: x509.Certificate, authority: x509.Certificate
+) -> PartyKeys:
+    """Check that an authority has certified a party, and that this is valid now.
+
+    Raises:
+        InputError: another authority signed it, it is not valid now, or it is not of a party.
+    """
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        raise InputError(
+            "is not signed by this authority; issue the certificate with its folder"
+        ) from None
+    keys = read_party_uris(certificate.extensions)
+    try:
+        usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    if list(usage) != [ExtendedKeyUsageOID.CLIENT_AUTH]:
+        raise InputError("is not a certificate for a client of the broker")
+    refuse_outdated(certificate, described(keys.party))
+    return keys
+
+
+def check_authority_certificate(certificate: x509.Certificate) -> Ed25519PublicKey:
+    """Check the certificate of an authority, and return its key.
+
+    Raises:
+        InputError: it is no authority of a federation, or not valid now.
+    """
+    try:
+        certificate.verify_directly_issued_by(certificate)
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        raise InputError("is not the certificate of a federation authority") from None
+    key = certificate.public_key()
+    if not constraints.ca or not isinstance(key, Ed25519PublicKey):
+        raise InputError("is not the certificate of a federation authority")
+    refuse_outdated(certificate, "the authority")
+    return key
+
+
+def refuse_outdated(certificate: x509.Certificate, whose: str) -> None:
+    """Refuse a certificate that is not valid now.
+
+    Raises:
+        InputError: its time has not begun, or is over.
+    """
+    refuse_expired(certificate.not_valid_after_utc, whose)
+    if datetime.now(UTC) < certificate.not_valid_before_utc:
+        begin = certificate.not_valid_before_utc
+        raise InputError(f"the certificate of {whose} begins on {_shown(begin)}; check the clock")
+
+
+def refuse_expired(end: datetime, whose: str) -> None:
+    """Refuse what ended before now.
+
+    Raises:
+        InputError: it is over.
+    """
+    if datetime.now(UTC) > end:
+        raise InputError(f"the certificate of {whose} ended on {_shown(end)}; issue a new one")
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """Return the SHA-256 of a certificate, in hex."""
+    return certificate.fingerprint(SHA256()).hex()
+
+
+def _shown(when: datetime) -> str:
+    return f"{when:%Y-%m-%d %H:%M:%S} UTC"
+
+
+DIRECTORY = "directory.json"
+_PURPOSE = b"lumos directory 1\0"
+"""Signed in front of the body: a signature of the authority's for anything else is none here."""
+
+
+class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the directory says of one party."""
+
+    party: int
+    seal: str
+    """X25519 public key, in hex."""
+    certificate: str
+    """SHA-256 of its certificate, in hex."""
+    tls_key: str
+    """SHA-256 of its TLS key (SubjectPublicKeyInfo), in hex, as NATS pins it."""
+    ends: int
+    """When its certificate ends, in seconds since 1970."""
+
+    @classmethod
+    def of(cls, keys: PartyKeys, certificate: x509.Certificate) -> "Listed":
+        """List a certificate that the authority has signed."""
+        key = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        return cls(
+            party=keys.party,
+            seal=keys.seal.hex(),
+            certificate=fingerprint(certificate),
+            tls_key=hashlib.sha256(key).hexdigest(),
+            ends=int(certificate.not_valid_after_utc.timestamp()),
+        )
+
+
+class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    serial: int
+    """Grows with every change."""
+    parties: list[Listed]
+
+
+class _Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    signature: str
+    body: msgspec.Raw
+
+
+@dataclass(frozen=True)
+class Directory:
+    """The parties of a federation."""
+
+    parties: Mapping[int, Listed] = field(default_factory=dict)
+    serial: int = 0
+    """Number of the change that made it: of two directories, the larger one is newer."""
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of what is signed, in hex: equal where two parties have the same directory."""
+        return hashlib.sha256(self._body()).hexdigest()
+
+    @classmethod
+    def load(cls, path: Path, authority: x509.Certificate) -> "Directory":
+        """Read a directory, once the signature of the authority is found right.
+
+        Args:
+            path: the file.
+            authority: certificate of the authority, as `Identity.authority` has it.
+
+        Raises:
+            InputError: the file cannot be read, the authority did not sign it or is not valid now,
+                or two parties have the same number or key.
+        """
+        try:
+            return cls._read(path.read_bytes(), authority)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+        except LumosError as error:
+            raise InputError(f"{path}: {error}") from None
+
+    @classmethod
+    def _read(cls, content: bytes, authority: x509.Certificate) -> "Directory":
+        key = check_authority_certificate(authority)
+        try:
+            signed = msgspec.json.decode(content, type=_Signed)
+            body = bytes(signed.body)
+            key.verify(bytes.fromhex(signed.signature), _PURPOSE + body)
+        except InvalidSignature:
+            raise InputError("is not signed by this authority; fetch the directory again") from None
+        except ValueError:  # so are the errors of msgspec
+            raise InputError("is not a directory of parties; fetch it again") from None
+        try:
+            read = msgspec.json.decode(body, type=_Body)
+        except ValueError:
+            raise InputError("is of another version of Lumos") from None
+        parties = {listed.party: listed for listed in read.parties}
+        for what in ("party", "seal", "certificate", "tls_key"):
+            if len({getattr(listed, what) for listed in read.parties}) < len(read.parties):
+                raise InputError(f"lists two parties with the same {what}; issue them again")
+        return cls(parties, read.serial)
+
+    def write(self, path: Path, signer: Ed25519PrivateKey) -> None:
+        """Sign the directory with the authority's key, and write it."""
+        body = self._body()
+        signature = signer.sign(_PURPOSE + body).hex()
+        write_bytes(path, msgspec.json.encode(_Signed(signature, msgspec.Raw(body))) + b"\n")
+
+    def _body(self) -> bytes:
+        listed = sorted(self.parties.values(), key=lambda listed: listed.party)
+        return msgspec.json.encode(_Body(self.serial, listed))
+
+    def replaced(self, new: Mapping[int, Listed]) -> "Directory":
+        """Return the next directory, in which some parties are new or have new keys."""
+        return Directory({**self.parties, **new}, self.serial + 1)
+
+    def listed(self, party: int) -> Listed:
+        """Return what is known of a party.
+
+        Raises:
+            InputError: nobody has this number, or its certificate has ended.
+        """
+        if party not in self.parties:
+            raise InputError(
+                f"the directory has no {party_name(party)!r}; issue a certificate for "
+                f"{described(party)}, or fetch the directory again"
+            )
+        listed = self.parties[party]
+        refuse_expired(datetime.fromtimestamp(listed.ends, UTC), described(party))
+        return listed
+
+    def sealing_key(self, party: int) -> bytes:
+        """Return the public sealing key of a party, 32 bytes.
+
+        Raises:
+            InputError: nobody has this number, or its certificate has ended.
+        """
+        return bytes.fromhex(self.listed(party).seal)
 
 
 class Identity(InMemoryOnly):

@@ -12,6 +12,7 @@ import socketserver
 import sys
 import threading
 from base64 import b64encode
+from collections.abc import Callable
 from hashlib import sha256
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -21,9 +22,8 @@ import msgspec
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 import lumos
-from lumos.deploy.coordinator_party import CoordinatorParty
-from lumos.deploy.page_status import NO_BYTES, PageStatus, WireBytes, status_of
-from lumos.deploy.run_history import RunHistory
+from lumos.deploy.protocol.coordinator import CoordinatorParty
+from lumos.deploy.status import NO_BYTES, RunHistory, RunStatus, WireBytes, status_of
 from lumos.errors import UsageError
 from lumos.training.config import Config
 
@@ -127,7 +127,7 @@ class StatusPage:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def publish(self, status: PageStatus) -> None:
+    def publish(self, status: RunStatus) -> None:
         """From now on this is what the page shows."""
         self._status = msgspec.json.encode(status)
         self._shown.clear()
@@ -152,19 +152,23 @@ class StatusPage:
 
 
 class StatusFeed:
-    """Keeps a status page up to date.
+    """Publishes the status of a run now and then.
 
     Args:
-        page: the page.
+        publish: called with it.
         config: settings of the run.
         history: of the run; its `on_epoch` is what the coordinator's `TrainingJob` calls.
         beat: seconds between two signs of life of a device.
     """
 
     def __init__(
-        self, page: StatusPage, config: Config, history: RunHistory, beat: float = 1.0
+        self,
+        publish: Callable[[RunStatus], None],
+        config: Config,
+        history: RunHistory,
+        beat: float = 1.0,
     ) -> None:
-        self._page, self._config, self._history, self._beat = page, config, history, beat
+        self._publish, self._config, self._history, self._beat = publish, config, history, beat
         self._ended: str | None = None
         self.next_due = float("-inf")
         """When `update` has something to do at the latest, on the clock of its `now`."""
@@ -175,7 +179,7 @@ class StatusFeed:
         if now < self.next_due and party.ended == self._ended:
             return
         self.next_due, self._ended = now + EVERY, party.ended
-        self._page.publish(
+        self._publish(
             status_of(party, self._config, self._history, now, beat=self._beat, wire=wire)
         )
 

@@ -15,6 +15,7 @@ from lumos.errors import DoorClosed, NotHosted, ProtocolError
 from lumos.exchange.batch import Batch, Inbox, Outbox
 from lumos.exchange.checks import check_common, check_form, check_no_padding
 from lumos.exchange.ledger import Ledger
+from lumos.exchange.programs import run_alone
 from lumos.exchange.topic import PUBLIC_ID, Door, Topic
 from lumos.typing import Ints
 
@@ -103,14 +104,12 @@ class Endpoint:
 
     def drive(self, program: Program[Result], connection: Connection) -> Result:
         """Run a program over a connection until it returns."""
-        try:
-            outbox = next(program)
-            while True:
-                inbox = connection.swap(self.check_outgoing(outbox))
-                outbox = program.send(self.check_incoming(outbox.topic, inbox))
-        except StopIteration as stop:
-            result: Result = stop.value
-            return result
+
+        def swapped(outbox: Outbox) -> Inbox:
+            inbox = connection.swap(self.check_outgoing(outbox))
+            return self.check_incoming(outbox.topic, inbox)
+
+        return run_alone(program, swapped)
 
     def _local(self, ids: Ints) -> Ints:
         """Rows of the hosted parties with these ids; raises for anybody else."""

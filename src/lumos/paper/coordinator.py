@@ -1,6 +1,6 @@
 """The coordinator of the paper's profile: one sum per epoch."""
 
-from lumos.aggregate import IdealCoordinator, SecureCoordinator
+from lumos.aggregate import COORDINATORS
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.paper.tasks import STATISTICS
 from lumos.training.config import Config
@@ -14,8 +14,7 @@ class PaperCoordinator:
     """
 
     def __init__(self, config: Config, total: int, endpoint: Endpoint, weights: int) -> None:
-        kind = SecureCoordinator if config.train.aggregate == "secure" else IdealCoordinator
-        self._sums = kind(total, endpoint, config.updates)
+        self._sums = COORDINATORS[config.train.aggregate](total, endpoint, config.updates)
         self._width = weights + len(STATISTICS)
 
     def setup(self) -> Program[None]:

@@ -76,7 +76,7 @@ class PaperProfile:
     def check(self, facts: GraphFacts, config: "Config") -> None:
         """Features must lie between the public bounds."""
         paper = settings_of(config)
-        lowest, highest = facts.lowest, facts.highest
+        lowest, highest = facts.simulated.lowest, facts.simulated.highest
         if facts.sparse:
             lowest, highest = min(lowest, 0.0), max(highest, 0.0)
         refuse_outside(lowest, highest, paper.low, paper.high)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lumos.aggregate import IdealAggregator, SecureAggregator
+from lumos.aggregate import AGGREGATORS
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
@@ -137,8 +137,7 @@ class PaperTrainer:
         start = self.model.vector()
         train = config.train
         self.weights = Weights(Adam(start, train.learning_rate, train.weight_decay), start)
-        kind = SecureAggregator if train.aggregate == "secure" else IdealAggregator
-        self._updates = kind(shard, endpoint, config.updates)
+        self._updates = AGGREGATORS[train.aggregate](shard, endpoint, config.updates)
         self._task: Task
         if self.model.head is not None:
             self._task = Classify(private, self.model.head)
@@ -262,11 +261,13 @@ class PaperTrainer:
         gradient, attention = pool_backward(pooled, step.back)
         own, foreign = gradient[: len(leaves.own)], gradient[len(leaves.own) :]
         back = Leaves(own, (yield from self._return(origin, foreign, leaves)))
-        if isinstance(self._updates, IdealAggregator):
-            partial = self._fused(leaves, back, attention, step)
-            return (yield from self._updates.sum_fused(partial))
-        vectors = self._each(drops, back, attention, step)
-        return (yield from self._updates.sum(vectors))
+
+        def update(each: bool) -> Doubles:
+            if each:
+                return self._each(drops, back, attention, step)
+            return self._fused(leaves, back, attention, step)
+
+        return (yield from self._updates.sum_updates(update))
 
     def _pool(self, leaves: Leaves) -> Program[tuple[Pooled, LeafOrigin]]:
         """POOL (section VI-B): leaves travel to the devices they stand for."""

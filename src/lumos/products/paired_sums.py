@@ -32,6 +32,7 @@ from lumos.aggregate import (
     SecureCoordinator,
 )
 from lumos.aggregate.fixed_point import FixedPoint
+from lumos.aggregate.noise import DrawnNoise
 from lumos.crypto.ed25519 import ED25519
 from lumos.crypto.group import Group
 from lumos.device.shard import Shard
@@ -173,19 +174,15 @@ class PairedCoordinator:
     def __init__(self, sums: SecureCoordinator | IdealCoordinator) -> None:
         self._sums = sums
 
-    def sum(self, width: int, noise: Doubles | None = None) -> Program[Doubles]:
+    def sum(self, width: int, noise: DrawnNoise | None = None) -> Program[Doubles]:
         """One sum over all pairs.
 
         Args:
             width: words · width of the devices' vectors.
-            noise: [width] for the ideal backend: all shares of noise together.
+            noise: as the coordinator of the sums takes it.
         """
-        if isinstance(self._sums, IdealCoordinator):
-            return _opened((yield from self._sums.attempt(width, noise)).total)
-        if noise is not None:
-            raise UsageError("devices draw the noise of a secure sum themselves")
         for _ in range(ATTEMPTS):
-            ended = yield from self._sums.attempt(width)
+            ended = yield from self._sums.attempt(width, noise)
             if not ended.called_off:
                 return _opened(ended.total)
         raise _too_many()

@@ -42,7 +42,7 @@ def load_run(path: Path | str, graph: Graph | None = None) -> Run:
         raise InputError(f"{path}: is not the folder of a run; train with `out` to make one")
     about = decode(folder.path / "run.json", About)
     config = config_of(folder.path, about)
-    if graph is not None and fingerprint(graph) != about.fingerprint:
+    if graph is not None and about.fingerprint not in ("", fingerprint(graph)):
         raise InputError(f"{path}: the run is of another graph than {graph!r}")
     if not folder.finished():
         raise InputError(f"{path}: the run is not finished; continue with lumos train … --resume")

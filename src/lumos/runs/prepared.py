@@ -57,7 +57,7 @@ def prepared_graph(
         "seed": seed,
         "shards": hosting.shards,
         "hosted": hosted,
-        "owner": facts.fingerprint,
+        "owner": facts.simulated.fingerprint,
     }
     nobody = np.full(graph.devices, Role.NOBODY, np.int64)
     edges = None
@@ -136,7 +136,7 @@ def prepared_parts(
         validation=0 if link else drawn.validation,
         seed=seed,
         split=drawn.name,
-        owner=manifest.graph.fingerprint,
+        owner=manifest.graph.simulated.fingerprint,
     )
     return Prepared(
         facts=manifest.graph,

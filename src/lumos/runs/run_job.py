@@ -75,7 +75,7 @@ class RunJob:
             InputError: they are of another graph.
         """
         facts = self.prepared.problem.facts
-        if len(saved.keep) != 2 * facts.edges or len(saved.degree) != facts.devices:
+        if len(saved.keep) != 2 * facts.simulated.edges or len(saved.degree) != facts.devices:
             path = "trees.npz" if self.folder is None else self.folder.path / "trees.npz"
             raise InputError(f"{path}: is of another graph; restart without `resume`")
         offsets = np.concatenate([[0], np.cumsum(saved.degree)])

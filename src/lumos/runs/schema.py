@@ -73,7 +73,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the graph."""
     source: dict[str, Any]
     """Arguments by which `lumos.load` finds the graph again; empty for a graph in memory."""
-    fingerprint: str
+    fingerprint: str = ""
+    """Digest of the graph, in simulations; empty where it is unknown."""
     seed: int
     shards: int
     devices: int

@@ -1,12 +1,15 @@
 """The coordinator of the strict profile: it adds up sums that carry noise."""
 
+from functools import partial
+
 import numpy as np
 
-from lumos.aggregate import IdealCoordinator, SecureCoordinator
+from lumos.aggregate import COORDINATORS
 from lumos.device.coins import PublicCoins
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.products import PairedCoordinator
 from lumos.strict.stages import Schedule, Stage
+from lumos.typing import Doubles
 
 
 class StrictCoordinator:
@@ -32,10 +35,8 @@ class StrictCoordinator:
         self._noise = f"ideal noise{arm}"
         self._public = public
         self._features = features
-        kind = (
-            SecureCoordinator if schedule.config.train.aggregate == "secure" else IdealCoordinator
-        )
-        self._sums = kind(schedule.devices, endpoint, schedule.config.updates)
+        coordinator = COORDINATORS[schedule.config.train.aggregate]
+        self._sums = coordinator(schedule.devices, endpoint, schedule.config.updates)
         self._pairs = PairedCoordinator(self._sums)
 
     def setup(self) -> Program[None]:
@@ -57,15 +58,13 @@ class StrictCoordinator:
     def _add_up(self, stage: Stage, step: int, coins: int) -> Program[None]:
         """Hold one sum; `coins` names those of its noise."""
         noise, width = stage.noise(step), stage.width(self._features)
-        drawn = None
-        if isinstance(self._sums, IdealCoordinator) and noise is not None:
-            generator = self._public.generator(self._noise, coins)
-            if self._schedule.config.train.coins == "system":
-                generator = np.random.default_rng()  # from the operating system
-            drawn = noise.total * generator.standard_normal(width)
-        if stage.paired:
-            yield from self._pairs.sum(width, drawn)
-        elif isinstance(self._sums, IdealCoordinator):
-            yield from self._sums.sum(width, drawn)
-        else:
-            yield from self._sums.sum(width)
+        drawn = None if noise is None else partial(self._drawn, noise.total, width, coins)
+        sums = self._pairs if stage.paired else self._sums
+        yield from sums.sum(width, drawn)
+
+    def _drawn(self, scale: float, width: int, coins: int) -> Doubles:
+        """Draw the noise of all devices, for an ideal sum."""
+        generator = self._public.generator(self._noise, coins)
+        if self._schedule.config.train.coins == "system":
+            generator = np.random.default_rng()  # from the operating system
+        return scale * generator.standard_normal(width)

@@ -368,7 +368,7 @@ def feature_form(facts: GraphFacts, strict: "StrictSettings") -> FeatureForm:
     return FeatureForm(
         signed=shifted or may_be_negative(facts, strict),
         scaling=scaling,
-        bounded=facts.of_one_scale,
+        bounded=facts.bounded,
     )
 
 
@@ -376,13 +376,13 @@ def may_be_negative(facts: GraphFacts, strict: "StrictSettings") -> bool:
     """Whether features may be negative. With `auto`, a public fact about the graph."""
     if strict.signs != "auto":
         return strict.signs == "signed"
-    return facts.lowest < 0
+    return facts.signed
 
 
 def _scaling(facts: GraphFacts, strict: "StrictSettings") -> Scaling:
     sparse = facts.sparse
     if strict.scaling == "auto":
-        if facts.of_one_scale:
+        if facts.bounded:
             return "none"
         return "size" if sparse or strict.signs == "nonnegative" else "standard"
     if strict.scaling == "standard" and sparse:

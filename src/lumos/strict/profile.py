@@ -107,7 +107,8 @@ def coin_name(problem: Problem, config: "Config", *, control: bool, drawn: str =
     else:
         own = {name: settings[name] for name in settings.keys() - LINK_ONLY}
         settings = own | _CLASSIFY_NAME
-    parts = [problem.facts.fingerprint, repr(sorted(settings.items()))]
+    simulation = problem.facts.simulation  # real devices draw their own randomness, of any name
+    parts = ["" if simulation is None else simulation.fingerprint, repr(sorted(settings.items()))]
     scaling = feature_form(problem.facts, settings_of(config))["scaling"]
     if scaling != "none":
         parts.append(f"features scaled by {scaling}")
@@ -115,8 +116,9 @@ def coin_name(problem: Problem, config: "Config", *, control: bool, drawn: str =
         parts.append(f"split {problem.split}")
     if config.updates != UPDATES:
         parts.append(repr(config.updates))
-    facts = problem.facts
-    unused = problem.classes - 1 - facts.highest_label if facts.labelled else 0
+    unused = 0
+    if simulation is not None and problem.facts.labelled:
+        unused = problem.classes - 1 - simulation.highest_label
     if unused:
         parts.append(f"{unused} classes that no device has")
     if settings_of(config).book is not None and not control:

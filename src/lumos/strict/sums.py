@@ -9,15 +9,14 @@ the program of a shard without devices, in which sums are held and not taken par
 nothing by that which it does not know already.
 """
 
-from collections.abc import Callable
 from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from lumos.aggregate import IdealAggregator, SecureAggregator, SecureCoordinator
-from lumos.aggregate.noise import Noise
+from lumos.aggregate import AGGREGATORS, SecureCoordinator
+from lumos.aggregate.noise import Noise, Update
 from lumos.aggregate.opened_sums import OpenedSums
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError, UsageError
@@ -26,8 +25,7 @@ from lumos.products import PairedCoordinator, paired_sums
 from lumos.training.config import Config
 from lumos.typing import Arrays, Doubles, Ints, Small
 
-Update = Callable[[bool], Doubles]
-"""Called with True, the vector of each hosted device; with False, their sum."""
+__all__ = ["NoisySums", "Update"]
 
 
 class NoisySums:
@@ -40,9 +38,7 @@ class NoisySums:
     """
 
     def __init__(self, shard: Shard, endpoint: Endpoint, config: Config) -> None:
-        self._shard = shard
-        kind = SecureAggregator if config.train.aggregate == "secure" else IdealAggregator
-        self._sums = kind(shard, endpoint, config.updates)
+        self._sums = AGGREGATORS[config.train.aggregate](shard, endpoint, config.updates)
         self._pairs = paired_sums(shard, endpoint, self._sums)
         self._known = b""
         """Digest of the sums so far."""
@@ -80,16 +76,7 @@ class NoisySums:
         Raises:
             ProtocolError: too few devices are present.
         """
-        if isinstance(self._sums, IdealAggregator):
-            total = yield from self._sums.sum_fused(update(False))  # the coordinator adds noise
-        else:
-            vectors = update(True)
-            if noise is not None:
-                hosted, width = vectors.shape
-                shares = noise.shares(self._shard.coins, hosted, width, step)
-                # Rounded separately: noise must not depend on the data, not even in its rounding.
-                vectors = self._sums.fixed.rounded(vectors) + self._sums.fixed.rounded(shares)
-            total = yield from self._sums.sum(vectors, drop_stage)
+        total = yield from self._sums.sum_updates(update, noise, step, drop_stage)
         if total is None:
             raise ProtocolError("a sum was not opened: too few devices were present")
         self._learn(total)
@@ -98,10 +85,9 @@ class NoisySums:
     def _learn(self, total: Doubles) -> None:
         """Bind the next sum to this one: a coordinator that tells devices different sums is found
         out there, before anything is opened."""
-        if isinstance(self._sums, SecureAggregator):
-            known = self._known + np.ascontiguousarray(total).tobytes()
-            self._known = blake2b(known, digest_size=32, person=b"lumos sums").digest()
-            self._bind()
+        known = self._known + np.ascontiguousarray(total).tobytes()
+        self._known = blake2b(known, digest_size=32, person=b"lumos sums").digest()
+        self._bind()
 
     def compare_told(self) -> Program[None]:
         """Compare with mask neighbours what the devices were told in all sums.
@@ -109,7 +95,7 @@ class NoisySums:
         Raises:
             Equivocation: the coordinator told devices different things.
         """
-        yield from self._secure().compare_told(self._known)
+        yield from self._sums.restartable().compare_told(self._known)
 
     def begin_attempt(self, number: int) -> None:
         """The next sums are of this attempt: those of another one have other masks."""
@@ -117,8 +103,7 @@ class NoisySums:
         self._bind()
 
     def _bind(self) -> None:
-        if isinstance(self._sums, SecureAggregator):
-            self._sums.context = self._known + self._attempt.to_bytes(4, "little")
+        self._sums.context = self._known + self._attempt.to_bytes(4, "little")
 
     def state(self) -> Arrays:
         """What a device that keeps its secret needs to go on after a restart.
@@ -126,23 +111,18 @@ class NoisySums:
         Raises:
             UsageError: sums are ideal, and no device of a simulation restarts.
         """
-        sums = self._secure()
+        sums = self._sums.restartable()
         return {**sums.state(), "known": np.frombuffer(self._known, np.uint8)}
 
     def restore(self, state: Arrays) -> None:
         """Go on from a state instead of `setup`."""
-        self._secure().restore(state)
+        self._sums.restartable().restore(state)
         self._known = state["known"].tobytes()
         self._bind()
 
     def remember_openings(self, opened: OpenedSums) -> None:
         """Note there what the device gives out shares for, so that a restart changes nothing."""
-        self._secure().opened = opened
-
-    def _secure(self) -> SecureAggregator:
-        if not isinstance(self._sums, SecureAggregator):
-            raise UsageError("devices that may restart need `aggregate='secure'`")
-        return self._sums
+        self._sums.restartable().opened = opened
 
     def pair(self, partner: Ints, chosen: csr_array) -> Program[None]:
         """Open the sessions of matched devices; arguments as in `PairedSums.setup`."""
@@ -159,10 +139,7 @@ class NoisySums:
             noise: None for an exact sum.
             step: names the coins of the noise, and the products: none is computed twice.
         """
-        shares = None
-        if noise is not None and not isinstance(self._sums, IdealAggregator):
-            hosted, size = vectors.shape
-            shares = noise.shares(self._shard.coins, hosted, words * size, step)
+        shares = self._sums.noise_shares(noise, words * vectors.shape[1], step)
         total = yield from self._pairs.sum(vectors, shares, step)
         self._learn(total)
         return total

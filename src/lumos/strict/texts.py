@@ -6,6 +6,7 @@ What the strict profile says about its runs.
 """
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -28,20 +29,20 @@ from lumos.training.config import Config
 from lumos.training.texts import LOSS, NO_PROMISE, ProfileTexts, RunSizes, SumStage, TreeTexts
 from lumos.trees.settings import TreeSettings
 
-HARDLY = 10.0
-"""Largest ε of which "can hardly tell" is said."""
-
+PRIOR = 0.25
+"""Probability of a right guess without a device, in the example that is printed."""
+_LABEL = "label: this one or another"
 _NUMBER = r"[\d.e+-]+"
 _FIGURE = re.compile(
     rf"ε = (?P<pure>{_NUMBER}), pure|\((?P<both>{_NUMBER}), (?P<delta>{_NUMBER})\)"
 )
 _ASKED = {
-    "label: this one or another": "one label from another",
-    "features: these or others": "one device's features from any others",
-    "whole record: this or another": "a whole record from another",
-    "one edge: there or not": "whether one edge is there",
+    _LABEL: "one label or another",
+    "features: these or others": "one device's features or any others",
+    "whole record: this or another": "a whole record or another",
+    "one edge: there or not": "one edge there or not",
 }
-"""By row of the table of `classify`: what somebody might tell."""
+"""By row of the table of `classify`: the two cases that somebody might tell apart."""
 _NOT_PROMISED = {
     "one edge": "edges",
     "degree": "degrees",
@@ -58,57 +59,66 @@ class _Figure(NamedTuple):
         return f"ε = {self.epsilon:g}" + f", δ = {self.delta}" * bool(self.delta)
 
 
+def guess_bound(epsilon: float, prior: float) -> float:
+    """Return the largest probability of guessing a label that has pure ε.
+
+    Args:
+        prior: the probability of guessing it without the device.
+    """
+    likelier = prior * math.exp(epsilon)
+    return likelier / (1 - prior + likelier)
+
+
 def classify_in_words(promises: Sequence[Mapping[str, str]]) -> str:
-    """One sentence on what can hardly be told, one on what is less protected, one on the rest."""
-    hardly: list[str] = []
-    less: list[str] = []
+    """Return one sentence with the figures, one on the label, one on what is not protected."""
+    figures: dict[str, _Figure] = {}
     nothing: list[str] = []
     for row in promises:
         about = row["about"]
         figure = _worst(row)
         if about in _ASKED and figure is not None:
-            (hardly if figure.epsilon <= HARDLY else less).append(f"{_ASKED[about]} ({figure})")
+            figures[about] = figure
         elif about in _ASKED:
             nothing.append(_ASKED[about])
         elif about in _NOT_PROMISED:
             nothing.append(_NOT_PROMISED[about])
-    return _sentences(promises, "every message", hardly, less, nothing)
+    return _sentences(promises, "every message", figures, nothing)
 
 
 def link_in_words(promises: Sequence[Mapping[str, str]]) -> str:
-    """The same for links: features leave by sums and by answers, which are counted."""
+    """Return the same for links: features leave by sums and by answers, which are counted."""
     features = next(row for row in promises if row["about"] == "features: these or others")
-    told = "one device's features from any others"
     figure = _worst({name: cell for name, cell in features.items() if name.startswith(SUMS)})
-    hardly: list[str] = []
-    less: list[str] = []
-    nothing: list[str] = []
+    figures, nothing = {}, []
     if figure is None:
-        nothing.append(told)
+        nothing.append(_ASKED[features["about"]])
     else:
-        (hardly if figure.epsilon <= HARDLY else less).append(f"{told} ({figure})")
+        figures[features["about"]] = figure
     nothing += [words for row in promises if (words := _NOT_PROMISED.get(row["about"]))]
     counted = features[ANSWERS].removeprefix(f"{NO_PROMISE} beyond their number: ")
     counted = counted.removeprefix(f"{NO_PROMISE}: ")
-    return f"{_sentences(promises, 'every sum', hardly, less, nothing)} Answers add: {counted}."
+    return f"{_sentences(promises, 'every sum', figures, nothing)} Answers add: {counted}."
 
 
 def _sentences(
     promises: Sequence[Mapping[str, str]],
     seen: str,
-    hardly: list[str],
-    less: list[str],
+    figures: Mapping[str, _Figure],
     nothing: list[str],
 ) -> str:
     life = any(name.endswith(FOR_LIFE) for row in promises for name in row)
     where = " of all runs with this book" * life
     sentences = []
-    if hardly:
+    if figures:
+        told = "; ".join(f"{_ASKED[about]}: {figure}" for about, figure in figures.items())
+        sentences.append(f"To whoever sees {seen} and the model{where}, {told}.")
+    label = figures.get(_LABEL)
+    if label is not None and not label.delta:
+        bound = guess_bound(label.epsilon, PRIOR)
         sentences.append(
-            f"Someone who sees {seen} and the model{where} can hardly tell {_listed(hardly)}."
+            "Whoever would guess a label with probability p without this device guesses it with at "
+            f"most p·e^ε/(1 - p + p·e^ε): from {100 * PRIOR:g} to {100 * bound:.3g} %."
         )
-    if less:
-        sentences.append(f"Less protected: {', '.join(less)}.")
     if nothing:
         sentences.append(f"Not protected: {', '.join(nothing)}.")
     return " ".join(sentences)
@@ -126,10 +136,6 @@ def _worst(row: Mapping[str, str]) -> _Figure | None:
             epsilon = float(found["pure"] or found["both"])
             worst = max(worst, _Figure(epsilon, found["delta"] or ""))
     return worst
-
-
-def _listed(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} or {parts[-1]}"
 
 
 _OWN, _NEIGHBOURS, _TREES_TOO = CANDIDATES

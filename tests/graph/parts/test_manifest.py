@@ -35,8 +35,8 @@ def test_slots_are_public_in_a_crowd() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"lumos_parts": 2},
-        {"lumos_parts": "1"},
+        {"lumos_parts": 1},
+        {"lumos_parts": "2"},
         {"parts": 0},
         {"parts": 3},
         {"bounds": [0, 15, 30, 45, 61]},

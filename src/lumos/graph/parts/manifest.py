@@ -1,11 +1,11 @@
-"""`manifest.json`: what is public of a graph in parts, and nothing of a single device.
+"""`manifest.json`: what the processes of a run agree on about a graph in parts.
 
-Two entries belong to simulations only. The fingerprints are digests of the whole graph: they name
-the coins of a simulation, which real devices draw for themselves. The slots of parts are how many
-neighbours the devices of each part have together, by which ranks share the work: they are left out
-where a part is so small that they would tell of single devices.
+The manifest of a simulation also has facts that are computed from all data: the fingerprints, which
+name its randomness, counts of edges, extreme features, digests of splits. Whoever knows all but one
+record reads that record from them, so real devices get a manifest without them (`public`).
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,7 +18,7 @@ from lumos.storage import one_line, write_text
 from lumos.typing import Ints
 
 NAME = "manifest.json"
-FORMAT = 1
+FORMAT = 2
 """Version of the format of parts."""
 MARK = "lumos_parts"
 """The first key of every manifest."""
@@ -38,17 +38,17 @@ class PartsSplit(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     """One sentence."""
     name: str
-    """A digest; empty for the default split of the seed."""
+    """A digest, in simulations; empty for the default split of the seed."""
     shares: tuple[float, float, float] | None = None
     """Of a random split of edges, from which it can be drawn again."""
     train: Count
-    """Devices (classify) or edges (link)."""
+    """Devices (classify) or edges (link; 0 on real devices)."""
     validation: Count
     test: Count
 
 
 class TrainingEdges(msgspec.Struct, frozen=True, kw_only=True):
-    """In what the graph of the training edges differs from the whole one."""
+    """Facts of a simulation in which the training edges differ from the whole graph."""
 
     edges: Count
     fingerprint: str
@@ -61,17 +61,18 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     lumos: str
     """Version of Lumos."""
     graph: GraphFacts
-    """The whole graph; its fingerprint is the simulation's."""
+    """The whole graph."""
     training: TrainingEdges | None
-    """For link."""
+    """For link, in simulations."""
     parts: Annotated[int, msgspec.Meta(ge=1)]
     bounds: list[int] | None
     """[parts + 1] part p has the devices bounds[p] … bounds[p + 1] - 1; None where
     `assignment.npy` has the part of each device."""
     slots: list[int] | None
-    """[parts] neighbours of all devices of a part together; None where a part is small."""
+    """[parts] neighbours of all devices of a part together, by which ranks share the work; None
+    where a part is small."""
     index_bytes: Literal[4, 8]
-    """Of the indices of sparse features in memory, which the fingerprint depends on."""
+    """Size of an index of sparse features in memory, which the fingerprint depends on."""
     ids: IdKind
     seed: int
     """By which the splits were drawn."""
@@ -92,7 +93,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError("the bounds of parts do not fit the number of devices")
         if self.slots is not None and len(self.slots) != self.parts:
             raise ValueError("the slots of parts do not fit their number")
-        if ("link" in self.splits) != (self.training is not None):
+        simulated = self.graph.simulation is not None
+        if ("link" in self.splits and simulated) != (self.training is not None):
             raise ValueError("training edges without their split")
 
     def split(self, task: Task) -> PartsSplit:
@@ -107,6 +109,49 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
                 f"{self.left_out.get(task, 'split the graph again for it')}"
             )
         return self.splits[task]
+
+    def facts(self, task: Task) -> GraphFacts:
+        """Return the facts about the graph of a task: for link, of the training edges.
+
+        Raises:
+            UsageError: the parts were not made for this task.
+        """
+        self.split(task)
+        if task == "classify" or self.training is None:
+            return self.graph
+        return self.graph.with_simulation(
+            edges=self.training.edges, fingerprint=self.training.fingerprint
+        )
+
+    def public(self, *, signed: bool, bounded: bool) -> "Manifest":
+        """Return the manifest of real devices: nothing in it is computed from private data.
+
+        It has the number of devices, names of classes, width and kind of features, and how many
+        devices train and validate, which are public roles.
+
+        Args:
+            signed: the operator's word that features may be negative.
+            bounded: the operator's word that features lie between -1 and 1.
+        """
+        facts = replace(self.graph, signed=signed, bounded=bounded, notes=(), simulation=None)
+        counts: dict[Task, tuple[int, int, int]] = {
+            task: (0, 0, 0) if task == "link" else (split.train, split.validation, split.test)
+            for task, split in self.splits.items()
+        }
+        return msgspec.structs.replace(
+            self,
+            graph=facts,
+            training=None,
+            slots=None,
+            index_bytes=8,
+            splits={
+                task: PartsSplit(origin="", name="", train=train, validation=validation, test=test)
+                for task, (train, validation, test) in counts.items()
+            },
+            left_out={},
+            dropped_self_loops=0,
+            dropped_duplicates=0,
+        )
 
 
 def equal_bounds(devices: int, parts: int) -> Ints:

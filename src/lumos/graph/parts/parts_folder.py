@@ -1,7 +1,7 @@
 """A graph in parts on disk: a public manifest, a file for each part, and one for the observer."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -87,11 +87,7 @@ class PartsFolder:
         Raises:
             UsageError: the parts were not made for this task.
         """
-        self.manifest.split(task)
-        training = self.manifest.training
-        if task == "classify" or training is None:
-            return self.manifest.graph
-        return replace(self.manifest.graph, edges=training.edges, fingerprint=training.fingerprint)
+        return self.manifest.facts(task)
 
     def split(self, task: Task) -> PartsSplit:
         """Where the split of a task comes from, and how many train, validate and test.

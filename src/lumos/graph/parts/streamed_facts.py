@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lumos.graph.facts import GraphFacts
+from lumos.graph.facts import GraphFacts, SimulationFacts, feature_signs
 from lumos.graph.graph import Graph
 from lumos.graph.parts.layout import read_layout
 from lumos.graph.parts.stored_part import REMEDY, part_path
@@ -46,16 +46,19 @@ class StreamedFacts:
         return GraphFacts(
             name=self.about.name,
             devices=self.about.devices,
-            edges=self.edges,
             feature_count=self.width,
             sparse=sparse,
-            lowest=lowest,
-            highest=highest,
+            **feature_signs(lowest, highest),
             labelled=labels is not None,
             classes=self.about.classes,
-            highest_label=-1 if labels is None else int(labels.max(initial=-1)),
-            fingerprint=self.fingerprint(),
             notes=self.about.notes,
+            simulation=SimulationFacts(
+                edges=self.edges,
+                lowest=lowest,
+                highest=highest,
+                highest_label=-1 if labels is None else int(labels.max(initial=-1)),
+                fingerprint=self.fingerprint(),
+            ),
         )
 
     def fingerprint(self, *, training: bool = False) -> str:

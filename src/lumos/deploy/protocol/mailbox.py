@@ -15,7 +15,15 @@ to be sent now. So whole federations are tested in one process, with virtual tim
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lumos.deploy.frames import LARGEST, Acknowledged, Data, Frame, Hello, RoundKey, Welcome
+from lumos.deploy.protocol.frames import (
+    LARGEST,
+    Acknowledged,
+    Data,
+    Frame,
+    Hello,
+    RoundKey,
+    Welcome,
+)
 from lumos.device.shard import COORDINATOR
 
 FIRST_WAIT = 0.5

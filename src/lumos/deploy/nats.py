@@ -2,31 +2,284 @@
 
 The link is always there, the connection below it is not: it is made again for ever, with bounded
 waits. Without one nothing is kept for later, since mailboxes repeat what is not acknowledged. What
-arrives and is not a packet of this run from its sender to this party is dropped, with a line.
+arrives and is not a packet of this run from its sender to this party is dropped, with a line that
+is not written more often than people can read.
+
+`LinkFaults` are faults of a network, drawn from a seed: for tests and benchmarks, never of a real
+device.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
+import numpy as np
 from nacl.exceptions import CryptoError
 from nacl.public import Box
 from nats.aio.msg import Msg
 from nats.errors import Error
 
 from lumos.crypto import entropy
-from lumos.deploy.connection import TlsClient, connect
-from lumos.deploy.directory import Directory
-from lumos.deploy.drop_log import DropLog
-from lumos.deploy.frames import LARGEST, PADDING, Frame, Route, decode, encode
-from lumos.deploy.identity import Identity, seal_box
-from lumos.deploy.parties import own_subjects, party_name, subject
-from lumos.deploy.wire_count import WireCount
-from lumos.errors import LumosError
+from lumos.deploy.identity import (
+    Directory,
+    Identity,
+    described,
+    own_subjects,
+    party_name,
+    seal_box,
+    subject,
+)
+from lumos.deploy.protocol.frames import LARGEST, PADDING, Frame, Route, decode, encode
+from lumos.errors import LumosError, UsageError
 from lumos.storage import one_line
+from lumos.typing import Ints
+
+PAUSE = 10.0
+"""Seconds between two lines about one sender."""
+
+
+class DropLog:
+    """Says that packets were dropped, and why; of each sender at most once in `PAUSE` seconds.
+
+    Args:
+        log: called with a line.
+        clock: the time, in seconds.
+    """
+
+    def __init__(self, log: Callable[[str], None], clock: Callable[[], float]) -> None:
+        self._log, self._clock = log, clock
+        self._next: dict[int | None, float] = {}
+        self._unsaid: dict[int | None, int] = {}
+        self.total = 0
+        """Packets that were dropped."""
+
+    def drop(self, sender: int | None, why: str) -> None:
+        """A packet was dropped.
+
+        Args:
+            sender: None where it is nobody of the directory.
+            why: in a few words, without anything of the packet.
+        """
+        self.total += 1
+        now = self._clock()
+        if now < self._next.get(sender, float("-inf")):
+            self._unsaid[sender] = self._unsaid.get(sender, 0) + 1
+            return
+        self._next[sender] = now + PAUSE
+        more = self._unsaid.pop(sender, 0)
+        name = "somebody" if sender is None else described(sender)
+        self._log(f"{name}: {why}; dropped" + (f" (and {more:,} before)" if more else ""))
+
+
+WIRE_COUNT = "wire.count"
+
+
+class WireCount:
+    """Counts packets in a file that is mapped into memory: a process that is killed loses nothing.
+
+    Sealed packets are counted with their padding; what NATS and TLS add to them is not.
+
+    Args:
+        folder: of the party; None to count in memory only.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._counts: Ints
+        if folder is None:
+            self._counts = np.zeros(4, np.int64)
+            return
+        path = folder / WIRE_COUNT
+        there = path.exists() and path.stat().st_size == 32
+        self._counts = np.memmap(path, np.int64, "r+" if there else "w+", shape=(4,))
+
+    def add_sent(self, size: int) -> None:
+        """A packet was sent."""
+        self._counts[0] += 1
+        self._counts[1] += size
+
+    def add_received(self, size: int) -> None:
+        """A packet has arrived."""
+        self._counts[2] += 1
+        self._counts[3] += size
+
+    def totals(self) -> dict[str, int]:
+        """All counts by name."""
+        names = ("packets_sent", "bytes_sent", "packets_received", "bytes_received")
+        return dict(zip(names, self._counts.tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class NetworkPartition:
+    """For some time these parties reach nobody else, and nobody else reaches them."""
+
+    parties: frozenset[int]
+    begin: float
+    """By `time.monotonic`, which is the same in all processes of a machine."""
+    end: float
+
+    def parts(self, sender: int, receiver: int, now: float) -> bool:
+        """Whether it keeps a packet from its receiver."""
+        return self.begin <= now < self.end and (sender in self.parties) != (
+            receiver in self.parties
+        )
+
+
+class LinkFaults:
+    """What happens to the packets that one party sends.
+
+    Args:
+        seed: with the same one, the same faults.
+        loss: probability that a packet is lost.
+        double: that it arrives twice.
+        reorder: that it, or its copy, is late, and so overtaken.
+        delay: by at most so many seconds.
+        partitions: who is cut off, and when.
+    """
+
+    def __init__(
+        self,
+        seed: Sequence[int],
+        *,
+        loss: float = 0.0,
+        double: float = 0.0,
+        reorder: float = 0.0,
+        delay: float = 0.05,
+        partitions: Sequence[NetworkPartition] = (),
+    ) -> None:
+        self._draws = np.random.default_rng(list(seed))
+        self._loss, self._double, self._reorder, self._delay = loss, double, reorder, delay
+        self._partitions = tuple(partitions)
+
+    def delays(self, sender: int, receiver: int, now: float) -> list[float]:
+        """After how many seconds the copies of a packet are sent; none where it is lost."""
+        if any(partition.parts(sender, receiver, now) for partition in self._partitions):
+            return []
+        lost, doubled = self._draws.random(2)
+        if lost < self._loss:
+            return []
+        late = self._draws.random((2 if doubled < self._double else 1, 2))
+        return [
+            self._delay * float(size) if chance < self._reorder else 0.0 for chance, size in late
+        ]
+
+
+try:
+    from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv
+    from nats.aio.transport import TcpTransport
+    from nats.errors import ConnectionClosedError, Error
+except ImportError:
+    raise UsageError("real devices need nats-py; type: pip install 'lumos[devices]'") from None
+
+
+# nats-py does not tell asyncio that a stream is under TLS; every end of one would log a warning.
+logging.getLogger("asyncio").addFilter(lambda record: "eof_received" not in str(record.msg))
+
+CLOSE_SECONDS = 5.0
+"""How long the end of a failed attempt may take."""
+
+
+class NoTls(Error):
+    """The broker does not use TLS. As an error of the client, a reconnecting one tries again."""
+
+    def __str__(self) -> str:
+        return "the broker does not use TLS; it is refused"
+
+
+class _Transport(TcpTransport):
+    """After a TLS handshake that failed, asyncio never says that the stream is closed.
+
+    The client of nats-py would wait for that without end, also when it connects again.
+    """
+
+    _failed = False
+
+    async def connect_tls(self, *arguments: Any, **options: Any) -> None:
+        try:
+            await super().connect_tls(*arguments, **options)
+        except BaseException:
+            self._failed = True  # and asyncio has closed the socket
+            raise
+
+    async def connect(self, *arguments: Any, **options: Any) -> None:
+        self._failed = False
+        await super().connect(*arguments, **options)
+
+    async def wait_closed(self) -> None:
+        if not self._failed:
+            await super().wait_closed()  # type: ignore[no-untyped-call]
+
+
+class TlsClient(Client):
+    """A NATS client that never speaks in the clear.
+
+    The protocol begins in the clear, with a line in which the server says whether it wants TLS.
+    The client of nats-py believes it: whoever answers without wanting TLS would get everything in
+    the clear, and would not have to show a certificate.
+    """
+
+    guarded = False
+    """Whether the first line of a server was checked."""
+
+    async def flush(self, timeout: int = 10) -> None:
+        """Wait until the broker has processed everything that was sent.
+
+        In nats-py a ping can overtake a subscription that is still pending; the second one cannot.
+        """
+        await super().flush(timeout)
+        await super().flush(timeout)
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        s.last_attempt = time.monotonic()
+        if not isinstance(self._transport, _Transport):
+            self._transport = _Transport()  # type: ignore[no-untyped-call]
+        await self._transport.connect(
+            s.uri,
+            buffer_size=DEFAULT_BUFFER_SIZE,
+            connect_timeout=self.options["connect_timeout"],
+        )
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        if initial_connection and not info.get("tls_required"):
+            raise NoTls
+        self.guarded = True
+        await super()._process_info(info, initial_connection)
+
+
+async def connect(identity: Identity, address: str, **options: Any) -> TlsClient:
+    """Connect a party to the broker.
+
+    Args:
+        identity: who connects.
+        address: of the broker, as `tls://host:port`; its certificate must be for this host.
+        options: as `nats.connect` takes them. With `allow_reconnect=False`, the first failure is
+            raised; otherwise the client tries again.
+
+    Raises:
+        NoTls: the broker does not use TLS.
+        ssl.SSLError: the broker's certificate is refused, or the broker refuses ours.
+        nats.errors.Error: the broker refuses the party.
+    """
+    client = TlsClient()
+    try:
+        await client.connect(address, tls=identity.tls(), **options)
+        if not client.guarded:  # a release of nats-py that reads the first line elsewhere
+            raise UsageError("this version of nats-py is not supported; install nats-py 2.16")
+        if not client.is_connected:  # nats-py takes the end of a stream for an answer
+            raise ConnectionClosedError
+    except BaseException:
+        with contextlib.suppress(Exception):
+            # nats-py leaves the socket of a failed attempt open, and may wait for its end for ever.
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await client.close()
+        raise
+    return client
+
 
 Packet = tuple[int, list[Frame]]
 """From whom, and what."""
@@ -34,9 +287,9 @@ SHORTEST_WAIT, LONGEST_WAIT = 0.05, 2.0
 """Seconds between two attempts to connect; waits double."""
 CONNECT_SECONDS = 10.0
 PING_SECONDS = 5.0
+"""Seconds between two pings; a broker that does not answer two of them in a row is given up."""
 PROBE_SECONDS = 5.0
-"""How often a party asks whether the broker answers."""
-"""A broker that does not answer two of them in a row is given up."""
+"""Seconds between two questions whether the broker answers."""
 MOST_PENDING = LARGEST
 """Bytes that may wait for a slow broker; what comes then is dropped."""
 SEAL_OVERHEAD = Box.NONCE_SIZE + 16

@@ -1,6 +1,6 @@
 """The coordinator of a real run: it opens sums, closes rounds, and says who is left out.
 
-Nothing is sent and no clock is read here, as in `device_party`.
+Nothing is sent and no clock is read here, as in `device`.
 
 A phase with sessions of two devices begins again without a device that is lost. Once devices may
 give out shares of its sum, it does not: they give out none for another attempt
@@ -13,18 +13,15 @@ from typing import Protocol
 import numpy as np
 
 from lumos.aggregate.topics import ALIVE, SUM
-from lumos.deploy.begun_attempts import BegunAttempt
-from lumos.deploy.frames import Alive, Data, Done, Frame, RoundKey, RunState
-from lumos.deploy.mailbox import Mailbox
-from lumos.deploy.rounds import CoordinatorRounds
-from lumos.deploy.training_job import TrainingJob
+from lumos.deploy.protocol.frames import Alive, Data, Done, Frame, RoundKey, RunState
+from lumos.deploy.protocol.job import TrainingJob
+from lumos.deploy.protocol.mailbox import Mailbox
+from lumos.deploy.protocol.rounds import CoordinatorRounds, RoundRecord
+from lumos.deploy.state import BegunAttempt
 from lumos.errors import LumosError
 from lumos.exchange.batch import Outbox
 from lumos.exchange.programs import changed
 from lumos.typing import Arrays
-
-CoordinatorRecord = dict[RoundKey, dict[int, Data]]
-"""Rounds that are over, with the envelopes that were in them."""
 
 
 class CoordinatorStore(Protocol):
@@ -38,7 +35,7 @@ class CoordinatorStore(Protocol):
         """Replace the snapshot, and forget rounds of phases before that of the snapshot."""
         ...
 
-    def rounds(self) -> CoordinatorRecord:
+    def rounds(self) -> RoundRecord:
         """Rounds since the last snapshot."""
         ...
 
@@ -130,14 +127,6 @@ class CoordinatorParty:
             device
             for device in self.present()
             if device not in self.online or now - self._heard[device] > seconds
-        ]
-
-    def behind(self) -> list[int]:
-        """Devices that are waited for: by the present round, or because their phase is earlier."""
-        phase = min(self.phase, self.job.last)
-        missing = set() if self._rounds is None else self._rounds.missing()
-        return [
-            device for device in self.present() if device in missing or self._phases[device] < phase
         ]
 
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:

@@ -20,26 +20,25 @@ from lumos.compare.answers import recorded
 from lumos.compare.comparer import Comparer, RefusingComparer
 from lumos.compare.secure import SecureComparer
 from lumos.crypto import entropy
-from lumos.crypto.entropy import Expanded
 from lumos.crypto.group import choose_group
-from lumos.deploy.heard_releases import HeardReleases
-from lumos.deploy.party_ledgers import PartyLedgers
-from lumos.deploy.party_problem import nobody, problem_of
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
 from lumos.device.device_keys import DeviceKeys
 from lumos.device.shard import Shard
 from lumos.errors import InputError, UsageError
-from lumos.exchange.batch import Inbox
+from lumos.exchange.batch import Batch, Inbox, Outbox
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
-from lumos.exchange.programs import run_alone
-from lumos.exchange.topic import Door
+from lumos.exchange.ledger import Ledger
+from lumos.exchange.programs import played, run_alone, unchanged
+from lumos.exchange.revealed_bits import most_pair_bits
+from lumos.exchange.topic import TOPICS, Door
+from lumos.exchange.traffic import Booking
 from lumos.graph.part import GraphPart
 from lumos.graph.parts.manifest import Manifest
 from lumos.session.workers import InProcess
 from lumos.storage import part_of
 from lumos.training.config import Config
 from lumos.training.private_data import PrivateData
-from lumos.training.profile import Placement
+from lumos.training.profile import Placement, Problem
 from lumos.training.trainer import (
     AnswersPairs,
     EpochRecord,
@@ -49,6 +48,172 @@ from lumos.training.trainer import (
 )
 from lumos.trees.balancers import BALANCERS
 from lumos.typing import Arrays, Flags, Words
+
+_NOW, _EARLIER = "ledger/", "earlier/"
+_TOTALS = ("sent", "received", "bytes_sent", "bytes_received")
+
+
+class PartyLedgers:
+    """The ledgers of one party, by name."""
+
+    def __init__(self) -> None:
+        self._earlier: list[Arrays] = []
+        """Counts of the time before a device was left out of a phase that began again."""
+        self._ledgers: dict[str, Ledger] = {}
+
+    def begin(self, **ledgers: Ledger) -> None:
+        """From now on it is counted in these, which have counted nothing."""
+        self._ledgers = ledgers
+
+    def give_up(self) -> None:
+        """Keep what was counted; other ledgers begin."""
+        self._earlier.append(self._counted())
+
+    def arrays(self) -> Arrays:
+        """Everything that was counted, for a snapshot."""
+        now = self._counted()
+        for number, counted in enumerate(self._earlier):
+            now |= {f"{_EARLIER}{number}/{name}": counts for name, counts in counted.items()}
+        return now
+
+    def restore(self, arrays: Arrays) -> None:
+        """Go on counting from `arrays`, in ledgers that have counted nothing."""
+        numbers = {int(name.split("/")[1]) for name in arrays if name.startswith(_EARLIER)}
+        self._earlier = [part_of(arrays, f"{_EARLIER}{number}/") for number in sorted(numbers)]
+        for which, ledger in self._ledgers.items():
+            ledger.restore_whole(part_of(arrays, f"{_NOW}{which}/"))
+
+    def flows(self) -> dict[str, dict[str, int]]:
+        """By topic: messages and bytes of all phases, and of attempts that were given up."""
+        totals: dict[str, dict[str, int]] = {}
+        for counted in (*self._earlier, self._counted()):
+            for name, counts in counted.items():
+                _, _, kind, rest = (*name.split("/", 3), "")[:4]
+                topic, _, flow = rest.rpartition("|")
+                if kind == "flows" and topic and flow in Booking._fields:
+                    of_topic = totals.setdefault(topic, {})
+                    of_topic[flow] = of_topic.get(flow, 0) + int(counts.sum())
+        return totals
+
+    def totals(self) -> dict[str, Any]:
+        """Messages and bytes in all, and by topic, as plain numbers."""
+        topics = self.flows()
+        total = {
+            flow: sum(of_topic.get(flow, 0) for of_topic in topics.values()) for flow in _TOTALS
+        }
+        return {**total, "topics": topics}
+
+    def bits_given_up(self, which: str) -> float:
+        """The most bits that a pair may have revealed in attempts that were given up."""
+        answers = (part_of(counted, f"{_NOW}{which}/answers/") for counted in self._earlier)
+        return sum(map(most_pair_bits, answers))
+
+    def _counted(self) -> Arrays:
+        """What was counted since a device was last left out of a phase that began again."""
+        return {
+            f"{_NOW}{which}/{name}": counts
+            for which, ledger in self._ledgers.items()
+            for name, counts in ledger.whole_state().items()
+        }
+
+
+_PREFIX = "heard/"
+
+
+class HeardReleases:
+    """The messages of all rounds in which devices release something to each other, in order."""
+
+    def __init__(self) -> None:
+        self._rounds: list[tuple[str, Batch]] = []
+        """Topic and messages of each."""
+
+    def add(self, topic: str, batch: Batch) -> None:
+        """Keep the messages of a round."""
+        self._rounds.append((topic, batch))
+
+    def arrays(self) -> Arrays:
+        """All of it, for a snapshot."""
+        arrays: Arrays = {}
+        for number, (topic, batch) in enumerate(self._rounds):
+            lengths = np.empty(0, np.int64) if batch.lengths is None else batch.lengths
+            arrays |= {
+                f"{_PREFIX}{number}/{topic}/sender": batch.sender,
+                f"{_PREFIX}{number}/{topic}/body": batch.body,
+                f"{_PREFIX}{number}/{topic}/lengths": lengths,
+            }
+        return arrays
+
+    @staticmethod
+    def of(arrays: Arrays, me: int, absent: Collection[int]) -> "HeardReleases":
+        """From a snapshot, without what devices said that are left out since.
+
+        Raises:
+            ValueError: a topic does not exist.
+            KeyError: an array is missing.
+        """
+        found: dict[int, tuple[str, dict[str, Any]]] = {}
+        for name, array in arrays.items():
+            if name.startswith(_PREFIX):
+                _, number, *words, field = name.split("/")
+                found.setdefault(int(number), ("/".join(words), {}))[1][field] = array
+        heard = HeardReleases()
+        for _, (topic, fields) in sorted(found.items()):
+            if topic not in TOPICS:
+                raise ValueError("a topic that does not exist")
+            sender = fields["sender"]
+            lengths = fields["lengths"] if TOPICS[topic].shape is None else None
+            receiver = np.full(len(sender), me, np.int64)
+            batch = Batch(sender, receiver, fields["body"], None, lengths)
+            heard.add(topic, batch.take(np.flatnonzero(~np.isin(sender, sorted(absent)))))
+        return heard
+
+    def hear_again(self, program: Program[None]) -> None:
+        """Run a program to its end, in which nothing is sent, and this is heard.
+
+        Raises:
+            ValueError: the program has other rounds.
+        """
+        rounds = iter(self._rounds)
+
+        def answer(outbox: Outbox) -> Inbox:
+            topic, batch = next(rounds, ("", outbox.topic.no_messages))
+            if topic != outbox.topic.name:
+                raise ValueError("what the device heard")
+            return Inbox(batch, quiet=False)
+
+        run_alone(program, answer)
+
+
+def problem_of(manifest: Manifest, config: Config, part: GraphPart) -> Problem:
+    """The problem, with the devices of one part."""
+    task = config.train.task
+    drawn, link = manifest.split(task), task == "link"
+    return Problem(
+        facts=manifest.facts(task),
+        parts=(part,),
+        keep=(),
+        classes=0 if link else manifest.graph.class_count,
+        training=0 if link else drawn.train,
+        validation=0 if link else drawn.validation,
+        seed=manifest.seed,
+        split=drawn.name,
+    )
+
+
+def nobody(manifest: Manifest) -> GraphPart:
+    """A part without devices."""
+    none = np.empty(0, np.int64)
+    return GraphPart(
+        devices=none,
+        total=manifest.graph.devices,
+        offsets=np.zeros(1, np.int64),
+        neighbours=none,
+        features=np.empty((0, manifest.graph.feature_count), np.float32),
+        labels=none,
+        roles=none,
+        held_back=np.empty((0, 2), np.int64),
+    )
+
 
 TREES, SETUP, FIRST_EPOCH = range(3)
 """Numbers of phases."""
@@ -162,7 +327,8 @@ class TrainingJob:
             return program
         # Another version may draw in another order: it never meets what this one has drawn.
         name = f"{__version__} {phase} {attempt}".encode()
-        return _drawing(program, self._keys.expanded("programs", name))
+        expanded = self._keys.expanded("programs", name)
+        return played(program, unchanged, lambda: entropy.within(expanded))
 
     def _program(self, phase: int, attempt: int) -> Program[None]:
         if phase == TREES:
@@ -405,32 +571,17 @@ class TrainingJob:
         yield from self.trainer.compare_told()
 
     def _own(self, program: Program[None]) -> Program[None]:
-        """The program of this party: the coordinator has no part in rounds between devices.
+        """Return the program of this party: the coordinator has no part in rounds between devices.
 
         What a device hears in them is kept, for a restart.
         """
-        inbox: Inbox | None = None
-        try:
-            while True:
-                outbox = next(program) if inbox is None else program.send(inbox)
-                topic = outbox.topic
-                if self._follows and not topic.coordinator:
-                    inbox = topic.silence
-                    continue
-                inbox = yield outbox
-                if topic.door is Door.RELEASE:
-                    self._heard.add(topic.name, inbox.batch)
-        except StopIteration:
-            return
+        return played(program, self._play)
 
-
-def _drawing(program: Program[None], expanded: Expanded) -> Program[None]:
-    """The same program; what it draws comes from an expanded key."""
-    inbox: Inbox | None = None
-    while True:
-        with entropy.within(expanded):
-            try:
-                outbox = next(program) if inbox is None else program.send(inbox)
-            except StopIteration:
-                return
+    def _play(self, outbox: Outbox) -> Program[Inbox]:
+        topic = outbox.topic
+        if self._follows and not topic.coordinator:
+            return topic.silence
         inbox = yield outbox
+        if topic.door is Door.RELEASE:
+            self._heard.add(topic.name, inbox.batch)
+        return inbox

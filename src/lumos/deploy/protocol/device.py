@@ -8,6 +8,10 @@ A device that is killed goes on from its snapshot, and with the rounds that it h
 A phase with sessions of two devices ends for all or for nobody: a device that has finished it says
 that it is *ready*, and goes on once the coordinator says that everyone is. Until then the phase may
 begin again from the snapshot, without a device that is lost.
+
+A device that is started again after the training answers, and has no other part in the run
+(`AnsweringParty`). The coordinator may be gone by then, and so is the device's secret of the run: a
+question needs its two ends and the broker.
 """
 
 from collections.abc import Callable, Collection
@@ -16,13 +20,13 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from lumos.deploy.answered_pairs import AnsweredPairs
-from lumos.deploy.begun_attempts import BegunAttempt
-from lumos.deploy.frames import Alive, Closed, Data, Frame, RoundKey, RunState
-from lumos.deploy.mailbox import Mailbox
-from lumos.deploy.pair_questions import QUESTIONS, PairQuestions
-from lumos.deploy.rounds import DeviceRounds, RoundRecord
-from lumos.deploy.training_job import TrainingJob
+from lumos.deploy.identity import described
+from lumos.deploy.protocol.frames import Alive, Closed, Data, Frame, RoundKey, RunState
+from lumos.deploy.protocol.job import TrainingJob
+from lumos.deploy.protocol.mailbox import Mailbox
+from lumos.deploy.protocol.rounds import DeviceRounds, RoundRecord
+from lumos.deploy.questions import QUESTIONS, AnsweredPairs, PairQuestions
+from lumos.deploy.state import BegunAttempt
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, LumosError, ProtocolError
 from lumos.typing import Arrays, Bytes
@@ -119,8 +123,8 @@ class DeviceParty:
         self._recorded = store.rounds()
         pairs = pairs or AnsweredPairs()
         self.questions = PairQuestions(device, job, self._mailbox, self, deadline, log, pairs)
-        for device in self.out:
-            self._mailbox.leave_out(device)
+        for absent in self.out:
+            self._mailbox.leave_out(absent)
         # Whoever has sent something sends it again: also one that is no neighbour.
         self._peers = store.peers()
         self._mailbox.greet([COORDINATOR, *sorted(self._peers)], now)
@@ -241,7 +245,7 @@ class DeviceParty:
             job.endpoint_of(self.phase),
             job.program(self.phase, self.attempt),
             (self.phase, self.attempt),
-            lambda sender, line: self._log(f"{_name(sender)}: {line}; dropped"),
+            lambda sender, line: self._log(f"{described(sender)}: {line}; dropped"),
             job.shard.neighbours,
             self._store.add_round,
             self._recorded,
@@ -302,5 +306,53 @@ def _outgoing(snapshot: Arrays | None) -> list[tuple[int, Data]]:
         raise InputError("the snapshot is damaged: envelopes to others cannot be read") from None
 
 
-def _name(party: int) -> str:
-    return "the coordinator" if party == COORDINATOR else f"device {party}"
+class AnsweringParty:
+    """One device whose training is over.
+
+    Args:
+        device: its id.
+        job: with the result of the training, where it answers about pairs.
+        pairs: what it has answered.
+        boot: random bytes of this start.
+        deadline: seconds after which a question to another device is given up.
+        log: called with a line, without anything private, where a message was dropped.
+    """
+
+    finished = True
+
+    def __init__(
+        self,
+        device: int,
+        job: TrainingJob,
+        pairs: AnsweredPairs,
+        boot: bytes,
+        deadline: float,
+        log: Callable[[str], None],
+    ) -> None:
+        self.device, self.job, self.phase = device, job, job.last + 1
+        self.out: set[int] = set(job.absent)
+        self._mailbox = Mailbox(boot, self.phase)
+        self.questions = PairQuestions(device, job, self._mailbox, self, deadline, log, pairs)
+        for absent in self.out:
+            self._mailbox.leave_out(absent)
+
+    def receive(self, sender: int, frames: list[Frame], now: float) -> None:
+        """Take what has arrived from another party."""
+        for frame in frames:
+            if self._mailbox.receive(sender, frame, now):
+                if isinstance(frame, Data) and frame.key.phase == QUESTIONS:
+                    self.questions.notice(sender, frame, now)
+            elif sender == COORDINATOR and isinstance(frame, RunState):
+                self._mailbox.tell(COORDINATOR, Alive(self.job.left, 0))
+
+    def advance(self, now: float) -> None:
+        """Go on with all questions as far as what has arrived allows."""
+        self.questions.advance(now)
+
+    def due(self, now: float) -> list[tuple[int, list[Frame]]]:
+        """What is to be sent now, by receiver."""
+        return self._mailbox.due(now)
+
+    def next_due(self) -> float:
+        """When `due` has something to send, if nothing arrives."""
+        return self._mailbox.next_due()

@@ -25,7 +25,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 import numpy as np
 
-from lumos.deploy.frames import (
+from lumos.deploy.protocol.frames import (
     BETWEEN_DEVICES,
     OF_BOTH,
     WITH_COORDINATOR,
@@ -36,7 +36,7 @@ from lumos.deploy.frames import (
     batch_of,
     data_of,
 )
-from lumos.deploy.mailbox import Mailbox
+from lumos.deploy.protocol.mailbox import Mailbox
 from lumos.device.shard import COORDINATOR
 from lumos.errors import ProtocolError
 from lumos.exchange.batch import Batch, Inbox, Outbox

@@ -1,0 +1,494 @@
+"""A whole federation on one machine: broker, coordinator and all devices, a process each.
+
+Every party has a folder, with nothing of others in it:
+
+    pki/                      the authority, and the broker's keys
+    operator/                 facts about the whole graph: the operator's own, never handed out
+    nats.conf  broker/        configuration and log of the broker
+    coordinator/              see `lumos.deploy.plan`
+    device-0/  device-1/  …
+
+Devices are forked from one process that has loaded everything and reads no folder, so a device's
+keys and data are in its own process only. Processes end with the one that started them, however
+that ends (on Linux).
+"""
+
+import ctypes
+import gc
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from types import FrameType, TracebackType
+from typing import IO, Any
+
+from lumos.deploy.broker import Broker, BrokerSettings, write_broker_config
+from lumos.deploy.identity import DIRECTORY, described, folder_name
+from lumos.deploy.nats import Faults
+from lumos.deploy.pki import LOOPBACK, make_federation
+from lumos.deploy.plan import PartyFolder, handed_out, new_plan, read_plan, write_plan
+from lumos.deploy.processes import DeviceProcess
+from lumos.deploy.protocol.job import SETUP, TREES, TrainingJob
+from lumos.deploy.state import RESULT
+from lumos.deploy.status import RunStatus, read_status
+from lumos.device.shard import COORDINATOR
+from lumos.errors import InputError, LumosError, ProtocolError, RunFailed, UsageError
+from lumos.graph.parts.manifest import NAME as MANIFEST
+from lumos.graph.parts.manifest import read_manifest, write_manifest
+from lumos.graph.parts.part_source import PartSource
+from lumos.graph.parts.partition import Partition
+from lumos.graph.parts.parts_writer import refuse_taken
+from lumos.graph.parts.stored_part import part_path
+from lumos.storage import one_line, private_folder, read_json
+from lumos.training.given_split import GivenSplit
+from lumos.training.write_parts import write_parts
+
+_PR_SET_PDEATHSIG = 1
+# The child asks for its end with its parent, and then becomes the command.
+_GUARDED = """
+import os, sys
+if sys.platform == "linux":
+    import ctypes, signal
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def end_with(parent: int) -> None:
+    """Let this process be killed when its parent ends; it may have ended already."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def start_command(
+    command: Sequence[str], *, output: IO[bytes], errors: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    """Start a command that ends with this process; Ctrl-C in a terminal does not reach it."""
+    guarded = [sys.executable, "-I", "-S", "-c", _GUARDED, str(os.getpid())]
+    return subprocess.Popen(
+        [*guarded, *command],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=errors,
+        start_new_session=True,
+    )
+
+
+def fork(work: Callable[[], int]) -> int:
+    """Run a function in a forked child, which ends with this process; returns its number.
+
+    Args:
+        work: its result is the exit status.
+    """
+    parent = os.getpid()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        end_with(parent)
+        status = work()
+    except BaseException:  # a defect: nobody above could report it
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def children_of(process: int) -> list[int]:
+    """Numbers of the children of a process; none where the system does not say."""
+    try:
+        return [int(word) for word in _children(process).read_text().split()]
+    except OSError:
+        return []
+
+
+def _children(process: int) -> Path:
+    return Path(f"/proc/{process}/task/{process}/children")
+
+
+def private_megabytes(process: int) -> float | None:
+    """Memory that only this process has; None where the system does not say."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return None
+    found = [int(line.split()[1]) for line in lines if line.startswith("Private_")]
+    return sum(found) / 1024 if found else None
+
+
+MOST_DEVICES = 2_000
+"""On one machine."""
+_MAX_PAYLOAD = 8 << 20
+_EVERYWHERE = "0.0.0.0"  # noqa: S104 (every party shows a certificate)
+
+
+@dataclass(frozen=True)
+class FederationLayout:
+    """The folders of a federation."""
+
+    path: Path
+    devices: int
+
+    @property
+    def broker_config(self) -> Path:
+        """Configuration of the broker."""
+        return self.path / "nats.conf"
+
+    @property
+    def coordinator(self) -> Path:
+        """Folder of the coordinator."""
+        return self.path / folder_name(COORDINATOR)
+
+    def device(self, number: int) -> Path:
+        """Folder of a device."""
+        return self.path / folder_name(number)
+
+    def device_folders(self) -> list[Path]:
+        """Folders of all devices."""
+        return [self.device(number) for number in range(self.devices)]
+
+    @property
+    def operator(self) -> Path:
+        """Folder of the operator, with a manifest that is computed from all data."""
+        return self.path / "operator"
+
+    def hand_out_plan(self, settings: dict[str, Any], **options: Any) -> None:
+        """Write the plan of a run and the manifest into every folder.
+
+        Args:
+            settings: as `lumos.train` takes them.
+            options: as `new_plan` takes them.
+
+        Raises:
+            UsageError: the settings cannot be run by real devices.
+        """
+        manifest = handed_out(read_manifest(self.operator), settings)
+        plan = new_plan(manifest, settings, **options)
+        for folder in (self.coordinator, *self.device_folders()):
+            write_manifest(folder, manifest)
+            write_plan(folder, plan)
+
+
+def lay_out(
+    source: PartSource,
+    path: Path,
+    *,
+    seed: int = 0,
+    split: GivenSplit = None,
+    task: Any = None,
+    host: str | None = None,
+) -> FederationLayout:
+    """Split a graph, one part for each device; make keys for everybody; fill all folders.
+
+    Args:
+        source: the graph.
+        path: a new or empty folder.
+        seed: run seed.
+        split: as `lumos.train` takes it.
+        task: the only task that the parts are for.
+        host: name or address of the broker's machine; None: everything is on this one.
+
+    Raises:
+        UsageError: the folder is not empty, or there are too many devices for one machine.
+    """
+    devices = len(source.about.ids)
+    if devices > MOST_DEVICES:
+        raise UsageError(
+            f"{devices:,} devices are too many processes for one machine; up to {MOST_DEVICES:,} "
+            "can be started, more are simulated by lumos train"
+        )
+    refuse_taken(path)
+    private_folder(path)
+    layout, parts, pki = FederationLayout(path, devices), path / "parts", path / "pki"
+    write_parts(source, parts, Partition.equal(devices, devices), seed=seed, split=split, task=task)
+    make_federation(pki, devices, LOOPBACK if host is None else (host, *LOOPBACK))
+    for party in (COORDINATOR, *range(devices)):
+        folder = path / folder_name(party)
+        (pki / folder_name(party)).rename(folder)
+        shutil.copyfile(pki / DIRECTORY, folder / DIRECTORY)
+        if party != COORDINATOR:
+            own = part_path(parts, party)
+            own.rename(folder / own.name)
+    private_folder(layout.operator)
+    (parts / MANIFEST).rename(layout.operator / MANIFEST)
+    shutil.rmtree(parts)
+    address = BrokerSettings.host if host is None else _EVERYWHERE
+    settings = BrokerSettings(host=address, max_payload=_MAX_PAYLOAD)
+    write_broker_config(pki, layout.broker_config, settings)
+    return layout
+
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
+
+def run_device(path: Path, broker: str | None = None, faults: Faults | None = None) -> bool:
+    """Be the device of a folder until the run has ended; see `DeviceProcess.run`."""
+    folder = PartyFolder.open(path, coordinator=False)
+    name = described(folder.party)
+
+    def log(line: str) -> None:
+        print(f"{name}: {line}", file=sys.stderr, flush=True)
+
+    return DeviceProcess(folder, log, broker=broker, faults=faults).run()
+
+
+def load_program(path: Path) -> None:
+    """Import all that devices of a run need; of the folder, only public files are read."""
+    plan, manifest = read_plan(path), read_manifest(path)
+    job = TrainingJob(manifest, plan.config, None, None)
+    for phase in (TREES, SETUP)[: job.last + 1]:
+        job.program(phase)  # as the coordinator has it, and not run
+
+
+def run_devices(paths: Sequence[Path], broker: str | None = None) -> int:
+    """Be the devices of several folders, in a child process each; the largest exit status."""
+    load_program(paths[0])
+    gc.collect()
+    gc.freeze()  # what is shared stays shared
+    children = [fork(partial(_device_status, path, broker)) for path in paths]
+    with _passed_on(children):
+        return max(_waited(child) for child in children)
+
+
+def _device_status(path: Path, broker: str | None) -> int:
+    return as_status(lambda: run_device(path, broker), path)
+
+
+def as_status(work: Callable[[], object], path: Path) -> int:
+    """The exit status of a device's work; what went wrong is one line."""
+    try:
+        work()
+    except LumosError as error:
+        print(f"lumos: {path.name}: {error}", file=sys.stderr)
+        return error.exit_status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except OSError as error:
+        print(f"lumos: {error.filename or path.name}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _waited(child: int) -> int:
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return 1 if code < 0 else code
+
+
+@contextmanager
+def _passed_on(children: Sequence[int]) -> Iterator[None]:
+    """Inside, SIGINT and SIGTERM are for the children."""
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        for child in children:
+            try:
+                os.kill(child, number)
+            except ProcessLookupError:
+                continue
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, pass_on) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+COORDINATOR_LOG, DEVICES_LOG = "coordinator.log", "devices.log"
+END_SECONDS = 20.0
+"""How long devices may take to end after the coordinator, or after they were asked to."""
+_MEMORY_SECONDS = 2.0
+
+
+class LocalFederation:
+    """The processes of a federation, inside a `with`; nothing is left running after it.
+
+    Devices are forked from one process that has loaded everything. All processes end with this one,
+    also if it is killed (on Linux).
+
+    Args:
+        layout: folders of all parties.
+        settings: as `lumos.train` takes them.
+        deadline: seconds after which a device that does not answer is left out.
+        stay: devices stay after the training, and answer.
+        status: port of the coordinator's status page; None for no page.
+    """
+
+    def __init__(
+        self,
+        layout: FederationLayout,
+        settings: dict[str, Any],
+        deadline: float,
+        *,
+        stay: bool = False,
+        status: int | None = None,
+    ) -> None:
+        self._layout, self._settings, self._deadline = layout, settings, deadline
+        self._stay, self._status = stay, status
+        self._broker = Broker(layout.broker_config, layout.path / "broker")
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._megabytes: float | None = None
+        self._next_memory = 0.0
+
+    def __enter__(self) -> "LocalFederation":
+        try:
+            self._broker.start()
+            self._layout.hand_out_plan(
+                self._settings,
+                deadline=self._deadline,
+                broker=self._broker.address,
+                stay=self._stay,
+            )
+            load_program(self._layout.coordinator)  # refuses what does not fit the graph
+            folders = [str(folder) for folder in self._layout.device_folders()]
+            page = () if self._status is None else ("--status", str(self._status))
+            self._start(COORDINATOR_LOG, "coordinator", str(self._layout.coordinator), *page)
+            self._start(DEVICES_LOG, "device", *folders)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    def is_running(self) -> bool:
+        """Whether the run goes on.
+
+        Raises:
+            RunFailed: it has failed, with the reason.
+        """
+        self._weigh()
+        coordinator, devices = self._processes[COORDINATOR_LOG], self._processes[DEVICES_LOG]
+        if coordinator.poll() is None:
+            if devices.poll():
+                raise RunFailed(f"no device is left: {self._last_line(DEVICES_LOG)}")
+            return True
+        if coordinator.returncode:
+            raise RunFailed(self._last_line(COORDINATOR_LOG))
+        return False
+
+    def status(self) -> RunStatus | None:
+        """How the run goes on; None before the coordinator has begun."""
+        return read_status(self._layout.coordinator)
+
+    def devices_run(self) -> bool:
+        """Whether a device is still there."""
+        return self._processes[DEVICES_LOG].poll() is None
+
+    def result(self) -> dict[str, Any]:
+        """What the run ended with, once it is over.
+
+        Raises:
+            ProtocolError: devices ended with different weights.
+            RunFailed: a device did not write its result.
+        """
+        self._wait_for_devices()
+        whole = read_json(self._layout.coordinator / RESULT)
+        lost = {int(device) for device in whole["left_out"]}
+        results = {
+            number: self._device_result(number)
+            for number in range(self._layout.devices)
+            if number not in lost
+        }
+        for number, result in results.items():
+            if result["weights_sha256"] != whole["weights_sha256"]:
+                raise ProtocolError(
+                    f"device {number} has ended with other weights than the coordinator"
+                )
+        ledger, wire = (
+            fmean(
+                result[book]["bytes_sent"] + result[book]["bytes_received"]
+                for result in results.values()
+            )
+            for book in ("ledger", "wire")
+        )
+        return {
+            "devices": whole["devices"],
+            "lost": sorted(lost),
+            "left_out": whole["left_out"],
+            "sums": whole["sums"],
+            "seconds": whole["seconds"],
+            "seconds_per_sum": whole["seconds_per_sum"],
+            "weights_sha256": whole["weights_sha256"],
+            "coins": whole["coins"],
+            "losses": whole["losses"],
+            "max_workload": max(len(result["edges_carried"]) for result in results.values()),
+            "megabytes_per_device": None if self._megabytes is None else round(self._megabytes, 1),
+            "wire_bytes_per_device": round(wire),
+            "ledger_bytes_per_device": round(ledger),
+        }
+
+    def _start(self, log: str, *arguments: str) -> None:
+        with (self._layout.path / log).open("wb") as file:
+            command = [sys.executable, "-m", "lumos", *arguments]
+            self._processes[log] = start_command(command, output=file, errors=file)
+
+    def _weigh(self) -> None:
+        """Measure what devices weigh, now and then; the largest mean is kept."""
+        now = time.monotonic()
+        if now < self._next_memory:
+            return
+        self._next_memory = now + _MEMORY_SECONDS
+        children = children_of(self._processes[DEVICES_LOG].pid)
+        weights = [size for child in children if (size := private_megabytes(child)) is not None]
+        if weights:
+            self._megabytes = max(self._megabytes or 0.0, fmean(weights))
+
+    def _wait_for_devices(self) -> None:
+        if self._stay:
+            return  # a device has written its result before it says so to the coordinator
+        try:
+            self._processes[DEVICES_LOG].wait(END_SECONDS)
+        except subprocess.TimeoutExpired:  # one that was left out, and does not know it
+            return
+
+    def _device_result(self, number: int) -> dict[str, Any]:
+        try:
+            result: dict[str, Any] = read_json(self._layout.device(number) / RESULT)
+            if "wire" not in result:
+                raise InputError("it has not ended")
+        except InputError:
+            line = self._last_line(DEVICES_LOG)
+            raise RunFailed(f"device {number} has no result; last line of all: {line}") from None
+        return result
+
+    def _last_line(self, log: str) -> str:
+        lines = (self._layout.path / log).read_text("utf-8", "replace").strip().splitlines()
+        return one_line(lines[-1].removeprefix("lumos: ")) if lines else "no line in its log"
+
+    def _end(self) -> None:
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.terminate()
+        end = time.monotonic() + END_SECONDS
+        for process in self._processes.values():
+            try:
+                process.wait(max(0.1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()  # its children end with it
+                process.wait()
+        self._broker.stop()

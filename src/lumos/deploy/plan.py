@@ -1,0 +1,271 @@
+"""What parties are handed before a run begins: the public plan, and the folder of each, checked.
+
+| file | holds |
+|---|---|
+| `run.json`, `manifest.json` | the plan of the run and the manifest; public, the same everywhere |
+| `certificate.pem`, `key.pem`, `seal.key`, `authority.pem` | who the party is |
+| `directory.json` | everybody's public keys |
+| `part-00017.safetensors` | of a device: its own part, as `lumos split` writes it |
+
+What a party keeps for itself in a run is in the same folder (`lumos.deploy.state`).
+"""
+
+import fcntl
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lumos.crypto import entropy
+from lumos.deploy.identity import DIRECTORY, Directory, Identity, described
+from lumos.deploy.protocol.frames import RUN_TAG
+from lumos.device.shard import COORDINATOR
+from lumos.errors import InputError, UsageError
+from lumos.graph.parts.manifest import Manifest, read_manifest
+from lumos.runs.schema import plain
+from lumos.storage import PRIVATE, one_line, read_json, write_text
+from lumos.training.config import Config
+
+NAME = "run.json"
+FORMAT = 1
+BROKER = "tls://127.0.0.1:4222"
+BEAT = 1.0
+DEFAULTS = {"aggregate": "secure", "coins": "system"}
+"""Of real devices, where nothing else is asked for."""
+
+
+class FederationPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `run.json`."""
+
+    lumos_run: int = FORMAT
+    run: str
+    """Random, in hexadecimal: names this run, so that no packet of another one is taken."""
+    manifest: str
+    """Digest of the manifest of the parts."""
+    seed: int
+    settings: dict[str, Any]
+    """As `lumos.train` takes them; infinity as text."""
+    deadline: float = 60.0
+    """Seconds after which a device that does not answer is left out."""
+    beat: float = BEAT
+    """Seconds between two signs of life."""
+    broker: str = BROKER
+    """Where the broker listens."""
+    stay: bool = False
+    """Whether devices stay after the training, and answer (`lumos predict`)."""
+
+    @property
+    def tag(self) -> bytes:
+        """The run, as packets have it."""
+        return bytes.fromhex(self.run)
+
+    @property
+    def config(self) -> Config:
+        """All settings of the run."""
+        return Config.asked(
+            **{name: math.inf if value == "inf" else value for name, value in self.settings.items()}
+        )
+
+
+def handed_out(manifest: Manifest, settings: dict[str, Any]) -> Manifest:
+    """Return the manifest that the parties of a run get.
+
+    Simulated randomness is named by facts about all data, so such a run keeps them. Otherwise
+    nothing in the manifest is computed from the data; the settings say what features are like.
+
+    Raises:
+        UsageError: the data are not as the settings say.
+    """
+    config = Config.asked(**{**DEFAULTS, **settings})
+    if config.train.coins == "simulated":
+        return manifest
+    chosen, facts = config.flat(), manifest.graph
+    signs, scaling = chosen.get("signs", ""), chosen.get("scaling", "")
+    if signs == "auto" and facts.signed:
+        raise UsageError(
+            "some features are negative, and what is public must not depend on them: say so with "
+            "`signs='signed'`, or cut them off at 0 with `signs='nonnegative'`"
+        )
+    if scaling == "auto" and not facts.bounded:
+        raise UsageError(
+            "some features are not between -1 and 1, and what is public must not depend on them: "
+            "say so with `scaling='size'` or `scaling='standard'`, or `scaling='none'`"
+        )
+    return manifest.public(signed=signs == "signed", bounded=scaling in ("auto", "none"))
+
+
+def new_plan(
+    manifest: Manifest,
+    settings: dict[str, Any],
+    *,
+    deadline: float = 60.0,
+    beat: float = BEAT,
+    broker: str = BROKER,
+    stay: bool = False,
+) -> FederationPlan:
+    """The plan of a new run over parts, one for each device.
+
+    Raises:
+        UsageError: the settings cannot be run by real devices.
+    """
+    refuse_settings(settings, deadline=deadline, beat=beat)
+    return FederationPlan(
+        run=entropy.draw(RUN_TAG).hex(),
+        manifest=manifest_digest(manifest),
+        seed=manifest.seed,
+        settings=plain({**DEFAULTS, **settings}),
+        deadline=deadline,
+        beat=beat,
+        broker=broker,
+        stay=stay,
+    )
+
+
+def refuse_settings(settings: dict[str, Any], *, deadline: float, beat: float = BEAT) -> None:
+    """Refuse what real devices cannot run.
+
+    Raises:
+        UsageError: they cannot.
+    """
+    config = Config.asked(**{**DEFAULTS, **settings})
+    if config.train.aggregate != "secure":
+        raise UsageError("real devices need `aggregate='secure'`: nobody may add up in the clear")
+    if config.trees.compare != "secure":
+        raise UsageError("real devices need `compare='secure'`: nobody may compare in the clear")
+    if config.train.control:
+        raise UsageError("`control` is an experiment of simulations; leave it out")
+    if settings.get("book") is not None:
+        raise UsageError("`book` is one file for all devices of a simulation; leave it out")
+    if not 0 < beat < deadline:
+        raise UsageError(f"`deadline` must be above {beat:g} s, got {deadline:g}")
+
+
+def manifest_digest(manifest: Manifest) -> str:
+    """By which parties check that they have parts of the same graph."""
+    return blake2b(msgspec.json.encode(manifest, order="sorted"), digest_size=16).hexdigest()
+
+
+def write_plan(folder: Path, plan: FederationPlan) -> None:
+    """Write `run.json`."""
+    text = msgspec.json.format(msgspec.json.encode(plan), indent=1).decode()
+    write_text(folder / NAME, text + "\n")
+
+
+def read_plan(folder: Path) -> FederationPlan:
+    """Read `run.json`.
+
+    Raises:
+        InputError: it is missing, damaged or of another version.
+    """
+    path = folder / NAME
+    try:
+        plan = msgspec.json.decode(path.read_bytes(), type=FederationPlan)
+        if plan.lumos_run != FORMAT or len(plan.tag) != RUN_TAG:
+            raise ValueError("it is of another version of Lumos")
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}); the plan of a run lies beside the parts"
+        ) from None
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise InputError(f"{path}: is damaged or of another version ({one_line(error)})") from None
+    return plan
+
+
+LOCK = "in-use"
+RESULT = "result.json"
+WIRE = "wire"
+"""What is added to a result last: packets and bytes that passed."""
+
+
+@dataclass(frozen=True, eq=False)
+class PartyFolder:
+    """What a party is handed; `PartyFolder.open` reads it."""
+
+    path: Path
+    plan: FederationPlan
+    manifest: Manifest = field(repr=False)
+    identity: Identity = field(repr=False)
+    directory: Directory = field(repr=False)
+
+    @property
+    def party(self) -> int:
+        """Whose it is."""
+        return self.identity.party
+
+    @property
+    def total(self) -> int:
+        """Number of devices."""
+        return self.manifest.graph.devices
+
+    @classmethod
+    def open(cls, path: Path, *, coordinator: bool) -> "PartyFolder":
+        """Read the folder of the coordinator, or of a device.
+
+        Raises:
+            InputError: a file is missing or damaged, or does not fit the others.
+            UsageError: it is the folder of another kind of party.
+        """
+        identity = Identity.load(path)
+        if (identity.party == COORDINATOR) != coordinator:
+            command = "coordinator" if identity.party == COORDINATOR else "device"
+            raise UsageError(
+                f"{path}: is of {described(identity.party)}; type: lumos {command} {path}"
+            )
+        plan, manifest = read_plan(path), read_manifest(path)
+        if plan.manifest != manifest_digest(manifest):
+            raise InputError(f"{path}: run.json is of other parts than manifest.json; fetch both")
+        simulated = plan.config.train.coins == "simulated"
+        if simulated != (manifest.graph.simulation is not None):
+            raise InputError(
+                f"{path}: manifest.json of a simulation (with digests of all data) belongs to "
+                "simulated randomness, and to nothing else; prepare the folders with lumos up"
+            )
+        devices = manifest.graph.devices
+        if manifest.parts != devices:
+            raise InputError(
+                f"{path}: the graph is in {manifest.parts:,} parts; split it into {devices:,}, one "
+                "for each device"
+            )
+        directory = Directory.load(path / DIRECTORY, identity.authority)
+        identity.require_listed(directory)
+        if identity.party >= devices:
+            raise InputError(f"{path}: there are {devices:,} devices, from 0 on")
+        missing = {COORDINATOR, *range(devices)} - directory.parties.keys()
+        if missing:
+            raise InputError(
+                f"{path / DIRECTORY}: lacks {described(min(missing))}; issue a certificate for it"
+            )
+        return cls(path, plan, manifest, identity, directory)
+
+    def ended_result(self) -> dict[str, Any] | None:
+        """The result, where the run is over for this party; None while it is not."""
+        path = self.path / RESULT
+        if not path.exists():
+            return None
+        result: dict[str, Any] = read_json(path)
+        return result if result.get("run") == self.plan.run and WIRE in result else None
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from being the same party.
+
+        Raises:
+            UsageError: one is.
+        """
+        handle = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UsageError(
+                    f"{self.path}: another process is {described(self.party)} already; end it first"
+                ) from None
+            yield
+        finally:
+            os.close(handle)

@@ -1,0 +1,548 @@
+"""The process of one party: from its folder to its result, and to its answers after it.
+
+Its loop takes what arrives, goes on, and sends what is due. With a plan whose devices stay, a
+device that is ended or killed after the training comes back when it is started again, and answers
+with the budget that it had left (`lumos.deploy.questions`).
+"""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from lumos.aggregate.parameters import mask_parameters
+from lumos.crypto import entropy
+from lumos.deploy.nats import WIRE_COUNT, Faults, NatsLink, WireCount
+from lumos.deploy.plan import LOCK, WIRE, PartyFolder
+from lumos.deploy.protocol.coordinator import CoordinatorParty
+from lumos.deploy.protocol.device import AnsweringParty, DeviceParty
+from lumos.deploy.protocol.frames import Alive, Frame
+from lumos.deploy.protocol.job import ANSWERS_WITH, TREES, TrainingJob
+from lumos.deploy.questions import AnsweringFiles, answering
+from lumos.deploy.state import (
+    ATTEMPTS,
+    LEFT_OUT,
+    OPENINGS,
+    PEERS,
+    RESULT,
+    ROUNDS,
+    SNAPSHOT,
+    SUM_NUMBER,
+    WEIGHTS,
+    CoordinatorFolder,
+    DeviceFolder,
+)
+from lumos.deploy.status import LOSSES, STATUS, RunHistory, RunStatus, WireBytes
+from lumos.deploy.status_page import StatusFeed, StatusPage
+from lumos.device.device_keys import DeviceKeys
+from lumos.errors import RunFailed, UsageError
+from lumos.graph.parts import PartsFolder
+from lumos.storage import part_of, read_json, write_arrays, write_json, write_text
+from lumos.threads import threads_for
+from lumos.training.weights_digest import weights_digest
+from lumos.typing import Arrays
+
+LONGEST_SLEEP = 1.0
+"""Seconds after which the loop looks around, also where nothing is due."""
+
+
+class DrivenParty(Protocol):
+    """A device or the coordinator; see `lumos.deploy.protocol`."""
+
+    def receive(self, sender: int, frames: list[Frame], now: float) -> None:
+        """Take what has arrived."""
+        ...
+
+    def advance(self, now: float) -> None:
+        """Go on as far as that allows."""
+        ...
+
+    def due(self, now: float) -> list[tuple[int, list[Frame]]]:
+        """What is to be sent now, by receiver."""
+        ...
+
+    def next_due(self) -> float:
+        """When there is something to do, if nothing arrives."""
+        ...
+
+
+class StopRequest:
+    """Whether somebody has asked the process to end."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+
+@contextmanager
+def stopped_by_signals(wake: Callable[[], None]) -> Iterator[StopRequest]:
+    """Inside, SIGINT and SIGTERM ask for an end in order, and call `wake`."""
+    request, loop = StopRequest(), asyncio.get_running_loop()
+
+    def ask(number: int) -> None:
+        request.signal = request.signal or number
+        wake()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ask, number)
+    try:
+        yield request
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+async def drive(
+    party: DrivenParty,
+    link: NatsLink,
+    over: Callable[[float], bool],
+    observe: Callable[[int, list[Frame]], None] | None = None,
+) -> None:
+    """Run a party over its link.
+
+    Args:
+        party: has begun, by the clock `time.monotonic`.
+        link: is open.
+        over: asked with the time, after all that is due was sent: whether to return.
+        observe: called with every packet that has arrived: from whom, and what.
+    """
+    while True:
+        now = time.monotonic()
+        for sender, frames in link.take():
+            party.receive(sender, frames, now)
+            if observe is not None:
+                observe(sender, frames)
+        party.advance(now)
+        now = time.monotonic()
+        for receiver, frames in party.due(now):
+            await link.send(receiver, frames)
+        now = time.monotonic()
+        if over(now):
+            return
+        await link.wait(min(party.next_due() - now, LONGEST_SLEEP))
+
+
+BOOT_BYTES = 16
+FAREWELLS = 3
+"""How often a device says that it has heard of the end: packets can be lost."""
+
+
+class _ResultFirst(DeviceFolder):
+    """A device's folder in which the result is complete before the run counts as over.
+
+    Args:
+        folder: of the device.
+        last: the last phase.
+        finish: called with the snapshot after it.
+    """
+
+    last: int
+    finish: Callable[[Arrays], None]
+
+    def save(self, snapshot: Arrays) -> None:
+        """Replace the snapshot; after the last phase, write the result before."""
+        if int(snapshot["phase"]) > self.last:
+            self.finish(snapshot)
+        super().save(snapshot)
+
+
+class DeviceProcess:
+    """One device, with what is on its disk.
+
+    Args:
+        folder: of the device.
+        log: called with a line, without anything private.
+        broker: address in place of the plan's.
+        faults: of a test.
+    """
+
+    def __init__(
+        self,
+        folder: PartyFolder,
+        log: Callable[[str], None],
+        *,
+        broker: str | None = None,
+        faults: Faults | None = None,
+    ) -> None:
+        self._folder, self._log = folder, log
+        self._broker, self._faults = broker or folder.plan.broker, faults
+        self._store = _ResultFirst(folder.path)
+        self._answering = AnsweringFiles(folder.path, folder.plan.run, folder.party)
+        self._count = WireCount()
+        self._farewells = 0
+
+    def run(self) -> bool:
+        """Take part until the run has ended; False where a signal ended this process before.
+
+        Raises:
+            RunFailed: the run has failed, or goes on without this device.
+            KeyboardInterrupt: Ctrl-C ended this process before.
+            InputError: a file is missing, damaged, or of another run.
+        """
+        with self._folder.locked():
+            result = self._folder.ended_result()
+            if result is not None:
+                self._forget_run()  # it may have been killed before it had
+                if self._folder.plan.stay and (self._answering.exist or result["prediction"]):
+                    asyncio.run(self._answer_again())
+                else:
+                    self._log("the run is over, and its result is here")
+                return True
+            ended = asyncio.run(self._take_part())
+            if ended is None:
+                return False
+            if ended:
+                self._store.forget_secret()
+                raise RunFailed(ended)
+            if not self._farewells:
+                self._tidy()
+            if not self._folder.plan.stay:
+                (self._folder.path / LOCK).unlink(missing_ok=True)
+            return True
+
+    async def _take_part(self) -> str | None:
+        """What the coordinator said of the end; None where a signal came before."""
+        folder = self._folder
+        job = self._job(self._store.keys(folder.plan.tag))
+        self._count = WireCount(folder.path)
+        self._store.last = job.last
+        self._store.finish = lambda snapshot: self._write_result(job, snapshot)
+        party = DeviceParty(
+            folder.party,
+            job,
+            self._store,
+            entropy.draw(BOOT_BYTES),
+            folder.plan.beat,
+            folder.plan.deadline,
+            time.monotonic(),
+            self._log,
+            self._answering.pairs if folder.plan.stay else None,
+        )
+        link = self._link()
+        with threads_for(1, len(job.shard.neighbours)), stopped_by_signals(link.wake) as stop:
+            async with link, answering(folder.path, party, self.prediction, link.wake):
+                await drive(party, link, lambda _now: self._is_over(party, stop))
+                if party.ended is None:
+                    if stop.signal == signal.SIGINT:
+                        raise KeyboardInterrupt("the same command goes on")
+                    return None
+                for _ in range(FAREWELLS):
+                    party.say_farewell()
+                    for receiver, frames in party.due(time.monotonic()):
+                        await link.send(receiver, frames)
+                    await asyncio.sleep(0.01)
+        return party.ended
+
+    async def _answer_again(self) -> None:
+        """Answer until a signal ends this process."""
+        folder = self._folder
+        job = self._job(None)
+        if self._answering.exist:
+            job.restore_answers(self._answering.load())
+        party = AnsweringParty(
+            folder.party,
+            job,
+            self._answering.pairs,
+            entropy.draw(BOOT_BYTES),
+            folder.plan.deadline,
+            self._log,
+        )
+        link = self._link()
+        with threads_for(1, len(job.shard.neighbours)), stopped_by_signals(link.wake) as stop:
+            async with link, answering(folder.path, party, self.prediction, link.wake):
+                self._log("the training is over; the device is back, and answers its owner")
+                await drive(party, link, lambda _now: bool(stop))
+
+    def _link(self) -> NatsLink:
+        folder = self._folder
+        return NatsLink(
+            folder.identity, folder.directory, folder.plan.tag, self._broker, self._log,
+            self._count, self._faults,
+        )  # fmt: skip
+
+    def _is_over(self, party: DeviceParty, stop: StopRequest) -> bool:
+        """Whether the process ends; a device that stays says good-bye to the coordinator alone."""
+        if stop or party.ended is None:
+            return bool(stop)
+        if party.ended or not self._folder.plan.stay:
+            return True
+        if self._farewells == 0:
+            self._tidy()
+            self._log("the training is over; the device stays, and answers its owner")
+        if self._farewells < FAREWELLS:
+            self._farewells += 1
+            party.say_farewell()
+        return False
+
+    def prediction(self) -> dict[str, Any]:
+        """What the device believes of itself, as its result has it."""
+        return prediction_in(self._folder)
+
+    def _job(self, keys: DeviceKeys | None) -> TrainingJob:
+        """The device's job; without its secret, of a device that only answers."""
+        folder, plan = self._folder, self._folder.plan
+        part = PartsFolder.open(folder.path).part([folder.party], plan.config.train.task)
+        opened = None if keys is None else self._store.opened()
+        return TrainingJob(folder.manifest, plan.config, part, keys, opened, stays=plan.stay)
+
+    def _write_result(self, job: TrainingJob, snapshot: Arrays) -> None:
+        """Public weights, and what is the device's own: its prediction and its ledger."""
+        weights: Arrays = {} if job.last == TREES else job.trainer.arrays()
+        result: dict[str, Any] = {
+            "run": self._folder.plan.run,
+            "device": self._folder.party,
+            "coins": self._folder.plan.config.train.coins,
+            "sums": int(snapshot.get(SUM_NUMBER, 0)),
+            "weights_sha256": weights_digest(weights) if weights else None,
+            "prediction": _probabilities(job.result),
+            "edges_carried": job.shard.neighbours[snapshot["keep"]].tolist(),
+            "ledger": job.ledgers.totals(),
+        }
+        if part_of(snapshot, ANSWERS_WITH):
+            self._answering.begin(snapshot)
+        self._store.write_result(weights, result)
+
+    def _tidy(self) -> None:
+        """Add what passed on the wire to the result: from then on the run is over."""
+        path = self._folder.path / RESULT
+        whole = {**read_json(path), WIRE: self._count.totals()}
+        write_json(path, whole, private=True, durable=True)
+        self._forget_run()
+
+    def _forget_run(self) -> None:
+        """Delete what the run needed on the way, its secret first."""
+        self._store.forget_secret()
+        for name in (SNAPSHOT, OPENINGS, ROUNDS, ATTEMPTS, PEERS, WIRE_COUNT):
+            (self._folder.path / name).unlink(missing_ok=True)
+
+
+def _probabilities(result: Any) -> list[float] | None:
+    """Of each class, for the device itself; None where no classes are predicted."""
+    logits = getattr(result, "logits", None)
+    if logits is None or not logits.size:
+        return None
+    powers = np.exp(np.float64(logits[0]) - logits[0].max())
+    return (powers / powers.sum()).tolist()  # type: ignore[no-any-return]
+
+
+def prediction_in(folder: PartyFolder) -> dict[str, Any]:
+    """What a device believes of itself: `device`, `label`, `probability`.
+
+    Raises:
+        UsageError: the training is not over, or was not of classes.
+    """
+    result = folder.ended_result()
+    if result is None:
+        raise UsageError("the training is not over")
+    chances = result["prediction"]
+    if chances is None:
+        raise UsageError("the run has no classes; ask about a pair: --with NUMBER")
+    best = int(np.argmax(chances))
+    label = folder.manifest.graph.classes[best]
+    return {"device": folder.party, "label": label, "probability": chances[best]}
+
+
+SILENT_BEATS = 5
+"""After a failure, devices that were not heard for so many beats are gone."""
+HISTORY = "history.json"
+_COURSE = "course/"
+
+
+class _CourseFolder(CoordinatorFolder):
+    """The coordinator's folder, with the course of the run in the snapshot.
+
+    After the last phase, `finish` writes the result before the run counts as over.
+    """
+
+    last: int
+    finish: Callable[[Arrays], None]
+    course: Callable[[], Arrays]
+
+    def save(self, snapshot: Arrays) -> None:
+        """Replace the snapshot."""
+        if int(snapshot["phase"]) > self.last:
+            self.finish(snapshot)
+        course = {_COURSE + name: array for name, array in self.course().items()}
+        super().save({**snapshot, **course})
+
+
+class CoordinatorProcess:
+    """The coordinator, with what is on its disk.
+
+    Args:
+        folder: of the coordinator.
+        log: called with a line, without anything private.
+        broker: address in place of the plan's.
+        faults: of a test.
+        status: port of the status page, on loopback; 0 for a free one, None for no page.
+    """
+
+    def __init__(
+        self,
+        folder: PartyFolder,
+        log: Callable[[str], None],
+        *,
+        broker: str | None = None,
+        faults: Faults | None = None,
+        status: int | None = None,
+    ) -> None:
+        self._folder, self._log = folder, log
+        self._status_port = status
+        self._history = RunHistory(folder.plan.tag, folder.path / HISTORY)
+        self._broker, self._faults = broker or folder.plan.broker, faults
+        self._store = _CourseFolder(folder.path)
+        self._count = WireCount(folder.path)
+        self._gone: set[int] = set()
+        self._heard = 0.0
+        self._began = time.monotonic()
+        plan = folder.plan
+        self._page: StatusPage | None = None
+        self._feed = StatusFeed(self._publish, plan.config, self._history, beat=plan.beat)
+
+    def run(self) -> dict[str, Any] | None:
+        """Coordinate until the run has ended; None where a signal ended this process before.
+
+        Returns:
+            The result.
+
+        Raises:
+            RunFailed: the run has failed.
+            KeyboardInterrupt: Ctrl-C ended this process before.
+            InputError: a file is missing, damaged, or of another run.
+        """
+        with self._folder.locked():
+            result = self._folder.ended_result()
+            if result is not None:
+                self._log("the run is over, and its result is here")
+                return result
+            with self._served():
+                ended = asyncio.run(self._coordinate())
+            if ended is None:
+                return None
+            if ended:
+                raise RunFailed(ended)
+            return self._tidy()
+
+    @contextmanager
+    def _served(self) -> Iterator[None]:
+        """Inside, the status page is there, if it is asked for."""
+        if self._status_port is None:
+            yield
+            return
+        with StatusPage(self._status_port) as page:
+            self._page = page
+            self._log(f"status page: {page.address}")
+            yield
+
+    async def _coordinate(self) -> str | None:
+        folder, config = self._folder, self._folder.plan.config
+        job = TrainingJob(folder.manifest, config, None, None, on_epoch=self._history.on_epoch)
+        self._store.last, self._store.course = job.last, self._course
+        self._resume_course(self._store.load())
+        party = CoordinatorParty(
+            job,
+            self._store,
+            entropy.draw(BOOT_BYTES),
+            mask_parameters(config.updates, folder.total).minimum,
+            folder.plan.deadline,
+            time.monotonic(),
+            self._log,
+        )
+        self._store.finish = lambda snapshot: self._write_result(party, snapshot)
+        link = NatsLink(
+            folder.identity, folder.directory, folder.plan.tag, self._broker, self._log,
+            self._count, self._faults,
+        )  # fmt: skip
+        with threads_for(folder.total, 0), stopped_by_signals(link.wake) as stop:
+            async with link:
+                await drive(
+                    party,
+                    link,
+                    lambda now: self._is_over(party, stop, now),
+                    lambda sender, frames: self._observe(job, sender, frames),
+                )
+                self._show(party, time.monotonic())
+        if party.ended is None:
+            if stop.signal == signal.SIGINT:
+                raise KeyboardInterrupt("the same command goes on")
+            return None
+        return party.ended
+
+    def _is_over(self, party: CoordinatorParty, stop: StopRequest, now: float) -> bool:
+        """Whether every device that is there has heard of the end; and tell people how it goes."""
+        self._show(party, now)
+        if stop:
+            return True
+        if not party.finished:
+            self._heard = now
+            return False
+        plan = self._folder.plan
+        patience = SILENT_BEATS * plan.beat if party.ended else plan.deadline
+        silent = now - self._heard > patience
+        return silent or self._gone >= set(party.present())
+
+    def _show(self, party: CoordinatorParty, now: float) -> None:
+        """Let people know, now and then."""
+        wire = self._count.totals()
+        self._feed.update(party, now, WireBytes(wire["bytes_sent"], wire["bytes_received"]))
+
+    def _publish(self, status: RunStatus) -> None:
+        write_text(self._folder.path / STATUS, status.text(), private=True)
+        if self._page is not None:
+            self._page.publish(status)
+
+    def _observe(self, job: TrainingJob, sender: int, frames: list[Frame]) -> None:
+        """Notice who has heard of the end."""
+        for frame in frames:
+            if isinstance(frame, Alive) and frame.phase >= job.left:
+                self._gone.add(sender)
+            elif isinstance(frame, Alive):
+                self._heard = time.monotonic()
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def _course(self) -> Arrays:
+        """What the result says of the whole run, also of the time before a restart."""
+        self._history.all_losses.sync()  # those of before the snapshot are not computed again
+        return {"seconds": np.array(self._seconds)}
+
+    def _resume_course(self, snapshot: Arrays | None) -> None:
+        if snapshot is None:
+            return
+        self._began -= float(snapshot[_COURSE + "seconds"])
+
+    def _write_result(self, party: CoordinatorParty, snapshot: Arrays) -> None:
+        job, path = party.job, self._folder.path
+        weights: Arrays = {} if job.last == TREES else job.trainer.arrays()
+        sums = int(snapshot.get(SUM_NUMBER, 0))
+        result = {
+            "run": self._folder.plan.run,
+            "devices": job.total,
+            "left_out": {str(device): phase for device, phase in party.left_out.items()},
+            "coins": self._folder.plan.config.train.coins,
+            "sums": sums,
+            "seconds": round(self._seconds, 3),
+            "seconds_per_sum": round(self._seconds / sums, 4) if sums else None,
+            "weights_sha256": weights_digest(weights) if weights else None,
+            "losses": self._history.all_losses.values(),
+            "ledger": job.ledgers.totals(),
+        }
+        write_arrays(path / WEIGHTS, weights, private=True)
+        write_json(path / RESULT, result, private=True)
+
+    def _tidy(self) -> dict[str, Any]:
+        """Add what passed on the wire to the result, and delete what the run needed on the way."""
+        path = self._folder.path
+        result: dict[str, Any] = {**read_json(path / RESULT), WIRE: self._count.totals()}
+        write_json(path / RESULT, result, private=True)
+        for name in (SNAPSHOT, ROUNDS, ATTEMPTS, LEFT_OUT, WIRE_COUNT, HISTORY, LOSSES, LOCK):
+            (path / name).unlink(missing_ok=True)
+        return result

@@ -1,0 +1,1 @@
+"""The protocol of real devices, without I/O: frames, mailboxes, rounds, and the parties."""

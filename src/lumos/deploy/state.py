@@ -1,0 +1,533 @@
+"""What parties keep on their disks: it survives a restart, and only the party's user can read it.
+
+| file | of | holds |
+|---|---|---|
+| `snapshot.bin` | both | where the party stood between two phases; no key, mask or share |
+| `rounds.log` | both | what it was told in each round since then |
+| `attempts.log` | both | phases that began again: without whom, and what was counted before |
+| `secret.key` | device | the secret of this run: keys of masked sums and what programs draw |
+| `openings.log` | device | for which sums it gave out shares since then, and what it was told |
+| `peers.log` | device | who has sent it something: after a restart it asks them for that again |
+| `weights.npz`, `result.json` | both | the result; the second is written last |
+| `left_out.log` | coordinator | devices that are left out for good |
+
+A device that stays after the training has two more files (`lumos.deploy.questions`).
+
+A snapshot is replaced first, and what came before it is dropped afterwards: after a crash in
+between it is still in the logs, and passed over.
+
+**Never from a backup.** A folder that was copied back has forgotten what a device was told, and for
+which sums it gave out shares since then: a coordinator that lies could have them opened twice, and
+get two vectors under the same masks. What can be noticed is refused: a snapshot that is missing, or
+older than the logs.
+
+**Logs.** Each record is on the disk before anything follows from it:
+
+    record = length (8 bytes) ‖ H(position, body) (16) ‖ H(position, length, that) (8) ‖ body
+
+The *position* is how many records are before it, so records cannot change places or be missing in
+the middle. A crash can leave the last record incomplete: nothing followed from it, and it is cut
+off. Anything else that is wrong is damage, and refused: its length has a checksum of its own, so
+a damaged record does not look like one that is merely incomplete.
+
+**Snapshots** are named arrays in one file, replaced all or nothing, and durably:
+
+    file = magic (16 bytes) ‖ length of the head (8) ‖ head ‖ contents of arrays ‖ H(before) (16)
+
+The head says name, type and shape of each array, in the order of their contents. A snapshot is
+written after every epoch, so it is one plain buffer: an npz of a hundred small arrays takes longer
+than all else in a small epoch.
+"""
+
+import math
+from collections.abc import Collection, Iterable
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from struct import Struct
+from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from lumos.aggregate.opened_sums import OpenedSums, Opening
+from lumos.crypto import entropy
+from lumos.crypto.entropy import KEY_BYTES
+from lumos.deploy.identity import read_private
+from lumos.deploy.protocol.frames import RUN_TAG, Data, RoundKey
+from lumos.deploy.protocol.rounds import RoundRecord
+from lumos.device.device_keys import DeviceKeys
+from lumos.errors import InputError, UsageError
+from lumos.storage import (
+    NEW,
+    append_bytes,
+    overwrite_and_remove,
+    private_folder,
+    remove,
+    sync_file,
+    sync_folder,
+    write_arrays,
+    write_bytes,
+    write_json,
+)
+from lumos.typing import Arrays
+
+SNAPSHOT, ROUNDS, ATTEMPTS = "snapshot.bin", "rounds.log", "attempts.log"
+SECRET, OPENINGS, PEERS = "secret.key", "openings.log", "peers.log"
+LEFT_OUT = "left_out.log"
+WEIGHTS, RESULT = "weights.npz", "result.json"
+SUM_NUMBER = "run/sums/number"
+"""In a snapshot: how many masked sums are before it."""
+Record = TypeVar("Record")
+
+_LOG_LENGTH, _BODY, _HEAD = 8, 16, 8
+_HEADER = Struct(f"<Q{_BODY}s{_HEAD}s")
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+class RecordLog(Generic[Record]):
+    """One log, with what it held before this process started.
+
+    Args:
+        path: the file; it need not exist. Only its owner may read it.
+        kind: the type of records, as msgspec decodes them.
+        remedy: what to do where the file is damaged.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+
+    def __init__(self, path: Path, kind: Any, remedy: str) -> None:
+        self.path = path
+        self._decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(kind)
+        self._remedy = remedy
+        self._size = 0
+        self.records: list[Record] = []
+        """All that are in the file; to be read only."""
+        if path.exists():
+            # Another process may have died before it was on the disk, and now we act on it.
+            sync_file(path)
+            sync_folder(path.parent)
+            self._read(path.read_bytes())
+
+    def append(self, record: Record) -> None:
+        """Add a record, durably."""
+        content = _packed(len(self.records), record)
+        append_bytes(self.path, content, self._size)
+        self._size += len(content)
+        self.records.append(record)
+
+    def replace(self, records: Iterable[Record]) -> None:
+        """Have these records and no others, durably, and all or nothing."""
+        records = list(records)
+        content = b"".join(_packed(position, record) for position, record in enumerate(records))
+        write_bytes(self.path, content, private=True, durable=True)
+        self._size, self.records = len(content), records
+
+    def _read(self, content: bytes) -> None:
+        while len(content) - self._size >= _HEADER.size:
+            position, start = len(self.records), self._size + _HEADER.size
+            length, digest, check = _HEADER.unpack_from(content, self._size)
+            if check != _head_check(position, length, digest):
+                raise self._damaged()
+            body = content[start : start + length]
+            if len(body) < length:
+                return  # the crash came before all of it was written
+            if digest != _digest(position, body):
+                raise self._damaged()
+            try:
+                self.records.append(self._decoder.decode(body))
+            except msgspec.MsgspecError:
+                raise self._damaged() from None
+            self._size = start + length
+
+    def _damaged(self) -> InputError:
+        return InputError(f"{self.path}: record {len(self.records) + 1} is damaged; {self._remedy}")
+
+
+def _packed(position: int, record: Any) -> bytes:
+    body = _ENCODER.encode(record)
+    digest = _digest(position, body)
+    return _HEADER.pack(len(body), digest, _head_check(position, len(body), digest)) + body
+
+
+def _digest(position: int, body: bytes) -> bytes:
+    salt = position.to_bytes(16, "little")
+    return blake2b(body, digest_size=_BODY, salt=salt, person=b"lumos log body").digest()
+
+
+def _head_check(position: int, length: int, digest: bytes) -> bytes:
+    whole = length.to_bytes(_LOG_LENGTH, "little") + digest
+    salt = position.to_bytes(16, "little")
+    return blake2b(whole, digest_size=_HEAD, salt=salt, person=b"lumos log head").digest()
+
+
+_MAGIC = b"lumos snapshot 1"
+_LENGTH, _SNAPSHOT_CHECK = 8, 16
+_BEFORE_HEAD = len(_MAGIC) + _LENGTH
+_KINDS = "biufSU"
+"""Of types that an array may have: numbers and text, never objects."""
+
+
+class _Entry(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+_DECODER = msgspec.msgpack.Decoder(list[_Entry])
+
+
+def write_snapshot(path: Path, snapshot: Arrays) -> None:
+    """Replace a snapshot; it is on the disk when this returns."""
+    write_bytes(path, packed(snapshot), private=True, durable=True)
+
+
+def packed(snapshot: Arrays) -> bytes:
+    """The content of a file with these arrays."""
+    named: Arrays = {name: np.asarray(array) for name, array in snapshot.items()}
+    for name, array in named.items():
+        if array.dtype.kind not in _KINDS:
+            raise TypeError(f"the array {name!r} of a snapshot has the type {array.dtype}")
+    head = _ENCODER.encode(
+        [_Entry(name, array.dtype.str, array.shape) for name, array in named.items()]
+    )
+    before = [_MAGIC, len(head).to_bytes(_LENGTH, "little"), head]
+    content = b"".join([*before, *(array.tobytes() for array in named.values())])
+    return content + _check_of(content)
+
+
+def read_snapshot(path: Path, remedy: str) -> Arrays | None:
+    """The snapshot; None where there is none.
+
+    Args:
+        remedy: what to do where it is damaged.
+
+    Raises:
+        InputError: it is damaged, or cannot be read.
+    """
+    if not path.exists():
+        return None
+    try:
+        sync_folder(path.parent)  # another process may have died before its name was on the disk
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
+    try:
+        return unpacked(content)
+    except (ValueError, TypeError, msgspec.MsgspecError) as error:
+        what = error if type(error) is ValueError else "its head cannot be read"
+        raise InputError(f"{path}: is damaged ({what}); {remedy}") from None
+
+
+def unpacked(content: bytes) -> Arrays:
+    """The arrays; `ValueError`, `TypeError` or `MsgspecError` where the content is damaged."""
+    end = len(content) - _SNAPSHOT_CHECK
+    if end < _BEFORE_HEAD or not content.startswith(_MAGIC):
+        _refuse("it is no snapshot, or incomplete")
+    if content[end:] != _check_of(memoryview(content)[:end]):
+        _refuse("its checksum is another one")
+    place = _BEFORE_HEAD + int.from_bytes(content[len(_MAGIC) : _BEFORE_HEAD], "little")
+    arrays: Arrays = {}
+    for entry in _DECODER.decode(memoryview(content)[_BEFORE_HEAD : min(place, end)]):
+        dtype = np.dtype(entry.dtype)
+        if dtype.kind not in _KINDS or dtype.fields is not None:
+            _refuse("an array holds neither numbers nor text")
+        size = math.prod(entry.shape) * dtype.itemsize
+        if min(entry.shape, default=0) < 0 or size > end - place:
+            _refuse("an array is not as large as the head says")
+        arrays[entry.name] = _array(content[place : place + size], dtype, entry.shape)
+        place += size
+    if place != end:
+        _refuse("its arrays are not as large as the head says")
+    return arrays
+
+
+def _array(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """An array that can be written to."""
+    array = np.empty(shape, dtype)
+    if content:
+        array.reshape(-1)[:] = np.frombuffer(content, dtype)
+    return array
+
+
+def _check_of(content: bytes | memoryview) -> bytes:
+    return blake2b(content, digest_size=_SNAPSHOT_CHECK, person=b"lumos snapshot").digest()
+
+
+def _refuse(why: str) -> NoReturn:
+    raise ValueError(why)
+
+
+class BegunAttempt(NamedTuple):
+    """What a party needs to go on with an attempt, beside the snapshot of its phase."""
+
+    attempt: int
+    absent: frozenset[int]
+    """Devices that are left out of it."""
+    ledgers: Arrays
+    """What the party had counted when it began."""
+
+
+class _Saved(msgspec.Struct, frozen=True, array_like=True, tag="saved"):
+    """Rounds before this phase are in the snapshot."""
+
+    phase: int
+
+
+class _ClosedRound(msgspec.Struct, frozen=True, array_like=True, tag="closed"):
+    key: RoundKey
+    envelopes: dict[int, Data]
+    """By sender."""
+
+
+class _Begun(msgspec.Struct, frozen=True, array_like=True):
+    phase: int
+    attempt: int
+    absent: list[int]
+    ledgers: bytes
+
+
+class PartyState:
+    """The files of one party in one run. One process uses them at a time.
+
+    Args:
+        path: the folder; it is made if it is not there.
+
+    Raises:
+        UsageError: it cannot be a folder.
+    """
+
+    remedy: ClassVar[str]
+    """What to do where a file is damaged."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._snapshot_file = path / SNAPSHOT
+        try:
+            private_folder(path)
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be a folder ({error.strerror})") from None
+
+    def load(self) -> Arrays | None:
+        """Read the last snapshot; None before the first.
+
+        Raises:
+            InputError: it is damaged, missing, or older than what the party has done since.
+        """
+        snapshot = read_snapshot(self._snapshot_file, self.remedy)
+        self._check_age(snapshot)
+        return snapshot
+
+    def _check_age(self, snapshot: Arrays | None) -> None:
+        saved = [record.phase for record in self._rounds.records if isinstance(record, _Saved)]
+        if saved and (snapshot is None or int(snapshot["phase"]) < max(saved)):
+            raise InputError(
+                f"{self._snapshot_file}: is missing, or older than {ROUNDS}; {self.remedy}"
+            )
+
+    def save(self, snapshot: Arrays) -> None:
+        """Replace the snapshot, all or nothing, and forget what is not needed after it."""
+        write_snapshot(self._snapshot_file, snapshot)
+        # From here on a crash leaves records that nobody asks for; the next snapshot drops them.
+        phase = int(snapshot["phase"])
+        self._rounds.replace([_Saved(phase), *self._closed_since(phase)])
+        later = [begun for begun in self._attempts.records if begun.phase >= phase]
+        if len(later) < len(self._attempts.records):
+            self._attempts.replace(later)
+
+    def rounds(self) -> RoundRecord:
+        """Return the rounds since the last snapshot, with what the party was told."""
+        snapshot = self.load()
+        phase = 0 if snapshot is None else int(snapshot["phase"])
+        return {closed.key: dict(closed.envelopes) for closed in self._closed_since(phase)}
+
+    def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
+        """Keep what the party was told in a round; it is on the disk when this returns."""
+        self._rounds.append(_ClosedRound(key, envelopes))
+
+    def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
+        """Note that another attempt at a phase begins; it is on the disk when this returns."""
+        self._attempts.append(_Begun(phase, attempt, sorted(absent), packed(ledgers)))
+
+    def begun(self, phase: int) -> BegunAttempt | None:
+        """Return the last attempt at a phase; None for the first, which is not noted."""
+        of_phase = [begun for begun in self._attempts.records if begun.phase == phase]
+        if not of_phase:
+            return None
+        last = of_phase[-1]
+        return BegunAttempt(last.attempt, frozenset(last.absent), unpacked(last.ledgers))
+
+    def _closed_since(self, phase: int) -> list[_ClosedRound]:
+        return [
+            record
+            for record in self._rounds.records
+            if isinstance(record, _ClosedRound) and record.key.phase >= phase
+        ]
+
+    def _log(self, name: str, kind: Any) -> RecordLog[Any]:
+        return RecordLog(self.path / name, kind, self.remedy)
+
+    @cached_property
+    def _rounds(self) -> RecordLog[_Saved | _ClosedRound]:
+        return self._log(ROUNDS, _Saved | _ClosedRound)
+
+    @cached_property
+    def _attempts(self) -> RecordLog[_Begun]:
+        return self._log(ATTEMPTS, _Begun)
+
+
+class _Settled(msgspec.Struct, frozen=True, array_like=True, tag="settled"):
+    """Sums before this number are in the snapshot, and never replayed."""
+
+    number: int
+
+
+class _Opened(msgspec.Struct, frozen=True, array_like=True, tag="opened"):
+    """An `Opening`."""
+
+    step: int
+    number: int
+    told: bytes
+
+
+_BEGUN = (SNAPSHOT, OPENINGS, ATTEMPTS, ROUNDS, PEERS)
+"""Files that a device has once it has begun a run."""
+_SECRET_CHECK = 16
+
+
+class DeviceFolder(PartyState):
+    """The folder of one device in one run."""
+
+    remedy = (
+        "this device cannot go on with the run, and is left out after the deadline; give it an "
+        "empty folder for the next one, and never one from a backup"
+    )
+
+    def _check_age(self, snapshot: Arrays | None) -> None:
+        settled = [
+            record.number for record in self._openings.records if isinstance(record, _Settled)
+        ]
+        if snapshot is None and settled:
+            raise InputError(f"{self._snapshot_file}: is missing; {self.remedy}")
+        if snapshot is not None and settled and _sums_before(snapshot) < max(settled):
+            raise InputError(f"{self._snapshot_file}: is older than {OPENINGS}; {self.remedy}")
+        super()._check_age(snapshot)
+
+    def save(self, snapshot: Arrays) -> None:
+        """Replace the snapshot, all or nothing, and forget what is not needed after it."""
+        super().save(snapshot)
+        number = _sums_before(snapshot)
+        later = [
+            record
+            for record in self._openings.records
+            if isinstance(record, _Opened) and record.number >= number
+        ]
+        self._openings.replace([_Settled(number), *later])
+        self._opened.settle(number)
+
+    def peers(self) -> set[int]:
+        """Return the devices whose envelopes have arrived."""
+        return set(self._peers.records)
+
+    def add_peer(self, device: int) -> None:
+        """Note that an envelope of this device has arrived; it is on the disk when this returns."""
+        self._peers.append(device)
+
+    def opened(self) -> OpenedSums:
+        """For what the device gave out shares; every opening is on the disk before it returns."""
+        return self._opened
+
+    def keys(self, run: bytes) -> DeviceKeys:
+        """The device's keys in this run, from a secret that is drawn at first use.
+
+        Args:
+            run: the tag of the run.
+
+        Raises:
+            InputError: the secret is damaged, of another run, missing in a run that has begun, or
+                others may read it.
+        """
+        if len(run) != RUN_TAG:
+            raise ValueError(f"the tag of a run has {RUN_TAG} bytes")
+        path = self.path / SECRET
+        if not path.exists():
+            if any((self.path / name).exists() for name in _BEGUN):
+                raise InputError(
+                    f"{path}: is missing, and the device has begun a run; {self.remedy}"
+                )
+            secret = entropy.draw(KEY_BYTES)
+            write_bytes(
+                path, run + secret + _secret_check(run + secret), private=True, durable=True
+            )
+        content = read_private(path)
+        whole, check = content[: RUN_TAG + KEY_BYTES], content[RUN_TAG + KEY_BYTES :]
+        if check != _secret_check(whole):
+            raise InputError(f"{path}: is damaged; {self.remedy}")
+        if whole[:RUN_TAG] != run:
+            raise InputError(
+                f"{path}: is of run {whole[:RUN_TAG].hex()}, not of {run.hex()}; give the device "
+                "an empty folder for each run"
+            )
+        sync_folder(self.path)
+        return DeviceKeys(whole[RUN_TAG:])
+
+    def forget_secret(self) -> None:
+        """Overwrite and delete the secret: the run is over for this device."""
+        for name in (SECRET, SECRET + NEW):
+            overwrite_and_remove(self.path / name)
+
+    def write_result(self, weights: Arrays, result: dict[str, Any]) -> None:
+        """Keep the result: `result.json` is there only if both files are complete."""
+        remove(self.path / RESULT)
+        write_arrays(self.path / WEIGHTS, weights, private=True, durable=True)
+        write_json(self.path / RESULT, result, private=True, durable=True)
+
+    @cached_property
+    def _openings(self) -> RecordLog[_Settled | _Opened]:
+        return self._log(OPENINGS, _Settled | _Opened)
+
+    @cached_property
+    def _peers(self) -> RecordLog[int]:
+        return self._log(PEERS, int)
+
+    @cached_property
+    def _opened(self) -> OpenedSums:
+        before = (
+            Opening(record.step, record.number, record.told)
+            for record in self._openings.records
+            if isinstance(record, _Opened)
+        )
+        return OpenedSums(before, lambda opening: self._openings.append(_Opened(*opening)))
+
+
+def _sums_before(snapshot: Arrays) -> int:
+    return int(snapshot.get(SUM_NUMBER, 0))
+
+
+def _secret_check(content: bytes) -> bytes:
+    return blake2b(content, digest_size=_SECRET_CHECK, person=b"lumos secret").digest()
+
+
+class _LeftOut(msgspec.Struct, frozen=True, array_like=True):
+    device: int
+    phase: str
+
+
+class CoordinatorFolder(PartyState):
+    """The folder of the coordinator in one run."""
+
+    remedy = "the run cannot go on; begin a new one with an empty folder"
+
+    def left_out(self) -> dict[int, str]:
+        """Return who is left out, and in which phase."""
+        return {record.device: record.phase for record in self._left_out.records}
+
+    def leave_out(self, device: int, phase: str) -> None:
+        """Keep that a device is left out; it is on the disk when this returns."""
+        self._left_out.append(_LeftOut(device, phase))
+
+    @cached_property
+    def _left_out(self) -> RecordLog[_LeftOut]:
+        return self._log(LEFT_OUT, _LeftOut)

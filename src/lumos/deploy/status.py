@@ -1,0 +1,441 @@
+"""How a run of real devices goes on, as its coordinator may tell it: nothing in it is private.
+
+Of a single device it has the public id, and whether it answers or is left out. No part of the
+protocol needs this; people do. History and losses are written to files, so that the coordinator
+still knows them after a restart.
+"""
+
+import math
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from lumos.deploy.protocol.coordinator import CoordinatorParty
+from lumos.deploy.protocol.frames import RUN_TAG
+from lumos.deploy.protocol.job import TrainingJob
+from lumos.errors import InputError
+from lumos.exchange.topic import TOPICS
+from lumos.storage import one_line, sync_file, write_at, write_bytes, write_text
+from lumos.training.config import Config
+from lumos.training.trainer import EpochRecord
+
+LOSSES = "losses.bin"
+_NONE = float("-inf")
+"""In place of the loss of an epoch that has none."""
+_FORM = np.dtype("<f8")
+
+
+class EpochLosses:
+    """The losses of one run: eight bytes for each epoch, in memory and in a file.
+
+        file = tag of the run (16 bytes) ‖ loss of epoch 1 (float64) ‖ loss of epoch 2 ‖ …
+
+    This, and nothing else that the coordinator keeps, grows with the number of epochs. An epoch
+    that is repeated after a restart is written to the same place again.
+
+    Args:
+        run: the run's tag; losses of another run are not continued.
+        file: where they are kept; None: in memory only.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+
+    def __init__(self, run: bytes, file: Path | None = None) -> None:
+        self._run, self._file = run, file
+        self._losses = array("d")
+        """By epoch; the first is 1."""
+        self._begun = file is not None and file.exists() and self._read(file)
+        """Whether the file is there, and of this run."""
+
+    def add(self, epoch: int, loss: float | None) -> None:
+        """Note the loss of an epoch; it survives the end of this process."""
+        first = min(len(self._losses), epoch - 1)
+        while len(self._losses) < epoch:
+            self._losses.append(_NONE)
+        self._losses[epoch - 1] = _NONE if loss is None else loss
+        if self._file is not None:
+            if not self._begun:
+                write_bytes(self._file, self._run, private=True)
+                self._begun = True
+            fresh = np.array(self._losses[first:epoch], _FORM).tobytes()
+            write_at(self._file, fresh, RUN_TAG + first * _FORM.itemsize)
+
+    def sync(self) -> None:
+        """Make everything survive a loss of power."""
+        if self._file is not None and self._begun:
+            sync_file(self._file)
+
+    def items(self) -> list[tuple[int, float]]:
+        """(epoch, loss) of every epoch that has one."""
+        return [(epoch, loss) for epoch, loss in enumerate(self._losses, 1) if loss != _NONE]
+
+    def values(self) -> list[float]:
+        """The losses alone."""
+        return [loss for loss in self._losses if loss != _NONE]
+
+    @property
+    def last(self) -> float | None:
+        """Of the last epoch that has one."""
+        return next((loss for loss in reversed(self._losses) if loss != _NONE), None)
+
+    def _read(self, file: Path) -> bool:
+        """Take what is in the file; whether it is of this run."""
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            raise InputError(f"{file}: cannot be read ({one_line(error)})") from None
+        if content[:RUN_TAG] != self._run:
+            return False
+        whole = (len(content) - RUN_TAG) // _FORM.itemsize
+        self._losses.extend(np.frombuffer(content, _FORM, whole, RUN_TAG).tolist())
+        return True
+
+
+RECENT = 50
+"""Sums whose seconds are kept."""
+MOST_SHOWN = 2000
+"""Losses that people are shown: of a longer run every second one, every third, …"""
+
+
+class HistoryFile(msgspec.Struct, kw_only=True):
+    """The content of the file."""
+
+    run: str
+    """The run's tag in hexadecimal: the history of another run is not continued."""
+    started: float
+    """When the run began: seconds since 1970."""
+    left_out: dict[int, float] = {}
+    """By device, when it was left out: seconds since 1970."""
+
+
+class RunHistory:
+    """The history of one run.
+
+    Args:
+        run: the run's tag.
+        file: where it is kept, with the losses beside it; None: in memory only.
+        wall: the time of day, in seconds since 1970.
+
+    Raises:
+        InputError: a file is damaged.
+    """
+
+    def __init__(
+        self, run: bytes, file: Path | None = None, wall: Callable[[], float] = time.time
+    ) -> None:
+        self.wall = wall
+        self._file = file
+        kept = _read(file, run.hex())
+        self._kept = kept or HistoryFile(run=run.hex(), started=wall())
+        self._written = kept is not None
+        self.all_losses = EpochLosses(run, None if file is None else file.with_name(LOSSES))
+        """Of every epoch."""
+        self._recent: deque[tuple[int, float]] = deque(maxlen=RECENT)
+        self._sums: int | None = None
+        self._opened: float | None = None
+        """When the last sum was opened."""
+
+    @property
+    def run(self) -> str:
+        """The run's tag in hexadecimal."""
+        return self._kept.run
+
+    @property
+    def started(self) -> float:
+        """When the run began: seconds since 1970."""
+        return self._kept.started
+
+    @property
+    def losses(self) -> list[tuple[int, float]]:
+        """(epoch, mean training loss), where there is one; at most `MOST_SHOWN`, the last too."""
+        finite = [item for item in self.all_losses.items() if math.isfinite(item[1])]
+        step = -(-len(finite) // MOST_SHOWN) or 1
+        return finite[::-1][::step][::-1]
+
+    @property
+    def recent(self) -> list[tuple[int, float]]:
+        """(number of the sum, seconds since the one before it) of the last sums."""
+        return list(self._recent)
+
+    @property
+    def seconds_per_sum(self) -> float | None:
+        """Median of `recent`; None before two sums."""
+        return median(seconds for _, seconds in self._recent) if self._recent else None
+
+    def left_out_at(self, device: int) -> float:
+        """When a device was left out: seconds since 1970."""
+        return self._kept.left_out[device]
+
+    def on_epoch(self, record: EpochRecord) -> None:
+        """Note the loss of an epoch: `TrainingJob` calls this."""
+        self.all_losses.add(record.epoch, record.loss)
+        if not self._written:
+            self._write()
+
+    def watch(self, party: CoordinatorParty, now: float) -> None:
+        """Note what has changed; call it after every `party.advance(now)`."""
+        fresh = party.left_out.keys() - self._kept.left_out.keys()
+        if fresh:
+            self._kept.left_out |= dict.fromkeys(fresh, self.wall())
+            self._write()
+        if self._sums is not None and party.sums != self._sums:
+            # After a restart several sums are read from the disk at once: nobody measured them.
+            if self._opened is not None and party.sums == self._sums + 1:
+                self._recent.append((party.sums, now - self._opened))
+            self._opened = now
+        self._sums = party.sums
+
+    def _write(self) -> None:
+        self._written = True
+        if self._file is not None:
+            write_text(self._file, msgspec.json.encode(self._kept).decode() + "\n")
+
+
+def _read(file: Path | None, run: str) -> HistoryFile | None:
+    """What was kept of this run; None where there is nothing."""
+    if file is None or not file.exists():
+        return None
+    try:
+        kept = msgspec.json.decode(file.read_bytes(), type=HistoryFile)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise InputError(
+            f"{file}: cannot be read ({one_line(error)}); delete it: only times of the status page "
+            "are lost"
+        ) from None
+    return kept if kept.run == run else None
+
+
+STATUS = "status.json"
+
+
+ANSWERS = 5.0
+"""Beats after which a device that did not answer is no longer online."""
+
+
+class WireBytes(NamedTuple):
+    """What the coordinator's connection has carried since this start, padding included."""
+
+    sent: int = 0
+    received: int = 0
+
+
+NO_BYTES = WireBytes()
+
+
+class TopicFlow(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages of one topic that the coordinator sent, or received."""
+
+    topic: str
+    """Its name."""
+    door: str
+    """The door it leaves through, which says what protects it."""
+    direction: str
+    """`sent` to devices or `received` from them."""
+    messages: int
+    """How many."""
+    bytes: int
+    """Of their bodies."""
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A device that did not answer in time."""
+
+    device: int
+    """Its public id."""
+    phase: str
+    """The phase in which it was left out."""
+    at: str
+    """When: ISO 8601, UTC."""
+
+
+class RunStage(msgspec.Struct, frozen=True, kw_only=True):
+    """Epochs in which one part of the model learns: losses of two stages cannot be compared."""
+
+    name: str
+    """What people call it."""
+    first: int
+    """Its first epoch; 1 is the first of the run."""
+
+
+class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run stands: what the page shows, and `status.json` in short."""
+
+    run: str
+    """The first 8 hexadecimal digits of the run's tag."""
+    task: str
+    """`classify` or `link`."""
+    profile: str
+    """Name of the privacy profile."""
+    coins: str
+    """`system`, or `simulated` in tests: those protect nobody."""
+    devices: int
+    """Devices in all, those that are left out included."""
+    online: int
+    """Devices that take part and answer."""
+    silent: list[int]
+    """Public ids of devices that take part, and do not answer at present."""
+    phase: str
+    """Name of the present phase; of the last one, once the run has ended."""
+    phase_number: int
+    """Its number; 1 is the first."""
+    phases: int
+    """Phases in all."""
+    phases_done: int
+    """Phases that are over."""
+    attempt: int
+    """How often the present phase has begun again."""
+    epochs: int
+    """Epochs in all; 0 for a run that builds trees only."""
+    stages: list[RunStage]
+    """Stages of training, in order."""
+    sums: int
+    """Sums that were opened so far."""
+    seconds_per_sum: float | None
+    """Median of `recent_seconds`; None before two sums."""
+    recent_seconds: list[tuple[int, float]]
+    """(number of a sum, seconds since the one before it was opened) of the last sums."""
+    ledger: list[TopicFlow]
+    """What the coordinator's own ledger has counted, by topic and direction."""
+    wire_sent: int
+    """Bytes that the coordinator's connection has sent since it started."""
+    wire_received: int
+    """Bytes that it has received."""
+    losses: list[tuple[int, float]]
+    """(epoch, mean training loss), which all parties learn from a sum."""
+    about_losses: str
+    """What these losses are, in a sentence."""
+    left_out: list[LeftOut]
+    """Devices that are left out for good, the first one first."""
+    ended: str | None
+    """Empty: the run is finished; a line: it has failed, and why; None: it goes on."""
+    headline: str
+    """All of it in one sentence."""
+    started: str
+    """When the run began: ISO 8601, UTC."""
+    updated: str
+    """When this was put together: ISO 8601, UTC."""
+    seconds: float = 0.0
+    """From one to the other."""
+
+    def text(self) -> str:
+        """Return the content of `status.json`, which does not grow with the run."""
+        brief = msgspec.structs.replace(self, losses=self.losses[-1:], recent_seconds=[])
+        return msgspec.json.encode(brief).decode() + "\n"
+
+
+def status_of(
+    party: CoordinatorParty,
+    config: Config,
+    history: RunHistory,
+    now: float,
+    *,
+    beat: float = 1.0,
+    wire: WireBytes = NO_BYTES,
+) -> RunStatus:
+    """Where a run stands.
+
+    Args:
+        party: the coordinator.
+        config: settings of the run.
+        history: what it noted of the party so far.
+        now: as `party.advance` takes it.
+        beat: seconds between two signs of life of a device.
+        wire: what the connection has carried.
+    """
+    history.watch(party, now)
+    job, texts = party.job, config.profile.texts(config)
+    silent = party.silent(now, ANSWERS * beat)
+    shown = min(party.phase, job.last)
+    trains = job.last > 0
+    stages = {texts.first_stage: 1, **texts.stages} if trains else {}
+    return RunStatus(
+        run=history.run[:8],
+        task=config.train.task,
+        profile=config.train.profile,
+        coins=config.train.coins,
+        devices=job.total,
+        online=len(party.present()) - len(silent),
+        silent=silent,
+        phase=job.name(shown),
+        phase_number=shown + 1,
+        phases=job.last + 1,
+        phases_done=party.phase,
+        attempt=party.attempt,
+        epochs=config.train.epochs if trains else 0,
+        stages=[RunStage(name=name, first=first) for name, first in stages.items()],
+        sums=party.sums,
+        seconds_per_sum=history.seconds_per_sum,
+        recent_seconds=history.recent,
+        ledger=list(_flows(job)),
+        wire_sent=wire.sent,
+        wire_received=wire.received,
+        losses=history.losses,
+        about_losses=texts.loss,
+        left_out=_left_out(party, history),
+        ended=party.ended,
+        headline=_headline(party, online=len(party.present()) - len(silent)),
+        started=_iso(history.started),
+        updated=_iso(history.wall()),
+        seconds=round(history.wall() - history.started, 3),
+    )
+
+
+def read_status(folder: Path) -> RunStatus | None:
+    """The status in the folder of the coordinator; None before the first."""
+    try:
+        return msgspec.json.decode((folder / STATUS).read_bytes(), type=RunStatus)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _headline(party: CoordinatorParty, online: int) -> str:
+    total, lost = party.job.total, len(party.out)
+    if party.ended:
+        return f"The run has failed: {party.ended}"
+    if party.ended == "":
+        end = f"{lost} of {total} devices were left out" if lost else f"all {total} devices stayed"
+        return f"The run has finished after {_count(party.sums, 'sum')}; {end}"
+    if not online and not party.phase:
+        return f"Waiting for {total} devices; none has answered yet"
+    phase = party.job.name(party.phase)
+    left = f", {lost} left out" if lost else ""
+    return f"{phase[:1].upper()}{phase[1:]}: {online} of {total} devices online{left}"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def _left_out(party: CoordinatorParty, history: RunHistory) -> list[LeftOut]:
+    times = {device: history.left_out_at(device) for device in party.left_out}
+    return [
+        LeftOut(device=device, phase=party.left_out[device], at=_iso(times[device]))
+        for device in sorted(times, key=lambda device: (times[device], device))
+    ]
+
+
+def _flows(job: TrainingJob) -> Iterator[TopicFlow]:
+    """By topic and direction, where anything passed."""
+    for name, flow in sorted(job.ledgers.flows().items()):
+        for direction in ("received", "sent"):
+            if messages := flow.get(direction, 0):
+                yield TopicFlow(
+                    topic=name,
+                    door=TOPICS[name].door.value,
+                    direction=direction,
+                    messages=messages,
+                    bytes=flow[f"bytes_{direction}"],
+                )
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
