@@ -138,7 +138,7 @@ def test_no_cell_is_below_the_account(name: str) -> None:
             strict = schedule.strict
             messages = {EDGE: 2, OTHER_EDGE: 3}.get(question, 0)
             epsilon = messages * strict.opinions * strict.opinion_epsilon
-            epsilon += present(schedule.account(ends * schedule.mu(of_role, asked)))[0]
+            epsilon += present(schedule.account(ends * schedule.mu(asked, of_role)))[0]
             assert numbers(rows[question][role])[0] >= epsilon * (1 - 1e-9), question
 
 

@@ -253,7 +253,7 @@ class StrictProfile:
         if placement.follows:
             followed = FollowedSums(problem.facts.devices, placement.coordinator, config)
         schedule: ClassifySchedule | LinkSchedule
-        trainer: type[Any]
+        trainer: Any
         if config.train.task == "classify":
             schedule, trainer = self._classify_schedule(problem, config), StrictClassifier
             groups = {
@@ -272,7 +272,7 @@ class StrictProfile:
             if config.train.task == "link":
                 book.check_calibration(schedule.strict.answers)
         places = zip(placement.shards, placement.endpoints, placement.private, strict=True)
-        return Programs(
+        return Programs[Any](
             trainers=[
                 trainer(*place, schedule, book=book, control=placement.control, sums=followed)
                 for place in places

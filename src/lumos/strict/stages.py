@@ -199,7 +199,9 @@ class Stage(ABC):
 
     def sum(self, state: Any, step: int, coins: int) -> Program[Doubles]:
         """Add up the vectors of all devices; `coins` names those of the noise."""
-        return (yield from state.sums.sum(partial(self.update, state), self.noise(step), coins))
+        update = partial(self.update, state)
+        total: Doubles = yield from state.sums.sum(update, self.noise(step), coins)
+        return total
 
     @abstractmethod
     def learn(self, state: Any, total: Doubles, step: int) -> float | None:

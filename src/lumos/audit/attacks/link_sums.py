@@ -141,9 +141,9 @@ def guesses(runs: int, config: Config) -> dict[str, StageGuesses]:
                 raise ValueError("sums without noise have no account")
             of_run.setdefault(stage.name, []).append(_of_sum(total, exact, counter, noise))
         of_run[ALL] = [each for some in of_run.values() for each in some]
-        for stage, some in of_run.items():
-            found.setdefault(stage, []).append(_OneSum(*np.sum(some, axis=0)))
-    return {stage: _of_stage(schedule, stage, some) for stage, some in found.items()}
+        for name, some in of_run.items():
+            found.setdefault(name, []).append(_OneSum(*np.sum(some, axis=0)))
+    return {name: _of_stage(schedule, name, some) for name, some in found.items()}
 
 
 def schedule_of(config: Config) -> LinkSchedule:

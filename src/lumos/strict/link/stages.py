@@ -123,7 +123,9 @@ class Products(LinkStage):
     def sum(self, state: "StrictLinker", step: int, coins: int) -> Program[Doubles]:
         """Add up the products of all pairs."""
         numbers, words = state.encoder.integers(), state.words.width
-        return (yield from state.sums.sum_products(numbers, words, self.noise(step), coins))
+        noise = self.noise(step)
+        total: Doubles = yield from state.sums.sum_products(numbers, words, noise, coins)
+        return total
 
     def learn(self, state: "StrictLinker", total: Doubles, step: int) -> None:
         """Take the next basis."""
