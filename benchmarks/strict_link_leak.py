@@ -63,7 +63,7 @@ from lumos.graph.demo import words_for
 from lumos.runs.federation import Federation
 from lumos.strict.link.levels import ALONE, spec_for
 from lumos.strict.link.prediction import LinkResult, answer
-from lumos.strict.topics import CONSENT
+from lumos.strict.messages import CONSENT
 from lumos.training.config import Config
 from lumos.training.link_questions import AskedPairs
 from lumos.training.metrics import auc

@@ -17,8 +17,8 @@ from lumos.exchange import Endpoint, Program
 from lumos.graph import Graph
 from lumos.strict.link.answers import NO_LIMIT, UNANSWERED, AnswerBudget, _first, consents, halves
 from lumos.strict.link.prediction import answer
+from lumos.strict.messages import CONSENT
 from lumos.strict.settings import StrictSettings
-from lumos.strict.topics import CONSENT
 from lumos.training.link_questions import AskedPairs
 
 

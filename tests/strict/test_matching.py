@@ -15,7 +15,7 @@ from lumos.errors import ProtocolError
 from lumos.exchange import Endpoint, LedgerReport, Program
 from lumos.graph import Graph
 from lumos.strict.link.matching import NOBODY, ROUNDS, _accepted, match
-from lumos.strict.topics import REPLY
+from lumos.strict.messages import REPLY
 
 
 def matched(

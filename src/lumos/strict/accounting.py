@@ -1,19 +1,13 @@
-"""What a run costs a device: charges, what is disclosed, and words and figures of the tables.
+"""The cost of a run for a device: charges, what is disclosed, and figures of the tables.
 
-What sums and opinions of a run are charged in a book, and what all runs together may cost.
+**Charges.** Sums are Gaussian mechanisms: over all runs their μ² add up, adaptively, whatever (ε,
+δ) each run was asked for. So the book keeps μ² of every device for each question of the table of
+promises. The limit is `lifetime_update_epsilon`, at the δ of the run that asks. It holds for the
+whole record of a device, and for one of its edges, in whose sums both ends are.
 
-Sums are Gaussian mechanisms: over all runs their μ² add up, adaptively, whatever (ε, δ) each run
-was asked for. So the book keeps μ² of every device for each question of the table of promises. The
-limit is `lifetime_update_epsilon`, at the δ of the run that asks. It holds for the whole record of
-a device, and for one of its edges, in whose sums both ends are.
-
-What devices tell of themselves, in one run or in all runs with their book, in numbers.
-
-A table of promises has the same cells for both: those of a run follow from its schedule, those of a
-life from the book. Everything counts what is *seen*: a symbol that is sent again for nothing is
-still seen, so a run has its ε, and only "newly spent" is less.
-
-Words and figures that the tables of promises of both tasks share.
+**Disclosed.** A table of promises has the same cells for both: those of a run follow from its
+schedule, those of a life from the book. Everything counts what is *seen*: a symbol that is sent
+again for nothing is still seen, so a run has its ε, and only "newly spent" is less.
 """
 
 import math

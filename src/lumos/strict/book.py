@@ -1,11 +1,10 @@
 """The book of the devices: its file, and everything that they have told in their lives.
 
-The file of a book: one entry for each device that was ever in it, whatever the graph.
-
-An entry belongs to a device: it is found by the device's original id, and has a secret of 16 bytes
-that the operating system drew when it was made. Devices that are gone keep their entries, new ones
-get new entries, and the order of devices does not matter. So a graph may grow, shrink or lose edges
-without any lifetime budget beginning anew.
+**File.** One entry for each device that was ever in it, whatever the graph. An entry belongs to a
+device: it is found by the device's original id, and has a secret of 16 bytes that the operating
+system drew when it was made. Devices that are gone keep their entries, new ones get new entries,
+and the order of devices does not matter. So a graph may grow, shrink or lose edges without any
+lifetime budget beginning anew.
 
 Every write adds a random mark, and the number of marks is the book's serial number. A run that used
 a book remembers its serial number and a digest of the mark and of its devices' secrets (its

@@ -1,15 +1,13 @@
 """The records of a book: their arrays, draws of labels, and charges of runs.
 
-The arrays of a book, as each record declares them: their types, sizes and permitted values.
+**Arrays.** Each record declares types, sizes and permitted values of its arrays. A book is read
+only if every array is what its record declares. So an amount below 0, an array that was shortened,
+or one of another type is refused, and never counted as a budget that is left.
 
-A book is read only if every array is what its record declares. So an amount below 0, an array that
-was shortened, or one of another type is refused, and never counted as a budget that is left.
-
-All draws of labels of one form and one list of classes, as the release book keeps them.
-
-A device is charged for the largest ε at which it has drawn its label, not for the sum over levels:
-see `lumos.encode.label_draws`. After a change of its label earlier draws no longer count: the next
-ones are independent of them, and are charged in full.
+**Labels.** A record has all draws of one form and one list of classes. A device is charged for the
+largest ε at which it has drawn its label, not for the sum over levels: see
+`lumos.encode.label_draws`. After a change of its label earlier draws no longer count: the next ones
+are independent of them, and are charged in full.
 
 What is new in every run and therefore charged in every run, as the release book keeps it.
 

@@ -1,18 +1,15 @@
 """Features on the device: their form, rows of norm 1, and their private scaling.
 
-Sums and maxima along rows of a few numbers, bit by bit those of numpy.
+**Short rows.** Sums and maxima along rows of a few numbers are those of NumPy, bit by bit. NumPy
+reduces an array [rows, k] row by row. With a handful of columns, one after the other is five times
+as fast; below eight numbers, NumPy adds them in the same order.
 
-NumPy reduces an array [rows, k] row by row. With a handful of columns, one after the other is five
-times as fast; below eight numbers, NumPy adds them in the same order.
+**Rows.** Features are used as rows of norm 1. Each device scales its own row, so that no device has
+a larger weight than another.
 
-A device's own features as the strict profile uses them: rows of norm 1.
-
-Each device scales its own row, so that no device has a larger weight than another.
-
-Centre and size of every feature, learnt by noisy sums: private standardisation.
-
-A column in the thousands beside columns around 1 takes all of a row of norm 1, and an offset makes
-all rows alike. So before anything else is learnt, features are brought to one scale.
+**Scaling.** Centre and size of every feature are learnt by noisy sums. A column in the thousands
+beside columns around 1 takes all of a row of norm 1, and an offset makes all rows alike. So before
+anything else is learnt, features are brought to one scale.
 
 An unbounded column has no sensitivity. So magnitudes are counted first, in a histogram over powers
 of two, to which every device adds one count per feature, 1/√d each. The octaves that hold most

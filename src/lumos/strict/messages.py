@@ -1,17 +1,13 @@
 """Messages to neighbours: how they are sent, propagated labels, and those of the control.
 
-Messages over some of a device's slots: to neighbours, who need not all send something.
+**Control.** Its messages are values that depend on no data. A random value that a sender told all
+its neighbours would be a mark of the sender, and so of a community. So every receiver draws for
+itself what it takes each message to say.
 
-What the control of `classify` sends and uses instead of messages: values that depend on no data.
-
-A random value that a sender told all its neighbours would be a mark of the sender, and so of a
-community. So every receiver draws for itself what it takes each message to say.
-
-Opinions: what a device tells its neighbours of what it received.
-
-An opinion is the class, or the colour, that a device's evidence so far points to, randomized. It is
-a function of received messages and public matrices only, so it costs no ε of any feature or label;
-it tells something about the sender's edges and degree, and is randomized for that.
+**Opinions.** An opinion is the class, or the colour, that a device's evidence so far points to,
+randomized. It is a function of received messages and public matrices only, so it costs no ε of any
+feature or label; it tells something about the sender's edges and degree, and is randomized for
+that.
 
 Guarantee: one opinion is the same for all receivers, so one edge changes at most the opinions of
 its two ends: ε_m each, for any two neighbourhoods, however many receivers collude. All that follows
@@ -33,9 +29,59 @@ from lumos.errors import ProtocolError
 from lumos.exchange.batch import Batch
 from lumos.exchange.endpoint import Program
 from lumos.exchange.tally import nondecreasing
-from lumos.exchange.topic import Topic
+from lumos.exchange.topic import Door, Topic
 from lumos.strict.features import row_maxima
 from lumos.typing import Bytes, Doubles, Ints
+
+SYMBOL = Topic(
+    name="strict/symbol",
+    door=Door.RELEASE,
+    shape=None,
+    common=True,
+    learns="every neighbour gets the same randomized symbol: ε, however many of them collude",
+)
+OPINION = Topic(
+    name="strict/opinion",
+    door=Door.RELEASE,
+    shape=None,
+    common=True,
+    about_edges=True,
+    learns="every neighbour gets the same randomized class (for links: colour), made of what "
+    "the sender received and of nothing of its own: ε of each of its edges, however many of them "
+    "collude",
+)
+COLOUR = Topic(
+    name="strict/colour",
+    door=Door.RELEASE,
+    shape=None,
+    common=True,
+    learns="every neighbour gets the same colour, drawn at random: it depends on no data",
+)
+PROPOSAL = Topic(
+    name="strict/proposal",
+    door=Door.CONTROL,
+    vocabulary=("be my partner",),
+    learns="a neighbour learns that the sender has no partner yet and chose it among its "
+    "neighbours: a hint at the sender's degree",
+)
+REPLY = Topic(
+    name="strict/reply",
+    door=Door.CONTROL,
+    vocabulary=("no", "yes"),
+    learns="a device learns whether a neighbour is its partner: a hint at who proposed to it",
+)
+QUESTION = Topic(
+    name="strict/question",
+    door=Door.CONTROL,
+    vocabulary=("may we compare",),
+    learns="a device learns who wants to know the level of their score",
+)
+CONSENT = Topic(
+    name="strict/consent",
+    door=Door.CONTROL,
+    vocabulary=("no", "yes"),
+    learns="the asker learns whether the other has answers left: a hint at how many have asked it",
+)
 
 
 class ReceivedMessages(NamedTuple):

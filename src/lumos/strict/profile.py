@@ -1,17 +1,16 @@
-"""The name of the coins of a simulated strict run.
+"""The strict profile: its settings, programs and checks, and the name of the randomness of a run.
 
-Two releases, or two sums with noise, drawn with the same coins reveal more than their ε together.
-So strict runs that differ in any setting have different coins: a run with one seed repeats itself
-exactly, and shares no coin with another. Settings that do not change the run itself (a control
-beside it, the checkpoint interval, the comparison of workloads) do not change its coins.
+**Randomness.** Two releases, or two sums with noise, drawn with the same coins reveal more than
+their ε together. So strict runs that differ in any setting have different coins: a run with one
+seed repeats itself exactly, and shares no coin with another. Settings that do not change the run
+itself (a control beside it, the checkpoint interval, the comparison of workloads) do not change its
+coins.
 
 With a book a run also depends on what the book has of its devices: draws of their labels, and
 partners. So their ids are in the name, and which draws are used: a label that has changed, and
 changed back, is drawn anew, and the run that uses the new draw is another one, with noise and
 charges of its own. Where the book lies does not matter; the state in which the run finds it does
 (`name_with_book`). The control uses no book, so its name has none.
-
-The strict profile: one randomized symbol per device, and sums. The door `open` is shut.
 """
 
 import os

@@ -1,12 +1,9 @@
 """Masked sums with noise: the part of the hosted devices, and that of the coordinator.
 
-Masked sums over all devices, with noise that the devices draw themselves.
-
-The coordinator's part in all sums of a run, where it follows the training itself.
-
-Weights and losses are functions of sums that the coordinator opens, so it can compute them: it runs
-the program of a shard without devices, in which sums are held and not taken part in. It learns
-nothing by that which it does not know already.
+Devices draw the noise themselves. In a deployment the coordinator follows the training. Weights and
+losses are functions of sums that the coordinator opens, so it can compute them: it runs the program
+of a shard without devices, in which sums are held and not taken part in. It learns nothing by that
+which it does not know already.
 """
 
 from hashlib import blake2b

@@ -1,9 +1,4 @@
-"""What the strict profile says about its runs.
-
-The whole promise of a strict run in plain words, from its table of promises and nothing else.
-
-What the strict profile says about its runs.
-"""
+"""Texts of the strict profile for reports, and its guarantees in plain words."""
 
 import dataclasses
 import math

@@ -1,6 +1,4 @@
-"""What messages say about a class, and how it is weighed, chosen and calibrated.
-
-What the messages of neighbours say about a device's class.
+"""Evidence from neighbours' messages about a class: weighed, chosen and calibrated.
 
 **Counts.** How often a device received each symbol, and how often each opinion; a message that
 names several values counts as a share of each. They stay on the device.

@@ -1,12 +1,12 @@
 """The strict trainer of `classify`: labels randomized once, symbols, opinions, and sums.
 
-1. Devices that train or validate draw their label (`noisy_labels`). It is not read again.
-2. Sums train an own encoder on features alone (`own_classifier`).
+1. Devices that train or validate draw their label (`labels`). It is not read again.
+2. Sums train an own encoder on features alone (`encoder`).
 3. Training devices release their randomized label. All others release nothing of their own.
-4. One sum learns what symbols mean (`neighbour_evidence`). Every device then tells its neighbours
-   an opinion made of what it received (`opinions`), one sum learns what it means, and so on.
-5. Validation devices, whose label never leaves them, fit the weights of everything (`trust`), and a
-   tree network if asked to (`residual_head`).
+4. One sum learns what symbols mean (`evidence`). Every device then tells its neighbours
+   an opinion made of what it received (`messages`), one sum learns what it means, and so on.
+5. Validation devices, whose label never leaves them, fit the weights of everything (`evidence`),
+   and a tree network if asked to (`head`).
 6. They vote whether neighbours count at all, and choose the temperature of what was chosen.
 
 Predictions are computed on the device.
@@ -34,9 +34,16 @@ from lumos.strict.classify.labels import draw_labels
 from lumos.strict.classify.stages import OPINIONS, SYMBOLS, TREES, TRUST, ClassifySchedule
 from lumos.strict.features import SCALING_ARRAYS as SCALING_ARRAYS
 from lumos.strict.features import FeatureRows, FeatureScaling
-from lumos.strict.messages import drawn_opinions, drawn_symbols, drawn_values, opinions, send_over
+from lumos.strict.messages import (
+    OPINION,
+    SYMBOL,
+    drawn_opinions,
+    drawn_symbols,
+    drawn_values,
+    opinions,
+    send_over,
+)
 from lumos.strict.sums import FollowedSums
-from lumos.strict.topics import OPINION, SYMBOL
 from lumos.strict.trainer import StrictTrainer
 from lumos.training.adam import Adam
 from lumos.training.outcome import MAIN, OWN, Outcome

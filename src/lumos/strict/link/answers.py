@@ -1,12 +1,10 @@
 """Answers about pairs: their budget, how they are asked for, and where they are kept.
 
-How many answers a device gives in its life, and to whom.
-
-An answer tells both ends one level, and counts at both. Of its budget a device keeps two answers
-for calibration; of the rest it spends half on questions of its own, and half on those of others.
-So strangers can use up the half that is for them, and no more: they never stop a device from
-asking. Whoever asks pays with its own half, so m devices can ask at most m times their half, and
-each of them any other device once: a pair that was answered keeps its level.
+**Budget.** An answer tells both ends one level, and counts at both. Of its budget a device keeps
+two answers for calibration; of the rest it spends half on questions of its own, and half on those
+of others. So strangers can use up the half that is for them, and no more: they never stop a device
+from asking. Whoever asks pays with its own half, so m devices can ask at most m times their half,
+and each of them any other device once: a pair that was answered keeps its level.
 
 A question beyond the budget is refused. A refusal tells that many have asked before: one bit, of
 the door `control`. Which questions are answered is drawn at random, not in an order that might know
@@ -45,8 +43,8 @@ from lumos.score import LevelSpec, Scorer
 from lumos.session.pairs import ComparedPairs
 from lumos.storage import locked, read_arrays, write_arrays
 from lumos.strict.book_records import ENTRIES, Column, RecordForm
+from lumos.strict.messages import CONSENT, QUESTION
 from lumos.strict.settings import ANSWERS_OF_CALIBRATION, StrictSettings
-from lumos.strict.topics import CONSENT, QUESTION
 from lumos.typing import Arrays, Doubles, Flags, Ints, Small
 
 NO_LIMIT = 1 << 40

@@ -1,9 +1,7 @@
-"""The words of the hosted devices: features as links use them.
+"""The encoder of `link`: words of devices, and embeddings that are close where devices are linked.
 
 A word is a feature that is not zero; where features may be negative, a negative one is another word
 than a positive one.
-
-The encoder of `link`: embeddings of a device's words that are close where devices are linked.
 
 Power iteration. z = unit(xᵀE) embeds the weighted words x of a device. A sum of b_u ⊗ z_v + b_v ⊗
 z_u over matched edges (u, v), with few words b of each device, is Bᵀ A Z: next E is its orthogonal

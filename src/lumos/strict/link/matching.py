@@ -15,7 +15,7 @@ import numpy as np
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
-from lumos.strict.topics import PROPOSAL, REPLY
+from lumos.strict.messages import PROPOSAL, REPLY
 from lumos.typing import Doubles, Flags, Ints
 
 ROUNDS = 10

@@ -1,12 +1,8 @@
 """Questions about pairs after training, and what devices answer with.
 
-What the observer of a finished run of `link` holds, and how it is made anew from a run folder.
-
 A folder keeps public weights, and the colours and opinions that devices sent: nothing that is made
 of raw features, nothing of which neighbours a device has. Vectors and degrees are computed again,
 from the graph, when somebody asks about pairs.
-
-Questions about pairs, put to a simulated federation after training.
 
 Devices need nothing but their vectors and their budgets of answers: the program that asks has no
 graph, so a peer is a stranger to it whether it is a neighbour or not.

@@ -1,13 +1,13 @@
 """The strict trainer of `link`: features are not released; two devices learn one level together.
 
 1. Neighbours are matched at random, at most one partner each (`matching`).
-2. Sums of counts and of products along matched edges train an encoder of words (`link_encoder`).
+2. Sums of counts and of products along matched edges train an encoder of words (`encoder`).
    The product of a pair exists only as two shares, and both enter the masked sum
    (`lumos.products`).
-3. Colours and opinions on them give every device a vector of its surroundings (`surroundings`).
+3. Colours and opinions on them give every device a vector of its surroundings (`levels`).
 4. Calibration: one held-back edge and one stranger of each device learn the level of their score
    (`lumos.score`); noisy histograms of levels choose what is compared, and say what a level means
-   (`link_levels`).
+   (`levels`).
 
 The control has random words, and hears random colours.
 """
@@ -42,9 +42,8 @@ from lumos.strict.link.levels import (
 from lumos.strict.link.matching import NOBODY, PLACES, match
 from lumos.strict.link.prediction import LinkResult, alone, judged
 from lumos.strict.link.stages import LinkSchedule
-from lumos.strict.messages import ReceivedMessages, drawn_values, send_over
+from lumos.strict.messages import COLOUR, OPINION, ReceivedMessages, drawn_values, send_over
 from lumos.strict.sums import FollowedSums
-from lumos.strict.topics import COLOUR, OPINION
 from lumos.strict.trainer import StrictTrainer
 from lumos.training.outcome import MAIN, OWN, Outcome
 from lumos.training.private_data import PrivateData
