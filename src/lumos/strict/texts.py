@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from lumos.strict.accounting import FOR_LIFE
 from lumos.strict.classify.stages import CANDIDATES, ClassifySchedule
+from lumos.strict.features import FeatureScaling
 from lumos.strict.link.guarantees import ANSWERS, SUMS
 from lumos.strict.link.levels import ALONE, BOTH, SURROUNDINGS, WORDS
 from lumos.strict.link.stages import COUNTS, LinkSchedule
@@ -218,7 +219,9 @@ def _stages(config: Config) -> dict[str, int]:
 
 def described_stages(config: Config, sizes: RunSizes) -> list[SumStage]:
     """Return the stages of a finished run, those after the last epoch included."""
-    scaling: Any = str(sizes.weights.get("feature_scaling", "none"))
+    scaling: Any = "none"
+    if "feature_scaling" in sizes.weights:
+        scaling = FeatureScaling.of(sizes.weights, sizes.features).kind
     if config.train.task == "link":
         signed = sizes.weights["weights"].size > sizes.features
         links = LinkSchedule(config=config, devices=sizes.devices, scaling=scaling, signed=signed)
