@@ -54,7 +54,7 @@ def random_features(seed: int, devices: int = 12, d: int = 9) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(3))
 def test_everything_against_loops(signed: bool, seed: int) -> None:
     features = random_features(seed)
-    width = WordRows.count(9, signed=signed)
+    width = 18 if signed else 9
     words = words_by_hand(features, signed=signed)
     values = dense(words, width)
     held = values > 0

@@ -60,11 +60,6 @@ class Mechanism(ABC):
 
     @property
     @abstractmethod
-    def width(self) -> int:
-        """Bytes of one message."""
-
-    @property
-    @abstractmethod
     def coins(self) -> int:
         """Words of private coins that one release takes."""
 
@@ -72,6 +67,11 @@ class Mechanism(ABC):
     def alphabet(self) -> int:
         """Columns of `read`; k unless the mechanism says otherwise."""
         return self.size
+
+    @property
+    def width(self) -> int:
+        """Bytes of one message: the number of a value, one byte or two."""
+        return number_width(self.alphabet)
 
     @abstractmethod
     def release(self, symbols: Ints, coins: Words) -> Bytes:
@@ -83,18 +83,14 @@ class Mechanism(ABC):
         """
 
     def read(self, messages: Bytes) -> Doubles:
-        """[messages, alphabet] 1 for each value that a message supports, 0 elsewhere.
+        """Return [messages, alphabet] 1 for the value that a message names, 0 elsewhere.
 
         Raises:
             ProtocolError: `release` could not have written a message.
         """
         if messages.shape[1] != self.width:
             raise ProtocolError("a released symbol has the wrong length")
-        return self.decode(messages)
-
-    @abstractmethod
-    def decode(self, messages: Bytes) -> Doubles:
-        """`read`, once the length of the messages is checked."""
+        return one_hot(messages, self.alphabet)
 
     def unbiased(self, support: Doubles) -> Doubles:
         """[messages, k] indicators whose mean is 1 at the true symbol and 0 elsewhere.
@@ -140,11 +136,6 @@ class RandomizedResponse(Mechanism):
         return COIN - (self.size - 1) * self.other
 
     @property
-    def width(self) -> int:
-        """The symbol: one byte or two."""
-        return number_width(self.alphabet)
-
-    @property
     def coins(self) -> int:
         """One word decides."""
         return 1
@@ -158,10 +149,6 @@ class RandomizedResponse(Mechanism):
         step = coins.astype(np.int64) // self.other  # which of the others, if any
         lies = step < self.size - 1
         return np.where(lies, (symbols + 1 + step) % self.size, symbols)
-
-    def decode(self, messages: Bytes) -> Doubles:
-        """[messages, k] 1 at the released symbol."""
-        return one_hot(messages, self.alphabet)
 
     def information(self) -> float:
         """log2 k - H(message | symbol)."""
@@ -213,11 +200,6 @@ class Digits(Mechanism):
         return self.places * self.base
 
     @property
-    def width(self) -> int:
-        """Place and digit as one number: one byte or two."""
-        return number_width(self.alphabet)
-
-    @property
     def coins(self) -> int:
         """One word for the place, one for the digit."""
         return 2
@@ -227,10 +209,6 @@ class Digits(Mechanism):
         place = (coins[:, 0].astype(np.int64) * self.places) >> 32
         digit = self.digit.randomize(symbols // self.base**place % self.base, coins[:, 1])
         return write_numbers(place * self.base + digit, self.width)
-
-    def decode(self, messages: Bytes) -> Doubles:
-        """[messages, places · b] 1 at the released digit."""
-        return one_hot(messages, self.alphabet)
 
     def unbiased(self, support: Doubles) -> Doubles:
         """[messages, places · b] indicators whose mean is 1 at the true digit of every place."""

@@ -56,11 +56,6 @@ class WordRows:
         self._values.sum_duplicates()
         self.width = width
 
-    @staticmethod
-    def count(features: int, *, signed: bool) -> int:
-        """Return the number of words that `features` features give."""
-        return features * (2 if signed else 1)
-
     def replaced(self, columns: Ints) -> None:
         """Give every word of every device another name: [words] (the control)."""
         self._values = csr_array(
