@@ -61,10 +61,9 @@ from lumos.exchange.batch import Batch
 from lumos.exchange.tape import recording
 from lumos.graph.demo import words_for
 from lumos.runs.federation import Federation
-from lumos.strict.link_levels import ALONE, spec_for
-from lumos.strict.link_prediction import answer
-from lumos.strict.link_result import LinkResult
-from lumos.strict.topics import CONSENT
+from lumos.strict.link.levels import ALONE, spec_for
+from lumos.strict.link.prediction import LinkResult, answer
+from lumos.strict.messages import CONSENT
 from lumos.training.config import Config
 from lumos.training.metrics import auc
 from lumos.training.problem import Problem
@@ -174,7 +173,6 @@ def all_askers(first: World, quick: bool) -> list[Row]:
             levels = by_tables(world, 4)
             rows += world.row("2 bits, tables of one's own", levels, m[:3], auc=False)
     settings: dict[str, dict[str, Any]] = {
-        "2 bits, degrees in the score": {"score_degrees": True},
         "2 bits, answer ε = 4": {"answer_epsilon": 4.0},
         "2 bits, answer ε = 2": {"answer_epsilon": 2.0},
     }

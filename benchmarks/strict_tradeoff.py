@@ -68,8 +68,6 @@ LINKS: dict[str, dict[str, Settings]] = {
         **{f"answer ε {e:g}": {"answer_epsilon": e} for e in (4.0, 2.0)},
     },
     "opinions": {f"opinions {many}": {"opinions": many} for many in (0, 1, 2)},
-    "degrees": {"degrees in the score": {"score_degrees": True}},
-    "buckets": {"512 word buckets": {"word_buckets": 512}},
     "baselines": {"own features, unprotected": {"system": "own"}},
 }
 """By group, which `--cells` may name, and row."""
@@ -121,10 +119,7 @@ CLASSIFY: dict[str, dict[str, Settings]] = {
     },
     "mechanism": {f"pure 3, {name}": {"mechanism": name} for name in ("krr", "digits")},
     "protection": {
-        **{
-            f"pure 3, protect {name}": {"protect": name}
-            for name in ("none", "holders", "projection")
-        },
+        "pure 3, protect none": {"protect": "none"},
         "pure 3, signed features": {"signs": "signed"},
     },
     "baselines": {

@@ -147,56 +147,13 @@ def test_nobody_outside_the_exchange_names_a_carrier() -> None:
     assert named == []
 
 
-def test_no_two_classes_share_a_name() -> None:
-    homes: dict[str, list[str]] = {}
-    for name, tree in modules(SOURCE):
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, []).append(name)
-    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
-
-
-SAME_EVERYWHERE = {
-    "errors",
-    "settings",
-    "topics",
-    "coordinator",
-    "trainer",
-    "profile",
-    "ideal",
-    "secure",
-    "texts",
-    "broker",
-    "job",
-    "plan",
-    "status",
-    "__init__",
-}
-"""Module names that mean the same in every package."""
-
-
-def test_no_two_modules_share_a_name_for_different_things() -> None:
-    homes: dict[str, list[str]] = {}
-    for name, _ in modules(SOURCE):
-        if "." in name:
-            homes.setdefault(name.split(".")[-1], []).append(name)
-    shared = {
-        last: places
-        for last, places in homes.items()
-        # A command is called like what it runs; so is a section of the page.
-        if len([p for p in places if not p.startswith(("cli.", "report.sections."))]) > 1
-        and last not in SAME_EVERYWHERE
-    }
-    assert shared == {}
-
-
 @pytest.mark.parametrize(
     ("path", "text", "check"),
     [
         ("training/broken.py", "from lumos.runs.run import Run", wrong_edges),
         ("strict/broken.py", "def f():\n    from lumos.paper import tasks", wrong_edges),
         ("runs/broken.py", "if config.train.profile == 'strict': ...", profile_names),
-        ("report/broken.py", "import lumos.strict.schedule", profile_names),
+        ("report/broken.py", "import lumos.strict.stages", profile_names),
     ],
 )
 def test_the_tests_would_notice(path: str, text: str, check: object, tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from lumos.audit import ATTACKS
 from lumos.baselines.systems import BASELINES
-from lumos.encode.mechanisms import MECHANISMS
 from lumos.exchange import CARRIERS
 from lumos.registry import Registry
+from lumos.strict.classify.stages import CLASSIFY_STAGES
 from lumos.training.profile import PROFILES
 from lumos.trees.balancers import BALANCERS
 
@@ -19,7 +19,6 @@ EXAMPLE = re.compile(r"^### An? (\w+)\n.*?^```python\n(.*?)^```", re.DOTALL | re
 EXAMPLES: dict[str, str] = dict(EXAMPLE.findall(GUIDE.read_text("utf-8")))
 REGISTRIES: dict[str, Registry] = {
     "balancer": BALANCERS,
-    "mechanism": MECHANISMS,
     "baseline": BASELINES,
     "carrier": CARRIERS,
     "attack": ATTACKS,
@@ -36,8 +35,8 @@ def _registries_are_left_as_they_were() -> Iterator[None]:
             registry.remove(name)
 
 
-def test_there_is_an_example_for_each_registry() -> None:
-    assert EXAMPLES.keys() == REGISTRIES.keys()
+def test_there_is_an_example_for_each_registry_and_of_a_stage() -> None:
+    assert EXAMPLES.keys() == {*REGISTRIES, "stage"}
 
 
 @pytest.mark.parametrize("kind", REGISTRIES)
@@ -46,3 +45,16 @@ def test_the_example_runs_as_it_stands(kind: str) -> None:
     names: dict[str, object] = {"__name__": "__main__"}
     exec(compile(EXAMPLES[kind], f"{GUIDE.name}: A {kind}", "exec"), names)  # noqa: S102
     assert len(REGISTRIES[kind].names()) == len(before) + 1
+
+
+def test_the_example_of_a_stage_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ledger, guarantees, report and coordinator follow from the one class."""
+    monkeypatch.chdir(tmp_path)
+    before = list(CLASSIFY_STAGES)
+    try:
+        exec(compile(EXAMPLES["stage"], f"{GUIDE.name}: A stage", "exec"), {"__name__": "__main__"})  # noqa: S102
+        assert len(CLASSIFY_STAGES) == len(before) + 1
+    finally:
+        CLASSIFY_STAGES[:] = before

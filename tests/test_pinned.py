@@ -89,10 +89,7 @@ def exact_guarantees(run: Any) -> Numbers:
         groups = [schedule.disclosed()]
     else:
         groups = [schedule.disclosed(role) for role in (Role.TRAIN, Role.VALIDATION, Role.TEST)]
-    stages = [(stage, 0) for stage in schedule.first_stages]
-    stages += [(schedule.stage(e), schedule.step(e)) for e in range(config.train.epochs)]
-    stages += [(stage, 0) for stage in schedule.last_stages]
-    noise = [schedule.noise(*stage) for stage in stages]
+    noise = [stage.noise(step) for stage, step in schedule.sums]
     questions = ("label", "features", "record", "norm", "edge")
     return {
         "mu_of_all_sums": schedule.whole_mu,

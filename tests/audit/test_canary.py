@@ -12,7 +12,7 @@ from lumos.audit import AuditReport, AuditRow, Scene
 from lumos.audit.attacks import canary
 from lumos.audit.attacks.canary import CanaryQuestion, CanarySum
 from lumos.audit.audit_row import EXCEEDED, WITHIN
-from lumos.strict.link_schedule import LinkSchedule
+from lumos.strict.link.stages import LinkSchedule
 from lumos.training.config import Config
 
 DEVICES, TRIALS = 60, 4000

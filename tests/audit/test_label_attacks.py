@@ -24,9 +24,13 @@ from lumos.audit.printed import printed
 from lumos.device.coins import PublicCoins
 from lumos.encode.label_draws import LabelDraws
 from lumos.graph import Graph
-from lumos.strict import classify_trainer, noisy_labels, opinions
-from lumos.strict.classify_trainer import StrictClassifier
+from lumos.strict import messages as opinions
+from lumos.strict.classify import labels as noisy_labels
+from lumos.strict.classify import trainer as classify_trainer
+from lumos.strict.classify.stages import TrustStage
+from lumos.strict.classify.trainer import StrictClassifier
 from lumos.strict.coordinator import StrictCoordinator
+from lumos.strict.stages import Stage
 from lumos.training.problem import Problem
 
 
@@ -121,7 +125,7 @@ def test_sums_of_true_labels_are_found(graph: Graph, monkeypatch: pytest.MonkeyP
 
 
 def test_a_label_that_is_read_again_is_found(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, vectors = StrictClassifier.__init__, StrictClassifier._vectors
+    made, vectors = StrictClassifier.__init__, TrustStage.vectors
 
     def remembering(
         self: Any, shard: Any, endpoint: Any, private: Any, *rest: Any, **kw: Any
@@ -129,13 +133,12 @@ def test_a_label_that_is_read_again_is_found(graph: Graph, monkeypatch: pytest.M
         made(self, shard, endpoint, private, *rest, **kw)
         self.remembered = private.labels
 
-    def reading(self: Any, stage: str) -> Any:
-        found = vectors(self, stage)
-        labels = self.remembered[self._participants(stage), None]
-        return 0.99 * found + 0.001 * (labels if stage == "trust" else 0)
+    def reading(self: Any, state: Any) -> Any:
+        labels = state.remembered[self.participants(state), None]
+        return 0.99 * vectors(self, state) + 0.001 * labels
 
     monkeypatch.setattr(StrictClassifier, "__init__", remembering)
-    monkeypatch.setattr(StrictClassifier, "_vectors", reading)
+    monkeypatch.setattr(TrustStage, "vectors", reading)
     assert exceeded(attacked("whole-run", graph), "vectors change with the label")
 
 
@@ -178,17 +181,17 @@ def test_few_devices_outside_make_no_false_alarm() -> None:
 def test_noise_of_one_stage_a_fifth_too_small_is_found(
     stage: str, graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = StrictCoordinator._sum
+    real = StrictCoordinator._add_up
 
-    def quieter(self: Any, of: str, step: int, coins: int) -> Any:
-        total, factor = Noise.total.fget, 0.8 if of == stage else 1.0  # type: ignore[attr-defined]
+    def quieter(self: Any, of: Stage, step: int, coins: int) -> Any:
+        total, factor = Noise.total.fget, 0.8 if of.name == stage else 1.0  # type: ignore[attr-defined]
         with monkeypatch.context() as patch:
             patch.setattr(Noise, "total", property(lambda noise: factor * total(noise)))
             sums = real(self, of, step, coins)
             sent = next(sums)  # the noise is drawn before anything is awaited
         return (yield from _continued(sums, sent))
 
-    monkeypatch.setattr(StrictCoordinator, "_sum", quieter)
+    monkeypatch.setattr(StrictCoordinator, "_add_up", quieter)
     found = attacked("features", graph)
     assert [row.about for row in found.exceeded if "numbers of" in row.about] == [
         row.about for row in found.rows if f"numbers of {stage}:" in row.about

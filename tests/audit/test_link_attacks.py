@@ -16,13 +16,16 @@ from lumos.audit.audit_row import EXCEEDED, WITHIN, AuditRow
 from lumos.audit.known_half import KnownHalf, linked
 from lumos.audit.printed import cell, counted, printed
 from lumos.audit.scene import Recorded
-from lumos.encode.mechanisms.krr import RandomizedResponse
+from lumos.encode.mechanisms import RandomizedResponse
 from lumos.errors import ProtocolError, UsageError
 from lumos.exchange.tape import recording
 from lumos.graph import Graph
 from lumos.score import IdealScorer
-from lumos.strict import answer_budget, link_answers, link_trainer, surroundings
-from lumos.strict.answer_budget import AnswerBudget
+from lumos.strict.link import answers as answer_budget
+from lumos.strict.link import answers as link_answers
+from lumos.strict.link import levels as surroundings
+from lumos.strict.link import trainer as link_trainer
+from lumos.strict.link.answers import AnswerBudget
 from lumos.training.config import Config
 
 LINKS = Config.of(profile="strict", task="link")

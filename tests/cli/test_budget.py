@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import pytest
-from tests.encode.mechanisms.stranger import registered
 
 from lumos.cli.budget import budget
 from lumos.cli.main import run
@@ -43,7 +42,7 @@ def numbers_of(name: str, epsilon: float) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", MECHANISMS.names())
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_the_figures_are_those_of_the_mechanism(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,18 +62,6 @@ def test_the_figures_are_those_of_the_mechanism(
 def test_auto_says_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
     assert result_of(capsys, "--epsilon", "2", "--classes", "18", *FEW)["mechanism"] == "digits"
     assert result_of(capsys, "--epsilon", "2", "--classes", "4", *FEW)["mechanism"] == "krr"
-
-
-def test_a_registered_mechanism_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:
-    with registered():
-        loud = result_of(capsys, "--mechanism", "loud", *FEW)
-    krr = result_of(capsys, "--mechanism", "krr", *FEW)
-    for named, expected in ((loud, ("loud", 3)), (krr, ("krr", 1))):
-        for numbers in (named, named["opinion"]):
-            assert (numbers.pop("mechanism"), numbers.pop("bytes")) == expected
-    assert loud == krr
-    assert run(["budget", "--mechanism", "loud"]) == 2
-    assert "auto, krr, digits, oue, multibit" in capsys.readouterr().err
 
 
 def test_defaults_are_those_of_the_profile() -> None:

@@ -1,16 +1,19 @@
 """Parts of small graphs, the settings of short runs, and three devices with a running broker."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.deploy.parties import OVER, SERVER
 
 from lumos.deploy.broker import Broker, write_broker_config
 from lumos.deploy.pki import FederationAuthority, make_federation
+from lumos.graph import Graph, load
 from lumos.graph.parts import PartsFolder
 from lumos.graph.parts.manifest import Partition
-from lumos.graph.parts.part_source import chosen_source
+from lumos.graph.parts.part_source import GraphInMemory, chosen_source
 from lumos.training.config import Config
 from lumos.training.write_parts import write_parts
 
@@ -48,6 +51,19 @@ def split_into_devices(graph: str, folder: Path) -> PartsFolder:
 @pytest.fixture(scope="session")
 def twelve(tmp_path_factory: pytest.TempPathFactory) -> PartsFolder:
     return split_into_devices("demo:12", tmp_path_factory.mktemp("parts") / "twelve")
+
+
+def few_words() -> Graph:
+    """Return `demo:12` with 32 words: sessions of links are as long as there are words."""
+    whole = load("demo:12")
+    words = np.asarray(whole.features.todense())  # type: ignore[union-attr]
+    return replace(whole, features=np.maximum.reduce(np.split(words[:, :576], 18, axis=1)))
+
+
+@pytest.fixture(scope="session")
+def few_words_parts(tmp_path_factory: pytest.TempPathFactory) -> PartsFolder:
+    folder = tmp_path_factory.mktemp("parts") / "few words"
+    return write_parts(GraphInMemory(few_words()), folder, Partition.equal(12, 12), seed=0)
 
 
 @pytest.fixture(scope="session")

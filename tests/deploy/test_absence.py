@@ -16,8 +16,8 @@ from lumos.aggregate.topics import Stage
 from lumos.deploy.protocol.frames import Alive, Data
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
-from lumos.strict import neighbour_messages
-from lumos.strict.noisy_sums import NoisySums
+from lumos.strict import messages as neighbour_messages
+from lumos.strict.sums import NoisySums
 from lumos.training.config import Config
 from lumos.typing import Arrays
 

@@ -11,13 +11,13 @@ from lumos.deploy.protocol.device import MOST_ATTEMPTS
 from lumos.deploy.protocol.frames import Data, RoundKey, RunState
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
-from lumos.strict import opinions
+from lumos.strict import messages as opinions
 from lumos.training.config import Config
 
 
 @pytest.fixture(scope="module")
 def linking() -> Config:
-    return Config.asked(task="link", aggregate="secure", embedding=4, word_buckets=32)
+    return Config.asked(task="link", aggregate="secure", embedding=4)
 
 
 @pytest.mark.parametrize(
@@ -31,10 +31,13 @@ def linking() -> Config:
     ],
 )
 def test_a_coordinator_pays_for_every_further_attempt_with_a_device(
-    twelve: PartsFolder, linking: Config, told: list[tuple[int, list[int]]], line: str
+    few_words_parts: PartsFolder,
+    linking: Config,
+    told: list[tuple[int, list[int]]],
+    line: str,
 ) -> None:
     """In each of them a peer that lies compares, or scores, with what it likes."""
-    federation = Federation(twelve, linking)
+    federation = Federation(few_words_parts, linking)
     federation.run(until=lambda: federation.device(LOST).phase == SUM_PHASE)
     device = federation.device(LOST)
     assert device.job.has_sessions(SUM_PHASE)
@@ -45,9 +48,9 @@ def test_a_coordinator_pays_for_every_further_attempt_with_a_device(
 
 
 def test_a_restarted_device_remembers_the_attempt_and_whom_it_is_without(
-    twelve: PartsFolder, linking: Config
+    few_words_parts: PartsFolder, linking: Config
 ) -> None:
-    federation = Federation(twelve, linking)
+    federation = Federation(few_words_parts, linking)
     federation.run(until=lambda: federation.device(LOST).phase == SUM_PHASE)
     first = int(federation.device(LOST).job.shard.neighbours[0])
     told = RunState(SUM_PHASE, 1, [first])
@@ -61,10 +64,10 @@ def test_a_restarted_device_remembers_the_attempt_and_whom_it_is_without(
 
 
 def test_no_attempt_begins_with_fewer_than_have_to_be_left(
-    twelve: PartsFolder, linking: Config
+    few_words_parts: PartsFolder, linking: Config
 ) -> None:
     """Not even after a restart, when the device has not heard of the others yet."""
-    federation = Federation(twelve, linking)
+    federation = Federation(few_words_parts, linking)
     federation.run(until=lambda: federation.device(LOST).phase == SUM_PHASE)
     told = RunState(SUM_PHASE, 1, [1, 2, 3])
     federation.device(LOST).receive(COORDINATOR, [told], federation.now)
@@ -121,11 +124,11 @@ def test_attempts_that_were_given_up_stay_counted(twelve: PartsFolder) -> None:
 
 
 def test_an_opinion_without_a_neighbour_has_other_coins(
-    twelve: PartsFolder, linking: Config
+    few_words_parts: PartsFolder, linking: Config
 ) -> None:
     """The coordinator says that a neighbour is lost. Were the coins the same, the second opinion
     would show how the true one has changed."""
-    federation = Federation(twelve, linking)
+    federation = Federation(few_words_parts, linking)
     job = federation.device(LOST).job
     everyone = np.arange(1)
 

@@ -28,7 +28,7 @@ from lumos.deploy.state import (
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, UsageError
 from lumos.storage import read_json
-from lumos.strict.link_levels import BOTH
+from lumos.strict.link.levels import BOTH
 
 SECONDS = 120.0
 
@@ -115,7 +115,7 @@ def start_again(parties: Processes, device: int) -> None:
 @pytest.mark.long  # in virtual time: test_pair_questions
 def test_links_are_scored_by_two_processes(tmp_path: Path) -> None:
     """So few devices learn nothing from scores; both say so by their degrees."""
-    for parties in staying(tmp_path, "demo:12", task="link", embedding=2, word_buckets=8, epochs=8):
+    for parties in staying(tmp_path, "demo:12", task="link", embedding=2, epochs=8):
         folder = parties.layout.device(3)
         row = ask_device(folder, {"ask": "link", "device": 5})
         assert row["device"] == 5

@@ -15,7 +15,7 @@ from lumos.aggregate.topics import Stage
 from lumos.deploy.protocol.frames import Data, RoundKey, RunState
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
-from lumos.strict.noisy_sums import NoisySums
+from lumos.strict.sums import NoisySums
 from lumos.training.config import Config
 
 
@@ -103,7 +103,7 @@ def test_a_restarted_device_opens_no_sum_a_second_time(
 def mask_neighbours(federation: Federation) -> list[int]:
     """Of the device, by slot."""
     trainer: Any = federation.coordinator.job.trainer
-    found: list[int] = trainer._sums._sums._graph.of(np.array([LOST]))[0].tolist()
+    found: list[int] = trainer.sums._sums._graph.of(np.array([LOST]))[0].tolist()
     return found
 
 
@@ -246,12 +246,13 @@ NONSENSE = {
 
 @pytest.mark.parametrize("wrong", NONSENSE)
 def test_a_neighbour_that_sends_nonsense_is_not_heard(
-    twelve: PartsFolder, short: Config, wrong: str
+    twelve: PartsFolder, few_words_parts: PartsFolder, short: Config, wrong: str
 ) -> None:
-    config = short
+    parts, config = twelve, short
     if wrong == "does not exist":  # a colour
-        config = Config.asked(task="link", aggregate="secure", embedding=4, word_buckets=32)
-    federation = Tampering(twelve, config)
+        parts = few_words_parts
+        config = Config.asked(task="link", aggregate="secure", embedding=4)
+    federation = Tampering(parts, config)
 
     def tamper(sender: int, receiver: int, data: Data) -> Data:
         released = data.topic.endswith(("symbol", "opinion", "colour"))

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.deploy.conftest import few_words
 from tests.deploy.network import Federation, Packet
 from tests.deploy.test_absence import same, weights
 from tests.deploy.test_sessions import trees
@@ -17,7 +18,7 @@ from lumos.training.config import Config
 
 @pytest.fixture(scope="module")
 def linking() -> Config:
-    return Config.asked(task="link", aggregate="secure", embedding=4, word_buckets=32)
+    return Config.asked(task="link", aggregate="secure", embedding=4)
 
 
 def restart_after(federation: Federation, topic: str, *, strangers: bool) -> int:
@@ -55,15 +56,15 @@ def restart_after(federation: Federation, topic: str, *, strangers: bool) -> int
     "topic", [pytest.param("strict/proposal", marks=pytest.mark.long), "score"]
 )
 def test_a_stranger_sends_its_envelope_again(
-    twelve: PartsFolder, linking: Config, topic: str
+    few_words_parts: PartsFolder, linking: Config, topic: str
 ) -> None:
     """The device does not know beforehand that this one sends to it."""
-    federation = Federation(twelve, linking)
+    federation = Federation(few_words_parts, linking)
     device = restart_after(federation, topic, strangers=True)
     federation.run()
     assert federation.coordinator.left_out == {}
     assert all(party.ended == "" for party in federation.parties.values())
-    expected = lumos.train("demo:12", linking).model.weights
+    expected = lumos.train(few_words(), linking).model.weights
     assert all(same(weights(federation, one), expected) for one in (device, COORDINATOR))
 
 

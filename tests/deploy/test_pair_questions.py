@@ -12,7 +12,7 @@ from lumos.deploy.questions import QUESTIONS, AgreedPair, AnsweredPairs, LearntS
 from lumos.device.shard import COORDINATOR
 from lumos.errors import UsageError
 from lumos.graph.parts import PartsFolder
-from lumos.strict.link_levels import BOTH, Reading, spec_for
+from lumos.strict.link.levels import BOTH, Reading, spec_for
 from lumos.training.config import Config
 from lumos.training.trainer import PairAnswer
 from lumos.typing import Arrays
@@ -20,13 +20,13 @@ from lumos.typing import Arrays
 EVIDENCE = np.array([-1.5, -0.25, 0.5, 2.0])
 HALF = 2
 """Questions that a device may ask, and answers, of the six answers in all."""
-SETTINGS = Config.asked(task="link", aggregate="secure", embedding=4, word_buckets=32, answers=6)
+SETTINGS = Config.asked(task="link", aggregate="secure", embedding=4, answers=6)
 
 
 @pytest.fixture(scope="module")
-def trained(twelve: PartsFolder) -> Federation:
+def trained(few_words_parts: PartsFolder) -> Federation:
     """So few devices learn nothing from scores; by this reading they ask all the same."""
-    federation = Federation(twelve, SETTINGS, stays=True)
+    federation = Federation(few_words_parts, SETTINGS, stays=True)
     federation.run()
     for device in range(12):
         job = federation.device(device).job
@@ -44,9 +44,9 @@ def kept(trained: Federation) -> list[Arrays]:
 
 
 @pytest.fixture
-def federation(twelve: PartsFolder, kept: list[Arrays]) -> Federation:
+def federation(few_words_parts: PartsFolder, kept: list[Arrays]) -> Federation:
     """Devices that were started after the training, without a coordinator."""
-    started = Federation(twelve, SETTINGS)
+    started = Federation(few_words_parts, SETTINGS)
     started.kill(COORDINATOR)
     for device in range(12):
         started.start_answering(device, kept[device])

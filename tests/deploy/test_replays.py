@@ -83,7 +83,7 @@ def test_one_vector_is_hidden_under_the_masks_of_a_sum(
 def learnt_mask(federation: Federation, sent: list[bytes], neighbour: int) -> bool:
     """Whether the difference of two vectors is the mask that the device shares with another."""
     job: Any = federation.device(neighbour).job
-    sums: Any = job.trainer._sums._sums
+    sums: Any = job.trainer.sums._sums
     # The neighbour's keys of this sum, from the state before it.
     number, store = sums._pairs.number - 1, federation.stores[neighbour]
     assert store.snapshot is not None

@@ -8,7 +8,7 @@ from lumos.training.config import Config
 
 SETTINGS = {
     "classify": Config.asked(aggregate="secure", encoder_epochs=2, opinions=1, epochs=8),
-    "link": Config.asked(task="link", aggregate="secure", embedding=4, word_buckets=32),
+    "link": Config.asked(task="link", aggregate="secure", embedding=4),
     "trees": Config.asked(profile="paper", balancer="greedy", compare="secure", aggregate="secure"),
 }
 PACKETS = {"classify": 1600, "link": 12700, "trees": 660}
@@ -32,7 +32,10 @@ PACKETS = {"classify": 1600, "link": 12700, "trees": 660}
         *(pytest.param("trees", seed, marks=pytest.mark.long) for seed in range(14, 30)),
     ],
 )
-def test_a_run_with_kills_ends(twelve: PartsFolder, kind: str, seed: int) -> None:
+def test_a_run_with_kills_ends(
+    twelve: PartsFolder, few_words_parts: PartsFolder, kind: str, seed: int
+) -> None:
     schedule = Schedule(seed, PACKETS[kind], lost=seed % 2 == 1)
-    _, wrong = play(twelve, SETTINGS[kind], schedule)
+    parts = few_words_parts if kind == "link" else twelve
+    _, wrong = play(parts, SETTINGS[kind], schedule)
     assert not wrong, (schedule.kills, wrong)

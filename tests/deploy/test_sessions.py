@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.deploy.conftest import few_words
 from tests.deploy.network import Federation
 from tests.deploy.test_absence import IN_A_SUM, LOST, Killer, back_in_time, same, weights
 
@@ -91,7 +92,7 @@ def test_trees_begin_again_without_a_device_that_is_lost(
 @pytest.fixture(scope="module")
 def linking() -> Config:
     """With few words and numbers: their sessions are as long as both."""
-    return Config.asked(task="link", aggregate="secure", embedding=4, word_buckets=32)
+    return Config.asked(task="link", aggregate="secure", embedding=4)
 
 
 def link_state(federation: Federation, device: int) -> dict[str, np.ndarray]:
@@ -102,7 +103,7 @@ def link_state(federation: Federation, device: int) -> dict[str, np.ndarray]:
 @pytest.fixture(scope="module")
 def undisturbed(linking: Config) -> Arrays:
     """The weights of the simulation."""
-    return lumos.train("demo:12", linking).model.weights
+    return lumos.train(few_words(), linking).model.weights
 
 
 PRODUCTS, LEVELS = 4, 12
@@ -126,7 +127,7 @@ KILLS = [
     [pytest.param(*kill, marks=() if kill in QUICK else pytest.mark.long) for kill in KILLS],
 )
 def test_links_with_a_party_that_is_back(
-    twelve: PartsFolder,
+    few_words_parts: PartsFolder,
     linking: Config,
     undisturbed: Arrays,
     topic: str,
@@ -135,7 +136,7 @@ def test_links_with_a_party_that_is_back(
     after: bool,
 ) -> None:
     """It sends the same messages again, byte by byte: of its sessions, too."""
-    federation = Federation(twelve, linking)
+    federation = Federation(few_words_parts, linking)
     back_in_time(federation, Killer(federation, party, topic, phase, after=after))
     assert federation.coordinator.left_out == {}
     assert federation.coordinator.ended == ""
@@ -145,9 +146,9 @@ def test_links_with_a_party_that_is_back(
 
 @pytest.mark.parametrize("topic", ["products/columns", "score"])
 def test_links_without_a_device_that_is_lost(
-    twelve: PartsFolder, linking: Config, topic: str
+    few_words_parts: PartsFolder, linking: Config, topic: str
 ) -> None:
-    federation = Federation(twelve, linking)
+    federation = Federation(few_words_parts, linking)
     killer = Killer(federation, LOST, topic)
     federation.run(until=lambda: killer.killed)
     federation.run()

@@ -26,12 +26,6 @@ def test_the_form_is_the_mechanisms(name: str, size: int) -> None:
     assert_array_equal(form.messages(values), released)
 
 
-@pytest.mark.parametrize("name", ["oue", "multibit"])
-def test_a_label_needs_one_value_per_message(name: str) -> None:
-    with pytest.raises(UsageError, match=f"'{name}'` cannot release labels.*krr or digits"):
-        LabelForm.of(make_mechanism(5, 1.0, name))
-
-
 def test_a_message_out_of_range_is_refused() -> None:
     with pytest.raises(ProtocolError):
         KRR.values(np.array([[5]], np.uint8))

@@ -11,7 +11,7 @@ from lumos.errors import ProtocolError
 from lumos.exchange import PUBLIC_ID, TOPICS, Door, Topic
 from lumos.products import ideal as products
 from lumos.score import ideal as score
-from lumos.strict.topics import OPINION
+from lumos.strict.messages import OPINION
 
 Declare = Callable[..., Topic]
 

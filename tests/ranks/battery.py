@@ -17,7 +17,7 @@ CASES: dict[str, dict[str, Any]] = {
     "classify": {},
     "control": {"control": True, "opinions": 1},
     "link": LINK,
-    "holders": {"protect": "holders", "min_holders": 2},
+    "exact": {"protect": "none"},
     "greedy": {**PAPER, "balancer": "greedy"},
     "optimal": {**PAPER, "balancer": "optimal"},
     "mcmc": {**PAPER, "balancer": "mcmc", "iterations": 40},

@@ -169,7 +169,7 @@ def test_others_wait_while_rank_0_writes(how: str, tmp_path: Path) -> None:
 
 FAULTY = """
 import os, sys
-import lumos.strict.own_classifier as module
+import lumos.strict.classify.encoder as module
 real, calls = module.Encoder.update, []
 def update(self, *, each):
     calls.append(1)

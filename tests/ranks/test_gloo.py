@@ -20,7 +20,7 @@ from lumos.runs.run import Run
 from lumos.training.write_parts import write_parts
 
 QUICK = ("control", "link", "optimal", "mcmc", "paper link")
-MORE = ("classify", "holders", "greedy")
+MORE = ("classify", "exact", "greedy")
 OF_DEVICES = ("secure", "secure trees")
 TREES = ("keep", "workload", "degree")
 

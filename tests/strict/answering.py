@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from lumos.strict.answer_budget import AnswerBudget
-from lumos.strict.link_levels import WORDS, Reading, integers, spec_for
-from lumos.strict.link_result import LinkResult
+from lumos.strict.link.answers import AnswerBudget
+from lumos.strict.link.levels import WORDS, Reading, integers, spec_for
+from lumos.strict.link.prediction import LinkResult
 from lumos.strict.settings import StrictSettings
 
 WIDTH = 24

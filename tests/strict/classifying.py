@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from lumos.aggregate.fixed_point import FixedPoint
-from lumos.strict.classify_schedule import ClassifySchedule
-from lumos.strict.feature_rows import FeatureRows
-from lumos.strict.noisy_labels import NO_LABEL, NoisyLabels
-from lumos.strict.own_classifier import Encoder, Rounding
+from lumos.strict.classify.encoder import Encoder, Rounding
+from lumos.strict.classify.labels import NO_LABEL, NoisyLabels
+from lumos.strict.classify.stages import ClassifySchedule
+from lumos.strict.features import FeatureRows
 from lumos.training.config import Config
 
 DIGITS: dict[str, Any] = {"classes": 30, "mechanism": "digits"}

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtr
 from tests.narrow import present
 
-from lumos.strict.classify_schedule import (
+from lumos.strict.classify.stages import (
     COUNTS,
     ENCODER,
     LOSS_NORM,
@@ -26,7 +26,7 @@ from lumos.strict.classify_schedule import (
     VOTE,
     ClassifySchedule,
 )
-from lumos.strict.feature_scaling import CENTRES, SIZES
+from lumos.strict.features import CENTRES, SIZES
 
 DELTA = 1e-5
 """δ of the defaults."""
@@ -74,14 +74,14 @@ def all_sums(schedule: ClassifySchedule) -> list[tuple[str, int]]:
     before = {"none": "", "size": "s", "standard": "scscs"}[schedule.scaling]
     return [
         *(({"s": SIZES, "c": CENTRES}[letter], 0) for letter in before),
-        *((schedule.stage(epoch), schedule.step(epoch)) for epoch in epochs),
-        *((stage, 0) for stage in schedule.last_stages),
+        *((stage.name, step) for stage, step in map(schedule.place, epochs)),
+        *((stage.name, 0) for stage in schedule.last_stages),
     ]
 
 
 def honest_noise(schedule: ClassifySchedule, stage: str, step: int) -> float:
     """Standard deviation of the shares of the devices that neither collude nor drop out."""
-    noise = present(schedule.noise(stage, step))
+    noise = present(schedule[stage].noise(step))
     devices = schedule.devices
     absent = math.ceil(0.10 * devices) + math.ceil(0.05 * devices)
     return noise.share * math.sqrt(devices - absent)

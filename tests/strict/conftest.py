@@ -13,5 +13,5 @@ def short() -> Iterator[dict[str, int]]:
     matrices (with two opinions), 1 of trust.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lumos.strict.classify_schedule.TRUST_EPOCHS", 4)
+        patch.setattr("lumos.strict.classify.stages.TRUST_EPOCHS", 4)
         yield {"encoder_epochs": 2, "epochs": 8}

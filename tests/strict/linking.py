@@ -19,10 +19,10 @@ from lumos.runs.predict import trained_links
 from lumos.runs.run import Run
 from lumos.runs.train import train
 from lumos.score import IDEAL_TOPICS
-from lumos.strict.link_result import LinkResult
-from lumos.strict.link_schedule import LinkSchedule
-from lumos.strict.noisy_sums import NoisySums
+from lumos.strict.link.prediction import LinkResult
+from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.profile import PROFILE
+from lumos.strict.sums import NoisySums
 from lumos.training.config import Config
 from lumos.training.problem import Problem
 from lumos.training.split import Role

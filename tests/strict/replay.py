@@ -13,8 +13,8 @@ from lumos.audit.scene import without_masked_vectors
 from lumos.device.coins import PublicCoins
 from lumos.exchange.tape import recording
 from lumos.graph import Graph
-from lumos.strict.noisy_labels import NoisyLabels
-from lumos.strict.outer_vectors import OuterVectors
+from lumos.strict.classify.labels import NoisyLabels
+from lumos.strict.features import OuterVectors
 from lumos.training.split import split_vertices
 
 CLASSES, WORDS = 4, 40
@@ -56,7 +56,7 @@ def whole_run(
     if roles is None:
         roles = split_vertices(present(graph.labels), PublicCoins(seed))
     settings = {"encoder_epochs": 16, "epochs": 61} | settings
-    drawn = patch("lumos.strict.classify_trainer.draw_labels", lambda *_: labels)
+    drawn = patch("lumos.strict.classify.trainer.draw_labels", lambda *_: labels)
     with the_same_coins(), recording(without_masked_vectors) as tape:
         if labels is not None:
             drawn.start()

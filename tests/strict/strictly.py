@@ -13,7 +13,7 @@ from lumos.graph import Graph
 from lumos.runs.federation import Federation
 from lumos.runs.run import Run
 from lumos.runs.train import train
-from lumos.strict.noisy_sums import NoisySums
+from lumos.strict.sums import NoisySums
 from lumos.training.config import Config
 from lumos.training.problem import Problem
 from lumos.training.split import Role

@@ -113,9 +113,9 @@ def test_control_symbols_are_independent_of_labels_in_distribution(
     graph = graph_of("random", 0, devices=4000)
     labels = present(graph.labels)
     made = started(graph, control=control, epsilon=6.0, mechanism=mechanism)
-    alphabet = made.trainers[0]._labels.form.alphabet
+    alphabet = made.trainers[0].labels.form.alphabet
     with listening() as wire:
-        made.run(lambda trainer: trainer._release())
+        made.run(lambda trainer: trainer.release())
     released = {message.sender: message.body[0] for message in wire.all_of(SYMBOL)}
     table = np.zeros((4, alphabet))
     for device, symbol in released.items():

@@ -12,17 +12,17 @@ from numpy.testing import assert_array_equal
 
 from lumos.errors import InputError
 from lumos.storage import read_arrays
-from lumos.strict.answer_budget import AnswerBudget
-from lumos.strict.answer_record import (
+from lumos.strict.book import ReleaseBook
+from lumos.strict.book_records import Charge
+from lumos.strict.link.answers import (
+    UNANSWERED,
+    AnswerBudget,
     AnswerRecord,
     AnswersInFile,
     AnswersInMemory,
     AnswerStore,
     digest_of,
 )
-from lumos.strict.link_answers import UNANSWERED
-from lumos.strict.release_book import ReleaseBook
-from lumos.strict.run_charges import Charge
 
 DEVICES = 9
 IDS = [f"device {number}" for number in range(DEVICES)]

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import ndtr
 
 from lumos.errors import UsageError
-from lumos.strict.assumed_graph import (
+from lumos.strict.forecast import (
     CIRCLE,
     CLUSTERED,
     INDEPENDENT,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import ndtr
-from tests.narrow import present, sparse
+from tests.narrow import present
 from tests.strict.replay import (
     CLASSES,
     WORDS,
@@ -24,16 +24,15 @@ from tests.strict.replay import (
     whole_run,
     written_out,
 )
-from tests.strict.strictly import started, strict
+from tests.strict.strictly import strict
 
 from lumos.aggregate.fixed_point import FixedPoint
 from lumos.audit.attacks.feature_swap import apart
 from lumos.audit.attacks.strict_replay import changed, log_likelihood, moved, mu_of
 from lumos.audit.attacks.whole_run_label import InformedGuesses
-from lumos.device.coins import PublicCoins
 from lumos.graph import Graph
-from lumos.strict.classify_promises import promises
-from lumos.training.split import Role, split_vertices
+from lumos.strict.classify.guarantees import promises
+from lumos.training.split import Role
 
 SEEDS = 2
 MARGIN = 3.5
@@ -252,7 +251,7 @@ def test_an_edge_stays_within_the_account_of_its_ends(settings: dict[str, Any]) 
         shares, ends, run = edge_shares(little_graph(20 + seed), None, seed, **settings)
         for share, (one, two) in zip(shares, np.sort(ends, axis=1), strict=True):
             largest[one, two] = max(largest.get((one, two), 0.0), share)
-        promised = 2 * max(run.schedule.mu(role, "edge") for role in (Role.TRAIN, Role.VALIDATION))
+        promised = 2 * max(run.schedule.mu("edge", role) for role in (Role.TRAIN, Role.VALIDATION))
         assert promised >= 2 * mu_of(run, "edge").max() - 1e-12
     assert largest[Role.VALIDATION, Role.VALIDATION] > 0.1
     assert max(largest.values()) <= 1
@@ -287,18 +286,10 @@ def test_cells_are_the_account_of_the_audit() -> None:
             ("vectors in the sums or zeros", "norm", 1, 0.0),
             ("one edge: there or not", "edge", 2, 16.0),
         ):
-            mu = times * run.schedule.mu(role, question)
+            mu = times * run.schedule.mu(question, role)
             epsilon, delta = present(run.schedule.account(mu))
             (cell,) = (row[column] for row in table if about in row["about"])
             printed = cell.strip("()").split(", ")
             assert epsilon + messages <= float(printed[0]) + 1e-9
             assert float(printed[0]) < 1.01 * (epsilon + messages)
             assert float(printed[1]) == delta
-
-
-def test_features_of_few_holders_are_absent(two_hundred: Graph) -> None:
-    roles = split_vertices(present(two_hundred.labels), PublicCoins(0))
-    made = started(two_hundred, roles, protect="holders", min_holders=5)
-    held = (sparse(two_hundred.features).toarray()[roles == Role.TRAIN] != 0).sum(axis=0)
-    assert np.array_equal(made.trainers[0].columns, np.flatnonzero(held >= 5))
-    assert 0 < len(made.trainers[0].columns) < 300

@@ -12,9 +12,9 @@ from tests.strict.test_feature_scaling import communities
 
 import lumos
 from lumos.graph import Graph
-from lumos.strict.classify_cautions import DROWNED, FEW, WEAK, WIDE, Found, cautions
-from lumos.strict.classify_schedule import ENCODER
-from lumos.strict.vote import Vote
+from lumos.strict.classify.evidence import Vote
+from lumos.strict.classify.guarantees import DROWNED, FEW, WEAK, WIDE, Found, cautions
+from lumos.strict.classify.stages import ENCODER
 from lumos.training.metrics import below_own, no_better_than_control, still_falling, unconverged
 
 PLENTY: dict[str, Any] = {"devices": 200_000, "training": 100_000, "validation": 50_000}
@@ -44,7 +44,7 @@ def test_noise_that_drowns_the_encoder_and_how_many_devices_would_do() -> None:
             f"{training:,} training devices are too few for 36,060 weights" in s for s in sentences
         ] == ([True] if drowned else [])
     schedule = schedule_of()
-    noise = honest_noise(schedule, ENCODER, 0) / schedule.reach(ENCODER).norm
+    noise = honest_noise(schedule, ENCODER, 0) / schedule[ENCODER].sensitivity.norm
     border = (schedule.training / noise) ** 2  # σ · √width = n
     assert not cautions(schedule, found(math.floor(border) - 1))
     (sentence,) = cautions(schedule, found(math.floor(4 * border)))

@@ -27,8 +27,8 @@ from lumos.crypto.group import GROUPS
 from lumos.encode.label_form import LabelForm
 from lumos.graph import Graph
 from lumos.runs.train import train
-from lumos.strict.classify_schedule import ENCODER
-from lumos.strict.run_coins import coin_name
+from lumos.strict.classify.stages import ENCODER
+from lumos.strict.profile import coin_name
 from lumos.strict.settings import CLASSIFY_ONLY, LINK_ONLY, settings_of
 from lumos.training.config import Config
 
@@ -84,10 +84,10 @@ def noise_of(aggregate: str, **settings: Any) -> np.ndarray:
     run = made(aggregate=aggregate, devices=DEVICES if aggregate == "ideal" else 60, **settings)
     epochs(run, 0, 1)
     trainer = run.trainers[0]
-    exact = trainer._encoder.update(each=False)
+    exact = trainer.encoder.update(each=False)
     with sums() as opened:
         epochs(run, 1, 2)
-    noise: np.ndarray = (opened[0][1] - exact) / trainer.schedule.noise(ENCODER, 0).total
+    noise: np.ndarray = (opened[0][1] - exact) / trainer.schedule[ENCODER].noise(0).total
     return noise
 
 
@@ -96,7 +96,7 @@ def offsets_of(**settings: Any) -> np.ndarray:
     true = present(graph_of(touched=settings.get("touched", "")).labels)
     run = made(**settings)
     with listening() as wire:
-        run.run(lambda trainer: trainer._release())
+        run.run(lambda trainer: trainer.release())
     found = np.full(DEVICES, -1)
     for message in wire.all_of("strict/symbol"):
         found[message.sender] = (message.body[0] - true[message.sender]) % CLASSES
@@ -155,7 +155,6 @@ def test_what_does_not_change_a_run_does_not_change_its_coins(
             {"epsilon": 1.0, "label_epsilon": 2.0, "opinions": 3},
             "e648c3edfe2319f571b7e872f89d458a",
         ),
-        ({"protect": "projection", "projection": 32}, "30468781548ab7d9e5c71c6761f12de3"),
         ({"tree_network": True, "signs": "signed"}, "49317de21f4b289d252dbbfc5486011d"),
     ],
 )
@@ -182,15 +181,12 @@ SOMETHING_ELSE: dict[str, Any] = {
     "tree_network": True,
     "encoder_epochs": 3,
     "clip": 0.4,
-    "projection": 7,
     "embedding": 8,
     "words": 3,
-    "word_buckets": 64,
     "colours": 5,
     "answer_bits": 1,
     "answers": 20,
     "answer_epsilon": 3.0,
-    "score_degrees": True,
 }
 
 

@@ -17,13 +17,13 @@ from tests.strict.linking import schedule as link_schedule
 from tests.strict.test_classify_promises import IN_SUMS, numbers
 
 from lumos.aggregate.noise import epsilon_for
-from lumos.strict.book_charges import EDGE, FEATURES, LABEL, NORM, RECORD
-from lumos.strict.classify_promises import ROLES
-from lumos.strict.classify_promises import promises as of_labels
-from lumos.strict.classify_schedule import ClassifySchedule
-from lumos.strict.feature_scaling import STAGES
-from lumos.strict.link_promises import SUMS
-from lumos.strict.link_promises import promises as of_links
+from lumos.strict.accounting import EDGE, FEATURES, LABEL, NORM, RECORD
+from lumos.strict.classify.guarantees import ROLES
+from lumos.strict.classify.guarantees import promises as of_labels
+from lumos.strict.classify.stages import ClassifySchedule
+from lumos.strict.features import STAGES
+from lumos.strict.link.guarantees import SUMS
+from lumos.strict.link.guarantees import promises as of_links
 from lumos.training.split import Role
 
 FACEBOOK: dict[str, Any] = {"devices": 22_470, "training": 11_235, "validation": 5_617}
@@ -75,15 +75,14 @@ def of_classify(schedule: ClassifySchedule | None = None) -> dict[tuple[str, str
 
 def of_link(scaling: str = "none") -> dict[tuple[str, str], list[float]]:
     made = link_schedule(22_470, scaling=scaling)
-    places = [(stage, 0) for stage in STAGES[scaling]]
-    places += [(stage, step) for stage, many in made.sums.items() for step in range(many)]
     questions = {}
     for question in (FEATURES, NORM):
         mus = []
-        for place in [*places, ("levels", 0)]:
-            noise = present(made.noise(*place))
+        assert [stage.name for stage in made.first_stages] == list(STAGES[scaling])
+        for stage, step in made.sums:
+            noise = present(stage.noise(step))
             honest = noise.share * math.sqrt(22_470 - math.ceil(2_247.0) - math.ceil(1_123.5))
-            mus.append(getattr(made.reach(place[0]), question) / honest)
+            mus.append(getattr(stage.moves, question) / honest)
         questions["links", question] = [mu for mu in mus if mu > 0]
     return questions
 

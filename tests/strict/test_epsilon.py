@@ -50,16 +50,16 @@ def transcripts(
     graph = stars(label)
     made = started(graph, seed=seed, **{"opinions": 1, **settings})
     (trainer,) = made.trainers
-    form, everyone = trainer._labels.form, np.arange(graph.devices)
+    form, everyone = trainer.labels.form, np.arange(graph.devices)
     with listening() as wire:
         for _ in range(releases):
             if anew:
                 coins = PrivateCoins(system_secrets(everyone))
                 draws = LabelDraws.first(form, present(graph.labels), coins, everyone)
                 trainer._symbols = draws.at(settings["epsilon"])[0]
-            made.run(lambda trainer: trainer._release())
+            made.run(lambda trainer: trainer.release())
         trainer.matrices = [10 + 90 * np.eye(form.alphabet).ravel()]
-        made.run(lambda trainer: trainer._tell_opinion(1))
+        made.run(lambda trainer: trainer.tell_opinion(1))
     return by_star(wire)
 
 
@@ -98,7 +98,6 @@ def least_ratio(one: list[Any], other: list[Any], epsilon: float) -> float:
     [
         {"epsilon": 1.0},
         {"epsilon": 1.0, "opinion_epsilon": 8.0},
-        {"epsilon": 1.0, "mechanism": "oue"},
         {"epsilon": 1.0, "mechanism": "digits"},
         {"epsilon": 0.3, "label_epsilon": 1.0},
     ],

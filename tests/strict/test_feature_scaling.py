@@ -1,6 +1,7 @@
 """Centre and size of features: what devices add, what is learnt, what it costs, what it mends."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,23 +16,23 @@ from lumos.aggregate.noise import epsilon_for, mu_for
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.facts import facts_of
-from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
-from lumos.strict.feature_form import feature_form
-from lumos.strict.feature_scaling import (
+from lumos.strict.classify.stages import ENCODER
+from lumos.strict.features import (
     BUCKETS,
     CENTRES,
-    LARGEST,
     LEAST_POWER,
+    MAX_SIZES,
     POWERS,
     SIZES,
     STAGES,
     FeatureScaling,
     ScalingSums,
+    feature_form,
     octaves,
 )
-from lumos.strict.link_schedule import PRODUCTS, LinkSchedule
-from lumos.strict.schedule import SCALING_SHARE
+from lumos.strict.link.stages import PRODUCTS, LinkSchedule
 from lumos.strict.settings import StrictSettings
+from lumos.strict.stages import SCALING_SHARE
 from lumos.training.config import Config
 from lumos.training.split import Role
 
@@ -110,12 +111,12 @@ def test_no_vector_is_longer_or_moves_further_than_its_noise_assumes(width: int)
     one, other = (generator.standard_normal((20, width)) * 10.0**k for k in (0, 3))
     one[0], other[0] = 1e38, -1e38
     one[1] = 0
-    reach = schedule_of(signed=True).reach
     for stage in (SIZES, CENTRES):
+        allowed = schedule_of(signed=True)[stage].sensitivity
         first, second = (sums_of(rows).vectors(stage, each=True) for rows in (one, other))
-        assert np.linalg.norm(first, axis=1).max() <= reach(stage).norm
+        assert np.linalg.norm(first, axis=1).max() <= allowed.norm
         moved = np.linalg.norm(first - second, axis=1).max()
-        assert 0.9 * reach(stage).features < moved <= reach(stage).features
+        assert 0.9 * allowed.features < moved <= allowed.features
 
 
 # What is learnt.
@@ -130,7 +131,7 @@ def test_exact_sums_find_centre_and_size() -> None:
     assert (np.abs(np.log2(scaling.size / spread)) < 0.6).all()  # a window is an octave wide
     moved = present(scaling.apply(rows))
     assert np.abs(moved.mean(axis=0)).max() < 0.2
-    assert np.abs(moved).max() <= LARGEST
+    assert np.abs(moved).max() <= MAX_SIZES
     assert moved.dtype == np.float32
 
 
@@ -193,19 +194,21 @@ def test_a_scaling_is_kept_and_read_back() -> None:
 @pytest.mark.parametrize("kind", ["size", "standard"])
 def test_scaling_is_within_the_same_account(kind: Any) -> None:
     plain = schedule_of(signed=True)
-    scaled = ClassifySchedule(**{**vars(plain), "scaling": kind})
+    scaled = replace(plain, scaling=kind)
     whole = mu_for(plain.strict.update_epsilon, plain.strict.update_delta)
-    assert scaled.mu(Role.TRAIN, "features") == pytest.approx(whole, rel=1e-9)
-    assert epsilon_for(scaled.mu(Role.TRAIN, "features"), 1e-5) <= 8 + 1e-6
+    assert scaled.mu("features", Role.TRAIN) == pytest.approx(whole, rel=1e-9)
+    assert epsilon_for(scaled.mu("features", Role.TRAIN), 1e-5) <= 8 + 1e-6
     for role in (Role.VALIDATION, Role.TEST):
-        assert scaled.mu(role, "features") == plain.mu(role, "features")
-    assert scaled.mu(Role.TRAIN, "edge") == plain.mu(Role.TRAIN, "edge")
-    spent = sum((1 / present(scaled.noise(stage)).sigma) ** 2 for stage in STAGES[kind])
+        assert scaled.mu("features", role) == plain.mu("features", role)
+    assert scaled.mu("edge", Role.TRAIN) == plain.mu("edge", Role.TRAIN)
+    spent = sum((1 / present(scaled[stage].noise()).sigma) ** 2 for stage in STAGES[kind])
     moved = {SIZES: 2.0, CENTRES: 4.0}
-    again = sum(moved[stage] / (present(scaled.noise(stage)).sigma) ** 2 for stage in STAGES[kind])
+    again = sum(
+        moved[stage] / (present(scaled[stage].noise()).sigma) ** 2 for stage in STAGES[kind]
+    )
     assert again == pytest.approx(SCALING_SHARE * len(STAGES[kind]) * whole**2)
     assert spent < again
-    first = present(scaled.noise(ENCODER)).sigma / present(plain.noise(ENCODER)).sigma
+    first = present(scaled[ENCODER].noise()).sigma / present(plain[ENCODER].noise()).sigma
     assert first == pytest.approx(math.sqrt(0.94 / (0.94 - SCALING_SHARE * len(STAGES[kind]))))
 
 
@@ -214,11 +217,11 @@ def test_links_pay_for_it_too(kind: Any) -> None:
     config = Config.of(profile="strict", task="link")
     plain, scaled = (LinkSchedule(config=config, devices=500, scaling=s) for s in ("none", kind))
     assert scaled.mu("features") == pytest.approx(plain.mu("features"))
-    assert present(scaled.noise(PRODUCTS)).sigma > present(plain.noise(PRODUCTS)).sigma
+    assert present(scaled[PRODUCTS].noise()).sigma > present(plain[PRODUCTS].noise()).sigma
 
 
 def test_no_two_sums_have_the_same_coins() -> None:
-    schedule = ClassifySchedule(**{**vars(schedule_of()), "scaling": "standard"})
+    schedule = replace(schedule_of(), scaling="standard")
     epochs = schedule.config.train.epochs
     after = [epochs + place for place in range(len(schedule.last_stages))]
     before = [schedule.first_coins(place) for place in range(5)]
@@ -239,7 +242,6 @@ def test_no_two_sums_have_the_same_coins() -> None:
         (np.array([[2.0, 0], [0, 1], [0, 0]]), {"scaling": "none"}, ("none", False)),
         (np.array([[2.0, 0], [0, 1], [0, 0]]), {"scaling": "size"}, ("size", False)),
         (np.array([[2.0, 0], [0, 1], [0, 0]]), {"signs": "nonnegative"}, ("size", False)),
-        (np.array([[2.0, 0], [0, 1], [0, 0]]), {"protect": "holders"}, ("none", False)),
         (np.eye(3), {"scaling": "standard"}, ("standard", True)),
     ],
 )
@@ -253,7 +255,6 @@ def test_public_facts_decide(features: Any, settings: Any, expected: tuple[str, 
     ("features", "settings", "reason"),
     [
         (csr_array(np.eye(3)), {"scaling": "standard"}, "zeros of sparse features; use `scaling"),
-        (np.eye(3), {"scaling": "size", "protect": "holders"}, "use `protect='noise'`"),
         (np.eye(3), {"scaling": "standard", "signs": "nonnegative"}, "leave `signs` out"),
     ],
 )

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import lumos
-from lumos.strict.assumed_graph import INDEPENDENT, draw_federation
-from lumos.strict.forecast import forecast
+from lumos.strict.forecast import INDEPENDENT, draw_federation, forecast
 from lumos.training.profile import Expected, Forecast, Population
 
 SMALL = Population(devices=2000, classes=3, degree=8.0, homophily=0.7, own_accuracy=0.6)

@@ -14,11 +14,9 @@ from lumos.device.shard import Shard, cut
 from lumos.exchange import Endpoint, Program
 from lumos.graph import Graph
 from lumos.session.pairs import ComparedPairs
-from lumos.strict import link_prediction
-from lumos.strict.answer_budget import AnswerBudget
-from lumos.strict.link_answers import UNANSWERED, scores, shifts_for
-from lumos.strict.link_prediction import alone, answer, judged
-from lumos.strict.link_result import LinkResult
+from lumos.strict.link import prediction as link_prediction
+from lumos.strict.link.answers import UNANSWERED, AnswerBudget, scores, shifts_for
+from lumos.strict.link.prediction import LinkResult, alone, answer, judged
 from lumos.training.trainer import AskedPairs
 
 

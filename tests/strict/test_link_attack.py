@@ -25,16 +25,15 @@ from lumos.runs.train import train
 from lumos.score import LevelSpec, ScoreReceiver, ScoreSender
 from lumos.score import score_sender as senders
 from lumos.score.level_spec import levels_of
-from lumos.strict import link_answers, link_prediction, link_trainer, word_rows
-from lumos.strict.answer_budget import AnswerBudget
-from lumos.strict.answer_record import AnswerRecord, AnswersInFile
-from lumos.strict.link_answers import UNANSWERED
-from lumos.strict.link_encoder import LinkEncoder, unit
-from lumos.strict.link_levels import Reading, integers, spec_for
-from lumos.strict.link_prediction import answer
-from lumos.strict.link_result import LinkResult
+from lumos.strict.link import answers as link_answers
+from lumos.strict.link import encoder as word_rows
+from lumos.strict.link import prediction as link_prediction
+from lumos.strict.link import trainer as link_trainer
+from lumos.strict.link.answers import UNANSWERED, AnswerBudget, AnswerRecord, AnswersInFile
+from lumos.strict.link.encoder import LinkEncoder, unit
+from lumos.strict.link.levels import Reading, Surroundings, integers, spec_for
+from lumos.strict.link.prediction import LinkResult, answer
 from lumos.strict.settings import StrictSettings
-from lumos.strict.surroundings import Surroundings
 from lumos.training.config import Config
 from lumos.training.metrics import auc
 from lumos.training.trainer import AskedPairs
@@ -137,15 +136,14 @@ def test_messages_to_neighbours_depend_on_no_words(monkeypatch: pytest.MonkeyPat
     assert all(mine)
     assert neighbour_messages(others, edges, held_back) == mine
     # A twin whose surroundings start from words.
-    make = link_trainer.StrictLinker._make_rows
+    begin = link_trainer.StrictLinker._begin
 
-    def coloured(self: Any) -> Any:
-        rows = make(self)
-        self._surroundings._own = rows.held % 16
-        self._surroundings._sent = self._surroundings._own.astype(np.uint8)
-        return rows
+    def coloured(self: Any) -> None:
+        begin(self)
+        self.surroundings._own = self.words.held % 16
+        self.surroundings._sent = self.surroundings._own.astype(np.uint8)
 
-    monkeypatch.setattr(link_trainer.StrictLinker, "_make_rows", coloured)
+    monkeypatch.setattr(link_trainer.StrictLinker, "_begin", coloured)
     assert neighbour_messages(others, edges, held_back) != neighbour_messages(
         words, edges, held_back
     )

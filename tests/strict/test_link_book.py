@@ -13,8 +13,8 @@ from tests.strict.strictly import small, strict, the_same_coins
 from lumos import BudgetExceeded
 from lumos.runs.run import Run
 from lumos.storage import read_arrays
-from lumos.strict.answer_budget import halves
-from lumos.strict.matching import NOBODY, ROUNDS
+from lumos.strict.link.answers import halves
+from lumos.strict.link.matching import NOBODY, ROUNDS
 from lumos.training.trainer import EpochEvent
 
 DEVICES = 40
@@ -186,7 +186,7 @@ def test_answers_of_training_are_in_the_book_before_they_are_given(
     def crash(*args: Any, **more: Any) -> Any:
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr("lumos.strict.link_trainer.levels_of_pairs", crash)
+    monkeypatch.setattr("lumos.strict.link.trainer.levels_of_pairs", crash)
     with pytest.raises(RuntimeError):
         linked(small(DEVICES), book=book)
     assert_array_equal(calibrated_in(book), [2] * DEVICES)

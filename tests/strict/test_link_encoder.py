@@ -14,16 +14,23 @@ from tests.strict.linking import on_shards, schedule, started, town
 from lumos.aggregate.noise import Noise
 from lumos.device.coins import PublicCoins
 from lumos.graph import Graph
-from lumos.strict import link_encoder
-from lumos.strict.link_encoder import FLATTEN, LEAST_COUNT, LEAST_VARIANCE, LinkEncoder, unit
-from lumos.strict.link_schedule import COUNTED, Z_STEPS
-from lumos.strict.matching import NOBODY
-from lumos.strict.word_rows import WordRows
+from lumos.strict.link import encoder as link_encoder
+from lumos.strict.link.encoder import (
+    COUNTED,
+    FLATTEN,
+    LEAST_COUNT,
+    LEAST_VARIANCE,
+    Z_STEPS,
+    LinkEncoder,
+    WordRows,
+    unit,
+)
+from lumos.strict.link.matching import NOBODY
 
 
 def encoder_of(features: Any, **given_: Any) -> LinkEncoder:
     public = PublicCoins(0)
-    words = WordRows(features, signed=False, buckets=0, public=public)
+    words = WordRows(features, signed=False)
     return LinkEncoder(words, schedule(len(features), **given_), public)
 
 
@@ -78,8 +85,8 @@ def test_a_sum_of_a_run_is_the_product_of_matrices() -> None:
     )
     run(0, 1)
     trainer = made.trainers[0]
-    before = trainer._encoder.integers().astype(np.float64) / Z_STEPS
-    words = trainer._encoder.chosen.toarray().T
+    before = trainer.encoder.integers().astype(np.float64) / Z_STEPS
+    words = trainer.encoder.chosen.toarray().T
     run(1, 2)
     partner = trainer._partner
     together = np.zeros((40, 40))
@@ -87,7 +94,7 @@ def test_a_sum_of_a_run_is_the_product_of_matrices() -> None:
     together[here, partner[here]] = 1
     expected = words @ together @ before
     # The basis is orthogonal and spans the same: its projection of the sum is the sum.
-    basis = trainer._encoder.basis
+    basis = trainer.encoder.basis
     assert_allclose(basis @ (basis.T @ expected), expected, atol=1e-9)
     assert_allclose(np.abs(basis), np.abs(np.linalg.qr(expected)[0]), atol=1e-9)
 
@@ -97,7 +104,7 @@ def test_directions_that_neighbours_share_are_found() -> None:
     graph = town(150, 5)
     made = started(graph, protect="none")
     made.run(lambda trainer: trainer.epochs(0, 6), lambda program: program.epochs(0, 6))
-    z = made.trainers[0]._encoder.embeddings()
+    z = made.trainers[0].encoder.embeddings()
     same = (np.arange(150)[:, None] - np.arange(150)) % 5 == 0
     products = z @ z.T
     assert products[same].mean() > products[~same].mean() + 0.3

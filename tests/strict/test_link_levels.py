@@ -9,16 +9,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from lumos.score.level_spec import fitting_vectors, levels_of
-from lumos.strict.link_levels import (
+from lumos.strict.link.levels import (
     ALONE,
     BITS,
     BOTH,
     COSINES,
-    DEGREE_NUMBERS,
-    LARGEST_DEGREE_BITS,
     SURROUNDINGS,
     WAYS,
-    WEIGHT_OF_DEGREES,
     WEIGHT_OF_SURROUNDINGS,
     WORDS,
     Reading,
@@ -29,7 +26,6 @@ from lumos.strict.link_levels import (
     integers,
     read_levels,
     spec_for,
-    with_degrees,
 )
 
 LEVELS = len(COSINES) + 1
@@ -89,19 +85,6 @@ def test_vectors_of_both_are_of_norm_one() -> None:
         norms = [np.sqrt(float(np.any(words[i])) + WEIGHT_OF_SURROUNDINGS**2) for i in (me, other)]
         product = words[me] @ words[other] + WEIGHT_OF_SURROUNDINGS**2 * heard[me] @ heard[other]
         assert ways[BOTH][me] @ ways[BOTH][other] == pytest.approx(product / norms[0] / norms[1])
-
-
-def test_degrees_beside_a_vector_add_to_the_product() -> None:
-    rng = np.random.default_rng(0)
-    vectors, degree = unit_rows(rng, 6, 5), np.array([0, 1, 3, 255, 10_000, 63])
-    beside = with_degrees(vectors, degree)
-    assert (np.linalg.norm(beside, axis=1) <= 1 + 1e-12).all()
-    size = np.minimum(np.log2(degree + 1) / LARGEST_DEGREE_BITS, 1)
-    whole = 1 + DEGREE_NUMBERS * WEIGHT_OF_DEGREES**2
-    for me, other in combinations(range(6), 2):
-        product = vectors[me] @ vectors[other]
-        product += DEGREE_NUMBERS * WEIGHT_OF_DEGREES**2 * size[me] * size[other]
-        assert beside[me] @ beside[other] == pytest.approx(product / whole)
 
 
 # -- histograms ---------------------------------------------------------------------------
@@ -238,7 +221,7 @@ def test_a_reading_survives_its_file(bits: int) -> None:
 
 def test_thresholds_of_any_width_increase() -> None:
     """Of the narrowest embeddings and of the fewest colours, too."""
-    for width in range(2, 64 + 32 + DEGREE_NUMBERS + 1):
+    for width in range(2, 64 + 32 + 1):
         thresholds = spec_for(width).thresholds
         assert list(thresholds) == sorted(set(thresholds))
 

@@ -11,8 +11,8 @@ from tests.strict.linking import at_home, linked, town
 
 from lumos import InputError, UsageError, load_run
 from lumos.runs.run import Run
-from lumos.strict.answer_budget import halves
-from lumos.strict.link_levels import spec_for
+from lumos.strict.link.answers import halves
+from lumos.strict.link.levels import spec_for
 
 DEVICES = 200
 

@@ -25,9 +25,10 @@ from lumos import InputError, UsageError, load_run
 from lumos.exchange import TOPICS
 from lumos.graph import Graph
 from lumos.runs.run import Run
-from lumos.strict.link_levels import ALONE, BOTH, WAYS
-from lumos.strict.link_schedule import COUNTS, PRODUCTS, Z_STEPS
-from lumos.strict.matching import NOBODY
+from lumos.strict.link.encoder import Z_STEPS
+from lumos.strict.link.levels import ALONE, BOTH, WAYS
+from lumos.strict.link.matching import NOBODY
+from lumos.strict.link.stages import COUNTS, PRODUCTS
 from lumos.training.trainer import EpochEvent
 
 DEVICES = 14
@@ -57,17 +58,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "one opinion": {"opinions": 1, "opinion_epsilon": 2.0},
     "one sum of products": {"epochs": 7},
     "exact": {"protect": "none"},
-    "holders": {"protect": "holders", "min_holders": 2},
-    "buckets": {"word_buckets": 5},
     "signed": {"graph": small(DEVICES, signed=True)},
     "nonnegative": {"graph": small(DEVICES, signed=True), "signs": "nonnegative"},
     "words": {"graph": "demo:14"},
-    "degrees": {"score_degrees": True},
     "randomized answers": {"answer_epsilon": 2.0, "answer_bits": 3},
     "one bit": {"answer_bits": 1, "answers": 5},
     "narrow": {"embedding": 2, "colours": 2, "words": 1},
 }
-MASKED = {"default", "exact", "signed", "randomized answers", "buckets"}
+MASKED = {"default", "exact", "signed", "randomized answers"}
 
 
 SHORT = ("randomized answers",)
@@ -104,7 +102,7 @@ def test_shards_change_nothing(name: str, aggregate: str, ledger_differences: An
     [
         "words",
         "randomized answers",
-        *(pytest.param(name, marks=pytest.mark.long) for name in ("exact", "signed", "degrees")),
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("exact", "signed")),
     ],
 )
 def test_masked_runs_without_noise_are_the_ideal_ones(name: str, ledger_differences: Any) -> None:
@@ -125,10 +123,10 @@ def test_noise_of_a_masked_run_is_that_of_the_schedule(sixty: Graph) -> None:
     for aggregate in ("ideal", "secure"):
         made = started(sixty, aggregate=aggregate, embedding=4)
         trainer = made.trainers[0]
-        shares = trainer._words.shares().toarray().sum(axis=0)
+        shares = trainer.words.shares().toarray().sum(axis=0)
         found = {}
         for number in range(3):
-            z = trainer._encoder.integers().astype(np.float64) / Z_STEPS
+            z = trainer.encoder.integers().astype(np.float64) / Z_STEPS
             exact = shares if not number else None
             with sums() as opened:
                 made.run(
@@ -140,10 +138,10 @@ def test_noise_of_a_masked_run_is_that_of_the_schedule(sixty: Graph) -> None:
                 together = np.zeros((60, 60))
                 here = np.flatnonzero(trainer._partner != NOBODY)
                 together[here, trainer._partner[here]] = 1
-                exact = (trainer._encoder.chosen.toarray().T @ together @ z).ravel()
-            stage = trainer.schedule.stage(number)
-            noise = trainer.schedule.noise(stage, trainer.schedule.step(number))
-            found[stage, number] = (only.total - exact) / noise.total
+                exact = (trainer.encoder.chosen.toarray().T @ together @ z).ravel()
+            stage, step = trainer.schedule.place(number)
+            noise = stage.noise(step)
+            found[stage.name, number] = (only.total - exact) / noise.total
         assert {stage for stage, _ in found} == {COUNTS, PRODUCTS}
         for stage, number in found:
             error = found[stage, number]
@@ -162,7 +160,7 @@ class Pulled(KeyboardInterrupt):
 RESUMED: dict[str, dict[str, Any]] = {
     "default": {},
     "masked": {"aggregate": "secure", "shards": 2, **CHEAP, "epochs": 8, "opinions": 1},
-    "holders": {"protect": "holders", "min_holders": 2, "shards": 3, "opinions": 1, "epochs": 6},
+    "exact": {"protect": "none", "shards": 3, "opinions": 1, "epochs": 6},
     "control": {"control": True, "opinions": 0, "epochs": 5, "answer_epsilon": 2.0},
 }
 
@@ -176,7 +174,7 @@ def uninterrupted() -> dict[str, Run]:
 STAGES = {
     "default": range(1, 11),
     "masked": (1, 2, 4, 6, 8),
-    "holders": (1, 2, 3, 5, 6),
+    "exact": (1, 2, 3, 5, 6),
     "control": (1, 3, 5),
 }
 """Epochs after which a run is interrupted."""
@@ -272,18 +270,17 @@ def test_features_reach_no_release_and_no_control() -> None:
 
 def test_twin_colours_of_words_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A trainer whose colours depend on its words would not pass the test above."""
-    from lumos.strict.link_trainer import StrictLinker
+    from lumos.strict.link.trainer import StrictLinker
 
-    honest = StrictLinker._make_rows
+    honest = StrictLinker._begin
 
-    def leaking(self: Any) -> Any:
-        rows = honest(self)
-        first = rows.holders().argmax(axis=1) % 4
-        self._surroundings._own = first
-        self._surroundings._sent = first.astype(np.uint8)
-        return rows
+    def leaking(self: Any) -> None:
+        honest(self)
+        first = self.words.shares().toarray().argmax(axis=1) % 4
+        self.surroundings._own = first
+        self.surroundings._sent = first.astype(np.uint8)
 
-    monkeypatch.setattr(StrictLinker, "_make_rows", leaking)
+    monkeypatch.setattr(StrictLinker, "_begin", leaking)
     with the_same_coins():
         _, wire, _ = watched(graph=town(30, 3), **CHEAP)
         _, other, _ = watched(graph=town(30, 3, touched=7), **CHEAP)
@@ -321,10 +318,10 @@ def test_the_control_knows_nothing(good: Run) -> None:
 def test_the_control_has_as_many_words_and_other_ones() -> None:
     made = started(town(60), control=True)
     honest = started(town(60))
-    one, two = made.trainers[0]._words, honest.trainers[0]._words
+    one, two = made.trainers[0].words, honest.trainers[0].words
     assert (one.held <= two.held).all()
     assert one.held.sum() > 0.8 * two.held.sum()
-    assert (one.holders() != two.holders()).mean() > 0.1
+    assert ((one.shares() > 0) != (two.shares() > 0)).sum() > 0.1 * 60 * one.width
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -350,14 +347,6 @@ def test_in_doubt_vectors_of_both_are_kept() -> None:
     assert run.model.choice == ALONE
     assert run.embeddings.shape == (60, 24 + 16)
     assert_allclose(np.linalg.norm(run.embeddings, axis=1), 1, rtol=1e-5)
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_degrees_in_the_score_help_where_popularity_decides(seed: int) -> None:
-    run = linked(town(seed=seed), protect="none", score_degrees=True)
-    assert run.embeddings.shape[1] in (24 + 4, 16 + 4, 24 + 16 + 4)
-    assert "Degrees are inside the score" in run.model.exposed
-    assert "Degrees are inside the score" not in linked("demo:60").model.exposed
 
 
 # -- odd graphs ------------------------------------------------------------------------------
@@ -428,24 +417,6 @@ def test_an_odd_number_of_devices_leaves_one_without_a_stranger() -> None:
         assert (partner[here] != here).all()
 
 
-@pytest.mark.parametrize("buckets", [1, 7, 64, 500])
-def test_hashed_words(buckets: int) -> None:
-    run = linked(town(60), word_buckets=buckets, protect="none")
-    assert run.model.weights["basis"].shape == (buckets, 24)
-
-
-def test_words_of_few_holders_are_left_out() -> None:
-    features = np.zeros((40, 6), np.float32)
-    features[:, 0] = 1
-    features[:3, 1] = 1
-    features[:6, 2] = 1
-    run = linked(with_features(features), protect="holders", min_holders=5)
-    assert run.model.weights["columns"].tolist() == [0, 2]
-    assert run.model.weights["basis"].shape == (2, 24)
-    with pytest.raises(InputError, match="no feature has 41 holders"):
-        linked(with_features(features), protect="holders", min_holders=41)
-
-
 def test_features_that_are_no_numbers_are_refused() -> None:
     features = np.ones((40, 3), np.float32)
     features[3, 1] = np.nan
@@ -461,7 +432,6 @@ def test_features_that_are_no_numbers_are_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"protect": "projection"}, "is for classify: links choose single words"),
         ({"backbone": "gcn"}, "which have no tree network"),
         ({"learning_rate": 0.1}, "which have no tree network"),
         ({"epsilon": 2.0}, "`epsilon` has no meaning with `profile='strict'` and `task='link'`"),

@@ -12,31 +12,26 @@ from lumos.aggregate.noise import epsilon_for, mu_for
 from lumos.device.coins import PublicCoins
 from lumos.errors import UsageError
 from lumos.graph import Graph
-from lumos.strict.answer_budget import AnswerBudget
-from lumos.strict.link_encoder import LinkEncoder
-from lumos.strict.link_levels import COSINES, WAYS, integers
-from lumos.strict.link_schedule import (
+from lumos.strict.link.answers import AnswerBudget
+from lumos.strict.link.encoder import Z_STEPS, LinkEncoder, WordRows
+from lumos.strict.link.levels import COSINES, WAYS, Surroundings, integers
+from lumos.strict.link.stages import (
     COLOURS,
     COUNTS,
     LEVELS,
     MARGIN,
     PRODUCTS,
-    SHARES,
     WHITENING,
-    Z_STEPS,
     LinkSchedule,
 )
-from lumos.strict.surroundings import Surroundings
-from lumos.strict.word_rows import WordRows
+from lumos.strict.stages import SCALING_SHARE
 from lumos.training.config import Config
 
 ROOT = math.sqrt(2)
 
 
 def sums_of(made: LinkSchedule) -> list[tuple[str, int]]:
-    epochs = range(made.config.train.epochs)
-    found = [(made.stage(epoch), made.step(epoch)) for epoch in epochs]
-    return found + [(stage, 0) for stage in made.last_stages]
+    return [(stage.name, step) for stage, step in made.sums]
 
 
 # -- epochs -------------------------------------------------------------------------------
@@ -53,21 +48,21 @@ def test_every_epoch_has_a_stage(opinions: int, epochs: int) -> None:
         *((COLOURS, step) for step in range(1 + opinions)),
         (LEVELS, 0),
     ]
-    assert made.paired_stages == (PRODUCTS,)
+    assert [stage.name for stage in made.stages if stage.paired] == [PRODUCTS]
     with pytest.raises(ValueError, match="no such epoch"):
-        made.stage(epochs)
+        made.place(epochs)
 
 
 @pytest.mark.parametrize("opinions", range(4))
 def test_smallest_number_of_epochs(opinions: int) -> None:
-    assert schedule(opinions=opinions, epochs=4 + opinions).product_sums == 1
+    assert schedule(opinions=opinions, epochs=4 + opinions).rest_epochs == 1
     with pytest.raises(UsageError, match=f"must be above {3 + opinions} with these settings"):
         schedule(opinions=opinions, epochs=3 + opinions)
 
 
 def test_default_epochs_have_four_sums_of_products() -> None:
     for opinions in range(4):
-        assert schedule(opinions=opinions).product_sums == 4
+        assert schedule(opinions=opinions).rest_epochs == 4
     assert Config.of(profile="strict", task="link").train.epochs == 10
 
 
@@ -81,12 +76,13 @@ def test_all_sums_together_cost_what_was_asked_for(epsilon: float, given: dict[s
     spent = made.account(made.mu("features"))
     assert spent is not None
     assert spent[0] == pytest.approx(epsilon, rel=1e-9)
-    assert sum(SHARES.values()) == pytest.approx(1)
+    shares = [stage.share for stage in schedule().stages if stage.question == "features"]
+    assert sum(shares) - 2 * SCALING_SHARE == pytest.approx(1)
 
 
 def deviation(made: LinkSchedule, stage: str, step: int) -> float:
     """Standard deviation of the shares of those that neither collude nor drop out."""
-    noise = made.noise(stage, step)
+    noise = made[stage].noise(step)
     assert noise is not None
     absent = math.ceil(0.10 * made.devices) + math.ceil(0.05 * made.devices)
     return noise.share * math.sqrt(made.devices - absent)
@@ -113,7 +109,7 @@ def test_the_cost_by_convolving_privacy_losses(devices: int, epsilon: float) -> 
         assert spent is not None
         assert found == pytest.approx(spent[0], rel=0.01)
         assert found <= spent[0] * 1.001
-    assert made.reach(PRODUCTS) == pytest.approx(FAR[PRODUCTS])
+    assert made[PRODUCTS].moves[:2] == pytest.approx(FAR[PRODUCTS])
 
 
 def test_zeros_in_place_of_a_vector_cost_less_than_other_features() -> None:
@@ -123,16 +119,15 @@ def test_zeros_in_place_of_a_vector_cost_less_than_other_features() -> None:
 
 def test_each_sum_of_products_has_twice_the_budget_of_the_one_before() -> None:
     made = schedule(epochs=12)
-    parts = [1 / deviation(made, PRODUCTS, step) ** 2 for step in range(made.product_sums)]
+    parts = [1 / deviation(made, PRODUCTS, step) ** 2 for step in range(made.rest_epochs)]
     assert np.allclose(np.divide(parts[1:], parts[:-1]), 2.0)
 
 
 def test_exact_sums_have_no_noise_and_no_account() -> None:
-    for protect in ("none", "holders"):
-        made = schedule(protect=protect)
-        assert all(made.noise(*sum_) is None for sum_ in sums_of(made))
-        assert made.account(made.mu("features")) is None
-        assert made.mu("features") == 0
+    made = schedule(protect="none")
+    assert all(made[sum_[0]].noise(sum_[1]) is None for sum_ in sums_of(made))
+    assert made.account(made.mu("features")) is None
+    assert made.mu("features") == 0
 
 
 def test_whole_budget_is_that_of_one_gaussian_mechanism() -> None:
@@ -163,9 +158,9 @@ def test_reach_of_counts() -> None:
     rows = word_sets(rng, 300)
     rows[0], rows[1] = 0, 0
     rows[0, :40], rows[1, 40:80] = 1, 1  # two devices that share no word
-    words = WordRows(rows, signed=False, buckets=0, public=PublicCoins(0))
+    words = WordRows(rows, signed=False)
     shares = words.shares().toarray()
-    norm, features = schedule().reach(COUNTS)
+    norm, features, *_ = schedule()[COUNTS].moves
     never_beyond(np.linalg.norm(shares, axis=1).tolist(), norm, 0.999)
     moves = np.linalg.norm(shares[:, None] - shares, axis=2)
     never_beyond(moves.ravel().tolist(), features, 0.999)
@@ -185,9 +180,9 @@ def test_reach_of_products(most: int) -> None:
     """
     rng = np.random.default_rng(most)
     made = schedule(words=most, embedding=4)
-    norm, features = made.reach(PRODUCTS)
+    norm, features, *_ = made[PRODUCTS].moves
     rows = word_sets(rng, 60, 40)
-    words = WordRows(rows, signed=False, buckets=0, public=PublicCoins(0))
+    words = WordRows(rows, signed=False)
     encoder = LinkEncoder(words, made, PublicCoins(0))
     encoder.basis = rng.normal(size=encoder.basis.shape)
     b, z = encoder.chosen.toarray(), encoder.integers() / Z_STEPS
@@ -211,11 +206,11 @@ def test_reach_of_products(most: int) -> None:
 def test_reach_of_whitening() -> None:
     rng = np.random.default_rng(0)
     rows = np.vstack([np.eye(10), word_sets(rng, 100, 10)])
-    words = WordRows(rows, signed=False, buckets=0, public=PublicCoins(0))
+    words = WordRows(rows, signed=False)
     encoder = LinkEncoder(words, schedule(embedding=4), PublicCoins(0))
     encoder.basis = np.eye(10, 4)  # the first words have embeddings at right angles
     spread = encoder.spread()
-    norm, features = schedule().reach(WHITENING)
+    norm, features, *_ = schedule()[WHITENING].moves
     never_beyond(np.linalg.norm(spread, axis=1).tolist(), norm, 0.999)
     never_beyond(np.linalg.norm(spread[:, None] - spread, axis=2).ravel().tolist(), features, 0.999)
 
@@ -226,7 +221,7 @@ def test_reach_of_colours(sixty: Graph) -> None:
 
     (shard,) = cut(sixty, 1, seed=0)
     sent = Surroundings(shard, schedule().opinion_mechanism).sent_weights()
-    norm, features = schedule().reach(COLOURS)
+    norm, features, *_ = schedule()[COLOURS].moves
     never_beyond(np.linalg.norm(sent, axis=1).tolist(), norm, 0.9)
     assert features == 0
     assert ((sent > 0).sum(axis=1) <= 1).all()
@@ -248,7 +243,7 @@ def test_reach_of_levels() -> None:
         rng.integers(0, devices, (60, 2)), devices=devices, features=rng.random((devices, 6))
     )
     made = started(graph, graph.edge_list(), protect="none")
-    norm, features = schedule().reach(LEVELS)
+    norm, features, *_ = schedule()[LEVELS].moves
     vectors = integers(np.tile(np.eye(1, 24), (devices, 1)))
     exact = histograms(made, vectors)
     assert exact.shape == (len(WAYS) * 2 * (len(COSINES) + 1),)

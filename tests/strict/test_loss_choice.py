@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_allclose
 from tests.strict.classifying import DIGITS, labels_of, schedule_of
 
-from lumos.strict.classify_schedule import SCALES, TEMPERED, ClassifySchedule
-from lumos.strict.loss_choice import loss_vectors
+from lumos.strict.classify.evidence import loss_vectors
+from lumos.strict.classify.stages import SCALES, TEMPERED, ClassifySchedule
 
 DEVICES = 6000
 

@@ -9,9 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tests.strict.classifying import DIGITS, labels_of, rounding, schedule_of
 
 from lumos.encode.label_form import LabelForm
-from lumos.strict import neighbour_evidence
-from lumos.strict.neighbour_evidence import CONCENTRATION, LEAST, MessageCounts
-from lumos.strict.noisy_labels import NO_LABEL
+from lumos.strict.classify import evidence as neighbour_evidence
+from lumos.strict.classify.evidence import CONCENTRATION, LEAST, MessageCounts
+from lumos.strict.classify.labels import NO_LABEL
 
 DEVICES = 30
 

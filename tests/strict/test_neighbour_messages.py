@@ -10,8 +10,7 @@ from lumos.device import Shard, cut
 from lumos.errors import ProtocolError
 from lumos.exchange import Batch, Inbox
 from lumos.graph import Graph
-from lumos.strict.neighbour_messages import send_over
-from lumos.strict.topics import OPINION
+from lumos.strict.messages import OPINION, send_over
 
 EDGES = np.array([[0, 1], [0, 2], [1, 2], [3, 4]])
 

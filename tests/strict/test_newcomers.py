@@ -16,7 +16,7 @@ from lumos.device.coins import PublicCoins
 from lumos.runs.predict import Newcomer, predict_newcomers
 from lumos.runs.run import Run
 from lumos.storage import read_arrays
-from lumos.strict.vote import Vote
+from lumos.strict.classify.evidence import Vote
 from lumos.training.split import Role, split_vertices
 
 pytestmark = pytest.mark.usefixtures("short")
@@ -27,12 +27,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
     "without opinions": {"opinions": 0, "epochs": 7},
     "three opinions": {"opinions": 3},
-    "unary opinions": {"mechanism": "oue"},
     "exact": {"protect": "none", "label_epsilon": float("inf")},
     "trees": {"tree_network": True, "epochs": 13},
     "digits": {"mechanism": "digits", "classes": 14},
-    "projection": {"protect": "projection", "projection": 5},
-    "holders": {"protect": "holders", "min_holders": 2},
     "words": {"graph": "demo:60"},
 }
 
@@ -120,7 +117,7 @@ def test_a_newcomer_predicts_what_the_formula_says(name: str, choice: int) -> No
     assert not np.allclose(found[0], found[1])
 
 
-@pytest.mark.parametrize("name", ["default", "without opinions", "digits", "unary opinions"])
+@pytest.mark.parametrize("name", ["default", "without opinions", "digits"])
 def test_newcomers_send_nothing_and_get_what_was_sent_in_the_run(name: str) -> None:
     run, graph = run_of(name)
     opinions = SETTINGS[name].get("opinions", 2)

@@ -15,10 +15,11 @@ from lumos.aggregate.noise import Noise
 from lumos.aggregate.parameters import mask_parameters
 from lumos.aggregate.settings import AggregateSettings
 from lumos.graph.facts import facts_of
-from lumos.strict.classify_promises import reading
-from lumos.strict.classify_schedule import ENCODER
-from lumos.strict.link_promises import reading as link_reading
+from lumos.strict.classify.guarantees import reading
+from lumos.strict.classify.stages import ENCODER
+from lumos.strict.link.guarantees import reading as link_reading
 from lumos.strict.profile import PROFILE
+from lumos.strict.stages import Stage
 from lumos.training.config import UPDATES, Config
 
 
@@ -74,25 +75,22 @@ def test_the_sums_after_the_last_epoch_are_checked_too(
 ) -> None:
     made = schedule_of() if task == "classify" else link_schedule()
     checked: list[str] = []
-    plain = type(made).noise
+    plain = Stage.noise
 
-    def noise(self: Any, stage: str, step: int = 0) -> Any:
-        checked.append(stage)
-        return plain(self, stage, step)
+    def noise(self: Stage, step: int = 0) -> Any:
+        checked.append(self.name)
+        return plain(self, step)
 
-    monkeypatch.setattr(type(made), "noise", noise)
+    monkeypatch.setattr(Stage, "noise", noise)
     made.check()
-    assert set(checked) >= {*made.sums, *made.last_stages}
+    assert set(checked) >= {stage.name for stage in made.stages if stage.num_sums}
 
 
 @pytest.mark.parametrize("task", ["classify", "link"])
 def test_the_limit_has_room_for_twelve_deviations(task: str) -> None:
     """Just below the limit a run is refused, just above it is not."""
     made = schedule_of(devices=60) if task == "classify" else link_schedule(60)
-    stages = [(stage, step) for stage, many in made.sums.items() for step in range(many)]
-    noises = [
-        present(made.noise(*place)) for place in [*stages, *((s, 0) for s in made.last_stages)]
-    ]
+    noises = [present(stage.noise(step)) for stage, step in made.sums]
     needed = max(noise.clip + 12 * noise.share for noise in noises)
     for limit, refused in ((needed * 0.999, True), (needed * 1.001, False)):
         changed = replace(made.config, updates=replace(made.config.updates, limit=limit))
@@ -163,6 +161,6 @@ def test_the_reading_names_what_is_public_and_what_is_outside() -> None:
 def test_more_absent_devices_need_more_noise_in_a_run() -> None:
     made = schedule_of()
     fewer = replace(made.config, updates=replace(made.config.updates, minimum=500))
-    noise, more = (present(s.noise(ENCODER)) for s in (made, replace(made, config=fewer)))
+    noise, more = (present(s[ENCODER].noise()) for s in (made, replace(made, config=fewer)))
     assert more.sigma == noise.sigma
     assert more.share == pytest.approx(noise.share * math.sqrt(850 / 400))

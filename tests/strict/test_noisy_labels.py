@@ -11,8 +11,8 @@ from tests.strict.classifying import DIGITS, labels_of, schedule_of
 
 from lumos.device import Shard, cut
 from lumos.graph import Graph
-from lumos.strict.classify_schedule import ClassifySchedule
-from lumos.strict.noisy_labels import NO_LABEL, NoisyLabels, draw_labels, forward_slopes
+from lumos.strict.classify.labels import NO_LABEL, NoisyLabels, draw_labels, forward_slopes
+from lumos.strict.classify.stages import ClassifySchedule
 
 DEVICES = 6000
 LEVELS: list[dict[str, Any]] = [

@@ -25,8 +25,8 @@ from lumos.encode.mechanisms import COIN, make_mechanism
 from lumos.errors import BudgetExceeded
 from lumos.graph import Graph
 from lumos.storage import read_arrays
-from lumos.strict.neighbour_evidence import MessageCounts
-from lumos.strict.opinions import most_likely, opinions
+from lumos.strict.classify.evidence import MessageCounts
+from lumos.strict.messages import most_likely, opinions
 from lumos.training.split import Role, split_vertices
 
 EPSILON = 2.0
@@ -270,7 +270,7 @@ class Ended(NamedTuple):
     def dependence(self, role: Role) -> float:
         """How far rows of opinion 1's matrix differ, over the devices of a role."""
         rows = np.flatnonzero(self.roles == role)
-        vectors = self.trainer._counts[1].matrix_vectors(self.trainer._labels, rows)
+        vectors = self.trainer.counts[1].matrix_vectors(self.trainer.labels, rows)
         matrix = vectors.sum(axis=0).reshape(4, 4)
         return float((matrix / matrix.sum(axis=1, keepdims=True)).std(axis=0).mean())
 
@@ -282,7 +282,7 @@ def ended(seed: int, *, echo: bool = False) -> Ended:
     made = started(graph, roles, seed, encoder_epochs=16, epochs=61, protect="none")
     trainer = made.trainers[0]
     if echo:
-        trainer._validation = trainer._training
+        trainer.validation = trainer.training
     epochs(made, 0, 61)
     made.run(lambda trainer: trainer.finish(), lambda program: program.finish())
     test = roles == Role.TEST
@@ -308,6 +308,6 @@ def test_training_devices_would_overstate_neighbours() -> None:
     strength = twin.trainer.schedule.strength
     assert twin.trainer.choice == 1
     gain = (twin.trainer.vote.accuracy[0] - twin.trainer.vote.own[0]) * strength * judges
-    assert gain / len(twin.trainer._training) > 0.1
+    assert gain / len(twin.trainer.training) > 0.1
     assert twin.neighbours < twin.own - 0.1
     assert honest.neighbours > honest.own - 0.05

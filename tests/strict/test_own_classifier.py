@@ -19,13 +19,9 @@ from tests.strict.classifying import (
     squares,
 )
 
-from lumos.device.coins import PublicCoins
 from lumos.encode.bounds import unit_rows
 from lumos.errors import UsageError
-from lumos.strict.classify_schedule import COUNTS, ENCODER, ClassifySchedule
-from lumos.strict.feature_rows import FeatureRows, row_products
-from lumos.strict.noisy_labels import NO_LABEL
-from lumos.strict.own_classifier import (
+from lumos.strict.classify.encoder import (
     BIAS,
     DAMPING,
     LONGEST,
@@ -34,8 +30,10 @@ from lumos.strict.own_classifier import (
     MOMENTUM,
     RARE,
     RATE,
-    Encoder,
 )
+from lumos.strict.classify.labels import NO_LABEL
+from lumos.strict.classify.stages import COUNTS, ENCODER, ClassifySchedule
+from lumos.strict.features import FeatureRows, row_products
 
 DEVICES, WIDTH = 25, 11
 KINDS = ("sparse", "dense")
@@ -195,9 +193,9 @@ def test_no_rounded_vector_is_longer_than_the_noise_assumes(
     drawn = rng.integers(0, 4, 12)
     encoder = encoder_of(difficult()[name], drawn, schedule)
     counted = encoder.counts(each=True)
-    assert max(squares(schedule, counted)) <= square(schedule.reach(COUNTS).norm)
+    assert max(squares(schedule, counted)) <= square(schedule[COUNTS].sensitivity.norm)
     encoder.learn_counts(rounding(schedule)(counted).sum(axis=0))
-    limit = square(schedule.reach(ENCODER).norm)
+    limit = square(schedule[ENCODER].sensitivity.norm)
     for size in (0.0, 1.0, 1000.0):
         encoder.weights = size * rng.normal(size=encoder.weights.shape)
         vectors = encoder.update(each=True)
@@ -210,11 +208,11 @@ def test_without_the_margin_rounding_would_exceed_the_norm() -> None:
     schedule = schedule_of(devices=12, training=12, fraction_bits=15)
     rows = coins(1).random((12, 700)).astype(np.float32)
     encoder = encoder_of(rows, coins(2).integers(0, 4, 12), schedule)
-    norm = schedule.reach(ENCODER).norm
+    norm = schedule[ENCODER].sensitivity.norm
     vectors = encoder.update(each=True)
     longer = vectors * (norm / np.linalg.norm(vectors, axis=1))[:, None]
     assert max(squares(schedule, longer)) > square(norm)
-    assert max(squares(schedule, vectors)) > square(schedule.limit(ENCODER, encoder.width))
+    assert max(squares(schedule, vectors)) > square(schedule[ENCODER].limit(encoder.width))
 
 
 def test_long_gradients_get_the_limit_and_short_ones_stay() -> None:
@@ -226,7 +224,7 @@ def test_long_gradients_get_the_limit_and_short_ones_stay() -> None:
     weights = 3 * coins(3).normal(size=free.weights.shape)
     free.weights = clipped.weights = weights
     before, after = free.update(each=True), clipped.update(each=True)
-    limit = schedule_of().limit(ENCODER, free.width)
+    limit = schedule_of()[ENCODER].limit(free.width)
     lengths = np.linalg.norm(before, axis=1)
     long = lengths > limit
     assert long.any()
@@ -238,7 +236,7 @@ def test_long_gradients_get_the_limit_and_short_ones_stay() -> None:
 def test_labels_too_weak_for_the_fixed_point_are_refused() -> None:
     schedule = schedule_of(classes=1000, epsilon=1e-4, mechanism="krr", clip=0.05)
     with pytest.raises(UsageError, match=r"`epsilon=0.0001` for 1,000 classes"):
-        schedule.limit(ENCODER, 1000 * 10**6)
+        schedule[ENCODER].limit(1000 * 10**6)
 
 
 # Sums.
@@ -320,35 +318,6 @@ def test_nobody_trains() -> None:
     assert math.isfinite(encoder.mean_loss(np.ones(encoder.width)))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("how", ["keep", "project"])
-def test_protected_rows_are_summed_like_others(kind: str, how: str) -> None:
-    schedule = schedule_of(protect="none")
-    drawn = values(schedule)
-    rows = FeatureRows(features(kind), drawn != NO_LABEL)
-    if how == "keep":
-        rows.keep(np.array([0, 2, 3, 7]))
-    else:
-        rows.project(6, PublicCoins(0))
-    labels = encoder_of(features(kind), drawn, schedule)._labels
-    encoder = Encoder(rows, labels, schedule, rounding(schedule))
-    encoder.weights = coins(3).normal(size=encoder.weights.shape)
-    vectors = encoder.update(each=True)
-    assert vectors.shape == (DEVICES, encoder.width)
-    assert_array_equal(rounding(schedule)(vectors).sum(axis=0), encoder.update(each=False))
-
-
-def test_holders_are_counted() -> None:
-    train = values(schedule_of()) != NO_LABEL
-    for kind in KINDS:
-        rows = FeatureRows(features(kind), train)
-        holders = rows.holders()
-        dense = features(kind).toarray() if kind == "sparse" else features(kind)
-        assert not holders[~train].any()
-        assert_array_equal(holders[train], dense[train] != 0)
-        assert_array_equal(holders.sum(axis=0), rows.holder_counts())
-
-
 def test_rows_have_norm_one_or_are_zero() -> None:
     for kind in KINDS:
         rows = unit_rows(features(kind))
@@ -403,13 +372,13 @@ def test_rare_features_count_more_but_not_those_lost_in_noise() -> None:
         schedule = schedule_of(protect=protect)
         encoder = encoder_of(rows, [0, 1, 2], schedule)
         encoder.learn_counts(total)
-        floor = 1.0 if protect == "none" else RARE * present(schedule.noise(COUNTS)).total
+        floor = 1.0 if protect == "none" else RARE * present(schedule[COUNTS].noise()).total
         expected = [max(count, floor) ** -DAMPING for count in total]
         assert_allclose(encoder.feature_weights, expected, rtol=1e-12)
         weighted = encoder.rows[0] / np.array(expected)
         assert_allclose(weighted, weighted[0] * np.ones(5), rtol=1e-5)
         assert np.linalg.norm(encoder.rows[0]) == pytest.approx(1, rel=1e-6)
-    assert RARE * present(schedule_of().noise(COUNTS)).total > 1
+    assert RARE * present(schedule_of()[COUNTS].noise()).total > 1
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,15 @@ from tests.strict.classifying import (
     squares,
 )
 
-from lumos.strict.classify_schedule import (
+from lumos.strict.classify.encoder import Encoder
+from lumos.strict.classify.evidence import (
+    MessageCounts,
+    Trust,
+    confidence_vectors,
+    loss_vectors,
+    vote_vectors,
+)
+from lumos.strict.classify.stages import (
     COUNTS,
     ENCODER,
     LOSS_NORM,
@@ -31,12 +39,6 @@ from lumos.strict.classify_schedule import (
     VOTE,
     ClassifySchedule,
 )
-from lumos.strict.loss_choice import loss_vectors
-from lumos.strict.neighbour_evidence import MessageCounts
-from lumos.strict.own_classifier import Encoder
-from lumos.strict.temperature import confidence_vectors
-from lumos.strict.trust import Trust
-from lumos.strict.vote import vote_vectors
 
 FORMS: dict[str, dict[str, Any]] = {
     "krr": {},
@@ -80,7 +82,7 @@ def random_rows(rng: np.random.Generator, many: int, *, signed: bool) -> np.ndar
 @pytest.mark.parametrize("form", FORMS)
 def test_clipped_gradients_of_one_label_by_random_search(form: str, signed: bool) -> None:
     schedule = schedule_of(signed=signed, **FORMS[form])
-    reach = schedule.reach(ENCODER)
+    reach = schedule[ENCODER].sensitivity
     clip = 0.3 * schedule.strength
     assert reach.norm == clip
     assert reach.features == (2 if signed else math.sqrt(2)) * clip
@@ -100,7 +102,7 @@ def test_clipped_gradients_of_one_label_by_random_search(form: str, signed: bool
 def test_clipped_gradients_of_one_label_by_adversarial_search(form: str, signed: bool) -> None:
     """Two rows, the weights and the label are changed for as long as it drives them apart."""
     schedule = schedule_of(signed=signed, **FORMS[form])
-    limit, rng, best = schedule.reach(ENCODER).features, coins(2), 0.0
+    limit, rng, best = schedule[ENCODER].sensitivity.features, coins(2), 0.0
 
     def apart(rows: np.ndarray, weights: np.ndarray, value: int) -> float:
         encoder = encoder_at(rows if signed else np.abs(rows), schedule, value)
@@ -142,7 +144,7 @@ def test_slopes_of_one_label_lie_in_one_cone() -> None:
 def test_another_label_may_turn_a_gradient_around(form: str) -> None:
     """With true labels in the sums, √2 is not enough: 2."""
     schedule = schedule_of(**FORMS[form])
-    reach, largest = schedule.reach(ENCODER), 0.0
+    reach, largest = schedule[ENCODER].sensitivity, 0.0
     for one, other in combinations(range(min(5, schedule.label_form.alphabet)), 2):
         rows = np.eye(WIDTH)[[0, 0]].astype(np.float32)
         encoder = encoder_of(rows, [one, other], schedule)
@@ -160,7 +162,7 @@ def test_counts(signed: bool) -> None:
     schedule = schedule_of(signed=signed)
     encoder = encoder_at(random_rows(coins(3), 80, signed=signed), schedule, 0)
     vectors = encoder.counts(each=True)
-    reach = schedule.reach(COUNTS)
+    reach = schedule[COUNTS].sensitivity
     assert (vectors >= 0).all()
     assert max(squares(schedule, vectors)) <= square(reach.norm) == 1
     assert 1.414 < farthest(schedule, vectors) <= reach.features == math.sqrt(2)
@@ -186,7 +188,7 @@ def test_one_message_moves_a_matrix_by_a_quarter(stage: str, several: bool) -> N
     messages = [named for size in sizes for named in combinations(range(alphabet), size)]
     schedule = schedule_of(classes=3)
     labels = labels_of(schedule, [1])
-    reach, one = schedule.reach(stage), np.zeros(1, np.int64)
+    reach, one = schedule[stage].sensitivity, np.zeros(1, np.int64)
     largest = longest = 0.0
     for many in range(most + 1):
         for received in combinations_with_replacement(messages, many):
@@ -218,7 +220,7 @@ def test_another_label_moves_a_matrix_by_less_than_root_two() -> None:
     one, other = (
         many.matrix_vectors(labels_of(schedule, [value]), np.zeros(1, np.int64)) for value in (0, 3)
     )
-    assert 1.4 < np.linalg.norm(one - other) < schedule.reach(SYMBOLS).label == math.sqrt(2)
+    assert 1.4 < np.linalg.norm(one - other) < schedule[SYMBOLS].sensitivity.label == math.sqrt(2)
 
 
 # The vote.
@@ -253,7 +255,7 @@ def test_votes_by_brute_force(form: str, trees: bool) -> None:
             if one[0] == other[0] or not same_own
         )
 
-    reach = schedule.reach(VOTE)
+    reach = schedule[VOTE].sensitivity
     assert max(np.linalg.norm(vector) for vector in outcomes.values()) == reach.norm
     assert largest(same_own=False) == reach.features == reach.label
     assert largest(same_own=True) == reach.edge  # own features do not change with an edge
@@ -268,8 +270,8 @@ def test_votes_by_brute_force(form: str, trees: bool) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_losses(form: str) -> None:
     schedule = schedule_of(**FORMS[form])
-    reach, rng = schedule.reach(SCALE), coins(4)
-    limit = schedule.limit(SCALE, len(SCALES))
+    reach, rng = schedule[SCALE].sensitivity, coins(4)
+    limit = schedule[SCALE].limit(len(SCALES))
     labels = labels_of(schedule, np.zeros(90, np.int64))
     sizes = np.repeat([0.0, 0.1, 1.0, 5.0, 50.0, 1e6], 15)
     logits = sizes[:, None] * rng.normal(size=(90, schedule.classes))
@@ -286,7 +288,7 @@ def test_losses(form: str) -> None:
 def test_confidences() -> None:
     """Probabilities of the most likely class, whatever the logits: none leaves [1/k, 1]."""
     schedule, rng = schedule_of(), coins(4)
-    reach = schedule.reach(TEMPERATURE)
+    reach = schedule[TEMPERATURE].sensitivity
     sizes = np.repeat([0.0, 0.1, 1.0, 5.0, 50.0, 1e6], 15)
     logits = sizes[:, None] * rng.normal(size=(90, schedule.classes))
     vectors = confidence_vectors(logits, TEMPERED, np.arange(90))
@@ -302,9 +304,9 @@ def test_confidences() -> None:
 def test_trust(form: str) -> None:
     """Evidence is signed: other evidence may turn a gradient around."""
     schedule = schedule_of(**FORMS[form])
-    reach, rng = schedule.reach(TRUST), coins(5)
+    reach, rng = schedule[TRUST].sensitivity, coins(5)
     weights = np.concatenate([[1.0, 1.0, 0.7], np.zeros(schedule.classes)])
-    limit = schedule.limit(TRUST, len(weights) + 1)
+    limit = schedule[TRUST].limit(len(weights) + 1)
     labels = labels_of(schedule, np.zeros(200, np.int64))
     sizes = rng.choice([0.0, 0.3, 3.0, 30.0], (3, 200, 1))
     own, *evidence = sizes * rng.normal(size=(3, 200, schedule.classes))
@@ -312,4 +314,4 @@ def test_trust(form: str) -> None:
     assert max(squares(schedule, vectors)) <= square(reach.norm) == square(0.3)
     assert 1.5 * reach.norm < farthest(schedule, vectors) <= 2 * reach.norm
     assert {reach.features, reach.label, reach.edge} == {2 * reach.norm}
-    assert schedule.reach(TREES) == reach
+    assert schedule[TREES].sensitivity == reach

@@ -22,9 +22,9 @@ from lumos.encode.label_form import LabelForm
 from lumos.errors import BudgetExceeded, UsageError
 from lumos.runs.run import Run
 from lumos.storage import read_arrays, write_arrays
-from lumos.strict.disclosed import NEWLY
-from lumos.strict.release_book import ReleaseBook
-from lumos.strict.run_charges import Charge
+from lumos.strict.accounting import NEWLY
+from lumos.strict.book import ReleaseBook
+from lumos.strict.book_records import Charge
 from lumos.training.split import Role, split_vertices
 from lumos.training.trainer import EpochEvent
 
@@ -331,7 +331,7 @@ def test_books_that_are_used_at_once_take_turns(
         time.sleep(0.02)  # time enough to get between reading and writing
         write_arrays(*args, **kwargs)
 
-    monkeypatch.setattr("lumos.strict.book_file.write_arrays", slowly)
+    monkeypatch.setattr("lumos.strict.book.write_arrays", slowly)
     books = [ReleaseBook(path, FIVE, 4.0, f"/{run}") for run in range(4)]
     start = Barrier(len(books))
 

@@ -15,11 +15,11 @@ from lumos import Forest
 from lumos.graph import Graph
 from lumos.model.settings import ModelSettings
 from lumos.paper.trainer import FullModel
-from lumos.strict.classify_schedule import TREES
-from lumos.strict.neighbour_evidence import MessageCounts
-from lumos.strict.noisy_labels import NO_LABEL
-from lumos.strict.own_classifier import LOSS_LIMIT, LOSS_SCALE
-from lumos.strict.residual_head import HIDDEN, ResidualHead, ResidualInput
+from lumos.strict.classify.encoder import LOSS_LIMIT, LOSS_SCALE
+from lumos.strict.classify.evidence import MessageCounts
+from lumos.strict.classify.head import HIDDEN, ResidualHead, ResidualInput
+from lumos.strict.classify.labels import NO_LABEL
+from lumos.strict.classify.stages import TREES
 
 CLASSES, DEVICES = 4, 25
 INF = math.inf
@@ -158,9 +158,9 @@ def test_updates_are_clipped(trees: Trees, clip: float) -> None:
     factors = np.minimum(1, clip / lengths)
     assert (factors < 1).any()
     assert_allclose(rows, free * factors[:, None], rtol=1e-9)
-    limit = schedule.limit(TREES, trees.residual.width)
+    limit = schedule[TREES].limit(trees.residual.width)
     clipped = trees.residual.update(trees.inputs, labels, judges, limit)
-    assert max(squares(schedule, clipped)) <= square(schedule.reach(TREES).norm)
+    assert max(squares(schedule, clipped)) <= square(schedule[TREES].sensitivity.norm)
 
 
 def test_any_division_into_shards_gives_the_same_bits(trees: Trees) -> None:

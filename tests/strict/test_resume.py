@@ -15,7 +15,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "default": {"epochs": 9},
     "trees": {"tree_network": True, "opinions": 1, "epochs": 12},
     "labels": {"opinions": 0, "epsilon": 2.0, "label_epsilon": 4.0, "epochs": 6},
-    "holders": {"protect": "holders", "min_holders": 2, "opinions": 1, "shards": 3, "epochs": 7},
+    "exact": {"protect": "none", "opinions": 1, "shards": 3, "epochs": 7},
     "masked": {"aggregate": "secure", "shards": 2, "opinions": 3, "epochs": 9},
     "digits": {"mechanism": "digits", "control": True, "epochs": 8},
 }
@@ -23,7 +23,7 @@ STAGES = {
     "default": [1, 2, 3, 4, 5, 6, 7, 8, 9],
     "trees": [6, 7, 9, 10, 11, 12],
     "labels": [3, 4, 5, 6],
-    "holders": [1, 3, 5, 6],
+    "exact": [1, 3, 5, 6],
     "masked": [4, 6, 9],
     "digits": [4, 6, 8],
 }

@@ -22,7 +22,7 @@ from tests.strict.strictly import (
     the_same_coins,
 )
 
-from lumos import Graph, InputError, LumosError
+from lumos import Graph, InputError
 from lumos.device.coins import PublicCoins
 from lumos.encode.label_draws import LabelDraws
 from lumos.encode.label_form import LabelForm
@@ -32,9 +32,9 @@ from lumos.exchange import Door
 from lumos.exchange.topic import TOPICS
 from lumos.paper.messages import LEAF
 from lumos.runs.run import Run
-from lumos.strict.classify_schedule import ENCODER
-from lumos.strict.classify_trainer import StrictClassifier
-from lumos.strict.opinions import PURPOSE
+from lumos.strict.classify.stages import ENCODER
+from lumos.strict.classify.trainer import StrictClassifier
+from lumos.strict.messages import PURPOSE
 from lumos.training.split import Role, split_vertices
 
 pytestmark = pytest.mark.usefixtures("short")
@@ -95,7 +95,7 @@ def test_masked_runs_pass_no_other_door() -> None:
     assert result.ledger.topics[OPINION].messages == 2 * 2 * graph.edges
 
 
-@pytest.mark.parametrize("where", ["setup", "_release", "finish"])
+@pytest.mark.parametrize("where", ["setup", "release", "finish"])
 def test_a_program_that_uses_the_open_door_is_stopped(
     where: str, sixty: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,18 +171,18 @@ def test_the_symbol_is_the_draw_of_the_label(
     draws = LabelDraws.first(form, present(graph.labels), coins, everyone)
     expected = draws.at(*levels)
     with listening() as wire:
-        made.run(lambda trainer: trainer._release())
+        made.run(lambda trainer: trainer.release())
     (sent,) = bodies_of(wire, SYMBOL)
     assert set(sent) <= set(np.flatnonzero(roles == Role.TRAIN).tolist())
     assert len(sent) > 5
     for device, bodies in sent.items():
         assert bodies == {form.messages(expected[0])[device].tobytes()}
-    drawn = made.trainers[0]._labels
+    drawn = made.trainers[0].labels
     labelled = (roles == Role.TRAIN) | (roles == Role.VALIDATION)
     assert_array_equal(drawn.values, np.where(labelled, expected[-1], -1))
 
 
-@pytest.mark.parametrize("settings", [{}, {"mechanism": "oue"}])
+@pytest.mark.parametrize("settings", [{}, {"mechanism": "digits"}])
 def test_an_opinion_is_a_function_of_what_was_received(
     settings: dict[str, Any], sixty: Graph
 ) -> None:
@@ -191,7 +191,7 @@ def test_an_opinion_is_a_function_of_what_was_received(
         made = started(sixty, np.arange(60) % 3, **settings)
         epochs(made, 0, 8)
     trainer = made.trainers[0]
-    form, mechanism = trainer._labels.form, trainer.schedule.opinion_mechanism
+    form, mechanism = trainer.labels.form, trainer.schedule.opinion_mechanism
     coins, everyone = made.shards[0].coins, np.arange(60)
     (symbols,) = wire.of(SYMBOL)
     counts = [np.zeros((60, form.alphabet))]
@@ -296,8 +296,8 @@ def test_noise_in_a_sum_is_as_large_as_it_should_be(aggregate: str, sixty: Graph
     scaled = []
     for epoch in (1, 2):
         epochs(made, 0, 1) if epoch == 1 else None
-        exact = trainer._encoder.update(each=False)
-        noise = trainer.schedule.noise(ENCODER, epoch - 1)
+        exact = trainer.encoder.update(each=False)
+        noise = trainer.schedule[ENCODER].noise(epoch - 1)
         with sums() as opened:
             epochs(made, epoch, epoch + 1)
         ((step, total),) = opened
@@ -323,7 +323,7 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
     monkeypatch.setattr(SecureAggregator, "sum", watched)
     roles = np.where(np.arange(60) % 2, Role.TEST, Role.TRAIN)
     made = started(sixty, roles, aggregate="secure")
-    noise = made.trainers[0].schedule.noise(ENCODER, 0)
+    noise = made.trainers[0].schedule[ENCODER].noise(0)
     epochs(made, 0, 2)
     silent = given[1][roles == Role.TEST]  # they add nothing but noise
     assert silent.std() == pytest.approx(noise.share, rel=0.02)
@@ -362,7 +362,7 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
         ({"layers": 2}, r"`layers` has no meaning .* `tree_network=False`"),
         ({"layers": 3, **TREES}, r"number of neighbours in their normalisation"),
         ({"layers": 1, **TREES}, r"needs `layers=2`"),
-        ({"epochs": 7}, r"`epochs` must be above 7 .*2 for the own encoder, 4 for .*; got 7"),
+        ({"epochs": 7}, r"`epochs` must be above 7 .*2 for encoder, .*; got 7"),
         ({"epochs": 6, "opinions": 1}, r"`epochs` must be above 6"),
         ({"epochs": 11, "tree_network": True}, r"`epochs` must be above 11 .* 4 for trust; got 11"),
         ({"pool": "max"}, r"`pool` has no meaning with `profile='strict'`"),
@@ -409,10 +409,7 @@ ONE_OF_A_CLASS = with_features(
         (small(), {"epsilon": 20.0, "opinion_epsilon": 20.0}),
         (small(signed=True), {"signs": "nonnegative"}),
         (small(), {"signs": "signed"}),
-        (small(), {"protect": "projection", "projection": 5}),
-        (small(), {"protect": "holders"}),
-        (small(), {"mechanism": "oue", "opinions": 3}),
-        (small(), {"mechanism": "multibit", "opinions": 1}),
+        (small(), {"protect": "none", "opinions": 3}),
         (small(), {"coins": "system"}),
         (small(), {"encoder_epochs": 1, "epochs": 7}),
         (ONE_OF_A_CLASS, {}),
@@ -486,13 +483,6 @@ def test_features_that_are_no_numbers_are_refused(value: float) -> None:
     with pytest.raises(InputError) as refused:
         strict(with_features(features, np.arange(12) % 2))
     assert "\n" not in str(refused.value)
-
-
-def test_features_that_nobody_shares_are_too_few_for_holders() -> None:
-    rng = np.random.default_rng(0)
-    graph = with_features(np.eye(20, dtype=np.float32), np.arange(20) % 2, rng.integers(0, 20, 60))
-    with pytest.raises(LumosError, match=r"no feature has 5 holders.*`min_holders`"):
-        strict(graph, protect="holders")
 
 
 @pytest.mark.parametrize(("epsilon", "name"), [(0.5, "digits"), (6.0, "krr")])

@@ -26,17 +26,17 @@ from lumos.errors import BudgetExceeded, InputError, UsageError
 from lumos.graph import Graph
 from lumos.runs.predict import Newcomer, predict_newcomers
 from lumos.storage import read_arrays, write_arrays
-from lumos.strict.book_charges import FEATURES, QUESTIONS
-from lumos.strict.feature_scaling import (
+from lumos.strict.accounting import FEATURES, QUESTIONS
+from lumos.strict.features import (
     BUCKETS,
     CENTRES,
-    NAMES,
+    SCALING_ARRAYS,
     SIZES,
     STAGES,
     FeatureScaling,
     ScalingSums,
 )
-from lumos.strict.noisy_sums import NoisySums
+from lumos.strict.sums import NoisySums
 from lumos.training.split import Role
 
 BITS = 32
@@ -390,7 +390,7 @@ def test_newcomers_need_the_scaling_of_the_run() -> None:
     guest = newcomer("guest", 20, 30, 100)
     expected, _ = predict_newcomers(run, [guest], graph=graph)
     assert np.isfinite(expected).all()
-    for name in NAMES:
+    for name in SCALING_ARRAYS:
         run.model.weights.pop(name)
         with pytest.raises(InputError, match="of the features are missing; train again"):
             predict_newcomers(run, [guest], graph=graph)
@@ -418,7 +418,7 @@ DAMAGED: dict[str, Any] = {
 @pytest.mark.parametrize("name", DAMAGED)
 def test_damaged_arrays_are_refused_in_one_line(name: str) -> None:
     good = FeatureScaling(np.zeros(3), np.ones(3)).arrays()
-    assert set(good) == set(NAMES)
+    assert set(good) == set(SCALING_ARRAYS)
     for wrong in DAMAGED[name]:
         with pytest.raises(InputError, match="not of these features; train again"):
             FeatureScaling.of({**good, name: wrong}, 3)
@@ -479,7 +479,7 @@ def test_a_folder_has_roles_and_scales_but_no_feature_label_or_degree(
     exported = tmp_path / "weights.npz"
     run.export(exported, simulated=True)
     weights = read_arrays(exported)
-    assert set(NAMES) <= set(weights)
+    assert set(SCALING_ARRAYS) <= set(weights)
     assert all(40 not in array.shape for array in weights.values())
     about = str(weights["about"])
     assert not any(caution in about for caution in run.model.cautions)
@@ -496,7 +496,7 @@ def test_one_value_flips_a_public_fact_and_the_run_says_so() -> None:
     rows = np.array(bounded.features)
     rows[3, 1] = 1.5
     flipped = changed(graph, features=rows)
-    told = [strict(g).model.weights.keys() >= set(NAMES) for g in (bounded, flipped)]
+    told = [strict(g).model.weights.keys() >= set(SCALING_ARRAYS) for g in (bounded, flipped)]
     assert told == [False, True]
     for run in (strict(flipped), linked(flipped)):
         assert "whether all of them lie between -1 and 1" in run.model.exposed

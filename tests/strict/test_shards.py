@@ -21,13 +21,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "trees": {"tree_network": True, "epochs": 13},
     "attention": {"tree_network": True, "epochs": 13, "backbone": "gat", "opinions": 1},
     "digits": {"mechanism": "digits", "graph": small(DEVICES, 14)},
-    "unary opinions": {"mechanism": "oue"},
     "signed": {"graph": small(DEVICES, signed=True)},
     "sizes": {"scaling": "size"},
     "words": {"graph": "demo:14"},
     "exact": {"protect": "none"},
-    "holders": {"protect": "holders", "min_holders": 2},
-    "projection": {"protect": "projection", "projection": 5},
 }
 
 
@@ -39,7 +36,7 @@ def watched(**settings: Any) -> tuple[Run, Wire, list[tuple[int, bytes]]]:
     return run, wire, [(step, total.tobytes()) for step, total in opened]
 
 
-IDEAL_ONLY = {"true labels", "unary opinions", "attention", "holders", "projection", "exact"}
+IDEAL_ONLY = {"true labels", "attention", "exact"}
 """Their sums are added up like all others."""
 SHORT = ("default", "trees", "words")
 LONG = {"three opinions", "attention", "sizes", "true labels"}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from lumos.strict.short_rows import row_maxima, row_sums
+from lumos.strict.features import row_maxima, row_sums
 
 
 @pytest.mark.parametrize("columns", range(1, 12))

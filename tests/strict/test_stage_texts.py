@@ -6,10 +6,6 @@ import pytest
 
 import lumos
 from lumos.report.training import stages_of
-from lumos.strict.classify_schedule import ClassifySchedule
-from lumos.strict.link_schedule import LinkSchedule
-from lumos.strict.stage_texts import CLASSIFY, LINK, LOSSES
-from lumos.training.config import Config
 
 FEW = {"encoder_epochs": 2, "epochs": 10, "seed": 3}
 
@@ -18,11 +14,8 @@ FEW = {"encoder_epochs": 2, "epochs": 10, "seed": 3}
     "settings",
     [
         FEW,
-        {**FEW, "protect": "holders", "min_holders": 3},
-        {**FEW, "protect": "projection", "projection": 32},
         {**FEW, "tree_network": True, "epochs": 60},
         {"task": "link", "epochs": 7},
-        {"task": "link", "epochs": 7, "protect": "holders", "min_holders": 3},
     ],
 )
 def test_all_numbers_of_all_sums_were_sent(settings: dict[str, Any]) -> None:
@@ -38,11 +31,3 @@ def test_all_numbers_of_all_sums_were_sent(settings: dict[str, Any]) -> None:
     for stage in within:
         losses = [event.loss for event in run.history[stage.first - 1 : stage.last]]
         assert any(loss is not None for loss in losses) == bool(stage.loss), stage.name
-
-
-def test_every_stage_is_described() -> None:
-    trees = ClassifySchedule(config=Config.of(tree_network=True), devices=60)
-    assert set(CLASSIFY) == {*trees.sums, *trees.last_stages}
-    links = LinkSchedule(config=Config.of(task="link"), devices=60)
-    assert set(LINK) == {*links.sums, *links.last_stages}
-    assert set(LOSSES) <= set(CLASSIFY)

@@ -11,9 +11,9 @@ from tests.strict.linking import schedule, started, town
 from lumos.device.shard import Shard, cut
 from lumos.encode.mechanisms import make_mechanism
 from lumos.graph import Graph
-from lumos.strict.link_schedule import COLOURS, CROWD
-from lumos.strict.opinions import most_likely
-from lumos.strict.surroundings import Surroundings
+from lumos.strict.link.levels import CROWD, Surroundings
+from lumos.strict.link.stages import COLOURS
+from lumos.strict.messages import most_likely
 
 
 def star_of(degrees: list[int], seed: int = 0) -> Shard:
@@ -36,7 +36,7 @@ def test_a_run_against_loops_over_its_messages() -> None:
         made = started(graph, protect="none", colours=colours)
         last = made.config.train.epochs
         made.run(lambda trainer: trainer.epochs(0, last), lambda program: program.epochs(0, last))
-    found = made.trainers[0]._surroundings
+    found = made.trainers[0].surroundings
     rounds = [*wire.of("strict/colour"), *wire.of("strict/opinion")]
     assert len(rounds) == 1 + 3
     own = None
@@ -150,9 +150,9 @@ def test_without_opinions_a_vector_is_of_colours_alone() -> None:
     graph = town(40)
     made = started(graph, protect="none", opinions=0)
     made.run(lambda trainer: trainer.epochs(0, 7), lambda program: program.epochs(0, 7))
-    found = made.trainers[0]._surroundings
+    found = made.trainers[0].surroundings
     assert len(found.usual) == 1
-    assert schedule(opinions=0).sums[COLOURS] == 1
+    assert schedule(opinions=0)[COLOURS].num_sums == 1
     assert_array_equal(found._own, found._sent)
 
 
@@ -161,7 +161,7 @@ def test_who_knows_the_same_people_hears_the_same() -> None:
     graph = town(150, 5, within=0.4)
     made = started(graph, protect="none")
     made.run(lambda trainer: trainer.epochs(0, 10), lambda program: program.epochs(0, 10))
-    vectors = made.trainers[0]._surroundings.vectors()
+    vectors = made.trainers[0].surroundings.vectors()
     same = (np.arange(150)[:, None] - np.arange(150)) % 5 == 0
     products = vectors @ vectors.T
     assert products[same].mean() > products[~same].mean() + 0.1

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from lumos.strict.classify_schedule import TEMPERED
-from lumos.strict.temperature import choose_scale, confidence_vectors
-from lumos.strict.vote import Vote
+from lumos.strict.classify.evidence import Vote, choose_scale, confidence_vectors
+from lumos.strict.classify.stages import TEMPERED
 
 DEVICES, CLASSES = 20_000, 4
 

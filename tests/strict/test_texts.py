@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from lumos.strict.classify_schedule import CANDIDATES
-from lumos.strict.link_levels import ALONE, WAYS
+from lumos.strict.classify.stages import CANDIDATES
+from lumos.strict.link.levels import ALONE, WAYS
 from lumos.strict.texts import texts
 from lumos.training.config import Config
 from lumos.training.profile import LOSS

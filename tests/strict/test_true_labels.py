@@ -13,8 +13,8 @@ from tests.strict.strictly import federation, run_with_wire, small, sums
 
 from lumos import Graph
 from lumos.runs.federation import Federation
-from lumos.strict import classify_trainer
-from lumos.strict.noisy_labels import draw_labels
+from lumos.strict.classify import trainer as classify_trainer
+from lumos.strict.classify.labels import draw_labels
 from lumos.training.split import Role
 
 pytestmark = pytest.mark.usefixtures("short")
@@ -189,7 +189,7 @@ def after(made: Federation[Any], epochs: int) -> Any:
 
 @pytest.mark.parametrize("epochs", [-1, 0, 5, 10])
 @pytest.mark.parametrize(
-    "settings", [{}, {"epsilon": 2.0, "label_epsilon": 4.0}, {"mechanism": "oue"}], ids=str
+    "settings", [{}, {"epsilon": 2.0, "label_epsilon": 4.0}, {"mechanism": "digits"}], ids=str
 )
 def test_no_trainer_holds_a_true_label(settings: dict[str, Any], epochs: int) -> None:
     """Nothing that can be reached from a trainer does, at any time after it was made."""
@@ -218,6 +218,6 @@ def test_with_true_labels_in_the_sums_they_are_held_and_the_table_says_so(epochs
 
 def test_labels_of_devices_that_only_test_are_not_even_drawn() -> None:
     trainer: Any = federation(graph_of(), ROLES).first_trainer
-    drawn = trainer._labels
+    drawn = trainer.labels
     assert_array_equal(drawn.values >= 0, ROLES != Role.TEST)
     assert_array_equal(drawn.paid, np.where(ROLES != Role.TEST, 3.0, 0.0))

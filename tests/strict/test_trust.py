@@ -9,9 +9,9 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from tests.strict.classifying import DIGITS, labels_of, rounding, schedule_of
 
-from lumos.strict.classify_schedule import ClassifySchedule
-from lumos.strict.own_classifier import LOSS_LIMIT, LOSS_SCALE
-from lumos.strict.trust import RATE, START, Trust
+from lumos.strict.classify.encoder import LOSS_LIMIT, LOSS_SCALE
+from lumos.strict.classify.evidence import TRUST_RATE, TRUST_START, Trust
+from lumos.strict.classify.stages import ClassifySchedule
 from lumos.training.adam import Adam
 
 FORMS: list[dict[str, Any]] = [{}, {"label_epsilon": math.inf}, DIGITS]
@@ -129,7 +129,7 @@ def test_planted_weights_are_recovered_without_noise(settings: dict[str, Any]) -
     mixed = (chances @ table).cumsum(axis=1)
     values = np.minimum((rng.random((devices, 1)) > mixed).sum(axis=1), form.alphabet - 1)
     labels, rows = labels_of(schedule, values), np.arange(devices)
-    adam = Adam(Trust.start(3, schedule.classes), RATE)
+    adam = Adam(Trust.start(3, schedule.classes), TRUST_RATE)
     for _ in range(60):
         adam.step(trust.update(adam.weights, labels, rows, math.inf).sum(axis=0)[:-1] / devices)
     found = adam.weights.copy()
@@ -141,7 +141,7 @@ def test_planted_weights_are_recovered_without_noise(settings: dict[str, Any]) -
 def test_the_start_has_a_weight_for_each_input_and_a_bias_for_each_class() -> None:
     for kinds in range(1, 5):
         start = Trust.start(1 + kinds, 6)
-        assert start.tolist() == [*START[: 1 + kinds], *[0.0] * 6]
+        assert start.tolist() == [*TRUST_START[: 1 + kinds], *[0.0] * 6]
         assert_allclose(start[0], 1)
 
 

@@ -11,8 +11,8 @@ from numpy.testing import assert_array_equal
 from tests.narrow import present
 from tests.strict.classifying import DIGITS, labels_of, schedule_of
 
-from lumos.strict.classify_schedule import VOTE, ClassifySchedule
-from lumos.strict.vote import Vote, vote_vectors
+from lumos.strict.classify.evidence import Vote, vote_vectors
+from lumos.strict.classify.stages import VOTE, ClassifySchedule
 
 counted = st.integers(0, 200)
 
@@ -62,7 +62,7 @@ def test_nothing_is_chosen_that_does_not_win_by_a_standard_error(
     schedule = schedule_of(tree_network=trees, protect="noise" if noisy else "none")
     total = total_of(own, *(number for pair in others for number in pair))
     vote = Vote.of(total, schedule)
-    spread = present(schedule.noise(VOTE)).total if noisy else 0.0
+    spread = present(schedule[VOTE].noise()).total if noisy else 0.0
     wins = [gain - loss for gain, loss in others]
     needed = [math.sqrt(max(1, gain + loss) + 2 * spread**2) for gain, loss in others]
     best = int(np.argmax(wins))
@@ -82,7 +82,7 @@ def test_a_clear_winner_is_chosen() -> None:
 def test_a_tie_between_equals_is_rarely_lost_to_noise() -> None:
     """Where neighbours gain nothing they win in a sixth of all votes: one standard error."""
     schedule = schedule_of(validation=1000)
-    spread = present(schedule.noise(VOTE)).total
+    spread = present(schedule[VOTE].noise()).total
     rng, chosen = coins(2), 0
     for _ in range(2000):
         gains, losses = rng.binomial(1000, 0.1, 2)
@@ -138,7 +138,7 @@ def test_krr_is_unmixed_exactly(settings: dict[str, Any], accuracy: float) -> No
 def test_estimates_are_unbiased_and_their_errors_right(settings: dict[str, Any]) -> None:
     """Many runs with devices of their own: mean and spread of the estimates."""
     schedule = schedule_of(validation=500, **settings)
-    noise = schedule.noise(VOTE)
+    noise = schedule[VOTE].noise()
     spread = 0.0 if noise is None else noise.total
     rng, runs, rows = coins(3), 300, np.arange(500)
     own, chosen, errors = [], [], []

@@ -10,32 +10,27 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
-from lumos.device.coins import PublicCoins
-from lumos.strict.link_schedule import COUNTED
-from lumos.strict.word_rows import WordRows
-
-PUBLIC = PublicCoins(0)
+from lumos.strict.link.encoder import COUNTED, WordRows
 
 
-def rows_of(
-    features: Any, *, signed: bool = False, buckets: int = 0, public: PublicCoins = PUBLIC
-) -> WordRows:
-    return WordRows(features, signed=signed, buckets=buckets, public=public)
+def rows_of(features: Any, *, signed: bool = False) -> WordRows:
+    return WordRows(features, signed=signed)
 
 
-def words_by_hand(features: np.ndarray, *, signed: bool, buckets: int) -> list[dict[int, float]]:
+def has(rows: WordRows) -> np.ndarray:
+    """[devices, words] 1 where a device has the word."""
+    return (rows.weighted(np.ones(rows.width)).toarray() > 0).astype(int)
+
+
+def words_by_hand(features: np.ndarray, *, signed: bool) -> list[dict[int, float]]:
     """Of each device, the value of each of its words."""
     d = features.shape[1]
-    bucket = PUBLIC.generator("word buckets").integers(
-        0, buckets, d * (2 if signed else 1)
-    ) if buckets else np.arange(2 * d)  # fmt: skip
     found: list[dict[int, float]] = []
     for row in features.astype(np.float64).tolist():
         words: dict[int, float] = {}
         for column, value in enumerate(row):
             if value > 0 or (signed and value < 0):
-                name = int(bucket[column + d * (value < 0)])
-                words[name] = words.get(name, 0.0) + abs(value)
+                words[column + d * (value < 0)] = abs(value)
         found.append(words)
     return found
 
@@ -56,22 +51,21 @@ def random_features(seed: int, devices: int = 12, d: int = 9) -> np.ndarray:
 
 
 @pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize("buckets", [0, 1, 4, 100])
 @pytest.mark.parametrize("seed", range(3))
-def test_everything_against_loops(signed: bool, buckets: int, seed: int) -> None:
+def test_everything_against_loops(signed: bool, seed: int) -> None:
     features = random_features(seed)
-    width = WordRows.count(9, signed=signed, buckets=buckets)
-    words = words_by_hand(features, signed=signed, buckets=buckets)
-    values, has = dense(words, width), dense(words, width) > 0
+    width = 18 if signed else 9
+    words = words_by_hand(features, signed=signed)
+    values = dense(words, width)
+    held = values > 0
     weights = np.random.default_rng(seed).random(width) + 0.1
     for given_as in (features, csr_array(features), features.astype(np.float64)):
-        rows = rows_of(given_as, signed=signed, buckets=buckets)
+        rows = rows_of(given_as, signed=signed)
         assert rows.width == width
-        assert_array_equal(rows.held, has.sum(axis=1))
-        assert_array_equal(rows.holders(), has)
-        assert_array_equal(rows.holder_counts(), has.sum(axis=0))
+        assert_array_equal(rows.held, held.sum(axis=1))
+        assert_array_equal(has(rows), held)
         assert_allclose(
-            rows.shares().toarray(), has / np.sqrt(np.maximum(has.sum(axis=1), COUNTED))[:, None]
+            rows.shares().toarray(), held / np.sqrt(np.maximum(held.sum(axis=1), COUNTED))[:, None]
         )
         weighted = values * weights
         norm = np.sqrt((weighted**2).sum(axis=1, keepdims=True))
@@ -86,9 +80,9 @@ def test_everything_against_loops(signed: bool, buckets: int, seed: int) -> None
 
 def test_a_negative_feature_is_another_word_or_none() -> None:
     features = np.array([[1.0, -2.0, 0.0], [-1.0, 0.0, 3.0]])
-    assert_array_equal(rows_of(features).holders(), [[1, 0, 0], [0, 0, 1]])
+    assert_array_equal(has(rows_of(features)), [[1, 0, 0], [0, 0, 1]])
     both = rows_of(features, signed=True)
-    assert_array_equal(both.holders(), [[1, 0, 0, 0, 1, 0], [0, 0, 1, 1, 0, 0]])
+    assert_array_equal(has(both), [[1, 0, 0, 0, 1, 0], [0, 0, 1, 1, 0, 0]])
 
 
 def test_words_of_equal_weight_are_taken_in_order() -> None:
@@ -99,20 +93,7 @@ def test_words_of_equal_weight_are_taken_in_order() -> None:
 def test_stored_zeros_are_no_words() -> None:
     stored = csr_array((np.array([0.0, 1.0]), np.array([0, 2]), np.array([0, 1, 2])), shape=(2, 3))
     assert_array_equal(rows_of(stored).held, [0, 1])
-    assert_array_equal(rows_of(stored, signed=True).holder_counts(), [0, 0, 1, 0, 0, 0])
-
-
-def test_columns_of_many_holders_are_kept() -> None:
-    features = random_features(1)
-    rows = rows_of(features, signed=True)
-    before = rows.holders()
-    columns = np.flatnonzero(before.sum(axis=0) >= 2)
-    rows.keep(columns)
-    assert rows.width == len(columns)
-    assert_array_equal(rows.holders(), before[:, columns])
-    rows.keep(np.empty(0, np.int64))
-    assert rows.width == 0
-    assert not rows.held.any()
+    assert_array_equal(has(rows_of(stored, signed=True)).sum(axis=0), [0, 0, 1, 0, 0, 0])
 
 
 def test_random_words_are_as_many_but_for_those_drawn_twice() -> None:
@@ -124,30 +105,19 @@ def test_random_words_are_as_many_but_for_those_drawn_twice() -> None:
     assert (rows.held <= held).all()
     assert rows.held.sum() > 0.98 * held.sum()
     assert rows._values.sum() == total
-    assert (rows.holders() != (features > 0)).any()
+    assert (has(rows) != (features > 0)).any()
 
 
-@given(st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([0, 5]))
+@given(st.integers(0, 2**32 - 1), st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_norms_are_at_most_one(seed: int, signed: bool, buckets: int) -> None:
+def test_norms_are_at_most_one(seed: int, signed: bool) -> None:
     rng = np.random.default_rng(seed)
     many = int(rng.integers(1, 120))
     features = rng.normal(size=(6, many)) * 10.0 ** rng.integers(-30, 30, (6, many))
-    rows = rows_of(features.astype(np.float64), signed=signed, buckets=buckets)
+    rows = rows_of(features.astype(np.float64), signed=signed)
     shares = np.sqrt((rows.shares().toarray() ** 2).sum(axis=1))
     assert (shares <= 1 + 1e-12).all()
     assert_allclose(shares, np.sqrt(rows.held / np.maximum(rows.held, COUNTED)))
     norms = np.sqrt((rows.weighted(rng.random(rows.width) + 1e-3).toarray() ** 2).sum(axis=1))
     assert_allclose(norms, np.where(rows.held > 0, 1.0, 0.0), atol=1e-9)
     assert math.isclose(norms.max(initial=0), 1, rel_tol=1e-9) or not rows.held.any()
-
-
-def test_buckets_are_public_and_the_same_everywhere() -> None:
-    """Devices of different shards hash alike, and another federation hashes otherwise."""
-    features = np.eye(30)
-    one = rows_of(features[:10], buckets=7).holders()
-    two = rows_of(features, buckets=7).holders()[:10]
-    assert_array_equal(one, two)
-    elsewhere = rows_of(features, buckets=7, public=PublicCoins(1))
-    other = elsewhere.holders()[:10]
-    assert (one != other).any()

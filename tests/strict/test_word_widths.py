@@ -1,4 +1,4 @@
-"""Sums of links are as wide as there are words: buckets, or two words for a feature with a sign."""
+"""Sums of links are as wide as there are words: two words for a feature with a sign."""
 
 import dataclasses
 from typing import Any
@@ -18,10 +18,8 @@ SIGNED = dataclasses.replace(
     ("graph", "settings", "words"),
     [
         (GRAPH, {}, GRAPH.feature_count),
-        (GRAPH, {"word_buckets": 16}, 16),
         (SIGNED, {}, 12),
         (SIGNED, {"signs": "nonnegative"}, 6),
-        (SIGNED, {"word_buckets": 5}, 5),
     ],
 )
 def test_the_encoder_has_a_row_for_every_word(
@@ -31,10 +29,7 @@ def test_the_encoder_has_a_row_for_every_word(
     assert run.model.weights["basis"].shape == (words, 8)
 
 
-@pytest.mark.parametrize("degrees", [False, True])
 @pytest.mark.parametrize(("embedding", "colours"), [(2, 2), (8, 8), (64, 32)])
-def test_every_width_has_levels(embedding: int, colours: int, degrees: bool) -> None:
-    run = lumos.train(
-        GRAPH, task="link", embedding=embedding, colours=colours, score_degrees=degrees
-    )
+def test_every_width_has_levels(embedding: int, colours: int) -> None:
+    run = lumos.train(GRAPH, task="link", embedding=embedding, colours=colours)
     assert run.metrics["test_auc"] > 0

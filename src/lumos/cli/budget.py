@@ -40,8 +40,7 @@ def budget(
     degree
         Neighbours whose symbols a device receives; their mean in the forecast.
     mechanism
-        auto, krr (randomized response), digits (the same on one digit of the symbol's number), oue
-        (unary encoding), multibit (LPGNN's), or a registered one.
+        auto, krr (randomized response), or digits (the same on one digit of the symbol's number).
     opinions
         How many opinions a device tells its neighbours, 0 to 3.
     opinion_epsilon

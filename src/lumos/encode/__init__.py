@@ -4,7 +4,7 @@ The order of the modules is the order in which features travel: `bounds` scales 
 bounds, `one_bit` is the mechanism alone (pure functions of ε, d, ρ and the bounds), `spread` deals
 elements over receivers, `release` does both for all devices of a shard, `wire` writes messages, and
 `recovered` holds the unbiased features at the receivers. `multibit_features` is LPGNN's mechanism,
-for the baselines. `mechanisms` is the registry of mechanisms for one symbol of k.
+for the baselines. `mechanisms` has those for one symbol of k.
 `label_form` writes a label as one such symbol, and `label_draws` draws it once for life, at several
 levels of noise.
 """

@@ -12,10 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lumos.encode.mechanisms import COIN, Mechanism
-from lumos.encode.mechanisms.digits import Digits
-from lumos.encode.mechanisms.krr import RandomizedResponse
-from lumos.encode.mechanisms.mechanism import coins_of_other
+from lumos.encode.mechanisms import COIN, Digits, Mechanism, coins_of_other
 from lumos.encode.number_bytes import number_width, read_numbers, write_numbers
 from lumos.errors import UsageError
 from lumos.typing import Bytes, Doubles, Flags, Ints
@@ -37,19 +34,10 @@ class LabelForm:
 
     @staticmethod
     def of(mechanism: Mechanism) -> "LabelForm":
-        """The form in which a mechanism releases a symbol.
-
-        Raises:
-            UsageError: its messages are not one value.
-        """
-        if isinstance(mechanism, RandomizedResponse):
-            return LabelForm(mechanism.size, 1, mechanism.size)
+        """Return the form in which a mechanism releases a symbol."""
         if isinstance(mechanism, Digits):
             return LabelForm(mechanism.size, mechanism.places, mechanism.base)
-        raise UsageError(
-            f"`mechanism={mechanism.name!r}` cannot release labels: a label needs one value per "
-            "message; use krr or digits"
-        )
+        return LabelForm(mechanism.size, 1, mechanism.size)
 
     @property
     def name(self) -> str:

@@ -1,6 +1,5 @@
 """The coordinator of the strict profile: it adds up sums that carry noise."""
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -9,12 +8,8 @@ from lumos.aggregate import COORDINATORS
 from lumos.device.coins import PublicCoins
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.products import PairedCoordinator
-from lumos.strict.feature_scaling import width_of
-from lumos.strict.schedule import Schedule
+from lumos.strict.stages import Schedule, Stage
 from lumos.typing import Doubles
-
-Widths = Callable[[str, int], int]
-"""Width of a sum of a stage, given its number among those of the stage."""
 
 
 class StrictCoordinator:
@@ -24,9 +19,7 @@ class StrictCoordinator:
         schedule: everything public.
         public: public coins.
         endpoint: whose ledger ideal sums are booked in.
-        features: d, or the number of words that they make.
-        raw_features: d.
-        widths: the widths of all sums, for a number of used features.
+        features: d.
         arm: names the coins of the noise in ideal sums.
     """
 
@@ -36,56 +29,37 @@ class StrictCoordinator:
         public: PublicCoins,
         endpoint: Endpoint,
         features: int,
-        raw_features: int,
-        widths: Callable[[int], Widths],
         arm: str = "",
     ) -> None:
         self._schedule = schedule
         self._noise = f"ideal noise{arm}"
         self._public = public
-        self._features, self._raw_features = features, raw_features
+        self._features = features
         coordinator = COORDINATORS[schedule.config.train.aggregate]
         self._sums = coordinator(schedule.devices, endpoint, schedule.config.updates)
         self._pairs = PairedCoordinator(self._sums)
-        self._widths_of = widths
-        self._widths = widths(features)
 
     def setup(self) -> Program[None]:
-        """Draw the mask graph; scale features; count their holders, with `protect='holders'`."""
+        """Draw the mask graph, and scale features."""
         yield from self._sums.setup()
-        schedule = self._schedule
-        for place, stage in enumerate(schedule.first_stages):
-            width = width_of(stage, self._raw_features)
-            yield from self._add_up(stage, 0, width, schedule.first_coins(place))
-        protect = self._schedule.strict.protect
-        used = self._features
-        if protect == "holders":
-            counts = yield from self._sums.sum(self._features)
-            if counts is not None:
-                used = int((counts >= self._schedule.strict.min_holders - 0.5).sum())
-        elif protect == "projection":
-            used = self._schedule.strict.projection
-        self._widths = self._widths_of(used)
+        for place, stage in enumerate(self._schedule.first_stages):
+            yield from self._add_up(stage, 0, self._schedule.first_coins(place))
 
     def epochs(self, first: int, last: int) -> Program[None]:
-        """One sum per epoch."""
-        schedule = self._schedule
+        """Hold one sum per epoch."""
         for number in range(first, last):
-            yield from self._sum(schedule.stage(number), schedule.step(number), number)
+            yield from self._add_up(*self._schedule.place(number), number)
 
     def finish(self) -> Program[None]:
-        """The sums after the last epoch."""
+        """Hold the sums after the last epoch."""
         for place, stage in enumerate(self._schedule.last_stages):
-            yield from self._sum(stage, 0, self._schedule.config.train.epochs + place)
+            yield from self._add_up(stage, 0, self._schedule.config.train.epochs + place)
 
-    def _sum(self, stage: str, step: int, coins: int) -> Program[None]:
-        yield from self._add_up(stage, step, self._widths(stage, step), coins)
-
-    def _add_up(self, stage: str, step: int, width: int, coins: int) -> Program[None]:
-        """A sum of `width` numbers; `coins` names those of its noise."""
-        noise = self._schedule.noise(stage, step)
+    def _add_up(self, stage: Stage, step: int, coins: int) -> Program[None]:
+        """Hold one sum; `coins` names those of its noise."""
+        noise, width = stage.noise(step), stage.width(self._features)
         drawn = None if noise is None else partial(self._drawn, noise.total, width, coins)
-        sums = self._pairs if stage in self._schedule.paired_stages else self._sums
+        sums = self._pairs if stage.paired else self._sums
         yield from sums.sum(width, drawn)
 
     def _drawn(self, scale: float, width: int, coins: int) -> Doubles:

@@ -1,37 +1,196 @@
-"""What strict classification would gain from neighbours: a simulation without data.
+"""A federation drawn from assumed numbers: classes, edges, and what own features say.
+
+Every class has a community, and every device lives in one. The two scenarios reach the same
+homophily in different ways:
+
+    independent  Everybody lives in the community of its class, edges leave the community at random.
+                 Generated graphs are like this.
+    clustered    Edges stay within the community, most of them within a circle of `CIRCLE` devices,
+                 and some devices live in a community of another class. Their features are those of
+                 that community, as far as the assumed accuracy permits: own features and neighbours
+                 err about the same devices. Degrees vary more. Real graphs are closer to this.
+
+What strict classification would gain from neighbours: a simulation without data.
 
 Draws a federation that fits the assumed numbers (`assumed_graph`), and passes it through the real
 stages: randomized labels, their counts and matrices, opinions, trust and the vote, with the noise
 that the sums of so many devices have. Only the own encoder is not trained: its logits are drawn.
 
-At most `LARGEST` devices are drawn. More of them only scale the sums, whose noise is that of the
-whole federation. Small federations are drawn several times.
+At most `MAX_SIMULATED` devices are drawn. More of them only scale the sums, whose noise is that of
+the whole federation. Small federations are drawn several times.
 """
 
 import math
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtr
 
 from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
 from lumos.device.shard import Shard
 from lumos.encode.number_bytes import one_hot
 from lumos.graph.arrays import neighbour_lists
-from lumos.strict.assumed_graph import CLUSTERED, INDEPENDENT, Scenario, draw_federation
-from lumos.strict.classify_schedule import OPINIONS, SYMBOLS, TRUST, VOTE, ClassifySchedule
-from lumos.strict.neighbour_evidence import MessageCounts
-from lumos.strict.noisy_labels import NoisyLabels, draw_labels
-from lumos.strict.opinions import opinions
+from lumos.strict.classify.evidence import TRUST_RATE, MessageCounts, Trust, Vote, vote_vectors
+from lumos.strict.classify.labels import NoisyLabels, draw_labels
+from lumos.strict.classify.stages import OPINIONS, SYMBOLS, TRUST, VOTE, ClassifySchedule
+from lumos.strict.messages import opinions
 from lumos.strict.settings import TRUST_EPOCHS
-from lumos.strict.trust import RATE, Trust
-from lumos.strict.vote import Vote, vote_vectors
 from lumos.training.adam import Adam
 from lumos.training.config import Config
 from lumos.training.profile import STRICT, Expected, Forecast, Population
 from lumos.training.split import Role, split_vertices
 from lumos.typing import Doubles, Flags, Ints
 
-LARGEST = 12_000
+CIRCLE = 40
+"""Devices of one circle: friends of friends are often friends."""
+MOST_CERTAIN = 0.98
+"""Largest accuracy of what features say about the class that they belong to."""
+
+
+class Scenario(NamedTuple):
+    """How a federation deviates from full homophily."""
+
+    misplaced: bool
+    """Whether devices live in communities of other classes, instead of edges leaving theirs."""
+    spread: float
+    """Standard deviation of the logarithm of expected degrees."""
+    local: float
+    """Share of edges within a community that stay within a circle."""
+
+
+CLUSTERED, INDEPENDENT = Scenario(True, 1.2, 0.8), Scenario(False, 0.7, 0.0)
+"""The spread of degrees is that of Facebook, LastFM and Twitch, and that of the demo graph."""
+
+
+class DrawnFederation(NamedTuple):
+    """What was drawn."""
+
+    truth: Ints
+    """[devices] true classes."""
+    own: Doubles
+    """[devices, k] logits by own features."""
+    pairs: Ints
+    """[edges, 2] edges, with repetitions and self-loops."""
+
+
+def draw_federation(
+    population: Population, scenario: Scenario, size: int, generator: np.random.Generator
+) -> DrawnFederation:
+    """Draw a federation of `size` devices."""
+    classes = population.classes
+    misplaced, within = mixing(population, scenario)
+    truth = generator.integers(0, classes, size)
+    moved = generator.random(size) < misplaced
+    home = (truth + moved * generator.integers(1, classes, size)) % classes
+    looks, accuracy = looking_like_home(population, misplaced)
+    seen = np.where(generator.random(size) < looks, home, truth)
+    own = calibrated_logits(seen, classes, accuracy, generator)
+    weight = np.exp(scenario.spread * generator.standard_normal(size))
+    edges = max(1, round(population.degree * size / 2))
+    shares = within, scenario.local
+    return DrawnFederation(truth, own, _draw_edges(home, classes, shares, weight, edges, generator))
+
+
+def mixing(population: Population, scenario: Scenario) -> tuple[float, float]:
+    """Share m of misplaced devices, and share of edges within a community.
+
+    Two devices of one community have the same class with (1 - m)² + m²/(k - 1). Where this is to be
+    the homophily h,
+
+        m = (1 - 1/k) · (1 - √(1 - (1 - h)/(1 - 1/k))).
+
+    With h ≤ 1/k, neighbours of the own class are rarer than by chance: nobody is misplaced.
+    """
+    other = 1 - 1 / population.classes
+    if not scenario.misplaced or population.homophily <= 1 / population.classes:
+        return 0.0, population.homophily
+    return other * (1 - math.sqrt(1 - (1 - population.homophily) / other)), 1.0
+
+
+def looking_like_home(population: Population, misplaced: float) -> tuple[float, float]:
+    """Share f of devices with features of their community, and accuracy a of features about it.
+
+    Own features are right with (1 - m·f)·a + m·f·(1 - a)/(k - 1), which is as assumed; f is 1, or
+    as large as a ≤ `MOST_CERTAIN` permits.
+    """
+    others, wanted = population.classes - 1, population.own_accuracy
+    most = max(MOST_CERTAIN, wanted)
+    lost = misplaced * (most - (1 - most) / others)
+    looks = 1.0 if lost <= most - wanted else (most - wanted) / lost
+    apart = misplaced * looks
+    accuracy = (wanted - apart / others) / (1 - apart - apart / others)
+    return looks, min(most, max(1 / population.classes, accuracy))
+
+
+def _draw_edges(
+    home: Ints,
+    classes: int,
+    shares: tuple[float, float],
+    weight: Doubles,
+    edges: int,
+    generator: np.random.Generator,
+) -> Ints:
+    """[edges, 2] both ends in proportion to `weight`, the second one where the first one looks.
+
+    Args:
+        shares: of edges within the community, and of those within the circle.
+    """
+    within, local = shares
+    order = np.argsort(home, kind="stable")  # a community is an interval, and so is a circle
+    bounds = np.searchsorted(home[order], np.arange(classes + 1))
+    reach = np.concatenate([[0.0], np.cumsum(weight[order])])
+    first = _device_at(generator.random(edges) * reach[-1], reach)
+    community = home[order][first]
+    stays = generator.random(edges) < within
+    other = (community + generator.integers(1, classes, edges)) % classes
+    chosen = np.where(stays, community, other)
+    begin, end = bounds[chosen], bounds[chosen + 1]
+    near = stays & (generator.random(edges) < local)
+    begin = np.where(near, first - (first - begin) % CIRCLE, begin)
+    end = np.where(near, np.minimum(begin + CIRCLE, end), end)
+    second = _device_at(reach[begin] + generator.random(edges) * (reach[end] - reach[begin]), reach)
+    pairs: Ints = order[np.stack([first, second], axis=1)]
+    return pairs
+
+
+def _device_at(position: Doubles, reach: Doubles) -> Ints:
+    """[positions] the device i with reach[i] ≤ position < reach[i + 1]."""
+    return np.clip(np.searchsorted(reach, position, side="right") - 1, 0, len(reach) - 2)
+
+
+def calibrated_logits(
+    classes_seen: Ints, classes: int, accuracy: float, generator: np.random.Generator
+) -> Doubles:
+    """[devices, k] log-likelihoods of normal scores, right with the given probability.
+
+    Every class has a score of variance 1, the one that is seen with mean s; its log-likelihood is
+    s times the score.
+    """
+    mean = signal(accuracy, classes)
+    scores = generator.standard_normal((len(classes_seen), classes))
+    scores[np.arange(len(classes_seen)), classes_seen] += mean
+    return mean * scores
+
+
+@cache
+def signal(accuracy: float, classes: int) -> float:
+    """s for which a normal score with mean s is the largest of k with this probability."""
+    low, high = 0.0, 40.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if largest_chance(middle, classes) < accuracy else (low, middle)
+    return high
+
+
+def largest_chance(mean: float, classes: int) -> float:
+    """∫ φ(x - s) Φ(x)^(k - 1) dx: the chance that the score with mean s is the largest of k."""
+    offset = np.linspace(-9, 9, 2001)
+    density = np.exp(-(offset**2) / 2) / math.sqrt(2 * math.pi)
+    return float((density * ndtr(offset + mean) ** (classes - 1)).sum() * (offset[1] - offset[0]))
+
+
+MAX_SIMULATED = 12_000
 """Most devices that are simulated at once, and about as many in all draws together."""
 MOST_DRAWS = 8
 WORK = 400_000
@@ -61,7 +220,7 @@ def forecast(population: Population, **settings: Any) -> Forecast | None:
         classes=population.classes,
         signed=False,
     )
-    size = min(population.devices, LARGEST, WORK // _work(schedule, population))
+    size = min(population.devices, MAX_SIMULATED, WORK // _work(schedule, population))
     needed = 4 * LEAST_OF_A_ROW * schedule.label_form.alphabet
     if size < min(population.devices, needed):
         return None
@@ -77,7 +236,7 @@ def forecast(population: Population, **settings: Any) -> Forecast | None:
 def _expected(
     schedule: ClassifySchedule, population: Population, scenario: Scenario, size: int
 ) -> Expected:
-    draws = min(MOST_DRAWS, max(2, LARGEST // size))
+    draws = min(MOST_DRAWS, max(2, MAX_SIMULATED // size))
     scores = np.array(
         [_Federation(schedule, population, scenario, size, n).scores() for n in range(draws)]
     )
@@ -156,8 +315,8 @@ class _Federation:
 
     def _trust_weights(self, trust: Trust, labels: NoisyLabels, judges: Ints) -> Doubles:
         schedule, classes = self._schedule, self._own.shape[1]
-        adam = Adam(Trust.start(2 + schedule.strict.opinions, classes), RATE)
-        clip = schedule.limit(TRUST, len(adam.weights) + 1)
+        adam = Adam(Trust.start(2 + schedule.strict.opinions, classes), TRUST_RATE)
+        clip = schedule[TRUST].limit(len(adam.weights) + 1)
         for _ in range(TRUST_EPOCHS):
             total = self._sum(trust.update(adam.weights, labels, judges, clip), TRUST)
             adam.step(total[:-1] / max(1, schedule.validation))
@@ -165,8 +324,7 @@ class _Federation:
 
     def _sum(self, vectors: Doubles, stage: str) -> Doubles:
         """The sum of the vectors of the whole federation, with its noise."""
-        noise = self._schedule.noise(stage)
-        spread = 0.0 if noise is None else noise.total
+        spread = self._schedule[stage].spread()
         total: Doubles = self._scale * vectors.sum(axis=0)
         return total + spread * self._generator.standard_normal(vectors.shape[1])
 

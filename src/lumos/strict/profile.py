@@ -1,9 +1,23 @@
-"""The strict profile: one randomized symbol per device, and sums. The door `open` is shut."""
+"""The strict profile: its settings, programs and checks, and the name of the randomness of a run.
+
+**Randomness.** Two releases, or two sums with noise, drawn with the same coins reveal more than
+their ε together. So strict runs that differ in any setting have different coins: a run with one
+seed repeats itself exactly, and shares no coin with another. Settings that do not change the run
+itself (a control beside it, the checkpoint interval, the comparison of workloads) do not change its
+coins.
+
+With a book a run also depends on what the book has of its devices: draws of their labels, and
+partners. So their ids are in the name, and which draws are used: a label that has changed, and
+changed back, is drawn anew, and the run that uses the new draw is another one, with noise and
+charges of its own. Where the book lies does not matter; the state in which the run finds it does
+(`name_with_book`). The control uses no book, so its name has none.
+"""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +25,12 @@ import numpy as np
 from lumos.errors import UsageError
 from lumos.exchange.topic import Door
 from lumos.graph.facts import GraphFacts, facts_of
-from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
-from lumos.strict.feature_form import feature_form
-from lumos.strict.link_schedule import LinkSchedule
-from lumos.strict.run_coins import coin_name, name_with_book
-from lumos.strict.schedule import Schedule
+from lumos.strict.classify.stages import ENCODER, ClassifySchedule
+from lumos.strict.features import feature_form
+from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.settings import (
+    CLASSIFY_ONLY,
+    LINK_ONLY,
     LINK_OPINIONS,
     NOT_USED,
     OF_BALANCING,
@@ -26,19 +40,106 @@ from lumos.strict.settings import (
     has_no_meaning,
     settings_of,
 )
+from lumos.strict.stages import Schedule
 from lumos.strict.texts import texts
-from lumos.training.config import TrainSettings
+from lumos.training.config import UPDATES, TrainSettings
 from lumos.training.problem import Problem
 from lumos.training.profile import STRICT, Placement, ProfileTexts, Programs
 from lumos.training.split import Role
 from lumos.typing import Arrays
 
 if TYPE_CHECKING:
-    from lumos.strict.classify_trainer import ClassifyResult
-    from lumos.strict.link_result import LinkResult
-    from lumos.strict.release_book import ReleaseBook
+    from lumos.strict.book import ReleaseBook
+    from lumos.strict.classify.trainer import ClassifyResult
+    from lumos.strict.link.prediction import LinkResult
     from lumos.training.config import Config
     from lumos.training.trainer import AskedPairs, PairAnswers, TrainedLinks
+
+
+_WITHOUT_EFFECT: dict[str, Any] = {
+    "control": True,
+    "floor": True,
+    "checkpoint_every": 25,
+    "iterations": 1000,
+    "compare": "secure",
+    "comparison_budget": None,
+    "workers": None,
+    "select": "validation",
+    "recovery": "shrunk",
+    "virtual_nodes": True,
+    "low": 0.0,
+    "high": 1.0,
+    "bins": False,
+    "book": None,
+    "lifetime_epsilon": 4.0,
+    "lifetime_opinion_epsilon": 64.0,
+    "min_holders": 5,
+}
+"""In the name with these values, whatever the settings say: the name is hashed, and the settings
+in it when results were first kept stay in it, so that they can be repeated to the last digit."""
+_CLASSIFY_NAME: dict[str, Any] = {
+    "relay": "auto",
+    "codebook": 8,
+    "colours": "auto",
+    "answer": 8,
+    "projection": 1024,
+}
+_LINK_NAME: dict[str, Any] = {"word_buckets": 0, "score_degrees": False}
+"""The same by task: settings that there were when results of the task were kept."""
+
+_ADDED_LATER = frozenset({"lifetime_update_epsilon", "scaling", "group"})
+"""Settings that there were not when results were first kept, and that do not change a run, or are
+named by what they do."""
+
+
+def coin_name(problem: Problem, config: "Config", *, control: bool, drawn: str = "") -> str:
+    """A name for the coins of a run, or of its control.
+
+    Args:
+        drawn: with a book, which draws of labels the run uses.
+    """
+    settings = {**config.flat(), **_WITHOUT_EFFECT}
+    settings = {name: settings[name] for name in settings.keys() - _ADDED_LATER}
+    if config.train.task == "link":
+        settings = {name: settings[name] for name in settings.keys() - CLASSIFY_ONLY} | _LINK_NAME
+    else:
+        own = {name: settings[name] for name in settings.keys() - LINK_ONLY}
+        settings = own | _CLASSIFY_NAME
+    simulation = problem.facts.simulation  # real devices draw their own randomness, of any name
+    parts = ["" if simulation is None else simulation.fingerprint, repr(sorted(settings.items()))]
+    scaling = feature_form(problem.facts, settings_of(config))["scaling"]
+    if scaling != "none":
+        parts.append(f"features scaled by {scaling}")
+    if problem.split:
+        parts.append(f"split {problem.split}")
+    if config.updates != UPDATES:
+        parts.append(repr(config.updates))
+    unused = 0
+    if simulation is not None and problem.facts.labelled:
+        unused = problem.classes - 1 - simulation.highest_label
+    if unused:
+        parts.append(f"{unused} classes that no device has")
+    if settings_of(config).book is not None and not control:
+        parts += [repr(problem.in_memory("book").ids_as_text()), drawn]
+    digest = blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
+    return ("/control" if control else "") + "/" + digest
+
+
+def name_with_book(name: str, state: str) -> str:
+    """The name of the coins of a run with a book.
+
+    A book draws a random mark whenever it is written, so two books in one state have the same
+    content, wherever they lie. Then two runs of the same name use the same draws and partners: they
+    are one run, and the same noise hides the same numbers. In different states the draws, and so
+    the numbers, may differ, and the coins do.
+
+    Args:
+        name: as `coin_name` gives it.
+        state: the last mark of the book when the run began; empty if there was no book.
+    """
+    if not state:
+        return name
+    return "/" + blake2b(f"{name} {state}".encode(), digest_size=16).hexdigest()
 
 
 class StrictProfile:
@@ -91,11 +192,6 @@ class StrictProfile:
     def check(self, facts: GraphFacts, config: "Config") -> None:
         """Refuse settings that would break a promise, or that noise cannot carry."""
         strict = settings_of(config)
-        if config.train.task == "link" and strict.protect == "projection":
-            raise UsageError(
-                "`protect='projection'` is for classify: links choose single words, and a "
-                "projection mixes them; use noise, holders or none"
-            )
         if not strict.epsilon < float("inf"):
             raise UsageError(f"`profile='{self.name}'` needs a finite `epsilon`")
         if strict.book is not None and strict.protect != "noise":
@@ -106,7 +202,8 @@ class StrictProfile:
         schedule = self._schedule(facts, config)  # enough epochs …
         schedule.check()  # … and noise that sums carry in full
         if isinstance(schedule, ClassifySchedule):
-            schedule.limit(ENCODER, (facts.feature_count + 1) * schedule.classes + 1)
+            encoder = schedule[ENCODER]
+            encoder.limit(encoder.width(facts.feature_count))
         if config.trees.balancer != "none":
             raise UsageError(
                 f"`profile='{self.name}'` needs no `balancer`: nobody carries an edge there, and "
@@ -141,69 +238,50 @@ class StrictProfile:
 
     def programs(self, placement: Placement) -> "Programs[ClassifyResult] | Programs[LinkResult]":
         """The trainers of all shards, and the coordinator's program."""
-        from lumos.strict import classify_trainer, classify_widths, link_trainer
-        from lumos.strict.coordinator import StrictCoordinator, Widths
-        from lumos.strict.followed_sums import FollowedSums
-        from lumos.strict.word_rows import WordRows
+        from lumos.strict.classify.trainer import StrictClassifier
+        from lumos.strict.coordinator import StrictCoordinator
+        from lumos.strict.link.trainer import StrictLinker
+        from lumos.strict.sums import FollowedSums
 
-        problem, config, public = placement.problem, placement.config, placement.public
+        problem, config = placement.problem, placement.config
         book = None
         if settings_of(config).book is not None:
             book = self._book(problem, config, placement.coins)
         followed = None
         if placement.follows:
             followed = FollowedSums(problem.facts.devices, placement.coordinator, config)
-        places = list(zip(placement.shards, placement.endpoints, placement.private, strict=True))
-
-        def coordinator(
-            schedule: Schedule, widths: Callable[[int], Widths], features: int
-        ) -> StrictCoordinator:
-            return StrictCoordinator(
-                schedule,
-                public,
-                placement.coordinator,
-                features,
-                problem.facts.feature_count,
-                widths,
-                placement.coins,
-            )
-
+        schedule: ClassifySchedule | LinkSchedule
+        trainer: Any
         if config.train.task == "classify":
-            labels = self._classify_schedule(problem, config)
-            if book is not None and not placement.control:
-                _check_opinions(book, problem, labels.strict)
-                for role in (Role.TRAIN, Role.VALIDATION):
-                    devices = [part.devices[part.roles == role] for part in problem.parts]
-                    book.check_charge(labels.sum_charge(role), np.sort(np.concatenate(devices)))
-            return Programs(
-                trainers=[
-                    classify_trainer.StrictClassifier(
-                        *place, labels, book=book, control=placement.control, sums=followed
-                    )
-                    for place in places
-                ],
-                coordinator=coordinator(
-                    labels,
-                    partial(classify_widths.widths, labels, public),
-                    problem.facts.feature_count,
-                ),
-            )
-        links = self._link_schedule(problem.facts, config)
-        if book is not None and not placement.control:
-            _check_opinions(book, problem, links.strict)
-            book.check_charge(links.sum_charge(), np.arange(problem.facts.devices))
-            book.check_calibration(links.strict.answers)
-        words = WordRows.count(
-            problem.facts.feature_count, signed=links.signed, buckets=links.strict.word_buckets
-        )
-        return Programs(
-            trainers=[
-                link_trainer.StrictLinker(
-                    *place, links, book=book, control=placement.control, sums=followed
+            schedule, trainer = self._classify_schedule(problem, config), StrictClassifier
+            groups = {
+                role: np.sort(
+                    np.concatenate([part.devices[part.roles == role] for part in problem.parts])
                 )
+                for role in (Role.TRAIN, Role.VALIDATION)
+            }
+        else:
+            schedule, trainer = self._link_schedule(problem.facts, config), StrictLinker
+            groups = {Role.NOBODY: np.arange(problem.facts.devices)}
+        if book is not None and not placement.control:
+            _check_opinions(book, problem, schedule.strict)
+            for role, devices in groups.items():
+                book.check_charge(schedule.sum_charge(role), devices)
+            if config.train.task == "link":
+                book.check_calibration(schedule.strict.answers)
+        places = zip(placement.shards, placement.endpoints, placement.private, strict=True)
+        return Programs[Any](
+            trainers=[
+                trainer(*place, schedule, book=book, control=placement.control, sums=followed)
                 for place in places
             ],
-            coordinator=coordinator(links, partial(link_trainer.widths, links), words),
+            coordinator=StrictCoordinator(
+                schedule,
+                placement.public,
+                placement.coordinator,
+                problem.facts.feature_count,
+                placement.coins,
+            ),
         )
 
     def _schedule(self, facts: GraphFacts, config: "Config") -> Schedule:
@@ -234,7 +312,7 @@ class StrictProfile:
 
     def _book(self, problem: Problem, config: "Config", coins: str = "") -> "ReleaseBook":
         """The book of releases of a run that has one; `coins` names the run."""
-        from lumos.strict.release_book import ReleaseBook
+        from lumos.strict.book import ReleaseBook
 
         strict = settings_of(config)
         if strict.book is None:
@@ -250,13 +328,13 @@ class StrictProfile:
 
     def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "PairAnswers":
         """As the first end scores the pair, by what it knows and what the second end answers."""
-        from lumos.strict.link_prediction import predict_pairs
+        from lumos.strict.link.prediction import predict_pairs
 
         return predict_pairs(model, asked, partial(self.link_result, model))
 
     def link_result(self, model: "TrainedLinks") -> "LinkResult":
         """What the devices of a finished run hold at home."""
-        from lumos.strict.link_result import LinkResult
+        from lumos.strict.link.prediction import LinkResult
 
         graph = model.graph()
         schedule = self._link_schedule(facts_of(graph), model.config)
@@ -266,7 +344,7 @@ class StrictProfile:
 
     def answers_of(self, config: "Config", seed: int, kept: Arrays) -> "LinkResult":
         """What a device answers with after a restart; `lumos.training.trainer.RestoresAnswers`."""
-        from lumos.strict.link_result import LinkResult
+        from lumos.strict.link.prediction import LinkResult
 
         return LinkResult.restored(kept, settings_of(config), seed)
 
@@ -277,7 +355,7 @@ class StrictProfile:
 
 def _check_opinions(book: "ReleaseBook", problem: Problem, strict: StrictSettings) -> None:
     """Raise what charging for opinions would raise."""
-    from lumos.strict.book_charges import opinion_charge
+    from lumos.strict.accounting import opinion_charge
 
     if strict.opinions:
         senders = [part.devices[np.diff(part.offsets) > 0] for part in problem.parts]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from lumos.encode.mechanisms import AUTO, check_name
 from lumos.errors import UsageError, one_of
 from lumos.model.settings import ModelSettings
-from lumos.strict.feature_scaling import Scaling
+from lumos.strict.features import Scaling
 from lumos.trees.settings import TreeSettings
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ LINK_SUMS, LINK_OPINIONS = 4, 3
 ANSWERS_OF_CALIBRATION = 2
 """Answers that a device gives in training: about one edge that is held back, and one stranger."""
 
-Protection = Literal["noise", "holders", "projection", "none"]
+Protection = Literal["noise", "none"]
 Signs = Literal["auto", "nonnegative", "signed"]
 
 NOT_USED = frozenset({"pool", "activate_last"})
@@ -46,32 +46,23 @@ CLASSIFY_ONLY = frozenset(
         "tree_network",
         "encoder_epochs",
         "clip",
-        "projection",
     }
 )
 LINK_ONLY = frozenset(
     {
         "embedding",
         "words",
-        "word_buckets",
         "colours",
         "answer_bits",
         "answers",
         "answer_epsilon",
-        "score_degrees",
         "group",
     }
 )
 
 
-_OF_PROTECTION: Mapping[str, Protection] = {
-    "update_epsilon": "noise",
-    "update_delta": "noise",
-    "clip": "noise",
-    "min_holders": "holders",
-    "projection": "projection",
-}
-"""Settings of one kind of protection."""
+OF_NOISE = frozenset({"update_epsilon", "update_delta", "clip"})
+"""Settings of sums that carry noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +78,8 @@ class StrictSettings:
     of the sums only (classify)."""
     mechanism: str = AUTO
     """How a symbol or an opinion is randomized: krr, randomized response; digits, the same on one
-    digit of its number; auto: whichever keeps more bits for the number of classes and ε. Others
-    (oue, multibit) are for opinions only (classify)."""
+    digit of its number; auto: whichever keeps more bits for the number of classes and ε
+    (classify)."""
     opinions: int = 2
     """How many opinions a device tells its neighbours, the same to all of them, randomized; 0 to 3.
     classify: the class that what it received points to; link: the colour that it received most,
@@ -114,9 +105,6 @@ class StrictSettings:
     """Numbers in the embedding of a device's words, 2 to 64 (link)."""
     words: int = 8
     """How many of its rarest words a device uses in the sums of products (link)."""
-    word_buckets: int = 0
-    """Words are hashed into so many buckets first, which makes products cheaper; 0: they are not
-    (link)."""
     colours: int = 16
     """Number of colours, 2 to 32: a device draws one at random, and opinions spread them, so that
     devices of one neighbourhood hear the same ones. They depend on no features (link)."""
@@ -128,9 +116,6 @@ class StrictSettings:
     0: no limit, for measuring only (link)."""
     answer_epsilon: float = float("inf")
     """ε of randomized response on every answer; inf: answers are exact (link)."""
-    score_degrees: bool = False
-    """Add the degrees of both ends inside the score: better scores where popularity decides, and a
-    single answer then tells much of a device's degree (link)."""
     signs: Signs = "auto"
     """Whether features may be negative. nonnegative: every device sets negative values to 0, and
     the same promise needs less noise (classify), or there are half as many words (link); auto:
@@ -139,21 +124,16 @@ class StrictSettings:
     """How features are brought to one scale. none: they are used as they are; size: each is divided
     by its size, and zeros stay zero; standard: each is also shifted to its centre, and may then be
     negative. Sizes and centres are learnt by noisy sums, within update_epsilon. auto: none if all
-    features lie between -1 and 1, which is then public, or if protect is holders or projection;
-    otherwise size for sparse features and standard for dense ones."""
+    features lie between -1 and 1, which is then public; otherwise size for sparse features and
+    standard for dense ones."""
     protect: Protection = "noise"
     """How updates are protected. noise: clipped, with noise inside the sum, (ε, δ) accounted;
-    holders: exact sums, features with few holders left out; projection: exact sums, features mixed
-    by a public random matrix; none: exact sums (for comparison only)."""
+    none: exact sums (for comparison only)."""
     update_epsilon: float = 8.0
     """ε of all updates together, for these features or any others in their place (protect
     noise)."""
     update_delta: float = 1e-5
     """δ of all updates together (protect noise)."""
-    min_holders: int = 5
-    """Fewest training devices that must share a feature (protect holders)."""
-    projection: int = 1024
-    """Width of the public random projection (protect projection; classify)."""
     encoder_epochs: int = ENCODER_EPOCHS
     """How many sums train the own encoder, before anything is released (classify)."""
     clip: float = 0.3
@@ -180,8 +160,6 @@ class StrictSettings:
         for name, least, most in (("embedding", 2, 64), ("words", 1, 64), ("colours", 2, 32)):
             if not least <= getattr(self, name) <= most:
                 raise UsageError(f"`{name}` must be {least} to {most}, got {getattr(self, name)}")
-        if self.word_buckets < 0:
-            raise UsageError(f"`word_buckets` must be 0 or more, got {self.word_buckets}")
         if self.answer_bits not in (1, 2, 3):
             raise UsageError(f"`answer_bits` must be 1, 2 or 3, got {self.answer_bits}")
         if self.answers != 0 and self.answers <= ANSWERS_OF_CALIBRATION:
@@ -201,16 +179,15 @@ class StrictSettings:
             )
         if not 0 < self.update_delta < 1:
             raise UsageError(f"`update_delta` must be between 0 and 1, got {self.update_delta}")
-        for name in ("min_holders", "projection", "encoder_epochs"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"`{name}` must be 1 or more, got {getattr(self, name)}")
+        if self.encoder_epochs < 1:
+            raise UsageError(f"`encoder_epochs` must be 1 or more, got {self.encoder_epochs}")
         if not LEAST_CLIP <= self.clip < float("inf"):
             raise UsageError(f"`clip` must be {LEAST_CLIP} or more, got {self.clip}")
 
     def ignored(self, name: str) -> str:
         """With which of these settings another one has no effect; empty where it has one."""
-        if name in _OF_PROTECTION and self.protect != _OF_PROTECTION[name]:
-            return f"`protect='{self.protect}'`, only with `protect='{_OF_PROTECTION[name]}'`"
+        if name in OF_NOISE and self.protect != "noise":
+            return f"`protect='{self.protect}'`, only with `protect='noise'`"
         if name == "opinion_epsilon" and not self.opinions:
             return "`opinions=0`, only with opinions"
         if name.startswith("lifetime_") and self.book is None:

@@ -1,14 +1,18 @@
-"""What the strict profile says about its runs."""
+"""Texts of the strict profile for reports, and its guarantees in plain words."""
 
 import dataclasses
+import math
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from lumos.strict.classify_schedule import CANDIDATES, ClassifySchedule
-from lumos.strict.link_levels import ALONE, BOTH, SURROUNDINGS, WORDS
-from lumos.strict.link_schedule import COUNTS, LinkSchedule
-from lumos.strict.plain_promise import classify_in_words, link_in_words
-from lumos.strict.schedule import Schedule
+from lumos.strict.accounting import FOR_LIFE
+from lumos.strict.classify.stages import CANDIDATES, ClassifySchedule
+from lumos.strict.features import FeatureScaling
+from lumos.strict.link.guarantees import ANSWERS, SUMS
+from lumos.strict.link.levels import ALONE, BOTH, SURROUNDINGS, WORDS
+from lumos.strict.link.stages import COUNTS, LinkSchedule
 from lumos.strict.settings import (
     CLASSIFY_ONLY,
     LINK_ONLY,
@@ -16,10 +20,119 @@ from lumos.strict.settings import (
     OF_TREES,
     settings_of,
 )
-from lumos.strict.stage_texts import NAMES, stages_of
+from lumos.strict.stages import Schedule
 from lumos.training.config import Config
-from lumos.training.profile import LOSS, ProfileTexts, TreeTexts
+from lumos.training.profile import LOSS, NO_PROMISE, ProfileTexts, RunSizes, SumStage, TreeTexts
 from lumos.trees.settings import TreeSettings
+
+PRIOR = 0.25
+"""Probability of a right guess without a device, in the example that is printed."""
+_LABEL = "label: this one or another"
+_NUMBER = r"[\d.e+-]+"
+_FIGURE = re.compile(
+    rf"ε = (?P<pure>{_NUMBER}), pure|\((?P<both>{_NUMBER}), (?P<delta>{_NUMBER})\)"
+)
+_ASKED = {
+    _LABEL: "one label or another",
+    "features: these or others": "one device's features or any others",
+    "whole record: this or another": "a whole record or another",
+    "one edge: there or not": "one edge there or not",
+}
+"""By row of the table of `classify`: the two cases that somebody might tell apart."""
+_NOT_PROMISED = {
+    "one edge": "edges",
+    "degree": "degrees",
+    "membership: there or not there at all": "membership",
+}
+"""By row: what is named where nothing is promised."""
+
+
+class _Figure(NamedTuple):
+    epsilon: float
+    delta: str
+
+    def __str__(self) -> str:
+        return f"ε = {self.epsilon:g}" + f", δ = {self.delta}" * bool(self.delta)
+
+
+def guess_bound(epsilon: float, prior: float) -> float:
+    """Return the largest probability of guessing a label that has pure ε.
+
+    Args:
+        prior: the probability of guessing it without the device.
+    """
+    likelier = prior * math.exp(epsilon)
+    return likelier / (1 - prior + likelier)
+
+
+def classify_in_words(promises: Sequence[Mapping[str, str]]) -> str:
+    """Return one sentence with the figures, one on the label, one on what is not protected."""
+    figures: dict[str, _Figure] = {}
+    nothing: list[str] = []
+    for row in promises:
+        about = row["about"]
+        figure = _worst(row)
+        if about in _ASKED and figure is not None:
+            figures[about] = figure
+        elif about in _ASKED:
+            nothing.append(_ASKED[about])
+        elif about in _NOT_PROMISED:
+            nothing.append(_NOT_PROMISED[about])
+    return _sentences(promises, "every message", figures, nothing)
+
+
+def link_in_words(promises: Sequence[Mapping[str, str]]) -> str:
+    """Return the same for links: features leave by sums and by answers, which are counted."""
+    features = next(row for row in promises if row["about"] == "features: these or others")
+    figure = _worst({name: cell for name, cell in features.items() if name.startswith(SUMS)})
+    figures, nothing = {}, []
+    if figure is None:
+        nothing.append(_ASKED[features["about"]])
+    else:
+        figures[features["about"]] = figure
+    nothing += [words for row in promises if (words := _NOT_PROMISED.get(row["about"]))]
+    counted = features[ANSWERS].removeprefix(f"{NO_PROMISE} beyond their number: ")
+    counted = counted.removeprefix(f"{NO_PROMISE}: ")
+    return f"{_sentences(promises, 'every sum', figures, nothing)} Answers add: {counted}."
+
+
+def _sentences(
+    promises: Sequence[Mapping[str, str]],
+    seen: str,
+    figures: Mapping[str, _Figure],
+    nothing: list[str],
+) -> str:
+    life = any(name.endswith(FOR_LIFE) for row in promises for name in row)
+    where = " of all runs with this book" * life
+    sentences = []
+    if figures:
+        told = "; ".join(f"{_ASKED[about]}: {figure}" for about, figure in figures.items())
+        sentences.append(f"To whoever sees {seen} and the model{where}, {told}.")
+    label = figures.get(_LABEL)
+    if label is not None and not label.delta:
+        bound = guess_bound(label.epsilon, PRIOR)
+        sentences.append(
+            "Whoever would guess a label with probability p without this device guesses it with at "
+            f"most p·e^ε/(1 - p + p·e^ε): from {100 * PRIOR:g} to {100 * bound:.3g} %."
+        )
+    if nothing:
+        sentences.append(f"Not protected: {', '.join(nothing)}.")
+    return " ".join(sentences)
+
+
+def _worst(row: Mapping[str, str]) -> _Figure | None:
+    """The largest figure of any column; None where one of them promises nothing."""
+    worst = _Figure(0.0, "")
+    for name, cell in row.items():
+        if name == "about":
+            continue
+        if NO_PROMISE in cell:
+            return None
+        if (found := _FIGURE.fullmatch(cell)) is not None:
+            epsilon = float(found["pure"] or found["both"])
+            worst = max(worst, _Figure(epsilon, found["delta"] or ""))
+    return worst
+
 
 _OWN, _NEIGHBOURS, _TREES_TOO = CANDIDATES
 _CHOICES = {
@@ -64,7 +177,7 @@ def texts(config: Config) -> ProfileTexts:
         promise=link_in_words if config.train.task == "link" else classify_in_words,
         loss=_NOISY_LOSS if settings_of(config).protect == "noise" else LOSS,
         stages=_stages(config),
-        sums=partial(stages_of, config),
+        sums=partial(described_stages, config),
         choices=_CHOICES,
         validation=_VALIDATION["link" if config.train.task == "link" else "classify"],
         **(_links(config) if config.train.task == "link" else {}),
@@ -93,12 +206,27 @@ def _links(config: Config) -> dict[str, Any]:
 
 
 def _stages(config: Config) -> dict[str, int]:
-    """By name, the epochs in which another part of the model begins to learn."""
+    """Return by name the epochs in which another part of the model begins to learn."""
     kind = LinkSchedule if config.train.task == "link" else ClassifySchedule
     schedule: Schedule = kind(config=config, devices=0)  # stages are the same for any number
-    stages = [schedule.stage(epoch) for epoch in range(config.train.epochs)]
+    epochs = range(1, config.train.epochs)
     return {
-        NAMES.get(stage, stage): number + 1
-        for number, stage in enumerate(stages)
-        if number and stage != stages[number - 1]
+        stage.title or stage.name: epoch + 1
+        for epoch, (stage, step) in zip(epochs, map(schedule.place, epochs), strict=True)
+        if step == 0
     }
+
+
+def described_stages(config: Config, sizes: RunSizes) -> list[SumStage]:
+    """Return the stages of a finished run, those after the last epoch included."""
+    scaling: Any = "none"
+    if "feature_scaling" in sizes.weights:
+        scaling = FeatureScaling.of(sizes.weights, sizes.features).kind
+    if config.train.task == "link":
+        signed = sizes.weights["weights"].size > sizes.features
+        links = LinkSchedule(config=config, devices=sizes.devices, scaling=scaling, signed=signed)
+        return links.described(sizes)
+    labels = ClassifySchedule(
+        config=config, devices=sizes.devices, classes=max(2, sizes.classes), scaling=scaling
+    )
+    return labels.described(sizes)

@@ -1,13 +1,11 @@
-"""What the strict trainers of both tasks share: sums, one in every epoch, and messages before some.
+"""The trainer of a shard: it goes through the stages of a run, and saves what they learn.
 
 Nothing leaves a device but releases and summands. Sums are masked (`lumos.aggregate`), and by
 default carry noise that the devices draw themselves (`lumos.aggregate.noise`).
 """
 
 from abc import ABC, abstractmethod
-from typing import Protocol
-
-import numpy as np
+from typing import Any
 
 from lumos.aggregate.opened_sums import OpenedSums
 from lumos.device.shard import Shard
@@ -15,35 +13,17 @@ from lumos.encode.bounds import Features
 from lumos.errors import InputError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.storage import part_of
-from lumos.strict.book_file import BookSeal
-from lumos.strict.feature_scaling import FeatureScaling, ScalingSums
-from lumos.strict.followed_sums import FollowedSums
-from lumos.strict.noisy_sums import NoisySums, Update
-from lumos.strict.release_book import ReleaseBook
-from lumos.strict.run_charges import Charge
-from lumos.strict.schedule import Schedule
+from lumos.strict.book import BookSeal, ReleaseBook
+from lumos.strict.features import FeatureScaling, ScalingSums
+from lumos.strict.stages import Schedule, Stage
+from lumos.strict.sums import FollowedSums, NoisySums
+from lumos.training.split import Role
 from lumos.training.trainer import EpochRecord, OnEpoch
 from lumos.typing import Arrays, Doubles, Ints
 
 
-class Rows(Protocol):
-    """The hosted devices' features, as a trainer uses them."""
-
-    def holders(self) -> Doubles:
-        """[hosted, d] 1 where a device has the feature and trains with it."""
-        ...
-
-    def holder_counts(self) -> Doubles:
-        """[d] the same, summed over the hosted devices."""
-        ...
-
-    def keep(self, columns: Ints) -> None:
-        """Restrict to these features."""
-        ...
-
-
 class StrictTrainer(ABC):
-    """The strict trainer of one shard.
+    """The strict trainer of one shard: the state that stages read and change.
 
     Args:
         shard: the hosted devices.
@@ -68,106 +48,113 @@ class StrictTrainer(ABC):
     ) -> None:
         self.shard = shard
         self.schedule = schedule
-        self._control = control
+        self.control = control
         # The control is an experiment with coins of its own: it is outside the book.
-        self._book = None if control else book
-        self._features = features
+        self.book = None if control else book
+        self.features = features
         self.scaling: FeatureScaling | None = None
         """How features are scaled, once it is known; None where they are not."""
-        self._sums = sums or NoisySums(shard, endpoint, schedule.config)
-        self.columns = np.empty(0, np.int64)
-        """Features in use, with `protect='holders'`."""
+        self.scaling_sums: ScalingSums | None = None
+        """What is learnt of it so far."""
+        self.sums: Any = sums or NoisySums(shard, endpoint, schedule.config)
         self.choice = 0
 
     def setup(self) -> Program[None]:
-        """Before the first epoch."""
+        """Set up everything before the first epoch."""
         yield from self.enrol()
 
     def enrol(self) -> Program[None]:
-        """Agree on keys, and on the features that may be used: sums only, and no session."""
-        yield from self._sums.setup()
-        yield from self._scale_features()
-        rows = self._make_rows()
-        strict = self.schedule.strict
-        if strict.protect == "holders":
-            counts = yield from self._sums.sum(
-                lambda each: rows.holders() if each else rows.holder_counts(), None, 0
-            )
-            self.columns = np.flatnonzero(counts >= strict.min_holders - 0.5)
-            if not len(self.columns):
-                raise InputError(
-                    f"no feature has {strict.min_holders} holders among the training "
-                    "devices; lower `min_holders` or choose another `protect`"
-                )
-        self._prepare(rows)
-
-    def _scale_features(self) -> Program[None]:
-        """Learn centre and size of every feature, where they are scaled."""
+        """Agree on keys, and learn how features are scaled: sums only, and no session."""
         schedule = self.schedule
-        if not schedule.first_stages:
-            return
-        self._charge_sums()  # before the first is opened, should the run end right after it
-        bits = schedule.config.updates.fraction_bits
-        sums = ScalingSums(self._features, *self._scaling_devices(), bits, schedule.scaling)
-        for place, stage in enumerate(schedule.first_stages):
-            noise = schedule.noise(stage)
-            total = yield from self._sums.sum(
-                self._scaling_update(sums, stage), noise, schedule.first_coins(place)
-            )
-            sums.learn(stage, total, 0.0 if noise is None else noise.total)
-        self.scaling = sums.scaling()
-
-    def _scaling_update(self, sums: ScalingSums, stage: str) -> Update:
-        """The devices' vectors in a sum that scales features."""
-        return lambda each: sums.vectors(stage, each=each)
-
-    def _prepare(self, rows: Rows) -> None:
-        """Build the models, once the used features are known."""
-        if self.schedule.strict.protect == "holders":
-            rows.keep(self.columns)
+        yield from self.sums.setup()
+        if schedule.first_stages:
+            self._charge_sums()  # before the first is opened, should the run end right after it
+            bits = schedule.config.updates.fraction_bits
+            devices = self._scaling_devices()
+            self.scaling_sums = ScalingSums(self.features, *devices, bits, schedule.scaling)
+            for place, stage in enumerate(schedule.first_stages):
+                yield from self._go_through(stage, 0, schedule.first_coins(place))
+            self.scaling = self.scaling_sums.scaling()
         self._begin()
 
-    def _scaling_arrays(self) -> Arrays:
-        """How features were scaled, for whoever uses the weights; nothing where they were not."""
-        return {} if self.scaling is None else self.scaling.arrays()
-
-    def _scaled_features(self) -> Features:
-        """[hosted, d] features as the devices use them."""
-        return self._features if self.scaling is None else self.scaling.apply(self._features)
-
     def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
-        """Epochs `first` + 1 … `last`, and what devices send one another before them."""
-        schedule = self.schedule
+        """Train epochs `first` + 1 … `last`, with what devices send one another before them."""
         self._charge_sums()
         for number in range(first, last):
-            yield from self._before(number)
-            stage = schedule.stage(number)
-            total = yield from self._sum(stage, number)
-            loss = self._advance(stage, number, total)
+            stage, step = self.schedule.place(number)
+            loss = yield from self._go_through(stage, step, number)
             if on_epoch is not None:
                 on_epoch(EpochRecord(number + 1, loss, None))
+
+    def _finish_stages(self) -> Program[None]:
+        """Go through the stages after the last epoch."""
+        for place, stage in enumerate(self.schedule.last_stages):
+            yield from self._go_through(stage, 0, self.last_epoch() + place)
+
+    def _go_through(self, stage: Stage, step: int, coins: int) -> Program[float | None]:
+        """Send messages, add up, and learn; return the mean loss, if there is one."""
+        yield from stage.before(self, step)
+        total = yield from self._sum(stage, step, coins)
+        return stage.learn(self, total, step)
+
+    def _sum(self, stage: Stage, step: int, coins: int) -> Program[Doubles]:
+        return (yield from stage.sum(self, step, coins))
+
+    def rejoin(self, epoch: int) -> Program[None]:
+        """Repeat the messages before `epoch`, by the same coins, after `load_state_dict`.
+
+        Raises:
+            InputError: the state was not one of this epoch.
+        """
+        if epoch < self.last_epoch():
+            stage, step = self.schedule.place(epoch)
+            if stage.sessions and step:  # never written down: sums that are left need new ones
+                yield from stage.before(self, step)
+        yield from self.rehear(epoch)
+
+    def rehear(self, epoch: int) -> Program[None]:
+        """Receive again what was released before `epoch`, after `load_device_state_dict`.
+
+        Raises:
+            InputError: the state was not one of this epoch.
+        """
+        places = [self.schedule.place(number) for number in range(epoch)]
+        replayed = [place for place in places if place[0].replayed]
+        if self._received_rounds() != len(replayed):
+            raise InputError("checkpoint.npz is of another epoch; restart without `resume`")
+        for stage, step in replayed:
+            yield from stage.before(self, step)
+
+    def has_sessions(self, epoch: int) -> bool:
+        """Return whether sessions of two devices are open in epoch `epoch` + 1, or in `finish`."""
+        if epoch >= self.last_epoch():
+            return any(stage.sessions for stage in self.schedule.last_stages)
+        return self.schedule.place(epoch)[0].sessions
 
     def _charge_sums(self) -> None:
         """Have a book count all sums of this run, once: what it has counted it does not again.
 
         A run that is resumed after a label has changed, and changed back, is another one.
         """
-        if self._book is not None:
-            for charge, devices in self._sum_charges():
-                self._book.charge(charge, devices)
+        if self.book is not None:
+            for role, devices in self._groups().items():
+                self.book.charge(self.schedule.sum_charge(role), devices)
 
-    def _sum(self, stage: str, number: int) -> Program[Doubles]:
-        """The sum of epoch `number`."""
-        noise = self.schedule.noise(stage, self.schedule.step(number))
-        return (yield from self._sums.sum(self._update(stage, number), noise, number))
+    def _scaling_arrays(self) -> Arrays:
+        """Return how features were scaled; nothing where they were not."""
+        return {} if self.scaling is None else self.scaling.arrays()
+
+    def _scaled_features(self) -> Features:
+        """Return [hosted, d] features as the devices use them."""
+        return self.features if self.scaling is None else self.scaling.apply(self.features)
 
     def last_epoch(self) -> int:
-        """Fixed: the number of epochs is part of the noise."""
+        """Return the number of epochs: it is fixed, as a part of the noise."""
         return self.schedule.config.train.epochs
 
     def _remembered(self) -> Arrays:
-        """What a checkpoint and the finished run know of the book; nothing without one."""
-        return {} if self._book is None else self._book.seal().arrays()
+        """Return what a checkpoint and the finished run know of the book; nothing without one."""
+        return {} if self.book is None else self.book.seal().arrays()
 
     def load_state_dict(self, state: Arrays) -> None:
         """Go on from a state.
@@ -175,102 +162,75 @@ class StrictTrainer(ABC):
         Raises:
             InputError: the book is older than the state, or another one.
         """
-        if self._book is not None:
-            self._book.check_seal(BookSeal.of(state))
+        if self.book is not None:
+            self.book.check_seal(BookSeal.of(state))
         self._charge_sums()
         self._restore(state)
 
     def state_dict(self) -> Arrays:
-        """Everything that the next epochs depend on."""
+        """Return everything that the next epochs depend on."""
         return {**self._state(), **self._remembered()}
 
     def device_state_dict(self) -> Arrays:
-        """What a party that keeps its secret needs to go on after a restart, once it is set up.
+        """Return what a device that keeps its secret needs to go on after a restart.
 
         It holds public state and no key. What the device heard from neighbours is not in it.
         """
         return {
             **_named("trainer/", self.state_dict()),
-            **_named("sums/", self._sums.state_dict()),
+            **_named("sums/", self.sums.state_dict()),
             **_named("scaling/", self._scaling_arrays()),
-            "columns": self.columns,
         }
 
     def load_device_state_dict(self, snapshot: Arrays) -> None:
         """Go on from a snapshot, in a trainer that was not set up."""
         scaling = part_of(snapshot, "scaling/")
         if scaling:
-            self.scaling = FeatureScaling.of(scaling, int(self._features.shape[1]))
-        rows = self._make_rows()
-        self.columns = snapshot["columns"]
-        self._prepare(rows)
-        self._sums.load_state_dict(part_of(snapshot, "sums/"))
+            self.scaling = FeatureScaling.of(scaling, int(self.features.shape[1]))
+        self._begin()
+        self.sums.load_state_dict(part_of(snapshot, "sums/"))
         self.load_state_dict(part_of(snapshot, "trainer/"))
-
-    def rehear(self, epoch: int) -> Program[None]:
-        """Receive the releases of the first `epoch` epochs again, once the state is loaded."""
-        yield from self.rejoin(epoch)
 
     def remember_openings(self, opened: OpenedSums) -> None:
         """Note there what the device gives out shares for."""
-        self._sums.remember_openings(opened)
+        self.sums.remember_openings(opened)
 
     def compare_told(self) -> Program[None]:
-        """After `finish`: compare with others what was told in all sums."""
-        yield from self._sums.compare_told()
+        """Compare with others what was told in all sums, after `finish`."""
+        yield from self.sums.compare_told()
 
     def refused(self) -> list[int]:
-        """Senders of messages of sums that were dropped since the last call."""
-        return self._sums.refused()
-
-    def has_sessions(self, epoch: int) -> bool:
-        """Whether sessions of two devices are open in epoch `epoch` + 1, or in `finish`."""
-        return False
+        """Return senders of messages of sums that were dropped since the last call."""
+        refused: list[int] = self.sums.refused()
+        return refused
 
     def begin_attempt(self, number: int) -> None:
-        """What follows is of this attempt: sums of another one have other masks, and sessions are
-        opened anew."""
-        self._sums.begin_attempt(number)
+        """Begin an attempt: its sums have masks of their own, and sessions are opened anew."""
+        self.sums.begin_attempt(number)
 
     @abstractmethod
-    def _sum_charges(self) -> list[tuple[Charge, Ints]]:
-        """What a book counts for all sums of the run, and which hosted devices it is for."""
+    def _groups(self) -> dict[Role, Ints]:
+        """Return the hosted devices by the role in which a book is charged for sums."""
+
+    @abstractmethod
+    def _received_rounds(self) -> int:
+        """Return how many sums that follow messages were learnt."""
 
     @abstractmethod
     def _restore(self, state: Arrays) -> None:
         """Go on from what `_state` gave."""
 
     @abstractmethod
-    def rejoin(self, epoch: int) -> Program[None]:
-        """Repeat the messages before `epoch`, by the same coins, after `load_state_dict`."""
-
-    @abstractmethod
     def _state(self) -> Arrays:
-        """Everything that the next epochs depend on, apart from the book."""
-
-    @abstractmethod
-    def _make_rows(self) -> Rows:
-        """The devices' features as they are used, scaled."""
+        """Return everything that the next epochs depend on, apart from the book."""
 
     @abstractmethod
     def _scaling_devices(self) -> tuple[Ints, int]:
-        """Positions of the hosted devices that add to sums of features; and their number in all."""
+        """Return positions of the hosted devices that scale, and their number in all."""
 
     @abstractmethod
     def _begin(self) -> None:
-        """Build models and optimisers."""
-
-    @abstractmethod
-    def _before(self, number: int) -> Program[None]:
-        """What devices send one another right before epoch `number`."""
-
-    @abstractmethod
-    def _update(self, stage: str, number: int) -> Update:
-        """The devices' vectors in epoch `number`."""
-
-    @abstractmethod
-    def _advance(self, stage: str, number: int, total: Doubles) -> float | None:
-        """Use the sum of epoch `number`; the mean loss in it, if there is one."""
+        """Build models and optimisers, once features are scaled."""
 
 
 def _named(prefix: str, arrays: Arrays) -> Arrays:

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from lumos.encode.mechanisms import COIN, make_mechanism
-from lumos.encode.mechanisms.digits import Digits
+from lumos.encode.mechanisms import COIN, Digits, make_mechanism
 from lumos.errors import ProtocolError
 
 SIZES = (2, 3, 5, 8, 10, 18, 26, 100, 300)

@@ -9,8 +9,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import chi2
 from tests.encode.mechanisms.counting import at_most
 
-from lumos.encode.mechanisms import COIN, Mechanism, make_mechanism
-from lumos.encode.mechanisms.krr import RandomizedResponse
+from lumos.encode.mechanisms import COIN, Mechanism, RandomizedResponse, make_mechanism
 from lumos.errors import ProtocolError, UsageError
 
 SIZES = (2, 3, 4, 7, 18, 64, 256, 257, 500)

@@ -1,16 +1,15 @@
-"""What all mechanisms share: the choice by name, what is refused, and a mechanism of one's own."""
+"""What mechanisms share: the choice by name, and what is refused."""
 
 import math
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from tests.encode.mechanisms.stranger import Loud, registered
 
 from lumos.encode.mechanisms import BETTER, COIN, MECHANISMS, make_mechanism
 from lumos.errors import ProtocolError, UsageError
 
-NAMES = ("krr", "oue")
+NAMES = ("krr",)
 
 
 def test_a_large_epsilon_is_no_accident() -> None:
@@ -39,8 +38,6 @@ def test_what_is_said_is_read(size: int, mechanism: str) -> None:
     symbols = make_mechanism(size, 8.0, mechanism)
     every = np.arange(size)
     coins = np.full((size, symbols.coins), COIN - 1, np.uint32)
-    if mechanism == "oue":
-        coins[every, every] = 0
     messages = symbols.release(every, coins)
     assert (messages.dtype, messages.shape) == (np.dtype(np.uint8), (size, symbols.width))
     assert np.array_equal(symbols.read(messages), np.eye(size))
@@ -101,31 +98,10 @@ def test_an_epsilon_that_promises_nothing_is_refused(epsilon: float) -> None:
 
 
 def test_an_unknown_mechanism_is_refused() -> None:
-    with pytest.raises(UsageError, match="auto, krr, digits, oue, multibit, got 'rappor'"):
+    with pytest.raises(UsageError, match="auto, krr, digits, got 'rappor'"):
         make_mechanism(4, 1.0, "rappor")
 
 
-def test_a_registered_mechanism_is_made_by_name() -> None:
-    with registered():
-        made = make_mechanism(4, 1.0, "loud")
-        with pytest.raises(UsageError, match="multibit, loud, got 'rappor'"):
-            make_mechanism(4, 1.0, "rappor")
-    assert isinstance(made, Loud)
-    assert (made.size, made.epsilon, made.width) == (4, 1.0, 3)
-    with pytest.raises(UsageError, match="got 'loud'"):
-        make_mechanism(4, 1.0, "loud")
-
-
-def test_a_mechanism_has_one_name() -> None:
-    """Kept releases are known by it: two names would make two of the same release."""
-    MECHANISMS.register("other", Loud)
-    try:
-        with pytest.raises(UsageError, match="registered as 'other' has the name 'loud'"):
-            make_mechanism(4, 1.0, "other")
-    finally:
-        MECHANISMS.remove("other")
-
-
-@pytest.mark.parametrize("name", MECHANISMS.names())
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_every_entry_has_its_own_name(name: str) -> None:
     assert make_mechanism(5, 1.0, name).name == name

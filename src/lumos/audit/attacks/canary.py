@@ -41,12 +41,13 @@ from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.graph import Graph
 from lumos.graph.facts import facts_of
-from lumos.strict.classify_schedule import ClassifySchedule
-from lumos.strict.feature_form import feature_form
-from lumos.strict.link_promises import SUMS
-from lumos.strict.link_schedule import MARGIN, LinkSchedule
-from lumos.strict.noisy_sums import NoisySums
+from lumos.strict.classify.stages import ClassifySchedule
+from lumos.strict.features import feature_form
+from lumos.strict.link.guarantees import SUMS
+from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.settings import settings_of
+from lumos.strict.stages import Schedule
+from lumos.strict.sums import NoisySums
 from lumos.training.config import Config
 from lumos.training.split import Role
 from lumos.typing import Doubles, Flags, Ints
@@ -147,16 +148,7 @@ def questions(graph: Graph, config: Config, devices: int = DEVICES) -> Iterator[
         ):
             yield CanaryQuestion(
                 about=f"link: {about}",
-                sums=[
-                    CanarySum(
-                        _present(links.noise(stage, step)),
-                        links.reach(stage).norm * (1 + MARGIN),
-                        getattr(links.reach(stage), field) * (1 + MARGIN),
-                    )
-                    for stage in links.stages
-                    for step in range(links.many(stage))
-                    if getattr(links.reach(stage), field)
-                ],
+                sums=_canary_sums(links, field),
                 mu=links.mu(field),
                 row=row,
                 column=SUMS,
@@ -173,21 +165,22 @@ def questions(graph: Graph, config: Config, devices: int = DEVICES) -> Iterator[
         ):
             yield CanaryQuestion(
                 about=f"classify, {column}: {about}",
-                sums=[
-                    CanarySum(
-                        _present(classify.noise(stage, step)),
-                        classify.reach(stage).norm,
-                        getattr(classify.reach(stage), field),
-                    )
-                    for stage in classify.stages_of(role)
-                    for step in range(classify.many(stage))
-                    if getattr(classify.reach(stage), field)
-                ],
-                mu=classify.mu(role, field),
+                sums=_canary_sums(classify, field, role),
+                mu=classify.mu(field, role),
                 row=row,
                 column=column,
                 task="classify",
             )
+
+
+def _canary_sums(schedule: Schedule, field: str, role: Role = Role.NOBODY) -> list[CanarySum]:
+    """Return the sums that a device of some role can change, for a field of `Sensitivity`."""
+    return [
+        CanarySum(_present(stage.noise(step)), stage.sensitivity.norm, change)
+        for stage in schedule.stages_of(role)
+        if (change := getattr(stage.sensitivity, field))
+        for step in range(stage.num_sums)
+    ]
 
 
 def _present(noise: Noise | None) -> Noise:

@@ -41,8 +41,7 @@ from lumos.audit.noise_row import noise_row, noise_square
 from lumos.audit.printed import printed
 from lumos.audit.scene import Recorded, Scene
 from lumos.encode.label_form import LabelForm
-from lumos.encode.mechanisms.digits import Digits
-from lumos.encode.mechanisms.krr import RandomizedResponse
+from lumos.encode.mechanisms import Digits, RandomizedResponse
 from lumos.graph import Graph
 from lumos.training.problem import features_of
 from lumos.typing import Doubles, Flags, Ints

@@ -38,13 +38,10 @@ from lumos.graph import Graph
 from lumos.runs.predict import trained_links
 from lumos.score.level_spec import LevelSpec, levels_of, messages
 from lumos.score.secure import SECRET
-from lumos.strict.answer_budget import halves
-from lumos.strict.answer_record import AnswerRecord
-from lumos.strict.link_answers import UNANSWERED
-from lumos.strict.link_levels import ALONE, COSINES, spec_for
-from lumos.strict.link_prediction import answer, ask_new
-from lumos.strict.link_promises import ANSWERS
-from lumos.strict.link_result import LinkResult
+from lumos.strict.link.answers import UNANSWERED, AnswerRecord, halves
+from lumos.strict.link.guarantees import ANSWERS
+from lumos.strict.link.levels import ALONE, COSINES, spec_for
+from lumos.strict.link.prediction import LinkResult, answer, ask_new
 from lumos.strict.profile import PROFILE
 from lumos.training.trainer import AskedPairs
 from lumos.typing import Doubles, Flags, Ints

@@ -29,9 +29,9 @@ from lumos.audit.small_networks import area, judged_by_network
 from lumos.audit.views import said, slots_of
 from lumos.exchange.tape import Tape
 from lumos.graph import Graph
-from lumos.strict.link_promises import MESSAGES
+from lumos.strict.link.guarantees import MESSAGES
+from lumos.strict.messages import COLOUR, OPINION, PROPOSAL, REPLY
 from lumos.strict.settings import settings_of
-from lumos.strict.topics import COLOUR, OPINION, PROPOSAL, REPLY
 from lumos.typing import Doubles, Flags, Ints
 
 SLOTS = 40_000

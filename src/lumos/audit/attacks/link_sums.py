@@ -33,10 +33,11 @@ from lumos.exchange.tape import Tape, recording
 from lumos.graph import Graph
 from lumos.graph.facts import facts_of
 from lumos.runs.federation import Federation
-from lumos.strict.feature_form import feature_form
-from lumos.strict.link_promises import SUMS
-from lumos.strict.link_schedule import COLOURS, MARGIN, LinkSchedule
+from lumos.strict.features import feature_form
+from lumos.strict.link.guarantees import SUMS
+from lumos.strict.link.stages import COLOURS, LinkSchedule
 from lumos.strict.settings import settings_of
+from lumos.strict.stages import Stage
 from lumos.training.config import Config
 from lumos.training.problem import Problem
 from lumos.training.split import Role
@@ -125,11 +126,6 @@ def guesses(runs: int, config: Config) -> dict[str, StageGuesses]:
     """By stage, and of all together, over some planted federations."""
     found: dict[str, list[_OneSum]] = {}
     schedule = schedule_of(config)
-    places = [
-        *((stage, 0) for stage in schedule.first_stages),
-        *((schedule.stage(n), schedule.step(n)) for n in range(config.train.epochs)),
-        *((stage, 0) for stage in schedule.last_stages),
-    ]
     for seed in range(runs):
         words, other, edges, held_back = planted(seed)
         first = whole_run(words, edges, held_back, seed, config)
@@ -139,15 +135,15 @@ def guesses(runs: int, config: Config) -> dict[str, StageGuesses]:
             opened_on(first, fixed), exact_on(first, fixed), exact_on(second, fixed), strict=True
         )
         of_run: dict[str, list[_OneSum]] = {}
-        for (stage, step), (total, exact, counter) in zip(places, sums, strict=True):
-            noise = schedule.noise(stage, step)
+        for (stage, step), (total, exact, counter) in zip(schedule.sums, sums, strict=True):
+            noise = stage.noise(step)
             if noise is None:
                 raise ValueError("sums without noise have no account")
-            of_run.setdefault(stage, []).append(_of_sum(total, exact, counter, noise))
+            of_run.setdefault(stage.name, []).append(_of_sum(total, exact, counter, noise))
         of_run[ALL] = [each for some in of_run.values() for each in some]
-        for stage, some in of_run.items():
-            found.setdefault(stage, []).append(_OneSum(*np.sum(some, axis=0)))
-    return {stage: _of_stage(schedule, stage, some) for stage, some in found.items()}
+        for name, some in of_run.items():
+            found.setdefault(name, []).append(_OneSum(*np.sum(some, axis=0)))
+    return {name: _of_stage(schedule, name, some) for name, some in found.items()}
 
 
 def schedule_of(config: Config) -> LinkSchedule:
@@ -161,7 +157,7 @@ def schedule_of(config: Config) -> LinkSchedule:
 def _of_stage(schedule: LinkSchedule, stage: str, some: "list[_OneSum]") -> StageGuesses:
     far, whole_far, better, square, numbers = np.array(some).T
     return StageGuesses(
-        account=schedule.mu("features") if stage == ALL else stage_mu(schedule, stage),
+        account=schedule.mu("features") if stage == ALL else stage_mu(schedule[stage]),
         largest=float(np.sqrt(far.max())),
         noise=NoiseRatio(float(square.sum()), int(numbers.sum())),
         right=float((better > 0).sum() + (better == 0).sum() / 2),
@@ -193,11 +189,13 @@ def _of_sum(total: Doubles, exact: Doubles, other: Doubles, noise: Noise) -> _On
     return _OneSum(moved / left, moved / whole_noise, better / whole_noise, square, len(found))
 
 
-def stage_mu(schedule: LinkSchedule, stage: str) -> float:
-    """μ of all sums of a stage, for other features."""
-    reach = schedule.reach(stage).features * (1 + MARGIN)
-    noises = [schedule.noise(stage, step) for step in range(schedule.many(stage))]
-    square = sum((reach / (noise.sigma * noise.clip)) ** 2 for noise in noises if noise is not None)
+def stage_mu(stage: Stage) -> float:
+    """Return μ of all sums of a stage, for other features."""
+    change = stage.sensitivity.features
+    noises = [stage.noise(step) for step in range(stage.num_sums)]
+    square = sum(
+        (change / (noise.sigma * noise.clip)) ** 2 for noise in noises if noise is not None
+    )
     return float(np.sqrt(square))
 
 

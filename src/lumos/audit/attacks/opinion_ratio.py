@@ -17,8 +17,8 @@ from lumos.audit.estimates import Proportion
 from lumos.audit.scene import Recorded, Scene
 from lumos.audit.views import opened_sums, told
 from lumos.encode.number_bytes import one_hot
-from lumos.strict.classify_schedule import ClassifySchedule
-from lumos.strict.neighbour_evidence import MessageCounts
+from lumos.strict.classify.evidence import MessageCounts
+from lumos.strict.classify.stages import SYMBOLS, ClassifySchedule
 from lumos.strict.settings import settings_of
 from lumos.typing import Doubles, Ints
 
@@ -72,7 +72,8 @@ def evidence_of(recorded: Recorded, schedule: ClassifySchedule) -> list[Doubles]
     form, mechanism = schedule.symbol_form, schedule.opinion_mechanism
     opinions = settings_of(recorded.config).opinions
     sums = opened_sums(recorded)
-    first = schedule.first_trust - 1 - opinions + len(sums) - schedule.config.train.epochs - 2
+    after = [stage.name for stage, _ in schedule.sums[::-1]].index(SYMBOLS)
+    first = len(sums) - 1 - after
     evidence = np.zeros((graph.devices, schedule.classes))
     found = []
     for kind in range(opinions):

@@ -27,12 +27,12 @@ from lumos.exchange.tape import Tape
 from lumos.graph import Graph
 from lumos.graph.facts import parts_of
 from lumos.runs.federation import IDEAL_TOPICS, Federation
-from lumos.strict.classify_schedule import COUNTS, ENCODER, OPINIONS, SYMBOLS, ClassifySchedule
-from lumos.strict.classify_trainer import StrictClassifier
-from lumos.strict.feature_scaling import ScalingSums
-from lumos.strict.noisy_labels import NoisyLabels
-from lumos.strict.noisy_sums import NoisySums, Update
-from lumos.strict.outer_vectors import OuterVectors
+from lumos.strict.classify.labels import NoisyLabels
+from lumos.strict.classify.stages import ClassifySchedule
+from lumos.strict.classify.trainer import StrictClassifier
+from lumos.strict.features import OuterVectors
+from lumos.strict.stages import Stage
+from lumos.strict.sums import NoisySums, Update
 from lumos.training.config import Config
 from lumos.training.problem import PrivateData, Problem
 from lumos.training.split import Role
@@ -137,11 +137,10 @@ class ReplayedClassifier(StrictClassifier):
         labels: NoisyLabels | None,
     ) -> None:
         super().__init__(shard, endpoint, private, schedule)
-        self.labels = self._labels if labels is None else labels
-        self._labels = self.labels
+        self.labels = self.labels if labels is None else labels
         self._symbols = seen.symbols
         self._seen = seen
-        self.given = self._sums = GivenSums(shard, endpoint, schedule.config, seen.totals)
+        self.given = self.sums = GivenSums(shard, endpoint, schedule.config, seen.totals)
         self.parts: list[Summands] = []
         self.evidence: list[Doubles] = []
 
@@ -153,33 +152,20 @@ class ReplayedClassifier(StrictClassifier):
 
     def weighted_rows(self) -> Any:
         """[devices, d] features as the encoder uses them."""
-        return self._encoder.rows
+        return self.encoder.rows
 
-    def _tell_opinion(self, number: int) -> Program[None]:
+    def tell_opinion(self, number: int) -> Program[None]:
+        """Send what was sent in the recording."""
         self.evidence.append(np.sum(self._evidence(number), axis=0))
         self._sent = list(self._seen.opinions[:number])
         yield from self._exchange_opinions(number, None)
 
-    def _scaling_update(self, sums: ScalingSums, stage: str) -> Update:
-        vectors = sums.vectors(stage, each=True)[self._training]
-        self.parts.append(Summands(stage, self._training, vectors))
-        return super()._scaling_update(sums, stage)
-
-    def _update(self, stage: str, number: int) -> Update:
-        if stage == COUNTS:
-            self.parts.append(Summands(stage, self._training, self._encoder.count_vectors()))
-        elif stage == ENCODER:
-            self.parts.append(Summands(stage, self._training, self._encoder.gradients()))
-        elif stage in (SYMBOLS, OPINIONS):
-            rows = self._participants(stage)
-            vectors = self._counts[-1].matrix_vectors(self._labels, rows)
-            self.parts.append(Summands(stage, rows, self._sums.rounded(vectors)))
-        return super()._update(stage, number)
-
-    def _summed(self, stage: str, vectors: Doubles) -> Update:
-        rows = self._participants(stage)
-        self.parts.append(Summands(stage, rows, self._sums.rounded(vectors)))
-        return super()._summed(stage, vectors)
+    def _sum(self, stage: Stage, step: int, coins: int) -> Program[Doubles]:
+        vectors = stage.vectors(self)
+        if not isinstance(vectors, OuterVectors):
+            vectors = self.sums.rounded(vectors)
+        self.parts.append(Summands(stage.name, stage.participants(self), vectors))
+        return (yield from super()._sum(stage, step, coins))
 
 
 def replay_of(recorded: Recorded) -> Transcript:
@@ -238,16 +224,15 @@ def _replayed(
     private = PrivateData.of(part, np.zeros(part.slots, np.bool_))
     trainer = ReplayedClassifier(shard, carrier.endpoints[0], private, schedule, seen, labels)
     carrier.run(lambda shard, endpoint: trainer.whole(), lambda endpoint: no_part())
-    before = len(trainer.given.added) - len(trainer.parts)  # sums that set the run up
     return Transcript(
         graph=graph,
         roles=roles,
         schedule=schedule,
-        seen=seen._replace(totals=seen.totals[before:]),
+        seen=seen,
         labels=trainer.labels,
         parts=trainer.parts,
-        sums=trainer.given.added[before:],
-        noises=trainer.given.noises[before:],
+        sums=trainer.given.added,
+        noises=trainer.given.noises,
         evidence=trainer.evidence,
         rows=trainer.weighted_rows(),
     )
@@ -372,5 +357,5 @@ def share_of(right: Flags, cases: int) -> Proportion:
 
 def mu_of(run: Transcript, question: str) -> Doubles:
     """[devices] the account's μ, by role."""
-    mu = {role: run.schedule.mu(role, question) for role in Role}
+    mu = {role: run.schedule.mu(question, role) for role in Role}
     return np.array([mu[Role(role)] for role in run.roles])

@@ -15,7 +15,7 @@ from lumos.audit.audit_row import CONFIDENCE, AuditRow
 from lumos.audit.estimates import CertifiedEpsilon, Proportion
 from lumos.audit.scene import Recorded, Scene
 from lumos.audit.views import told
-from lumos.strict.classify_schedule import ClassifySchedule
+from lumos.strict.classify.stages import ClassifySchedule
 from lumos.strict.settings import settings_of
 from lumos.typing import Flags, Ints
 

@@ -38,7 +38,7 @@ from lumos.audit.audit_row import CONFIDENCE, AuditRow
 from lumos.audit.estimates import Exactly, Proportion
 from lumos.audit.printed import printed
 from lumos.audit.scene import Recorded, Scene, without_masked_vectors
-from lumos.strict.classify_schedule import ENCODER, ClassifySchedule
+from lumos.strict.classify.stages import ENCODER, ClassifySchedule
 from lumos.strict.settings import settings_of
 from lumos.training.split import Role
 from lumos.typing import Doubles, Ints

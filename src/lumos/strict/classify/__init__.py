@@ -1,0 +1,1 @@
+"""Strict classification: labels randomized once, propagated labels, and noisy sums."""

@@ -1,0 +1,348 @@
+"""Evidence from neighbours' messages about a class: weighed, chosen and calibrated.
+
+**Counts.** How often a device received each symbol, and how often each opinion; a message that
+names several values counts as a share of each. They stay on the device.
+
+**Matrix.** P(value | class) is learnt by one sum for each kind of message: a device adds
+counts/(received + 3) in the row of its own randomized label. So homophily is not assumed, and a
+message without information has a flat matrix. Rows belong to the *randomized* label; they need no
+correction, because every device compares classes by the same rows.
+
+**Evidence.** The log-likelihood of all counts under a Pólya distribution around each row: many
+equal messages say less than as many independent ones. For labels written as digits, the evidence of
+a class is the sum of its digits'.
+
+All of this is computed on the device; only its vectors in sums leave it.
+
+Choosing one of a few scales of logits by the losses of validation devices, in one narrow sum.
+
+For each scale a device adds the loss of its randomized label, less that of a device that knows
+nothing; all scales together are clipped. The sum is smallest where probabilities are calibrated
+best (Guo et al. 2017 choose temperatures by the same loss).
+
+Trust: a few weights that combine the own logits with the evidence of neighbours' messages.
+
+Final logits are own logits times a, plus the evidence of symbols and of each opinion times a weight
+of its own, plus a bias for each class. Messages of one device are not independent, and an opinion
+repeats some of what symbols say already: the weights learn by how much. So few of them hardly
+suffer from noise in the sums.
+
+The vote of validation devices: own features, or with neighbours; and what it tells of accuracy.
+
+Each validation device adds whether its randomized label agrees with the own encoder, and for every
+other candidate whether it *gains* (agrees where the own encoder does not) or *loses*. One edge can
+move the gains and losses only, so the vote costs an edge little.
+
+Neighbours count only if they win by more than one standard error: never worse than own features
+only, up to that.
+
+Agreement with a randomized label is a mixed accuracy: q + r · accuracy. Un-mixed, it estimates the
+accuracy without any true label, with a standard error. Labels written as digits are harder to
+un-mix: a wrong class may have the right digit. Wrong classes are then taken to do so by chance.
+
+The temperature of the final probabilities: as sure, on average, as the vote finds them right.
+
+Each validation device adds the probability of its most likely class at a few temperatures, a vector
+that depends on no label. The mean over all devices is how sure the run is; the vote says how often
+it is right (`vote`). The temperature at which both agree best is chosen; 1 stays where they agree
+up to one standard error already. Losses of randomized labels would hardly tell temperatures apart:
+a label that was changed by noise costs as much as one that is predicted wrongly.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from lumos.aggregate.noise import clip_factors
+from lumos.encode.label_form import LabelForm
+from lumos.encode.mechanisms import COIN
+from lumos.strict.classify.encoder import LOSS_LIMIT, LOSS_SCALE, Rounding
+from lumos.strict.classify.labels import NoisyLabels
+from lumos.strict.features import ROWS, row_maxima, row_sums
+from lumos.typing import Bytes, Doubles, Ints
+
+if TYPE_CHECKING:
+    from lumos.strict.classify.stages import ClassifySchedule
+
+
+PSEUDO_COUNT = 3.0
+"""A device adds counts/(received + PSEUDO_COUNT) to a matrix: one more message moves it by at most
+1/(1 + PSEUDO_COUNT)."""
+CONCENTRATION = 8.0
+"""κ of the Pólya distribution: how many messages of one device's neighbours are as good as
+independent. Chosen on validation devices of Facebook, Twitch and demo."""
+LEAST = 1.0
+"""Numbers of a matrix below this count as this: no probability is 0."""
+_MESSAGES = 1 << 16  # read at a time
+_DEVICES = 1 << 14  # whose evidence is computed at a time
+
+
+class MessageCounts:
+    """Counts of the messages of one kind that the hosted devices received.
+
+    Args:
+        support: [messages, alphabet] what each message names, as 0 or 1 for each value.
+        receiver: [messages] position of the device that received it.
+        hosted: number of hosted devices.
+    """
+
+    def __init__(self, support: Doubles, receiver: Ints, hosted: int) -> None:
+        self.counts: Doubles = _shares(support, receiver, hosted)
+        """[hosted, alphabet]"""
+        self.received: Doubles = np.bincount(receiver, minlength=hosted).astype(np.float64)
+        """[hosted]"""
+
+    @classmethod
+    def of_messages(
+        cls, bodies: Bytes, read: Callable[[Bytes], Doubles], receiver: Ints, hosted: int
+    ) -> "MessageCounts":
+        """The same from messages as they came, of which only a part is read at a time.
+
+        Args:
+            bodies: [messages, bytes].
+            read: from messages to what they name.
+            receiver: [messages] not decreasing.
+        """
+        counted = cls(read(bodies[:0]), receiver[:0], hosted)
+        counted.received = np.bincount(receiver, minlength=hosted).astype(np.float64)
+        # Whole devices at a time: every device adds up its messages in the order of the senders.
+        ends = np.cumsum(counted.received).astype(np.int64)
+        first, start = 0, 0
+        while start < len(receiver):
+            last = max(int(np.searchsorted(ends, start + _MESSAGES, side="right")), first + 1)
+            end = int(ends[last - 1])
+            counted.counts[first:last] = _shares(
+                read(bodies[start:end]), receiver[start:end] - first, last - first
+            )
+            first, start = last, end
+        return counted
+
+    def damped(self, rows: Ints) -> Doubles:
+        """[rows, alphabet] of norm below 1: one message more moves it by 1/4 at most."""
+        damped: Doubles = self.counts[rows] / (self.received[rows] + PSEUDO_COUNT)[:, None]
+        return damped
+
+    def matrix_vectors(self, labels: NoisyLabels, rows: Ints) -> Doubles:
+        """[rows, values · alphabet] what each of the devices `rows` adds to the matrix."""
+        vectors = np.zeros((len(rows), labels.form.alphabet, self.counts.shape[1]))
+        vectors[np.arange(len(rows)), labels.values[rows]] = self.damped(rows)
+        return vectors.reshape(len(rows), labels.form.alphabet * self.counts.shape[1])
+
+    def matrix_sum(self, labels: NoisyLabels, rows: Ints, rounded: Rounding) -> Doubles:
+        """[values · alphabet] the sum of `matrix_vectors`, every number rounded by itself."""
+        values, alphabet = labels.values[rows], labels.form.alphabet
+        columns = rounded(self.damped(rows)).T
+        sums = np.stack([np.bincount(values, one, alphabet) for one in columns], axis=1)
+        return sums.ravel().astype(np.float64)
+
+    def evidence(self, total: Doubles, form: LabelForm) -> Doubles:
+        """[hosted, k] log-likelihood of the counts, less its mean over the classes.
+
+        O(hosted · values · alphabet).
+
+        Args:
+            total: the noisy sum of all devices' vectors.
+        """
+        table = np.maximum(total.reshape(form.alphabet, -1), LEAST)
+        pseudo = CONCENTRATION * table / table.sum(axis=1, keepdims=True)
+        by_value = np.empty((len(self.counts), len(pseudo)))
+        for start in range(0, len(self.counts), _DEVICES):
+            likelihood = _log_likelihood(self.counts[start : start + _DEVICES])
+            for value, row in enumerate(pseudo):
+                by_value[start : start + _DEVICES, value] = row_sums(likelihood(row))
+        by_class = np.zeros((len(self.counts), form.size))
+        every = np.arange(form.size)
+        for place in range(form.places):  # the digit of each class at this place
+            by_class += by_value[:, form.at(every, np.full(form.size, place))]
+        centred: Doubles = by_class - by_class.mean(axis=1, keepdims=True)
+        return centred
+
+
+def _shares(support: Doubles, receiver: Ints, hosted: int) -> Doubles:
+    """[hosted, alphabet] a message that names several values is a share of each."""
+    alphabet = support.shape[1]
+    message, value = np.nonzero(support)
+    shares = (support / np.maximum(row_sums(support), 1)[:, None])[message, value]
+    places = receiver[message] * alphabet + value
+    counts = np.bincount(places, shares, hosted * alphabet)
+    return counts.reshape(hosted, alphabet).astype(np.float64)  # of no message, they are integers
+
+
+def _log_likelihood(counts: Doubles) -> Callable[[Doubles], Doubles]:
+    """[devices, alphabet] log Γ(count + row) - log Γ(row), given a row.
+
+    By a table, where counts are whole numbers.
+    """
+    whole = counts.astype(np.int64)
+    most, alphabet = int(whole.max(initial=0)), counts.shape[1]
+    if most >= len(counts) or not np.array_equal(whole, counts):
+        return lambda row: gammaln(counts + row) - gammaln(row)
+    numbers, places = np.arange(most + 1.0)[:, None], whole * alphabet + np.arange(alphabet)
+    return lambda row: (gammaln(numbers + row) - gammaln(row)).ravel()[places]
+
+
+def loss_vectors(
+    logits: Doubles, scales: Sequence[float], labels: NoisyLabels, rows: Ints, clip: float
+) -> Doubles:
+    """[rows, scales] clipped losses of the devices `rows` above those without knowledge."""
+    ignorant = labels.slopes(np.zeros((len(rows), logits.shape[1])), rows)[1]
+    logits = logits[rows]
+    losses = np.stack(
+        [labels.slopes(scale * logits, rows)[1] - ignorant for scale in scales], axis=1
+    )
+    losses *= clip_factors(np.sqrt((losses**2).sum(axis=1)), clip)[:, None]
+    return losses
+
+
+TRUST_START = (1.0, 1.0, 0.7, 0.5, 0.4)
+"""Initial weights: own, symbols, first opinion, second, third."""
+TRUST_RATE = 0.06
+
+
+class Trust:
+    """The inputs of the hosted devices; they stay on the device.
+
+    Args:
+        own: [hosted, k] logits of the own encoder.
+        evidence: of symbols and of each opinion, [hosted, k] each.
+    """
+
+    def __init__(self, own: Doubles, evidence: list[Doubles]) -> None:
+        centred = own - own.mean(axis=1, keepdims=True)
+        self._inputs = [centred, *evidence]
+        self._selected: tuple[Ints, list[Doubles]] = (np.arange(len(own)), self._inputs)
+
+    @staticmethod
+    def start(inputs: int, classes: int) -> Doubles:
+        """The initial weights: one for each input, and a bias for each class."""
+        return np.concatenate([TRUST_START[:inputs], np.zeros(classes)])
+
+    def logits(self, weights: Doubles) -> Doubles:
+        """[hosted, k] all inputs, combined."""
+        return _combined(weights, self._inputs)
+
+    def update(self, weights: Doubles, labels: NoisyLabels, rows: Ints, clip: float) -> Doubles:
+        """[rows, weights + 1] clipped gradients and losses of the devices `rows`."""
+        inputs, many = self._of(rows), len(self._inputs)
+        updates = np.empty((len(rows), len(weights) + 1))
+        for start in range(0, len(rows), ROWS):
+            here = slice(start, start + ROWS)
+            some, part = [values[here] for values in inputs], updates[here]
+            slope, loss = labels.slopes(_combined(weights, some), rows[here])
+            for place, values in enumerate(some):
+                part[:, place] = row_sums(values * slope)
+            part[:, many:-1] = slope
+            part[:, -1] = LOSS_SCALE * np.minimum(loss, LOSS_LIMIT)
+            part *= clip_factors(np.sqrt((part**2).sum(axis=1)), clip)[:, None]
+        return updates
+
+    def _of(self, rows: Ints) -> list[Doubles]:
+        """The inputs of some devices: those of the last call are kept."""
+        if not np.array_equal(rows, self._selected[0]):
+            self._selected = rows, [values[rows] for values in self._inputs]
+        return self._selected[1]
+
+
+def _combined(weights: Doubles, inputs: list[Doubles]) -> Doubles:
+    """[rows, k] inputs [rows, k] times their weights, and the bias of each class."""
+    combined = np.zeros(inputs[0].shape) + weights[len(inputs) :]
+    for weight, values in zip(weights, inputs, strict=False):
+        combined += weight * values
+    return combined
+
+
+def vote_vectors(candidates: list[Doubles], labels: NoisyLabels, rows: Ints) -> Doubles:
+    """[rows, 2 · candidates - 1] own agrees; then gains and losses of every other candidate."""
+    own, *others = (labels.agrees(logits[rows].argmax(axis=1), rows) for logits in candidates)
+    columns = [own]
+    for other in others:
+        columns += [other & ~own, own & ~other]
+    return np.stack(columns, axis=1).astype(np.float64)
+
+
+class Vote(NamedTuple):
+    """The counted vote."""
+
+    choice: int
+    """Number of the chosen candidate; 0 is the own encoder."""
+    accuracy: tuple[float, float]
+    """Of the chosen one, estimated from the vote alone; and its standard error."""
+    own: tuple[float, float]
+    """The same of the own encoder."""
+    gain: tuple[float, float] = (math.nan, math.nan)
+    """How many more validation devices the best other candidate agrees with than the own encoder;
+    and its standard error."""
+
+    @staticmethod
+    def nobody() -> "Vote":
+        """Before the vote."""
+        nothing = (math.nan, math.nan)
+        return Vote(0, nothing, nothing)
+
+    @staticmethod
+    def of(total: Doubles, schedule: "ClassifySchedule") -> "Vote":
+        """Count the noisy sum of all vectors."""
+        spread = schedule["vote"].spread()
+        gains, losses = total[1::2], total[2::2]
+        best = 1 + int(np.argmax(gains - losses))
+        net, moved = gains[best - 1] - losses[best - 1], gains[best - 1] + losses[best - 1]
+        error = math.sqrt(max(1.0, moved) + 2 * spread**2)
+        choice = best if net > error else 0
+        agreed = total[0] + (net if choice else 0.0)
+        noises = 3 if choice else 1
+        return Vote(
+            choice,
+            _unmixed(float(agreed), spread * math.sqrt(noises), schedule),
+            _unmixed(float(total[0]), spread, schedule),
+            (float(net), error),
+        )
+
+    def estimates(self) -> dict[str, float]:
+        """By name, for results."""
+        return {
+            "voted_accuracy": self.accuracy[0],
+            "voted_accuracy_error": self.accuracy[1],
+            "own_voted_accuracy": self.own[0],
+            "own_voted_accuracy_error": self.own[1],
+        }
+
+
+def _unmixed(agreed: float, spread: float, schedule: "ClassifySchedule") -> tuple[float, float]:
+    """Accuracy and its standard error, from the number of devices that agree."""
+    form, epsilon = schedule.label_form, schedule.strict.sums_epsilon
+    judges = max(1, schedule.validation)
+    share = min(1.0, max(0.0, agreed / judges))
+    other, strength = form.other(epsilon) / COIN, form.strength(epsilon)
+    by_chance = 0.0 if form.places == 1 else 1 / form.base
+    scale = 1 / strength / (1 - by_chance)
+    accuracy = ((agreed / judges - other) / strength - by_chance) / (1 - by_chance)
+    error = scale * math.sqrt(share * (1 - share) / judges + (spread / judges) ** 2)
+    return accuracy, error
+
+
+def confidence_vectors(logits: Doubles, scales: Sequence[float], rows: Ints) -> Doubles:
+    """[rows, scales] probability of the most likely class of the devices `rows`."""
+    shifted = logits[rows]
+    shifted -= row_maxima(shifted)[:, None]
+    sure = [1 / row_sums(np.exp(scale * shifted)) for scale in scales]  # the best class has e^0
+    return np.stack(sure, axis=1)
+
+
+def choose_scale(
+    total: Doubles, scales: Sequence[float], vote: Vote, devices: int, noise: float
+) -> float:
+    """By what the final logits are to be multiplied.
+
+    Args:
+        total: [scales] noisy sum of the devices' vectors; `scales` begin with 1.
+        devices: number of devices in it.
+        noise: standard deviation of its noise.
+    """
+    accuracy, error = vote.accuracy
+    gaps = np.abs(total / max(1, devices) - accuracy)
+    if not gaps[0] > math.hypot(error, noise / max(1, devices)):
+        return 1.0
+    return float(scales[int(np.argmin(gaps))])

@@ -1,0 +1,161 @@
+"""The residual head: a tree network on symbols and opinions, added to the logits so far.
+
+**Leaves** come from a table (`leaf_table`): one for each own class and each value that a message
+may name. A device's tree has a branch for every message that it received. On its own side of the
+branch it uses the class that its own encoder predicts, which never leaves.
+
+**The head** reads the logits so far (own encoder and evidence) and the pooled embedding, scaled by
+the number of messages. Its output is added to those logits, and starts at 0.
+
+**Gradients** are those of the table of leaves; every device propagates their sum back through the
+tree network, which is post-processing.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from lumos.aggregate.noise import clip_factors
+from lumos.model.settings import ModelSettings
+from lumos.strict.classify.encoder import LOSS_LIMIT, LOSS_SCALE
+from lumos.strict.classify.labels import NoisyLabels
+from lumos.strict.features import row_products
+from lumos.typing import Doubles, Ints
+
+HIDDEN = 16
+PRIOR = 3.0
+"""Number of messages at which the pooled embedding counts half."""
+
+
+class ResidualInput(NamedTuple):
+    """The inputs of the residual head. They stay on the device."""
+
+    base: Doubles
+    """[hosted, k] logits so far."""
+    predicted: Ints
+    """[hosted] class by the own encoder: the device's side of every branch."""
+    frequencies: Doubles
+    """[hosted, alphabet] of the values that messages of all kinds name."""
+    received: Doubles
+    """[hosted] number of messages."""
+
+    def of(self, rows: Ints) -> "ResidualInput":
+        """The inputs of some devices."""
+        return ResidualInput(
+            self.base[rows], self.predicted[rows], self.frequencies[rows], self.received[rows]
+        )
+
+
+class ResidualHead:
+    """The network that all devices share; its parameters as one vector.
+
+    Args:
+        settings: backbone and widths; two layers.
+        classes: k.
+        alphabet: number of values that messages of all kinds may name.
+        generator: public coins for the start.
+    """
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        classes: int,
+        alphabet: int,
+        generator: np.random.Generator,
+    ) -> None:
+        from lumos.strict.classify.leaf_table import (
+            LeafTable,  # needs torch, which a device may not
+        )
+
+        self.classes = classes
+        self._leaves = LeafTable(settings, classes, alphabet, generator)
+        self._width = self._leaves.width
+        head_inputs = classes + 2 * self._width + 1
+        reach = np.sqrt(6 / (head_inputs + HIDDEN))
+        first = generator.uniform(-reach, reach, (head_inputs, HIDDEN))
+        self._shapes = [(head_inputs, HIDDEN), (HIDDEN,), (HIDDEN, classes), (classes,)]
+        start = [first, np.zeros(HIDDEN), np.zeros((HIDDEN, classes)), np.zeros(classes)]
+        self._head = np.concatenate([np.ravel(part) for part in start])
+
+    @property
+    def width(self) -> int:
+        """Numbers in one device's update: table, head, loss."""
+        return self._leaves.size + len(self._head) + 1
+
+    def vector(self) -> Doubles:
+        """[weights] tree network, then head."""
+        return np.concatenate([self._leaves.vector(), self._head])
+
+    def load(self, vector: Doubles) -> None:
+        """Set all weights."""
+        count = len(vector) - len(self._head)
+        self._leaves.load(vector[:count])
+        self._head = vector[count:].copy()
+
+    def gradient(self, total: Doubles) -> Doubles:
+        """From a sum of updates to the gradient of all weights: back through the tree network."""
+        size = self._leaves.size
+        return np.concatenate([self._leaves.backward(total[:size]), total[size:-1]])
+
+    def logits(self, inputs: ResidualInput) -> Doubles:
+        """[hosted, k] the logits so far plus the residual."""
+        hidden, _, _ = self._forward(inputs)
+        _, _, out, bias = self._parts()
+        logits: Doubles = inputs.base + row_products(hidden, out) + bias
+        return logits
+
+    def update(
+        self, inputs: ResidualInput, labels: NoisyLabels, rows: Ints, clip: float
+    ) -> Doubles:
+        """[rows, width] clipped updates of the devices `rows`."""
+        selected, many = inputs.of(rows), len(rows)
+        hidden, head_inputs, scales = self._forward(selected)
+        first, _, out, bias = self._parts()
+        slope, loss = labels.slopes(selected.base + row_products(hidden, out) + bias, rows)
+        below = row_products(slope, out.T) * (hidden > 0)
+        back = row_products(below, first.T)[:, self.classes : -1]
+        to_leaf = back[:, : self._width] * scales[0] + back[:, self._width :] * scales[1]
+        tables = np.zeros((many, *self._leaves.shape))
+        tables[np.arange(many), selected.predicted] = _outer(selected.frequencies, to_leaf)
+        parts = [
+            tables,
+            _outer(head_inputs, below),
+            below,
+            _outer(hidden, slope),
+            slope,
+            LOSS_SCALE * np.minimum(loss, LOSS_LIMIT),
+        ]
+        flat = [part.reshape(many, math.prod(part.shape[1:])) for part in parts]
+        updates = np.concatenate(flat, axis=1)
+        updates *= clip_factors(np.sqrt((updates**2).sum(axis=1)), clip)[:, None]
+        return updates
+
+    def _forward(self, inputs: ResidualInput) -> tuple[Doubles, Doubles, tuple[Doubles, Doubles]]:
+        """Hidden layer, inputs of the head, and the two scales of the pooled embedding."""
+        leaves = self._leaves.table()[inputs.predicted]
+        # Every device by itself: a product of many rows may round each of them differently.
+        mean = np.matmul(inputs.frequencies[:, None, :], leaves)[:, 0]
+        received = inputs.received[:, None]
+        scales = received / (received + PRIOR), received / np.sqrt(received + 1) / 3
+        probabilities = np.exp(inputs.base - inputs.base.max(axis=1, keepdims=True))
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        head_inputs = np.concatenate(
+            [probabilities, mean * scales[0], mean * scales[1], np.log1p(received) / 5], axis=1
+        )
+        first, bias = self._parts()[:2]
+        return np.maximum(0, row_products(head_inputs, first) + bias), head_inputs, scales
+
+    def _parts(self) -> list[Doubles]:
+        """The head's weights: first layer, its bias, second layer, its bias."""
+        sizes = np.cumsum([int(np.prod(shape)) for shape in self._shapes])[:-1]
+        return [
+            part.reshape(shape)
+            for part, shape in zip(np.split(self._head, sizes), self._shapes, strict=True)
+        ]
+
+
+def _outer(rows: Doubles, slopes: Doubles) -> Doubles:
+    """[rows, i, j] the outer product of each row and slope."""
+    outer: Doubles = rows[:, :, None] * slopes[:, None, :]
+    return outer

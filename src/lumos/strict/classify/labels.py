@@ -1,0 +1,116 @@
+"""The labels of a run: randomized once, before anything else happens, and never read again.
+
+Guarantee: everything that leaves a device, in this run and in all others with the same book, is a
+function of its label only through the draws in `lumos.encode.label_draws`. So against everybody
+(neighbours, strangers, the coordinator, all of them together) a label has pure ε, for any two
+values, however many sums and runs: that of the label that sums use. With `label_epsilon=inf` sums
+use the true label, and only their noise protects it.
+
+Losses are corrected for the known noise (forward correction, Patrini et al. 2017): the likelihood
+of ỹ is that of R applied to the predicted probabilities.
+"""
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lumos.device.shard import Shard
+from lumos.encode.label_draws import LabelDraws
+from lumos.encode.label_form import LabelForm
+from lumos.strict.book import ReleaseBook
+from lumos.strict.features import ROWS, row_maxima, row_sums
+from lumos.typing import Doubles, Flags, Ints
+
+if TYPE_CHECKING:
+    from lumos.strict.classify.stages import ClassifySchedule
+
+
+NO_LABEL = -1
+
+
+class NoisyLabels(NamedTuple):
+    """Randomized labels of the hosted devices. No true label can be reached from here."""
+
+    form: LabelForm
+    """How values are written."""
+    values: Ints
+    """[hosted] the value that sums use; `NO_LABEL` where a device has none."""
+    symbols: Ints
+    """[hosted] the value that a training device releases; `NO_LABEL` where there is none."""
+    paid: Doubles
+    """[hosted] ε that the draws cost in this run."""
+    likelihood: Doubles
+    """[k, alphabet] probability of the value's digit, given class and place."""
+
+    def slopes(self, logits: Doubles, rows: Ints) -> tuple[Doubles, Doubles]:
+        """[rows, k] gradient by the logits, and [rows] loss: -log P(ỹ), corrected for the noise."""
+        by_value = np.ascontiguousarray(self.likelihood.T)
+        slopes, loss = np.empty(logits.shape), np.empty(len(rows))
+        for start in range(0, len(rows), ROWS):
+            here = slice(start, start + ROWS)
+            likelihood = by_value[self.values[rows[here]]]
+            slopes[here], loss[here] = forward_slopes(logits[here], likelihood)
+        return slopes, loss
+
+    def agrees(self, classes: Ints, rows: Ints) -> Flags:
+        """[rows] whether a class is that of the value, or has its digit."""
+        return self.form.agrees(classes, self.values[rows])
+
+
+def forward_slopes(logits: Doubles, likelihood: Doubles) -> tuple[Doubles, Doubles]:
+    """Gradient [rows, k] and value [rows] of -log Σ_c softmax(z)_c · likelihood_c.
+
+    Args:
+        logits: [rows, k].
+        likelihood: [rows, k] of what was observed, given each class.
+    """
+    chances = logits - row_maxima(logits)[:, None]
+    np.exp(chances, out=chances)
+    chances /= row_sums(chances)[:, None]
+    joint = chances * likelihood
+    total = np.maximum(row_sums(joint), 1e-300)
+    joint /= total[:, None]
+    chances -= joint
+    return chances, -np.log(total)
+
+
+def draw_labels(
+    shard: Shard,
+    labels: Ints,
+    schedule: "ClassifySchedule",
+    book: ReleaseBook | None,
+    participants: Flags,
+) -> NoisyLabels:
+    """Draw, or take from the book, the labels of all devices that train or validate.
+
+    The only function of this profile that sees a true label.
+
+    Args:
+        labels: [hosted].
+        participants: [hosted] whether the device trains or validates.
+    """
+    form, strict = schedule.symbol_form, schedule.strict
+    rows = np.flatnonzero(participants)
+    exact = math.isinf(strict.sums_epsilon)
+    levels = (strict.epsilon,) if exact else (strict.epsilon, strict.sums_epsilon)
+    paid = np.zeros(len(shard))
+    if book is None:
+        drawn = LabelDraws.first(form, labels[rows], shard.coins, rows).at(*levels)
+        paid[rows] = max(levels)
+    else:
+        drawn, paid[rows] = book.labels(
+            form,
+            shard.devices[rows],
+            labels[rows],
+            levels,
+            coins=shard.coins,
+            rows=rows,
+            classes=schedule.class_names,
+        )
+    symbols, values = np.full((2, len(shard)), NO_LABEL, np.int64)
+    symbols[rows] = drawn[0]
+    values[rows] = labels[rows] if exact else drawn[-1]
+    of_sums = schedule.label_form
+    likelihood = of_sums.table(strict.sums_epsilon) * of_sums.places
+    return NoisyLabels(of_sums, values, symbols, paid, likelihood)

@@ -1,0 +1,426 @@
+"""The strict trainer of `classify`: labels randomized once, symbols, opinions, and sums.
+
+1. Devices that train or validate draw their label (`labels`). It is not read again.
+2. Sums train an own encoder on features alone (`encoder`).
+3. Training devices release their randomized label. All others release nothing of their own.
+4. One sum learns what symbols mean (`evidence`). Every device then tells its neighbours
+   an opinion made of what it received (`messages`), one sum learns what it means, and so on.
+5. Validation devices, whose label never leaves them, fit the weights of everything (`evidence`),
+   and a tree network if asked to (`head`).
+6. They vote whether neighbours count at all, and choose the temperature of what was chosen.
+
+Predictions are computed on the device.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.device.shard import Shard
+from lumos.encode.bounds import of_one_scale
+from lumos.encode.number_bytes import one_hot
+from lumos.errors import InputError, ProtocolError
+from lumos.exchange.endpoint import Endpoint, Program
+from lumos.exchange.ledger_report import LedgerReport
+from lumos.strict.accounting import BookView, Disclosed, opinion_charge
+from lumos.strict.book import ReleaseBook
+from lumos.strict.classify.encoder import Encoder
+from lumos.strict.classify.evidence import TRUST_RATE, MessageCounts, Trust, Vote
+from lumos.strict.classify.guarantees import ROLES, Found, cautions, promises, reading
+from lumos.strict.classify.head import ResidualHead, ResidualInput
+from lumos.strict.classify.labels import draw_labels
+from lumos.strict.classify.stages import OPINIONS, SYMBOLS, TREES, TRUST, ClassifySchedule
+from lumos.strict.features import SCALING_ARRAYS as SCALING_ARRAYS
+from lumos.strict.features import FeatureRows, FeatureScaling
+from lumos.strict.messages import (
+    OPINION,
+    SYMBOL,
+    drawn_opinions,
+    drawn_symbols,
+    drawn_values,
+    opinions,
+    send_over,
+)
+from lumos.strict.sums import FollowedSums
+from lumos.strict.trainer import StrictTrainer
+from lumos.training.adam import Adam
+from lumos.training.problem import PrivateData
+from lumos.training.split import Role
+from lumos.training.trainer import MAIN, OWN, Outcome
+from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints
+
+
+class ClassifyResult(NamedTuple):
+    """What the observer collects from one shard."""
+
+    logits: Floats
+    """[hosted, k] final."""
+    own: Floats
+    """[hosted, k] of the own encoder."""
+    released: Ints
+    """[hosted] the symbol of each training device, -1 elsewhere."""
+    opinions: Bytes
+    """[hosted, opinions, bytes]"""
+    roles: Ints
+    """[hosted]"""
+    paid: Doubles
+    """[hosted] ε that the draws of labels cost in this run."""
+
+    def state_dict(self) -> Arrays:
+        """All of it."""
+        return self._asdict()
+
+    def load_state_dict(self, rows: Arrays) -> "ClassifyResult":
+        """Of all devices."""
+        return ClassifyResult(**rows)
+
+
+class StrictClassifier(StrictTrainer):
+    """The strict trainer of one shard, for labels.
+
+    Args:
+        private: private data of the devices; their labels are drawn here, and not kept.
+        schedule: everything public about the run.
+        others: those of `StrictTrainer`.
+    """
+
+    schedule: ClassifySchedule
+    _rows: FeatureRows
+
+    def __init__(
+        self,
+        shard: Shard,
+        endpoint: Endpoint,
+        private: PrivateData,
+        schedule: ClassifySchedule,
+        *,
+        book: ReleaseBook | None = None,
+        control: bool = False,
+        sums: FollowedSums | None = None,
+    ) -> None:
+        train, validate = (private.roles == role for role in (Role.TRAIN, Role.VALIDATION))
+        super().__init__(
+            shard, endpoint, private.features, schedule, book=book, control=control, sums=sums
+        )
+        self.training, self.validation = np.flatnonzero(train), np.flatnonzero(validate)
+        self._roles = private.roles
+        self.labels = draw_labels(shard, private.labels, schedule, self.book, train | validate)
+        self._symbols = np.where(train, self.labels.symbols, -1)
+        self._sent: list[Bytes] = []
+        """For each opinion [hosted, bytes]."""
+        self.counts: list[MessageCounts] = []
+        """Of symbols, then of each opinion."""
+        self.matrices: list[Doubles] = []
+        """The same: their noisy sums."""
+        self._known_evidence: list[Doubles] = []
+        """The same: what they say, as far as it was needed."""
+        self._trust: Trust | None = None
+        self.optimisers: dict[str, Adam] = {}
+        self._head: ResidualHead | None = None
+        self._residual_input: ResidualInput | None = None
+        self.scale, self.temperature = 1.0, 1.0
+        self.vote = Vote.nobody()
+        self.candidates: list[Doubles] = []
+        """Logits of the candidates, [hosted, k] each; before the vote."""
+
+    def _scaling_devices(self) -> tuple[Ints, int]:
+        return self.training, self.schedule.training
+
+    def _begin(self) -> None:
+        schedule, train = self.schedule, self.schedule.config.train
+        trains = self._roles == Role.TRAIN
+        self._rows = FeatureRows(self._scaled_features(), trains, nonnegative=not schedule.signed)
+        self.encoder = Encoder(self._rows, self.labels, schedule, self.sums.rounded)
+        start = Trust.start(2 + schedule.strict.opinions, schedule.classes)
+        self.optimisers = {TRUST: Adam(start, TRUST_RATE)}
+        if schedule.strict.tree_network:
+            self._head = schedule.residual_head(self.shard.public)
+            start = self._head.vector()
+            self.optimisers[TREES] = Adam(start, train.learning_rate, train.weight_decay)
+
+    def trained_head(self) -> ResidualHead:
+        """The tree network with its present weights."""
+        if self._head is None:
+            raise ProtocolError("a tree network was used where there is none")
+        self._head.load(self.optimisers[TREES].weights)
+        return self._head
+
+    def release(self) -> Program[None]:
+        """Training devices tell all neighbours their symbol, the same one."""
+        if self.control:
+            drawn = drawn_symbols(self.shard, self.schedule.symbol_form.alphabet)
+            self._symbols = np.where(self._symbols >= 0, drawn, -1)
+        # Its ε is what receivers see, also where an earlier run has paid for it.
+        yield from self._exchange_symbols(None)
+
+    def _exchange_symbols(self, slots: Ints | None) -> Program[None]:
+        """Send symbols over those of the slots whose owner has one; count what is received.
+
+        Args:
+            slots: None for all.
+        """
+        shard, form = self.shard, self.schedule.symbol_form
+        owner = shard.owner if slots is None else shard.owner[slots]
+        sending = (self._symbols >= 0)[owner]
+        slots = np.flatnonzero(sending) if slots is None else slots[sending]
+        bodies = form.messages(self._symbols)[owner[sending]]
+        epsilon = self.schedule.strict.epsilon
+        read = partial(one_hot, limit=form.alphabet)
+        received = yield from send_over(SYMBOL, shard, slots, bodies, epsilon, read)
+        body = received.body
+        if self.control:
+            body = form.messages(drawn_values(shard, received, form.alphabet))
+        self.counts = [MessageCounts.of_messages(body, read, received.receiver, len(shard))]
+
+    def tell_opinion(self, number: int) -> Program[None]:
+        """Every device tells all its neighbours an opinion of what it received so far."""
+        shard, mechanism = self.shard, self.schedule.opinion_mechanism
+        evidence = np.sum(self._evidence(number), axis=0)
+        if self.control:  # of nothing, so every class is as likely
+            evidence = np.zeros_like(evidence)
+        sent = opinions(shard, evidence, mechanism, number)
+        self._sent = [*self._sent[: number - 1], sent]
+        if self.book is not None and number == 1:
+            senders = shard.devices[shard.degree > 0]
+            self.book.charge(opinion_charge(self.schedule.strict), senders)
+        yield from self._exchange_opinions(number, None)
+
+    def _exchange_opinions(self, number: int, slots: Ints | None) -> Program[None]:
+        """Send the opinions of one number over some slots, or all; count what is received."""
+        shard, mechanism = self.shard, self.schedule.opinion_mechanism
+        bodies = self._sent[number - 1][shard.owner if slots is None else shard.owner[slots]]
+        epsilon = self.schedule.strict.opinion_epsilon
+        received = yield from send_over(OPINION, shard, slots, bodies, epsilon, mechanism.read)
+        body = received.body
+        if self.control:
+            body = drawn_opinions(shard, received, mechanism, number)
+        counts = MessageCounts.of_messages(body, mechanism.read, received.receiver, len(shard))
+        self.counts = [*self.counts[:number], counts]
+
+    def _evidence(self, kinds: int) -> list[Doubles]:
+        """Of the first `kinds` kinds of messages, [hosted, k] each; computed once."""
+        if len(self.counts) < kinds or len(self.matrices) < kinds:
+            raise ProtocolError("messages were used before they were received")
+        for kind in range(len(self._known_evidence), kinds):
+            evidence = self.counts[kind].evidence(self.matrices[kind], self.labels.form)
+            self._known_evidence.append(evidence)
+        return self._known_evidence[:kinds]
+
+    def _own(self) -> Doubles:
+        return self.scale * self.encoder.logits()
+
+    def trust(self) -> Trust:
+        """Return the inputs of trust; fixed once all messages are received."""
+        if self._trust is None:
+            self._trust = Trust(self._own(), self._evidence(1 + self.schedule.strict.opinions))
+        return self._trust
+
+    def residual_input(self) -> ResidualInput:
+        """Return the inputs of the residual head; fixed once trust is trained."""
+        if self._residual_input is None:
+            counts = np.concatenate([kind.counts for kind in self.counts], axis=1)
+            received = np.sum([kind.received for kind in self.counts], axis=0)
+            self._residual_input = ResidualInput(
+                base=self.trust().logits(self.optimisers[TRUST].weights),
+                predicted=self._own().argmax(axis=1),
+                frequencies=counts / np.maximum(received, 1)[:, None],
+                received=received,
+            )
+        return self._residual_input
+
+    def _candidates(self) -> list[Doubles]:
+        """Logits of the candidates, [hosted, k] each."""
+        logits = [self._own(), self.trust().logits(self.optimisers[TRUST].weights)]
+        if self.schedule.strict.tree_network:
+            logits.append(self.trained_head().logits(self.residual_input()))
+        return logits
+
+    def finish(self) -> Program[ClassifyResult]:
+        """Let validation devices choose a candidate and its temperature; return the results."""
+        self.candidates = self._candidates()
+        yield from self._finish_stages()
+        empty = np.empty((len(self.shard), 0, self.schedule.opinion_mechanism.width), np.uint8)
+        return ClassifyResult(
+            (self.candidates[self.choice] / self.temperature).astype(np.float32),
+            self.candidates[0].astype(np.float32),
+            self._symbols,
+            np.stack(self._sent, axis=1) if self._sent else empty,
+            self._roles,
+            self.labels.paid,
+        )
+
+    def outcome(self, result: ClassifyResult, ledger: LedgerReport) -> Outcome:
+        """The outcome, from the joined results of all shards."""
+        return Outcome(
+            ledger=ledger,
+            embeddings=result.logits,
+            logits=result.logits,
+            judged={MAIN: result.logits, OWN: result.own},
+            best_epoch=self.schedule.config.train.epochs,
+            exposed=reading(self.schedule),
+            promises=promises(self.schedule, self._book_view(result)),
+            choice=self.schedule.candidates[self.choice],
+            cautions=cautions(self.schedule, self._found()),
+            kept={
+                "released": result.released,
+                "opinions": result.opinions,
+                **self._remembered(),
+            },
+            estimates=self.vote.estimates(),
+        )
+
+    def _found(self) -> Found:
+        """What noisy sums said of features and neighbours."""
+        return Found(
+            features=int(self.features.shape[1]),
+            width=self.encoder.width,
+            vote=self.vote,
+            scaled=self.scaling is None or self.scaling.learnt,
+            largest=self.encoder.largest_feature(),
+            alike=self.encoder.alike(),
+        )
+
+    def _book_view(self, result: ClassifyResult) -> BookView | None:
+        """What all devices have spent, by role, and what is new; from the results of all shards."""
+        if self.book is None:
+            return None
+        lives = self.book.lives()
+        groups = {name: result.roles == role for name, role in ROLES.items()}
+        groups["other devices"] = ~np.isin(result.roles, (Role.TRAIN, Role.VALIDATION))
+        return BookView(
+            life={name: Disclosed.of_lives(lives, group) for name, group in groups.items()},
+            newly={
+                name: float(result.paid[group].max(initial=0)) for name, group in groups.items()
+            },
+        )
+
+    def _groups(self) -> dict[Role, Ints]:
+        devices = self.shard.devices
+        return {Role.TRAIN: devices[self.training], Role.VALIDATION: devices[self.validation]}
+
+    def _received_rounds(self) -> int:
+        return len(self.matrices)
+
+    def _state(self) -> Arrays:
+        state = {**self.encoder.state_dict(), **self._learnt()}
+        for stage, adam in self.optimisers.items():
+            state |= adam.state_dict(stage)
+        return state
+
+    def _learnt(self) -> Arrays:
+        """Scale and matrices, as far as they are learnt; an empty array where one is not."""
+        kinds = 1 + self.schedule.strict.opinions
+        known = dict(enumerate(self.matrices))
+        matrices = {f"matrix/{kind}": known.get(kind, np.empty(0)) for kind in range(kinds)}
+        return {"scale": np.array(self.scale), **matrices}
+
+    def _restore(self, state: Arrays) -> None:
+        self.encoder.load_state_dict(state)
+        self._load_learnt(state)
+        for stage, adam in self.optimisers.items():
+            adam.load_state_dict(state, stage)
+
+    def _load_learnt(self, state: Arrays) -> None:
+        """Take scale and matrices.
+
+        Raises:
+            InputError: a matrix is of another size.
+        """
+        kinds = range(1 + self.schedule.strict.opinions)
+        matrices = [state[f"matrix/{kind}"] for kind in kinds]
+        for kind, matrix in enumerate(matrices):
+            stage = self.schedule[OPINIONS if kind else SYMBOLS]
+            if matrix.shape not in ((0,), (stage.width(self._rows.width),)):
+                raise InputError(f"the sum matrix/{kind} is not of this run; start a new one")
+        self.scale = float(state["scale"])
+        self.matrices = [matrix for matrix in matrices if matrix.size]
+
+    def model_state_dict(self) -> Arrays:
+        """The trained weights by name."""
+        encoder = {
+            name: part for name, part in self.encoder.state_dict().items() if name != "velocity"
+        }
+        return {
+            **encoder,
+            **self._scaling_arrays(),
+            **self._learnt(),
+            **{stage: adam.weights for stage, adam in self.optimisers.items()},
+            "choice": np.array(self.choice),
+            "temperature": np.array(self.temperature),
+        }
+
+    def load_model_state_dict(self, arrays: Arrays, kept: Arrays) -> None:
+        """Take the weights of an earlier run, and what its devices sent in it.
+
+        Raises:
+            InputError: they are not of a run with these settings.
+        """
+        self.scaling = self._scaling_in(arrays, len(kept.get("released", ())))
+        self._begin()
+        self._check(arrays, kept)
+        self.encoder.load_state_dict(arrays)
+        self._load_learnt(arrays)
+        for stage, adam in self.optimisers.items():
+            adam.weights = arrays[stage]
+        self.choice, self.temperature = int(arrays["choice"]), float(arrays["temperature"])
+        self._symbols = self._of_earlier(kept["released"], -1)
+        sent = kept["opinions"]
+        self._sent = [self._of_earlier(sent[:, number], 0) for number in range(sent.shape[1])]
+        self._old = len(kept["released"])
+
+    def _scaling_in(self, arrays: Arrays, old: int) -> FeatureScaling | None:
+        """How an earlier run scaled features; None if it did not.
+
+        Newcomers' features must not decide it, nor may it be lost: the first `old` devices, those
+        of the run, say whether it had to be there.
+        """
+        form, strict = self.schedule.scaling, self.schedule.strict
+        mine = self.features[self.shard.devices < old]
+        scaled = form != "none" and (strict.scaling != "auto" or not of_one_scale(mine))
+        if not scaled and not any(name in arrays for name in SCALING_ARRAYS):
+            return None
+        return FeatureScaling.of(arrays, int(self.features.shape[1]))
+
+    def _check(self, arrays: Arrays, kept: Arrays) -> None:
+        """Refuse weights and messages that cannot be of this run."""
+        for name, own in self.model_state_dict().items():
+            given = arrays.get(name)
+            if given is None or given.dtype != own.dtype or (own.size and given.shape != own.shape):
+                raise InputError(f"model.npz: the array {name!r} is not of this run; train again")
+        if not 0 <= arrays["choice"] < len(self.schedule.candidates):
+            raise InputError("model.npz: there is no such choice; train again")
+        released, sent = (kept.get(name, np.empty(0)) for name in ("released", "opinions"))
+        strict, mechanism = self.schedule.strict, self.schedule.opinion_mechanism
+        if (
+            released.dtype != np.int64
+            or released.ndim != 1
+            or sent.dtype != np.uint8
+            or sent.shape != (len(released), strict.opinions, mechanism.width)
+            or len(released) > self.shard.total
+            or not (released < self.schedule.symbol_form.alphabet).all()
+        ):
+            raise InputError("devices.npz: what devices sent is not of this run; train again")
+
+    def _of_earlier(self, rows: npt.NDArray[Any], nothing: int) -> npt.NDArray[Any]:
+        """[hosted, …] what devices of the earlier run have, and `nothing` for newcomers."""
+        filled = np.full((len(self.shard), *rows.shape[1:]), nothing, rows.dtype)
+        old = self.shard.devices < len(rows)
+        filled[old] = rows[self.shard.devices[old]]
+        return filled
+
+    def welcome(self) -> Program[Floats]:
+        """[hosted, k] logits by the loaded weights. Newcomers release nothing.
+
+        Their neighbours send what they sent in the run: the same, so no new ε of their own data.
+        """
+        shard = self.shard
+        to_new = shard.neighbours >= self._old
+        from_old = shard.devices[shard.owner] < self._old
+        slots = np.flatnonzero(to_new & from_old)
+        yield from self._exchange_symbols(slots)
+        for number in range(1, 1 + len(self._sent)):
+            yield from self._exchange_opinions(number, slots)
+        logits = self._candidates()[self.choice] / self.temperature
+        return logits.astype(np.float32)

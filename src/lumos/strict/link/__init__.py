@@ -1,0 +1,1 @@
+"""Strict link prediction: an encoder of words, neighbourhood sketches, and secret scores."""

@@ -1,0 +1,317 @@
+"""The strict trainer of `link`: features are not released; two devices learn one level together.
+
+1. Neighbours are matched at random, at most one partner each (`matching`).
+2. Sums of counts and of products along matched edges train an encoder of words (`encoder`).
+   The product of a pair exists only as two shares, and both enter the masked sum
+   (`lumos.products`).
+3. Colours and opinions on them give every device a vector of its surroundings (`levels`).
+4. Calibration: one held-back edge and one stranger of each device learn the level of their score
+   (`lumos.score`); noisy histograms of levels choose what is compared, and say what a level means
+   (`levels`).
+
+The control has random words, and hears random colours.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from lumos.crypto.group import choose_group
+from lumos.device.shard import Shard
+from lumos.errors import InputError, ProtocolError, UsageError
+from lumos.exchange.endpoint import Endpoint, Program
+from lumos.exchange.ledger_report import LedgerReport
+from lumos.score import make_scorer
+from lumos.session.workers import InProcess
+from lumos.strict.accounting import Disclosed, opinion_charge
+from lumos.strict.book import UNMATCHED, ReleaseBook
+from lumos.strict.link.answers import AnswerBudget, levels_of_pairs
+from lumos.strict.link.encoder import LinkEncoder, WordRows
+from lumos.strict.link.guarantees import cautions, promises, reading
+from lumos.strict.link.levels import (
+    ALONE,
+    BOTH,
+    COSINES,
+    WAYS,
+    Reading,
+    Surroundings,
+    combined,
+    integers,
+    spec_for,
+)
+from lumos.strict.link.matching import NOBODY, PLACES, match
+from lumos.strict.link.prediction import LinkResult, alone, judged
+from lumos.strict.link.stages import LinkSchedule
+from lumos.strict.messages import COLOUR, OPINION, ReceivedMessages, drawn_values, send_over
+from lumos.strict.sums import FollowedSums
+from lumos.strict.trainer import StrictTrainer
+from lumos.training.problem import PrivateData
+from lumos.training.split import Role
+from lumos.training.trainer import MAIN, OWN, Outcome
+from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small
+
+EDGE, STRANGER = 0, 1
+
+
+class StrictLinker(StrictTrainer):
+    """The strict trainer of one shard, for links.
+
+    Args:
+        private: private data of the devices.
+        schedule: everything public about the run.
+        others: those of `StrictTrainer`.
+    """
+
+    schedule: LinkSchedule
+
+    def __init__(
+        self,
+        shard: Shard,
+        endpoint: Endpoint,
+        private: PrivateData,
+        schedule: LinkSchedule,
+        *,
+        book: ReleaseBook | None = None,
+        control: bool = False,
+        sums: FollowedSums | None = None,
+    ) -> None:
+        super().__init__(
+            shard, endpoint, private.features, schedule, book=book, control=control, sums=sums
+        )
+        train = schedule.config.train
+        group = choose_group(schedule.config.trees.group, simulated=train.coins == "simulated")
+        workers = InProcess() if train.aggregate == "secure" else None
+        self._scorer = make_scorer(shard, endpoint, workers, group)
+        self._held_back = private.held_back
+        self._partner: Ints | None = None
+        """[hosted] once partners were found."""
+        self._paired = False
+        self.surroundings = Surroundings(shard, schedule.opinion_mechanism)
+        self._sent: list[Bytes] = []
+        """For each round [hosted]."""
+        self.reading: Reading | None = None
+        self.histograms: Doubles = np.empty((0, 0))
+        """[hosted, ways · 2 · levels] of the pairs of calibration."""
+        self._attempt = 0
+
+    def begin_attempt(self, number: int) -> None:
+        """As in `StrictTrainer`. Answers have other coins, too: a peer that answers with another
+        vector in another attempt would see the difference of two levels."""
+        super().begin_attempt(number)
+        self._attempt, self._paired = number, False
+
+    def _scaling_devices(self) -> tuple[Ints, int]:
+        return np.arange(len(self.shard)), self.shard.total
+
+    def setup(self) -> Program[None]:
+        """Agree on keys and on the words that may be used; find partners."""
+        yield from super().setup()
+        self._partner = yield from self._find_partners()
+
+    def _find_partners(self) -> Program[Ints]:
+        """[hosted] partners. With a book a device looks once: every search is a hint at degrees.
+
+        Those who never looked, such as new devices, look among themselves. Whoever did keeps what
+        it found; a partner that is gone, or is no neighbour in this run, is nobody.
+        """
+        shard, book = self.shard, self.book
+        if book is None:
+            return (yield from match(shard, shard.owner, shard.neighbours, "partners", PLACES))
+        known = book.partners()
+        looking = known == UNMATCHED
+        partner = known[shard.devices]
+        if looking.any():  # everybody's, so that all shards go through the same rounds
+            mine = looking[shard.devices]
+            found = yield from match(
+                shard, shard.owner, shard.neighbours, "partners", PLACES, looking=mine
+            )
+            partner = np.where(mine, found, partner)
+            book.keep_partners(shard.devices[mine], found[mine])
+        near = shard.slots_or_none(np.arange(len(shard)), partner) >= 0
+        return np.where(near, partner, NOBODY)  # an edge may be gone, or held back
+
+    def device_state_dict(self) -> Arrays:
+        """As in `StrictTrainer`, with the partners of the hosted devices once they are found."""
+        found = {} if self._partner is None else {"partner": self._partner}
+        return {**super().device_state_dict(), **found}
+
+    def load_device_state_dict(self, snapshot: Arrays) -> None:
+        """As in `StrictTrainer`. A partner that is left out of the run is nobody."""
+        super().load_device_state_dict(snapshot)
+        if "partner" in snapshot:
+            partner, absent = snapshot["partner"], sorted(self.shard.absent)
+            self._partner = np.where(np.isin(partner, absent), NOBODY, partner)
+
+    def _begin(self) -> None:
+        self.words = WordRows(self._scaled_features(), signed=self.schedule.signed)
+        if self.control:
+            chance = self.shard.coins.uniform_each(self.words.held, "control words", 0)
+            self.words.replaced(np.floor(chance * self.words.width).astype(np.int64))
+        self.encoder = LinkEncoder(self.words, self.schedule, self.shard.public)
+
+    def pair(self) -> Program[None]:
+        """Open the sessions of partners, once in an attempt.
+
+        Where devices did no more than enrol, they find partners first.
+        """
+        if self._paired:
+            return
+        if self._partner is None:
+            self._partner = yield from self._find_partners()
+        yield from self.sums.pair(self._partner, self.encoder.chosen)
+        self._paired = True
+
+    def tell(self, number: int) -> Program[None]:
+        """Every device tells all its neighbours its colour, or an opinion, the same to all."""
+        shard, strict = self.shard, self.schedule.strict
+        sent = self.surroundings.message(number)
+        self._sent = [*self._sent[:number], sent[:, 0]]
+        bodies = sent[shard.owner]
+        if self.book is not None and number == 1:
+            senders = shard.devices[shard.degree > 0]
+            self.book.charge(opinion_charge(strict), senders)
+        topic, cost = (OPINION, strict.opinion_epsilon) if number else (COLOUR, 0.0)
+        received = yield from send_over(topic, shard, None, bodies, cost, self._read_colours)
+        self.surroundings.hear(received.receiver, self._colours_in(received, number))
+
+    def _colours_in(self, received: ReceivedMessages, number: int) -> Ints:
+        if self.control:
+            return drawn_values(self.shard, received, self.schedule.strict.colours, number)
+        return self._read_colours(received.body)
+
+    def _read_colours(self, bodies: Bytes) -> Ints:
+        """[messages] the colour in each."""
+        colours = bodies[:, 0].astype(np.int64)
+        if (colours >= self.schedule.strict.colours).any():
+            raise ProtocolError("a neighbour sent a colour that does not exist")
+        return colours
+
+    def finish(self) -> Program[LinkResult]:
+        """Calibrate: the levels of a few pairs, and their histograms."""
+        yield from self._finish_stages()
+        reading = self._calibrated()
+        used = BOTH if reading.way == ALONE else reading.way
+        return LinkResult(
+            reading=reading,
+            vectors=integers(self._compared[used]),
+            embeddings=self._compared[used].astype(np.float32),
+            degree=self.shard.degree,
+            sent=np.stack(self._sent, axis=1),
+            budget=self._budget,
+            strict=self.schedule.strict,
+            seed=self.shard.public.seed,
+        )
+
+    def calibrate(self) -> Program[None]:
+        """Have each device learn one level of an edge, and one of a stranger."""
+        self._compared = combined(self.encoder.embeddings(), self.surroundings.vectors())
+        vectors = {way: integers(rows) for way, rows in self._compared.items()}
+        self._budget = AnswerBudget.unused(len(self.shard))
+        self.histograms = yield from self._histograms(vectors, self._budget)
+
+    def _histograms(self, vectors: dict[str, Small], budget: AnswerBudget) -> Program[Doubles]:
+        """Return [hosted, ways · 2 · levels] the levels of each device's pairs.
+
+        Who learns: both ends of a pair learn its level, and count an answer. One of them adds it to
+        the sum. Each pair compares in one way, by a public rule.
+        """
+        shard, strict = self.shard, self.schedule.strict
+        if self.book is not None:
+            self.book.calibrate(shard.devices, strict.answers)
+        rows, peers = self._held_back[:, 0], self._held_back[:, 1]
+        order = np.lexsort((peers, rows))
+        edges = yield from match(shard, rows[order], peers[order], "held back")
+        counts = np.zeros((len(shard), len(WAYS), 2, len(COSINES) + 1))
+        first_step = 2 * len(WAYS) * self._attempt
+        for kind, partner in ((EDGE, edges), (STRANGER, self._strangers())):
+            here = np.flatnonzero(partner != NOBODY)
+            devices, peers = shard.ids_of(here), partner[here]
+            which = (devices + peers) % len(WAYS)
+            for number, way in enumerate(WAYS):
+                of_way = which == number
+                learnt = yield from levels_of_pairs(
+                    shard,
+                    self._scorer,
+                    devices[of_way],
+                    peers[of_way],
+                    vectors[way],
+                    spec_for(vectors[way].shape[1]),
+                    strict.answer_epsilon,
+                    -1 - (first_step + 2 * number + kind),
+                )
+                adding = devices[of_way] < peers[of_way]
+                counts[here[of_way][adding], number, kind, learnt[adding]] += 1
+            budget.calibrated[here] += 1
+        return counts.reshape(len(shard), len(WAYS) * 2 * (len(COSINES) + 1))
+
+    def _calibrated(self) -> Reading:
+        if self.reading is None:
+            raise ProtocolError("a run was read before it was calibrated")
+        return self.reading
+
+    def _strangers(self) -> Ints:
+        """[hosted] a partner for everybody, by public coins, edge or not; `NOBODY` for one left."""
+        total = self.shard.total
+        order = self.shard.public.generator("strangers").permutation(total)
+        partner = np.full(total, NOBODY)
+        even = order[: total // 2 * 2].reshape(-1, 2)
+        partner[even[:, 0]], partner[even[:, 1]] = even[:, 1], even[:, 0]
+        mine = partner[self.shard.devices]
+        absent = sorted(self.shard.absent)
+        return np.where(np.isin(mine, absent), NOBODY, mine) if absent else mine
+
+    def outcome(self, result: LinkResult, ledger: LedgerReport) -> Outcome:
+        """The outcome, from the joined results of all shards."""
+        return Outcome(
+            ledger=ledger,
+            embeddings=result.embeddings,
+            logits=None,
+            judged={MAIN: partial(judged, result), OWN: partial(alone, result)},
+            best_epoch=self.schedule.config.train.epochs,
+            exposed=reading(self.schedule),
+            promises=promises(self.schedule, self._life()),
+            choice=result.reading.way,
+            cautions=cautions(self.schedule, result.reading, self.words.width),
+            estimates=result.estimates(),
+            kept={**result.arrays(), **self._remembered()},
+        )
+
+    def _life(self) -> Disclosed | None:
+        """What all devices have spent; None without a book."""
+        if self.book is None:
+            return None
+        return Disclosed.of_lives(self.book.lives(), np.ones(self.shard.total, np.bool_))
+
+    def _groups(self) -> dict[Role, Ints]:
+        return {Role.NOBODY: self.shard.devices}
+
+    def _received_rounds(self) -> int:
+        return len(self.surroundings.usual)
+
+    def load_model_state_dict(self, weights: Arrays, kept: Arrays) -> None:
+        """Refused: see `welcome`."""
+        raise UsageError("newcomers are for runs that classify; this one predicts links")
+
+    def welcome(self) -> Program[Floats]:
+        """Refused: a newcomer has heard no colours, and its neighbours told theirs before."""
+        raise UsageError("newcomers are for runs that classify; this one predicts links")
+
+    def model_state_dict(self) -> Arrays:
+        """Everything public that was learnt, by name."""
+        return {**self._state(), **self._scaling_arrays(), **self._calibrated().arrays()}
+
+    def _state(self) -> Arrays:
+        usual = self.surroundings.usual
+        rounds = np.array(usual) if usual else np.empty((0, self.schedule.strict.colours))
+        return {**self.encoder.state_dict(), "usual": rounds}
+
+    def _restore(self, state: Arrays) -> None:
+        """Go on from a state.
+
+        Raises:
+            InputError: it is of another run.
+        """
+        if state["usual"].shape[1:] != (self.schedule.strict.colours,):
+            raise InputError("checkpoint.npz is of another model; restart without `resume`")
+        self.encoder.load_state_dict(state)
+        self.surroundings.usual = list(state["usual"])

@@ -1,0 +1,213 @@
+"""Masked sums with noise: the part of the hosted devices, and that of the coordinator.
+
+Devices draw the noise themselves. In a deployment the coordinator follows the training. Weights and
+losses are functions of sums that the coordinator opens, so it can compute them: it runs the program
+of a shard without devices, in which sums are held and not taken part in. It learns nothing by that
+which it does not know already.
+"""
+
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from lumos.aggregate import AGGREGATORS, SecureCoordinator
+from lumos.aggregate.noise import Noise, Update
+from lumos.aggregate.opened_sums import OpenedSums
+from lumos.device.shard import Shard
+from lumos.errors import ProtocolError, UsageError
+from lumos.exchange.endpoint import Endpoint, Program
+from lumos.products import PairedCoordinator, paired_sums
+from lumos.training.config import Config
+from lumos.typing import Arrays, Doubles, Ints, Small
+
+__all__ = ["NoisySums", "Update"]
+
+
+class NoisySums:
+    """The hosted devices' part in all sums of a run.
+
+    Args:
+        shard: the hosted devices.
+        endpoint: whose ledger ideal sums are booked in.
+        config: settings.
+    """
+
+    def __init__(self, shard: Shard, endpoint: Endpoint, config: Config) -> None:
+        self._sums = AGGREGATORS[config.train.aggregate](shard, endpoint, config.updates)
+        self._pairs = paired_sums(shard, endpoint, self._sums)
+        self._known = b""
+        """Digest of the sums so far."""
+        self._attempt = 0
+        self._bind()
+
+    def refused(self) -> list[int]:
+        """Nobody: a device drops no message of a sum."""
+        return []
+
+    def rounded(self, values: Doubles) -> Doubles:
+        """Numbers of one device's vector as a sum encodes them; sums of such numbers are exact."""
+        return self._sums.fixed.rounded(values)
+
+    def setup(self) -> Program[None]:
+        """Draw the mask graph, and agree on keys."""
+        yield from self._sums.setup()
+
+    def sum(
+        self,
+        update: Update,
+        noise: Noise | None,
+        step: int,
+        drop_stage: npt.NDArray[np.int8] | None = None,
+    ) -> Program[Doubles]:
+        """[width] the sum over all devices, with noise.
+
+        Args:
+            update: the devices' vectors.
+            noise: None for an exact sum.
+            step: names the coins of the noise.
+            drop_stage: [hosted] the `Stage` in which each falls silent; None: nobody does. Of
+                ideal sums nobody does.
+
+        Raises:
+            ProtocolError: too few devices are present.
+        """
+        total = yield from self._sums.sum_updates(update, noise, step, drop_stage)
+        if total is None:
+            raise ProtocolError("a sum was not opened: too few devices were present")
+        self._learn(total)
+        return total
+
+    def _learn(self, total: Doubles) -> None:
+        """Bind the next sum to this one: a coordinator that tells devices different sums is found
+        out there, before anything is opened."""
+        known = self._known + np.ascontiguousarray(total).tobytes()
+        self._known = blake2b(known, digest_size=32, person=b"lumos sums").digest()
+        self._bind()
+
+    def compare_told(self) -> Program[None]:
+        """Compare with mask neighbours what the devices were told in all sums.
+
+        Raises:
+            Equivocation: the coordinator told devices different things.
+        """
+        yield from self._sums.restartable().compare_told(self._known)
+
+    def begin_attempt(self, number: int) -> None:
+        """The next sums are of this attempt: those of another one have other masks."""
+        self._attempt = number
+        self._bind()
+
+    def _bind(self) -> None:
+        self._sums.context = self._known + self._attempt.to_bytes(4, "little")
+
+    def state_dict(self) -> Arrays:
+        """What a device that keeps its secret needs to go on after a restart.
+
+        Raises:
+            UsageError: sums are ideal, and no device of a simulation restarts.
+        """
+        sums = self._sums.restartable()
+        return {**sums.state_dict(), "known": np.frombuffer(self._known, np.uint8)}
+
+    def load_state_dict(self, state: Arrays) -> None:
+        """Go on from a state instead of `setup`."""
+        self._sums.restartable().load_state_dict(state)
+        self._known = state["known"].tobytes()
+        self._bind()
+
+    def remember_openings(self, opened: OpenedSums) -> None:
+        """Note there what the device gives out shares for, so that a restart changes nothing."""
+        self._sums.restartable().opened = opened
+
+    def pair(self, partner: Ints, chosen: csr_array) -> Program[None]:
+        """Open the sessions of matched devices; arguments as in `PairedSums.setup`."""
+        yield from self._pairs.setup(partner, chosen)
+
+    def sum_products(
+        self, vectors: Small, words: int, noise: Noise | None, step: int
+    ) -> Program[Doubles]:
+        """[words · K] the sum of products over all pairs, with noise.
+
+        Args:
+            vectors: [hosted, K] of the devices.
+            words: of the rows that `pair` was given.
+            noise: None for an exact sum.
+            step: names the coins of the noise, and the products: none is computed twice.
+        """
+        shares = self._sums.noise_shares(noise, words * vectors.shape[1], step)
+        total = yield from self._pairs.sum(vectors, shares, step)
+        self._learn(total)
+        return total
+
+
+class FollowedSums:
+    """`lumos.strict.sums.NoisySums`, as the coordinator has them.
+
+    Args:
+        total: number of devices.
+        endpoint: the coordinator's.
+        config: settings.
+
+    Raises:
+        UsageError: sums are ideal.
+    """
+
+    def __init__(self, total: int, endpoint: Endpoint, config: Config) -> None:
+        if config.train.aggregate != "secure":
+            raise UsageError("real devices need `aggregate='secure'`")
+        self._sums = SecureCoordinator(total, endpoint, config.updates, drops_refused=True)
+        self._pairs = PairedCoordinator(self._sums)
+
+    def refused(self) -> list[int]:
+        """Senders of messages that were dropped since the last call."""
+        refused, self._sums.refused = self._sums.refused, []
+        return refused
+
+    def rounded(self, values: Doubles) -> Doubles:
+        """Numbers of one device's vector as a sum encodes them."""
+        return self._sums.fixed.rounded(values)
+
+    def setup(self) -> Program[None]:
+        """Hold the draw of the mask graph."""
+        yield from self._sums.setup()
+
+    def sum(self, update: Update, noise: Noise | None, step: int) -> Program[Doubles]:
+        """[width] the sum over all devices, with their noise.
+
+        Raises:
+            ProtocolError: too few devices are present.
+        """
+        total = yield from self._sums.sum(update(True).shape[1])
+        if total is None:
+            raise ProtocolError("a sum was not opened: too few devices were present")
+        return total
+
+    def pair(self, partner: Ints, chosen: csr_array) -> Program[None]:
+        """Sessions of matched devices: the coordinator has no part in them."""
+        yield from ()
+
+    def sum_products(
+        self, vectors: Small, words: int, noise: Noise | None, step: int
+    ) -> Program[Doubles]:
+        """[words · K] the sum of products over all pairs, with noise."""
+        return (yield from self._pairs.sum(words * vectors.shape[1]))
+
+    def state_dict(self) -> Arrays:
+        """What the coordinator needs to go on after a restart."""
+        return {**self._sums.state_dict(), "known": np.empty(0, np.uint8)}
+
+    def load_state_dict(self, state: Arrays) -> None:
+        """Go on from a state instead of `setup`."""
+        self._sums.load_state_dict(state)
+
+    def remember_openings(self, opened: OpenedSums) -> None:
+        """The coordinator holds no shares."""
+
+    def compare_told(self) -> Program[None]:
+        """The coordinator has no part in it."""
+        yield from ()
+
+    def begin_attempt(self, number: int) -> None:
+        """The coordinator has no masks."""
