@@ -186,7 +186,7 @@ def test_a_state_is_everything() -> None:
     one.learn_counts(rng.random(12) * 20, None)
     one.learn_products(rng.normal(size=48))
     one.learn_spread(one.spread().sum(axis=0))
-    two.load(one.arrays())
+    two.load_state_dict(one.state_dict())
     assert one.embeddings().tobytes() == two.embeddings().tobytes()
     assert_array_equal(one.chosen.toarray(), two.chosen.toarray())
 

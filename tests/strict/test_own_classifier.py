@@ -432,7 +432,7 @@ def test_a_state_goes_on_where_it_was() -> None:
     one.learn_counts(one.counts(each=False))
     for step in range(5):
         if step == 2:
-            other.load({name: array.copy() for name, array in one.state().items()})
+            other.load_state_dict({name: array.copy() for name, array in one.state_dict().items()})
         for encoder in (one, other)[: 1 + (step >= 2)]:
             encoder.learn(encoder.update(each=False), step)
     assert_array_equal(other.weights, one.weights)

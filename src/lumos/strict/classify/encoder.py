@@ -176,7 +176,7 @@ class Encoder:
         scale = LOSS_SCALE * self._schedule.strength * max(1, self._schedule.training)
         return float(total[-1] / scale)
 
-    def state(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """Everything that the next steps depend on."""
         return {
             "feature_weights": self.feature_weights,
@@ -184,7 +184,7 @@ class Encoder:
             "velocity": self.velocity,
         }
 
-    def load(self, state: Arrays) -> None:
+    def load_state_dict(self, state: Arrays) -> None:
         """Go on from a state, or use the weights of an earlier run."""
         self.feature_weights = state["feature_weights"].copy()
         self.weights = state["encoder"].copy()

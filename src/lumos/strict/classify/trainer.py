@@ -303,7 +303,7 @@ class StrictClassifier(StrictTrainer):
         return len(self.matrices)
 
     def _state(self) -> Arrays:
-        state = {**self.encoder.state(), **self._learnt()}
+        state = {**self.encoder.state_dict(), **self._learnt()}
         for stage, adam in self.optimisers.items():
             state |= adam.state(stage)
         return state
@@ -316,7 +316,7 @@ class StrictClassifier(StrictTrainer):
         return {"scale": np.array(self.scale), **matrices}
 
     def _restore(self, state: Arrays) -> None:
-        self.encoder.load(state)
+        self.encoder.load_state_dict(state)
         self._load_learnt(state)
         for stage, adam in self.optimisers.items():
             adam.restore(state, stage)
@@ -338,7 +338,9 @@ class StrictClassifier(StrictTrainer):
 
     def arrays(self) -> Arrays:
         """The trained weights by name."""
-        encoder = {name: part for name, part in self.encoder.state().items() if name != "velocity"}
+        encoder = {
+            name: part for name, part in self.encoder.state_dict().items() if name != "velocity"
+        }
         return {
             **encoder,
             **self._scaling_arrays(),
@@ -357,7 +359,7 @@ class StrictClassifier(StrictTrainer):
         self.scaling = self._scaling_in(arrays, len(kept.get("released", ())))
         self._begin()
         self._check(arrays, kept)
-        self.encoder.load(arrays)
+        self.encoder.load_state_dict(arrays)
         self._load_learnt(arrays)
         for stage, adam in self.optimisers.items():
             adam.weights = arrays[stage]

@@ -173,11 +173,11 @@ class LinkEncoder:
         products = z[:, first] * z[:, second] * np.where(first == second, 1, np.sqrt(2))
         return np.ascontiguousarray(products)
 
-    def arrays(self) -> Arrays:
+    def state_dict(self) -> Arrays:
         """Everything that was learnt."""
         return {"weights": self.weights, "basis": self.basis, "mixing": self.mixing}
 
-    def load(self, arrays: Arrays) -> None:
+    def load_state_dict(self, arrays: Arrays) -> None:
         """Take what was learnt before."""
         self.basis, self.mixing = arrays["basis"], arrays["mixing"]
         self._weigh(arrays["weights"])

@@ -223,7 +223,7 @@ class LinkResult:
         words = WordRows(features, signed=schedule.signed)
         _check(schedule, words.width, weights, kept, len(shard))
         encoder = LinkEncoder(words, schedule, public)
-        encoder.load(weights)
+        encoder.load_state_dict(weights)
         surroundings = Surroundings(shard, schedule.opinion_mechanism)
         surroundings.usual = list(weights["usual"])
         for number, sent in enumerate(kept["sent"].T):

@@ -302,7 +302,7 @@ class StrictLinker(StrictTrainer):
     def _state(self) -> Arrays:
         usual = self.surroundings.usual
         rounds = np.array(usual) if usual else np.empty((0, self.schedule.strict.colours))
-        return {**self.encoder.arrays(), "usual": rounds}
+        return {**self.encoder.state_dict(), "usual": rounds}
 
     def _restore(self, state: Arrays) -> None:
         """Go on from a state.
@@ -312,5 +312,5 @@ class StrictLinker(StrictTrainer):
         """
         if state["usual"].shape[1:] != (self.schedule.strict.colours,):
             raise InputError("checkpoint.npz is of another model; restart without `resume`")
-        self.encoder.load(state)
+        self.encoder.load_state_dict(state)
         self.surroundings.usual = list(state["usual"])
