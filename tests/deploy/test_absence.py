@@ -184,7 +184,7 @@ class SilentDevice:
             return (yield from sent(topic, shard, over[speaking], bodies[speaking], *others))
 
         monkeypatch.setattr(NoisySums, "sum", silent_sum)
-        for place in ("classify_trainer", "link_trainer"):
+        for place in ("classify.trainer", "link.trainer"):
             monkeypatch.setattr(f"lumos.strict.{place}.send_over", silent_send)
 
 
