@@ -15,7 +15,10 @@ from typing import Any
 import numpy as np
 from benchmarks.bench import Row, Size, seconds_of
 
-from lumos.aggregate import (
+from lumos.crypto.groups import GROUPS, Group
+from lumos.device import PrivateCoins, PublicCoins, Shard, simulated_secrets
+from lumos.exchange import CARRIERS, EVERY_DOOR, Endpoint, LedgerReport, Program
+from lumos.secagg import (
     AggregateSettings,
     IdealAggregator,
     IdealCoordinator,
@@ -23,12 +26,9 @@ from lumos.aggregate import (
     SecureCoordinator,
     masks,
 )
-from lumos.aggregate.ideal import IDEAL_TOPICS
-from lumos.compare import Receiver, Sender, Spec
-from lumos.crypto.group import GROUPS, Group
-from lumos.device import PrivateCoins, PublicCoins, Shard, simulated_secrets
-from lumos.exchange import CARRIERS, EVERY_DOOR, Endpoint, LedgerReport, Program
-from lumos.session.lookup import Lookup, Query, ReceiverKeys, SenderKeys
+from lumos.secagg.ideal import IDEAL_TOPICS
+from lumos.twoparty.comparison import Receiver, Sender, Spec
+from lumos.twoparty.lookup import Lookup, Query, ReceiverKeys, SenderKeys
 from lumos.typing import Doubles
 
 BITS = 8

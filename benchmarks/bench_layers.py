@@ -18,14 +18,13 @@ from torch.nn.functional import dropout
 from lumos.device.shard import Shard, cut
 from lumos.graph import load
 from lumos.graph.catalog import CATALOG
+from lumos.model import ModelSettings
 from lumos.model.dropout import Drops
-from lumos.model.generic import block_diagonal
-from lumos.model.network import Leaves, TreeNetwork
-from lumos.model.settings import ModelSettings
+from lumos.model.network import Leaves, TreeNetwork, block_diagonal
 from lumos.model.tree_tensors import Trees
 from lumos.trees.balance import balance
+from lumos.trees.balancers import TreeSettings
 from lumos.trees.forest import Forest
-from lumos.trees.settings import TreeSettings
 
 FEATURES = 128
 

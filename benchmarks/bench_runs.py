@@ -16,9 +16,8 @@ from benchmarks.bench import CPU, Row, Size
 from lumos.exchange.endpoint import Endpoint
 from lumos.graph import Graph, load
 from lumos.runs.train import train
-from lumos.trees.balance import balance
-from lumos.trees.optimum import least_largest_workload
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balance import balance, least_largest_workload
+from lumos.trees.balancers import TreeSettings
 
 
 def balancers(size: Size) -> list[Row]:

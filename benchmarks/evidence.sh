@@ -74,7 +74,7 @@ here=$(dirname "$0")
 structure=$(realpath "$out")/structure
 echo "== what a party of a comparison or a score sees, with samples that show an advantage of 0.02"
 (cd "$here/.." && LUMOS_PRIVACY_SAMPLES=25000 pytest -q -n 2 \
-    tests/compare/test_privacy.py tests/score/test_privacy.py tests/test_distinguisher.py)
+    tests/twoparty/compare/test_privacy.py tests/twoparty/score/test_privacy.py tests/test_distinguisher.py)
 echo "== tests that make test leaves out, and properties with more examples"
 (cd "$here/.." && LUMOS_EXAMPLES=500 pytest -q -n 2)
 (cd "$here/.." && python -m benchmarks.bench --full)

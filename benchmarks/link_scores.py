@@ -18,19 +18,23 @@ from typing import Any
 
 import numpy as np
 
-from lumos.crypto.group import GROUPS, Group
+from lumos.crypto.groups import GROUPS, Group
 from lumos.device import Shard, cut
 from lumos.exchange import Endpoint, LedgerReport, Program
-from lumos.exchange.carriers.loopback import Loopback
 from lumos.exchange.endpoint import no_part
+from lumos.exchange.transports.loopback import Loopback
 from lumos.graph import Graph
-from lumos.score import LevelSpec, ScoreReceiver, ScoreSender, messages
-from lumos.score.ideal import IDEAL_TOPICS, IdealScorer
-from lumos.score.scorer import Scorer
-from lumos.score.secure import SecureScorer
-from lumos.session.pairs import ComparedPairs
-from lumos.session.worker_processes import make_pool
-from lumos.session.workers import Workers
+from lumos.twoparty.score import (
+    IDEAL_TOPICS,
+    IdealScorer,
+    LevelSpec,
+    Scorer,
+    ScoreReceiver,
+    ScoreSender,
+    SecureScorer,
+    messages,
+)
+from lumos.twoparty.workers import ComparedPairs, Workers, make_pool
 from lumos.typing import Ints, Small
 
 CHUNK = 2000  # pairs of a call: so many sessions are open at a time

@@ -17,15 +17,14 @@ from hashlib import blake2b
 import numpy as np
 from scipy.sparse import csr_array, random_array
 
-from lumos.aggregate import AggregateSettings, FixedPoint, IdealAggregator, IdealCoordinator
-from lumos.aggregate.ideal import IDEAL_TOPICS as IDEAL_SUMS
-from lumos.crypto.ed25519 import ED25519
+from lumos.crypto.groups import ED25519
 from lumos.device import PrivateCoins, PublicCoins, Shard, simulated_secrets
 from lumos.exchange import EVERY_DOOR, Endpoint, Program
-from lumos.exchange.carriers.loopback import Loopback
-from lumos.products import PairedCoordinator, PairSession, paired_sums
-from lumos.products.extension import BASE
-from lumos.products.ideal import IDEAL_TOPICS
+from lumos.exchange.transports.loopback import Loopback
+from lumos.secagg import AggregateSettings, FixedPoint, IdealAggregator, IdealCoordinator
+from lumos.secagg.ideal import IDEAL_TOPICS as IDEAL_SUMS
+from lumos.twoparty.product_sums import IDEAL_TOPICS, PairedCoordinator, paired_sums
+from lumos.twoparty.products import BASE, PairSession
 
 SIZES = (600, 4714)
 DEVICES = 22_470

@@ -2,7 +2,7 @@
 
     python -m benchmarks.strict_leak [--graph facebook] [--epsilon 3] [--seeds 3] [--json]
 
-The attackers are those of `lumos.audit.attacks.neighbourhood`, over all pairs of neighbours,
+The attackers are those of `lumos.audit.attacks.neighbours`, over all pairs of neighbours,
 without numbers of their own. AUC 0.5 is chance. The row `classes` knows the true classes of u, v
 and w, and nothing else: what homophily alone tells.
 """
@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 import lumos
-from lumos.audit.attacks.neighbourhood import HeardMessages, NeighbourPairs, best, questions
-from lumos.encode.mechanisms import COIN, make_mechanism
+from lumos.audit.attacks.neighbours import HeardMessages, NeighbourPairs, best, questions
+from lumos.ldp.mechanisms import COIN, make_mechanism
 
 CELLS = [(0, 4.0), *((opinions, epsilon) for opinions in (1, 2, 3) for epsilon in (2.0, 3.0, 4.0))]
 """Numbers of opinions and ε of each."""

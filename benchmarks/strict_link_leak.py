@@ -8,7 +8,7 @@ are real ones (vectors, thresholds, randomized response); questions pass through
 questions of others in its life, and learns levels in 16 answers in all, so a row of 16 askers is
 more than anybody gets and one of 64 cannot occur. Attackers know the truth of one half of all
 devices, with their answers, and are judged on the other half: no bound. The attackers are those of
-`lumos audit` (`lumos.audit.attacks.link_askers`, `link_neighbours`, `link_sums`), which has one
+`lumos audit` (`lumos.audit.attacks.link_queries`, `link_neighbours`, `link_sums`), which has one
 setting at a time, intervals and bounds.
 
 - *edge*: are two devices linked that both were asked by the same m askers? Neither is an asker.
@@ -41,26 +41,26 @@ from rich.console import Console
 from rich.table import Table
 
 import lumos
-from lumos.audit.attacks.link_askers import (
+from lumos.audit.attacks.link_queries import (
     AttackedDevices,
     asked_by,
     devices_of,
     over_sets,
     some_askers,
 )
-from lumos.audit.attacks.link_neighbours import (
+from lumos.audit.attacks.link_training import (
+    guesses,
     matching_events,
     one_neighbour,
     third_parties,
     told_by,
 )
-from lumos.audit.attacks.link_sums import guesses
-from lumos.audit.scene import Recorded, Scene, without_masked_vectors
-from lumos.encode.mechanisms import COIN, make_mechanism
-from lumos.exchange.batch import Batch
+from lumos.audit.harness import Recorded, Scene, without_masked_vectors
+from lumos.exchange.messages import Batch
 from lumos.exchange.tape import recording
 from lumos.graph.demo import words_for
-from lumos.runs.federation import Federation
+from lumos.ldp.mechanisms import COIN, make_mechanism
+from lumos.runs.loop import Federation
 from lumos.strict.link.levels import ALONE, spec_for
 from lumos.strict.link.prediction import LinkResult, answer
 from lumos.strict.messages import CONSENT

@@ -33,7 +33,7 @@ from scipy.sparse import csr_array
 
 import lumos
 from lumos.baselines.measure import baseline
-from lumos.evaluation.cache import plain_settings
+from lumos.evaluation.pool import plain_settings
 from lumos.graph.demo import demo_graph, words_for
 from lumos.report import lines
 

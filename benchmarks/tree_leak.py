@@ -2,7 +2,7 @@
 
     python -m benchmarks.tree_leak [--graph demo|facebook] [--balancers greedy …] [--json]
 
-Attackers are those of `lumos.audit.attacks.tree_messages`: one neighbour, pooled neighbours and the
+Attackers are those of `lumos.audit.attacks.trees`: one neighbour, pooled neighbours and the
 coordinator, each from everything that it received, sent and was answered in a recorded run, and
 beside it from what it knows without messages. Every victim counts once. Comparisons are ideal ones;
 attackers read the answers that secret ones give. `--json` prints what docs/results/tree-leak-*.json
@@ -17,10 +17,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from lumos.audit.attacks.tree_messages import TARGETS, determined_classes, tree_leaks
-from lumos.audit.tree_events import record_trees
+from lumos.audit.attacks.trees import TARGETS, determined_classes, record_trees, tree_leaks
 from lumos.graph import load
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balancers import TreeSettings
 
 BALANCERS = ("greedy", "mcmc", "optimal")
 

@@ -18,8 +18,7 @@ from typing import Any
 
 from lumos.cli.common import console, print_json, say
 from lumos.errors import LumosError, UsageError
-from lumos.evaluation.cache import ResultCache, finite
-from lumos.evaluation.process_pool import Job, JobEnd, processes, run_jobs
+from lumos.evaluation.pool import Job, JobEnd, ResultCache, finite, processes, run_jobs
 from reproduce import tables
 from reproduce.evaluation import NOT_RUN, PROFILES, Outcome, PaperEvaluation
 from reproduce.figures import FIGURES, SHORT_FIGURES, runs_of

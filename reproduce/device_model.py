@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from lumos.encode.one_bit import largest_bin
 from lumos.graph import Graph
-from lumos.model.settings import ModelSettings
+from lumos.ldp.one_bit import largest_bin
+from lumos.model import ModelSettings
 from lumos.trees.balance import Balanced
 from lumos.typing import Doubles, Ints
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from lumos.device.coins import PublicCoins
+from lumos.device.randomness import PublicCoins
 from lumos.graph import Graph
-from lumos.runs.federation import Federation
+from lumos.runs.loop import Federation
 from lumos.training.config import Config
 from lumos.training.problem import Problem
 from lumos.training.profile import PAPER

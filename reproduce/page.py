@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lumos.progress import duration
+from lumos.display import duration
 from lumos.report import Block, Code, Figure, Page, Section, Table, Text
 from lumos.storage import write_json, write_text
 from reproduce import tables

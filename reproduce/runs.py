@@ -11,14 +11,14 @@ import numpy as np
 
 from lumos import __version__
 from lumos.errors import InputError
-from lumos.evaluation.cache import finite, plain_settings, result_key
 from lumos.evaluation.evaluate import run_system
+from lumos.evaluation.pool import finite, plain_settings, result_key
 from lumos.graph import Graph, load
 from lumos.machine import peak_rss_mb
 from lumos.storage import write_text
 from lumos.training.profile import PAPER, STRICT
 from lumos.trees.balance import balance
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balancers import TreeSettings
 from lumos.typing import Ints
 from reproduce import settings as frozen
 from reproduce.device_model import DeviceModel

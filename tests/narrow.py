@@ -4,7 +4,7 @@ from typing import TypeVar
 
 from scipy.sparse import csr_array
 
-from lumos.encode.bounds import Features, Sparse
+from lumos.ldp.bounds import Features, Sparse
 
 T = TypeVar("T")
 

@@ -98,7 +98,7 @@ class Secp256k1(Curve):
 
 
 CURVES: dict[str, Curve] = {"ed25519": Edwards25519(), "secp256k1": Secp256k1()}
-"""By the name of their group in `lumos.crypto.group.GROUPS`."""
+"""By the name of their group in `lumos.crypto.groups.GROUPS`."""
 
 
 def crc(data):

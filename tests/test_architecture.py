@@ -1,4 +1,4 @@
-"""The import graph: rooms depend on those before them, and only the registry knows profiles."""
+"""The import graph: packages depend on those before them, and only the registry knows profiles."""
 
 import ast
 from collections.abc import Iterator
@@ -12,27 +12,23 @@ from lumos.training.profile import PROFILES
 
 SOURCE = Path(lumos.__file__).parent
 
-ROOMS = (
+PACKAGES = (
     "errors",
     "typing",
     "registry",
     "display",
     "machine",
     "storage",
-    "progress",
     "graph",
     "crypto",
     "device",
     "ranks",
     "exchange",
-    "session",
-    "compare",
-    "score",
+    "secagg",
+    "twoparty",
     "trees",
-    "encode",
+    "ldp",
     "model",
-    "aggregate",
-    "products",
     "training",
     "paper",
     "strict",
@@ -47,7 +43,7 @@ ROOMS = (
 )
 """In the order in which they may import: each from those before it, never from one after it."""
 INDEPENDENT = {("strict", "paper"), ("baselines", "runs"), ("report", "baselines")}
-"""Rooms that could import one another by their order, and must not."""
+"""Packages that could import one another by their order, and must not."""
 
 
 @cache
@@ -88,18 +84,18 @@ def imported(tree: ast.Module) -> Iterator[str]:
 
 
 def wrong_edges(source: Path = SOURCE) -> list[str]:
-    """Imports that point from a room to one after it, or between rooms that stand apart."""
+    """Imports that point from a package to one after it, or between packages that stand apart."""
     wrong = []
     for name, tree in modules(source):
-        room = name.split(".")[0]
-        if not room:
+        package = name.split(".")[0]
+        if not package:
             continue  # lumos/__init__.py names what is public
         for target in imported(tree):
             other = target.split(".")[0]
-            if other not in ROOMS:
+            if other not in PACKAGES:
                 continue
-            later = ROOMS.index(other) > ROOMS.index(room)
-            if later or (room, other) in INDEPENDENT:
+            later = PACKAGES.index(other) > PACKAGES.index(package)
+            if later or (package, other) in INDEPENDENT:
                 wrong.append(f"lumos.{name} imports lumos.{target}")
     return wrong
 
@@ -124,9 +120,9 @@ def profile_names(source: Path = SOURCE) -> list[str]:
     return found
 
 
-def test_every_folder_is_a_room() -> None:
+def test_every_folder_is_listed() -> None:
     there = {name.split(".")[0] for name, _ in modules(SOURCE)} - {""}
-    assert there == set(ROOMS)
+    assert there == set(PACKAGES)
 
 
 def test_imports_point_one_way() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import lumos
-from lumos import progress
-from lumos.progress import NotebookBar, ProgressLines, displayed, duration, line_of
+from lumos import display
+from lumos.display import NotebookBar, ProgressLines, displayed, duration, line_of
 
 
 class Clock:
@@ -146,7 +146,7 @@ def test_a_job_without_steps_leaves_no_output(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_from_python(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 0.0)
     quick: dict[str, Any] = {"profile": "paper", "compare": "ideal", "iterations": 300, "epochs": 2}
     lumos.train("demo:60", floor=False, progress=True, **quick)
     lines = capsys.readouterr().err.splitlines()

@@ -20,7 +20,7 @@ TITLES = {
 }
 """Pages in order: title and first sentence."""
 BESIDE = {
-    "graph": ["lumos.graph.options.ReadOptions"],
+    "graph": ["lumos.graph.io.ReadOptions"],
     "run": [
         "lumos.training.split.DataSplit",
         "lumos.runs.run.Cost",
@@ -31,12 +31,12 @@ BESIDE = {
     "settings": [
         "lumos.training.config.TrainSettings",
         "lumos.strict.settings.StrictSettings",
-        "lumos.paper.settings.PaperSettings",
-        "lumos.model.settings.ModelSettings",
-        "lumos.aggregate.settings.AggregateSettings",
-        "lumos.baselines.settings.BaselineSettings",
+        "lumos.paper.profile.PaperSettings",
+        "lumos.model.ModelSettings",
+        "lumos.secagg.parameters.AggregateSettings",
+        "lumos.baselines.systems.BaselineSettings",
     ],
-    "reports": ["lumos.exchange.ledger_report.TopicLine", "lumos.audit.audit_row.AuditRow"],
+    "reports": ["lumos.exchange.observer.TopicLine", "lumos.audit.table.AuditRow"],
 }
 """What public names lead to, by its home."""
 FIRST = ("load", "train", "evaluate", "baseline", "balance", "run_audit", "load_run", "Run")

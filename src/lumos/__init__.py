@@ -18,8 +18,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lumos.audit.audit_row import AuditReport
-    from lumos.audit.auditing import run_audit
+    from lumos.audit.harness import run_audit
+    from lumos.audit.table import AuditReport
     from lumos.baselines import baseline
     from lumos.errors import (
         BudgetExceeded,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
     from lumos.evaluation.evaluate import evaluate
     from lumos.evaluation.result import Evaluation
-    from lumos.exchange.ledger_report import LedgerReport
+    from lumos.exchange.observer import LedgerReport
     from lumos.graph import Graph, load
     from lumos.runs.load import load_run
     from lumos.runs.run import Run
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from lumos.training.config import Config
     from lumos.training.trainer import EpochEvent
     from lumos.trees.balance import Balanced, balance
+    from lumos.trees.balancers import TreeSettings
     from lumos.trees.forest import Forest
-    from lumos.trees.settings import TreeSettings
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "AuditReport": "lumos.audit.audit_row",
+    "AuditReport": "lumos.audit.table",
     "Balanced": "lumos.trees.balance",
     "BudgetExceeded": "lumos.errors",
     "Config": "lumos.training.config",
@@ -58,21 +58,21 @@ _HOMES = {
     "Forest": "lumos.trees.forest",
     "Graph": "lumos.graph",
     "InputError": "lumos.errors",
-    "LedgerReport": "lumos.exchange.ledger_report",
+    "LedgerReport": "lumos.exchange.observer",
     "LumosError": "lumos.errors",
     "MissingData": "lumos.errors",
     "NotHosted": "lumos.errors",
     "PromiseExceeded": "lumos.errors",
     "ProtocolError": "lumos.errors",
     "Run": "lumos.runs.run",
-    "TreeSettings": "lumos.trees.settings",
+    "TreeSettings": "lumos.trees.balancers",
     "UsageError": "lumos.errors",
     "balance": "lumos.trees.balance",
     "baseline": "lumos.baselines",
     "evaluate": "lumos.evaluation.evaluate",
     "load": "lumos.graph",
     "load_run": "lumos.runs.load",
-    "run_audit": "lumos.audit.auditing",
+    "run_audit": "lumos.audit.harness",
     "train": "lumos.runs.train",
 }
 

@@ -88,3 +88,82 @@ def one_of(parameter: str, value: str, allowed: tuple[str, ...]) -> None:
     """Raise `UsageError` where a setting is none of the allowed words."""
     if value not in allowed:
         raise UsageError(f"`{parameter}` must be one of {', '.join(allowed)}, got {value!r}")
+
+
+# What can go wrong in a masked sum.
+#
+# ProtocolError               a message broke the rules; the round is closed, nothing is revealed
+# ├── WrongLength             a message is longer or shorter than the public settings say; it is
+# │                           shared with comparisons and lives in `lumos.errors`
+# ├── WrongSender             a message came from a party that has no part in it, or came twice
+# ├── Forged                  a public key, a word or an opened secret is not the sender's
+# ├── Equivocation            the coordinator told two devices different things
+# ├── DrawVoid                the mask graph could not be drawn: contributions were missing
+# ├── ObjectionIgnored        the coordinator wants to open a sum to which a device objected
+# ├── BothSecrets             somebody asked a holder for both secrets of one device
+# └── AlreadyOpened           somebody asked a holder for a second attempt of a step that it opened
+#
+# No message carries a number, a share, a key or a mask.
+
+
+class WrongSender(ProtocolError):
+    """A message came from a party that has no part in it, or came twice."""
+
+
+class Forged(ProtocolError):
+    """A public key, a word or an opened secret is not the sender's."""
+
+
+class Equivocation(ProtocolError):
+    """The coordinator told two devices different things."""
+
+
+class DrawVoid(ProtocolError):
+    """The mask graph could not be drawn: contributions were missing in every draw."""
+
+
+class ObjectionIgnored(ProtocolError):
+    """The coordinator wants to open a sum to which a device objected."""
+
+
+class BothSecrets(ProtocolError):
+    """Somebody asked a holder for both secrets of one device."""
+
+
+class AlreadyOpened(ProtocolError):
+    """Somebody asked a holder for a second attempt of a step that it helped to open."""
+
+
+# What can go wrong in a session.
+#
+# ProtocolError               a message broke the rules; the session is closed, nothing is revealed
+# ├── WrongLength             a message is longer or shorter than the public list says; it is shared
+# │                           with masked sums and lives in `lumos.errors`
+# ├── BadPoint                a received point is not in the group (`lumos.crypto.groups`)
+# ├── BadValue                a value, an outcome or padding lies outside its range
+# ├── CheckFailed             the two parties have not seen the same messages
+# ├── Replay                  an index that was answered is asked again with another message
+# ├── OutOfOrder              a message, or a call, is not the one that is due
+# └── SessionClosed           the session has ended: by an error, by close(), or by a fork
+#
+# No message carries a value, a digit, a share, a scalar or a point.
+
+
+class BadValue(ProtocolError):
+    """A value, an outcome or padding lies outside its range."""
+
+
+class CheckFailed(ProtocolError):
+    """The two parties have not seen the same messages."""
+
+
+class Replay(ProtocolError):
+    """An index that was answered is asked again with another message."""
+
+
+class OutOfOrder(ProtocolError):
+    """A message, or a call, is not the one that is due."""
+
+
+class SessionClosed(ProtocolError):
+    """The session has ended: by an error, by ``close()``, or by a fork."""

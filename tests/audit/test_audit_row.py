@@ -4,8 +4,17 @@ import json
 
 import pytest
 
-from lumos.audit.audit_row import EXCEEDED, NO_BOUND, WITHIN, AuditReport, AuditRow
-from lumos.audit.estimates import Area, Estimate, Exactly, Proportion
+from lumos.audit.table import (
+    EXCEEDED,
+    NO_BOUND,
+    WITHIN,
+    Area,
+    AuditReport,
+    AuditRow,
+    Estimate,
+    Exactly,
+    Proportion,
+)
 
 
 def row(estimate: Estimate, **fields: object) -> AuditRow:

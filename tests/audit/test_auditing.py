@@ -9,7 +9,7 @@ import pytest
 
 import lumos
 from lumos.audit import ATTACKS, Attack, AuditRow, Scene
-from lumos.audit.estimates import Exactly
+from lumos.audit.table import Exactly
 from lumos.cli.main import run as command
 from lumos.errors import InputError, UsageError
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import lumos
-from lumos.aggregate import noise as noises
-from lumos.aggregate.noise import Noise
 from lumos.audit import AuditReport, AuditRow, Scene
-from lumos.audit.attacks import canary
-from lumos.audit.attacks.canary import CanaryQuestion, CanarySum
-from lumos.audit.audit_row import EXCEEDED, WITHIN
+from lumos.audit.attacks import sums
+from lumos.audit.attacks.sums import CanaryQuestion, CanarySum
+from lumos.audit.table import EXCEEDED, WITHIN
+from lumos.secagg import noise as noises
+from lumos.secagg.noise import Noise
 from lumos.strict.link.stages import LinkSchedule
 from lumos.training.config import Config
 
@@ -25,7 +25,7 @@ def graph() -> lumos.Graph:
 
 
 def question(graph: lumos.Graph, config: Config = LINKS, number: int = 0) -> CanaryQuestion:
-    return list(canary.questions(graph, config, DEVICES))[number]
+    return list(sums.questions(graph, config, DEVICES))[number]
 
 
 def verdict(*rows: AuditRow) -> list[str]:
@@ -45,10 +45,10 @@ def verdict(*rows: AuditRow) -> list[str]:
 def test_mu_is_the_accounts_where_all_that_may_collude_do(graph: lumos.Graph) -> None:
     asked = question(graph)
     assert asked.mu == pytest.approx(LinkSchedule(config=LINKS, devices=200).mu("features"))
-    found = canary.seen_by(asked, LINKS, trials=TRIALS).by_account()
+    found = sums.seen_by(asked, LINKS, trials=TRIALS).by_account()
     assert (found.colluding, found.absent) == (6, 3)
     scene = Scene(graph, {}, tasks=("link",))
-    rows = list(canary.rows(scene, asked, found))
+    rows = list(sums.rows(scene, asked, found))
     assert [row.measure for row in rows] == ["μ", "ε"]
     assert verdict(*rows) == [WITHIN, WITHIN]
     assert abs(rows[0].value / asked.mu - 1) < 4 * found.mu().error  # and it has teeth
@@ -58,16 +58,16 @@ def test_mu_is_the_accounts_where_all_that_may_collude_do(graph: lumos.Graph) ->
 
 def test_fewer_colluders_see_more_noise(graph: lumos.Graph) -> None:
     asked = question(graph)
-    found = canary.seen_by(asked, LINKS, trials=TRIALS, tolerated=False).by_account()
+    found = sums.seen_by(asked, LINKS, trials=TRIALS, tolerated=False).by_account()
     left = np.sqrt(51 / 60)  # of 60 shares, 9 may be known or missing
     assert abs(found.mu().mean - left * asked.mu) < 4 * found.mu().error
 
 
 def test_learnt_weights_and_rehearsals_find_nothing_more(graph: lumos.Graph) -> None:
     asked = question(graph)
-    learnt = canary.seen_by(asked, LINKS, trials=TRIALS).by_learnt_weights()
-    rehearsed = canary.seen_by(asked, LINKS, trials=TRIALS, rehearsed=True).by_account()
-    rows = canary.mu_row(asked, learnt), canary.mu_row(asked, rehearsed)
+    learnt = sums.seen_by(asked, LINKS, trials=TRIALS).by_learnt_weights()
+    rehearsed = sums.seen_by(asked, LINKS, trials=TRIALS, rehearsed=True).by_account()
+    rows = sums.mu_row(asked, learnt), sums.mu_row(asked, rehearsed)
     assert verdict(*rows) == [WITHIN, WITHIN]
     assert abs(learnt.mu().mean - asked.mu) < 5 * learnt.mu().error
     # Noise of its own is added: twice the variance.
@@ -76,7 +76,7 @@ def test_learnt_weights_and_rehearsals_find_nothing_more(graph: lumos.Graph) -> 
 
 def test_questions_are_those_of_the_table(graph: lumos.Graph) -> None:
     labels = Config.of(profile="strict", aggregate="secure", coins="system")
-    found = {one.about: one for one in canary.questions(graph, labels)}
+    found = {one.about: one for one in sums.questions(graph, labels)}
     assert [len(one.sums) for one in found.values()] == [17, 18, 43, 46]
     for one in found.values():
         by_hand = sum((s.change / (s.noise.sigma * s.noise.clip)) ** 2 for s in one.sums)
@@ -88,7 +88,7 @@ def test_questions_are_those_of_the_table(graph: lumos.Graph) -> None:
 
 
 def exceeded(asked: CanaryQuestion, view: Any) -> bool:
-    return verdict(canary.mu_row(asked, view)) == [EXCEEDED]
+    return verdict(sums.mu_row(asked, view)) == [EXCEEDED]
 
 
 def test_twin_without_a_margin_for_absent_devices(
@@ -102,15 +102,15 @@ def test_twin_without_a_margin_for_absent_devices(
 
     monkeypatch.setattr(Noise, "of", staticmethod(too_few))
     asked = question(graph)
-    assert exceeded(asked, canary.seen_by(asked, LINKS, trials=12_000).by_account())
+    assert exceeded(asked, sums.seen_by(asked, LINKS, trials=12_000).by_account())
 
 
 def test_twin_without_noise(graph: lumos.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(noises, "normal", lambda coins, rows, width, step: np.zeros((60, width)))
     asked = question(graph)
-    found = canary.seen_by(asked, LINKS, trials=600).by_account()
+    found = sums.seen_by(asked, LINKS, trials=600).by_account()
     assert exceeded(asked, found)
-    one = canary.rows(Scene(graph, {}, tasks=("link",)), asked, found)
+    one = sums.rows(Scene(graph, {}, tasks=("link",)), asked, found)
     assert list(one)[1].value > 5
 
 
@@ -122,7 +122,7 @@ def test_twin_whose_noise_comes_from_a_public_seed(
 
     monkeypatch.setattr(noises, "normal", public)
     asked = question(graph)
-    rehearsed = canary.seen_by(asked, LINKS, trials=600, rehearsed=True)
+    rehearsed = sums.seen_by(asked, LINKS, trials=600, rehearsed=True)
     assert exceeded(asked, rehearsed.by_account())
 
 
@@ -134,7 +134,7 @@ def test_twin_that_uses_its_noise_twice(
         noises, "normal", lambda coins, rows, width, step: normal(coins, rows, width, 0)
     )
     asked = question(graph)
-    view = canary.seen_by(asked, LINKS, trials=2000)
+    view = sums.seen_by(asked, LINKS, trials=2000)
     assert exceeded(asked, view.by_learnt_weights())
 
 
@@ -150,4 +150,4 @@ def test_twin_that_opens_one_sum_twice(graph: lumos.Graph) -> None:
         column=asked.column,
         task="link",
     )
-    assert exceeded(asked, canary.seen_by(again, LINKS, trials=2000).by_account())
+    assert exceeded(asked, sums.seen_by(again, LINKS, trials=2000).by_account())

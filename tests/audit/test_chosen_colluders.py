@@ -9,23 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from tests.aggregate.federation import Federation, drawn_graph, graph_in_order, some_graph
+from tests.secagg.federation import Federation, drawn_graph, graph_in_order, some_graph
 
 import lumos
-from lumos.aggregate import (
+from lumos.audit.attacks import sums as attack
+from lumos.device import system_secrets
+from lumos.exchange import Program
+from lumos.secagg import (
     AggregateSettings,
     SecureAggregator,
     SecureCoordinator,
-    mask_draw,
+    mask_graph,
     mask_parameters,
 )
-from lumos.aggregate.mask_graph import MaskGraph
-from lumos.aggregate.masks import SumId
-from lumos.aggregate.parameters import both_windows, tail
-from lumos.aggregate.topics import MASKED, WRAPPED
-from lumos.audit.attacks import chosen_colluders as attack
-from lumos.device import system_secrets
-from lumos.exchange import Program
+from lumos.secagg.mask_graph import MaskGraph
+from lumos.secagg.masks import SumId
+from lumos.secagg.parameters import both_windows, tail
+from lumos.secagg.topics import MASKED, WRAPPED
 
 TOTAL, K, T, VICTIM = 40, 8, 6, 17
 SETTINGS = AggregateSettings(neighbours=K, threshold=T)
@@ -181,7 +181,7 @@ def test_the_bound_holds_for_a_coalition_that_speaks_last() -> None:
     for _ in range(runs):
         contributions = random.integers(0, 256, (total, 16), np.uint8)
         contributions[:c] = contributions[c:].sum(axis=0, dtype=np.uint8)
-        graph = MaskGraph(total, k, mask_draw.seed_of(contributions, 0))
+        graph = MaskGraph(total, k, mask_graph.seed_of(contributions, 0))
         counts[graph.count(colluding)[VICTIM]] += 1
         hits += bool(attack.surrounded(graph, 2 * t - k, colluding).any())
         apart += attack.parted(graph, t, colluding)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lumos.aggregate.noise import epsilon_for
-from lumos.audit.estimates import Area, CertifiedEpsilon, Exactly, Mean, NoiseRatio, Proportion
+from lumos.audit.table import Area, CertifiedEpsilon, Exactly, Mean, NoiseRatio, Proportion
+from lumos.secagg.noise import epsilon_for
 from lumos.training.metrics import auc
 
 

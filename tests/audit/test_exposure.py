@@ -9,16 +9,18 @@ import torch
 
 import lumos
 from lumos.audit import AuditReport, Scene, run_audit
-from lumos.audit.attacks import broker, embedding_neighbours, gradient_labels, leaf_features
-from lumos.audit.attacks.ledger_conformance import uncounted_bytes
-from lumos.audit.attacks.paper_weights import network_of, rows_in, weights_by_epoch
-from lumos.audit.ridge import ridge_scores
-from lumos.audit.scene import without_masked_vectors
-from lumos.encode.recovered import Elements, RecoveredFeatures
-from lumos.exchange.batch import Batch
+from lumos.audit.attacks import paper as embedding_neighbours
+from lumos.audit.attacks import paper as gradient_labels
+from lumos.audit.attacks import paper as leaf_features
+from lumos.audit.attacks import traffic
+from lumos.audit.attacks.paper import network_of, rows_in, weights_by_epoch
+from lumos.audit.attacks.traffic import uncounted_bytes
+from lumos.audit.harness import without_masked_vectors
+from lumos.audit.readers import ridge_scores
 from lumos.exchange.ledger import Ledger
+from lumos.exchange.messages import Batch, Topic
 from lumos.exchange.tape import Tape
-from lumos.exchange.topic import Topic
+from lumos.ldp.one_bit import Elements, RecoveredFeatures
 from lumos.model.tree_tensors import Trees
 
 SHORT: dict[str, Any] = {"encoder_epochs": 2, "epochs": 63}
@@ -75,7 +77,7 @@ def test_equations_are_those_of_the_network(paper: Scene) -> None:
 def test_equations_explain_what_was_sent(paper: Scene) -> None:
     """Without dropout the true features give the messages themselves."""
     recorded = paper.recorded("link")
-    victim, attacker = leaf_features.victims(recorded, paper.watched(), 20)
+    victim, attacker = leaf_features.leaf_victims(recorded, paper.watched(), 20)
     released = leaf_features._released(recorded, attacker, victim)
     truth = torch.from_numpy(leaf_features.words(recorded, victim).astype(np.float32))
     computed = leaf_features.LeafEquations(recorded, 12, released).leaves(truth)
@@ -89,7 +91,7 @@ def test_features_are_found_in_leaves_and_not_in_those_of_others(
 ) -> None:
     monkeypatch.setattr(leaf_features, "MOST", 30)
     recorded, often = paper.recorded("link"), leaf_features.frequencies(paper.recorded("link"))
-    victim, attacker = leaf_features.victims(recorded, paper.watched(), 30)
+    victim, attacker = leaf_features.leaf_victims(recorded, paper.watched(), 30)
     found = leaf_features.searched(recorded, victim, attacker, often, 12)
     right = leaf_features._right(found, leaf_features.words(recorded, victim)).mean()
     others = leaf_features._right(found, leaf_features.words(recorded, np.roll(victim, 1))).mean()
@@ -114,7 +116,7 @@ def test_a_release_without_noise_tells_all_and_one_with_noise_next_to_nothing() 
 
 
 def test_labels_leaves_and_degrees_are_in_gradients(paper: Scene) -> None:
-    rows = list(gradient_labels.run(paper))
+    rows = list(gradient_labels.attack_gradient_labels(paper))
     labels, counted = rows[:-2], rows[-2]
     assert all(row.value == 1.0 for row in labels)
     assert counted.value > 0.95
@@ -132,7 +134,7 @@ def test_labels_are_the_negative_entry() -> None:
 
 
 def test_strangers_learn_from_embeddings(paper: Scene) -> None:
-    near, asked, told, pairs = embedding_neighbours.run(paper)
+    near, asked, told, pairs = embedding_neighbours.attack_embedding_neighbours(paper)
     assert near.value > 0.55
     assert min(asked.value, told.value, pairs.value) > 0.6
 
@@ -152,9 +154,9 @@ def test_a_broker_knows_every_edge(task: str, profile: str, paper: Scene) -> Non
     recorded = scene.recorded(task)
     edges = recorded.graph.edge_list()
     keys = np.sort(edges[:, 0] * recorded.graph.devices + edges[:, 1])
-    assert np.array_equal(broker.talkers(recorded), keys)
+    assert np.array_equal(traffic.talkers(recorded), keys)
     if profile == "paper":
-        assert broker.carriers(recorded).value == 1.0
+        assert traffic.carriers(recorded).value == 1.0
 
 
 Lengths = Callable[[Batch, "lumos.Graph"], np.ndarray]
@@ -178,7 +180,7 @@ def test_content_in_the_size_of_messages_is_found(
 ) -> None:
     graph, add = lumos.load("demo:60"), Tape.add
     world = {"graph": graph}
-    deal = broker.dealt_anew
+    deal = traffic.dealt_anew
 
     def dealt(*args: Any) -> Any:
         world["graph"] = deal(*args)
@@ -192,10 +194,10 @@ def test_content_in_the_size_of_messages_is_found(
             batch = Batch(batch.sender, batch.receiver, batch.body, batch.epsilon, lengths)
         add(tape, exchange, round_, topic, batch, *rest, **more)
 
-    assert exceeded(run_audit(graph, attacks=["broker"])) == []
-    monkeypatch.setattr(broker, "dealt_anew", dealt)
+    assert exceeded(run_audit(graph, attacks=["traffic"])) == []
+    monkeypatch.setattr(traffic, "dealt_anew", dealt)
     monkeypatch.setattr(Tape, "add", longer)
-    found = exceeded(run_audit(graph, attacks=["broker"], task="classify"))
+    found = exceeded(run_audit(graph, attacks=["traffic"], task="classify"))
     assert any(wrong in about for about in found)
 
 
@@ -206,7 +208,7 @@ def test_real_sums_and_comparisons_are_counted_to_the_byte(profile: str) -> None
         settings |= SHORT
     if profile == "paper":
         settings |= {"epsilon": 2.0, "epochs": 3, "balancer": "greedy", "compare": "secure"}
-    report = run_audit(lumos.load("demo:60"), attacks=["ledger", "broker"], **settings)
+    report = run_audit(lumos.load("demo:60"), attacks=["ledger", "traffic"], **settings)
     assert exceeded(report) == []
     assert any("trees" in row.about for row in report.rows) == (profile == "paper")
 

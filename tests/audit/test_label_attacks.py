@@ -10,27 +10,21 @@ import pytest
 from scipy.optimize import linprog
 
 import lumos
-from lumos.aggregate.ideal import IdealCoordinator
-from lumos.aggregate.noise import Noise
 from lumos.audit import ATTACKS, AuditReport, AuditRow, Scene
-from lumos.audit.attacks import (
-    feature_swap,
-    neighbourhood,
-    repeated_releases,
-    strict_replay,
-    symbol_ratio,
-)
-from lumos.audit.printed import printed
-from lumos.device.coins import PublicCoins
-from lumos.encode.label_draws import LabelDraws
+from lumos.audit.attacks import neighbours, repeats, replay, whole_run
+from lumos.audit.harness import printed
+from lumos.device.randomness import PublicCoins
 from lumos.graph import Graph
+from lumos.ldp.labels import LabelDraws
+from lumos.secagg.ideal import IdealCoordinator
+from lumos.secagg.noise import Noise
 from lumos.strict import messages as opinions
 from lumos.strict.classify import labels as noisy_labels
 from lumos.strict.classify import trainer as classify_trainer
 from lumos.strict.classify.stages import TrustStage
 from lumos.strict.classify.trainer import StrictClassifier
-from lumos.strict.coordinator import StrictCoordinator
 from lumos.strict.stages import Stage
+from lumos.strict.sums import StrictCoordinator
 from lumos.training.problem import Problem
 
 
@@ -218,7 +212,7 @@ def test_noise_left_out_is_found(graph: Graph, monkeypatch: pytest.MonkeyPatch) 
 def test_noise_from_a_public_seed_is_found(graph: Graph) -> None:
     """A simulation's noise comes from the run seed; whoever knows it takes it off."""
     recorded = scene_of(graph).recorded("classify")
-    run = strict_replay.replay_of(recorded)
+    run = replay.replay_of(recorded)
     problem = Problem.of(
         graph=graph,
         keep=np.zeros(len(graph.neighbours), np.bool_),
@@ -236,9 +230,9 @@ def test_noise_from_a_public_seed_is_found(graph: Graph) -> None:
         totals.append(total - noise.total * drawn)
     known = replace(run, seen=run.seen._replace(totals=totals))
     generator = np.random.default_rng(0)
-    found = report(list(feature_swap.feature_rows(recorded, known, generator)))
+    found = report(list(whole_run.feature_rows(recorded, known, generator)))
     assert exceeded(found, "features of one of the training devices", "guessed")
-    again = report(list(feature_swap.feature_rows(recorded, run, generator)))
+    again = report(list(whole_run.feature_rows(recorded, run, generator)))
     assert not again.exceeded
 
 
@@ -262,7 +256,7 @@ def test_degrees_in_opinions_are_found(graph: Graph, monkeypatch: pytest.MonkeyP
         return mechanism.release(few, np.full((len(shard), mechanism.coins), 2**32 - 1, np.uint32))
 
     def below_median() -> float:
-        rows = attacked("neighbourhood", graph).rows
+        rows = attacked("neighbours", graph).rows
         return next(row.value for row in rows if "median" in row.about)
 
     honest = below_median()
@@ -273,38 +267,38 @@ def test_degrees_in_opinions_are_found(graph: Graph, monkeypatch: pytest.MonkeyP
 def test_several_runs_with_a_book(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = scene_of(graph)
     rows = [
-        repeated_releases.book_row(scene, what, levels)
+        repeats.book_row(scene, what, levels)
         for what, levels in (("larger", (2.0, 3.0)), ("the same", (3.0,) * 4))
     ]
     assert not report(rows).exceeded
-    real = repeated_releases.short
+    real = repeats.short
 
     def forgetful(scene: Scene, number: int, **changes: Any) -> Any:
         changes["book"].unlink(missing_ok=True)
         return real(scene, number, **changes)
 
-    monkeypatch.setattr(repeated_releases, "short", forgetful)
-    twin = repeated_releases.book_row(scene, "the same", (3.0,) * 4)
+    monkeypatch.setattr(repeats, "short", forgetful)
+    twin = repeats.book_row(scene, "the same", (3.0,) * 4)
     assert report([twin]).exceeded
 
 
 def test_a_smaller_epsilon_later_prints_what_the_first_run_told(graph: Graph) -> None:
-    row = repeated_releases.book_row(scene_of(graph), "smaller", (4.0, 1.0))
+    row = repeats.book_row(scene_of(graph), "smaller", (4.0, 1.0))
     assert not report([row]).exceeded
 
 
 def test_runs_without_a_book_add_up(graph: Graph) -> None:
-    row = repeated_releases.free_row(scene_of(graph, epsilon=1.0), 1.0)
+    row = repeats.free_row(scene_of(graph, epsilon=1.0), 1.0)
     assert row.bound is not None
     assert not report([row]).exceeded
-    assert row.value > symbol_ratio.most_right(1.0, graph.class_count) + 0.2
+    assert row.value > neighbours.most_right(1.0, graph.class_count) + 0.2
 
 
 def test_a_newcomer_receives_the_same_every_time(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repeated_releases, "PREDICTIONS", 8)
-    assert not report([repeated_releases.newcomer_row(scene_of(graph))]).exceeded
+    monkeypatch.setattr(repeats, "PREDICTIONS", 8)
+    assert not report([repeats.newcomer_row(scene_of(graph))]).exceeded
     real = StrictClassifier.load_model_state_dict
 
     def redrawn(self: StrictClassifier, arrays: Any, kept: Any) -> None:
@@ -313,15 +307,15 @@ def test_a_newcomer_receives_the_same_every_time(
         real(self, arrays, {**kept, "opinions": fresh})
 
     monkeypatch.setattr(StrictClassifier, "load_model_state_dict", redrawn)
-    assert report([repeated_releases.newcomer_row(scene_of(graph))]).exceeded
+    assert report([repeats.newcomer_row(scene_of(graph))]).exceeded
 
 
 def test_likelihoods_are_those_of_written_out_vectors() -> None:
     """An oracle: distances and inner products of outer products, by dense arrays."""
     graph = lumos.load("demo:60")
-    run = strict_replay.replay_of(scene_of(graph).recorded("classify"))
+    run = replay.replay_of(scene_of(graph).recorded("classify"))
     values = run.labels.values
-    other = strict_replay.replay(
+    other = replay.replay(
         run, labels=run.labels._replace(values=np.where(values < 0, -1, (values + 1) % 3))
     )
     mu, logarithm = np.zeros((2, graph.devices))
@@ -336,18 +330,18 @@ def test_likelihoods_are_those_of_written_out_vectors() -> None:
         mu += (change**2).sum(axis=1) / (noise.sigma * noise.clip) ** 2
         with_other = ((residual + change) ** 2).sum(axis=1) - (residual**2).sum()
         logarithm -= with_other / (2 * noise.total**2)
-    assert np.allclose(strict_replay.moved(run, other), np.sqrt(mu), atol=1e-6)
-    assert np.allclose(strict_replay.log_likelihood(run, other), logarithm, atol=1e-6)
+    assert np.allclose(replay.moved(run, other), np.sqrt(mu), atol=1e-6)
+    assert np.allclose(replay.log_likelihood(run, other), logarithm, atol=1e-6)
 
 
 def test_edges_are_no_more_cases_than_there_are() -> None:
     """An oracle: n²/|Σ ĉ|² over changes of pairs, written out."""
     graph = lumos.load("demo:60")
-    run = strict_replay.replay_of(scene_of(graph).recorded("classify"))
-    edges = feature_swap.apart(graph, np.random.default_rng(0))
+    run = replay.replay_of(scene_of(graph).recorded("classify"))
+    edges = whole_run.apart(graph, np.random.default_rng(0))
     every = graph.edge_list()
     kept = ~(every[:, None] == edges[None]).all(axis=2).any(axis=1)
-    without = strict_replay.replay(run, graph=strict_replay.changed(graph, edges=every[kept]))
+    without = replay.replay(run, graph=replay.changed(graph, edges=every[kept]))
     changes = []
     for one, two, noise in zip(run.parts, without.parts, run.noises, strict=True):
         assert noise is not None
@@ -359,20 +353,20 @@ def test_edges_are_no_more_cases_than_there_are() -> None:
     length = np.linalg.norm(whole, axis=1)
     unit = whole[length > 0] / length[length > 0, None]
     expected = len(unit) ** 2 / (unit.sum(axis=0) ** 2).sum()
-    found = strict_replay.independent_cases(run, without, edges)
+    found = replay.independent_cases(run, without, edges)
     assert found == min(len(unit), int(expected))
     for edge in edges[length > 0]:
-        assert strict_replay.independent_cases(run, without, edge[None]) == 1
+        assert replay.independent_cases(run, without, edge[None]) == 1
 
 
 def test_bound_of_a_guess_is_that_of_the_best_mechanism() -> None:
     """Randomized response reaches it; with δ a mechanism that tells all with probability δ does."""
     classes, epsilon, delta = 4, 1.5, 0.1
     p = np.exp(epsilon) / (np.exp(epsilon) + classes - 1)
-    assert symbol_ratio.most_right(epsilon, classes) == pytest.approx(p)
+    assert neighbours.most_right(epsilon, classes) == pytest.approx(p)
     both = delta + (1 - delta) * p
-    assert symbol_ratio.most_right(epsilon, classes, delta=delta) == pytest.approx(both)
-    assert symbol_ratio.most_right(0.0, 2, delta=delta) == pytest.approx(0.5 * (1 + delta))
+    assert neighbours.most_right(epsilon, classes, delta=delta) == pytest.approx(both)
+    assert neighbours.most_right(0.0, 2, delta=delta) == pytest.approx(0.5 * (1 + delta))
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.05])
@@ -391,10 +385,10 @@ def test_bound_of_a_guess_is_that_of_a_linear_programme(epsilon: float, delta: f
         best = linprog(
             -np.diag(prior).ravel(), limits, np.full(len(limits), delta), whole, np.ones(k)
         )
-        found = symbol_ratio.most_right(epsilon, k, prior, delta)
+        found = neighbours.most_right(epsilon, k, prior, delta)
         assert best.fun is not None
         assert found == pytest.approx(-best.fun, abs=1e-7)
-        assert found <= symbol_ratio.raised_odds(epsilon, prior.max(), k, delta) + 1e-9 or delta
+        assert found <= neighbours.raised_odds(epsilon, prior.max(), k, delta) + 1e-9 or delta
 
 
 def test_printed_cells_are_read(graph: Graph) -> None:
@@ -406,14 +400,14 @@ def test_printed_cells_are_read(graph: Graph) -> None:
 
 
 def test_edges_apart_share_no_device(graph: Graph) -> None:
-    edges = feature_swap.apart(graph, np.random.default_rng(0))
+    edges = whole_run.apart(graph, np.random.default_rng(0))
     assert len(np.unique(edges)) == edges.size > graph.devices / 8
     there = {tuple(edge) for edge in graph.edge_list()}
     assert all(tuple(edge) in there for edge in edges)
 
 
 def test_pairs_are_a_sample_of_all(graph: Graph) -> None:
-    every, some = neighbourhood.NeighbourPairs.of(graph), neighbourhood.NeighbourPairs.of(graph, 50)
+    every, some = neighbours.NeighbourPairs.of(graph), neighbours.NeighbourPairs.of(graph, 50)
     assert len(every.sender) == len(graph.neighbours)
     keys = set(zip(every.attacker.tolist(), every.sender.tolist(), strict=True))
     assert set(zip(some.attacker.tolist(), some.sender.tolist(), strict=True)) < keys

@@ -9,24 +9,22 @@ import pytest
 from tests.audit.test_canary import verdict
 from tests.strict.answering import result_of
 
-from lumos.audit import Scene, small_networks
-from lumos.audit.attacks import link_askers, link_neighbours, link_sums
-from lumos.audit.attacks.link_askers import AttackedDevices
-from lumos.audit.audit_row import EXCEEDED, WITHIN, AuditRow
-from lumos.audit.known_half import KnownHalf, linked
-from lumos.audit.printed import cell, counted, printed
-from lumos.audit.scene import Recorded
-from lumos.encode.mechanisms import RandomizedResponse
+from lumos.audit import Scene, readers
+from lumos.audit.attacks import link_queries, link_training
+from lumos.audit.attacks.link_queries import AttackedDevices
+from lumos.audit.harness import KnownHalf, Recorded, cell, counted, linked, printed
+from lumos.audit.table import EXCEEDED, WITHIN, AuditRow
 from lumos.errors import ProtocolError, UsageError
 from lumos.exchange.tape import recording
 from lumos.graph import Graph
-from lumos.score import IdealScorer
+from lumos.ldp.mechanisms import RandomizedResponse
 from lumos.strict.link import answers as answer_budget
 from lumos.strict.link import answers as link_answers
 from lumos.strict.link import levels as surroundings
 from lumos.strict.link import trainer as link_trainer
 from lumos.strict.link.answers import AnswerBudget
 from lumos.training.config import Config
+from lumos.twoparty.score import IdealScorer
 
 LINKS = Config.of(profile="strict", task="link")
 
@@ -50,7 +48,7 @@ def town(devices: int = 600, groups: int = 12, seed: int = 7) -> Graph:
 
 @pytest.fixture(autouse=True)
 def quick_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_networks, "STEPS", 50)
+    monkeypatch.setattr(readers, "STEPS", 50)
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +88,8 @@ def test_cells_are_read_as_they_are_printed(recorded: Recorded) -> None:
 def test_everybody_together_gets_as_many_answers_as_are_printed(
     scene: Scene, recorded: Recorded
 ) -> None:
-    result = link_askers.devices_of(recorded)
-    rows = list(link_askers.limit_rows(recorded, result, 0))
+    result = link_queries.devices_of(recorded)
+    rows = list(link_queries.limit_rows(recorded, result, 0))
     assert [(row.measure, row.value, row.bound) for row in rows] == [
         ("answers", 16, 16),
         ("bits", 34, 34),
@@ -106,22 +104,22 @@ def test_twin_whose_budget_is_rewound(recorded: Recorded, monkeypatch: pytest.Mo
         "left",
         lambda self, strict: tuple(np.full(len(self.asked), n) for n in halves(strict.answers)),
     )
-    result = link_askers.devices_of(recorded)
-    rows = list(link_askers.limit_rows(recorded, result, 0))
+    result = link_queries.devices_of(recorded)
+    rows = list(link_queries.limit_rows(recorded, result, 0))
     assert verdict(*rows) == [EXCEEDED, EXCEEDED]
 
 
 def pooled(recorded: Recorded, result: Any, m: int = 16) -> dict[str, float]:
-    askers = link_askers.some_askers(recorded.graph, 16)
-    levels = link_askers.asked_by(result, askers)
+    askers = link_queries.some_askers(recorded.graph, 16)
+    levels = link_queries.asked_by(result, askers)
     about = AttackedDevices.of(recorded.graph, askers)
-    rows = list(link_askers.pooled_rows(about, levels, m, 7))
+    rows = list(link_queries.pooled_rows(about, levels, m, 7))
     assert all(row.bound is None and row.note for row in rows)
     return {row.about.split(",")[0]: row.value for row in rows}
 
 
 def test_answers_tell_edges_and_more_of_them_tell_more(recorded: Recorded) -> None:
-    result = link_askers.devices_of(recorded)
+    result = link_queries.devices_of(recorded)
     one, many = pooled(recorded, result, 1), pooled(recorded, result, 16)
     assert one.keys() == many.keys()
     edge = "whether two others are linked"
@@ -137,7 +135,7 @@ def test_twin_that_tells_its_vector_in_place_of_a_level(
     recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An asker gets the place of the largest raw number of the other's vector."""
-    result = link_askers.devices_of(recorded)
+    result = link_queries.devices_of(recorded)
     before = pooled(recorded, result, 1)
     levels = IdealScorer.levels
 
@@ -161,8 +159,8 @@ def certified(monkeypatch: pytest.MonkeyPatch | None, draw: Any = None) -> Audit
         monkeypatch.setattr(link_answers, "RandomizedResponse", draw)
     result = result_of(600, answer_epsilon=1.0)
     askers = np.arange(12)
-    levels = link_askers.asked_by(result, askers)
-    (row,) = link_askers.randomized_rows(result, askers, levels)
+    levels = link_queries.asked_by(result, askers)
+    (row,) = link_queries.randomized_rows(result, askers, levels)
     return row
 
 
@@ -181,8 +179,8 @@ def test_randomized_answers_have_their_epsilon(monkeypatch: pytest.MonkeyPatch) 
 
 def opinions(recorded: Recorded) -> list[AuditRow]:
     halves = KnownHalf.of(recorded.graph, np.empty(0, np.int64))
-    told = link_neighbours.told_by(recorded)
-    return list(link_neighbours.opinion_rows(recorded, told, halves))
+    told = link_training.told_by(recorded)
+    return list(link_training.opinion_rows(recorded, told, halves))
 
 
 def test_opinions_have_their_epsilon(recorded: Recorded) -> None:
@@ -208,8 +206,8 @@ def test_meant_opinions_are_those_of_the_devices(
 
     monkeypatch.setattr(surroundings, "randomized", heard)
     again = scene.record(scene.graph, "link")
-    told = link_neighbours.told_by(again)
-    found = link_neighbours.first_opinions(again, told)
+    told = link_training.told_by(again)
+    found = link_training.first_opinions(again, told)
     there = found >= 0
     assert there.mean() > 0.8
     assert np.array_equal(found[there], meant[0][there])
@@ -217,9 +215,9 @@ def test_meant_opinions_are_those_of_the_devices(
 
 def test_edge_ratios_are_those_by_brute_force(recorded: Recorded) -> None:
     """All that v may have meant, one path after the other."""
-    told = link_neighbours.told_by(recorded)
+    told = link_training.told_by(recorded)
     halves = KnownHalf.of(recorded.graph, np.empty(0, np.int64))
-    pairs, _ = link_neighbours.with_neighbours(recorded.graph, *halves.asked)
+    pairs, _ = link_training.with_neighbours(recorded.graph, *halves.asked)
     pairs = np.random.default_rng(0).permutation(pairs)[:40]
     usual = recorded.run.model.weights["usual"]
     keep = np.exp(4) / (np.exp(4) + 15)
@@ -245,7 +243,7 @@ def test_edge_ratios_are_those_by_brute_force(recorded: Recorded) -> None:
         without = [n for n in near if n != w]
         both = [likelihood(v, some, 1, int(told[v, 0])) for some in ([*without, w], without)]
         by_hand.append(np.log(both[0] / both[1]))
-    assert np.allclose(link_neighbours.edge_ratios(recorded, told, pairs), by_hand)
+    assert np.allclose(link_training.edge_ratios(recorded, told, pairs), by_hand)
 
 
 def test_twin_with_bare_opinions(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,10 +260,10 @@ def test_twin_with_bare_opinions(scene: Scene, monkeypatch: pytest.MonkeyPatch) 
 def small_degree(scene: Scene) -> float:
     """AUC of a degree of 1, by proposals and replies to one neighbour."""
     recorded = scene.record(scene.graph, "link")
-    events = link_neighbours.matching_events(recorded.tape, recorded.graph)
+    events = link_training.matching_events(recorded.tape, recorded.graph)
     halves = KnownHalf.of(recorded.graph, np.empty(0, np.int64))
-    told = link_neighbours.told_by(recorded)
-    found = link_neighbours.one_neighbour(recorded.graph, told, events, halves)
+    told = link_training.told_by(recorded)
+    found = link_training.one_neighbour(recorded.graph, told, events, halves)
     columns = np.hstack([found.own, found.seen["proposals and replies"]])
     return found.judged(columns, found.questions["degree ≤ 1"]).auc
 
@@ -279,13 +277,13 @@ def test_twin_whose_proposals_tell_the_degree(
 
 
 def test_proposals_of_held_back_edges_are_left_out(recorded: Recorded) -> None:
-    events = link_neighbours.matching_events(recorded.tape, recorded.graph)
+    events = link_training.matching_events(recorded.tape, recorded.graph)
     assert events[:, 0].sum() == events[:, 1:].sum()  # every proposal got a reply
     assert events[:, 0].sum() < sum(b.messages for b in recorded.tape.messages("strict/proposal"))
 
 
 def test_all_rows_have_an_attacker_without_messages(scene: Scene) -> None:
-    rows = list(link_neighbours.run(scene))
+    rows = list(link_training.attack_link_neighbours(scene))
     guessed = by(rows, "AUC")
     assert len(guessed) == 13
     assert all(row.chance is not None and row.bound is None for row in guessed)
@@ -297,8 +295,8 @@ def test_all_rows_have_an_attacker_without_messages(scene: Scene) -> None:
 
 
 def test_planted_words_stay_within_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_sums, "RUNS", 2)
-    rows = list(link_sums.run(Scene(town(60, 3), {}, tasks=("link",))))
+    monkeypatch.setattr(link_training, "RUNS", 2)
+    rows = list(link_training.attack_link_sums(Scene(town(60, 3), {}, tasks=("link",))))
     assert set(verdict(*rows)) == {WITHIN}
     (epsilon,) = by(rows, "ε")
     assert epsilon.bound == 8
@@ -309,14 +307,14 @@ def test_planted_words_stay_within_the_account(monkeypatch: pytest.MonkeyPatch) 
 
 def test_sums_that_have_no_noise_have_no_rows() -> None:
     scene = Scene(town(60, 3), {"protect": "none"}, tasks=("link",))
-    assert list(link_sums.run(scene)) == []
+    assert list(link_training.attack_link_sums(scene)) == []
 
 
 def test_a_replayed_run_with_the_same_words_is_the_same() -> None:
-    words, other, edges, held_back = link_sums.planted(0)
-    first = link_sums.whole_run(words, edges, held_back, 0, LINKS)
-    same = link_sums.whole_run(words, edges, held_back, 0, LINKS, replayed=first)
-    second = link_sums.whole_run(other, edges, held_back, 0, LINKS, replayed=first)
+    words, other, edges, held_back = link_training.planted(0)
+    first = link_training.whole_run(words, edges, held_back, 0, LINKS)
+    same = link_training.whole_run(words, edges, held_back, 0, LINKS, replayed=first)
+    second = link_training.whole_run(other, edges, held_back, 0, LINKS, replayed=first)
     for topic in ("aggregate/ideal", "strict/colour", "strict/opinion", "strict/proposal"):
         for one, two in zip(first.messages(topic), same.messages(topic), strict=True):
             assert np.array_equal(one.body, two.body)
@@ -324,14 +322,14 @@ def test_a_replayed_run_with_the_same_words_is_the_same() -> None:
             if topic != "aggregate/ideal" or one.sender[0] < 0:
                 assert np.array_equal(one.body, two.body)
     with recording(), pytest.raises(ProtocolError, match="replayed"):
-        link_sums.whole_run(words[:, :-1], edges, held_back, 0, LINKS, replayed=first)
+        link_training.whole_run(words[:, :-1], edges, held_back, 0, LINKS, replayed=first)
 
 
 def test_a_graph_that_is_too_small_to_learn_from() -> None:
     ends = np.stack([np.arange(9), np.arange(1, 10)], axis=1)
     graph = Graph.from_edges(ends, devices=10, features=np.eye(10, dtype=np.float32))
     scene = Scene(graph, {"protect": "none"}, tasks=("link",))
-    rows = [*link_neighbours.run(scene), *link_askers.run(scene)]
+    rows = [*link_training.attack_link_neighbours(scene), *link_queries.attack_link_askers(scene)]
     assert rows
     assert EXCEEDED not in verdict(*rows)
 

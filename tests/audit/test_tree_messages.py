@@ -7,20 +7,25 @@ import numpy as np
 import pytest
 from tests.trees.watching import watching
 
-from lumos.audit.attacks import tree_messages
-from lumos.audit.attacks.tree_messages import Adversary, TreeLeak, determined_classes, tree_leaks
-from lumos.audit.tree_events import NO_VALUE, TreeRun, record_trees
-from lumos.compare.comparer import Comparer
+from lumos.audit.attacks import trees
+from lumos.audit.attacks.trees import (
+    NO_VALUE,
+    Adversary,
+    TreeLeak,
+    TreeRun,
+    determined_classes,
+    record_trees,
+    tree_leaks,
+)
 from lumos.device import Shard
 from lumos.exchange import TOPICS, Door, Program, Topic
-from lumos.exchange.batch import Outbox
+from lumos.exchange.messages import Outbox
 from lumos.graph import Graph, load
-from lumos.session.pairs import ComparedPairs
-from lumos.trees.balancers import BALANCERS, Observe
-from lumos.trees.balancers.none import NoBalancer
-from lumos.trees.edge_assignment import EdgeAssignment
-from lumos.trees.handovers import hand_over
-from lumos.trees.settings import Compare, TreeSettings
+from lumos.trees.balancers import BALANCERS, Compare, Observe, TreeSettings
+from lumos.trees.balancers.greedy import NoBalancer
+from lumos.trees.balancers.optimal import EdgeAssignment, hand_over
+from lumos.twoparty.comparer import Comparer
+from lumos.twoparty.workers import ComparedPairs
 from lumos.typing import Flags
 
 
@@ -55,7 +60,7 @@ TWINS = {"telling-sizes": TellingSizes(), "comparing-degrees": ComparingDegrees(
 
 @pytest.fixture(autouse=True)
 def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_messages, "_STEPS", 300)
+    monkeypatch.setattr(trees, "_STEPS", 300)
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +106,7 @@ def test_a_comparison_of_degrees_is_found() -> None:
 
 
 def test_without_messages_there_is_nothing_to_find(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_messages, "_STEPS", 100)  # there is nothing to learn
+    monkeypatch.setattr(trees, "_STEPS", 100)  # there is nothing to learn
     run = recorded(load("demo:600", features=False), "none")
     assert len(run.pairs.viewer) == len(run.coordinator.viewer) == 0
     leaks = tree_leaks(run, adversaries=("one neighbour", "coordinator"))

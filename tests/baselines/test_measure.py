@@ -9,8 +9,8 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from lumos.baselines import BaselineSettings, Measured, baseline
-from lumos.baselines.systems.lpgnn import LABEL_STEPS
-from lumos.device.coins import PublicCoins
+from lumos.baselines.lpgnn import LABEL_STEPS
+from lumos.device.randomness import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph, load
 from lumos.training.given_split import HeldOut

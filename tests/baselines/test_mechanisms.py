@@ -11,12 +11,17 @@ from scipy.sparse import csr_array
 from scipy.stats import binom, chi2, norm
 from tests.narrow import sparse
 
-from lumos.baselines.label_noise import noisy_labels, transition
-from lumos.baselines.noisy_features import noisy_features, sensitivity
-from lumos.baselines.noisy_graph import LARGEST, flip_probability, noisy_edges
-from lumos.baselines.settings import BaselineSettings
-from lumos.encode.bounds import unit_rows
+from lumos.baselines.goals import noisy_labels, transition
+from lumos.baselines.naive import (
+    LARGEST,
+    flip_probability,
+    noisy_edges,
+    noisy_features,
+    sensitivity,
+)
+from lumos.baselines.systems import BaselineSettings
 from lumos.errors import UsageError
+from lumos.ldp.bounds import unit_rows
 
 
 @pytest.mark.parametrize("classes", [2, 4, 9])

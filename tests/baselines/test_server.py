@@ -11,12 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from lumos.baselines.arcs import Arcs
-from lumos.baselines.attention import attend
-from lumos.baselines.goals import strangers_to
-from lumos.baselines.label_noise import Drop, transition
-from lumos.baselines.server_network import Gat, Gcn, Layer, Network, Sage, Smoothed, project
-from lumos.baselines.settings import BaselineSettings
+from lumos.baselines.goals import Drop, strangers_to, transition
+from lumos.baselines.network import Arcs, Gat, Gcn, Layer, Network, Sage, Smoothed, attend, project
+from lumos.baselines.systems import BaselineSettings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from tests.strict.test_feature_scaling import communities
 
 import lumos
-from lumos.baselines.server_features import server_rows
+from lumos.baselines.network import server_rows
 
 
 def test_features_between_bounds_stay_as_they_are() -> None:

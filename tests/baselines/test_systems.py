@@ -11,13 +11,13 @@ import torch
 
 import lumos.baselines
 from lumos.baselines import BASELINES, BaselineSettings, System, baseline
-from lumos.baselines.arcs import Arcs
 from lumos.baselines.goals import goal_of
-from lumos.baselines.systems.system import TRAINING, Received, ServerProblem
+from lumos.baselines.network import Arcs
+from lumos.baselines.systems import TRAINING, Received, ServerProblem
 from lumos.cli.main import run
-from lumos.encode.bounds import raw_rows
 from lumos.errors import UsageError
 from lumos.graph import Graph
+from lumos.ldp.bounds import raw_rows
 from lumos.training.problem import features_of
 
 torch.set_num_threads(1)

@@ -7,7 +7,7 @@ from benchmarks.bench import Row, Size
 
 from benchmarks import bench, bench_crypto, bench_layers, bench_runs
 from lumos import load
-from lumos.crypto.group import GROUPS
+from lumos.crypto.groups import GROUPS
 
 
 def test_sides_take_turns_and_the_first_turn_does_not_count() -> None:

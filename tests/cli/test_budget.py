@@ -9,7 +9,7 @@ import pytest
 
 from lumos.cli.budget import budget
 from lumos.cli.main import run
-from lumos.encode.mechanisms import COIN, MECHANISMS, make_mechanism
+from lumos.ldp.mechanisms import COIN, MECHANISMS, make_mechanism
 from lumos.training.profile import FORECASTERS, PROFILES, STRICT, Population
 
 FEW = ("--devices", "100")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lumos.baselines.settings import ServerSettings
+from lumos.baselines.systems import ServerSettings
 from lumos.cli.common import COMMANDS, OPTIONS, short_text
 from lumos.cli.main import app, run
 from lumos.graph import ReadOptions

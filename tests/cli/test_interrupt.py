@@ -47,7 +47,7 @@ def test_while_worker_processes_compare() -> None:
     arguments = ["trees", "demo:1000", "--balancer", "mcmc", "--workers", "2"]
     # A shell that runs us in the background has told its children to ignore the keyboard.
     program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    program += "import lumos.session.worker_processes as w; made = w.make_pool; "
+    program += "import lumos.twoparty.workers as w; made = w.make_pool; "
     program += "w.make_pool = lambda count: (made(count), print('made', flush=True))[0]; "
     program += "import lumos.trees.balance as b; b.make_pool = w.make_pool; "
     program += f"from lumos.cli.main import main; main({arguments!r})"

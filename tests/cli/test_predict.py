@@ -15,7 +15,7 @@ from tests.strict.linking import at_home, town
 
 import lumos
 from lumos.cli.main import run
-from lumos.device.coins import PublicCoins
+from lumos.device.randomness import PublicCoins
 from lumos.runs.run import Run
 from lumos.training.split import Role, split_vertices
 

@@ -8,8 +8,7 @@ from nacl.bindings import (
     crypto_scalarmult_ed25519_base_noclamp,
 )
 
-from lumos.crypto.ed25519 import ED25519, _bare, _minus
-from lumos.crypto.group import BadPoint
+from lumos.crypto.groups import ED25519, BadPoint, _bare, _minus
 
 P = 2**255 - 19
 ORDER = 2**252 + 27742317777372353535851937790883648493

@@ -4,9 +4,7 @@ import pytest
 from tests.plain_curve import CURVES
 
 from lumos.crypto import entropy
-from lumos.crypto.ed25519 import ED25519
-from lumos.crypto.group import GROUPS, Group, check_group, choose_group
-from lumos.crypto.secp256k1 import SECP256K1
+from lumos.crypto.groups import ED25519, GROUPS, SECP256K1, Group, check_group, choose_group
 from lumos.errors import UsageError
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lumos.crypto.in_memory import InMemoryOnly
+from lumos.crypto.entropy import InMemoryOnly
 
 
 class Plain(InMemoryOnly):

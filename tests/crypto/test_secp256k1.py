@@ -6,13 +6,12 @@ import sys
 import pytest
 from tests.plain_curve import CURVES
 
-from lumos.compare import Receiver, Sender, Spec
-from lumos.crypto import entropy, secp256k1
-from lumos.crypto.group import BadPoint
-from lumos.crypto.secp256k1 import SECP256K1
-from lumos.session.lookup import Lookup, Query, SenderKeys
+from lumos.crypto import entropy, groups
+from lumos.crypto.groups import SECP256K1, BadPoint
+from lumos.twoparty.comparison import Receiver, Sender, Spec
+from lumos.twoparty.lookup import Lookup, Query, SenderKeys
 
-CURVE = CURVES["secp256k1"]
+CURVE = CURVES["groups"]
 P, N = CURVE.P, CURVE.order
 G = CURVE.encode(CURVE.base)
 DIGIT = Query(Lookup((4,), 1), b"\x04\x00", 0)
@@ -157,13 +156,13 @@ def test_parties_refuse_malformed_points(point):
 def test_adding_the_identity_takes_a_sum_too(monkeypatch):
     # Whether R's digit is 0 must not show in the number of sums.
     sums = []
-    real = secp256k1._sum
+    real = groups._sum
 
     def counted(left, right):
         sums.append(1)
         return real(left, right)
 
-    monkeypatch.setattr(secp256k1, "_sum", counted)
+    monkeypatch.setattr(groups, "_sum", counted)
     _, A, _ = SECP256K1.key()
     SECP256K1.add(A, A)
     SECP256K1.add(A, SECP256K1.identity)
@@ -181,6 +180,6 @@ def test_parsed_points_are_not_written_to():
 
 
 def test_the_module_says_nothing_when_it_is_imported():
-    code = "import lumos.crypto.group as g; g.GROUPS['secp256k1'].key()"
+    code = "import lumos.crypto.groups as g; g.GROUPS['secp256k1'].key()"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

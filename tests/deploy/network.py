@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from lumos.aggregate.opened_sums import OpenedSums, Opening
 from lumos.deploy.processes import LONGEST_SLEEP
 from lumos.deploy.protocol.coordinator import CoordinatorParty
 from lumos.deploy.protocol.device import AnsweringParty, DeviceParty
@@ -14,9 +13,10 @@ from lumos.deploy.protocol.frames import Data, RoundKey, Route, decode, encode
 from lumos.deploy.protocol.job import TrainingJob
 from lumos.deploy.questions import AnsweredPairs, PairRecord
 from lumos.deploy.state import BegunAttempt
-from lumos.device.device_keys import DeviceKeys
+from lumos.device.randomness import DeviceKeys
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
+from lumos.secagg.openings import OpenedSums, Opening
 from lumos.training.config import Config
 from lumos.typing import Arrays
 

@@ -9,12 +9,14 @@ import numpy.typing as npt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from lumos.aggregate import masks, secure
-from lumos.aggregate.pair_keys import PairKeys
-from lumos.aggregate.secure import SecureAggregator
-from lumos.aggregate.share_vault import ShareVault
-from lumos.crypto import chacha, entropy
-from lumos.device.device_keys import DeviceKeys
+from lumos.crypto import entropy
+from lumos.crypto import entropy as chacha
+from lumos.device.randomness import DeviceKeys
+from lumos.secagg import device as secure
+from lumos.secagg import masks
+from lumos.secagg.device import SecureAggregator
+from lumos.secagg.masks import PairKeys
+from lumos.secagg.shares import ShareVault
 
 _PREFIX = 8
 

@@ -12,10 +12,10 @@ from tests.deploy.conftest import split_into_devices
 from tests.deploy.network import Federation, Packet
 
 import lumos
-from lumos.aggregate.topics import Stage
 from lumos.deploy.protocol.frames import Alive, Data
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
+from lumos.secagg.topics import Stage
 from lumos.strict import messages as neighbour_messages
 from lumos.strict.sums import NoisySums
 from lumos.training.config import Config

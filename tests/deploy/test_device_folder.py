@@ -14,10 +14,10 @@ import pytest
 from tests.deploy.crashing_disk import Crash, CrashingDisk, quick_disk  # noqa: F401
 
 from lumos import InputError, UsageError
-from lumos.aggregate.errors import AlreadyOpened
-from lumos.aggregate.opened_sums import Opening
 from lumos.crypto import entropy
 from lumos.deploy.state import DeviceFolder
+from lumos.errors import AlreadyOpened
+from lumos.secagg.openings import Opening
 from lumos.storage import read_arrays
 from lumos.typing import Arrays
 

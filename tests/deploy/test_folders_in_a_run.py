@@ -13,7 +13,7 @@ import lumos
 from lumos.deploy.protocol.frames import Data
 from lumos.deploy.state import DeviceFolder, read_snapshot
 from lumos.device.shard import COORDINATOR
-from lumos.exchange.topic import TOPICS, Door
+from lumos.exchange.messages import TOPICS, Door
 from lumos.graph.parts import PartsFolder
 from lumos.training.config import Config
 from lumos.typing import Arrays

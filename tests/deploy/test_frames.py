@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumos.aggregate.topics import LEFT_OUT, MASKED, VERDICT
 from lumos.deploy.protocol.frames import (
     PADDING,
     Acknowledged,
@@ -25,7 +24,8 @@ from lumos.deploy.protocol.frames import (
     encode,
 )
 from lumos.errors import InputError, LumosError, ProtocolError
-from lumos.exchange.batch import Batch
+from lumos.exchange.messages import Batch
+from lumos.secagg.topics import LEFT_OUT, MASKED, VERDICT
 
 ROUTE = Route(b"sixteen bytes...", 3, -1)
 KEY = RoundKey(4, 0, 1, 9)

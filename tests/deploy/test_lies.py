@@ -10,11 +10,11 @@ from tests.deploy.network import Federation, MemoryStore, Packet
 from tests.deploy.test_absence import LOST, SUM_PHASE, SilentDevice, same, weights
 
 import lumos
-from lumos.aggregate.opened_sums import OpenedSums
-from lumos.aggregate.topics import Stage
 from lumos.deploy.protocol.frames import Data, RoundKey, RunState
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
+from lumos.secagg.openings import OpenedSums
+from lumos.secagg.topics import Stage
 from lumos.strict.sums import NoisySums
 from lumos.training.config import Config
 

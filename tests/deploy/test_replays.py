@@ -9,11 +9,11 @@ import pytest
 from tests.deploy.network import Federation
 from tests.deploy.test_lies import LOST, SUM_PHASE, Tampering, UnrecordedStore, mask_neighbours
 
-from lumos.aggregate import masks
 from lumos.deploy.protocol.frames import Data, RunState
 from lumos.device.shard import COORDINATOR
 from lumos.graph.labels import Role
 from lumos.graph.parts import PartsFolder
+from lumos.secagg import masks
 from lumos.training.config import Config
 
 

@@ -14,7 +14,7 @@ from lumos.device.shard import COORDINATOR
 from lumos.graph import load
 from lumos.graph.parts import PartsFolder
 from lumos.training.config import Config
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balancers import TreeSettings
 from lumos.typing import Arrays
 
 

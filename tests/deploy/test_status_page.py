@@ -20,8 +20,16 @@ from tests.report.chromium import Browser, Tab, browser, find
 from tests.report.test_browser import DRAWN, SIZES, WANTED, channels, contrast, of_scheme
 
 import lumos
-from lumos.deploy.status import LeftOut, RunStage, RunStatus, TopicFlow, WireBytes
-from lumos.deploy.status_page import EVERY, StatusFeed, StatusPage
+from lumos.deploy.status import (
+    EVERY,
+    LeftOut,
+    RunStage,
+    RunStatus,
+    StatusFeed,
+    StatusPage,
+    TopicFlow,
+    WireBytes,
+)
 from lumos.errors import UsageError
 
 BOUND = 120.0

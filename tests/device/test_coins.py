@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lumos.crypto import chacha
+from lumos.crypto import entropy
 from lumos.device import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
 
 SEED = 7
@@ -171,7 +171,7 @@ def test_uniform_lies_strictly_inside(word: int, monkeypatch: pytest.MonkeyPatch
     def constant(keys: np.ndarray, nonce: bytes, count: int) -> np.ndarray:
         return np.full((len(keys), 16 * count), word, np.uint32)
 
-    monkeypatch.setattr(chacha, "blocks", constant)
+    monkeypatch.setattr(entropy, "blocks", constant)
     drawn = PrivateCoins(np.zeros((1, 8), np.uint32)).uniform(np.array([0]), "noise", 0)[0, 0]
     assert 0 < drawn < 1
     assert drawn == pytest.approx(word / 2**32, abs=2**-31)

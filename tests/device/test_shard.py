@@ -8,7 +8,7 @@ import pytest
 from lumos.device import PrivateCoins, Shard, cut
 from lumos.errors import LumosError, NotHosted, UsageError
 from lumos.graph import Graph, demo_graph
-from lumos.session.pairs import ComparedPairs
+from lumos.twoparty.workers import ComparedPairs
 
 SPLITS = [1, 2, 7, 40]
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumos.device.slot_index import SlotIndex
+from lumos.device.shard import SlotIndex
 
 KEYS = st.lists(st.integers(0, 2**62), unique=True, max_size=200)
 

@@ -39,4 +39,4 @@ def test_the_citations_are_found() -> None:
     """Guards the pattern: these were cited when the list was written."""
     cited = cited_numbers()
     assert {"1", "4", "5", "6", "7", "8", "8b", "8c", "8d", "9", *"ABCDEFGH"} <= cited.keys()
-    assert "src/lumos/trees/proposal.py" in cited["8c"]
+    assert "src/lumos/trees/balancers/mcmc.py" in cited["8c"]

@@ -12,7 +12,7 @@ from tests.narrow import present, sparse
 import lumos
 from lumos import Evaluation, Graph, InputError, UsageError
 from lumos.evaluation import evaluate as module
-from lumos.evaluation.evaluation_page import page
+from lumos.evaluation.page import page
 
 SYSTEMS = ["strict", "own", "control", "own-unprotected"]
 STRICT: dict[str, Any] = {"encoder_epochs": 2}

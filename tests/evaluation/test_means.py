@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lumos.evaluation.means import mean_of, paired_difference
+from lumos.evaluation.result import mean_of, paired_difference
 
 
 def test_mean_deviation_and_error() -> None:

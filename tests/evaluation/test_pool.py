@@ -11,8 +11,7 @@ from typing import NoReturn
 import pytest
 
 from lumos.errors import UsageError
-from lumos.evaluation.cache import ResultCache, result_key
-from lumos.evaluation.process_pool import Job, JobEnd, run_jobs
+from lumos.evaluation.pool import Job, JobEnd, ResultCache, result_key, run_jobs
 
 pytestmark = pytest.mark.usefixtures("must_end")
 
@@ -65,7 +64,7 @@ import signal, sys
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from tests.evaluation.test_pool import job, sleep
-from lumos.evaluation.process_pool import run_jobs
+from lumos.evaluation.pool import run_jobs
 folder = Path(sys.argv[1])
 jobs = [job(sleep, mark=str(folder / "mark"))]
 run_jobs(jobs, at_once=1, logs=folder / "logs", on_end=print)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lumos.errors import UsageError
-from lumos.evaluation.evaluated_systems import COMPARED, EvaluatedSystem, chosen_systems
+from lumos.evaluation.result import COMPARED, EvaluatedSystem, chosen_systems
 
 ALL = {key: EvaluatedSystem(key) for key in (*COMPARED, "naive")}
 

@@ -5,16 +5,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lumos.compare.comparer import Comparer
-from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
-from lumos.compare.secure import SecureComparer
 from lumos.device import PublicCoins, Shard, cut
 from lumos.exchange import EVERY_DOOR, Door, Endpoint, LedgerReport, Program, Topic
 from lumos.graph import Graph
-from lumos.session.workers import InProcess
 from lumos.trees.balancers.greedy import greedy
 from lumos.trees.balancers.mcmc import mcmc, mcmc_coordinator
 from lumos.trees.balancers.optimal import optimal
+from lumos.twoparty.comparer import IDEAL_TOPICS, Comparer, IdealComparer, SecureComparer
+from lumos.twoparty.workers import InProcess
 
 SEED = 5
 ITERATIONS = 4

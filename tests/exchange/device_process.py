@@ -13,12 +13,12 @@ import msgspec
 import numpy as np
 from tests.exchange.post import Post, packed, unpacked
 
-from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.device import PrivateCoins, PublicCoins, Shard
 from lumos.exchange import Endpoint, Inbox, Outbox, add_up
 from lumos.exchange.endpoint import no_part
 from lumos.trees.balancers.mcmc import mcmc, mcmc_coordinator
 from lumos.trees.balancers.optimal import optimal
+from lumos.twoparty.comparer import IDEAL_TOPICS, IdealComparer
 
 
 class Birth(msgspec.Struct, tag="birth"):

@@ -13,10 +13,6 @@ import pytest
 from tests.exchange.balancing import no_part
 from tests.exchange.carriers import Isolated, Recorder
 
-from lumos.aggregate import IdealAggregator, IdealCoordinator
-from lumos.aggregate import ideal as ideal_sums
-from lumos.compare import ideal as ideal_comparison
-from lumos.compare.ideal import IdealComparer
 from lumos.device import Shard, cut
 from lumos.errors import NotHosted, ProtocolError
 from lumos.exchange import (
@@ -30,9 +26,13 @@ from lumos.exchange import (
     Program,
     Topic,
 )
-from lumos.exchange.carriers.loopback import Loopback
-from lumos.exchange.traffic import Booking
+from lumos.exchange.counts import Booking
+from lumos.exchange.transports.loopback import Loopback
 from lumos.graph import demo_graph
+from lumos.secagg import IdealAggregator, IdealCoordinator
+from lumos.secagg import ideal as ideal_sums
+from lumos.twoparty import comparer as ideal_comparison
+from lumos.twoparty.comparer import IdealComparer
 
 Declare = Callable[..., Topic]
 DEVICES = 4

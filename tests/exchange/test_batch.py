@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumos.exchange import Batch, Outbox, batch, masked_flag
-from lumos.exchange.router import Router
+from lumos.exchange import Batch, Outbox
+from lumos.exchange import messages as batch
+from lumos.exchange.transports.loopback import Router
+from lumos.secagg import openings
 
 ids = st.integers(-1, 6)
 messages = st.lists(st.tuples(ids, ids), max_size=40)
@@ -69,8 +71,8 @@ def test_every_party_gets_what_is_addressed_to_it(
 ) -> None:
     rows = [(sender, receiver, number) for number, (sender, receiver) in enumerate(pairs)]
     router = Router(np.array(home), 4)
-    outbox = Outbox(masked_flag.SHARE, batch_of(rows))
-    inboxes = router.route(masked_flag.SHARE, [outbox])
+    outbox = Outbox(openings.SHARE, batch_of(rows))
+    inboxes = router.route(openings.SHARE, [outbox])
     assert [inbox.quiet for inbox in inboxes] == [not rows] * 5
     for party, inbox in enumerate(inboxes):
         due = [row for row in rows if (home[row[1]] if row[1] >= 0 else 4) == party]

@@ -10,7 +10,7 @@ from tests.exchange.carriers import Isolated
 import lumos
 from lumos.errors import UsageError
 from lumos.exchange import CARRIERS
-from lumos.exchange.carriers.loopback import Loopback
+from lumos.exchange.transports.loopback import Loopback
 
 SETTINGS = lumos.TreeSettings(balancer="greedy", compare="ideal")
 

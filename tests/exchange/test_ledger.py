@@ -11,7 +11,7 @@ from tests.exchange.post import PostOffice
 
 from lumos.device import COORDINATOR, Shard, cut
 from lumos.exchange import PUBLIC_ID, Door, Endpoint, LedgerReport, Program, Topic
-from lumos.exchange.carriers.loopback import Loopback
+from lumos.exchange.transports.loopback import Loopback
 from lumos.graph import demo_graph
 
 Declare = Callable[..., Topic]

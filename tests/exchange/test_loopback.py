@@ -9,7 +9,7 @@ from tests.exchange.balancing import no_part
 from lumos.device import COORDINATOR, Shard, cut
 from lumos.errors import ProtocolError
 from lumos.exchange import Endpoint, Program, Topic
-from lumos.exchange.carriers.loopback import Loopback
+from lumos.exchange.transports.loopback import Loopback
 from lumos.graph import demo_graph
 
 Declare = Callable[..., Topic]

@@ -11,9 +11,10 @@ from scipy import stats
 from tests.exchange.carriers import Isolated
 
 from lumos.device import PublicCoins, Shard, cut
-from lumos.exchange import Endpoint, Inbox, Program, masked_flag
-from lumos.exchange.carriers.loopback import Loopback
+from lumos.exchange import Endpoint, Inbox, Program
+from lumos.exchange.transports.loopback import Loopback
 from lumos.graph import Graph
+from lumos.secagg import openings
 
 RUNS = 1500
 # Two samples of a sound protocol are told apart once in a million trials, per look.
@@ -31,10 +32,10 @@ def ask(
 
     def device(shard: Shard, _: Endpoint) -> Program[bool]:
         flags = np.array([device in raised for device in shard.devices.tolist()])
-        return masked_flag.anyone(shard, flags)
+        return openings.anyone(shard, flags)
 
     def coordinator(_: Endpoint) -> Program[bool]:
-        program = masked_flag.count_for_everyone(np.arange(total))
+        program = openings.count_for_everyone(np.arange(total))
         inbox = yield next(program)
         assert isinstance(inbox, Inbox)
         shares.append(inbox.body.copy())
@@ -154,7 +155,7 @@ def linked(total: int, seed: int) -> int:
         cut(edgeless(1), 1, seed=0)[0].coins,
         PublicCoins(seed),
     )
-    program = masked_flag.anyone(shard, np.zeros(total, np.bool_))
+    program = openings.anyone(shard, np.zeros(total, np.bool_))
     batch = next(program).batch
     program.close()
     partners: dict[int, set[int]] = {device: set() for device in range(total)}
@@ -182,7 +183,7 @@ def test_masks_link_all_devices(total: int) -> None:
 def test_no_chosen_coalition_below_the_stated_size_cuts_the_masks(total: int) -> None:
     """The vertex connectivity, whoever colludes: by maximum flow, against Watkins' bound."""
     for seed in range(4):
-        shifts = masked_flag.partner_shifts(total, PublicCoins(seed))
+        shifts = openings.partner_shifts(total, PublicCoins(seed))
         masks = networkx.circulant_graph(total, shifts)
         [degree] = {d for _, d in masks.degree}
         assert networkx.node_connectivity(masks) >= min(total - 1, 2 * (degree + 1) / 3)

@@ -12,12 +12,12 @@ from tests.exchange.balancing import SEED, balanced, no_part
 from tests.exchange.carriers import Isolated, reachable
 
 import lumos
-from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
 from lumos.device import Shard, cut
 from lumos.exchange import Endpoint, LedgerReport, Program, Topic
-from lumos.exchange.carriers.loopback import Loopback
+from lumos.exchange.transports.loopback import Loopback
 from lumos.graph import Graph, demo_graph
 from lumos.trees.balancers.greedy import greedy
+from lumos.twoparty.comparer import IDEAL_TOPICS, IdealComparer
 
 Differences = Callable[[LedgerReport, LedgerReport], list[str]]
 SOURCES = Path(lumos.__file__).parent
@@ -188,7 +188,13 @@ def test_modules_keep_no_arrays_of_their_own() -> None:
     kept = []
     for name, module in sorted(sys.modules.items()):
         if name.startswith(
-            ("lumos.trees", "lumos.session", "lumos.compare", "lumos.score", "lumos.exchange")
+            (
+                "lumos.trees",
+                "lumos.twoparty",
+                "lumos.twoparty.comparison",
+                "lumos.twoparty.score",
+                "lumos.exchange",
+            )
         ):
             kept += [
                 f"{name}.{key}"

@@ -21,7 +21,7 @@ from tests.exchange.post import Letter, Post, PostOffice, Tamper
 from lumos.device import COORDINATOR, Shard, cut
 from lumos.errors import ProtocolError
 from lumos.exchange import TOPICS, Door, LedgerReport, Topic
-from lumos.exchange.carriers.loopback import Loopback
+from lumos.exchange.transports.loopback import Loopback
 from lumos.graph import Graph, demo_graph
 
 PATIENCE = 120.0  # seconds that a process may be silent on a busy machine

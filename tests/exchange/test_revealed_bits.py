@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lumos.device import cut
-from lumos.exchange.revealed_bits import ANSWER_BITS, AnswerCounts
+from lumos.exchange.counts import ANSWER_BITS, AnswerCounts
 from lumos.graph import Graph
 
 

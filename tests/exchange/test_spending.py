@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from lumos.device import COORDINATOR, Shard, cut
-from lumos.exchange.spending import Spending
+from lumos.exchange.counts import Spending
 from lumos.graph import Graph
 
 DEVICES = 12

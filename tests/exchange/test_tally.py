@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from lumos.exchange import tally
-from lumos.exchange.tally import Tally, each_row
+from lumos.exchange import counts
+from lumos.exchange.counts import Tally, each_row
 
 
 @pytest.mark.parametrize("flush", [3, 1 << 18])
 def test_counts_are_those_of_bincount(flush: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tally, "_FLUSH_ROWS", flush)
+    monkeypatch.setattr(counts, "_FLUSH_ROWS", flush)
     rng = np.random.default_rng(0)
     counted, expected = Tally(7), np.zeros(7, np.int64)
     for _ in range(60):

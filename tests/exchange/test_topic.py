@@ -5,13 +5,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from lumos.aggregate import ideal as aggregate
-from lumos.compare import ideal as compare
 from lumos.errors import ProtocolError
 from lumos.exchange import PUBLIC_ID, TOPICS, Door, Topic
-from lumos.products import ideal as products
-from lumos.score import ideal as score
+from lumos.secagg import ideal as aggregate
 from lumos.strict.messages import OPINION
+from lumos.twoparty import comparer as compare
+from lumos.twoparty import product_sums as products
+from lumos.twoparty import score
 
 Declare = Callable[..., Topic]
 

@@ -15,7 +15,7 @@ from tests.graph.writing import write_list
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph, load
 from lumos.graph.features import BOUNDS_NOTE, bounded
-from lumos.graph.options import ReadOptions
+from lumos.graph.io import ReadOptions
 
 X = np.array([[0, 50], [10, 100], [20, 150], [-5, 0]], np.float32)
 LOW, HIGH = [0.0, 50.0], [20.0, 150.0]

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumos.errors import InputError
+from lumos.graph.io import ReadOptions
 from lumos.graph.labels import encode, encode_array
-from lumos.graph.options import ReadOptions
 
 
 @given(st.lists(st.none() | st.text("abc12", min_size=1, max_size=2)))

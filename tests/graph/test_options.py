@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lumos.errors import UsageError
-from lumos.graph.options import ReadOptions
+from lumos.graph.io import ReadOptions
 
 GIVEN: dict[str, Any] = {
     "label_column": 3,

@@ -10,8 +10,8 @@ from tests.graph.round_trips import made
 from lumos.errors import InputError
 from lumos.graph import Graph, load
 from lumos.graph.facts import fingerprint
+from lumos.graph.io import ReadOptions
 from lumos.graph.labels import Role, masks_of, roles_in, roles_of_masks
-from lumos.graph.options import ReadOptions
 from lumos.training.split import Role as RoleOfSplit
 
 torch = pytest.importorskip("torch")

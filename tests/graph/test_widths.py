@@ -19,7 +19,7 @@ from lumos.graph import load
 from lumos.graph.arrays import WIDEST, WIDEST_PER_INDEX, refuse_width
 from lumos.graph.features import Columns, prepared
 from lumos.graph.graph import Graph
-from lumos.graph.options import ReadOptions
+from lumos.graph.io import ReadOptions
 
 FAR = 2147483646
 

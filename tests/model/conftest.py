@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from lumos import Forest
+from lumos.model import ModelSettings
 from lumos.model.network import TreeNetwork
-from lumos.model.settings import ModelSettings
 from lumos.model.tree_tensors import Trees
 
 with warnings.catch_warnings():

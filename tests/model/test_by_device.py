@@ -10,10 +10,9 @@ from tests.narrow import present
 from torch.testing import assert_close
 
 from lumos import Forest
-from lumos.device.coins import PrivateCoins, simulated_secrets
-from lumos.encode import EncoderSettings, recover, release
-from lumos.model.by_device import device_gradients
-from lumos.model.network import Leaves, TreeNetwork
+from lumos.device.randomness import PrivateCoins, simulated_secrets
+from lumos.ldp import EncoderSettings, recover, release
+from lumos.model.network import Leaves, TreeNetwork, device_gradients
 from lumos.model.tree_tensors import Trees
 
 

@@ -12,8 +12,8 @@ from tests.narrow import present
 from torch.testing import assert_close
 
 from lumos import Forest
-from lumos.device.coins import PrivateCoins, simulated_secrets
-from lumos.encode import EncoderSettings, RecoveredFeatures, recover, release
+from lumos.device.randomness import PrivateCoins, simulated_secrets
+from lumos.ldp import EncoderSettings, RecoveredFeatures, recover, release
 from lumos.model.feature_products import as_dense
 from lumos.model.network import TreeNetwork
 from lumos.model.tree_tensors import Trees

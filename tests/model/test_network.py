@@ -9,12 +9,11 @@ import torch
 from torch.testing import assert_close
 
 from lumos import Forest
-from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
+from lumos.device.randomness import PrivateCoins, PublicCoins, simulated_secrets
 from lumos.errors import UsageError
+from lumos.model import ModelSettings
 from lumos.model.dropout import Drops, Site
-from lumos.model.generic import LAYERS, block_diagonal
-from lumos.model.network import TreeNetwork
-from lumos.model.settings import ModelSettings
+from lumos.model.network import LAYERS, TreeNetwork, block_diagonal
 from lumos.model.tree_tensors import Trees
 
 

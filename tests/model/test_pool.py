@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from lumos.errors import UsageError
-from lumos.model.pool import pool, pool_backward
-from lumos.model.settings import Pooling
+from lumos.model import Pooling
+from lumos.model.network import pool, pool_backward
 
 
 def in_one_piece(kind: str, leaves: Tensor, vertex: Tensor, devices: int, a: Tensor) -> Tensor:

@@ -8,8 +8,7 @@ from tests.runs.running import heard, listening, run
 from lumos import Graph
 from lumos.errors import DoorClosed
 from lumos.exchange import Door
-from lumos.paper.profile import PaperProfile
-from lumos.paper.settings import settings_of
+from lumos.paper.profile import PaperProfile, settings_of
 from lumos.training.config import Config
 from lumos.training.profile import PROFILES
 

@@ -10,8 +10,8 @@ from tests.narrow import present
 from tests.runs.running import heard, receivers_of, run
 
 from lumos import Graph
-from lumos.encode import EncoderSettings, Released, recover
-from lumos.encode.one_bit import message_epsilon
+from lumos.ldp import EncoderSettings, Released, recover
+from lumos.ldp.one_bit import message_epsilon
 from lumos.paper.messages import on_leaves
 from lumos.runs.run import Run
 

@@ -12,7 +12,7 @@ import pytest
 from tests.runs.running import Message, Wire, listening, losses, run
 
 from lumos import Graph
-from lumos.device.coins import PublicCoins
+from lumos.device.randomness import PublicCoins
 from lumos.paper import tasks
 from lumos.paper.tasks import Strangers
 from lumos.runs import loop as job

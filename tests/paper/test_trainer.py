@@ -16,14 +16,14 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid
 
 from lumos import Forest, Graph, TreeSettings, balance
-from lumos.aggregate import IdealAggregator
-from lumos.device.coins import PublicCoins
-from lumos.encode import Messages, read, recover
+from lumos.device.randomness import PublicCoins
 from lumos.exchange import Program
-from lumos.model.settings import Pooling
-from lumos.paper.settings import settings_of
+from lumos.ldp import Messages, read, recover
+from lumos.model import Pooling
+from lumos.paper.profile import settings_of
 from lumos.paper.trainer import FullModel
 from lumos.runs.loop import fit
+from lumos.secagg import IdealAggregator
 from lumos.training.config import Config
 from lumos.training.problem import Problem
 from lumos.training.split import Role, split_vertices

@@ -11,18 +11,18 @@ from numpy.testing import assert_allclose
 from tests.runs.running import heard, losses, run
 
 from lumos import Graph
-from lumos.aggregate import (
+from lumos.device.shard import Shard
+from lumos.exchange import CARRIERS, Endpoint, Program
+from lumos.exchange.transports.loopback import Loopback
+from lumos.paper.trainer import Weights
+from lumos.secagg import (
     AGGREGATORS,
     COORDINATORS,
     IdealAggregator,
     IdealCoordinator,
     SecureAggregator,
 )
-from lumos.aggregate.ideal import IDEAL_TOPICS
-from lumos.device.shard import Shard
-from lumos.exchange import CARRIERS, Endpoint, Program
-from lumos.exchange.carriers.loopback import Loopback
-from lumos.paper.trainer import Weights
+from lumos.secagg.ideal import IDEAL_TOPICS
 from lumos.training.config import UPDATES
 from lumos.training.trainer import EpochRecord
 

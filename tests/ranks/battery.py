@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lumos.ranks.member import joined
+from lumos.ranks.world import joined
 from lumos.runs.train import Hosting, train_rank
 
 LINK: dict[str, Any] = {"task": "link"}

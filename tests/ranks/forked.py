@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from lumos.evaluation.process_pool import PRELOADED, trainer_modules, without_main_module
+from lumos.evaluation.pool import PRELOADED, trainer_modules, without_main_module
 from lumos.ranks import supervisor
 from lumos.ranks.supervisor import End, Supervisor
 

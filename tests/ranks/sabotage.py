@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lumos.ranks import supervisor
-from lumos.ranks.status import Status
+from lumos.ranks.supervisor import Status
 
 
 def _is(rank: int) -> bool:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from lumos.errors import ProtocolError
-from lumos.exchange.batch import Batch
-from lumos.exchange.carriers.gloo import TO_SHARD, _batch, _sending
-from lumos.exchange.topic import TOPICS, Door, Topic
+from lumos.exchange.messages import TOPICS, Batch, Door, Topic
+from lumos.exchange.transports.gloo import TO_SHARD, _batch, _sending
 from lumos.ranks.world import Arrived
 from lumos.typing import Ints
 

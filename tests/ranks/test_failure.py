@@ -16,7 +16,7 @@ from tests.ranks.forked import Ended, run_python, run_ranks
 from tests.ranks.sabotage import signal_in_phase, signal_while_writing
 
 import lumos
-from lumos.ranks.status import read_status
+from lumos.ranks.supervisor import read_status
 
 GRAPH = "demo:60"
 SETTINGS = ["--epochs", "20", "--encoder-epochs", "6", "--checkpoint-every", "4"]

@@ -142,7 +142,7 @@ def test_what_parts_cannot_be_trained_with(
 MEASURED = """
 import sys, tracemalloc
 from pathlib import Path
-from lumos.ranks.member import joined
+from lumos.ranks.world import joined
 from lumos.runs.train import Hosting
 from lumos.runs.train import train_rank
 with joined(60) as world:

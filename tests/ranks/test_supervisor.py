@@ -10,8 +10,15 @@ from pathlib import Path
 import pytest
 
 from lumos.ranks import supervisor
-from lumos.ranks.status import STATUS_FILE, Status, empty_status, read_status
-from lumos.ranks.supervisor import ANOTHER_FAILED, LOST, Supervisor
+from lumos.ranks.supervisor import (
+    ANOTHER_FAILED,
+    LOST,
+    STATUS_FILE,
+    Status,
+    Supervisor,
+    empty_status,
+    read_status,
+)
 
 PID = """
 import os, signal, sys, time
@@ -174,7 +181,7 @@ def test_restarts_come_to_an_end(tmp_path: Path) -> None:
 MEMBER = (
     PID
     + """
-from lumos.ranks.member import end_with_supervisor
+from lumos.ranks.world import end_with_supervisor
 end_with_supervisor()
 tell_pid()
 time.sleep(60)

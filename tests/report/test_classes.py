@@ -10,7 +10,7 @@ from tests.report.page_reading import Node, read, tables
 
 import lumos
 from lumos.report import Figure, Table, confusion_block, per_class_table, seeds_figure
-from lumos.report.blocks import largest_confusions
+from lumos.report.page import largest_confusions
 from lumos.report.run_page import page_of
 from lumos.runs.run import Run
 

@@ -15,8 +15,7 @@ from tests.report.page_reading import Node, read
 from tests.report.test_browser import chromium as chromium
 
 import lumos
-from lumos.audit.audit_row import AuditReport, AuditRow
-from lumos.audit.estimates import Exactly
+from lumos.audit.table import AuditReport, AuditRow, Exactly
 from lumos.display import DISPLAYS
 from lumos.runs.predict import LinkPredictions
 from lumos.runs.text import promise

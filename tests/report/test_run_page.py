@@ -15,7 +15,7 @@ from tests.report.page_reading import number, read, tables
 from tests.report.run_files import changed, page, result_of, table
 
 import lumos
-from lumos.exchange.topic import Door
+from lumos.exchange.messages import Door
 from lumos.report.run_page import page_of
 from lumos.report.run_scores import ARMS, arm_name
 from lumos.report.run_scores import notes as scores_notes

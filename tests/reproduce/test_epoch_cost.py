@@ -6,9 +6,9 @@ from reproduce.device_model import DeviceModel, elements_of, forward_flops
 from reproduce.epoch_cost import measure_epoch
 
 import lumos
-from lumos.model.settings import ModelSettings
+from lumos.model import ModelSettings
 from lumos.trees.balance import Balanced, balance
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balancers import TreeSettings
 
 ROUND = DeviceModel(latency=1.0, upload=100.0, download=1000.0, header=10, flops=50.0)
 

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from tests.narrow import present
 
-from lumos.exchange.batch import Inbox, Outbox
-from lumos.exchange.router import Router
-from lumos.exchange.topic import Topic
+from lumos.exchange.messages import Inbox, Outbox, Topic
+from lumos.exchange.transports.loopback import Router
 from lumos.graph import Graph
 from lumos.runs.run import Run
 from lumos.runs.train import train

@@ -12,13 +12,13 @@ from tests.narrow import present, sparse
 from tests.runs.running import heard, losses, run
 
 from lumos import Graph, LumosError, balance, load
-from lumos.device.coins import PublicCoins
+from lumos.device.randomness import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.runs.train import train
 from lumos.training.config import Config
 from lumos.training.metrics import LINK_SCORES, PARTS
 from lumos.training.split import Role, split_vertices
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balancers import TreeSettings
 
 TASKS = ["classify", "link"]
 

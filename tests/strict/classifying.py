@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lumos.aggregate.fixed_point import FixedPoint
+from lumos.secagg.parameters import FixedPoint
 from lumos.strict.classify.encoder import Encoder, Rounding
 from lumos.strict.classify.labels import NO_LABEL, NoisyLabels
 from lumos.strict.classify.stages import ClassifySchedule

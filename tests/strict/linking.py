@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 from tests.runs.running import Wire, findings, listening
 
-from lumos.aggregate.noise import Noise
 from lumos.device.shard import Shard, cut
 from lumos.exchange import Endpoint, LedgerReport, Program
-from lumos.exchange.carriers.loopback import Loopback
 from lumos.exchange.endpoint import no_part
+from lumos.exchange.transports.loopback import Loopback
 from lumos.graph import Graph
-from lumos.runs.federation import Federation
+from lumos.runs.loop import Federation
 from lumos.runs.predict import trained_links
 from lumos.runs.run import Run
 from lumos.runs.train import train
-from lumos.score import IDEAL_TOPICS
+from lumos.secagg.noise import Noise
 from lumos.strict.link.prediction import LinkResult
 from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.profile import PROFILE
@@ -26,6 +25,7 @@ from lumos.strict.sums import NoisySums
 from lumos.training.config import Config
 from lumos.training.problem import Problem
 from lumos.training.split import Role
+from lumos.twoparty.score import IDEAL_TOPICS
 
 LINKS = {"profile": "strict", "task": "link"}
 

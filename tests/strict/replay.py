@@ -8,9 +8,9 @@ import numpy as np
 from tests.narrow import present
 from tests.strict.strictly import epochs, federation, the_same_coins
 
-from lumos.audit.attacks.strict_replay import Transcript, replay, replay_run
-from lumos.audit.scene import without_masked_vectors
-from lumos.device.coins import PublicCoins
+from lumos.audit.attacks.replay import Transcript, replay, replay_run
+from lumos.audit.harness import without_masked_vectors
+from lumos.device.randomness import PublicCoins
 from lumos.exchange.tape import recording
 from lumos.graph import Graph
 from lumos.strict.classify.labels import NoisyLabels

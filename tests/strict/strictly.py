@@ -10,7 +10,7 @@ from tests.narrow import present
 from tests.runs.running import Wire, findings, listening
 
 from lumos.graph import Graph
-from lumos.runs.federation import Federation
+from lumos.runs.loop import Federation
 from lumos.runs.run import Run
 from lumos.runs.train import train
 from lumos.strict.sums import NoisySums

@@ -9,10 +9,10 @@ from tests.narrow import present
 from tests.runs.running import Wire, listening
 from tests.strict.strictly import epochs, run_with_wire, started, strict, the_same_coins
 
-from lumos.aggregate.noise import Noise
-from lumos.device.coins import PublicCoins
+from lumos.device.randomness import PublicCoins
 from lumos.graph import Graph
 from lumos.runs.run import Run
+from lumos.secagg.noise import Noise
 from lumos.training.split import Role, split_vertices
 from lumos.training.trainer import OWN
 

@@ -26,11 +26,10 @@ from tests.strict.replay import (
 )
 from tests.strict.strictly import strict
 
-from lumos.aggregate.fixed_point import FixedPoint
-from lumos.audit.attacks.feature_swap import apart
-from lumos.audit.attacks.strict_replay import changed, log_likelihood, moved, mu_of
-from lumos.audit.attacks.whole_run_label import InformedGuesses
+from lumos.audit.attacks.replay import changed, log_likelihood, moved, mu_of
+from lumos.audit.attacks.whole_run import InformedGuesses, apart
 from lumos.graph import Graph
+from lumos.secagg.parameters import FixedPoint
 from lumos.strict.classify.guarantees import promises
 from lumos.training.split import Role
 

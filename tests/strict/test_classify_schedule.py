@@ -9,8 +9,8 @@ from tests.narrow import present
 from tests.strict.classifying import schedule_of
 from tests.strict.composition import DELTA, all_sums, epsilon_of, honest_noise, moves
 
-from lumos.aggregate.noise import delta_of, mu_for
 from lumos.errors import UsageError
+from lumos.secagg.noise import delta_of, mu_for
 from lumos.strict.classify.stages import (
     CANDIDATES,
     COUNTS,

@@ -23,9 +23,9 @@ from tests.strict.strictly import (
     the_same_coins,
 )
 
-from lumos.crypto.group import GROUPS
-from lumos.encode.label_form import LabelForm
+from lumos.crypto.groups import GROUPS
 from lumos.graph import Graph
+from lumos.ldp.labels import LabelForm
 from lumos.runs.train import train
 from lumos.strict.classify.stages import ENCODER
 from lumos.strict.profile import coin_name

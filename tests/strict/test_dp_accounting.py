@@ -16,7 +16,7 @@ from tests.strict.composition import DELTA, all_sums, honest_noise, moves
 from tests.strict.linking import schedule as link_schedule
 from tests.strict.test_classify_promises import IN_SUMS, numbers
 
-from lumos.aggregate.noise import epsilon_for
+from lumos.secagg.noise import epsilon_for
 from lumos.strict.accounting import EDGE, FEATURES, LABEL, NORM, RECORD
 from lumos.strict.classify.guarantees import ROLES
 from lumos.strict.classify.guarantees import promises as of_labels

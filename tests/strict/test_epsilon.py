@@ -17,10 +17,9 @@ from tests.narrow import present
 from tests.runs.running import Wire, listening
 from tests.strict.strictly import started, the_same_coins
 
-from lumos.device.coins import PrivateCoins, simulated_secrets, system_secrets
-from lumos.encode.label_draws import LabelDraws
-from lumos.encode.label_form import LabelForm
+from lumos.device.randomness import PrivateCoins, simulated_secrets, system_secrets
 from lumos.graph import Graph
+from lumos.ldp.labels import LabelDraws, LabelForm
 
 STARS, LEAVES, CLASSES = 6000, 2, 3
 SIZE = LEAVES + 1

@@ -12,10 +12,10 @@ from tests.strict.classifying import schedule_of
 from tests.strict.strictly import QUICK, identical, strict
 
 import lumos
-from lumos.aggregate.noise import epsilon_for, mu_for
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.facts import facts_of
+from lumos.secagg.noise import epsilon_for, mu_for
 from lumos.strict.classify.stages import ENCODER
 from lumos.strict.features import (
     BUCKETS,

@@ -13,11 +13,11 @@ from tests.strict.linking import on_shards
 from lumos.device.shard import Shard, cut
 from lumos.exchange import Endpoint, Program
 from lumos.graph import Graph
-from lumos.session.pairs import ComparedPairs
 from lumos.strict.link import prediction as link_prediction
 from lumos.strict.link.answers import UNANSWERED, AnswerBudget, scores, shifts_for
 from lumos.strict.link.prediction import LinkResult, alone, answer, judged
 from lumos.training.trainer import AskedPairs
+from lumos.twoparty.workers import ComparedPairs
 
 
 def lone(devices: int) -> Shard:

@@ -14,17 +14,14 @@ import pytest
 from tests.runs.running import listening
 from tests.strict.linking import at_home
 
-from lumos.aggregate.noise import Noise
-from lumos.audit.attacks import link_sums
+from lumos.audit.attacks import link_training
 from lumos.errors import LumosError
 from lumos.exchange.tape import recording
 from lumos.graph import Graph
 from lumos.runs.load import load_run
 from lumos.runs.run import Run
 from lumos.runs.train import train
-from lumos.score import LevelSpec, ScoreReceiver, ScoreSender
-from lumos.score import score_sender as senders
-from lumos.score.level_spec import levels_of
+from lumos.secagg.noise import Noise
 from lumos.strict.link import answers as link_answers
 from lumos.strict.link import encoder as word_rows
 from lumos.strict.link import prediction as link_prediction
@@ -37,6 +34,8 @@ from lumos.strict.settings import StrictSettings
 from lumos.training.config import Config
 from lumos.training.metrics import auc
 from lumos.training.trainer import AskedPairs
+from lumos.twoparty import score as senders
+from lumos.twoparty.score import LevelSpec, ScoreReceiver, ScoreSender, levels_of
 
 MARGIN = 4.0
 """Standard errors."""
@@ -83,7 +82,7 @@ def shares_of_account(*, by_noise: bool = False) -> dict[str, float]:
     """By stage, μ in those of the account; `by_noise`: by the noise that was found."""
     return {
         stage: one.largest * (one.noise.value if by_noise else 1) / max(one.account, 1e-9)
-        for stage, one in link_sums.guesses(2, LINKS).items()
+        for stage, one in link_training.guesses(2, LINKS).items()
     }
 
 
@@ -124,13 +123,13 @@ def test_twin_with_longer_vectors_in_products_is_caught(monkeypatch: pytest.Monk
 def neighbour_messages(words: Any, edges: Any, held_back: Any) -> Any:
     """Everything that passes between neighbours and through `control`, for the same coins."""
     with recording(), listening() as wire:
-        link_sums.train(link_sums.federation(words, edges, held_back, 0, LINKS))
+        link_training.train(link_training.federation(words, edges, held_back, 0, LINKS))
     names = ("strict/colour", "strict/opinion", "strict/proposal", "strict/reply")
     return [wire.of(name) for name in names]
 
 
 def test_messages_to_neighbours_depend_on_no_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    words, _, edges, held_back = link_sums.planted(0)
+    words, _, edges, held_back = link_training.planted(0)
     others = np.roll(words, 1, axis=0)
     mine = neighbour_messages(words, edges, held_back)
     assert all(mine)
@@ -150,7 +149,7 @@ def test_messages_to_neighbours_depend_on_no_words(monkeypatch: pytest.MonkeyPat
 
 
 def test_colours_and_opinions_are_the_same_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    words, _, edges, held_back = link_sums.planted(1)
+    words, _, edges, held_back = link_training.planted(1)
     colours, opinions, *_ = neighbour_messages(words, edges, held_back)
     assert (len(colours), len(opinions)) == (1, 3)
     for messages in [*colours, *opinions]:
@@ -172,10 +171,10 @@ def test_colours_and_opinions_are_the_same_for_all(monkeypatch: pytest.MonkeyPat
 
 
 def test_every_proposal_and_reply_is_counted() -> None:
-    words, _, edges, held_back = link_sums.planted(2)
+    words, _, edges, held_back = link_training.planted(2)
     with recording(), listening() as wire:
-        made = link_sums.federation(words, edges, held_back, 0, LINKS)
-        link_sums.train(made)
+        made = link_training.federation(words, edges, held_back, 0, LINKS)
+        link_training.train(made)
     proposals, replies = wire.all_of("strict/proposal"), wire.all_of("strict/reply")
     assert len(proposals) == len(replies) > 50
     ledger = made.ledger()

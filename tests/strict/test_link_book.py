@@ -14,7 +14,7 @@ from lumos import BudgetExceeded
 from lumos.runs.run import Run
 from lumos.storage import read_arrays
 from lumos.strict.link.answers import halves
-from lumos.strict.link.matching import NOBODY, ROUNDS
+from lumos.strict.link.encoder import NOBODY, ROUNDS
 from lumos.training.trainer import EpochEvent
 
 DEVICES = 40

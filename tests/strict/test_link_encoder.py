@@ -11,21 +11,21 @@ from scipy.linalg import subspace_angles
 from tests.narrow import sparse
 from tests.strict.linking import on_shards, schedule, started, town
 
-from lumos.aggregate.noise import Noise
-from lumos.device.coins import PublicCoins
+from lumos.device.randomness import PublicCoins
 from lumos.graph import Graph
+from lumos.secagg.noise import Noise
 from lumos.strict.link import encoder as link_encoder
 from lumos.strict.link.encoder import (
     COUNTED,
     FLATTEN,
     LEAST_COUNT,
     LEAST_VARIANCE,
+    NOBODY,
     Z_STEPS,
     LinkEncoder,
     WordRows,
     unit,
 )
-from lumos.strict.link.matching import NOBODY
 
 
 def encoder_of(features: Any, **given_: Any) -> LinkEncoder:

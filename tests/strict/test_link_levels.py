@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from lumos.score.level_spec import fitting_vectors, levels_of
 from lumos.strict.link.levels import (
     ALONE,
     BITS,
@@ -27,6 +26,7 @@ from lumos.strict.link.levels import (
     read_levels,
     spec_for,
 )
+from lumos.twoparty.score import fitting_vectors, levels_of
 
 LEVELS = len(COSINES) + 1
 

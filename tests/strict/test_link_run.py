@@ -25,9 +25,8 @@ from lumos import InputError, UsageError, load_run
 from lumos.exchange import TOPICS
 from lumos.graph import Graph
 from lumos.runs.run import Run
-from lumos.strict.link.encoder import Z_STEPS
+from lumos.strict.link.encoder import NOBODY, Z_STEPS
 from lumos.strict.link.levels import ALONE, BOTH, WAYS
-from lumos.strict.link.matching import NOBODY
 from lumos.strict.link.stages import COUNTS, PRODUCTS
 from lumos.training.trainer import EpochEvent
 

@@ -8,10 +8,10 @@ import pytest
 from tests.strict.composition import DELTA, epsilon_of
 from tests.strict.linking import schedule, started
 
-from lumos.aggregate.noise import epsilon_for, mu_for
-from lumos.device.coins import PublicCoins
+from lumos.device.randomness import PublicCoins
 from lumos.errors import UsageError
 from lumos.graph import Graph
+from lumos.secagg.noise import epsilon_for, mu_for
 from lumos.strict.link.answers import AnswerBudget
 from lumos.strict.link.encoder import Z_STEPS, LinkEncoder, WordRows
 from lumos.strict.link.levels import COSINES, WAYS, Surroundings, integers

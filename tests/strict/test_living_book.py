@@ -16,13 +16,13 @@ from tests.strict.linking import run_with_wire as link_with_wire
 from tests.strict.strictly import run_with_wire, small, strict, sums
 
 from lumos import BudgetExceeded, Graph, InputError, UsageError
-from lumos.aggregate.noise import epsilon_for, mu_for
-from lumos.device.coins import PublicCoins
+from lumos.device.randomness import PublicCoins
 from lumos.runs.run import Run
+from lumos.secagg.noise import epsilon_for, mu_for
 from lumos.storage import read_arrays, write_arrays
 from lumos.strict.accounting import NEWLY
 from lumos.strict.book import UNMATCHED, BookSeal, ReleaseBook
-from lumos.strict.link.matching import NOBODY
+from lumos.strict.link.encoder import NOBODY
 from lumos.training.split import Role, split_vertices
 from lumos.training.trainer import EpochEvent
 

@@ -14,7 +14,7 @@ from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange import Endpoint, LedgerReport, Program
 from lumos.graph import Graph
-from lumos.strict.link.matching import NOBODY, ROUNDS, _accepted, match
+from lumos.strict.link.encoder import NOBODY, ROUNDS, _accepted, match
 from lumos.strict.messages import REPLY
 
 
@@ -111,7 +111,7 @@ def test_share_of_lone_pairs() -> None:
     pairs = 4000
     for rounds in (1, 2, 4):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("lumos.strict.link.matching.ROUNDS", rounds)
+            patch.setattr("lumos.strict.link.encoder.ROUNDS", rounds)
             partner, _ = matched(pairs_only(pairs))
         share = (partner != NOBODY).mean()
         expected = 1 - 0.5**rounds

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from tests.strict.classifying import DIGITS, labels_of, rounding, schedule_of
 
-from lumos.encode.label_form import LabelForm
+from lumos.ldp.labels import LabelForm
 from lumos.strict.classify import evidence as neighbour_evidence
 from lumos.strict.classify.evidence import CONCENTRATION, LEAST, MessageCounts
 from lumos.strict.classify.labels import NO_LABEL

@@ -12,7 +12,7 @@ from tests.runs.running import listening
 from tests.strict.strictly import small, strict
 
 from lumos import Graph, InputError
-from lumos.device.coins import PublicCoins
+from lumos.device.randomness import PublicCoins
 from lumos.runs.predict import Newcomer, predict_newcomers
 from lumos.runs.run import Run
 from lumos.storage import read_arrays

@@ -11,10 +11,9 @@ from tests.strict.linking import schedule as link_schedule
 from tests.strict.strictly import small
 
 from lumos import UsageError
-from lumos.aggregate.noise import Noise
-from lumos.aggregate.parameters import mask_parameters
-from lumos.aggregate.settings import AggregateSettings
 from lumos.graph.facts import facts_of
+from lumos.secagg.noise import Noise
+from lumos.secagg.parameters import AggregateSettings, mask_parameters
 from lumos.strict.classify.guarantees import reading
 from lumos.strict.classify.stages import ENCODER
 from lumos.strict.link.guarantees import reading as link_reading

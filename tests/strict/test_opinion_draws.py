@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from lumos.device import Shard, cut
-from lumos.encode.mechanisms import COIN, make_mechanism
 from lumos.graph import Graph, demo_graph
+from lumos.ldp.mechanisms import COIN, make_mechanism
 from lumos.strict.messages import PURPOSE, most_likely, opinions
 
 CLASSES = 4

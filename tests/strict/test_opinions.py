@@ -17,13 +17,13 @@ from tests.narrow import present
 from tests.strict.replay import little_graph, whole_run
 from tests.strict.strictly import epochs, started, strict, sums
 
-from lumos.audit.attacks.strict_replay import changed
-from lumos.device.coins import PublicCoins
+from lumos.audit.attacks.replay import changed
+from lumos.device.randomness import PublicCoins
 from lumos.device.shard import cut
-from lumos.encode.label_form import LabelForm
-from lumos.encode.mechanisms import COIN, make_mechanism
 from lumos.errors import BudgetExceeded
 from lumos.graph import Graph
+from lumos.ldp.labels import LabelForm
+from lumos.ldp.mechanisms import COIN, make_mechanism
 from lumos.storage import read_arrays
 from lumos.strict.classify.evidence import MessageCounts
 from lumos.strict.messages import most_likely, opinions

@@ -19,8 +19,8 @@ from tests.strict.classifying import (
     squares,
 )
 
-from lumos.encode.bounds import unit_rows
 from lumos.errors import UsageError
+from lumos.ldp.bounds import unit_rows
 from lumos.strict.classify.encoder import (
     BIAS,
     DAMPING,

@@ -16,10 +16,9 @@ from tests.runs.running import Wire, listening
 from tests.strict.strictly import run_with_wire, small, strict
 
 from lumos import Graph
-from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
-from lumos.encode.label_draws import LabelDraws
-from lumos.encode.label_form import LabelForm
+from lumos.device.randomness import PrivateCoins, PublicCoins, simulated_secrets
 from lumos.errors import BudgetExceeded, UsageError
+from lumos.ldp.labels import LabelDraws, LabelForm
 from lumos.runs.run import Run
 from lumos.storage import read_arrays, write_arrays
 from lumos.strict.accounting import NEWLY

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lumos import Forest
 from lumos.graph import Graph
-from lumos.model.settings import ModelSettings
+from lumos.model import ModelSettings
 from lumos.paper.trainer import FullModel
 from lumos.strict.classify.encoder import LOSS_LIMIT, LOSS_SCALE
 from lumos.strict.classify.evidence import MessageCounts

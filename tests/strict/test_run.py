@@ -23,13 +23,12 @@ from tests.strict.strictly import (
 )
 
 from lumos import Graph, InputError
-from lumos.device.coins import PublicCoins
-from lumos.encode.label_draws import LabelDraws
-from lumos.encode.label_form import LabelForm
-from lumos.encode.mechanisms import make_mechanism
+from lumos.device.randomness import PublicCoins
 from lumos.errors import DoorClosed, UsageError
 from lumos.exchange import Door
-from lumos.exchange.topic import TOPICS
+from lumos.exchange.messages import TOPICS
+from lumos.ldp.labels import LabelDraws, LabelForm
+from lumos.ldp.mechanisms import make_mechanism
 from lumos.paper.messages import LEAF
 from lumos.runs.run import Run
 from lumos.strict.classify.stages import ENCODER
@@ -311,7 +310,7 @@ def test_noise_in_a_sum_is_as_large_as_it_should_be(aggregate: str, sixty: Graph
 
 def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each vector is noisy before it is masked; shares of two devices have nothing in common."""
-    from lumos.aggregate import SecureAggregator
+    from lumos.secagg import SecureAggregator
 
     given: list[np.ndarray] = []
     original = SecureAggregator.sum

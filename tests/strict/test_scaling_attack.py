@@ -18,13 +18,13 @@ from tests.strict.replay import whole_run
 from tests.strict.strictly import strict, sums
 
 import lumos
-from lumos.aggregate.noise import mu_for
-from lumos.audit.attacks import link_sums as planted_sums
-from lumos.audit.attacks.strict_replay import changed, moved, mu_of
-from lumos.audit.auditing import run_audit
+from lumos.audit.attacks import link_training as planted_sums
+from lumos.audit.attacks.replay import changed, moved, mu_of
+from lumos.audit.harness import run_audit
 from lumos.errors import BudgetExceeded, InputError, UsageError
 from lumos.graph import Graph
 from lumos.runs.predict import Newcomer, predict_newcomers
+from lumos.secagg.noise import mu_for
 from lumos.storage import read_arrays, write_arrays
 from lumos.strict.accounting import FEATURES, QUESTIONS
 from lumos.strict.features import (

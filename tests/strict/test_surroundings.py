@@ -9,8 +9,8 @@ from tests.runs.running import listening
 from tests.strict.linking import schedule, started, town
 
 from lumos.device.shard import Shard, cut
-from lumos.encode.mechanisms import make_mechanism
 from lumos.graph import Graph
+from lumos.ldp.mechanisms import make_mechanism
 from lumos.strict.link.levels import CROWD, Surroundings
 from lumos.strict.link.stages import COLOURS
 from lumos.strict.messages import most_likely

@@ -12,7 +12,7 @@ from tests.narrow import present
 from tests.strict.strictly import federation, run_with_wire, small, sums
 
 from lumos import Graph
-from lumos.runs.federation import Federation
+from lumos.runs.loop import Federation
 from lumos.strict.classify import trainer as classify_trainer
 from lumos.strict.classify.labels import draw_labels
 from lumos.training.split import Role

@@ -12,7 +12,7 @@ from tests.strict.classifying import DIGITS, labels_of, rounding, schedule_of
 from lumos.strict.classify.encoder import LOSS_LIMIT, LOSS_SCALE
 from lumos.strict.classify.evidence import TRUST_RATE, TRUST_START, Trust
 from lumos.strict.classify.stages import ClassifySchedule
-from lumos.training.adam import Adam
+from lumos.training.trainer import Adam
 
 FORMS: list[dict[str, Any]] = [{}, {"label_epsilon": math.inf}, DIGITS]
 DEVICES = 40

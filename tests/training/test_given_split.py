@@ -11,7 +11,7 @@ from tests.narrow import present
 
 import lumos
 from lumos import Graph
-from lumos.device.coins import PublicCoins
+from lumos.device.randomness import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.training.given_split import edge_split, given_again, vertex_split
 from lumos.training.split import Role, split_edges, split_vertices

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from lumos.paper.trainer import Weights
-from lumos.training.adam import Adam
 from lumos.training.metrics import (
     accuracy,
     auc,
@@ -25,6 +24,7 @@ from lumos.training.metrics import (
     per_class,
 )
 from lumos.training.split import EdgeSplit, Role
+from lumos.training.trainer import Adam
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.3])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.narrow import present
 
 from lumos import Graph, load
-from lumos.device.coins import PublicCoins
+from lumos.device.randomness import PublicCoins
 from lumos.errors import InputError
 from lumos.training.split import Role, pairs_without_edge, split_edges, split_vertices
 

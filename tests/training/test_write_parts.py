@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.graph.parts.same_parts import assert_same, assigned, written
 
-from lumos.device.coins import PublicCoins
+from lumos.device.randomness import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.facts import facts_of, parts_of

@@ -9,8 +9,7 @@ from tests.trees.naive import SHAPES, graphs, neighbours_of, random_graph, state
 from lumos.errors import UsageError
 from lumos.graph import Graph, load
 from lumos.trees.balance import Balanced, balance
-from lumos.trees.balancers import BALANCERS
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balancers import BALANCERS, TreeSettings
 
 
 def run(graph: Graph, balancer: str, seed: int = 0, iterations: int = 12) -> Balanced:

@@ -4,12 +4,16 @@ import pytest
 
 import lumos
 from lumos.cli.trees import announce
-from lumos.crypto.group import GROUPS
+from lumos.crypto.groups import GROUPS
 from lumos.graph import Graph, load
-from lumos.trees import estimate
-from lumos.trees.balance import balance
-from lumos.trees.estimate import comparisons_per_second, expected_comparisons, expected_seconds
-from lumos.trees.settings import TreeSettings
+from lumos.trees import balance as estimate
+from lumos.trees.balance import (
+    balance,
+    comparisons_per_second,
+    expected_comparisons,
+    expected_seconds,
+)
+from lumos.trees.balancers import TreeSettings
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,8 @@ from tests.trees.watching import watching
 
 from lumos.graph import Graph
 from lumos.trees.balance import balance
-from lumos.trees.neighbour_workloads import WorkloadOrder
-from lumos.trees.settings import TreeSettings
-from lumos.trees.tournament import Tournament
+from lumos.trees.balancers import TreeSettings
+from lumos.trees.balancers.mcmc import Tournament, WorkloadOrder
 
 
 def play(tournament: Tournament, workload: dict[int, int]) -> int:

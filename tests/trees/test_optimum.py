@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from tests.trees.naive import SHAPES, assignments, cuts, graphs, path, random_graph, star
 
 from lumos.graph import Graph
-from lumos.trees.balance import balance
-from lumos.trees.optimum import certificate, forced_workload, least_largest_workload
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balance import balance, certificate, forced_workload, least_largest_workload
+from lumos.trees.balancers import TreeSettings
 
 
 def inner_edges(graph: Graph, devices: list[int]) -> int:

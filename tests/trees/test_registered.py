@@ -8,15 +8,14 @@ import pytest
 
 import lumos
 from lumos.cli.main import run
-from lumos.compare.comparer import Comparer
 from lumos.device import PublicCoins, Shard
 from lumos.errors import UsageError
 from lumos.exchange import Program
 from lumos.exchange.endpoint import no_part
 from lumos.graph import load
-from lumos.session.pairs import ComparedPairs
-from lumos.trees.balancers import BALANCERS, Balancer, DegreeSums, Observe
-from lumos.trees.settings import Compare, TreeSettings
+from lumos.trees.balancers import BALANCERS, Balancer, Compare, DegreeSums, Observe, TreeSettings
+from lumos.twoparty.comparer import Comparer
+from lumos.twoparty.workers import ComparedPairs
 from lumos.typing import Flags, Ints
 
 

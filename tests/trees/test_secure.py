@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from tests.trees.watching import same_ledgers
 
-from lumos.device.coins import CoinSource
+from lumos.device.randomness import CoinSource
 from lumos.graph import Graph, load
 from lumos.trees.balance import Balanced, balance
-from lumos.trees.settings import Compare, TreeSettings
+from lumos.trees.balancers import Compare, TreeSettings
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from tests.trees.naive import path
 
 from lumos.errors import UsageError
 from lumos.trees.balance import balance
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balancers import TreeSettings
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from tests.trees.watching import same_ledgers
 
 from lumos.graph import Graph, load
 from lumos.trees.balance import Balanced, balance
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balancers import TreeSettings
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lumos.exchange.batch import Inbox, Outbox
-from lumos.exchange.ledger_report import LedgerReport
-from lumos.exchange.router import Router
-from lumos.exchange.topic import Topic
+from lumos.exchange.messages import Inbox, Outbox, Topic
+from lumos.exchange.observer import LedgerReport
+from lumos.exchange.transports.loopback import Router
 
 Watch = Callable[[Topic, Sequence[Outbox]], None]
 

@@ -12,8 +12,7 @@ exceeds a bound refutes one.
 """
 
 from lumos.audit.attacks import ATTACKS, Attack
-from lumos.audit.audit_row import FILE, AuditReport, AuditRow
-from lumos.audit.auditing import run_audit
-from lumos.audit.scene import Recorded, Scene
+from lumos.audit.harness import Recorded, Scene, run_audit
+from lumos.audit.table import FILE, AuditReport, AuditRow
 
 __all__ = ["ATTACKS", "FILE", "Attack", "AuditReport", "AuditRow", "Recorded", "Scene", "run_audit"]

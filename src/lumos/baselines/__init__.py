@@ -2,14 +2,13 @@
 
 `settings` says which and how. `systems` is the registry, with one file per system: what its server
 receives and what that discloses (`noisy_features`, `noisy_graph`, `label_noise` and
-`lumos.encode.multibit_features` are the mechanisms). `arcs`, `attention` and `server_network` are
+`lumos.ldp.multibit` are the mechanisms). `arcs`, `attention` and `server_network` are
 what it trains, `goals` what it trains for. `measure` does the whole job.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from lumos.baselines.settings import BaselineSettings
-from lumos.baselines.systems import BASELINES, System
+from lumos.baselines.systems import BASELINES, BaselineSettings, System
 
 if TYPE_CHECKING:
     from lumos.baselines.measure import Measured, baseline

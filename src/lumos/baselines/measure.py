@@ -10,17 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from lumos.baselines.server_network import Network
-from lumos.baselines.settings import BaselineSettings, asked
-from lumos.baselines.systems import BASELINES
-from lumos.baselines.systems.system import Received, ServerProblem
-from lumos.device.coins import PublicCoins
-from lumos.display import DISPLAYS
+from lumos.baselines.network import Network
+from lumos.baselines.systems import BASELINES, BaselineSettings, Received, ServerProblem, asked
+from lumos.device.randomness import PublicCoins
+from lumos.display import DISPLAYS, ProgressOption, displayed
 from lumos.errors import UsageError
 from lumos.graph import Graph
 from lumos.graph.sources import as_graph
 from lumos.machine import peak_rss_mb
-from lumos.progress import ProgressOption, displayed
 from lumos.training.given_split import GivenSplit, edge_split, reading_of, vertex_split
 from lumos.training.metrics import Scores, device_scores, dot_products, pair_scores
 from lumos.training.problem import features_of

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from rich.table import Table
 
 from lumos.cli.common import Common, console, placed, print_json
-from lumos.encode.mechanisms import COIN, Mechanism, make_mechanism
 from lumos.errors import UsageError
+from lumos.ldp.mechanisms import COIN, Mechanism, make_mechanism
 from lumos.training.profile import FORECASTERS, STRICT, Expected, Forecast, Population
 
 COMMON = Common()

@@ -330,7 +330,7 @@ def python_only() -> frozenset[str]:
 @cache
 def _options() -> frozenset[str]:
     """Names of all settings, and of the options that commands add."""
-    from lumos.baselines.settings import BaselineSettings
+    from lumos.baselines.systems import BaselineSettings
     from lumos.graph import ReadOptions
     from lumos.training.config import COMMON
     from lumos.training.profile import PROFILES, Population

@@ -14,7 +14,7 @@ from rich.text import Text
 import lumos
 from lumos.cli.common import TYPED, as_options, python_only, rank, short_text
 from lumos.errors import LumosError
-from lumos.ranks.member import end_at_once, is_rank
+from lumos.ranks.world import end_at_once, is_rank
 
 HELP_ALL = "--help-all"
 _WIDEST = 100

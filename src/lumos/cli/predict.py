@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from rich.table import Table
 
 from lumos.cli.common import Common, console, placed, print_json
+from lumos.display import displayed
 from lumos.errors import InputError, UsageError
-from lumos.progress import displayed
 from lumos.training.profile import STRICT
 
 if TYPE_CHECKING:

@@ -10,18 +10,16 @@ from cyclopts import Parameter
 
 from lumos.cli.common import TYPED, Common, as_options, placed, print_json, say
 from lumos.cli.options import given, options_of
-from lumos.cli.screen import show
-from lumos.cli.seeds_screen import several_seeds
+from lumos.cli.screen import several_seeds, show
 from lumos.cli.trees import announce
 from lumos.errors import UsageError
 from lumos.graph import Graph, ReadOptions
-from lumos.ranks.member import is_rank, joined, restarted
 from lumos.ranks.supervisor import Supervisor, interpreter
-from lumos.ranks.world import TIMEOUT, World
-from lumos.session.workers import cores
+from lumos.ranks.world import TIMEOUT, World, is_rank, joined, restarted
 from lumos.storage import PRIVATE, private_folder
 from lumos.training.config import COMMON, TRAIN_OPTIONS, Config
 from lumos.training.profile import PROFILES
+from lumos.twoparty.workers import cores
 
 
 def _by_profile(setting: str) -> str:

@@ -10,17 +10,16 @@ from rich.table import Table
 from lumos.cli.common import Common, console, placed, print_json, say
 from lumos.cli.options import AS_IT_IS, Reading, given, options_of
 from lumos.cli.screen import paragraph
-from lumos.crypto.group import NO_GROUP
-from lumos.device.coins import CoinSource
+from lumos.crypto.groups import NO_GROUP
+from lumos.device.randomness import CoinSource
+from lumos.display import duration
 from lumos.errors import UsageError
 from lumos.graph import Graph, load
-from lumos.graph.options import NOT_ASKED
+from lumos.graph.io import NOT_ASKED
 from lumos.machine import peak_rss_mb
-from lumos.progress import duration
 from lumos.report.charts import check_plot, save_cdf
-from lumos.trees.balance import Balanced, balance
-from lumos.trees.estimate import expected_comparisons, expected_seconds
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balance import Balanced, balance, expected_comparisons, expected_seconds
+from lumos.trees.balancers import TreeSettings
 
 if TYPE_CHECKING:
     Options = Any

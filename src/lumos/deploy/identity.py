@@ -45,7 +45,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from nacl.public import Box, PrivateKey, PublicKey
 
 from lumos.crypto import entropy
-from lumos.crypto.in_memory import InMemoryOnly
+from lumos.crypto.entropy import InMemoryOnly
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, LumosError, UsageError
 from lumos.storage import write_bytes

@@ -28,7 +28,7 @@ from nacl.exceptions import CryptoError
 from nacl.signing import SigningKey, VerifyKey
 
 from lumos.crypto import entropy
-from lumos.crypto.in_memory import InMemoryOnly
+from lumos.crypto.entropy import InMemoryOnly
 from lumos.deploy.identity import (
     AUTHORITY,
     CERTIFICATE,

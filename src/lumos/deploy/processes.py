@@ -34,9 +34,16 @@ from lumos.deploy.state import (
     CoordinatorFolder,
     DeviceFolder,
 )
-from lumos.deploy.status import LOSSES, STATUS, RunHistory, RunStatus, WireBytes
-from lumos.deploy.status_page import StatusFeed, StatusPage
-from lumos.device.device_keys import DeviceKeys
+from lumos.deploy.status import (
+    LOSSES,
+    STATUS,
+    RunHistory,
+    RunStatus,
+    StatusFeed,
+    StatusPage,
+    WireBytes,
+)
+from lumos.device.randomness import DeviceKeys
 from lumos.errors import RunFailed, UsageError
 from lumos.graph.parts import PartsFolder
 from lumos.machine import threads_for

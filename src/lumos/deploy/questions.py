@@ -60,9 +60,8 @@ from lumos.deploy.protocol.mailbox import FORGOTTEN, Mailbox
 from lumos.deploy.protocol.rounds import DeviceRounds, Presence
 from lumos.deploy.state import RecordLog, read_snapshot, write_snapshot
 from lumos.errors import InputError, LumosError, UsageError
-from lumos.exchange.batch import Outbox
-from lumos.exchange.endpoint import Program
-from lumos.exchange.programs import changed
+from lumos.exchange.endpoint import Program, changed
+from lumos.exchange.messages import Outbox
 from lumos.training.trainer import PairAnswer
 from lumos.typing import Arrays
 

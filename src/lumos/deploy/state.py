@@ -51,14 +51,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from lumos.aggregate.opened_sums import OpenedSums, Opening
 from lumos.crypto import entropy
 from lumos.crypto.entropy import KEY_BYTES
 from lumos.deploy.identity import read_private
 from lumos.deploy.protocol.frames import RUN_TAG, Data, RoundKey
 from lumos.deploy.protocol.rounds import RoundRecord
-from lumos.device.device_keys import DeviceKeys
+from lumos.device.randomness import DeviceKeys
 from lumos.errors import InputError, UsageError
+from lumos.secagg.openings import OpenedSums, Opening
 from lumos.storage import (
     NEW,
     append_bytes,

@@ -1,6 +1,6 @@
 """Devices: the shard that hosts them, and the coins they toss."""
 
-from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
+from lumos.device.randomness import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
 from lumos.device.shard import COORDINATOR, Shard, cut
 
 __all__ = [

@@ -1,27 +1,210 @@
-"""The result of `lumos.evaluate`: scores of several systems on one graph, over several seeds."""
+"""Means over seeds: of a score, and of the difference of two scores on the same seeds."""
 
+import math
 import re
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from lumos.baselines.systems import BASELINES, BaselineSettings
 from lumos.display import frame_of_rows
 from lumos.errors import UsageError
-from lumos.evaluation.evaluated_systems import EvaluatedSystem
-from lumos.evaluation.means import mean_of, paired_difference
 from lumos.storage import write_json
 from lumos.training.config import Config
 from lumos.training.metrics import CLASS_SCORES, LINK_SCORES
-from lumos.training.profile import NO_PROMISE
+from lumos.training.profile import NO_PROMISE, PAPER, PROFILES, STRICT
 from lumos.training.trainer import CONTROL, MAIN, OWN
 from lumos.typing import Ints
 
 if TYPE_CHECKING:
     import pandas
+
+
+@dataclass(frozen=True)
+class MeanScore:
+    """Mean and spread of one number over seeds."""
+
+    mean: float | None
+    """None where no seed has it."""
+    sd: float | None
+    """Standard deviation over seeds, with n - 1; from two seeds on."""
+    seeds: int
+
+    @property
+    def se(self) -> float | None:
+        """Standard error of the mean: sd / √n."""
+        return None if self.sd is None else self.sd / math.sqrt(self.seeds)
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as a JSON object."""
+        return {"mean": self.mean, "sd": self.sd, "se": self.se, "seeds": self.seeds}
+
+
+def mean_of(by_seed: Mapping[int, float]) -> MeanScore:
+    """Over the seeds that have the number."""
+    values = list(by_seed.values())
+    return MeanScore(
+        mean=statistics.fmean(values) if values else None,
+        sd=statistics.stdev(values) if len(values) > 1 else None,
+        seeds=len(values),
+    )
+
+
+def paired_difference(one: Mapping[int, float], other: Mapping[int, float]) -> MeanScore:
+    """Of one - other on the seeds that both have.
+
+    Both are of the same split and coins of each seed, so their difference varies less than either.
+    """
+    return mean_of({seed: one[seed] - other[seed] for seed in one if seed in other})
+
+
+# The systems that `lumos.evaluate` compares: which run each is, and what tables call it.
+
+OWN_UNPROTECTED = "own-unprotected"
+"""The baseline `own`: the same features as `own`, and weights trained without noise."""
+COMPARED = (STRICT, PAPER, OWN, CONTROL, OWN_UNPROTECTED, "centralized", "lpgnn")
+"""What is compared where nothing else is asked for."""
+SYSTEM_NAMES = {
+    PAPER: "Lumos paper",
+    STRICT: "Lumos strict",
+    "lpgnn": "LPGNN",
+    "naive": "naive FedGNN",
+}
+_NAMES = {
+    **SYSTEM_NAMES,
+    OWN: f"own features in {STRICT}",
+    f"{OWN} link": f"own degree in {STRICT}",  # all that a device knows of a stranger's links
+    CONTROL: f"control of {STRICT}",
+    OWN_UNPROTECTED: "own features, unprotected",
+}
+_BASELINES = {OWN_UNPROTECTED: OWN}
+_CHOSEN_HERE = ("profile", "system", "control", "floor", "book", "coins", "checkpoint_every")
+"""Settings that `evaluate` chooses itself."""
+
+
+@dataclass(frozen=True)
+class EvaluatedSystem:
+    """One line of the table."""
+
+    key: str
+    """As `systems` has it."""
+    task: str = "classify"
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        return _NAMES.get(f"{self.key} {self.task}", _NAMES.get(self.key, self.key))
+
+    @property
+    def arm(self) -> str:
+        """The arm of its run that is scored."""
+        return self.key if self.key in (OWN, CONTROL) else MAIN
+
+    @property
+    def kind(self) -> Literal["train", "baseline"]:
+        """Whether it is a run of Lumos."""
+        return "train" if self.profile else "baseline"
+
+    @property
+    def profile(self) -> str:
+        """The profile of its run; empty for a baseline. Own features and control are of strict."""
+        if self.arm != MAIN:
+            return STRICT
+        return self.key if self.key in PROFILES else ""
+
+    @property
+    def baseline(self) -> str:
+        """Its name in `BASELINES`, where it is one."""
+        return _BASELINES.get(self.key, self.key)
+
+    def without(self) -> str:
+        """Why the system cannot do the task; empty where it can."""
+        if self.kind == "train" or self.task != "link":
+            return ""
+        return BASELINES[self.baseline].without_links
+
+    def run_settings(self, given: Mapping[str, Any], *, control: bool) -> dict[str, Any]:
+        """Return the settings of the run behind the line; several lines may share it.
+
+        Args:
+            given: settings that the user gave; those that the system does not have are left out.
+            control: whether the control of the strict profile is compared too.
+        """
+        settings = {**self._chosen(), **self.applying(given)}
+        if self.profile == STRICT and control:
+            settings["control"] = True
+        return settings
+
+    def check(self, given: Mapping[str, Any]) -> None:
+        """Refuse wrong settings.
+
+        Raises:
+            UsageError: one is refused.
+        """
+        settings = self.run_settings(given, control=False)
+        if self.profile:
+            Config.asked(**settings)
+        else:
+            BaselineSettings(**settings)
+
+    def applying(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of the given settings that the system has."""
+        return {name: value for name, value in given.items() if self._has(name)}
+
+    def _chosen(self) -> dict[str, Any]:
+        """Settings that make the system what it is."""
+        if not self.profile:
+            return {"system": self.baseline, "task": self.task}
+        chosen: dict[str, Any] = {"profile": self.profile, "task": self.task}
+        if self.profile != STRICT:
+            chosen["floor"] = False  # own features stand in a line of their own
+        if not Config.of(**chosen).profile.ignores("compare", Config.of(**chosen)):
+            chosen["compare"] = "ideal"  # the same trees and counts as by secret comparisons
+        return chosen
+
+    def _has(self, name: str) -> bool:
+        chosen = self._chosen()
+        if not self.profile:
+            return getattr(BaselineSettings(**chosen), name, None) is not None
+        config = Config.of(**chosen)
+        return name in config.flat() and not config.profile.ignores(name, config)
+
+
+def chosen_systems(
+    keys: Sequence[str] | None, task: str, given: Mapping[str, Any]
+) -> tuple[list[EvaluatedSystem], dict[str, str]]:
+    """The systems to compare, and by name why others are left out.
+
+    Raises:
+        UsageError: there is no such system, none is left, or a setting is refused by all.
+    """
+    known = (*COMPARED, *(name for name in (*PROFILES, *BASELINES) if name not in COMPARED))
+    wanted = list(dict.fromkeys(COMPARED if keys is None else keys))
+    for key in wanted:
+        if key not in known:
+            raise UsageError(f"`systems`: there is no {key!r}; there are {', '.join(known)}")
+    systems = [EvaluatedSystem(key, task) for key in wanted]
+    left_out = {one.name: one.without() for one in systems if one.without()}
+    systems = [one for one in systems if one.name not in left_out]
+    if not systems:
+        reasons = "; ".join(left_out.values())
+        raise UsageError(f"`systems`: {reasons or 'at least one is needed'}")
+    for name in given:
+        if name in _CHOSEN_HERE:
+            raise UsageError(f"`{name}` is chosen by evaluate itself; leave it out")
+        if not any(one.applying({name: given[name]}) for one in systems):
+            raise UsageError(f"`{name}` is a setting of none of these systems; leave it out")
+    for one in systems:
+        one.check(given)  # before anything is run
+    return systems, left_out
+
+
+# The result of `lumos.evaluate`: scores of several systems on one graph, over several seeds.
 
 _EPSILON = re.compile(r"ε = ([\d.e+]+)|\(([\d.e+]+), ")
 _SHOWN = ("label", "features", "whole record", "one edge", "degree", "membership")
@@ -254,7 +437,7 @@ class Evaluation:
         Args:
             path: the file; `lumos-evaluation.html` in the working folder by default.
         """
-        from lumos.evaluation.evaluation_page import page
+        from lumos.evaluation.page import page
 
         return page(self).write(Path(path or "lumos-evaluation.html"))
 
@@ -264,13 +447,13 @@ class Evaluation:
         self.report(folder / "report.html")
 
     def __repr__(self) -> str:
-        from lumos.evaluation.table import as_text
+        from lumos.evaluation.page import as_text
 
         return as_text(self)
 
     def _repr_html_(self) -> str:
         """For notebooks: the table of scores."""
-        from lumos.evaluation.table import as_html
+        from lumos.evaluation.page import as_html
 
         return as_html(self)
 

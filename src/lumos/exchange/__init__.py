@@ -1,12 +1,11 @@
 """Rounds, topics, doors and the ledger: everything that passes between devices passes here."""
 
-from lumos.exchange.batch import Batch, Inbox, Outbox
-from lumos.exchange.carrier import CARRIERS, Carrier, CarrierFactory
 from lumos.exchange.endpoint import EVERY_DOOR, Connection, Endpoint, Program
 from lumos.exchange.ledger import Ledger
-from lumos.exchange.ledger_report import LedgerReport, TopicLine, add_up
+from lumos.exchange.messages import PUBLIC_ID, TOPICS, Batch, Door, Inbox, Outbox, Topic
+from lumos.exchange.observer import LedgerReport, TopicLine, add_up
 from lumos.exchange.tape import Passed, Tape, TopicTraffic, recording
-from lumos.exchange.topic import PUBLIC_ID, TOPICS, Door, Topic
+from lumos.exchange.transports import CARRIERS, Carrier, CarrierFactory
 
 __all__ = [
     "CARRIERS",

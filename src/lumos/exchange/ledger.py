@@ -1,7 +1,7 @@
 """The ledger of one party: what left and reached its devices, counted where it passed.
 
 It sees only that party's messages: one entry when they leave, one when they arrive. The observer
-of a simulation adds the ledgers of all parties up (`lumos.exchange.ledger_report`).
+of a simulation adds the ledgers of all parties up (`lumos.exchange.observer`).
 """
 
 from collections.abc import Collection, Sequence
@@ -10,11 +10,8 @@ import numpy as np
 
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
-from lumos.exchange.batch import Batch
-from lumos.exchange.revealed_bits import AnswerCounts
-from lumos.exchange.spending import Spending
-from lumos.exchange.topic import TOPICS, Topic
-from lumos.exchange.traffic import Booking, Flows, FlowsByTopic
+from lumos.exchange.counts import AnswerCounts, Booking, Flows, FlowsByTopic, Spending
+from lumos.exchange.messages import TOPICS, Batch, Topic
 from lumos.storage import part_of
 from lumos.typing import Arrays, Doubles, Ints
 

@@ -9,7 +9,7 @@ the same run with other data, and the same sums.
 
 A tape belongs to the observer of a simulation. It is made where messages travel, behind the
 endpoints: it has what was really delivered, and nothing that a program kept for itself. Attackers
-get the part of it that the protocol gives them (`lumos.audit.views`). Messages of ideal backends
+get the part of it that the protocol gives them (`lumos.audit.harness`). Messages of ideal backends
 are computed in the clear, and nobody would see them in a real run: they are marked.
 """
 
@@ -22,8 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lumos.errors import ProtocolError
-from lumos.exchange.batch import Batch
-from lumos.exchange.topic import Topic
+from lumos.exchange.messages import Batch, Topic
 from lumos.typing import Ints
 
 Keep = Callable[[Topic, Batch], Batch | None]

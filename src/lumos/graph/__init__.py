@@ -2,7 +2,7 @@
 
 from lumos.graph.demo import demo_graph
 from lumos.graph.graph import Graph
-from lumos.graph.options import ReadOptions
+from lumos.graph.io import ReadOptions
 from lumos.graph.sources import load
 
 __all__ = ["Graph", "ReadOptions", "demo_graph", "load"]

@@ -30,7 +30,7 @@ import numpy as np
 from lumos.errors import UsageError
 from lumos.graph.arrays import distinct, freeze, neighbour_lists
 from lumos.graph.graph import Graph
-from lumos.graph.options import NOT_ASKED
+from lumos.graph.io import NOT_ASKED
 from lumos.typing import Doubles, Ints
 
 if TYPE_CHECKING:

@@ -4,3 +4,52 @@
 makes one embedding of a vertex's leaves, `by_device` gradients of each device apart. `settings` can
 be imported without torch.
 """
+
+from dataclasses import dataclass
+from typing import Literal
+
+from lumos.errors import UsageError
+
+# Settings of the tree network: the one place where its defaults stand.
+
+Pooling = Literal["average", "sum", "max", "attention"]
+POOLINGS: tuple[Pooling, ...] = ("average", "sum", "max", "attention")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """The network that every device runs on its tree (section VIII-B, errata 9)."""
+
+    backbone: str = "gcn"
+    """gcn and gat have fast layers for trees; any other PyG layer goes by its name, as `sage`."""
+    layers: int = 2
+    """l, the number of layers. Each is followed by ReLU and dropout."""
+    hidden: int = 16
+    """Width of every layer but the last; of one head, where there are several."""
+    output: int = 16
+    """Width of the last layer: of a leaf embedding."""
+    heads: int = 4
+    """Attention heads (gat), concatenated in every layer but the last, which has one."""
+    dropout: float = 0.01
+    """Chance that an element of a layer's output is dropped in training."""
+    activate_last: bool = True
+    """Whether ReLU and dropout also follow the last layer, as the paper says."""
+    pool: Pooling = "average"
+    """How the embeddings of a vertex's leaves become one."""
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "hidden", "output", "heads"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        if not 0 <= self.dropout < 1:
+            raise UsageError(f"dropout must be at least 0 and below 1, got {self.dropout}")
+        if self.pool not in POOLINGS:
+            raise UsageError(f"pool must be one of {', '.join(POOLINGS)}, got {self.pool!r}")
+
+    def ignored(self, name: str) -> str:
+        """With which of these settings another one has no effect; empty where it has one."""
+        if name == "heads" and self.backbone != "gat":
+            return f"`backbone='{self.backbone}'`, only with `backbone='gat'`"
+        if name in ("hidden", "heads") and self.layers == 1:
+            return "`layers=1`, only with more layers"
+        return ""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lumos.device.coins import PrivateCoins
+from lumos.device.randomness import PrivateCoins
 from lumos.model.tree_tensors import Piece, Trees
 from lumos.typing import Ints, Words
 

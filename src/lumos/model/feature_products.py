@@ -13,10 +13,10 @@ from scipy.sparse import csr_array, issparse
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lumos.encode.bounds import Sparse
-from lumos.encode.recovered import RecoveredFeatures
 from lumos.errors import UsageError
-from lumos.model.sparse import csr
+from lumos.ldp.bounds import Sparse
+from lumos.ldp.one_bit import RecoveredFeatures
+from lumos.model.tree_tensors import csr
 from lumos.typing import Floats
 
 _COLUMNS_AT_ONCE = 32

@@ -1,22 +1,226 @@
-"""The network on whole trees, forward and backward, piece by piece.
+"""Memory that epochs use again.
 
-Trees do not touch each other, so a piece of some thousand branches goes through all layers while it
-is in the processor's cache, and back again in the backward pass. Between the two only what the
-layers need is kept, in memory that the next epoch uses again (`arena`).
+An epoch writes the same arrays as the one before. Handed out from one place, they lie where they
+lay: no page of the operating system is asked for twice, and what a step leaves behind is still in
+the processor's cache when the next step writes there.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from math import prod
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lumos.model.arena import Arena, Memory
 from lumos.model.dropout import Activation, Drops
-from lumos.model.layer_step import Kinds, LayerStep, LayerWeights, TreeLayer
 from lumos.model.tree_tensors import Piece, Trees
+
+_FIRST, _LARGEST = 1 << 12, 1 << 20
+"""Floats of the first chunk and of a large one, 4 MB; a larger array gets a chunk of its own."""
+_VIEWS = 1 << 14
+"""Arrays that are remembered: making one anew takes longer than writing a short one."""
+_LINE = 16
+"""Floats of a cache line: every array begins at one."""
+
+
+class Arena:
+    """Uninitialised arrays one after the other, all given back at once by `reset`."""
+
+    def __init__(self) -> None:
+        self._chunks: list[Tensor] = []
+        self._chunk = self._used = 0
+        self._views: dict[tuple[int, ...], Tensor] = {}
+
+    def empty(self, *shape: int) -> Tensor:
+        """An array of float32 that holds anything."""
+        size = prod(shape)
+        while self._chunk < len(self._chunks):
+            chunk = self._chunks[self._chunk]
+            if self._used + size <= len(chunk):
+                place = self._chunk, self._used, *shape
+                found = self._views.get(place)
+                if found is None:
+                    if len(self._views) == _VIEWS:
+                        self._views.clear()
+                    found = chunk[self._used : self._used + size].view(shape)
+                    self._views[place] = found
+                self._used += -(-size // _LINE) * _LINE
+                return found
+            self._chunk, self._used = self._chunk + 1, 0
+        held = sum(map(len, self._chunks))
+        self._chunks.append(torch.empty(max(size, _FIRST, min(held, _LARGEST))))
+        return self.empty(*shape)
+
+    def reset(self) -> None:
+        """Give all arrays back."""
+        self._chunk = self._used = 0
+
+
+class Memory:
+    """The arenas of one network: for what is kept until the backward pass, and for a step.
+
+    A forward pass takes an arena and its backward pass returns it. One whose backward pass never
+    comes is collected with the graph that holds it.
+    """
+
+    def __init__(self) -> None:
+        self._free: list[Arena] = []
+        self.step = Arena()
+        """Reset by whoever begins a step of a layer."""
+        self.between = Arena(), Arena()
+        """What one step hands to the next; they take turns."""
+
+    def take(self) -> Arena:
+        """An arena that nobody uses."""
+        arena = self._free.pop() if self._free else Arena()
+        arena.reset()
+        return arena
+
+    def give(self, arena: Arena) -> None:
+        """Return an arena whose arrays nobody needs any more."""
+        self._free.append(arena)
+
+    def __deepcopy__(self, _: dict[int, object]) -> "Memory":
+        """A copy of a network has memory of its own."""
+        return Memory()
+
+    def __reduce__(self) -> tuple[type["Memory"], tuple[()]]:
+        return Memory, ()
+
+
+# One layer on one piece of the trees: what it gets, what it keeps, what it returns.
+#
+# Rows stand by kind of node. In a tree, `own` has one row per device as long as a device's own
+# leaves are all equal (up to and including the first layer's output: the parents they hear from are
+# still zero), and one row per branch afterwards. `parent` and `root` are missing while they are
+# zero, and where nothing that follows needs them: a parent reaches a leaf in one layer, a root in
+# two. `lone` are the leaves of devices that keep nobody: their trees are one leaf. Rows of `root`
+# of such devices mean nothing. A star has `centre` [devices] and `leaf` [branches].
+
+Kinds: TypeAlias = "dict[str, Tensor]"
+"""[rows, width] of each kind of node."""
+
+
+@dataclass(eq=False)
+class LayerStep:
+    """One layer on one piece.
+
+    Args:
+        trees: the piece.
+        remaining: layers that follow, which decide what is needed.
+        activation: what follows the layer.
+        rows: the input.
+        weights: what the layer computes with.
+        keep: memory for what the backward pass needs.
+        work: memory for what it does not need.
+        places: where rows of a kind are to be written, if not in memory of `keep`.
+    """
+
+    trees: Trees
+    remaining: int
+    activation: Activation
+    rows: Kinds
+    weights: "LayerWeights"
+    keep: Arena
+    work: Arena
+    places: Kinds = field(default_factory=dict)
+    saved: dict[str, Any] = field(default_factory=dict)
+    """What the layer keeps for its backward pass, by names of its own."""
+    out: Kinds = field(default_factory=dict)
+    """What the layer returned."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether rows of `own` come one for each device, not for each branch."""
+        return self.activation.layer <= 1
+
+    def product(self, kind: str, memory: Arena) -> Tensor:
+        """[rows, width] the input of a kind times the table."""
+        rows, table = self.rows[kind], self.weights.table
+        if table is None:
+            return rows
+        return torch.mm(rows, table, out=memory.empty(len(rows), table.shape[1]))
+
+    def affine(self, kind: str, into: Tensor) -> Tensor:
+        """The product of a kind, and the bias."""
+        rows, table, bias = self.rows[kind], self.weights.table, self.weights.bias
+        if table is None:
+            return torch.add(rows, bias, out=into)
+        return torch.addmm(bias, rows, table, out=into)
+
+    def accumulate(self, kind: str, into: Tensor, factor: float) -> Tensor:
+        """Add the product of a kind, times a factor."""
+        rows, table = self.rows[kind], self.weights.table
+        if table is None:
+            return into.add_(rows, alpha=factor)
+        return into.addmm_(rows, table, alpha=factor)
+
+    def rows_for(self, kind: str, rows: int) -> Tensor:
+        """[rows, width] uninitialised, for the output of a kind."""
+        place = self.places.get(kind)
+        return self.keep.empty(rows, len(self.weights.bias)) if place is None else place
+
+    def finish(self, rows: Kinds) -> Kinds:
+        """Activate the output, in place, and keep it."""
+        for kind, some in rows.items():
+            self.activation.clip_(some, kind)
+        self.out = rows
+        return rows
+
+    def before_activation(self, gradients: Kinds) -> Kinds:
+        """Gradients with respect to what was activated; they may be written to."""
+        return {
+            kind: self.activation.back(gradients[kind], out, self.work.empty(*out.shape))
+            for kind, out in self.out.items()
+        }
+
+
+class LayerWeights(NamedTuple):
+    """What a layer computes with, or the gradients of it."""
+
+    table: Tensor | None
+    """[in, width] what rows are multiplied with; None if they come multiplied. Its gradient is
+    [width, in]: so rows of features are read as they lie, a quarter faster."""
+    bias: Tensor
+    """[width] times the factor of the activation."""
+    scores: Tensor
+    """[width, 2 · heads] of a layer with attention; empty otherwise."""
+
+
+class TreeLayer(Protocol):
+    """A layer that knows the shape of a tree, with its derivative written out."""
+
+    def table(self, activation: Activation) -> Tensor:
+        """[in, width] what rows are multiplied with."""
+        ...
+
+    def scores(self) -> Tensor | None:
+        """[width, 2 · heads] what gives the scores of a product, for a layer with attention."""
+        ...
+
+    def forward_step(self, step: LayerStep) -> Kinds:
+        """Activated rows."""
+        ...
+
+    def backward_step(
+        self, step: LayerStep, back: Kinds, found: LayerWeights
+    ) -> dict[str, tuple[Tensor, float]]:
+        """Of every kind, the gradient of its product, to be multiplied by the number beside it.
+
+        Args:
+            back: what `step.before_activation` returned; it may be written to.
+            found: gradients of bias and scores, to which it adds.
+        """
+        ...
+
+
+# The network on whole trees, forward and backward, piece by piece.
+#
+# Trees do not touch each other, so a piece of some thousand branches goes through all layers while
+# it is in the processor's cache, and back again in the backward pass. Between the two only what the
+# layers need is kept, in memory that the next epoch uses again (`arena`).
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,6 @@
-"""A forest as the tensors that the layers need, and in pieces that fit a processor's cache.
+"""Sparse matrices of torch."""
 
-Rows of devices become rows of branches by repeating them, and back by summing the branches of a
-device, which follow each other: a sum over a run of rows, not a scatter.
-"""
-
+import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -13,8 +10,20 @@ import torch
 from torch import Tensor
 
 from lumos.errors import UsageError
-from lumos.model.sparse import csr
 from lumos.trees.forest import Forest
+
+
+def csr(offsets: Tensor, columns: Tensor, values: Tensor, width: int) -> Tensor:
+    """A sparse matrix [rows, width] by rows; int32 indices, which its fast product wants."""
+    with warnings.catch_warnings():  # torch calls these tensors "beta"
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.sparse_csr_tensor(offsets, columns, values, (len(offsets) - 1, width))
+
+
+# A forest as the tensors that the layers need, and in pieces that fit a processor's cache.
+#
+# Rows of devices become rows of branches by repeating them, and back by summing the branches of a
+# device, which follow each other: a sum over a run of rows, not a scatter.
 
 _BRANCHES_AT_ONCE = 1 << 16
 """Of a piece: an array of width 16 takes 4 MB, a few of which a processor's last cache holds.

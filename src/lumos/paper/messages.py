@@ -12,7 +12,10 @@ from scipy.sparse import csr_array, issparse
 from torch import Tensor
 
 from lumos.device.shard import Shard
-from lumos.encode import (
+from lumos.errors import ProtocolError
+from lumos.exchange.endpoint import Program
+from lumos.exchange.messages import Door, Inbox, Outbox, Topic
+from lumos.ldp import (
     EncoderSettings,
     RecoveredFeatures,
     joined,
@@ -22,12 +25,8 @@ from lumos.encode import (
     release,
     write,
 )
-from lumos.encode.bounds import Features
-from lumos.errors import ProtocolError
-from lumos.exchange.batch import Inbox, Outbox
-from lumos.exchange.endpoint import Program
-from lumos.exchange.topic import Door, Topic
-from lumos.paper.settings import Recovery
+from lumos.ldp.bounds import Features
+from lumos.paper.profile import Recovery
 from lumos.typing import Flags, Ints
 
 CARRY = Topic(

@@ -6,7 +6,7 @@
     embeddings = yield from trainer.finish()          # with the weights that were selected
 
 Everything that crosses a device's border is a message of `lumos.paper.messages` or
-`lumos.aggregate`. Weights are public: every device computes them from the same sums.
+`lumos.secagg`. Weights are public: every device computes them from the same sums.
 """
 
 from dataclasses import dataclass, field
@@ -17,18 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lumos.aggregate import AGGREGATORS, COORDINATORS
 from lumos.device.shard import Shard
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.exchange.ledger_report import LedgerReport
-from lumos.exchange.topic import Door
-from lumos.model.by_device import device_gradients
+from lumos.exchange.messages import Door
+from lumos.exchange.observer import LedgerReport
+from lumos.model import ModelSettings
 from lumos.model.dropout import Drops
 from lumos.model.feature_products import Features
-from lumos.model.network import Leaves, TreeNetwork
-from lumos.model.pool import Pooled, pool, pool_backward
-from lumos.model.settings import ModelSettings
+from lumos.model.network import Leaves, Pooled, TreeNetwork, device_gradients, pool, pool_backward
 from lumos.model.tree_tensors import Trees
 from lumos.paper.messages import (
     LEAF,
@@ -39,13 +36,13 @@ from lumos.paper.messages import (
     send_rows,
     without_information,
 )
-from lumos.paper.settings import settings_of
+from lumos.paper.profile import settings_of
 from lumos.paper.tasks import STATISTICS, Classify, Link, Step, Task
-from lumos.training.adam import Adam
+from lumos.secagg import AGGREGATORS, COORDINATORS
 from lumos.training.config import Config
 from lumos.training.metrics import dot_products
 from lumos.training.problem import PrivateData
-from lumos.training.trainer import MAIN, EpochRecord, Judged, OnEpoch, Outcome
+from lumos.training.trainer import MAIN, Adam, EpochRecord, Judged, OnEpoch, Outcome
 from lumos.trees.forest import Forest
 from lumos.typing import Arrays, Doubles, Floats, Ints
 

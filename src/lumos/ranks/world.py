@@ -1,32 +1,75 @@
-"""The world: all ranks of one run, and the one way in which they synchronise.
+"""The network interface by which ranks reach one another.
 
-A *swap* is two collectives of `torch.distributed`. In the first every rank tells all others the
-head of what it sends: whether it failed, what it is about to do, its number, and for each rank and
-lane how many messages, how wide, how many bytes. If nobody sends anything, that is all. Otherwise
-the bytes follow. Ranks that are out of step, or one of which failed, see it in the head, and all of
-them end.
-
-Ranks are one simulation: they trust one another, and whoever can reach their ports is one of them.
-Nothing that arrives is executed: bytes become arrays of declared types.
+Gloo asks the name of the host for its address, which on many machines is that of the loopback:
+ranks on other hosts then cannot connect. The interface that leads to rank 0 is the right one.
 """
 
+import ctypes
+import fcntl
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from enum import IntEnum
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import numpy as np
 
-from lumos.errors import ProtocolError, RankFailed, RankLost, UsageError
-from lumos.ranks.interface import INTERFACE, interface_to
-from lumos.ranks.status import Status
+from lumos.errors import LumosError, ProtocolError, RankFailed, RankLost, UsageError
+from lumos.ranks.supervisor import ANOTHER_FAILED, LOST, SUPERVISED, Status
 from lumos.typing import Bytes, Ints
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
+
+INTERFACE = "GLOO_SOCKET_IFNAME"
+"""Environment variable: the interface that Gloo uses."""
+
+_GET_ADDRESS = 0x8915  # SIOCGIFADDR of Linux
+_NAME = 15
+
+
+def interface_to(host: str) -> str:
+    """The name of the interface that leads to a host; empty where it cannot be told."""
+    if sys.platform != "linux" or not host:
+        return ""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, 9))  # nothing is sent
+            address = probe.getsockname()[0]
+            for _, name in socket.if_nameindex():
+                if _address_of(name, probe) == address:
+                    return name
+    except OSError:
+        return ""
+    return "lo" if address.startswith("127.") else ""
+
+
+def _address_of(name: str, probe: socket.socket) -> str:
+    """The address of an interface; empty where it has none."""
+    try:
+        answer = fcntl.ioctl(probe, _GET_ADDRESS, struct.pack("256s", name.encode()[:_NAME]))
+    except OSError:
+        return ""
+    return socket.inet_ntoa(answer[20:24])
+
+
+# The world: all ranks of one run, and the one way in which they synchronise.
+#
+# A *swap* is two collectives of `torch.distributed`. In the first every rank tells all others the
+# head of what it sends: whether it failed, what it is about to do, its number, and for each rank
+# and lane how many messages, how wide, how many bytes. If nobody sends anything, that is all.
+# Otherwise the bytes follow. Ranks that are out of step, or one of which failed, see it in the
+# head, and all of them end.
+#
+# Ranks are one simulation: they trust one another, and whoever can reach their ports is one of
+# them. Nothing that arrives is executed: bytes become arrays of declared types.
 
 TIMEOUT = 120.0
 """Seconds after which a rank that does not answer is given up."""
@@ -336,3 +379,103 @@ def note_phase(phase: str) -> None:
 def present() -> World | None:
     """The world of this process, if it has joined one."""
     return _WORLD[0] if _WORLD else None
+
+
+# A process as one of many ranks: it joins, works, and leaves or fails together with the others.
+#
+# with joined() as world:
+#     run = train_rank("facebook", hosting=Hosting(world=world))
+
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+
+class RankError(LumosError):
+    """What this rank says for all of them."""
+
+    def __init__(self, line: str, exit_status: int) -> None:
+        super().__init__(line)
+        self.exit_status = exit_status
+
+
+def is_rank() -> bool:
+    """Whether this process was started as a rank, by torchrun or by a supervisor."""
+    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
+def restarted() -> bool:
+    """Whether torchrun has started this rank again."""
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
+
+
+@contextmanager
+def joined(timeout: float = TIMEOUT) -> Iterator[World]:
+    """Be a rank inside; errors end all ranks, and one of them says why.
+
+    Raises:
+        RankError: this rank failed, and speaks.
+        RankLost: another rank is gone, and no supervisor can say which.
+
+    Where another rank failed, and speaks itself, the process ends here.
+    """
+    supervised = SUPERVISED in os.environ
+    if supervised:
+        end_with_supervisor()
+    try:
+        world = World.join(timeout)
+    except RankLost:
+        if supervised:
+            end_at_once(LOST)
+        raise
+    enter(world)
+    try:
+        yield world
+    except RankFailed:
+        end_at_once(ANOTHER_FAILED)
+    except RankLost:
+        if supervised:
+            end_at_once(LOST)
+        raise
+    except Exception as error:
+        standing = world.status.standing
+        failed = world.fail()
+        if failed[0] != world.rank:
+            end_at_once(ANOTHER_FAILED)
+        status = error.exit_status if isinstance(error, LumosError) else 1
+        if isinstance(error, LumosError) and len(failed) == world.size:
+            raise  # all alike: a wrong option or file, and no matter of ranks
+        raise RankError(f"rank {world.rank} failed {standing}: {_told(error)}", status) from error
+    else:
+        world.leave()
+
+
+def end_at_once(status: int) -> NoReturn:
+    """End this process without taking the group apart: with a rank missing, that would abort."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _told(error: Exception) -> str:
+    """One line about an error: what Lumos says itself, otherwise its kind and place alone.
+
+    The text of an unexpected error may hold a value of a device, so it is not printed.
+    """
+    if isinstance(error, LumosError):
+        return str(error)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if isinstance(error, OSError):
+        return f"{error.filename or 'a file'}: {error.strerror or type(error).__name__}"
+    if trace is None:
+        return type(error).__name__
+    place = Path(trace.tb_frame.f_code.co_filename).name
+    return f"{type(error).__name__} in {place}, line {trace.tb_lineno}"
+
+
+def end_with_supervisor() -> None:
+    """Have Linux kill this process when its supervisor is gone, however that came about."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+        if os.environ.get(SUPERVISED, str(os.getppid())) != str(os.getppid()):  # gone already
+            sys.exit(LOST)

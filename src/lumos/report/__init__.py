@@ -11,9 +11,21 @@ Page(
 ).write(Path("report.html"))
 """
 
-from lumos.report.blocks import confusion_block, per_class_table, seeds_figure
 from lumos.report.charts import bars, cdf, confusion, dots, lines
-from lumos.report.page import Block, Code, Fact, Facts, Figure, Page, Section, Table, Text
+from lumos.report.page import (
+    Block,
+    Code,
+    Fact,
+    Facts,
+    Figure,
+    Page,
+    Section,
+    Table,
+    Text,
+    confusion_block,
+    per_class_table,
+    seeds_figure,
+)
 
 __all__ = [
     "Block",

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from lumos.audit.audit_row import AuditReport
-from lumos.exchange.ledger_report import LedgerReport
+from lumos.audit.table import AuditReport
+from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph
 from lumos.report.charts import cdf
 from lumos.report.training import curve

@@ -3,7 +3,7 @@
 import math
 from pathlib import Path
 
-from lumos.exchange.topic import Door
+from lumos.exchange.messages import Door
 from lumos.report.page import Fact, Facts, Page
 from lumos.report.run_scores import (
     arms,

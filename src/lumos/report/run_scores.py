@@ -4,9 +4,18 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from lumos.report.blocks import HOW_TO_READ, ClassRows, confusion_block, per_class_table
 from lumos.report.charts import dots, is_wide
-from lumos.report.page import Block, Figure, Section, Table, Text
+from lumos.report.page import (
+    HOW_TO_READ,
+    Block,
+    ClassRows,
+    Figure,
+    Section,
+    Table,
+    Text,
+    confusion_block,
+    per_class_table,
+)
 from lumos.runs.run import Run
 from lumos.training.metrics import standard_error
 from lumos.training.trainer import CONTROL, MAIN, OWN

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 from docstring_parser import parse_from_object
 
-from lumos.audit.audit_row import FILE, AuditReport, AuditRow
+from lumos.audit.table import FILE, AuditReport, AuditRow
 from lumos.errors import InputError
 from lumos.exchange import TopicLine
-from lumos.exchange.topic import Door
+from lumos.exchange.messages import Door
 from lumos.graph import ReadOptions
 from lumos.graph.catalog import entry_of
 from lumos.report.charts import cdf, moderate, tree

@@ -33,8 +33,8 @@ import numpy.typing as npt
 
 import lumos
 from lumos.errors import InputError, UsageError
-from lumos.exchange.ledger_report import LedgerReport
-from lumos.exchange.topic import Door
+from lumos.exchange.messages import Door
+from lumos.exchange.observer import LedgerReport
 from lumos.graph.arrays import IdTexts
 from lumos.graph.labels import Role, checked_roles
 from lumos.runs.schema import (

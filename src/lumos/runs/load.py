@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from lumos.errors import InputError
-from lumos.exchange.ledger_report import LedgerReport
+from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph
 from lumos.graph.facts import fingerprint
 from lumos.runs.folder import ARMS, DEVICES, LEDGER_ARRAYS, RunFolder, keeps_device_values

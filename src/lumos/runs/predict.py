@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array, issparse, vstack
 
-from lumos.device.coins import PublicCoins
+from lumos.device.randomness import PublicCoins
 from lumos.display import DISPLAYS
 from lumos.errors import InputError, UsageError
-from lumos.exchange.ledger_report import LedgerReport
+from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph
-from lumos.runs.federation import Federation
+from lumos.runs.loop import Federation
 from lumos.storage import read_json
 from lumos.training.problem import Problem, features_of
 from lumos.training.split import DataSplit, EdgeSplit, Role, edges_left, only_edges, split_edges

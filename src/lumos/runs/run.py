@@ -12,7 +12,7 @@ import numpy as np
 
 from lumos.display import DISPLAYS, frame, frame_of_rows
 from lumos.errors import InputError, UsageError
-from lumos.exchange.ledger_report import LedgerReport
+from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph, load
 from lumos.graph.facts import fingerprint
 from lumos.graph.parts import PartsFolder, is_parts_folder
@@ -31,14 +31,7 @@ from lumos.runs.text import run_text
 from lumos.training.config import Config
 from lumos.training.metrics import Scores
 from lumos.training.split import DataSplit
-from lumos.training.trainer import (
-    ANSWERS,
-    CONTROL,
-    MAIN,
-    OWN,
-    EpochEvent,
-    Outcome,
-)
+from lumos.training.trainer import ANSWERS, CONTROL, MAIN, OWN, EpochEvent, Outcome
 from lumos.typing import Doubles, Floats, Ints
 
 if TYPE_CHECKING:

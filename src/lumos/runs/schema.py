@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from lumos.errors import InputError, LumosError
-from lumos.exchange.ledger_report import LedgerReport
-from lumos.exchange.topic import Door
+from lumos.exchange.messages import Door
+from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph
 from lumos.storage import one_line
 from lumos.training.config import Config

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from lumos.device.coins import PublicCoins
+from lumos.device.randomness import PublicCoins
+from lumos.display import ProgressOption, displayed
 from lumos.errors import UsageError
 from lumos.exchange.observer import AcrossRanks, Observer, OneProcess
 from lumos.graph import Graph
@@ -21,7 +22,6 @@ from lumos.graph.parts import PartsFolder, is_parts_folder
 from lumos.graph.sources import as_graph, is_named
 from lumos.machine import cpu_seconds, peak_rss_mb, threads_for
 from lumos.model.network import TreeNetwork
-from lumos.progress import ProgressOption, displayed
 from lumos.ranks.world import World
 from lumos.runs.folder import RunFolder, describe, keeps_device_values
 from lumos.runs.loop import RunJob, costs_of

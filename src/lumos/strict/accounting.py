@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lumos.aggregate.noise import mu_for
+from lumos.secagg.noise import mu_for
 from lumos.strict.book_records import Charge
 from lumos.strict.settings import StrictSettings
 from lumos.training.profile import NO_PROMISE

@@ -33,10 +33,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.crypto import entropy
-from lumos.device.coins import PrivateCoins
-from lumos.encode.label_draws import LabelDraws, check_levels
-from lumos.encode.label_form import LabelForm
+from lumos.device.randomness import PrivateCoins
 from lumos.errors import BudgetExceeded, InputError, UsageError
+from lumos.ldp.labels import LabelDraws, LabelForm, check_levels
 from lumos.storage import locked, read_arrays, write_arrays
 from lumos.strict.accounting import ACCOUNTS, CALIBRATION, OPINIONS, QUESTIONS, SUMS, Lives
 from lumos.strict.book_records import (
@@ -55,7 +54,7 @@ from lumos.strict.book_records import (
     unpaid,
 )
 from lumos.strict.link.answers import ANSWERS_FORM, AnswerBudget, AnswerRecord, Done, uncounted
-from lumos.strict.link.matching import NOBODY
+from lumos.strict.link.encoder import NOBODY
 from lumos.strict.settings import ANSWERS_OF_CALIBRATION
 from lumos.typing import Arrays, Doubles, Ints
 
@@ -381,7 +380,7 @@ class ReleaseBook:
         """The draws of the devices' labels at some levels, and the ε that each pays in this run.
 
         Draws that are missing are made so that all draws of a label form one chain
-        (`lumos.encode.label_draws`), and a device pays the increase of its largest ε. A label that
+        (`lumos.ldp.labels`), and a device pays the increase of its largest ε. A label that
         has changed, another number or other names of classes, and another form are drawn anew and
         paid in full, on top. What a device does in a run, training or validation, has no influence.
 

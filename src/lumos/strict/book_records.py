@@ -6,7 +6,7 @@ or one of another type is refused, and never counted as a budget that is left.
 
 **Labels.** A record has all draws of one form and one list of classes. A device is charged for the
 largest ε at which it has drawn its label, not for the sum over levels: see
-`lumos.encode.label_draws`. After a change of its label earlier draws no longer count: the next ones
+`lumos.ldp.labels`. After a change of its label earlier draws no longer count: the next ones
 are independent of them, and are charged in full.
 
 What is new in every run and therefore charged in every run, as the release book keeps it.
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lumos.encode.label_form import LabelForm
+from lumos.ldp.labels import LabelForm
 from lumos.typing import Arrays, Doubles, Flags, Ints
 
 ENTRIES, PACKED = "entries", "packed entries"

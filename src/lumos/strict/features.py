@@ -43,10 +43,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array, issparse
 
-from lumos.aggregate.noise import clip_factors
-from lumos.encode.bounds import Features, unit_rows
 from lumos.errors import InputError, UsageError
 from lumos.graph.facts import GraphFacts
+from lumos.ldp.bounds import Features, unit_rows
+from lumos.secagg.noise import clip_factors
 from lumos.typing import Arrays, Doubles, Flags, Ints
 
 if TYPE_CHECKING:

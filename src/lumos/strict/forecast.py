@@ -27,19 +27,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
+from lumos.device.randomness import PrivateCoins, PublicCoins, simulated_secrets
 from lumos.device.shard import Shard
-from lumos.encode.number_bytes import one_hot
 from lumos.graph.arrays import neighbour_lists
+from lumos.ldp.mechanisms import one_hot
 from lumos.strict.classify.evidence import TRUST_RATE, MessageCounts, Trust, Vote, vote_vectors
 from lumos.strict.classify.labels import NoisyLabels, draw_labels
 from lumos.strict.classify.stages import OPINIONS, SYMBOLS, TRUST, VOTE, ClassifySchedule
 from lumos.strict.messages import opinions
 from lumos.strict.settings import TRUST_EPOCHS
-from lumos.training.adam import Adam
 from lumos.training.config import Config
 from lumos.training.profile import STRICT, Expected, Forecast, Population
 from lumos.training.split import Role, split_vertices
+from lumos.training.trainer import Adam
 from lumos.typing import Doubles, Flags, Ints
 
 CIRCLE = 40

@@ -24,12 +24,11 @@ from typing import NamedTuple
 import numpy as np
 
 from lumos.device.shard import Shard
-from lumos.encode.mechanisms import COIN, Mechanism
 from lumos.errors import ProtocolError
-from lumos.exchange.batch import Batch
+from lumos.exchange.counts import nondecreasing
 from lumos.exchange.endpoint import Program
-from lumos.exchange.tally import nondecreasing
-from lumos.exchange.topic import Door, Topic
+from lumos.exchange.messages import Batch, Door, Topic
+from lumos.ldp.mechanisms import COIN, Mechanism
 from lumos.strict.features import row_maxima
 from lumos.typing import Bytes, Doubles, Ints
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lumos.errors import UsageError
-from lumos.exchange.topic import Door
+from lumos.exchange.messages import Door
 from lumos.graph.facts import GraphFacts, facts_of
 from lumos.strict.classify.stages import ENCODER, ClassifySchedule
 from lumos.strict.features import feature_form
@@ -239,9 +239,8 @@ class StrictProfile:
     def programs(self, placement: Placement) -> "Programs[ClassifyResult] | Programs[LinkResult]":
         """The trainers of all shards, and the coordinator's program."""
         from lumos.strict.classify.trainer import StrictClassifier
-        from lumos.strict.coordinator import StrictCoordinator
         from lumos.strict.link.trainer import StrictLinker
-        from lumos.strict.sums import FollowedSums
+        from lumos.strict.sums import FollowedSums, StrictCoordinator
 
         problem, config = placement.problem, placement.config
         book = None

@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from lumos.encode.mechanisms import AUTO, check_name
 from lumos.errors import UsageError, one_of
-from lumos.model.settings import ModelSettings
+from lumos.ldp.mechanisms import AUTO, check_name
+from lumos.model import ModelSettings
 from lumos.strict.features import Scaling
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balancers import TreeSettings
 
 if TYPE_CHECKING:
     from lumos.training.config import Config

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from lumos.aggregate.fixed_point import limit_for
-from lumos.aggregate.noise import Noise, epsilon_for, mu_for
 from lumos.errors import UsageError
 from lumos.exchange.endpoint import Program
+from lumos.secagg.noise import Noise, epsilon_for, mu_for
+from lumos.secagg.parameters import limit_for
 from lumos.strict.accounting import EDGE, FEATURES, LABEL, NORM, RECORD, sum_charge
 from lumos.strict.book_records import Charge
 from lumos.strict.features import BUCKETS, CENTRES, SIZES, STAGES, Scaling

@@ -6,20 +6,24 @@ of a shard without devices, in which sums are held and not taken part in. It lea
 which it does not know already.
 """
 
+from functools import partial
 from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from lumos.aggregate import AGGREGATORS, SecureCoordinator
-from lumos.aggregate.noise import Noise, Update
-from lumos.aggregate.opened_sums import OpenedSums
+from lumos.device.randomness import PublicCoins
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.products import PairedCoordinator, paired_sums
+from lumos.secagg import AGGREGATORS, COORDINATORS
+from lumos.secagg.coordinator import SecureCoordinator
+from lumos.secagg.noise import Noise, Update
+from lumos.secagg.openings import OpenedSums
+from lumos.strict.stages import Schedule, Stage
 from lumos.training.config import Config
+from lumos.twoparty.product_sums import PairedCoordinator, paired_sums
 from lumos.typing import Arrays, Doubles, Ints, Small
 
 __all__ = ["NoisySums", "Update"]
@@ -211,3 +215,64 @@ class FollowedSums:
 
     def begin_attempt(self, number: int) -> None:
         """The coordinator has no masks."""
+
+
+# The coordinator of the strict profile: it adds up sums that carry noise.
+
+
+class StrictCoordinator:
+    """The coordinator's program: sums; in an ideal sum it adds the devices' noise for them.
+
+    Args:
+        schedule: everything public.
+        public: public coins.
+        endpoint: whose ledger ideal sums are booked in.
+        features: d.
+        arm: names the coins of the noise in ideal sums.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        public: PublicCoins,
+        endpoint: Endpoint,
+        features: int,
+        arm: str = "",
+    ) -> None:
+        self._schedule = schedule
+        self._noise = f"ideal noise{arm}"
+        self._public = public
+        self._features = features
+        coordinator = COORDINATORS[schedule.config.train.aggregate]
+        self._sums = coordinator(schedule.devices, endpoint, schedule.config.updates)
+        self._pairs = PairedCoordinator(self._sums)
+
+    def setup(self) -> Program[None]:
+        """Draw the mask graph, and scale features."""
+        yield from self._sums.setup()
+        for place, stage in enumerate(self._schedule.first_stages):
+            yield from self._add_up(stage, 0, self._schedule.first_coins(place))
+
+    def epochs(self, first: int, last: int) -> Program[None]:
+        """Hold one sum per epoch."""
+        for number in range(first, last):
+            yield from self._add_up(*self._schedule.place(number), number)
+
+    def finish(self) -> Program[None]:
+        """Hold the sums after the last epoch."""
+        for place, stage in enumerate(self._schedule.last_stages):
+            yield from self._add_up(stage, 0, self._schedule.config.train.epochs + place)
+
+    def _add_up(self, stage: Stage, step: int, coins: int) -> Program[None]:
+        """Hold one sum; `coins` names those of its noise."""
+        noise, width = stage.noise(step), stage.width(self._features)
+        drawn = None if noise is None else partial(self._drawn, noise.total, width, coins)
+        sums = self._pairs if stage.paired else self._sums
+        yield from sums.sum(width, drawn)
+
+    def _drawn(self, scale: float, width: int, coins: int) -> Doubles:
+        """Draw the noise of all devices, for an ideal sum."""
+        generator = self._public.generator(self._noise, coins)
+        if self._schedule.config.train.coins == "system":
+            generator = np.random.default_rng()  # from the operating system
+        return scale * generator.standard_normal(width)

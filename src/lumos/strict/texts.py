@@ -23,7 +23,7 @@ from lumos.strict.settings import (
 from lumos.strict.stages import Schedule
 from lumos.training.config import Config
 from lumos.training.profile import LOSS, NO_PROMISE, ProfileTexts, RunSizes, SumStage, TreeTexts
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balancers import TreeSettings
 
 PRIOR = 0.25
 """Probability of a right guess without a device, in the example that is printed."""

@@ -1,17 +1,17 @@
 """The trainer of a shard: it goes through the stages of a run, and saves what they learn.
 
-Nothing leaves a device but releases and summands. Sums are masked (`lumos.aggregate`), and by
-default carry noise that the devices draw themselves (`lumos.aggregate.noise`).
+Nothing leaves a device but releases and summands. Sums are masked (`lumos.secagg`), and by
+default carry noise that the devices draw themselves (`lumos.secagg.noise`).
 """
 
 from abc import ABC, abstractmethod
 from typing import Any
 
-from lumos.aggregate.opened_sums import OpenedSums
 from lumos.device.shard import Shard
-from lumos.encode.bounds import Features
 from lumos.errors import InputError
 from lumos.exchange.endpoint import Endpoint, Program
+from lumos.ldp.bounds import Features
+from lumos.secagg.openings import OpenedSums
 from lumos.storage import part_of
 from lumos.strict.book import BookSeal, ReleaseBook
 from lumos.strict.features import FeatureScaling, ScalingSums

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
-from lumos.aggregate.settings import AggregateSettings
-from lumos.device.coins import CoinSource
+from lumos.device.randomness import CoinSource
 from lumos.errors import UsageError, one_of
-from lumos.model.settings import ModelSettings
+from lumos.model import ModelSettings
+from lumos.secagg.parameters import AggregateSettings
 from lumos.training.profile import PROFILES, STRICT, Profile, ProfileSettings
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balancers import TreeSettings
 
 Task = Literal["classify", "link"]
 Aggregate = Literal["ideal", "secure"]

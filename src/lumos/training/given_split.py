@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from lumos.device.coins import PublicCoins
+from lumos.device.randomness import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.arrays import lookup, shown

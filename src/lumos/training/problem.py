@@ -7,12 +7,12 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from lumos.device.shard import spread
-from lumos.encode.bounds import Features
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.arrays import Ids, spans
 from lumos.graph.facts import GraphFacts, GraphPart, facts_of, parts_of
 from lumos.graph.labels import Role
+from lumos.ldp.bounds import Features
 from lumos.training.metrics import TestedPairs
 from lumos.training.split import Shares
 from lumos.typing import Flags, Ints

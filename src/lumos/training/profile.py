@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol
 
 from lumos.errors import UsageError
-from lumos.exchange.topic import Door
+from lumos.exchange.messages import Door
 from lumos.graph.facts import GraphFacts
 from lumos.registry import Registry
 from lumos.training.trainer import Result
 from lumos.typing import Arrays
 
 if TYPE_CHECKING:
-    from lumos.device.coins import PublicCoins
+    from lumos.device.randomness import PublicCoins
     from lumos.device.shard import Shard
     from lumos.exchange.endpoint import Endpoint
     from lumos.training.config import Config

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 import lumos
-from lumos.device.coins import PublicCoins
+from lumos.device.randomness import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.arrays import Ids, spans

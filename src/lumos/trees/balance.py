@@ -1,4 +1,4 @@
-"""Balancing a simulated federation: cut the graph into shards, run a balancer, gather the trees."""
+"""The exact optimum and its proof, by the observer: an oracle and a report, never a protocol."""
 
 import time
 from collections.abc import Sequence
@@ -6,34 +6,109 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
 
-from lumos.compare.answers import recorded
-from lumos.compare.comparer import Comparer, RefusingComparer
-from lumos.compare.ideal import IDEAL_TOPICS, IdealComparer
-from lumos.compare.secure import SecureComparer
-from lumos.crypto.group import choose_group
-from lumos.device.coins import CoinSource, PublicCoins
+from lumos.crypto.groups import Group, choose_group
+from lumos.device.randomness import CoinSource, PublicCoins
 from lumos.device.shard import Shard, shard_of, spread
-from lumos.display import DISPLAYS, frame
+from lumos.display import DISPLAYS, ProgressOption, displayed, frame
 from lumos.errors import one_of
-from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
-from lumos.exchange.ledger_report import LedgerReport
-from lumos.exchange.observer import Observer
+from lumos.exchange.observer import LedgerReport, Observer
+from lumos.exchange.transports import CARRIERS
 from lumos.graph import Graph
 from lumos.graph.arrays import spans
 from lumos.graph.facts import GraphPart, parts_of
 from lumos.graph.sources import as_graph
-from lumos.progress import ProgressOption, displayed
-from lumos.session.worker_processes import make_pool
-from lumos.session.workers import Workers
-from lumos.trees.balancers import BALANCERS, Balancer, DegreeSums
-from lumos.trees.optimum import certificate, forced_workload, least_largest_workload
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balancers import BALANCERS, Balancer, DegreeSums, TreeSettings
+from lumos.twoparty.comparer import (
+    IDEAL_TOPICS,
+    Comparer,
+    IdealComparer,
+    RefusingComparer,
+    SecureComparer,
+    recorded,
+)
+from lumos.twoparty.comparison import Receiver, Sender, Spec
+from lumos.twoparty.workers import Workers, cores, make_pool
 from lumos.typing import Arrays, Flags, Ints, Progress
 
 if TYPE_CHECKING:
     import pandas
+
+
+def least_largest_workload(graph: Graph) -> int:
+    """The least possible largest workload, by maximum flow.
+
+    Start from any assignment. Workload k is possible iff the surplus above k can flow, along
+    carried edges, to devices with room below k. Binary search over k.
+    """
+    if not graph.edges:
+        return 0
+    first, second = graph.edge_list().T
+    degree = graph.degrees
+    carrier = np.where(degree[first] <= degree[second], first, second)
+    other = first + second - carrier
+    workload = np.bincount(carrier, minlength=graph.devices)
+    low, high = -(-graph.edges // graph.devices), int(workload.max())
+    while low < high:
+        middle = (low + high) // 2
+        if _possible(carrier, other, workload, middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _possible(carrier: Ints, other: Ints, workload: Ints, most: int) -> bool:
+    devices = len(workload)
+    source, sink = devices, devices + 1
+    over, under = np.flatnonzero(workload > most), np.flatnonzero(workload < most)
+    tails = np.concatenate([carrier, np.full(len(over), source), under])
+    heads = np.concatenate([other, over, np.full(len(under), sink)])
+    room = np.concatenate(
+        [np.ones(len(carrier), np.int64), workload[over] - most, most - workload[under]]
+    )
+    network = csr_array((room.astype(np.int32), (tails, heads)), shape=(devices + 2, devices + 2))
+    flow = maximum_flow(network, source, sink)
+    return bool(flow.flow_value == (workload[over] - most).sum())
+
+
+def certificate(graph: Graph, keep: npt.NDArray[np.bool_], workload: Ints) -> Ints:
+    """All devices reachable over carried edges from those of largest workload, increasing.
+
+    Args:
+        keep: [2 · edges] over the graph's neighbour array: True where the device carries it.
+        workload: [devices].
+    """
+    inside = workload == workload.max(initial=0)
+    frontier = np.flatnonzero(inside)
+    degrees = graph.degrees
+    while len(frontier):
+        slots = spans(graph.offsets[frontier], degrees[frontier])
+        reached = np.unique(graph.neighbours[slots[keep[slots]]])
+        frontier = reached[~inside[reached]]
+        inside[frontier] = True
+    return np.flatnonzero(inside)
+
+
+def forced_workload(graph: Graph, devices: Ints) -> int:
+    """What `devices` alone prove: some one of them carries at least ⌈inner edges / |set|⌉.
+
+    Reads only the graph and the set, so that it can check anybody's certificate.
+    """
+    if not len(devices):
+        return 0
+    inside = np.zeros(graph.devices, np.bool_)
+    inside[devices] = True
+    first, second = graph.edge_list().T
+    inner = int((inside[first] & inside[second]).sum())
+    return -(-inner // int(inside.sum()))
+
+
+# Balancing a simulated federation: cut the graph into shards, run a balancer, gather the trees.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -286,3 +361,42 @@ class _Rate:
         done = self._steps / 4
         rate = done / (time.perf_counter() - self._start)
         self._progress(min(done, self._expected), self._expected, f"{rate:,.0f} comparisons/s")
+
+
+# What a run is likely to cost, before it starts: comparisons, and seconds on this machine.
+
+_TRIALS = 12
+
+
+def expected_comparisons(graph: Graph, settings: TreeSettings) -> int:
+    """How many comparisons a run is likely to need, as its balancer estimates."""
+    return BALANCERS[settings.balancer].expected_comparisons(DegreeSums.of(graph.degrees), settings)
+
+
+def expected_seconds(
+    graph: Graph, settings: TreeSettings, coins: CoinSource = "simulated"
+) -> float:
+    """How long the secret comparisons of a run are likely to take; 0 where there are none.
+
+    Times a few comparisons, unless nothing is compared in secret.
+    """
+    if settings.compare != "secure" or not BALANCERS[settings.balancer].compares:
+        return 0.0
+    group = choose_group(settings.group, simulated=coins == "simulated")
+    return expected_comparisons(graph, settings) / comparisons_per_second(group, settings.workers)
+
+
+def comparisons_per_second(group: Group, workers: int | None = None) -> float:
+    """Comparisons of 8 bits in fresh sessions, both ends' work, times the number of workers."""
+    spec = Spec(8)
+    start = time.perf_counter()
+    for _ in range(_TRIALS):
+        sender, receiver = Sender(0, 1, group=group), Receiver(1, 0, group=group)
+        sender.begin([(spec, 3)])
+        receiver.begin([(spec, 5)])
+        message = sender.step()
+        while message is not None:
+            reply = receiver.step(message)
+            message = None if reply is None else sender.step(reply)
+    rate = _TRIALS / (time.perf_counter() - start)
+    return rate * (workers or cores())

@@ -11,7 +11,7 @@ import pytest
 from tests.graph.parts.same_parts import assert_same, assigned, partitions, written
 
 import lumos
-from lumos.device.coins import PublicCoins
+from lumos.device.randomness import PublicCoins
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph, load
 from lumos.graph.facts import facts_of, fingerprint, parts_of

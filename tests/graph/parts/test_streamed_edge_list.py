@@ -10,7 +10,7 @@ from tests.graph.parts.same_parts import written
 
 from lumos.errors import InputError
 from lumos.graph import load
-from lumos.graph.options import ReadOptions
+from lumos.graph.io import ReadOptions
 from lumos.graph.parts import PartsFolder, part_source
 from lumos.graph.parts.manifest import Partition
 from lumos.graph.parts.part_source import StreamedEdgeList

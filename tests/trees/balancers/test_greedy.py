@@ -17,7 +17,7 @@ from tests.trees.naive import (
 
 from lumos.graph import Graph
 from lumos.trees.balance import balance
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balancers import TreeSettings
 
 GREEDY = TreeSettings(balancer="greedy", compare="ideal")
 

@@ -35,13 +35,12 @@ from tests.trees.naive import (
 )
 from tests.trees.watching import sent, watching
 
-from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets
-from lumos.exchange.batch import Outbox
-from lumos.exchange.topic import Topic
+from lumos.device.randomness import PrivateCoins, PublicCoins, simulated_secrets
+from lumos.exchange.messages import Outbox, Topic
 from lumos.graph import Graph
 from lumos.trees.balance import Balanced, balance
-from lumos.trees.proposal import step_size, threshold
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balancers import TreeSettings
+from lumos.trees.balancers.mcmc import step_size, threshold
 
 # Seeds are fixed, so a p-value below this means that the code is wrong, not that luck was bad.
 LEAST_P = 1e-3

@@ -10,15 +10,11 @@ from tests.trees.naive import SHAPES, assignments, bipartite, clique, graphs, ra
 from tests.trees.watching import watching
 
 from lumos.exchange import Program, recording
-from lumos.exchange.batch import Outbox
-from lumos.exchange.topic import Topic
+from lumos.exchange.messages import Outbox, Topic
 from lumos.graph import Graph, load
-from lumos.trees.balance import Balanced, balance
-from lumos.trees.balancers.optimal import next_threshold
-from lumos.trees.edge_assignment import EdgeAssignment
-from lumos.trees.handovers import hand_over
-from lumos.trees.optimum import forced_workload, least_largest_workload
-from lumos.trees.settings import TreeSettings
+from lumos.trees.balance import Balanced, balance, forced_workload, least_largest_workload
+from lumos.trees.balancers import TreeSettings
+from lumos.trees.balancers.optimal import EdgeAssignment, hand_over, next_threshold
 
 OPTIMAL = TreeSettings(balancer="optimal")
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from lumos.registry import Registry
 
 if TYPE_CHECKING:
-    from lumos.audit.audit_row import AuditRow
-    from lumos.audit.scene import Scene
+    from lumos.audit.harness import Scene
+    from lumos.audit.table import AuditRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,23 +39,23 @@ class Attack:
 ATTACKS: Registry[Attack] = Registry(
     "attack",
     {
-        "symbol": "lumos.audit.attacks.symbol_ratio:ATTACK",
-        "repeats": "lumos.audit.attacks.repeated_releases:ATTACK",
-        "whole-run": "lumos.audit.attacks.whole_run_label:ATTACK",
-        "features": "lumos.audit.attacks.feature_swap:ATTACK",
-        "canary": "lumos.audit.attacks.canary:ATTACK",
-        "opinions": "lumos.audit.attacks.opinion_ratio:ATTACK",
-        "neighbourhood": "lumos.audit.attacks.neighbourhood:ATTACK",
-        "answers": "lumos.audit.attacks.link_askers:ATTACK",
-        "link-neighbours": "lumos.audit.attacks.link_neighbours:ATTACK",
-        "link-sums": "lumos.audit.attacks.link_sums:ATTACK",
-        "leaf-features": "lumos.audit.attacks.leaf_features:ATTACK",
-        "gradient-labels": "lumos.audit.attacks.gradient_labels:ATTACK",
-        "embedding-neighbours": "lumos.audit.attacks.embedding_neighbours:ATTACK",
-        "trees": "lumos.audit.attacks.tree_messages:ATTACK",
-        "colluders": "lumos.audit.attacks.chosen_colluders:ATTACK",
-        "broker": "lumos.audit.attacks.broker:ATTACK",
-        "ledger": "lumos.audit.attacks.ledger_conformance:ATTACK",
+        "symbol": "lumos.audit.attacks.neighbours:SYMBOL_RATIO_ATTACK",
+        "repeats": "lumos.audit.attacks.repeats:REPEATED_RELEASES_ATTACK",
+        "whole-run": "lumos.audit.attacks.whole_run:WHOLE_RUN_LABEL_ATTACK",
+        "features": "lumos.audit.attacks.whole_run:FEATURE_SWAP_ATTACK",
+        "canary": "lumos.audit.attacks.sums:CANARY_ATTACK",
+        "opinions": "lumos.audit.attacks.neighbours:OPINION_RATIO_ATTACK",
+        "neighbourhood": "lumos.audit.attacks.neighbours:NEIGHBOURHOOD_ATTACK",
+        "answers": "lumos.audit.attacks.link_queries:LINK_ASKERS_ATTACK",
+        "link-neighbours": "lumos.audit.attacks.link_training:LINK_NEIGHBOURS_ATTACK",
+        "link-sums": "lumos.audit.attacks.link_training:LINK_SUMS_ATTACK",
+        "leaf-features": "lumos.audit.attacks.paper:LEAF_FEATURES_ATTACK",
+        "gradient-labels": "lumos.audit.attacks.paper:GRADIENT_LABELS_ATTACK",
+        "embedding-neighbours": "lumos.audit.attacks.paper:EMBEDDING_NEIGHBOURS_ATTACK",
+        "trees": "lumos.audit.attacks.trees:TREE_MESSAGES_ATTACK",
+        "colluders": "lumos.audit.attacks.sums:CHOSEN_COLLUDERS_ATTACK",
+        "broker": "lumos.audit.attacks.traffic:BROKER_ATTACK",
+        "ledger": "lumos.audit.attacks.traffic:LEDGER_CONFORMANCE_ATTACK",
     },
 )
 """Every attack by name, in the order in which an audit runs them."""

@@ -4,7 +4,7 @@ Nothing is sent and no clock is read here, as in `device`.
 
 A phase with sessions of two devices begins again without a device that is lost. Once devices may
 give out shares of its sum, it does not: they give out none for another attempt
-(`lumos.aggregate.opened_sums`). The sum is opened without it, and the next phase begins so.
+(`lumos.secagg.openings`). The sum is opened without it, and the next phase begins so.
 """
 
 from collections.abc import Callable, Collection
@@ -12,15 +12,15 @@ from typing import Protocol
 
 import numpy as np
 
-from lumos.aggregate.topics import ALIVE, SUM
 from lumos.deploy.protocol.frames import Alive, Data, Done, Frame, RoundKey, RunState
 from lumos.deploy.protocol.job import TrainingJob
 from lumos.deploy.protocol.mailbox import Mailbox
 from lumos.deploy.protocol.rounds import CoordinatorRounds, RoundRecord
 from lumos.deploy.state import BegunAttempt
 from lumos.errors import LumosError
-from lumos.exchange.batch import Outbox
-from lumos.exchange.programs import changed
+from lumos.exchange.endpoint import changed
+from lumos.exchange.messages import Outbox
+from lumos.secagg.topics import ALIVE, SUM
 from lumos.typing import Arrays
 
 

@@ -25,9 +25,8 @@ import msgspec
 import numpy as np
 
 from lumos.errors import InputError, ProtocolError
-from lumos.exchange.batch import Batch
-from lumos.exchange.checks import check_form, check_no_padding
-from lumos.exchange.topic import Topic
+from lumos.exchange.endpoint import check_form, check_no_padding
+from lumos.exchange.messages import Batch, Topic
 from lumos.typing import Doubles, Ints
 
 WIRE_VERSION = 2

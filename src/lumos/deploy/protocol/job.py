@@ -14,27 +14,25 @@ from typing import Any
 import numpy as np
 
 from lumos import __version__
-from lumos.aggregate.opened_sums import OpenedSums
-from lumos.aggregate.parameters import mask_parameters
-from lumos.compare.answers import recorded
-from lumos.compare.comparer import Comparer, RefusingComparer
-from lumos.compare.secure import SecureComparer
 from lumos.crypto import entropy
-from lumos.crypto.group import choose_group
-from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
-from lumos.device.device_keys import DeviceKeys
+from lumos.crypto.groups import choose_group
+from lumos.device.randomness import (
+    DeviceKeys,
+    PrivateCoins,
+    PublicCoins,
+    simulated_secrets,
+    system_secrets,
+)
 from lumos.device.shard import Shard
 from lumos.errors import InputError, UsageError
-from lumos.exchange.batch import Batch, Inbox, Outbox
-from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
+from lumos.exchange.counts import Booking, most_pair_bits
+from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program, played, run_alone, unchanged
 from lumos.exchange.ledger import Ledger
-from lumos.exchange.programs import played, run_alone, unchanged
-from lumos.exchange.revealed_bits import most_pair_bits
-from lumos.exchange.topic import TOPICS, Door
-from lumos.exchange.traffic import Booking
+from lumos.exchange.messages import TOPICS, Batch, Door, Inbox, Outbox
 from lumos.graph.facts import GraphPart
 from lumos.graph.parts.manifest import Manifest
-from lumos.session.workers import InProcess
+from lumos.secagg.openings import OpenedSums
+from lumos.secagg.parameters import mask_parameters
 from lumos.storage import part_of
 from lumos.training.config import Config
 from lumos.training.problem import PrivateData, Problem
@@ -47,6 +45,8 @@ from lumos.training.trainer import (
     RestoresAnswers,
 )
 from lumos.trees.balancers import BALANCERS
+from lumos.twoparty.comparer import Comparer, RefusingComparer, SecureComparer, recorded
+from lumos.twoparty.workers import InProcess
 from lumos.typing import Arrays, Flags, Words
 
 _NOW, _EARLIER = "ledger/", "earlier/"

@@ -39,10 +39,8 @@ from lumos.deploy.protocol.frames import (
 from lumos.deploy.protocol.mailbox import Mailbox
 from lumos.device.shard import COORDINATOR
 from lumos.errors import ProtocolError
-from lumos.exchange.batch import Batch, Inbox, Outbox
-from lumos.exchange.endpoint import Endpoint, Program
-from lumos.exchange.running import RunningProgram
-from lumos.exchange.topic import Topic
+from lumos.exchange.endpoint import Endpoint, Program, RunningProgram
+from lumos.exchange.messages import Batch, Inbox, Outbox, Topic
 from lumos.typing import Ints
 
 Result = TypeVar("Result")

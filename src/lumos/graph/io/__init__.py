@@ -1,1 +1,115 @@
 """Readers of graph files and of graphs of other libraries, and the ways back."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from lumos.errors import UsageError
+
+# How a graph is read: what may be lost, which columns are meant, what is made of them.
+
+NO_LABELS = "none"
+"""As `label_column`: read no labels."""
+NOT_ASKED = "features absent: not asked for"
+"""Note of a graph that was loaded without its features on purpose."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """Which columns of a source are meant, and explicit permissions to convert it.
+
+    A Lumos graph is undirected, unweighted and has at most one label per device. Columns are named,
+    or numbered as errors count them: those of a text table from 1, those of an array from 0.
+    """
+
+    directed: Literal["refuse", "symmetrise"] = "refuse"
+    """A graph that says it is directed: refuse it, or read each arc as an undirected edge."""
+    weights: Literal["refuse", "drop"] = "refuse"
+    """Edge weights or edge attributes: refuse them, or drop them."""
+    multilabel: Literal["refuse", "first"] = "refuse"
+    """Several labels for one device: refuse them, or keep the first."""
+    missing_labels: Literal["refuse", "unknown"] = "refuse"
+    """A device without a row among the labels: refuse it, or call its label unknown."""
+    label_column: str | None = None
+    """The label: a column of the label file, array of the npz, or attribute; `none`: no labels."""
+    label_bins: int | None = None
+    """Cut labels that are numbers into so many classes of about equal size."""
+    masks: Literal["use", "ignore"] = "use"
+    """train_mask, val_mask and test_mask of the source: use them as the split, or ignore them."""
+    categorical: str = ""
+    """Columns of features that hold categories, separated by commas; they become one-hot."""
+    feature_bounds: str = ""
+    """Public bounds of features: LOW,HIGH or a CSV with a row per column; they map to 0 … 1."""
+    header: Literal["auto", "yes", "no"] = "auto"
+    """Whether the first line of each text table names its columns."""
+
+    def __post_init__(self) -> None:
+        # As Python callers write them: label_column=3, categorical=["color", 4], (low, high).
+        column: Any = self.label_column
+        if isinstance(column, int) and not isinstance(column, bool):
+            object.__setattr__(self, "label_column", str(column))
+        value: Any
+        for name in ("categorical", "feature_bounds"):
+            value = getattr(self, name)
+            if value is None:
+                object.__setattr__(self, name, "")
+            elif not isinstance(value, str | os.PathLike):
+                object.__setattr__(self, name, _joined(name, value))
+        for name, hint in get_type_hints(ReadOptions).items():
+            value, allowed = getattr(self, name), get_args(hint)
+            if get_origin(hint) is Literal and value not in allowed:
+                raise UsageError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+        if self.label_column is not None and not isinstance(self.label_column, str):
+            raise UsageError(f"`label_column` is a name or a number; got {self.label_column!r}")
+        if self.label_bins is not None and (
+            isinstance(self.label_bins, bool)
+            or not isinstance(self.label_bins, int)
+            or self.label_bins < 2
+        ):
+            raise UsageError(f"`label_bins` must be a whole number >= 2; got {self.label_bins!r}")
+        object.__setattr__(self, "feature_bounds", _findable(self.feature_bounds))
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> "ReadOptions":
+        """Options from keyword arguments; a wrong name lists the right ones."""
+        known = [field.name for field in fields(cls)]
+        for name in options:
+            if name not in known:
+                raise UsageError(f"no option {name!r} for reading a graph; use {', '.join(known)}")
+        return cls(**options)
+
+    @property
+    def no_labels(self) -> bool:
+        """Whether labels are left out, as for links where they are no classes."""
+        return self.label_column == NO_LABELS
+
+    @property
+    def categorical_columns(self) -> tuple[str, ...]:
+        """The columns that `categorical` lists."""
+        return tuple(part.strip() for part in self.categorical.split(",") if part.strip())
+
+
+def scalar_bounds(text: str) -> tuple[float, float] | None:
+    """`LOW,HIGH` as two numbers; None where the text is something else, a file."""
+    parts = text.split(",")
+    try:
+        low, high = (float(part) for part in parts)
+    except ValueError:
+        return None
+    return low, high
+
+
+def _joined(name: str, value: Any) -> str:
+    parts = list(value) if isinstance(value, list | tuple) else [value]
+    if any(isinstance(part, bool) or not isinstance(part, str | int | float) for part in parts):
+        raise UsageError(f"`{name}` is text or a list of names and numbers; got {value!r}")
+    return ",".join(map(str, parts))
+
+
+def _findable(bounds: str | os.PathLike[str]) -> str:
+    """Bounds as a run folder keeps them: a file by its whole path."""
+    text = os.fspath(bounds)
+    if not text or scalar_bounds(text) is not None:
+        return text
+    return os.path.abspath(os.path.expanduser(text))

@@ -9,6 +9,7 @@ from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import Ids, is_sparse, shown, unique_ids
 from lumos.graph.features import Columns, prepared
 from lumos.graph.graph import Graph
+from lumos.graph.io import ReadOptions
 from lumos.graph.io.files import MAX_ID
 from lumos.graph.labels import (
     UNKNOWN,
@@ -18,7 +19,6 @@ from lumos.graph.labels import (
     indices_of_names,
     label_classes,
 )
-from lumos.graph.options import ReadOptions
 from lumos.typing import Doubles
 
 _ABSENT = object()

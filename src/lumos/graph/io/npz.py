@@ -36,9 +36,9 @@ from lumos.errors import InputError
 from lumos.graph.arrays import is_sparse
 from lumos.graph.features import Columns, prepared
 from lumos.graph.graph import Graph
+from lumos.graph.io import NOT_ASKED, ReadOptions
 from lumos.graph.io.files import Folder, arrays_of, sparse_of
 from lumos.graph.labels import MASK_NAMES, Labelled, encode_array, roles_in
-from lumos.graph.options import NOT_ASKED, ReadOptions
 from lumos.typing import Arrays, Ints
 
 ADJACENCY = ("adj_", "adj_matrix.", "adj_matrix_")

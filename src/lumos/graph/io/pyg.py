@@ -14,6 +14,7 @@ from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import is_sparse, refuse_width, unique_ids
 from lumos.graph.features import Columns, prepared
 from lumos.graph.graph import Graph
+from lumos.graph.io import ReadOptions
 from lumos.graph.labels import (
     MASK_NAMES,
     Labelled,
@@ -24,7 +25,6 @@ from lumos.graph.labels import (
     masks_of,
     roles_in,
 )
-from lumos.graph.options import ReadOptions
 from lumos.typing import Ints
 
 

@@ -39,6 +39,7 @@ from lumos.graph.arrays import (
 )
 from lumos.graph.features import Columns, chosen_columns, prepared
 from lumos.graph.graph import Graph
+from lumos.graph.io import NOT_ASKED, ReadOptions
 from lumos.graph.io.files import (
     INTEGER,
     MAX_ID,
@@ -50,7 +51,6 @@ from lumos.graph.io.files import (
     text_of,
 )
 from lumos.graph.labels import Labelled, LabelSource, label_classes
-from lumos.graph.options import NOT_ASKED, ReadOptions
 from lumos.typing import Ints
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".edges")

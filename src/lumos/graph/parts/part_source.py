@@ -32,6 +32,7 @@ from lumos.graph.arrays import (
 from lumos.graph.demo import COMMUNITIES, VOCABULARY, DemoDraws, demo_name
 from lumos.graph.facts import GraphFacts, described, facts_of, fingerprint
 from lumos.graph.graph import Graph
+from lumos.graph.io import NOT_ASKED, ReadOptions
 from lumos.graph.io.files import TextTable, readable
 from lumos.graph.io.tables import (
     SUFFIXES,
@@ -43,7 +44,6 @@ from lumos.graph.io.tables import (
     unknown_id,
 )
 from lumos.graph.labels import Role
-from lumos.graph.options import NOT_ASKED, ReadOptions
 from lumos.graph.parts.manifest import Partition
 from lumos.graph.parts.parts_folder import PartsWriter, is_parts_folder
 from lumos.graph.parts.stored_part import (

@@ -19,7 +19,7 @@ from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import Ids, is_sparse
 from lumos.graph.facts import GraphFacts, GraphPart
 from lumos.graph.graph import Graph
-from lumos.graph.options import NOT_ASKED
+from lumos.graph.io import NOT_ASKED
 from lumos.graph.parts.manifest import (
     ASSIGNMENT,
     MANIFEST,

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import issparse
 
-from lumos.aggregate.noise import clip_factors
-from lumos.encode.bounds import unit_rows
+from lumos.ldp.bounds import unit_rows
+from lumos.secagg.noise import clip_factors
 from lumos.strict.classify.labels import NoisyLabels
 from lumos.strict.features import FeatureRows, OuterVectors, dense, row_products, row_sums, within
 from lumos.typing import Arrays, Doubles, Ints

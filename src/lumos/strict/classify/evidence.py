@@ -56,9 +56,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from lumos.aggregate.noise import clip_factors
-from lumos.encode.label_form import LabelForm
-from lumos.encode.mechanisms import COIN
+from lumos.ldp.labels import LabelForm
+from lumos.ldp.mechanisms import COIN
+from lumos.secagg.noise import clip_factors
 from lumos.strict.classify.encoder import LOSS_LIMIT, LOSS_SCALE, Rounding
 from lumos.strict.classify.labels import NoisyLabels
 from lumos.strict.features import ROWS, row_maxima, row_sums

@@ -1,27 +1,111 @@
-"""The residual head: a tree network on symbols and opinions, added to the logits so far.
+"""The table of all leaves that a tree can have where leaves carry symbols.
 
-**Leaves** come from a table (`leaf_table`): one for each own class and each value that a message
-may name. A device's tree has a branch for every message that it received. On its own side of the
-branch it uses the class that its own encoder predicts, which never leaves.
+With two layers a leaf depends on the two leaves of its branch only (errata 8d). Here both carry
+symbols, so there are k² different branches; the weights are public, and a device already has its
+neighbours' symbols. It computes every leaf that stands for it locally, whoever carries the edge:
+POOL needs no message, and nobody needs to know who carries an edge.
 
-**The head** reads the logits so far (own encoder and evidence) and the pooled embedding, scaled by
-the number of messages. Its output is added to those logits, and starts at 0.
-
-**Gradients** are those of the table of leaves; every device propagates their sum back through the
-tree network, which is post-processing.
+Training sums the gradient of the *table*; every device then propagates it back through the tree
+network, which is post-processing.
 """
 
 import math
 from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from lumos.aggregate.noise import clip_factors
-from lumos.model.settings import ModelSettings
+from lumos.model import ModelSettings
+from lumos.model.network import TreeNetwork
+from lumos.model.tree_tensors import Trees
+from lumos.secagg.noise import clip_factors
 from lumos.strict.classify.encoder import LOSS_LIMIT, LOSS_SCALE
 from lumos.strict.classify.labels import NoisyLabels
 from lumos.strict.features import row_products
 from lumos.typing import Doubles, Ints
+
+
+class LeafTable:
+    """The tree network on pairs of symbols; its parameters as one vector.
+
+    Args:
+        settings: backbone and widths; two layers.
+        symbols: k, number of a device's own symbols.
+        alphabet: number of symbols that a neighbour may release; usually the same.
+        generator: public coins for the start.
+    """
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        symbols: int,
+        alphabet: int,
+        generator: np.random.Generator,
+    ) -> None:
+        self.shape = (symbols, alphabet, settings.output)
+        self._network = TreeNetwork(settings, max(symbols, alphabet))
+        self._network.initialise(generator)
+        pair = torch.arange(symbols * alphabet)
+        eye = torch.eye(max(symbols, alphabet))
+        self._trees = Trees(
+            owner=pair, workload=torch.ones(len(pair), dtype=torch.int64), virtual_nodes=True
+        )
+        self._inputs = eye[pair // alphabet].contiguous(), eye[pair % alphabet].contiguous()
+
+    @property
+    def width(self) -> int:
+        """Numbers in a leaf."""
+        return self.shape[2]
+
+    @property
+    def size(self) -> int:
+        """Numbers in the table."""
+        return int(np.prod(self.shape))
+
+    def vector(self) -> Doubles:
+        """[weights] of the tree network."""
+        flat = torch.nn.utils.parameters_to_vector(self._network.parameters())
+        return flat.detach().numpy().astype(np.float64)
+
+    def load(self, vector: Doubles) -> None:
+        """Set all weights."""
+        flat = torch.from_numpy(vector.astype(np.float32))
+        torch.nn.utils.vector_to_parameters(flat, self._network.parameters())
+
+    def table(self) -> Doubles:
+        """[k, alphabet, width] the leaf of a device, for its own symbol and its neighbour's."""
+        with torch.no_grad():
+            leaves = self._leaves().numpy().astype(np.float64)
+        return leaves.reshape(self.shape)
+
+    def backward(self, total: Doubles) -> Doubles:
+        """[weights] gradient of the weights, from that of the table."""
+        table = self._leaves()
+        slope = torch.from_numpy(total.astype(np.float32)).view_as(table)
+        parameters = list(self._network.parameters())
+        gradients = torch.autograd.grad(
+            table, parameters, slope, allow_unused=True, materialize_grads=True
+        )
+        flat = torch.cat([gradient.reshape(-1) for gradient in gradients]).numpy()
+        return flat.astype(np.float64)
+
+    def _leaves(self) -> Tensor:
+        leaves: Tensor = self._network(self._trees, *self._inputs).own
+        return leaves
+
+
+# The residual head: a tree network on symbols and opinions, added to the logits so far.
+#
+# **Leaves** come from a table (`leaf_table`): one for each own class and each value that a message
+# may name. A device's tree has a branch for every message that it received. On its own side of the
+# branch it uses the class that its own encoder predicts, which never leaves.
+#
+# **The head** reads the logits so far (own encoder and evidence) and the pooled embedding, scaled
+# by the number of messages. Its output is added to those logits, and starts at 0.
+#
+# **Gradients** are those of the table of leaves; every device propagates their sum back through the
+# tree network, which is post-processing.
 
 HIDDEN = 16
 PRIOR = 3.0
@@ -64,9 +148,6 @@ class ResidualHead:
         alphabet: int,
         generator: np.random.Generator,
     ) -> None:
-        from lumos.strict.classify.leaf_table import (
-            LeafTable,  # needs torch, which a device may not
-        )
 
         self.classes = classes
         self._leaves = LeafTable(settings, classes, alphabet, generator)

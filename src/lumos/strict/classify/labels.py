@@ -1,7 +1,7 @@
 """The labels of a run: randomized once, before anything else happens, and never read again.
 
 Guarantee: everything that leaves a device, in this run and in all others with the same book, is a
-function of its label only through the draws in `lumos.encode.label_draws`. So against everybody
+function of its label only through the draws in `lumos.ldp.labels`. So against everybody
 (neighbours, strangers, the coordinator, all of them together) a label has pure ε, for any two
 values, however many sums and runs: that of the label that sums use. With `label_epsilon=inf` sums
 use the true label, and only their noise protects it.
@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lumos.device.shard import Shard
-from lumos.encode.label_draws import LabelDraws
-from lumos.encode.label_form import LabelForm
+from lumos.ldp.labels import LabelDraws, LabelForm
 from lumos.strict.book import ReleaseBook
 from lumos.strict.features import ROWS, row_maxima, row_sums
 from lumos.typing import Doubles, Flags, Ints

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lumos.encode.label_form import LabelForm
-from lumos.encode.mechanisms import Mechanism, make_mechanism
 from lumos.exchange.endpoint import Program
+from lumos.ldp.labels import LabelForm
+from lumos.ldp.mechanisms import Mechanism, make_mechanism
 from lumos.strict.accounting import EDGE, Disclosed
 from lumos.strict.classify.encoder import LOSS_SCALE
 from lumos.strict.classify.evidence import (
@@ -47,7 +47,7 @@ from lumos.training.split import Role
 from lumos.typing import Doubles, Ints
 
 if TYPE_CHECKING:
-    from lumos.device.coins import PublicCoins
+    from lumos.device.randomness import PublicCoins
     from lumos.strict.classify.head import ResidualHead
     from lumos.strict.classify.trainer import StrictClassifier
     from lumos.strict.features import OuterVectors
@@ -331,7 +331,7 @@ class Trees(TrustStage):
 
     def width(self, features: int) -> int:
         """Return the size of table, head and loss. It depends on no coins."""
-        from lumos.device.coins import PublicCoins
+        from lumos.device.randomness import PublicCoins
 
         return self.schedule.residual_head(PublicCoins(0)).width
 

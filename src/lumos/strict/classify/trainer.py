@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.device.shard import Shard
-from lumos.encode.bounds import of_one_scale
-from lumos.encode.number_bytes import one_hot
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.exchange.ledger_report import LedgerReport
+from lumos.exchange.observer import LedgerReport
+from lumos.ldp.bounds import of_one_scale
+from lumos.ldp.mechanisms import one_hot
 from lumos.strict.accounting import BookView, Disclosed, opinion_charge
 from lumos.strict.book import ReleaseBook
 from lumos.strict.classify.encoder import Encoder
@@ -45,10 +45,9 @@ from lumos.strict.messages import (
 )
 from lumos.strict.sums import FollowedSums
 from lumos.strict.trainer import StrictTrainer
-from lumos.training.adam import Adam
 from lumos.training.problem import PrivateData
 from lumos.training.split import Role
-from lumos.training.trainer import MAIN, OWN, Outcome
+from lumos.training.trainer import MAIN, OWN, Adam, Outcome
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints
 
 

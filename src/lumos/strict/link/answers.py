@@ -15,7 +15,7 @@ Answers about pairs: who may ask, the levels that both ends learn, and the asker
 Used by the observer to judge a run, and by `lumos predict`. The program of a shard:
 
 1. Askers ask the other end, within their budgets (`answer_budget`).
-2. Pairs that agreed learn the level of their score (`lumos.score`), a few thousand at a time.
+2. Pairs that agreed learn the level of their score (`lumos.twoparty.score`), thousands at a time.
 
 What devices have answered in their lives, and where it is kept: the book, or the run folder.
 
@@ -36,15 +36,15 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.device.shard import Shard
-from lumos.encode.mechanisms import COIN, RandomizedResponse
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Program
-from lumos.score import LevelSpec, Scorer
-from lumos.session.pairs import ComparedPairs
+from lumos.ldp.mechanisms import COIN, RandomizedResponse
 from lumos.storage import locked, read_arrays, write_arrays
 from lumos.strict.book_records import ENTRIES, Column, RecordForm
 from lumos.strict.messages import CONSENT, QUESTION
 from lumos.strict.settings import ANSWERS_OF_CALIBRATION, StrictSettings
+from lumos.twoparty.score import LevelSpec, Scorer
+from lumos.twoparty.workers import ComparedPairs
 from lumos.typing import Arrays, Doubles, Flags, Ints, Small
 
 NO_LIMIT = 1 << 40

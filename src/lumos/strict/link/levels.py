@@ -2,9 +2,9 @@
 
 A device has up to three vectors: of its words, of its surroundings, of both. Each is written as
 small integers, so that two devices can compute the level of their product together
-(`lumos.score`). Levels of held-back edges and of strangers are added up in noisy histograms: they
-choose the vector that tells edges from strangers best, the thresholds, and how much evidence each
-level is. Where no vector does, the asker's own degree alone scores a pair.
+(`lumos.twoparty.score`). Levels of held-back edges and of strangers are added up in noisy
+histograms: they choose the vector that tells edges from strangers best, the thresholds, and how
+much evidence each level is. Where no vector does, the asker's own degree alone scores a pair.
 
 Surroundings: what a device hears from its neighbours, as a vector to compare with others'.
 
@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from lumos.device.shard import Shard
-from lumos.encode.mechanisms import Mechanism
 from lumos.errors import InputError
-from lumos.score import LevelSpec
+from lumos.ldp.mechanisms import Mechanism
 from lumos.strict.link.encoder import unit
 from lumos.strict.messages import preferred, randomized
+from lumos.twoparty.score import LevelSpec
 from lumos.typing import Arrays, Bytes, Doubles, Ints, Small
 
 WORDS, SURROUNDINGS, BOTH = "words", "surroundings", "both"

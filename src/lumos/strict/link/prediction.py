@@ -17,18 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lumos.crypto.group import Group, choose_group
-from lumos.device.coins import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
+from lumos.crypto.groups import Group, choose_group
+from lumos.device.randomness import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
 from lumos.device.shard import Shard, cut
 from lumos.errors import InputError
-from lumos.exchange.carrier import CARRIERS
 from lumos.exchange.endpoint import Endpoint, Program, no_part
-from lumos.exchange.ledger_report import LedgerReport
-from lumos.exchange.topic import Door
+from lumos.exchange.messages import Door
+from lumos.exchange.observer import LedgerReport
+from lumos.exchange.transports import CARRIERS
 from lumos.graph import Graph
-from lumos.score import IDEAL_TOPICS, make_scorer
-from lumos.session.worker_processes import make_pool
-from lumos.session.workers import InProcess
 from lumos.strict.book import BookSeal, ReleaseBook
 from lumos.strict.features import FeatureScaling
 from lumos.strict.link.answers import (
@@ -60,6 +57,8 @@ from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.settings import StrictSettings, settings_of
 from lumos.training.problem import Problem, features_of
 from lumos.training.trainer import ANSWERS, AskedPairs, PairAnswer, PairAnswers, TrainedLinks
+from lumos.twoparty.score import IDEAL_TOPICS, make_scorer
+from lumos.twoparty.workers import InProcess, make_pool
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small
 
 if TYPE_CHECKING:

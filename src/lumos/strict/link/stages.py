@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from lumos.encode.mechanisms import Mechanism, make_mechanism
 from lumos.exchange.endpoint import Program
+from lumos.ldp.mechanisms import Mechanism, make_mechanism
 from lumos.strict.accounting import NORM, Disclosed
 from lumos.strict.link.levels import COSINES, WAYS, read_levels
 from lumos.strict.settings import ANSWERS_OF_CALIBRATION

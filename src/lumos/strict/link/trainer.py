@@ -3,11 +3,11 @@
 1. Neighbours are matched at random, at most one partner each (`matching`).
 2. Sums of counts and of products along matched edges train an encoder of words (`encoder`).
    The product of a pair exists only as two shares, and both enter the masked sum
-   (`lumos.products`).
+   (`lumos.twoparty.products`).
 3. Colours and opinions on them give every device a vector of its surroundings (`levels`).
 4. Calibration: one held-back edge and one stranger of each device learn the level of their score
-   (`lumos.score`); noisy histograms of levels choose what is compared, and say what a level means
-   (`levels`).
+   (`lumos.twoparty.score`); noisy histograms of levels choose what is compared, and say what a
+   level means (`levels`).
 
 The control has random words, and hears random colours.
 """
@@ -16,17 +16,15 @@ from functools import partial
 
 import numpy as np
 
-from lumos.crypto.group import choose_group
+from lumos.crypto.groups import choose_group
 from lumos.device.shard import Shard
 from lumos.errors import InputError, ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.exchange.ledger_report import LedgerReport
-from lumos.score import make_scorer
-from lumos.session.workers import InProcess
+from lumos.exchange.observer import LedgerReport
 from lumos.strict.accounting import Disclosed, opinion_charge
 from lumos.strict.book import UNMATCHED, ReleaseBook
 from lumos.strict.link.answers import AnswerBudget, levels_of_pairs
-from lumos.strict.link.encoder import LinkEncoder, WordRows
+from lumos.strict.link.encoder import NOBODY, PLACES, LinkEncoder, WordRows, match
 from lumos.strict.link.guarantees import cautions, promises, reading
 from lumos.strict.link.levels import (
     ALONE,
@@ -39,7 +37,6 @@ from lumos.strict.link.levels import (
     integers,
     spec_for,
 )
-from lumos.strict.link.matching import NOBODY, PLACES, match
 from lumos.strict.link.prediction import LinkResult, alone, judged
 from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.messages import COLOUR, OPINION, ReceivedMessages, drawn_values, send_over
@@ -48,6 +45,8 @@ from lumos.strict.trainer import StrictTrainer
 from lumos.training.problem import PrivateData
 from lumos.training.split import Role
 from lumos.training.trainer import MAIN, OWN, Outcome
+from lumos.twoparty.score import make_scorer
+from lumos.twoparty.workers import InProcess
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small
 
 EDGE, STRANGER = 0, 1

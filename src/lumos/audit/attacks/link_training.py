@@ -1,0 +1,623 @@
+"""What neighbours learn in the training of links: colours, opinions, proposals and replies.
+
+Messages are those of the tape. *One neighbour* u of v has what v told it, what it told itself, and
+what v proposed and replied to it. *All neighbours of v but w* have everything that v received and
+said, and are told what w said: they compute v's opinions with the public frequencies of colours,
+and the exact likelihood of what v said, with w among its neighbours or without. The colour that v
+takes for its own is summed over after the first opinion: it stays on the device.
+
+Attackers are assumed to know the truth about one half of all devices, to learn from, and are judged
+on the other. *Without* is the same attacker with its own degree alone. Whoever can predict an edge
+can infer it: no bound is claimed about edges and degrees. An opinion has one: its ε, for any two
+neighbourhoods of its sender. All neighbours of a device know its first opinion before it was
+randomized, so the frequencies of what was sent certify an ε.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+
+from lumos.audit.attacks import Attack
+from lumos.audit.attacks.neighbours import certified_against_rest
+from lumos.audit.harness import (
+    KnownHalf,
+    Recorded,
+    Scene,
+    exact_on,
+    linked,
+    opened_on,
+    printed,
+    said,
+    slots_of,
+)
+from lumos.audit.readers import area, judged_by_network
+from lumos.audit.table import (
+    Area,
+    AuditRow,
+    Exactly,
+    NoiseRatio,
+    Proportion,
+    noise_row,
+    noise_square,
+)
+from lumos.exchange.tape import Tape, recording
+from lumos.graph import Graph
+from lumos.graph.facts import facts_of
+from lumos.runs.loop import Federation
+from lumos.secagg.noise import Noise, epsilon_for
+from lumos.secagg.parameters import FixedPoint
+from lumos.strict.features import feature_form
+from lumos.strict.link.guarantees import MESSAGES, SUMS
+from lumos.strict.link.stages import COLOURS, LinkSchedule
+from lumos.strict.messages import COLOUR, OPINION, PROPOSAL, REPLY
+from lumos.strict.settings import settings_of
+from lumos.strict.stages import Stage
+from lumos.training.config import Config
+from lumos.training.problem import Problem
+from lumos.training.split import Role
+from lumos.typing import Doubles, Flags, Ints
+
+SLOTS = 40_000
+"""Neighbours that attack, at most."""
+PAIRS = 20_000
+"""Pairs about which neighbours of both ends are asked, at most."""
+AT_ONCE = 4096
+EDGE = "one edge"
+OF_BOTH = "one neighbour of both ends"
+EXACT = ("all neighbours of one end", "all neighbours of each end")
+"""They compute with the true probabilities, and learn from nobody."""
+
+
+def attack_link_neighbours(scene: Scene) -> Iterator[AuditRow]:
+    """By one recorded run."""
+    recorded = scene.recorded("link")
+    halves = KnownHalf.of(recorded.graph, np.empty(0, np.int64))
+    told = told_by(recorded)
+    yield from opinion_rows(recorded, told, halves)
+    scene.say("degrees, by one neighbour")
+    events = matching_events(recorded.tape, recorded.graph)
+    attackers = one_neighbour(recorded.graph, told, events, halves)
+    for question, truth in attackers.questions.items():
+        own = attackers.judged(attackers.own, truth)
+        for name, columns in attackers.seen.items():
+            yield AuditRow(
+                attack=LINK_NEIGHBOURS_ATTACK.name,
+                adversary="one neighbour",
+                about=f"{question}, from {name}",
+                measure="AUC",
+                estimate=attackers.judged(np.hstack([attackers.own, columns]), truth),
+                chance=own.auc,
+                chance_is="the attacker's own degree",
+                note="it knows the truth about half of all devices",
+            )
+    scene.say("edges, by neighbours")
+    for name, (found, without) in third_parties(recorded, told, halves).items():
+        yield AuditRow(
+            attack=LINK_NEIGHBOURS_ATTACK.name,
+            adversary=name,
+            about="whether two others are linked, from colours and opinions",
+            measure="AUC",
+            estimate=found,
+            chance=without,
+            chance_is="the attacker's own degree" if name == OF_BOTH else "no message",
+            note="" if name in EXACT else "it knows the truth about half of all devices",
+        )
+
+
+def told_by(recorded: Recorded) -> Ints:
+    """[devices, rounds] colour and opinions of each; -1 for devices without neighbours."""
+    opinions = len(recorded.tape.messages(OPINION.name))
+    rounds = [said(recorded, COLOUR.name)] if recorded.tape.messages(COLOUR.name) else []
+    rounds += [said(recorded, OPINION.name, number) for number in range(opinions)]
+    return np.stack(rounds, axis=1)
+
+
+# Opinions against their ε.
+
+
+def opinion_rows(recorded: Recorded, told: Ints, halves: KnownHalf) -> Iterator[AuditRow]:
+    """What pooled neighbours find of the randomization of opinions, against its bounds."""
+    strict = settings_of(recorded.config)
+    if not strict.opinions:
+        return
+    wanted = first_opinions(recorded, told)
+    meant = wanted >= 0
+    found = certified_against_rest(wanted[meant], told[meant, 1], strict.colours)
+    if found is not None:
+        yield AuditRow(
+            attack=LINK_NEIGHBOURS_ATTACK.name,
+            adversary="all neighbours of a device",
+            about="ε that first opinions certify, sent against meant, largest of all colours",
+            measure="ε",
+            estimate=found,
+            bound=strict.opinion_epsilon,
+            bound_is=f"one opinion: ε = {strict.opinion_epsilon:g}",
+            knows_mechanism=True,
+        )
+    promised = printed(recorded.run, EDGE, MESSAGES)
+    pairs, _ = with_neighbours(recorded.graph, *halves.asked)
+    pairs = np.random.default_rng(6).permutation(pairs)[:PAIRS]
+    if promised is not None and len(pairs):
+        one, other = (edge_ratios(recorded, told, turned) for turned in (pairs, pairs[:, ::-1]))
+        # Given all that was said, the opinions of both ends are independent: their ratios add up.
+        for ends, ratio in ((1, one), (2, one + other)):
+            yield AuditRow(
+                attack=LINK_NEIGHBOURS_ATTACK.name,
+                adversary="all neighbours of one end"
+                if ends == 1
+                else "all neighbours of each end",
+                about="an edge, there or not: largest likelihood ratio of all opinions of "
+                + ("one end" if ends == 1 else "both ends"),
+                measure="ε",
+                estimate=Exactly(float(np.abs(ratio).max()), len(pairs)),
+                bound=ends * promised[0] / 2,
+                bound_is=f"{EDGE}, {MESSAGES}: ε = {promised[0]:g} by both ends",
+                knows_mechanism=True,
+            )
+
+
+def first_opinions(recorded: Recorded, told: Ints) -> Ints:
+    """[devices] the colour that each meant in its first opinion; -1 where it drew one of several,
+    and where it has no neighbour to tell."""
+    above = _above_usual(recorded, told, 0, np.arange(len(told)))
+    rows = np.arange(len(told))
+    heard = told[:, 0] >= 0
+    above[rows[heard], told[heard, 0]] += 1  # its own colour, which all neighbours received
+    best = above >= above.max(axis=1, keepdims=True) - 1e-9
+    return np.where(heard & (best.sum(axis=1) == 1), best.argmax(axis=1), -1)
+
+
+def _above_usual(recorded: Recorded, told: Ints, number: int, devices: Ints) -> Doubles:
+    """[devices, colours] what each received in a round, less what is usual for so many messages
+    and its own; without its own."""
+    graph, usual = recorded.graph, recorded.run.model.weights["usual"][number]
+    heard = colour_counts(graph, told[:, number], len(usual))[devices]
+    messages = graph.degrees[devices] + 1
+    above: Doubles = heard - messages[:, None] * usual
+    return above
+
+
+def colour_counts(graph: Graph, colours: Ints, size: int) -> Doubles:
+    """[devices, colours] how often each device received each colour."""
+    owner = np.repeat(np.arange(graph.devices), graph.degrees)
+    places = owner * size + colours[graph.neighbours]
+    counts = np.bincount(places, minlength=graph.devices * size).reshape(-1, size)
+    return counts.astype(np.float64)
+
+
+def edge_ratios(recorded: Recorded, told: Ints, pairs: Ints) -> Doubles:
+    """[pairs] log P(opinions of v | w is its neighbour) / P(… | it is not), for all others.
+
+    Args:
+        pairs: [pairs, 2] v and w.
+    """
+    there = linked(recorded.graph, pairs)
+    ratios = np.empty(len(pairs))
+    for start in range(0, len(pairs), AT_ONCE):
+        some = slice(start, start + AT_ONCE)
+        with_w = _log_likelihood(recorded, told, pairs[some], there[some], more=True)
+        ratios[some] = with_w - _log_likelihood(
+            recorded, told, pairs[some], there[some], more=False
+        )
+    return ratios
+
+
+def _log_likelihood(
+    recorded: Recorded, told: Ints, pairs: Ints, there: Flags, *, more: bool
+) -> Doubles:
+    """[pairs] of the opinions of v, with w among its neighbours (`more`) or without."""
+    strict, usual = settings_of(recorded.config), recorded.run.model.weights["usual"]
+    size, (v, w) = strict.colours, pairs.T
+    rows = np.arange(len(pairs))
+    kept = np.exp(strict.opinion_epsilon) / (np.exp(strict.opinion_epsilon) + size - 1)
+    other = (1 - kept) / (size - 1)
+    # [pairs, colours] P(what v takes for its own, and what it said so far).
+    own = np.zeros((len(pairs), size))
+    own[rows, np.maximum(told[v, 0], 0)] = 1
+    for number in range(1, told.shape[1]):
+        heard = colour_counts(recorded.graph, told[:, number - 1], size)[v]
+        heard[rows, told[w, number - 1]] += float(more) - there
+        messages = recorded.graph.degrees[v] + (1 + float(more) - there)
+        above = heard - messages[:, None] * usual[number - 1]
+        # [pairs, own, next]: of those with the most evidence, one at random.
+        each = above[:, None, :] + np.eye(size)
+        best = each >= each.max(axis=2, keepdims=True) - 1e-9
+        meant = np.einsum("po,pon->pn", own, best / best.sum(axis=2, keepdims=True))
+        said_it = np.where(np.arange(size) == told[v, number][:, None], kept, other)
+        own = meant * said_it
+    likelihood: Doubles = np.log(own.sum(axis=1))
+    return likelihood
+
+
+# Degrees, by one neighbour.
+
+
+def matching_events(tape: Tape, graph: Graph) -> Doubles:
+    """[slots, 3] how often a neighbour proposed, accepted and refused, as the slot's owner knows.
+
+    Those of the search for partners: held-back edges are matched after colours were told.
+    """
+    on_carrier = [one for one in tape.passed if one.exchange == tape.last]
+    colours = [one.round for one in on_carrier if one.topic.name == COLOUR.name]
+    end = min(colours, default=np.iinfo(np.int64).max)
+    events = np.zeros((3, len(graph.neighbours)))
+    for one in on_carrier:
+        if one.round > end or one.topic.name not in (PROPOSAL.name, REPLY.name):
+            continue
+        slots = slots_of(graph, one.batch.receiver, one.batch.sender)
+        if one.topic.name == PROPOSAL.name:
+            events[0] += np.bincount(slots, minlength=events.shape[1])
+        else:
+            yes = one.batch.body.ravel().astype(np.bool_)
+            events[1] += np.bincount(slots[yes], minlength=events.shape[1])
+            events[2] += np.bincount(slots[~yes], minlength=events.shape[1])
+    return events.T
+
+
+class NeighbourAttack(NamedTuple):
+    """One neighbour u attacks its neighbour v, in many places of the graph."""
+
+    v: Ints
+    own: Doubles
+    """[cases, 1] of u, its own degree."""
+    seen: dict[str, Doubles]
+    """By kind of messages, [cases, …] what u makes of them."""
+    questions: dict[str, Flags]
+    """[cases] about v."""
+    half: Flags
+    """[cases] whose truth is known."""
+
+    def judged(self, columns: Doubles, truth: Flags) -> Area:
+        """AUC over the other half. Several neighbours may attack one device: its cases count
+        once in the interval."""
+        scores = judged_by_network(columns, truth, self.half)
+        found = area(scores, truth[~self.half])
+        devices = self.v[~self.half]
+        positives, negatives = (
+            len(np.unique(devices[truth[~self.half] == side])) for side in (True, False)
+        )
+        return Area(found.auc, positives, negatives)
+
+
+def one_neighbour(
+    graph: Graph, told: Ints, events: Doubles, halves: KnownHalf, most: int = SLOTS
+) -> NeighbourAttack:
+    """Edges at random, and what one end learns of the other."""
+    degree = graph.degrees
+    owner = np.repeat(np.arange(graph.devices), degree)
+    slots = np.random.default_rng(4).permutation(len(owner))[:most]
+    u, v = owner[slots], graph.neighbours[slots]
+    messages, passed = message_columns(told, u, v), events[slots]
+    return NeighbourAttack(
+        v=v,
+        own=np.log1p(degree[u])[:, None],
+        seen={
+            "colours and opinions": messages,
+            "proposals and replies": passed,
+            "all messages": np.hstack([messages, passed]),
+        },
+        questions={
+            "degree ≤ 1": degree[v] <= 1,
+            "degree ≤ 5": degree[v] <= 5,
+            "degree above the median": degree[v] > np.median(degree),
+        },
+        half=halves.half[v],
+    )
+
+
+def message_columns(told: Ints, mine: Ints, theirs: Ints) -> Doubles:
+    """[pairs, …] which messages of two devices are equal, within and between, and how usual."""
+    rounds = told.shape[1]
+    usual = np.stack([np.bincount(row[row >= 0], minlength=told.max() + 1) + 1.0 for row in told.T])
+    usual /= usual.sum(axis=1, keepdims=True)
+    u, v = told[mine], told[theirs]
+    between = [u[:, i] == v[:, j] for i in range(rounds) for j in range(rounds)]
+    within = [x[:, i] == x[:, j] for x in (u, v) for i in range(rounds) for j in range(i)]
+    frequent = [np.log(usual[i][v[:, i]]) for i in range(rounds)]
+    return np.stack([*between, *within, *frequent], axis=1).astype(np.float64)
+
+
+# Edges of others.
+
+
+def third_parties(
+    recorded: Recorded, told: Ints, halves: KnownHalf, most: int = PAIRS
+) -> dict[str, tuple[Area, float]]:
+    """Are v and w linked? By neighbours of theirs: the AUC, and that without messages."""
+    graph = recorded.graph
+    known, asked = with_neighbours(graph, *halves.known), with_neighbours(graph, *halves.asked)
+    pairs, real = np.concatenate([known[0], asked[0]]), np.concatenate([known[1], asked[1]])
+    half = np.arange(len(pairs)) < len(known[0])
+    found: dict[str, tuple[Area, float]] = {}
+    columns = message_columns(told, pairs[:, 0], pairs[:, 1])
+    scores = judged_by_network(columns, real, half)
+    found["one neighbour of each end"] = area(scores, real[~half]), 0.5
+    found[OF_BOTH] = _neighbour_of_both(graph, told, halves, most)
+    # All neighbours of v but w, who also know what w said: the exact likelihood ratio.
+    order = np.random.default_rng(6).permutation(len(asked[0]))[:most]
+    some, is_edge = asked[0][order], asked[1][order]
+    one, other = (edge_ratios(recorded, told, turned) for turned in (some, some[:, ::-1]))
+    for name, ratio in zip(EXACT, (one, one + other), strict=True):
+        found[name] = area(ratio, is_edge), 0.5
+    return found
+
+
+def with_neighbours(graph: Graph, pairs: Ints, real: Flags) -> tuple[Ints, Flags]:
+    """Pairs of devices that both have somebody to tell something, and which are edges."""
+    heard = (graph.degrees > 0)[pairs].all(axis=1)
+    return pairs[heard], real[heard]
+
+
+def _neighbour_of_both(
+    graph: Graph, told: Ints, halves: KnownHalf, most: int
+) -> tuple[Area, float]:
+    """Do two of my neighbours know each other? With messages, and by my degree alone."""
+    degree = graph.degrees
+    owner = np.repeat(np.arange(graph.devices), degree)
+    rng = np.random.default_rng(5)
+    some = rng.permutation(np.flatnonzero(degree[owner] > 1))[: 2 * most]
+    u, v = owner[some], graph.neighbours[some]
+    place = graph.offsets[u] + (rng.random(len(some)) * degree[u]).astype(np.int64)
+    w = graph.neighbours[place]
+    there = v != w
+    u, v, w = u[there], v[there], w[there]
+    real = linked(graph, np.stack([v, w], axis=1))
+    own = np.log1p(degree[u])[:, None]
+    columns = np.hstack([own, *(message_columns(told, *ends) for ends in ((u, v), (u, w), (v, w)))])
+    side = halves.half[u]
+    with_messages, without = (judged_by_network(seen, real, side) for seen in (columns, own))
+    return area(with_messages, real[~side]), area(without, real[~side]).auc
+
+
+LINK_NEIGHBOURS_ATTACK = Attack(
+    name="link-neighbours",
+    title="degrees and edges from messages to neighbours",
+    run=attack_link_neighbours,
+    profiles=frozenset({"strict"}),
+    tasks=frozenset({"link"}),
+)
+
+
+# What the noisy sums of strict links tell: one device has these words or others.
+#
+# Small federations with real sums, and a planted worst case: much changes with the words of one
+# device, the canary. The attacker knows everything but them: all other data, who is matched with
+# whom, and both candidates. It sees every opened sum. The sums without noise under the other words
+# are those of a second run, which is given the sums of the first (`replayed`): so the likelihood
+# ratio is exact, and adaptive as the run is.
+#
+# - *μ*: largest distance of both candidates in any run, by the noise that is left when the
+#   tolerated colluders are subtracted and the tolerated devices are absent. Bound: the account;
+# - *noise that was found* in the opened sums of each stage, beside that of the account;
+# - *guesses*: how often the likelihood ratio of the opened sums, all noise unknown, names these
+#   words. Bound: two Gaussians at a distance μ are told apart in Φ(μ/2) of cases, and no better.
+
+DEVICES, WORDS, HELD = 120, 96, 32
+CANARY = 0
+RUNS = 40
+ALL = "all sums"
+QUESTION = "features: these or others"
+
+
+def attack_link_sums(scene: Scene) -> Iterator[AuditRow]:
+    """By stage, and of all sums together; nothing where sums have no noise."""
+    config = scene.config("link", aggregate="ideal", coins="simulated", book=None)
+    strict = settings_of(config)
+    if strict.protect != "noise":
+        return
+    # Planted features are scaled as those of the graph are.
+    scaling = feature_form(facts_of(scene.graph), strict)["scaling"]
+    config = replace(config, profile_settings=replace(strict, scaling=scaling))
+    scene.say(f"{RUNS} planted federations")
+    found = guesses(RUNS, config)
+    for stage, one in found.items():
+        if stage == COLOURS:
+            continue  # they depend on no words
+        yield AuditRow(
+            attack=LINK_SUMS_ATTACK.name,
+            adversary="the coordinator with colluders, who knows all else",
+            about=f"words of one device, these or others, by {stage}: largest distance",
+            measure="μ",
+            estimate=Exactly(one.largest, RUNS),
+            bound=one.account,
+            bound_is="the account of the sums",
+            knows_mechanism=True,
+            note=f"planted worst case, {DEVICES} devices",
+        )
+    for stage, one in found.items():
+        if stage != ALL:
+            adversary = "the coordinator, who knows all else"
+            yield noise_row(LINK_SUMS_ATTACK.name, adversary, f"{stage} (links)", one.noise)
+    whole = found[ALL]
+    cell = printed(scene.recorded("link").run, QUESTION, SUMS)
+    if cell is not None:
+        yield AuditRow(
+            attack=LINK_SUMS_ATTACK.name,
+            adversary="the coordinator with colluders, who knows all else",
+            about="the same, all sums, as ε",
+            measure="ε",
+            estimate=Exactly(epsilon_for(whole.largest, cell[1]), RUNS),
+            bound=cell[0],
+            bound_is=f"{QUESTION}, {SUMS}: ({cell[0]:g}, {cell[1]:g})",
+            knows_mechanism=True,
+        )
+    yield AuditRow(
+        attack=LINK_SUMS_ATTACK.name,
+        adversary="the coordinator, who knows all else",
+        about="words of one device, these or others, guessed from all opened sums",
+        measure="accuracy",
+        estimate=Proportion(round(whole.right), RUNS),
+        chance=0.5,
+        chance_is="a coin",
+        bound=float(ndtr(whole.account / 2)),
+        bound_is="Φ(μ/2) of the account",
+        knows_mechanism=True,
+        note=f"by all noise it should be {whole.expected:.3f}",
+    )
+
+
+class StageGuesses(NamedTuple):
+    """What the sums of one stage, or all of them, tell in some runs."""
+
+    account: float
+    """μ."""
+    largest: float
+    """μ of any run, exact."""
+    noise: NoiseRatio
+    """That of the account by the one that was found."""
+    right: float
+    """How often the likelihood ratio names these words; half a time where both are as likely."""
+    expected: float
+    """How often it should, as a share."""
+
+
+def guesses(runs: int, config: Config) -> dict[str, StageGuesses]:
+    """By stage, and of all together, over some planted federations."""
+    found: dict[str, list[_OneSum]] = {}
+    schedule = schedule_of(config)
+    for seed in range(runs):
+        words, other, edges, held_back = planted(seed)
+        first = whole_run(words, edges, held_back, seed, config)
+        second = whole_run(other, edges, held_back, seed, config, replayed=first)
+        fixed = FixedPoint.of(config.updates, DEVICES)
+        sums = zip(
+            opened_on(first, fixed), exact_on(first, fixed), exact_on(second, fixed), strict=True
+        )
+        of_run: dict[str, list[_OneSum]] = {}
+        for (stage, step), (total, exact, counter) in zip(schedule.sums, sums, strict=True):
+            noise = stage.noise(step)
+            if noise is None:
+                raise ValueError("sums without noise have no account")
+            of_run.setdefault(stage.name, []).append(_of_sum(total, exact, counter, noise))
+        of_run[ALL] = [each for some in of_run.values() for each in some]
+        for name, some in of_run.items():
+            found.setdefault(name, []).append(_OneSum(*np.sum(some, axis=0)))
+    return {name: _of_stage(schedule, name, some) for name, some in found.items()}
+
+
+def schedule_of(config: Config) -> LinkSchedule:
+    """The schedule of the planted federations, which scale features if they are asked to."""
+    words, _, edges, _ = planted(0)
+    graph = Graph.from_edges(edges, devices=DEVICES, features=words)
+    form = feature_form(facts_of(graph), settings_of(config))
+    return LinkSchedule(config=config, devices=DEVICES, **form)
+
+
+def _of_stage(schedule: LinkSchedule, stage: str, some: "list[_OneSum]") -> StageGuesses:
+    far, whole_far, better, square, numbers = np.array(some).T
+    return StageGuesses(
+        account=schedule.mu("features") if stage == ALL else stage_mu(schedule[stage]),
+        largest=float(np.sqrt(far.max())),
+        noise=NoiseRatio(float(square.sum()), int(numbers.sum())),
+        right=float((better > 0).sum() + (better == 0).sum() / 2),
+        expected=float(ndtr(np.sqrt(whole_far) / 2).mean()),
+    )
+
+
+class _OneSum(NamedTuple):
+    """What one sum, or several together, say of these words or others."""
+
+    far: float
+    """μ², by the noise that is left when colluders' shares are known and some are absent."""
+    whole_far: float
+    """The same by all noise."""
+    better: float
+    """Twice the log-likelihood ratio."""
+    square: float
+    """Σ of squares of the noise that was found, in those that it should have."""
+    numbers: float
+
+
+def _of_sum(total: Doubles, exact: Doubles, other: Doubles, noise: Noise) -> _OneSum:
+    moved = float(((exact - other) ** 2).sum())
+    found = total - exact
+    better = float(((total - other) ** 2).sum() - (found**2).sum())
+    left = (noise.sigma * noise.clip) ** 2
+    whole_noise = left * noise.devices / (noise.devices - noise.absent)
+    square = noise_square(found, noise)
+    return _OneSum(moved / left, moved / whole_noise, better / whole_noise, square, len(found))
+
+
+def stage_mu(stage: Stage) -> float:
+    """Return μ of all sums of a stage, for other features."""
+    change = stage.sensitivity.features
+    noises = [stage.noise(step) for step in range(stage.num_sums)]
+    square = sum(
+        (change / (noise.sigma * noise.clip)) ** 2 for noise in noises if noise is not None
+    )
+    return float(np.sqrt(square))
+
+
+def whole_run(
+    words: Any,
+    edges: Any,
+    held_back: Any,
+    seed: int,
+    config: Config,
+    *,
+    replayed: Tape | None = None,
+) -> Tape:
+    """Train and calibrate a federation of all edges; everything that passed.
+
+    Args:
+        replayed: whose sums the devices get.
+    """
+    with recording(replayed=replayed) as tape:
+        train(federation(words, edges, held_back, seed, config))
+    return tape
+
+
+def federation(
+    words: Any, edges: Any, held_back: Any, seed: int, config: Config
+) -> "Federation[Any]":
+    """A small one, of all edges. Coins are the same for any words: matching and colours too."""
+    graph = Graph.from_edges(edges, devices=len(words), features=words)
+    problem = Problem.of(
+        graph=graph,
+        keep=np.zeros(len(graph.neighbours), np.bool_),
+        roles=np.full(graph.devices, Role.NOBODY),
+        held_back=held_back,
+        classes=0,
+        seed=seed,
+        shards=1,
+    )
+    return Federation(problem, config, carrier="recording", coins="/audit")
+
+
+def train(made: "Federation[Any]") -> None:
+    """Train, and calibrate."""
+    epochs = made.config.train.epochs
+    made.run(lambda trainer: trainer.setup(), lambda program: program.setup())
+    made.run(lambda trainer: trainer.epochs(0, epochs), lambda program: program.epochs(0, epochs))
+    made.run(lambda trainer: trainer.finish(), lambda program: program.finish())
+
+
+def planted(seed: int) -> tuple[Any, Any, Any, Any]:
+    """Words of all devices, twice: the canary and everybody has the first third or the second.
+
+    Its neighbours, and those with whom it is compared, have its words, so that much changes.
+    """
+    rng = np.random.default_rng(seed)
+    words = (rng.random((DEVICES, WORDS)) < 0.25).astype(np.float32)
+    words[1:, :HELD] = rng.random((DEVICES - 1, HELD)) < 0.6
+    other = words.copy()
+    words[CANARY], other[CANARY] = 0, 0
+    words[CANARY, :HELD] = 1
+    other[CANARY, HELD : 2 * HELD] = 1
+    edges = np.stack([np.arange(DEVICES - 1), np.arange(1, DEVICES)], axis=1)
+    more = rng.integers(0, DEVICES, (3 * DEVICES, 2))
+    edges = np.unique(np.sort(np.concatenate([edges, more[more[:, 0] != more[:, 1]]])), axis=0)
+    held_back = np.stack([np.arange(0, DEVICES, 2), np.arange(1, DEVICES, 2)], axis=1)
+    return words, other, edges, held_back
+
+
+LINK_SUMS_ATTACK = Attack(
+    name="link-sums",
+    title="words from noisy sums of links",
+    run=attack_link_sums,
+    profiles=frozenset({"strict"}),
+    tasks=frozenset({"link"}),
+)

@@ -1,0 +1,507 @@
+"""What a neighbour learns of a label from the symbol itself, against the cell of the table.
+
+The attacker guesses the likeliest label, given the symbol and how frequent labels are. Beside it
+stands the likelihood ratio of what was really received: how much more often a symbol comes from one
+label than from another, with the ε that the frequencies certify.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from lumos.audit.attacks import Attack
+from lumos.audit.harness import Recorded, Scene, opened_sums, said, slots_of, told
+from lumos.audit.table import CONFIDENCE, Area, AuditRow, CertifiedEpsilon, Proportion
+from lumos.graph import Graph
+from lumos.ldp.mechanisms import one_hot
+from lumos.strict.classify.evidence import MessageCounts
+from lumos.strict.classify.stages import SYMBOLS, ClassifySchedule
+from lumos.strict.settings import settings_of
+from lumos.training.metrics import auc
+from lumos.typing import Doubles, Flags, Ints
+
+
+def attack_symbol_ratio(scene: Scene) -> Iterator[AuditRow]:
+    """By the symbols of one recorded run."""
+    recorded = scene.recorded("classify")
+    labels, form = np.asarray(recorded.graph.labels), public_schedule(recorded).symbol_form
+    # Of the symbol itself: a label that sums use may have a larger ε.
+    epsilon = settings_of(recorded.config).epsilon
+    bodies, senders = told(recorded.tape, "strict/symbol", recorded.graph.devices)
+    here = np.flatnonzero(senders & (labels >= 0))
+    symbols = form.values(bodies[here])
+    counts = np.bincount(labels[here], minlength=form.size)
+    prior = counts / counts.sum()
+    guess = (prior[:, None] * form.table(epsilon))[:, symbols].argmax(axis=0)
+    yield AuditRow(
+        attack=SYMBOL_RATIO_ATTACK.name,
+        adversary="one neighbour",
+        about="label of a training device, from its symbol",
+        measure="accuracy",
+        estimate=Proportion(int((guess == labels[here]).sum()), len(here)),
+        chance=float(prior.max()),
+        chance_is="the most frequent label",
+        bound=most_right(epsilon, form.size, prior),
+        bound_is=f"a symbol has ε = {epsilon:g}",
+        knows_mechanism=True,
+    )
+    yield AuditRow(
+        attack=SYMBOL_RATIO_ATTACK.name,
+        adversary="one neighbour",
+        about="ε that the frequencies of its symbol certify, largest of all pairs of labels",
+        measure="ε",
+        estimate=certified(labels[here], np.eye(form.alphabet, dtype=np.bool_)[symbols]),
+        bound=epsilon,
+        bound_is=f"a symbol has ε = {epsilon:g}",
+        knows_mechanism=True,
+    )
+
+
+def public_schedule(recorded: Recorded) -> ClassifySchedule:
+    """The schedule, as far as messages depend on it."""
+    return ClassifySchedule(
+        config=recorded.config,
+        devices=recorded.graph.devices,
+        classes=recorded.graph.class_count,
+    )
+
+
+def certified(truth: Ints, named: Flags) -> CertifiedEpsilon:
+    """The ε that frequencies certify: the best test "the message names value j" of all pairs.
+
+    Args:
+        truth: [messages] what was randomized.
+        named: [messages, values] which values each message names.
+    """
+    counts = np.bincount(truth)
+    there = np.flatnonzero(counts)
+    hits = np.stack([named[truth == one].sum(axis=0) for one in there])
+    tests = [
+        CertifiedEpsilon(
+            int(hits[one, value]),
+            int(counts[there[one]]),
+            int(hits[two, value]),
+            int(counts[there[two]]),
+            tests=named.shape[1] * len(there) * (len(there) - 1),
+        )
+        for value in range(named.shape[1])
+        for one in range(len(there))
+        for two in range(len(there))
+        if one != two
+    ]
+    return max(tests, key=lambda test: test.interval(CONFIDENCE)[0])
+
+
+def certified_against_rest(truth: Ints, said: Ints, values: int) -> CertifiedEpsilon | None:
+    """The same by "it says a" where a was meant, and where anything else was.
+
+    All else is a mixture of worlds that are each within ε of the first. None, if there is no value
+    with cases of both kinds.
+
+    Args:
+        truth: [messages] what was randomized.
+        said: [messages] what was sent.
+        values: how many there are.
+    """
+    tests = [
+        CertifiedEpsilon(
+            int(((said == a) & (truth == a)).sum()),
+            int((truth == a).sum()),
+            int(((said == a) & (truth != a)).sum()),
+            int((truth != a).sum()),
+            tests=values,
+        )
+        for a in range(values)
+        if (truth == a).any() and (truth != a).any()
+    ]
+    return max(tests, key=lambda test: test.interval(CONFIDENCE)[0], default=None)
+
+
+def most_right(
+    epsilon: float, classes: int, prior: np.ndarray | None = None, delta: float = 0.0
+) -> float:
+    """The largest accuracy of a guess of one of `classes` labels by messages alone, under (ε, δ).
+
+    Let q_c be the least probability that c is guessed, of any label, and Q their sum. Then
+    P_c[c] ≤ e^ε q_c + δ and P_c[c] ≤ 1 - Q + q_c, where Σ π_c P_c[c] is largest if q_c is the same
+    for the j most frequent labels and 0 for all others: (1 - δ)/(e^ε + j - 1). So it is at most
+    δ + (1 - δ) · (π_1 + … + π_j) e^ε / (e^ε + j - 1), for the best j. Randomized response on the j
+    most frequent labels reaches it.
+    """
+    shares = np.full(classes, 1 / classes) if prior is None else np.sort(prior)[::-1]
+    others = np.arange(len(shares)) * math.exp(-epsilon)
+    return float(delta + (1 - delta) * (np.cumsum(shares) / (1 + others)).max())
+
+
+def raised_odds(epsilon: float, chance: float, classes: int, delta: float = 0.0) -> float:
+    """The same for an attacker that knows more, and is right without messages with this chance.
+
+    Pure: with P[seen | one] ≤ e^ε P[seen | other], a posterior is at most t(p) =
+    p e^ε / (p e^ε + 1 - p) for the prior p of that label, which is concave in p. With δ: let m be
+    the probability that c is guessed, and Q the mixture of all other labels. Then m = π P_c[c] +
+    (1 - π) Q[c], and P_c[c] ≤ e^ε Q[c] + δ, so π P_c[c] ≤ t(π) (m + (1 - π) e^-ε δ); summed over
+    c, at most t(p) (1 + (k - 1) e^-ε δ).
+    """
+    other = math.exp(-epsilon)
+    odds = chance / (chance + (1 - chance) * other)
+    return min(1.0, odds * (1 + (classes - 1) * other * delta))
+
+
+SYMBOL_RATIO_ATTACK = Attack(
+    name="symbol",
+    title="labels from symbols",
+    run=attack_symbol_ratio,
+    profiles=frozenset({"strict"}),
+    tasks=frozenset({"classify"}),
+)
+
+
+# What a device meant, from the opinion that it sent: the ε that frequencies certify.
+#
+# All neighbours of a device together know everything that it received, because they sent it. With
+# the opened sums they compute its evidence, and the opinion that it must have had before it was
+# randomized. How often each opinion was sent then shows the ε of the mechanism as it was used. Only
+# devices without a tie in their evidence are counted: of others nobody knows what they meant.
+
+ADVERSARY = "all neighbours of a device"
+
+
+def attack_opinion_ratio(scene: Scene) -> Iterator[AuditRow]:
+    """Every opinion of one recorded run."""
+    recorded = scene.recorded("classify")
+    schedule = public_schedule(recorded)
+    mechanism, epsilon = schedule.opinion_mechanism, schedule.strict.opinion_epsilon
+    evidence = evidence_of(recorded, schedule)
+    for number, total in enumerate(evidence):
+        meant = intended(total)
+        bodies, senders = told(recorded.tape, "strict/opinion", recorded.graph.devices, number)
+        here = np.flatnonzero(senders & (meant >= 0))
+        if not len(here):
+            continue
+        named = mechanism.read(bodies[here]) > 0
+        claim = f"opinion_epsilon = {epsilon:g}"
+        if named.shape[1] == schedule.classes and (named.sum(axis=1) == 1).all():
+            counts = np.bincount(meant[here], minlength=schedule.classes)
+            right = int((named.argmax(axis=1) == meant[here]).sum())
+            yield AuditRow(
+                attack=OPINION_RATIO_ATTACK.name,
+                adversary="one neighbour",
+                about=f"opinion {number + 1} before it was randomized, from the one sent",
+                measure="accuracy",
+                estimate=Proportion(right, len(here)),
+                chance=float(counts.max() / counts.sum()),
+                chance_is="the most frequent opinion",
+                bound=most_right(epsilon, schedule.classes, counts / counts.sum()),
+                bound_is=claim,
+                knows_mechanism=True,
+            )
+        yield AuditRow(
+            attack=OPINION_RATIO_ATTACK.name,
+            adversary=ADVERSARY,
+            about=f"ε that the frequencies of opinion {number + 1} certify, given what was meant",
+            measure="ε",
+            estimate=certified(meant[here], named),
+            bound=epsilon,
+            bound_is=claim,
+            knows_mechanism=True,
+        )
+
+
+def evidence_of(recorded: Recorded, schedule: ClassifySchedule) -> list[Doubles]:
+    """[devices, k] what each opinion was made of, from messages and opened sums alone."""
+    graph, tape = recorded.graph, recorded.tape
+    form, mechanism = schedule.symbol_form, schedule.opinion_mechanism
+    opinions = settings_of(recorded.config).opinions
+    sums = opened_sums(recorded)
+    after = [stage.name for stage, _ in schedule.sums[::-1]].index(SYMBOLS)
+    first = len(sums) - 1 - after
+    evidence = np.zeros((graph.devices, schedule.classes))
+    found = []
+    for kind in range(opinions):
+        if kind == 0:
+            (batch,) = tape.messages("strict/symbol")
+            support = one_hot(batch.body[:, : form.width], form.alphabet)
+        else:
+            batch = tape.messages("strict/opinion")[kind - 1]
+            support = mechanism.read(batch.body[:, : mechanism.width])
+        counts = MessageCounts(support, batch.receiver, graph.devices)
+        evidence = evidence + counts.evidence(sums[first + kind], schedule.label_form)
+        found.append(evidence)
+    return found
+
+
+def intended(evidence: Doubles) -> Ints:
+    """[devices] the class that the evidence points to; -1 where several have the most."""
+    top = np.sort(evidence, axis=1)
+    return np.where(top[:, -1] - top[:, -2] > 1e-9, evidence.argmax(axis=1), -1)
+
+
+OPINION_RATIO_ATTACK = Attack(
+    name="opinions",
+    title="what devices meant, from the opinions that they sent",
+    run=attack_opinion_ratio,
+    profiles=frozenset({"strict"}),
+    tasks=frozenset({"classify"}),
+)
+
+
+# Degrees and third-party edges, from the symbols and opinions that neighbours receive.
+#
+# The attacker is a neighbour u of a device v. It has everything that v sent to it in a whole run,
+# its symbol and all opinions; what u itself sent to v; and the public list of who trains.
+# **Degree**: is that of v at most 1, at most 5, below the median? **Edge**: is w a neighbour of v,
+# or a random device? *One neighbour* knows the symbol of w, *neighbours of both* all that w sent.
+#
+# Two attackers learn on one half of all (u, v), whose truth they are assumed to know: a likelihood
+# ratio over all combinations of messages, and a small network; the better one counts. They are
+# judged on the other half. Beside them stand the same attackers with u's own numbers only: its
+# degree, or whether w is its own neighbour; these are among the inputs of both.
+#
+# No bound is claimed for degrees. An edge has one, but at an ε of 17 to 21 it allows nearly every
+# AUC.
+
+HIDDEN, ROUNDS, BATCH = 64, 6, 2048
+SEEN = 16.0
+"""How many more times a combination counts as seen, at the frequency of its parts."""
+COMBINATIONS = 1 << 22
+"""Most combinations of columns that a likelihood ratio tells apart."""
+MOST = 150_000
+"""NeighbourPairs (u, v) of an audit."""
+DEGREE, EDGE = "degree", "edge"
+
+
+class NeighbourPairs(NamedTuple):
+    """Some (u, v), a third device w for each, and which half attackers learn on."""
+
+    attacker: Ints
+    sender: Ints
+    other: Ints
+    is_edge: Flags
+    usable: Flags
+    """w is neither u nor v."""
+    degree: Ints
+    half: Flags
+
+    @staticmethod
+    def of(graph: Graph, most: int | None = None) -> "NeighbourPairs":
+        """All pairs, or so many at random; half of the w are neighbours of v."""
+        generator = np.random.default_rng(0)
+        attacker, sender = np.repeat(np.arange(graph.devices), graph.degrees), graph.neighbours
+        degree = graph.degrees[sender]
+        pick = np.floor(generator.random(len(sender)) * degree).astype(np.int64)
+        is_edge = generator.random(len(sender)) < 0.5
+        anybody = generator.integers(0, graph.devices, len(sender))
+        other = np.where(is_edge, graph.neighbours[graph.offsets[sender] + pick], anybody)
+        usable = (other != attacker) & (other != sender)
+        half = generator.random(len(sender)) < 0.5
+        pairs = NeighbourPairs(attacker, sender, other, is_edge, usable, degree, half)
+        if most is None or most >= len(sender):
+            return pairs
+        chosen = np.sort(generator.permutation(len(sender))[:most])
+        columns: Any = (column[chosen] for column in pairs)
+        return NeighbourPairs(*columns)
+
+
+class HeardMessages(NamedTuple):
+    """What devices sent in a run, for each pair: a column of numbers for each message."""
+
+    sender: list[Ints]
+    """From v to u."""
+    attacker: list[Ints]
+    """From u to v."""
+    other: list[Ints]
+    """From w to a neighbour of w; the symbol first."""
+
+    @staticmethod
+    def of(sent: Sequence[Ints], pairs: NeighbourPairs) -> "HeardMessages":
+        """Of [devices] what each told all its neighbours; who told nothing has -1."""
+        every = [np.where(values < 0, values.max() + 1, values) for values in sent]
+        sender, attacker, other = (
+            [message[devices] for message in every]
+            for devices in (pairs.sender, pairs.attacker, pairs.other)
+        )
+        return HeardMessages(sender, attacker, other)
+
+
+class Question(NamedTuple):
+    """Something that an attacker asks, and all that it may use for an answer."""
+
+    name: str
+    kind: str
+    truth: Flags
+    columns: list[Ints]
+    """All messages."""
+    first: list[Ints]
+    """Those that matter most."""
+    half: Flags
+    case: Ints
+    """The device or pair that is asked about: pairs of one case are not independent."""
+
+
+def questions(pairs: NeighbourPairs, messages: HeardMessages) -> Iterator[Question]:
+    """Degrees, then edges."""
+    paired = [
+        column
+        for columns in zip(messages.sender, messages.attacker, strict=True)
+        for column in columns
+    ]
+    for name, truth in (
+        ("degree ≤ 1", pairs.degree <= 1),
+        ("≤ 5", pairs.degree <= 5),
+        ("< median", pairs.degree < np.median(pairs.degree)),
+    ):
+        yield Question(name, DEGREE, truth, paired, messages.sender, pairs.half, pairs.sender)
+    both = [*messages.sender, *messages.attacker]
+    for name, known in (
+        ("edge, one neighbour", messages.other[:1]),
+        ("edge, neighbours of both", messages.other),
+    ):
+        columns, first = (
+            [column[pairs.usable] for column in some]
+            for some in ([*known, *both], [*known, *messages.sender])
+        )
+        case = pairs.sender * (int(pairs.other.max()) + 1) + pairs.other
+        here = pairs.usable
+        yield Question(
+            name, EDGE, pairs.is_edge[here], columns, first, pairs.half[here], case[here]
+        )
+
+
+def ratio(columns: list[Ints], truth: Flags, half: Flags) -> Doubles:
+    """[slots] log-likelihood ratio of all combinations of some columns, learnt on one half.
+
+    Column by column: how often a combination comes is estimated from its own count and, as if it
+    had been seen `SEEN` times more, from that of the combination without the last column.
+    """
+    score, shares = np.zeros(len(truth)), [np.ones(1), np.ones(1)]
+    cells = np.zeros(len(truth), np.int64)
+    for column in columns:
+        size = int(column.max()) + 1
+        if len(shares[0]) * size > COMBINATIONS:
+            break  # the network has the rest
+        cells = cells * size + column
+        every = np.bincount(cells[half], minlength=len(shares[0]) * size).reshape(-1, size) + 0.5
+        usual = every / every.sum(axis=1, keepdims=True)
+        for number, those in enumerate((half & truth, half & ~truth)):
+            count = np.bincount(cells[those], minlength=every.size)
+            expected = (shares[number][:, None] * usual).ravel()
+            found = count + SEEN * every.size * expected
+            shares[number] = found / found.sum()
+        score = np.log(shares[0][cells]) - np.log(shares[1][cells])
+    return score
+
+
+def network(columns: list[Ints], truth: Flags, half: Flags) -> Doubles:
+    """[slots] scores of a small network on all columns, one-hot, learnt on one half."""
+    torch.manual_seed(0)
+    inputs = torch.cat([functional.one_hot(torch.from_numpy(column)) for column in columns], 1)
+    inputs, wanted = inputs.float(), torch.from_numpy(truth).float()
+    model = torch.nn.Sequential(
+        torch.nn.Linear(inputs.shape[1], HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, 1)
+    )
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    falling = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.6)
+    learn = np.flatnonzero(half)
+    for _ in range(ROUNDS):
+        order = torch.from_numpy(learn)[torch.randperm(len(learn))]
+        for start in range(0, len(learn), BATCH):
+            batch = order[start : start + BATCH]
+            optimizer.zero_grad()
+            logits = model(inputs[batch])[:, 0]
+            loss: Any = functional.binary_cross_entropy_with_logits(logits, wanted[batch])
+            loss.backward()
+            optimizer.step()
+        falling.step()
+    with torch.no_grad():
+        score: Doubles = model(inputs)[:, 0].double().numpy()
+    return score
+
+
+def best(question: Question, own: Sequence[Ints] = ()) -> float:
+    """AUC of the best attacker on the half that it has not learnt on.
+
+    Args:
+        own: columns that the attacker has anyway.
+    """
+    truth, half = question.truth, question.half
+    columns, first = [*own, *question.columns], [*own, *question.first]
+    with torch.random.fork_rng():  # the network has a seed of its own
+        learnt = network(columns, truth, half)
+    scores = [ratio(columns, truth, half), ratio(first, truth, half), learnt]
+    return max(judged(score, truth, half) for score in scores)
+
+
+def judged(score: Doubles, truth: Flags, half: Flags) -> float:
+    """AUC on the other half."""
+    return auc(score[~half & truth], score[~half & ~truth])
+
+
+def attack_neighbourhood(scene: Scene) -> Iterator[AuditRow]:
+    """By the symbols and opinions of one recorded run."""
+    recorded = scene.recorded("classify")
+    graph = recorded.graph
+    pairs = NeighbourPairs.of(graph, MOST)
+    messages = HeardMessages.of(sent_in(recorded), pairs)
+    degree = np.log2(1 + graph.degrees[pairs.attacker]).round().astype(np.int64)
+    mine = (slots_of(graph, pairs.attacker, pairs.other) >= 0).astype(np.int64)
+    for question in questions(pairs, messages):
+        scene.say(question.name)
+        is_edge = question.kind == EDGE
+        own = [degree[pairs.usable], mine[pairs.usable]] if is_edge else [degree]
+        truth, judge = question.truth, ~question.half
+        if not truth[judge].any() or truth[judge].all() or truth[~judge].all():
+            continue
+        alone = judged(ratio(own, truth, question.half), truth, question.half)
+        several = question.name.endswith("both")
+        yield AuditRow(
+            attack=NEIGHBOURHOOD_ATTACK.name,
+            adversary="neighbours of both" if several else "one neighbour",
+            about=_ABOUT[question.name],
+            measure="AUC",
+            estimate=Area(
+                best(question, own),
+                len(np.unique(question.case[judge & truth])),
+                len(np.unique(question.case[judge & ~truth])),
+            ),
+            chance=alone,
+            chance_is="its own degree, and whether w is its own neighbour"
+            if is_edge
+            else "its own degree",
+            note="It learns from one half of all pairs of neighbours. "
+            + (
+                "The ε of an edge (17 to 21 at the defaults) bounds no AUC below 1."
+                if is_edge
+                else "The interval counts devices, not pairs."
+            ),
+        )
+
+
+_ABOUT = {
+    "degree ≤ 1": "degree of v: at most 1, or more; from its symbol and opinions",
+    "≤ 5": "degree of v: at most 5, or more; the same",
+    "< median": "degree of v: below the median, or not; the same",
+    "edge, one neighbour": "edge v-w, from what v sent and the symbol of w",
+    "edge, neighbours of both": "edge v-w, from all that v and w sent",
+}
+
+
+def sent_in(recorded: Recorded) -> list[Ints]:
+    """[devices] the symbol, and every opinion, of each device; -1 where it sent none."""
+    opinions = range(settings_of(recorded.config).opinions)
+    return [
+        said(recorded, "strict/symbol"),
+        *(said(recorded, "strict/opinion", number) for number in opinions),
+    ]
+
+
+NEIGHBOURHOOD_ATTACK = Attack(
+    name="neighbourhood",
+    title="degrees and edges from symbols and opinions",
+    run=attack_neighbourhood,
+    profiles=frozenset({"strict"}),
+    tasks=frozenset({"classify"}),
+)

@@ -1,0 +1,555 @@
+"""A canary at the clip in real masked sums: does their noise hide it as the account says?
+
+Federations of real devices with real shares (`aggregate='secure'`): every device draws its share of
+noise, and vectors are masked, opened and added up as in a run, by the noise of a run's schedule. As
+many devices as it tolerates collude, and as many fall silent after they shared their masks. The
+adversary is the coordinator with the colluders: it sees the opened sums and subtracts the
+colluders' shares of noise. It knows who the canary is and both candidates, and everything else:
+all other devices add zero.
+
+Two questions, those of the table: the canary's vectors or zeros (*membership*), and its vectors or
+those as far away as the stage allows (*replacement*). The statistic is the likelihood ratio: every
+sum's number, by change over variance. Noise is independent in every number, so each number is a
+trial of its own; the canary is another device in each, there or not by a coin. Two more attackers
+look for noise that is not what it should be: one learns the weights of the sums from half of the
+trials, and so finds noise that returns from sum to sum; one rehearses, with a federation of its own
+under the same public seed, and subtracts the noise that it saw there.
+
+μ̂ is the difference of both means by the deviation; its bound is the account's μ. Sums of products
+enter as plain sums with their noise: their shares of noise are drawn in the same way.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+from scipy.special import ndtr
+
+from lumos.audit.attacks import Attack
+from lumos.audit.harness import Scene, printed
+from lumos.audit.table import CONFIDENCE, AuditRow, CertifiedEpsilon, Exactly, Mean
+from lumos.device.shard import Shard, cut
+from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
+from lumos.exchange.tape import recording
+from lumos.exchange.transports import CARRIERS
+from lumos.graph import Graph
+from lumos.graph.facts import facts_of
+from lumos.secagg import AggregateSettings, SecureAggregator, mask_parameters, masks, shares
+from lumos.secagg.coordinator import SecureCoordinator
+from lumos.secagg.mask_graph import MaskGraph
+from lumos.secagg.noise import Noise
+from lumos.secagg.parameters import DRAWS, FixedPoint
+from lumos.secagg.shares import PAIR, SELF, reconstruct_secret
+from lumos.secagg.topics import Stage
+from lumos.strict.classify.stages import ClassifySchedule
+from lumos.strict.features import feature_form
+from lumos.strict.link.guarantees import SUMS
+from lumos.strict.link.stages import LinkSchedule
+from lumos.strict.settings import settings_of
+from lumos.strict.stages import Schedule
+from lumos.strict.sums import NoisySums
+from lumos.training.config import Config
+from lumos.training.split import Role
+from lumos.typing import Bytes, Doubles, Flags, Ints
+
+DEVICES = 80
+TRIALS = 5000
+"""Numbers of a sum: half of them have the canary, the others do not."""
+JITTER = 1e-9
+NO_NOISE = 1e-18
+"""A variance that stands for none."""
+IN_OUT = "label, features, membership"
+IN_OUT_LINK = "features: in the sums"
+OTHERS = "features: these or others"
+
+
+class CanarySum(NamedTuple):
+    """One sum that a canary is in."""
+
+    noise: Noise
+    norm: float
+    """Of the canary's vector."""
+    change: float
+    """To the vector in its place."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanaryQuestion:
+    """What is asked about the canary, and where the answer is promised."""
+
+    about: str
+    sums: list[CanarySum]
+    mu: float
+    """The account's."""
+    row: str
+    """Of the table of promises: how it begins."""
+    column: str
+    task: str
+
+
+def attack_canary(scene: Scene) -> Iterator[AuditRow]:
+    """All questions whose sums carry noise."""
+    for task in scene.tasks:
+        config = scene.config(task, aggregate="secure", coins="system", book=None)
+        if settings_of(config).protect != "noise":
+            continue
+        for number, question in enumerate(questions(scene.graph, config)):
+            scene.say(f"{question.about}, {len(question.sums)} sums")
+            view = seen_by(question, config, scene.seed)
+            yield from rows(scene, question, view.by_account())
+            if number == 0:  # once
+                yield mu_row(question, view.by_learnt_weights(), "weights learnt")
+                rehearsed = seen_by(question, config, scene.seed, rehearsed=True)
+                yield mu_row(question, rehearsed.by_account(), "noise of a rehearsal subtracted")
+                alone = seen_by(question, config, scene.seed, tolerated=False)
+                yield mu_row(question, alone.by_account(), "nobody colludes, nobody is absent")
+
+
+def rows(scene: Scene, question: CanaryQuestion, found: "CanaryTest") -> Iterator[AuditRow]:
+    """μ̂ beside the account, and the ε that is certified beside the printed one."""
+    yield mu_row(question, found)
+    cell = printed(scene.recorded(question.task).run, question.row, question.column)
+    if cell is not None:
+        epsilon, delta = cell
+        yield replace(
+            mu_row(question, found, "ε that is certified"),
+            measure="ε",
+            estimate=found.certified(question.mu, delta),
+            bound=epsilon,
+            bound_is=f"{question.row} …, {question.column}: ({epsilon:g}, {delta:g})",
+        )
+
+
+def mu_row(question: CanaryQuestion, found: "CanaryTest", how: str = "") -> AuditRow:
+    """μ̂ beside the account."""
+    return AuditRow(
+        attack=CANARY_ATTACK.name,
+        adversary="the coordinator with colluders" if found.colluding else "the coordinator",
+        about=f"{question.about}: canary at the clip in {len(question.sums)} masked sums"
+        + f", {how}" * bool(how),
+        measure="μ",
+        estimate=found.mu(),
+        bound=question.mu,
+        bound_is="the account of the sums",
+        knows_mechanism=True,
+        note=f"{question.sums[0].noise.devices} devices, {found.colluding} collude, "
+        f"{found.absent} are absent, real shares",
+    )
+
+
+def questions(graph: Graph, config: Config, devices: int = DEVICES) -> Iterator[CanaryQuestion]:
+    """Those of the table of promises of a task."""
+    form = feature_form(facts_of(graph), settings_of(config))
+    if config.train.task == "link":
+        links = LinkSchedule(config=config, devices=devices, **form)
+        for about, field, row in (
+            ("words, these or others", "features", OTHERS),
+            ("in the sums or not", "norm", IN_OUT_LINK),
+        ):
+            yield CanaryQuestion(
+                about=f"link: {about}",
+                sums=_canary_sums(links, field),
+                mu=links.mu(field),
+                row=row,
+                column=SUMS,
+                task="link",
+            )
+        return
+    classify = ClassifySchedule(
+        config=config, devices=devices, classes=max(2, graph.class_count), **form
+    )
+    for role, column in ((Role.TRAIN, "training devices"), (Role.VALIDATION, "validation devices")):
+        for about, field, row in (
+            ("features, these or others", "features", OTHERS),
+            ("in the sums or not", "norm", IN_OUT),
+        ):
+            yield CanaryQuestion(
+                about=f"classify, {column}: {about}",
+                sums=_canary_sums(classify, field, role),
+                mu=classify.mu(field, role),
+                row=row,
+                column=column,
+                task="classify",
+            )
+
+
+def _canary_sums(schedule: Schedule, field: str, role: Role = Role.NOBODY) -> list[CanarySum]:
+    """Return the sums that a device of some role can change, for a field of `Sensitivity`."""
+    return [
+        CanarySum(_present(stage.noise(step)), stage.sensitivity.norm, change)
+        for stage in schedule.stages_of(role)
+        if (change := getattr(stage.sensitivity, field))
+        for step in range(stage.num_sums)
+    ]
+
+
+def _present(noise: Noise | None) -> Noise:
+    if noise is None:
+        raise ValueError("sums without noise have no account")
+    return noise
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CanaryTest:
+    """The statistic of every trial."""
+
+    statistic: Doubles = field(repr=False)
+    there: Flags = field(repr=False)
+    """Whether it was the canary's own vector."""
+    colluding: int
+    absent: int
+
+    def mu(self) -> Mean:
+        """μ̂ = difference of both means / deviation."""
+        one, other = self.statistic[self.there], self.statistic[~self.there]
+        n, m = len(one), len(other)
+        variance = (one.var(ddof=1) * (n - 1) + other.var(ddof=1) * (m - 1)) / (n + m - 2)
+        mu = float((one.mean() - other.mean()) / math.sqrt(max(variance, NO_NOISE)))
+        # Delta method: the means, and the deviation, which N numbers give to 1/√(2N).
+        return Mean(mu, math.sqrt(1 / n + 1 / m + mu**2 / (2 * (n + m))), n + m)
+
+    def certified(self, mu: float, delta: float) -> CertifiedEpsilon:
+        """By the threshold that promises most for this μ; the data have no part in it.
+
+        Of `CanaryView.by_account`: its means are 0 and μ, its deviation is 1. The threshold is
+        below μ, so that less noise than there should be certifies more.
+        """
+        n, m = int(self.there.sum()), int((~self.there).sum())
+
+        def test(hits: int, false_hits: int) -> CertifiedEpsilon:
+            return CertifiedEpsilon(hits, n, false_hits, m, delta)
+
+        expected = {
+            float(t): test(round(n * float(ndtr(mu - t))), round(m * float(ndtr(-t))))
+            for t in np.arange(-1.0, mu - 0.2, 0.05)
+        }
+        best = max(expected, key=lambda t: expected[t].interval(CONFIDENCE)[0])
+        raised = self.statistic > best
+        return test(int((raised & self.there).sum()), int((raised & ~self.there).sum()))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CanaryView:
+    """What the adversary sees, in deviations that the account assumes for each sum."""
+
+    seen: Doubles = field(repr=False)
+    """[sums, trials] 0 in the mean where the other vector is there."""
+    change: Doubles
+    """[sums] the mean where the canary's own is."""
+    there: Flags = field(repr=False)
+    colluding: int
+    absent: int
+
+    def by_account(self) -> CanaryTest:
+        """The likelihood ratio for noise as the account assumes it."""
+        return self._weighted(self.change / float(np.linalg.norm(self.change)), 0)
+
+    def by_learnt_weights(self) -> CanaryTest:
+        """The best weights for the noise found in half of the trials, judged on the rest."""
+        half = len(self.there) // 2
+        noise = self.seen[:, :half] - self.change[:, None] * self.there[:half]
+        # Noise that was used twice makes it singular: far above what rounding makes of it.
+        covariance = noise @ noise.T / half + JITTER * np.eye(len(noise))
+        weights: Doubles = np.linalg.solve(covariance, self.change).astype(np.float64)
+        return self._weighted(weights, half)
+
+    def _weighted(self, weights: Doubles, first: int) -> CanaryTest:
+        return CanaryTest(
+            statistic=weights @ self.seen[:, first:],
+            there=self.there[first:],
+            colluding=self.colluding,
+            absent=self.absent,
+        )
+
+
+def seen_by(
+    question: CanaryQuestion,
+    config: Config,
+    seed: int = 0,
+    *,
+    trials: int = TRIALS,
+    tolerated: bool = True,
+    rehearsed: bool = False,
+) -> CanaryView:
+    """Add up all sums of a question, and subtract what the adversary knows.
+
+    Args:
+        tolerated: as many colluders and absent devices as the noise is made for; otherwise none.
+        rehearsed: subtract the sums of another federation, whose devices add zero.
+    """
+    devices, updates = question.sums[0].noise.devices, config.updates
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(devices)
+    many = math.ceil(updates.corrupt * devices) * tolerated
+    gone = math.ceil(updates.dropped * devices) * tolerated
+    colluding, absent, honest = np.split(order, [many, many + gone])
+    there = rng.random(trials) < 0.5
+    canary = honest[np.arange(trials) % len(honest)]
+
+    def with_canary(one: CanarySum) -> Doubles:
+        return _vectors(devices, canary, np.where(there, one.norm, one.norm - one.change))
+
+    def without(one: CanarySum) -> Doubles:
+        return np.zeros((devices, trials))
+
+    opened, known = add_up(question.sums, config, seed, with_canary, colluding, absent)
+    if rehearsed:
+        before, shares = add_up(question.sums, config, seed, without, colluding, absent)
+        known = [one + total - own for one, total, own in zip(known, before, shares, strict=True)]
+    scales = [one.noise.sigma * one.noise.clip for one in question.sums]
+    places = zip(question.sums, opened, known, scales, strict=True)
+    return CanaryView(
+        seen=np.stack(
+            [(total - own - (one.norm - one.change)) / scale for one, total, own, scale in places]
+        ),
+        change=np.array(
+            [one.change / scale for one, scale in zip(question.sums, scales, strict=True)]
+        ),
+        there=there,
+        colluding=many,
+        absent=gone,
+    )
+
+
+def _vectors(devices: int, canary: Ints, values: Doubles) -> Doubles:
+    """[devices, trials] zeros, and the canary's number in each trial."""
+    vectors = np.zeros((devices, len(values)))
+    vectors[canary, np.arange(len(values))] = values
+    return vectors
+
+
+def add_up(
+    sums: list[CanarySum],
+    config: Config,
+    seed: int,
+    vectors: Callable[[CanarySum], Doubles],
+    colluding: Ints,
+    absent: Ints,
+) -> tuple[list[Doubles], list[Doubles]]:
+    """What the coordinator opens, sum by sum, and the shares of noise that colluders know.
+
+    Args:
+        vectors: for a sum, [devices, width].
+    """
+    devices = sums[0].noise.devices
+    nobody = Graph.from_edges(np.empty((0, 2), np.int64), devices=devices)
+    shards = cut(nobody, 1, seed, config.train.coins)
+    silent = np.full(devices, Stage.NEVER, np.int8)
+    silent[absent] = Stage.MASKED
+    known: list[Doubles] = []
+
+    def devices_program(shard: Shard, endpoint: Endpoint) -> Program[None]:
+        noisy = NoisySums(shard, endpoint, config)
+        yield from noisy.setup()
+        for step, one in enumerate(sums):
+            rows = vectors(one)
+            yield from noisy.sum(_update(rows), one.noise, step, silent)
+            shares = noisy.rounded(one.noise.shares(shard.coins, devices, rows.shape[1], step))
+            known.append(shares[colluding].sum(axis=0))
+
+    def coordinator_program(endpoint: Endpoint) -> Program[list[Doubles]]:
+        coordinator = SecureCoordinator(devices, endpoint, config.updates)
+        yield from coordinator.setup()
+        opened = []
+        for one in sums:
+            total = yield from coordinator.sum(vectors(one).shape[1])
+            if total is None:
+                raise ValueError("a sum was not opened")
+            opened.append(total)
+        return opened
+
+    carrier = CARRIERS["loopback"](shards, config.profile.doors, frozenset())
+    _, opened = carrier.run(devices_program, coordinator_program)
+    return opened, known
+
+
+def _update(rows: Doubles) -> Callable[[bool], Doubles]:
+    return lambda each: rows if each else rows.sum(axis=0)
+
+
+CANARY_ATTACK = Attack(
+    name="canary",
+    title="a canary at the clip in real masked sums",
+    run=attack_canary,
+    profiles=frozenset({"strict"}),
+)
+
+
+# Colluders who choose themselves: what they open of a mask graph that they know, or do not know.
+#
+# Whoever knows the mask graph before enrolment picks the mask neighbours of one device. t of them
+# hold t shares of both of its secrets, and with the coordinator's copy of its message they have its
+# vector (`recovered_vector`). A coordinator that lies needs 2t - k of them. With the draw of
+# `lumos.secagg.mask_graph` a coalition is chosen before the graph, and `surrounded` and `parted`
+# happen with the probabilities of `lumos.secagg.parameters` only.
+#
+# The audit holds two draws by the real protocol, with coins from the operating system, and reads
+# who agreed on a key with whom from its messages. For every device the attacker picks t mask
+# neighbours that it had in the first draw, or as many as may collude, and is given those that it
+# has in the second.
+
+
+def coalition_around(graph: MaskGraph, victim: int, size: int) -> Flags:
+    """[devices] who colludes: so many mask neighbours of one device, chosen by the graph."""
+    colluding = np.zeros(graph.total, np.bool_)
+    colluding[graph.of(np.array([victim]))[0, :size]] = True
+    return colluding
+
+
+def surrounded(graph: MaskGraph, needed: int, colluding: Flags) -> Flags:
+    """[devices] whose vectors a coalition opens.
+
+    Args:
+        needed: colluding neighbours that it takes: t with a coordinator that follows the protocol,
+            2t - k with one that lies.
+    """
+    return ~colluding & (graph.count(colluding) >= needed)
+
+
+def opened_alone(graph: MaskGraph, threshold: int, colluding: Flags, wanted: Flags) -> Flags:
+    """[devices] the largest group of honest devices within `wanted` that can be opened alone.
+
+    A lying coordinator leaves all others out; a device opens a sum if t of its neighbours are in
+    it, and colluders say that they are.
+    """
+    group = wanted & ~colluding
+    while True:
+        staying = group & (graph.count(group | colluding) >= threshold)
+        if np.array_equal(staying, group):
+            return group
+        group = staying
+
+
+def parted(graph: MaskGraph, threshold: int, colluding: Flags) -> bool:
+    """Whether two windows of h places, without a common place, have t - h colluders each.
+
+    Without them no group that is opened alone leaves out two runs of h neighbouring places, nor one
+    run of k.
+    """
+    total, h = graph.total, graph.neighbours // 2
+    if graph.neighbours == total - 1:
+        return False
+    ring = colluding[graph.order].astype(np.int64)
+    sums = np.concatenate([[0], np.cumsum(np.tile(ring, 2))])
+    heavy = sums[h : h + total] - sums[:total] >= threshold - h  # by the first place of a window
+    there = np.concatenate([[0], np.cumsum(np.tile(heavy, 2))])
+    starts = np.flatnonzero(heavy)
+    # A second window begins h places after the first at least, and ends before it.
+    return bool((there[starts + total - h + 1] - there[starts + h] > 0).any())
+
+
+def recovered_vector(
+    graph: MaskGraph,
+    fixed: FixedPoint,
+    of: masks.SumId,
+    victim: int,
+    masked: Bytes,
+    wrapped: Bytes,
+    slots: Ints,
+    values: shares.Elements,
+) -> Doubles:
+    """The vector of one device, if the values are t or more and all its neighbours are in the sum.
+
+    Args:
+        of: the sum.
+        masked: the message with its masked vector, which the coordinator received.
+        wrapped: the message with its wrapped seeds, which the coordinator received.
+        slots: [values] the slot of the victim in which each colluder sits.
+        values: [values, 2, limbs] what each colluder holds: of the self and of the pair secret.
+    """
+    k = graph.neighbours
+    sealed, of_pair = np.split(wrapped, [masks.SEED * k])
+    size = len(masked) - len(of_pair)  # as much is published of both secrets
+    keys = []
+    for which, published in ((SELF, masked[size:]), (PAIR, of_pair)):
+        corrections = np.ascontiguousarray(published[masks.COMMITMENT :]).view("<u2")
+        known, answering = np.zeros((1, k, shares.LIMBS), np.uint16), np.zeros((1, k), np.bool_)
+        known[0, slots], answering[0, slots] = values[:, which], True
+        later = corrections.reshape(1, -1, shares.LIMBS)
+        everyone = np.ones((1, k), np.bool_)
+        secret = reconstruct_secret(known, later, everyone, answering, k - later.shape[1])
+        keys.append(masks.keys_of(secret, np.array([victim]), which, of))
+    seeds = np.ascontiguousarray(sealed).view("<u4").reshape(1, k, 4).astype(np.uint32)
+    others = graph.of(np.array([victim]))[0]
+    low, high = np.minimum(others, victim), np.maximum(others, victim)
+    pair_masks = masks.pair_keys_of(masks.wrap(seeds, keys[PAIR])[0], low, high, of)
+    words = fixed.unpack(masked[:size])[None].copy()
+    # The victim added the masks with larger ids and took away those with smaller ones.
+    added = np.append(victim < others, True)
+    nobody = np.full(len(added), masks.NOBODY)
+    every = np.vstack([pair_masks, keys[SELF]])
+    masks.add_masks(words, every, np.where(added, nobody, 0), np.where(added, 0, nobody))
+    return fixed.decode(fixed.unpack(fixed.pack(words))[0])
+
+
+MOST = 1000
+"""Devices of the drawn federation."""
+
+
+def agreed_pairs(devices: int, settings: AggregateSettings) -> Flags:
+    """[devices, devices] who sent whom a key in the setup of a run, from its messages."""
+    nobody = Graph.from_edges(np.empty((0, 2), np.int64), devices=devices)
+    shards = cut(nobody, 1, 0, "system")
+    with recording(lambda topic, batch: None) as tape:
+        carrier = CARRIERS["recording"](shards, EVERY_DOOR, ())
+        carrier.run(
+            lambda shard, endpoint: SecureAggregator(shard, endpoint, settings).setup(),
+            lambda endpoint: SecureCoordinator(devices, endpoint, settings).setup(),
+        )
+    (traffic,) = (t for t in tape.traffic if t.topic.name == "aggregate/keys")
+    joined = np.zeros((devices, devices), np.bool_)
+    joined[traffic.pairs // (devices + 1), traffic.pairs % (devices + 1)] = True
+    return joined
+
+
+def caught(before: Flags, after: Flags, many: int) -> Ints:
+    """[devices] how many of so many, chosen by one draw, are mask neighbours in another."""
+    chosen = before & (np.cumsum(before, axis=1) <= many)
+    found: Ints = np.count_nonzero(chosen & after, axis=1)
+    return found
+
+
+def attack_chosen_colluders(scene: Scene) -> Iterator[AuditRow]:
+    """Two draws, and the computed failure bound of the audited federation."""
+    settings = scene.config(scene.tasks[0]).updates
+    devices = min(MOST, scene.graph.devices)
+    parameters = mask_parameters(settings, devices)
+    scene.say(f"drawing mask graphs of {devices:,} devices")
+    before, after = (agreed_pairs(devices, settings) for _ in range(2))
+    tolerated = math.ceil(settings.corrupt * devices)
+    chosen = min(parameters.threshold, tolerated)  # nothing is promised against more
+    held = caught(before, after, chosen)
+    needed = 2 * parameters.threshold - parameters.neighbours
+    yield AuditRow(
+        attack=CHOSEN_COLLUDERS_ATTACK.name,
+        adversary="the coordinator with chosen devices",
+        about=f"devices whose vector {chosen} colluders open, chosen for each device "
+        "by everything before the draw",
+        measure="devices",
+        estimate=Exactly(float((held >= needed).sum()), devices),
+        bound=0.0 if parameters.neighbours < devices - 1 else None,
+        bound_is="10 % may collude, chosen before the draw (docs/privacy.md)",
+        knows_mechanism=True,
+        note=f"at most {held.max()} of them are mask neighbours of their device; a coordinator "
+        f"that lies needs {needed}",
+    )
+    whole = mask_parameters(settings, scene.graph.devices)
+    failure = DRAWS * (whole.surrounded + whole.parted)
+    yield AuditRow(
+        attack=CHOSEN_COLLUDERS_ATTACK.name,
+        adversary="the coordinator with chosen devices",
+        about=f"that {settings.corrupt:.0%} of {scene.graph.devices:,} devices, chosen before the "
+        f"draw, open some vector: computed probability, in 2^-{settings.security_bits}",
+        measure="probability",
+        estimate=Exactly(failure * 2.0**settings.security_bits),
+        bound=1.0,
+        bound_is=f"2^-{settings.security_bits} over a run (lumos.secagg.parameters)",
+    )
+
+
+CHOSEN_COLLUDERS_ATTACK = Attack(
+    name="colluders", title="colluders who choose themselves", run=attack_chosen_colluders
+)

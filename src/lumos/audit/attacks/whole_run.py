@@ -1,0 +1,554 @@
+"""Labels from the whole of a run: all its sums, with the symbol and without it.
+
+**Everything but one label.** The informed attacker knows the features, edges and draws of all other
+devices, and the device's own features and edges. It takes off what all others added to each sum,
+and computes the exact likelihood of every randomized label that the device may have (the chain rule
+over all sums is exact: their noise is independent). **Row holders.** The second attacker knows the
+words of devices, as a public profile shows them, and no label. A word that few training devices
+hold has a row of its own in the counts and in the encoder's sums; what is added to it points to the
+label of its holders. Words also point to labels in general, so beside it stands the same guess
+about devices that are in no sum. **Draws.** Sums show little of one label, so whether labels that
+are never released are randomized is judged by the draws themselves, which no message shows. And a
+label is not read again once it is drawn: with other labels and the same draws, devices add the same
+to every sum.
+
+Whatever they find, a label has its pure ε, because all sums are functions of the randomized label;
+with `label_epsilon=inf` the sums' (ε, δ) and the symbol's ε add up.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+from scipy.special import ndtr
+
+from lumos.audit.attacks import Attack
+from lumos.audit.attacks.neighbours import most_right, raised_odds
+from lumos.audit.attacks.replay import (
+    Transcript,
+    changed,
+    independent_cases,
+    log_likelihood,
+    moved,
+    replay,
+    replay_of,
+    share_of,
+)
+from lumos.audit.harness import Recorded, Scene, printed, without_masked_vectors
+from lumos.audit.table import (
+    CONFIDENCE,
+    AuditRow,
+    Exactly,
+    NoiseRatio,
+    Proportion,
+    noise_row,
+    noise_square,
+)
+from lumos.graph import Graph
+from lumos.ldp.labels import LabelForm
+from lumos.ldp.mechanisms import Digits, RandomizedResponse
+from lumos.secagg.noise import mu_for
+from lumos.strict.classify.stages import ENCODER, ClassifySchedule
+from lumos.strict.settings import settings_of
+from lumos.training.problem import features_of
+from lumos.training.split import Role
+from lumos.typing import Doubles, Flags, Ints
+
+INFORMED = "whoever knows all but one label"
+LABEL = "label: this one or another"
+FEW = 3
+UNMOVED = 1e-6
+"""A distance, in units of the noise, that stands for none: that of rounding."""
+COLUMNS = {Role.TRAIN: "training devices", Role.VALIDATION: "validation devices"}
+
+
+def simulated(scene: Scene) -> Recorded:
+    """The recorded run; one with simulated coins and no book, whose draws can be repeated."""
+    config = scene.config("classify")
+    if config.train.coins == "simulated" and settings_of(config).book is None:
+        return scene.recorded("classify")
+    scene.say("recording a attack_whole_run_label with simulated coins")
+    return scene.record(
+        scene.graph, "classify", keep=without_masked_vectors, coins="simulated", book=None
+    )
+
+
+def attack_whole_run_label(scene: Scene) -> Iterator[AuditRow]:
+    """The informed attacker, then row holders."""
+    recorded = simulated(scene)
+    replayed = replay_of(recorded)
+    scene.say("likelihood of every label in all sums")
+    yield from informed_rows(recorded, InformedGuesses.of(replayed))
+    yield from row_holders(recorded, replayed)
+    if not math.isinf(settings_of(recorded.config).sums_epsilon):
+        yield drawn_row(recorded, replayed)
+        yield undrawn_row(replayed)
+
+
+class InformedGuesses(NamedTuple):
+    """What the informed attacker says of every device's label, each device by itself."""
+
+    run: Transcript
+    likelihood: Doubles
+    """[devices, values] logarithm of that of all sums, if the device had this randomized label;
+    the largest is 0."""
+    prior: Doubles
+    """[k] shares of the labels."""
+
+    @staticmethod
+    def of(run: Transcript) -> "InformedGuesses":
+        """By a replay for each value that a randomized label may have."""
+        drawn = run.labels
+        likelihood = np.stack(
+            [
+                log_likelihood(
+                    run,
+                    replay(
+                        run,
+                        labels=drawn._replace(values=np.where(drawn.values < 0, -1, value)),
+                    ),
+                )
+                for value in range(drawn.form.alphabet)
+            ],
+            axis=1,
+        )
+        labels = np.asarray(run.graph.labels)
+        counts = np.bincount(labels[labels >= 0], minlength=run.schedule.classes)
+        return InformedGuesses(
+            run, likelihood - likelihood.max(axis=1, keepdims=True), counts / counts.sum()
+        )
+
+    def posterior(self, *, symbol: bool, prior: Doubles | None = None) -> Doubles:
+        """[devices, k] logarithm of the probability of each label, less that of the likeliest.
+
+        Args:
+            symbol: whether the attacker also received the device's symbol.
+            prior: [k] that of labels; all are equally likely by default.
+        """
+        schedule = self.run.schedule
+        seen = np.exp(self.likelihood)
+        if symbol:
+            symbols = self.run.seen.symbols
+            senders = np.flatnonzero(symbols >= 0)
+            seen[senders] *= _symbol_table(schedule)[:, symbols[senders]].T
+        table = schedule.label_form.table(schedule.strict.sums_epsilon)  # [label, value]
+        with np.errstate(divide="ignore"):
+            posterior: Doubles = np.log(seen @ table.T)
+            posterior += 0.0 if prior is None else np.log(prior)
+        posterior -= posterior.max(axis=1, keepdims=True)
+        return posterior
+
+    def right(self, role: Role, *, symbol: bool, prior: Doubles | None = None) -> np.ndarray:
+        """[devices of the role] whether the guess is right."""
+        guess = self.posterior(symbol=symbol, prior=prior).argmax(axis=1)
+        right: np.ndarray = (guess == self.run.graph.labels)[self.run.roles == role]
+        return right
+
+
+def _symbol_table(schedule: ClassifySchedule) -> Doubles:
+    """[values of the sums, symbols] probability of a symbol, given the value that sums use."""
+    form, strict = schedule.symbol_form, schedule.strict
+    if math.isinf(strict.sums_epsilon):
+        return form.table(strict.epsilon)  # the value is the label
+    kept = form.strength(strict.epsilon) / form.strength(strict.sums_epsilon)
+    every = np.arange(form.alphabet)
+    same_place = every[:, None] // form.base == every // form.base
+    table: Doubles = kept * np.eye(form.alphabet) + (1 - kept) / form.base * same_place
+    return table
+
+
+def informed_rows(recorded: Recorded, guesses: InformedGuesses) -> Iterator[AuditRow]:
+    """By role; of training devices with the symbol and without it."""
+    run = guesses.run
+    values = run.labels.values
+    other = np.where(values < 0, -1, (values + 1) % run.labels.form.alphabet)
+    another = replay(run, labels=run.labels._replace(values=other))
+    for role, symbol, what in (
+        (Role.TRAIN, True, "all sums and its symbol"),
+        (Role.TRAIN, False, "all sums, without its symbol"),
+        (Role.VALIDATION, False, "all sums"),
+    ):
+        here = np.flatnonzero(run.roles == role)
+        labels = np.asarray(run.graph.labels)[here]
+        counts = np.bincount(labels, minlength=run.schedule.classes)
+        right = guesses.right(role, symbol=symbol, prior=guesses.prior)
+        # Draws of symbols are independent; without them the noise decides, which all share.
+        cases = len(here) if symbol else independent_cases(run, another, here)
+        yield _row(
+            recorded,
+            role,
+            prior=float(counts.max() / counts.sum()),
+            adversary=INFORMED,
+            about=f"label of one of the {COLUMNS[role]}, from {what}",
+            estimate=share_of(right, cases),
+            chance_is="the most frequent label",
+            knows_mechanism=True,
+            note=f"It knows all other data and draws, and makes no use of what features alone "
+            f"tell of a label. {len(here):,} devices share the noise of one "
+            f"run; they count as {cases:,} cases.",
+        )
+
+
+def row_holders(recorded: Recorded, run: Transcript) -> Iterator[AuditRow]:
+    """The attacker that knows words and no labels; nothing where no word is rare."""
+    rare = rare_words(run)
+    guess = guesses_by_rows(run, rare)
+    labels = np.asarray(run.graph.labels)
+    holds = np.asarray((run.rows[:, rare] != 0).sum(axis=1)).ravel() > 0
+    here, outside = (
+        np.flatnonzero(holds & (run.roles == role)) for role in (Role.TRAIN, Role.TEST)
+    )
+    if not len(here) or not len(outside):
+        return
+    right = guess == labels
+    without = Proportion(int(right[outside].sum()), len(outside))
+    frequent = np.bincount(labels[here]).max() / len(here)
+    yield _row(
+        recorded,
+        Role.TRAIN,
+        prior=without.value,
+        # Few devices may be outside: the most that the guess may be worth there.
+        at_most=max(float(frequent), without.interval(CONFIDENCE)[1]),
+        adversary="everybody",
+        about="label of a training device that holds a word of few, from its rows in all sums",
+        estimate=Proportion(int(right[here].sum()), len(here)),
+        chance_is="the same guess about test devices, which are in no sum",
+        knows_mechanism=False,
+        note=f"It knows the words of devices and who trains, and no label; of few are words of at "
+        f"most {FEW} training devices. The bound multiplies by e^ε the largest odds "
+        "that the guess may have without.",
+    )
+
+
+def drawn_row(recorded: Recorded, run: Transcript) -> AuditRow:
+    """Labels of validation devices, if their draws were known, which nobody releases."""
+    epsilon, form = run.schedule.strict.sums_epsilon, run.labels.form
+    here = np.flatnonzero(run.roles == Role.VALIDATION)
+    labels, values = np.asarray(run.graph.labels)[here], run.labels.values[here]
+    counts = np.bincount(labels, minlength=form.size)
+    prior = counts / max(1, counts.sum())
+    guess = (prior[:, None] * form.table(epsilon))[:, values].argmax(axis=0)
+    cell = printed(recorded.run, LABEL, COLUMNS[Role.VALIDATION])
+    return AuditRow(
+        attack=WHOLE_RUN_LABEL_ATTACK.name,
+        adversary="whoever knew a draw that is never sent",
+        about="label of one of the validation devices, from the label that sums use for it",
+        measure="accuracy",
+        estimate=Proportion(int((guess == labels).sum()), len(here)),
+        chance=float(prior.max()),
+        chance_is="the most frequent label",
+        bound=None if cell is None else most_right(cell[0], form.size, prior, cell[1]),
+        bound_is="" if cell is None else f"{LABEL}, {COLUMNS[Role.VALIDATION]}, {spelled(cell)}",
+        knows_mechanism=True,
+        note="No message shows these draws; the simulation repeats them.",
+    )
+
+
+def undrawn_row(run: Transcript) -> AuditRow:
+    """How many devices add anything else if their label is another and its draw is the same."""
+    labels, classes = np.asarray(run.graph.labels), run.schedule.classes
+    other = np.where(labels < 0, labels, (labels + 1) % classes)
+    moves = moved(run, replay(run, graph=changed(run.graph, labels=other)))
+    return AuditRow(
+        attack=WHOLE_RUN_LABEL_ATTACK.name,
+        adversary=INFORMED,
+        about="devices whose vectors change with the label, where its draw stays the same",
+        measure="devices",
+        estimate=Exactly(float((moves > UNMOVED).sum()), len(labels)),
+        bound=0.0,
+        bound_is="a label is drawn once and not read again (docs/strict.md)",
+        knows_mechanism=True,
+    )
+
+
+def rare_words(run: Transcript) -> Ints:
+    """Words that few training devices hold, and one at least."""
+    held = np.asarray((run.rows[run.roles == Role.TRAIN] != 0).sum(axis=0)).ravel()
+    return np.flatnonzero((held > 0) & (held <= FEW))
+
+
+def guesses_by_rows(run: Transcript, words: Ints) -> Ints:
+    """[devices] the label to which the rows of some of a device's words point.
+
+    A device adds to row w and class c of an encoder's sum its value x_w times the slope of c, which
+    is negative for the class of its randomized label only. So -Σ_w x_w · sum[w, c] / σ² is matched
+    with each class, over all sums of the encoder.
+    """
+    classes, rows = run.schedule.classes, run.rows[:, words]
+    score = np.zeros((rows.shape[0], classes))
+    for part, total, noise in zip(run.parts, run.seen.totals, run.noises, strict=True):
+        if part.stage == ENCODER:
+            spread = 1.0 if noise is None else noise.total
+            table = total[: run.rows.shape[1] * classes].reshape(-1, classes)[words]
+            score -= np.asarray(rows @ table) / spread**2
+    guess: Ints = score.argmax(axis=1)
+    return guess
+
+
+def _row(
+    recorded: Recorded,
+    role: Role,
+    *,
+    prior: float,
+    at_most: float | None = None,
+    estimate: Proportion,
+    **words: Any,
+) -> AuditRow:
+    """A row whose bound multiplies the odds of the best guess without these messages by e^ε.
+
+    Args:
+        prior: how often it is right.
+        at_most: the same for the bound, where `prior` was found in a sample.
+    """
+    cell = printed(recorded.run, LABEL, COLUMNS[role])
+    odds, classes = prior if at_most is None else at_most, recorded.graph.class_count
+    return AuditRow(
+        attack=WHOLE_RUN_LABEL_ATTACK.name,
+        measure="accuracy",
+        estimate=estimate,
+        chance=prior,
+        bound=None if cell is None else raised_odds(cell[0], odds, classes, cell[1]),
+        bound_is="" if cell is None else f"{LABEL}, {COLUMNS[role]}, {spelled(cell)}",
+        **words,
+    )
+
+
+def spelled(cell: tuple[float, float]) -> str:
+    """A cell of the table of promises, as it is printed."""
+    return f"({cell[0]:g}, {cell[1]:g})" if cell[1] else f"ε = {cell[0]:g}, pure"
+
+
+WHOLE_RUN_LABEL_ATTACK = Attack(
+    name="whole-run",
+    title="labels from all sums of a attack_whole_run_label",
+    run=attack_whole_run_label,
+    profiles=frozenset({"strict"}),
+    tasks=frozenset({"classify"}),
+)
+
+
+# These features or others, and one edge: there or not, against the printed cells.
+#
+# The informed attacker of `strict_replay` knows everything but which of two rows of features a
+# device has, or whether one edge is there. Two runs that differ in this have sums at an exact
+# distance, and with it an exact μ: the largest over all devices stands beside the μ of the printed
+# cell. Then it guesses, by the likelihood ratio of the sums that were really opened: right with
+# probability Φ(μ/2) at most (Dong, Roth, Su 2022), since both cases are equally likely.
+#
+# Other rows are those of another device, one word only, and no word at all. Edges are tried many at
+# once, no two at one device: given what passed, each is a case of its own. Opinions tell of an edge
+# besides; the largest ratio of the probabilities of all opinions, with the edge and without it,
+# stands beside what the table counts for them.
+#
+# It also knows what the sums would be without noise, and so how much noise was in them: stage by
+# stage beside that of the account.
+
+FEATURES, EDGE = "features: these or others", "one edge: there or not"
+
+
+def attack_feature_swap(scene: Scene) -> Iterator[AuditRow]:
+    """Features, then edges."""
+    recorded = simulated(scene)
+    replayed = replay_of(recorded)
+    if not replayed.schedule.noisy:
+        return  # exact sums promise nothing about features, and show all of them
+    yield from noise_rows(replayed)
+    generator = np.random.default_rng(scene.seed)
+    scene.say("other features")
+    yield from feature_rows(recorded, replayed, generator)
+    scene.say("one edge less")
+    yield from edge_rows(recorded, replayed, generator)
+
+
+def noise_rows(run: Transcript) -> Iterator[AuditRow]:
+    """Stage by stage."""
+    squares, numbers = dict[str, float](), dict[str, int]()
+    for number, part in enumerate(run.parts):
+        noise = run.noises[number]
+        if noise is not None:
+            found = run.noise_of(number)
+            squares[part.stage] = squares.get(part.stage, 0.0) + noise_square(found, noise)
+            numbers[part.stage] = numbers.get(part.stage, 0) + len(found)
+    for stage in squares:
+        yield noise_row(
+            FEATURE_SWAP_ATTACK.name, INFORMED, stage, NoiseRatio(squares[stage], numbers[stage])
+        )
+
+
+def other_features(graph: Graph, generator: np.random.Generator) -> dict[str, Any]:
+    """Rows that a device might have had instead of its own."""
+    features: Any = features_of(graph)
+    devices, width = features.shape
+    single = (np.ones(devices), generator.integers(0, width, devices), np.arange(devices + 1))
+    one_word: Any = csr_array(single, shape=(devices, width)).astype(np.float32)
+    sparse: bool = issparse(features)
+    return {
+        "of another device": features[generator.permutation(devices)],
+        "one word": one_word if sparse else one_word.toarray(),
+        "no word": 0 * features,
+    }
+
+
+def feature_rows(
+    recorded: Recorded, run: Transcript, generator: np.random.Generator
+) -> Iterator[AuditRow]:
+    """The largest μ, and guesses about the rows that move sums most, by role."""
+    others = {
+        name: replay(run, graph=changed(run.graph, features=rows))
+        for name, rows in other_features(run.graph, generator).items()
+    }
+    distances = {name: moved(run, other) for name, other in others.items()}
+    for role, column in COLUMNS.items():
+        here = np.flatnonzero(run.roles == role)
+        name = max(distances, key=lambda name: float(distances[name][here].max(initial=0)))
+        yield from _rows(
+            recorded,
+            FEATURES,
+            column,
+            mu=distances[name][here],
+            right=log_likelihood(run, others[name])[here] < 0,
+            cases=independent_cases(run, others[name], here),
+            what=f"features of one of the {column}: its own, or {name} (the worst of three)",
+        )
+
+
+def edge_rows(
+    recorded: Recorded, run: Transcript, generator: np.random.Generator
+) -> Iterator[AuditRow]:
+    """The same of edges between devices of one role, and of opinions."""
+    edges = apart(run.graph, generator)
+    every = run.graph.edge_list()
+    kept = ~np.isin(_keys(every, run.graph.devices), _keys(edges, run.graph.devices))
+    without = replay(run, graph=changed(run.graph, edges=every[kept]))
+    distances, ratio = moved(run, without, edges), log_likelihood(run, without, edges)
+    for role, column in COLUMNS.items():
+        # Of its two ends.
+        messages = 2 * run.schedule.disclosed(role).opinions
+        here = (run.roles[edges] == role).all(axis=1)
+        if here.any():
+            yield from _rows(
+                recorded,
+                EDGE,
+                column,
+                mu=distances[here],
+                right=ratio[here] < 0,
+                cases=independent_cases(run, without, edges[here]),
+                what=f"an edge of two {column}: there, or not, from all sums",
+                messages=messages,
+            )
+    found = opinion_ratios(run, without, edges)
+    if found is not None:
+        yield AuditRow(
+            attack=FEATURE_SWAP_ATTACK.name,
+            adversary=INFORMED,
+            about="an edge: there, or not, from all opinions, largest log-likelihood ratio",
+            measure="ε",
+            estimate=Exactly(float(np.abs(found).max(initial=0)), len(edges)),
+            bound=messages,
+            bound_is=f"ε of an edge by opinions: 2 · {run.schedule.strict.opinions} · "
+            f"{run.schedule.strict.opinion_epsilon:g}",
+            knows_mechanism=True,
+            note="Computed from what devices received and sent.",
+        )
+
+
+def _rows(
+    recorded: Recorded,
+    about: str,
+    column: str,
+    *,
+    mu: Doubles,
+    right: Flags,
+    cases: int,
+    what: str,
+    messages: float = 0.0,
+) -> Iterator[AuditRow]:
+    """Largest μ and share of right guesses, against a cell of which messages have a part."""
+    cell = printed(recorded.run, about, column)
+    bound = None if cell is None or not cell[1] else mu_for(cell[0] - messages, cell[1])
+    where = "" if cell is None else f"{about}, {column}, {spelled(cell)}"
+    where += f", less ε = {messages:g} by opinions" * (messages > 0)
+    yield AuditRow(
+        attack=FEATURE_SWAP_ATTACK.name,
+        adversary=INFORMED,
+        about=f"{what}, largest distance",
+        measure="μ",
+        estimate=Exactly(float(mu.max()), len(mu)),
+        bound=bound,
+        bound_is=where and f"μ of {where}",
+        knows_mechanism=True,
+        note="Exact: the distance of all vectors in all sums, in units of the noise.",
+    )
+    if cases:
+        yield AuditRow(
+            attack=FEATURE_SWAP_ATTACK.name,
+            adversary=INFORMED,
+            about=f"{what}, guessed",
+            measure="accuracy",
+            estimate=share_of(right, cases),
+            chance=0.5,
+            chance_is="either",
+            bound=None if bound is None else float(ndtr(bound / 2)),
+            bound_is=where and f"Φ(μ/2) of {where}",
+            knows_mechanism=True,
+            note=f"{len(mu):,} devices or edges share the noise of one run; they count as "
+            f"{cases:,} cases.",
+        )
+
+
+def apart(graph: Graph, generator: np.random.Generator) -> Ints:
+    """[edges, 2] edges without a common device: those that come first at both ends by chance."""
+    edges = graph.edge_list()
+    order = generator.permutation(len(edges))
+    first = np.full(graph.devices, len(edges))
+    for end in (0, 1):
+        np.minimum.at(first, edges[:, end], order)
+    chosen: Ints = edges[(first[edges[:, 0]] == order) & (first[edges[:, 1]] == order)]
+    return chosen
+
+
+def opinion_ratios(run: Transcript, without: Transcript, edges: Ints) -> Doubles | None:
+    """[edges] log ratio of the probabilities of all opinions, with and without each edge.
+
+    Nobody's evidence but that of the two ends may change with an edge: if it did, that would count.
+    None for mechanisms whose messages are not one value.
+    """
+    mechanism = run.schedule.opinion_mechanism
+    if not run.evidence or not isinstance(mechanism, RandomizedResponse | Digits):
+        return None
+    form = LabelForm.of(mechanism)
+    table = form.table(mechanism.epsilon)
+    found = np.zeros(len(run.roles))
+    for number, sent in enumerate(run.seen.opinions):
+        value = form.values(sent)
+        with_edge, without_edge = (
+            np.log((_chosen(some.evidence[number]) @ table)[np.arange(len(value)), value])
+            for some in (run, without)
+        )
+        found += with_edge - without_edge
+    found[run.graph.degrees == 0] = 0  # they send nothing
+    ratios: Doubles = found[edges].sum(axis=1)
+    return ratios
+
+
+def _chosen(evidence: Doubles) -> Doubles:
+    """[devices, k] probability that each class is the opinion, before it is randomized."""
+    best = evidence == evidence.max(axis=1, keepdims=True)
+    chances: Doubles = best / best.sum(axis=1, keepdims=True)
+    return chances
+
+
+def _keys(edges: Ints, devices: int) -> Ints:
+    keys: Ints = edges.min(axis=1) * devices + edges.max(axis=1)
+    return keys
+
+
+FEATURE_SWAP_ATTACK = Attack(
+    name="features",
+    title="features and edges from all sums of a attack_feature_swap",
+    run=attack_feature_swap,
+    profiles=frozenset({"strict"}),
+    tasks=frozenset({"classify"}),
+)

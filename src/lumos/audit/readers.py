@@ -1,0 +1,177 @@
+"""Linear readers that attackers fit on the devices whose truth they know, to judge the others."""
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from lumos.audit.table import Area
+from lumos.training.metrics import auc
+from lumos.typing import Doubles, Flags, Ints
+
+RIDGE_DECAY = 1e-2
+"""Ridge, for standardised columns."""
+
+
+def ridge_scores(columns: Doubles, wanted: Doubles, known: Flags) -> Doubles:
+    """[others, targets] least squares with an intercept, fitted on the known rows.
+
+    Args:
+        columns: [cases, …] what attackers see.
+        wanted: [cases, targets] the truth; that of others is not read.
+        known: [cases] whose truth they know.
+    """
+    mean, spread = columns[known].mean(axis=0), columns[known].std(axis=0)
+    ready = np.where(spread > 0, (columns - mean) / np.where(spread > 0, spread, 1), 0.0)
+    middle = wanted[known].mean(axis=0)
+    square = ready[known].T @ ready[known] / max(1, known.sum())
+    along = ready[known].T @ (wanted[known] - middle) / max(1, known.sum())
+    weights = np.linalg.solve(square + RIDGE_DECAY * np.eye(len(square)), along)
+    scores: Doubles = ready[~known] @ weights + middle
+    return scores
+
+
+# Networks that attackers train on the devices whose truth they know, to judge the others.
+#
+# They are no bound: a better network may find more.
+
+STEPS, HIDDEN, RATE, DECAY, DROPPED = 140, 64, 0.01, 0.02, 0.25
+FEWEST = 12
+"""Cases to learn from, or nothing is learnt."""
+MEETING = 16
+"""Width in which the network of edges compares two devices."""
+
+
+def area(scores: Doubles, truth: Flags) -> Area:
+    """AUC of scores, with the cases of both kinds."""
+    positives, negatives = int(truth.sum()), int((~truth).sum())
+    if not positives or not negatives:
+        return Area(0.5, positives, negatives)
+    return Area(auc(scores[truth], scores[~truth]), positives, negatives)
+
+
+def judged_by_network(columns: Doubles, truth: Flags, half: Flags) -> Doubles:
+    """[others] scores of a small network that learnt from one half, for the other half.
+
+    Args:
+        columns: [cases, …] what attackers see.
+        truth: [cases].
+        half: [cases] those that they know.
+    """
+    inputs = torch.from_numpy(columns).float()
+    wanted = torch.from_numpy(truth[:, None]).float()
+    known = torch.from_numpy(half)
+    scores: Doubles = fitted(inputs[known], wanted[known], inputs[~known])[:, 0].numpy()
+    return scores.astype(np.float64)
+
+
+def fitted(inputs: torch.Tensor, wanted: torch.Tensor, asked: torch.Tensor) -> torch.Tensor:
+    """[asked, targets] logits of a small network; `wanted` are classes, or [rows, targets].
+
+    Zeros, where there are too few cases to learn from.
+    """
+    generator = torch.Generator().manual_seed(0)
+    classes = wanted.dtype == torch.int64
+    outputs = (int(wanted.max()) + 1 if len(wanted) else 1) if classes else wanted.shape[1]
+    if len(inputs) < FEWEST:
+        return torch.zeros(len(asked), outputs)
+    loss = functional.cross_entropy if classes else functional.binary_cross_entropy_with_logits
+    mean, spread = inputs.mean(0), inputs.std(0) + 1e-3
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(
+            torch.nn.Dropout(DROPPED),
+            torch.nn.Linear(inputs.shape[1], HIDDEN),
+            torch.nn.ReLU(),
+            torch.nn.Dropout(DROPPED),
+            torch.nn.Linear(HIDDEN, outputs),
+        )
+        # A part of what is known says when to stop.
+        order = torch.randperm(len(inputs), generator=generator)
+        cut = max(1, len(inputs) // 6)
+        held, learn = order[:cut], order[cut:]
+        ready = (inputs - mean) / spread
+        adam = torch.optim.AdamW(model.parameters(), RATE, weight_decay=DECAY)
+        best, kept = float("inf"), {k: v.clone() for k, v in model.state_dict().items()}
+        for step in range(STEPS):
+            adam.zero_grad()
+            some = learn[step % 3 :: 3]
+            loss(model(ready[some]), wanted[some]).backward()  # type: ignore[no-untyped-call]
+            adam.step()
+            if step % 10 == 9:
+                model.eval()
+                with torch.no_grad():
+                    now = float(loss(model(ready[held]), wanted[held]))
+                model.train()
+                if now < best:
+                    best, kept = now, {k: v.clone() for k, v in model.state_dict().items()}
+    model.load_state_dict(kept)
+    model.eval()
+    with torch.no_grad():
+        logits: torch.Tensor = model((asked - mean) / spread)
+    return logits
+
+
+def comparing(
+    inputs: torch.Tensor,
+    pairs: Ints,
+    is_edge: Flags,
+    known_ratio: Doubles,
+    asked: Ints,
+    ratio: Doubles,
+) -> Doubles:
+    """[asked] logits of a network: the ratio, a product of two devices' codes, their weights.
+
+    Args:
+        inputs: [devices, …] what attackers know of each device.
+        pairs: [pairs, 2] whose truth they know.
+        is_edge: [pairs] the truth.
+        known_ratio: [pairs] a first guess, to start from.
+        asked: [asked, 2] pairs to judge.
+        ratio: [asked] the first guess of those; the last one too, where known pairs are few.
+    """
+    if len(pairs) < FEWEST:
+        return ratio
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        code = torch.nn.Sequential(
+            torch.nn.Linear(inputs.shape[1], HIDDEN),
+            torch.nn.ReLU(),
+            torch.nn.Linear(HIDDEN, MEETING + 1),
+        )
+        order = torch.randperm(len(pairs))
+    scale = torch.nn.Parameter(torch.tensor([1.0, 0.0]))
+    cut = len(pairs) // 4
+    ends, wanted = torch.from_numpy(pairs), torch.from_numpy(is_edge).float()
+    spread = float(known_ratio.std()) + 1e-6
+    start = torch.from_numpy(known_ratio / spread).float()
+    adam = torch.optim.AdamW([*code.parameters(), scale], RATE, weight_decay=DECAY)
+
+    def logits(of: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
+        rows, place = torch.unique(of, return_inverse=True)
+        both = code(inputs[rows])[place]
+        met = (both[:, 0, :-1] * both[:, 1, :-1]).sum(1)
+        found: torch.Tensor = base * scale[0] + scale[1] + met + both[:, 0, -1] + both[:, 1, -1]
+        return found
+
+    best, kept = float("inf"), {k: v.clone() for k, v in code.state_dict().items()}
+    at = scale.detach().clone()
+    for step in range(STEPS):
+        adam.zero_grad()
+        some = order[cut:][step % 4 :: 4]
+        found = logits(ends[some], start[some])
+        loss = functional.binary_cross_entropy_with_logits(found, wanted[some])
+        loss.backward()  # type: ignore[no-untyped-call]
+        adam.step()
+        if step % 8 == 7:
+            with torch.no_grad():
+                held = logits(ends[order[:cut]], start[order[:cut]])
+                now = float(functional.binary_cross_entropy_with_logits(held, wanted[order[:cut]]))
+            if now < best:
+                best, at = now, scale.detach().clone()
+                kept = {k: v.clone() for k, v in code.state_dict().items()}
+    code.load_state_dict(kept)
+    with torch.no_grad():
+        scale.copy_(at)
+        base = torch.from_numpy(ratio / spread).float()
+        judged: Doubles = logits(torch.from_numpy(asked), base).numpy().astype(np.float64)
+    return judged

@@ -1,0 +1,422 @@
+"""What an attack measured, with an interval for any confidence. All of it can be stored as JSON."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from scipy.special import betaincinv, gammaincinv, ndtri
+
+from lumos.display import DISPLAYS, frame_of_rows
+from lumos.secagg.noise import Noise
+from lumos.typing import Doubles
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class Proportion(msgspec.Struct, frozen=True, tag="proportion"):
+    """How often a guess was right; the interval is that of Clopper and Pearson (1934)."""
+
+    hits: float
+    """Not whole where many dependent cases count as fewer independent ones."""
+    trials: int
+
+    @property
+    def value(self) -> float:
+        """The share of hits."""
+        return self.hits / self.trials if self.trials else math.nan
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Two-sided, and never too narrow for independent trials."""
+        tail, hits, missed = (1 - confidence) / 2, self.hits, self.trials - self.hits
+        low = float(betaincinv(hits, missed + 1, tail)) if hits else 0.0
+        high = float(betaincinv(hits + 1, missed, 1 - tail)) if missed else 1.0
+        return low, high
+
+    def trials_to_show(self, advantage: float, confidence: float) -> int:
+        """Trials after which an interval around this share is narrower than ± `advantage`."""
+        spread = max(self.value * (1 - self.value), 0.01)
+        return math.ceil(spread * (_deviations(confidence) / advantage) ** 2)
+
+
+class Area(msgspec.Struct, frozen=True, tag="area"):
+    """An area under the ROC curve; the interval is that of Hanley and McNeil (1982)."""
+
+    auc: float
+    positives: int
+    negatives: int
+
+    @property
+    def value(self) -> float:
+        """The area: 0.5 is chance."""
+        return self.auc
+
+    @property
+    def trials(self) -> int:
+        """Cases of the rarer kind."""
+        return min(self.positives, self.negatives)
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Two-sided, by the normal distribution."""
+        if not self.trials:
+            return 0.0, 1.0
+        reach = _deviations(confidence) * self.error
+        return max(0.0, self.auc - reach), min(1.0, self.auc + reach)
+
+    def trials_to_show(self, advantage: float, confidence: float) -> int:
+        """Cases of the rarer kind for an interval narrower than ± `advantage`."""
+        if not self.trials:
+            return math.ceil((_deviations(confidence) / advantage) ** 2 / 6)
+        needed = (_deviations(confidence) * self.error / advantage) ** 2
+        return math.ceil(needed * self.trials)
+
+    @property
+    def error(self) -> float:
+        """Standard error, of at least one case of each kind."""
+        positives, negatives = self.positives, self.negatives
+        auc = min(max(self.auc, 1e-6), 1 - 1e-6)
+        both_positive, both_negative = auc / (2 - auc), 2 * auc**2 / (1 + auc)
+        variance = (
+            auc * (1 - auc)
+            + (positives - 1) * (both_positive - auc**2)
+            + (negatives - 1) * (both_negative - auc**2)
+        ) / (positives * negatives)
+        return math.sqrt(max(variance, 0.0))
+
+
+class Mean(msgspec.Struct, frozen=True, tag="mean"):
+    """A number with a standard error."""
+
+    mean: float
+    error: float
+    trials: int
+
+    @property
+    def value(self) -> float:
+        """The number itself."""
+        return self.mean
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Two-sided, by the normal distribution."""
+        reach = _deviations(confidence) * self.error
+        return self.mean - reach, self.mean + reach
+
+    def trials_to_show(self, advantage: float, confidence: float) -> int:
+        """Trials for an interval narrower than ± `advantage`."""
+        needed = (_deviations(confidence) * self.error / advantage) ** 2
+        return math.ceil(needed * self.trials)
+
+
+class NoiseRatio(msgspec.Struct, frozen=True, tag="noise"):
+    """A stated deviation of normal noise by the one found: above 1, there is less than stated."""
+
+    square: float
+    """Σ of squares of the numbers that were found, in units of the stated deviation."""
+    numbers: int
+
+    @property
+    def value(self) -> float:
+        """The ratio."""
+        return math.sqrt(self.numbers / max(self.square, 1e-300))
+
+    @property
+    def trials(self) -> int:
+        """Each number is one."""
+        return self.numbers
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Two-sided and exact: squares of the true deviation have a χ² distribution."""
+        tails, half = ((1 - confidence) / 2, (1 + confidence) / 2), self.numbers / 2
+        scale = max(self.square, 1e-300)
+        low, high = (math.sqrt(2 * float(gammaincinv(half, tail)) / scale) for tail in tails)
+        return low, high
+
+    def trials_to_show(self, advantage: float, confidence: float) -> int:
+        """Numbers for an interval narrower than ± `advantage`: their relative error is 1/√(2N)."""
+        return math.ceil((_deviations(confidence) * self.value / advantage) ** 2 / 2)
+
+
+class Exactly(msgspec.Struct, frozen=True, tag="exact"):
+    """A number without chance in it: a count, or a likelihood that was computed."""
+
+    number: float
+    trials: int = 1
+
+    @property
+    def value(self) -> float:
+        """The number itself."""
+        return self.number
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """The number itself, twice."""
+        return self.number, self.number
+
+    def trials_to_show(self, advantage: float, confidence: float) -> int:
+        """One is enough."""
+        return 1
+
+
+class CertifiedEpsilon(msgspec.Struct, frozen=True, tag="certified"):
+    """The least ε that is compatible with how often a test raises its hand in two worlds.
+
+    A mechanism with (ε, δ) has P[hand | one] ≤ e^ε · P[hand | other] + δ for every test.
+    """
+
+    hits: int
+    """Raised in the world in which it should be."""
+    positives: int
+    false_hits: int
+    negatives: int
+    delta: float = 0.0
+    tests: int = 1
+    """Of how many tests this is the best: each gets a part of the error."""
+
+    @property
+    def trials(self) -> int:
+        """Runs of the rarer world."""
+        return min(self.positives, self.negatives)
+
+    @property
+    def value(self) -> float:
+        """By the observed shares."""
+        return _epsilon(
+            self.hits / self.positives, (self.false_hits + 0.5) / self.negatives, self.delta
+        )
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """From what is certified, to infinity; each share has half of the error."""
+        each = 1 - (1 - confidence) / (2 * self.tests)
+        low, _ = Proportion(self.hits, self.positives).interval(each)
+        _, high = Proportion(self.false_hits, self.negatives).interval(each)
+        return _epsilon(low, high, self.delta), math.inf
+
+    def trials_to_show(self, advantage: float, confidence: float) -> int:
+        """There is no such number: what is certified grows with the logarithm of trials."""
+        return self.trials
+
+
+Estimate = Proportion | Area | Mean | NoiseRatio | Exactly | CertifiedEpsilon
+
+
+def _epsilon(hit: float, false_hit: float, delta: float) -> float:
+    return max(0.0, math.log(max(hit - delta, 1e-300) / max(false_hit, 1e-300)))
+
+
+def _deviations(confidence: float) -> float:
+    return float(ndtri((1 + confidence) / 2))
+
+
+# Rows of an audit, and the verdict on each.
+
+FILE = "audit.json"
+"""In a run folder: the report page has a chapter of it."""
+CONFIDENCE = 0.999
+"""That no row of an audit is called exceeded by chance."""
+SMALL = 0.02
+"""An advantage that "at chance" has to exclude."""
+EXCEEDED, WITHIN, NO_BOUND = "EXCEEDED", "within", "no bound claimed"
+
+
+class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What one adversary infers about one thing."""
+
+    attack: str
+    """Name in `ATTACKS`."""
+    adversary: str
+    """Who it is: one neighbour, all neighbours, a stranger, the coordinator, a broker …"""
+    about: str
+    """What it infers, and from what."""
+    measure: str
+    """What the number is: accuracy, AUC, μ, ε, bytes …"""
+    estimate: Estimate
+    chance: float | None = None
+    """The same number of an attacker without these messages; None where there is none."""
+    chance_is: str = ""
+    """Who that is: the most frequent label, the attacker's own degree …"""
+    bound: float | None = None
+    """What is claimed: the number is not larger. None: no bound is claimed."""
+    bound_is: str = ""
+    """Where the claim stands: a cell of the table of promises, a sentence."""
+    knows_mechanism: bool = False
+    """Whether the attacker computes with the true probabilities of the mechanism: only then can a
+    figure at chance mean anything."""
+    note: str = ""
+
+    @property
+    def value(self) -> float:
+        """What was measured."""
+        return self.estimate.value
+
+
+class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
+    """All rows of an audit."""
+
+    graph: str
+    devices: int
+    profile: str
+    settings: dict[str, Any]
+    seed: int
+    rows: list[AuditRow]
+    seconds: dict[str, float]
+    """By attack."""
+    lumos: str
+
+    def __repr__(self) -> str:
+        name, claimed = self.graph.strip() or "a graph in memory", len(self.claimed)
+        return (
+            f"AuditReport({name}, profile {self.profile}, seed {self.seed}: {len(self.rows)} rows, "
+            f"{claimed} with a bound, {len(self.exceeded)} exceed it)"
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: all rows, those of one adversary together."""
+        shown: str = DISPLAYS["audit"](self)
+        return shown
+
+    def frame(self) -> "pandas.DataFrame":
+        """Rows as a pandas frame: `attack`, `adversary`, `about`, `measure`, `value`, `low`, `high`
+        (interval), `chance`, `bound`, `advantage`, `verdict`, `note`."""
+        names = ("attack", "adversary", "about", "measure", "value", "low", "high", "chance")
+        return frame_of_rows(self.lines(), (*names, "bound", "advantage", "verdict", "note"))
+
+    @property
+    def claimed(self) -> list[AuditRow]:
+        """Rows for which a bound is claimed."""
+        return [row for row in self.rows if row.bound is not None]
+
+    @property
+    def confidence(self) -> float:
+        """Of a single interval, so that all of them together have `CONFIDENCE` (Bonferroni)."""
+        return 1 - (1 - CONFIDENCE) / max(1, len(self.rows))
+
+    def interval(self, row: AuditRow) -> tuple[float, float]:
+        """Of one row, corrected for the number of rows."""
+        return row.estimate.interval(self.confidence)
+
+    def verdict(self, row: AuditRow) -> str:
+        """Exceeded only where the lower end of the interval lies above the bound."""
+        if row.bound is None:
+            return NO_BOUND
+        return EXCEEDED if self.interval(row)[0] > row.bound * (1 + 1e-9) else WITHIN
+
+    def advantage(self, row: AuditRow) -> str:
+        """What the messages add to chance, in words that claim no more than the sample shows."""
+        if row.chance is None:
+            return ""
+        low, high = self.interval(row)
+        gained = row.value - row.chance
+        if low > row.chance:
+            return f"{gained:+.3f}"
+        narrow = high - row.chance <= SMALL
+        if narrow and row.knows_mechanism:
+            return "at chance"
+        needed = row.estimate.trials_to_show(SMALL, self.confidence)
+        if not narrow and needed > row.estimate.trials:
+            return f"{gained:+.3f}, not shown ({needed:,} cases would show {SMALL})"
+        return f"{gained:+.3f}, not shown"
+
+    def figures(self, row: AuditRow) -> tuple[str, str, str]:
+        """What was found with its interval, what is known without, what is claimed: as text."""
+        low, high = self.interval(row)
+        between = f" ({_shown(low)} … {_shown(high)})" if low < high else ""
+        return (
+            f"{row.measure} {_shown(row.value)}{between}",
+            "–" if row.chance is None else _shown(row.chance),
+            "–" if row.bound is None else f"≤ {_shown(row.bound)}",
+        )
+
+    def by_adversary(self) -> dict[str, list[AuditRow]]:
+        """All rows, those of one adversary together."""
+        found: dict[str, list[AuditRow]] = {}
+        for row in self.rows:
+            found.setdefault(row.adversary, []).append(row)
+        return found
+
+    def notes(self) -> list[str]:
+        """Every note of an attack once, with the row or rows that it is about."""
+        noted: dict[tuple[str, str], list[str]] = {}
+        for row in self.rows:
+            if row.note:
+                noted.setdefault((row.attack, row.note), []).append(row.about)
+        return [
+            f"{attack}, {abouts[0] if len(abouts) == 1 else f'{len(abouts)} rows'}: {note}"
+            for (attack, note), abouts in noted.items()
+        ]
+
+    @property
+    def exceeded(self) -> list[AuditRow]:
+        """Rows that refute a promise."""
+        return [row for row in self.rows if self.verdict(row) == EXCEEDED]
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Every row with its interval, advantage and verdict, as plain numbers for JSON."""
+        return [
+            {
+                **msgspec.to_builtins(row),
+                "value": _plain(row.value),
+                "low": _plain(self.interval(row)[0]),
+                "high": _plain(self.interval(row)[1]),
+                "advantage": self.advantage(row),
+                "verdict": self.verdict(row),
+            }
+            for row in self.rows
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`, the run folder and the report page; `from_json` reads it back."""
+        about = {
+            name: msgspec.to_builtins(getattr(self, name))
+            for name in ("graph", "devices", "profile", "settings", "seed", "seconds", "lumos")
+        }
+        return {
+            **about,
+            "confidence": CONFIDENCE,
+            "exceeded": len(self.exceeded),
+            "rows": self.lines(),
+        }
+
+    @staticmethod
+    def from_json(content: Any) -> "AuditReport":
+        """What `to_json` made.
+
+        Raises:
+            msgspec.ValidationError: it is none.
+        """
+        return msgspec.convert(content, AuditReport)
+
+
+def _shown(number: float) -> str:
+    """Three decimals; whole numbers without any."""
+    if math.isinf(number):
+        return "∞"
+    return f"{number:,.0f}" if number == int(number) and number != 1 else f"{number:.3f}"
+
+
+def _plain(number: float) -> float | None:
+    """JSON has no infinity."""
+    return number if math.isfinite(number) else None
+
+
+# Whether opened sums have the noise of the account: found by whoever knows what was added.
+
+
+def noise_square(found: Doubles, noise: Noise) -> float:
+    """Σ of squares of the noise in a sum, in units of the deviation that all shares should have."""
+    left = (noise.sigma * noise.clip) ** 2
+    return float(np.square(found).sum()) / (left * noise.devices / (noise.devices - noise.absent))
+
+
+def noise_row(attack: str, adversary: str, stage: str, found: NoiseRatio) -> AuditRow:
+    """One row for all sums of a stage."""
+    return AuditRow(
+        attack=attack,
+        adversary=adversary,
+        about=f"noise in {found.numbers:,} numbers of {stage}: what the account says, by what was "
+        "found",
+        measure="ratio",
+        estimate=found,
+        bound=1.0,
+        bound_is="the account of the sums",
+        knows_mechanism=True,
+    )

@@ -1,0 +1,208 @@
+"""Features with Gaussian noise, calibrated exactly (Balle and Wang 2018)."""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array, issparse
+
+from lumos.baselines.goals import PAIRS, goal_of, noisy_labels
+from lumos.baselines.network import Arcs
+from lumos.baselines.systems import BaselineSettings, Received, ServerProblem, System
+from lumos.device.randomness import PublicCoins
+from lumos.errors import UsageError
+from lumos.ldp.bounds import Features, unit_rows, within
+from lumos.secagg.noise import mu_for
+from lumos.training.problem import features_of
+from lumos.typing import Floats, Ints
+
+
+def sensitivity(low: float) -> float:
+    """Largest distance of two vectors of norm at most 1: √2 where none is negative, else 2."""
+    return math.sqrt(2) if low >= 0 else 2.0
+
+
+def noisy_features(
+    features: Features, settings: BaselineSettings, generator: np.random.Generator
+) -> tuple[Features, float]:
+    """Unit rows with Gaussian noise, and its standard deviation Δ/μ(ε, δ)."""
+    rows: Features = unit_rows(features)
+    if math.isinf(settings.epsilon):
+        return rows, 0.0
+    sigma = sensitivity(settings.low) / mu_for(settings.epsilon, settings.delta)
+    noisy: Floats = generator.standard_normal(rows.shape, np.float32)
+    noisy *= np.float32(sigma)
+    if issparse(rows):
+        matrix = csr_array(rows)
+        owner = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        noisy[owner, matrix.indices] += matrix.data
+    else:
+        noisy += rows
+    return noisy, sigma
+
+
+# A graph whose devices flip every entry of their neighbour list, without ever building n × n.
+#
+# Each entry above the diagonal is flipped with probability q = 1/(e^ε + 1), which is ε-LDP for one
+# entry of the list. Which pairs are flipped is drawn by the gaps between them (geometric), exactly;
+# the noisy graph is the symmetric difference of the flips and the edges.
+
+LARGEST = 200_000_000
+"""Most noisy edges that a server is asked to hold; each takes about 16 bytes."""
+
+
+def flip_probability(epsilon: float) -> float:
+    """q = 1/(e^ε + 1)."""
+    return math.exp(-epsilon) / (1 + math.exp(-epsilon))
+
+
+def noisy_edges(edges: Ints, devices: int, epsilon: float, generator: np.random.Generator) -> Ints:
+    """[noisy edges, 2] pairs u < v, ascending: O(noisy edges), whatever n².
+
+    Args:
+        edges: [edges, 2] pairs u < v, ascending.
+    """
+    if math.isinf(epsilon):
+        return edges
+    possible, chance = devices * (devices - 1) // 2, flip_probability(epsilon)
+    expected = possible * chance + len(edges) * (1 - 2 * chance)
+    if expected > LARGEST:
+        raise UsageError(
+            f"`epsilon={epsilon:g}` turns {len(edges):,} edges into about {expected:,.0f}; "
+            f"this server holds at most {LARGEST:,}"
+        )
+    starts = _row_starts(devices)
+    true = starts[edges[:, 0]] + edges[:, 1] - edges[:, 0] - 1
+    flips = _flips(possible, chance, generator)
+    place = np.searchsorted(flips, true)
+    inside = np.zeros(len(true), np.bool_)
+    within = place < len(flips)
+    inside[within] = flips[place[within]] == true[within]
+    # A flipped edge is gone; an edge that was not flipped goes where it belongs.
+    noisy = np.insert(flips, place[~inside], true[~inside])
+    gone = np.searchsorted(noisy, true[inside])
+    noisy = np.delete(noisy, gone)
+    low = np.searchsorted(starts, noisy, side="right") - 1
+    return np.stack([low, noisy - starts[low] + low + 1], axis=1)
+
+
+def _row_starts(devices: int) -> Ints:
+    """[devices] the number of the pair (u, u + 1), counting pairs u < v row by row."""
+    u = np.arange(devices, dtype=np.int64)
+    return u * (devices - 1) - u * (u - 1) // 2
+
+
+def _flips(possible: int, chance: float, generator: np.random.Generator) -> Ints:
+    """Ascending numbers below `possible`, each there with probability `chance`, independently."""
+    parts: list[Ints] = []
+    last = -1
+    while last < possible:
+        mean = (possible - last) * chance
+        gaps = generator.geometric(chance, int(mean + 4 * math.sqrt(mean) + 16))
+        part = last + np.cumsum(np.minimum(gaps, possible + 1))  # a larger gap says no more
+        parts.append(part)
+        last = int(part[-1])
+    flips = np.concatenate(parts)
+    return flips[: np.searchsorted(flips, possible)]
+
+
+# Naive FedGNN: noised features, noised neighbour lists, noisy labels; plain training on them.
+
+
+class Naive(System):
+    """A graph network at a server that takes noised ego networks for true ones."""
+
+    def defaults(self, given: BaselineSettings) -> dict[str, Any]:
+        """Chosen on validation, seed 0, Facebook (docs/baselines.md)."""
+        own: dict[str, Any] = {
+            "backbone": "gcn",
+            "epsilon": 2.0,
+            "low": 0.0,
+            "high": 1.0,
+            "delta": 1e-5,
+            "edge_sample": 0,
+        }
+        if given.task != "link":
+            own["label_epsilon"] = given.epsilon if given.epsilon is not None else 2.0
+        return own
+
+    def protects(self, settings: BaselineSettings) -> str:
+        """Everything that leaves a device, each with its own ε."""
+        label = "not used"
+        if settings.label_epsilon is not None:
+            label = f"ε = {settings.label_epsilon:g}"
+        return (
+            f"label: {label}; features: ({settings.epsilon:g}, {settings.delta:g}); one entry of a "
+            f"neighbour list: ε = {settings.epsilon:g}"
+        )
+
+    def receive(self, problem: ServerProblem, settings: BaselineSettings) -> Received:
+        """A noised copy of every ego network, and noisy labels."""
+        graph, public, epsilon = problem.graph, problem.public, settings.epsilon
+        features = features_of(graph)
+        within(features, settings.low, settings.high)
+        rows, sigma = noisy_features(features, settings, public.generator("baseline/features"))
+        edges = noisy_edges(
+            graph.edge_list(), graph.devices, epsilon, public.generator("baseline/edges")
+        )
+        arcs, sampled = _sampled(edges, graph.devices, settings.edge_sample, public)
+        labels = graph.labels
+        if problem.split is None:
+            labels = noisy_labels(
+                np.asarray(graph.labels),
+                graph.class_count,
+                settings.label_epsilon,
+                public.generator("baseline/labels"),
+            )
+        return Received(
+            rows=rows,
+            arcs=arcs,
+            goal=goal_of(problem, labels, edges),
+            disclosed=[*_disclosed(problem, settings, sigma, len(edges)), *sampled],
+        )
+
+
+NAIVE = Naive()
+
+
+def _disclosed(
+    problem: ServerProblem, settings: BaselineSettings, sigma: float, edges: int
+) -> list[str]:
+    epsilon, true = settings.epsilon, problem.graph.edges
+    total = 2 * epsilon + (settings.label_epsilon or 0.0)
+    parts = f"ε = {epsilon:g} each for features (δ = {settings.delta:g}) and for one entry of the "
+    parts += "neighbour list"
+    if settings.label_epsilon is not None:
+        parts += f", {settings.label_epsilon:g} for the label"
+    notes = [
+        f"The server holds a noised copy of every ego network: {edges:,} noisy edges stand for "
+        f"{true:,} true ones.",
+        f"{parts}: {total:g} in total.",
+        "Features are divided by their Euclidean norm, so two devices differ by at most "
+        f"{sensitivity(settings.low):.4g}; noise of standard deviation {sigma:.4g} is added to "
+        "each (analytic Gaussian mechanism).",
+    ]
+    if problem.split is not None:
+        notes.append(
+            "The epoch is chosen on true validation edges, which the server of this system would "
+            "not have; this favours it."
+        )
+        if edges > PAIRS:
+            notes.append(f"Each epoch trains on {PAIRS:,} noisy edges drawn afresh.")
+    return notes
+
+
+def _sampled(edges: Ints, devices: int, sample: int, public: PublicCoins) -> tuple[Arcs, list[str]]:
+    """All noisy edges, or a sample of them with weights that make up for the rest."""
+    if not 0 < sample < len(edges):
+        return Arcs.of(edges, devices), []
+    kept = public.generator("baseline/edge sample").choice(len(edges), sample, replace=False)
+    degrees = np.bincount(edges.ravel(), minlength=devices).astype(np.float32)
+    weight = len(edges) / sample
+    arcs = Arcs.of(edges[np.sort(kept)], devices, degrees=torch.from_numpy(degrees), weight=weight)
+    note = (
+        f"The network sees {sample:,} of {len(edges):,} noisy edges, drawn once, each with weight "
+        f"{weight:.4g}, so that sums over neighbours are right on average."
+    )
+    return arcs, [note]

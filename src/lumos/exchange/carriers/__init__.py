@@ -1,1 +1,0 @@
-"""Carriers: what moves messages between the parties of a federation. One file each."""

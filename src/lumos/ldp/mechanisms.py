@@ -1,0 +1,331 @@
+"""Messages that carry one number below a public limit, little-endian in one byte or two."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from lumos.errors import ProtocolError, UsageError, one_of
+from lumos.typing import Bytes, Doubles, Ints, Words
+
+
+def number_width(limit: int) -> int:
+    """Bytes of a number below `limit`, which is at most 2^16."""
+    return 1 if limit <= 256 else 2
+
+
+def write_numbers(numbers: Ints, width: int) -> Bytes:
+    """[messages, width] the bytes of each number."""
+    columns = [(numbers >> (8 * place)) & 0xFF for place in range(width)]
+    return np.stack(columns, axis=1).astype(np.uint8)
+
+
+def read_numbers(messages: Bytes, limit: int) -> Ints:
+    """[messages] the number that each message carries.
+
+    Raises:
+        ProtocolError: it is not below `limit`.
+    """
+    numbers = np.zeros(len(messages), np.int64)
+    for place in range(messages.shape[1]):
+        numbers |= messages[:, place].astype(np.int64) << (8 * place)
+    if len(numbers) and numbers.max() >= limit:
+        raise ProtocolError("a released symbol is out of range")
+    return numbers
+
+
+def one_hot(messages: Bytes, limit: int) -> Doubles:
+    """[messages, limit] 1 in the column that each message names.
+
+    Raises:
+        ProtocolError: a message names none.
+    """
+    numbers = read_numbers(messages, limit)
+    rows = np.zeros((len(numbers), limit))
+    rows[np.arange(len(numbers)), numbers] = 1
+    return rows
+
+
+# One symbol of k under ε-LDP, by one of two mechanisms.
+#
+#     krr     randomized response: the symbol itself, or any other one
+#     digits  randomized response on one digit of the symbol's number, at a random place
+#
+# A device releases one symbol once, the same to all receivers, so ε does not grow with their number
+# or their collusion. Coins are whole numbers below 2^32, and probabilities are whole numbers of
+# coins, rounded so that the ratio for any two symbols is at most e^ε exactly.
+
+AUTO = "auto"
+"""krr, or digits where they keep more bits."""
+BETTER = 1.05
+"""How many times the bits of krr make `auto` take digits."""
+LARGEST = 1 << 16
+"""Most symbols: one of them fits two bytes."""
+COIN = 1 << 32
+"""Values of one coin, a uniform 32-bit word."""
+
+
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """An ε-LDP mechanism for one of k symbols; a pure function of k, ε and coins.
+
+    In the terms of Wang et al. (2017): a message *supports* some values, the true one with
+    probability p and each other one with probability q < p.
+    """
+
+    size: int
+    """k, at least 2."""
+    epsilon: float
+    """ε of one release, above 0 and finite."""
+
+    name: ClassVar[str]
+    """As in `MECHANISMS`."""
+    values: ClassVar[tuple[str, str]] = ("the true symbol", "each other symbol")
+    """What p and q are probabilities of, for tables."""
+
+    @property
+    @abstractmethod
+    def truth(self) -> int:
+        """p · 2^32: coins that make a message support the true value."""
+
+    @property
+    @abstractmethod
+    def other(self) -> int:
+        """q · 2^32: coins that make a message support one particular other value."""
+
+    @property
+    @abstractmethod
+    def coins(self) -> int:
+        """Words of private coins that one release takes."""
+
+    @property
+    def alphabet(self) -> int:
+        """Columns of `read`; k unless the mechanism says otherwise."""
+        return self.size
+
+    @property
+    def width(self) -> int:
+        """Bytes of one message: the number of a value, one byte or two."""
+        return number_width(self.alphabet)
+
+    @abstractmethod
+    def release(self, symbols: Ints, coins: Words) -> Bytes:
+        """[devices, width] what leaves. The only method that sees a true symbol.
+
+        Args:
+            symbols: [devices] in 0 … k - 1.
+            coins: [devices, `coins`] uniform words, private to each device.
+        """
+
+    def read(self, messages: Bytes) -> Doubles:
+        """Return [messages, alphabet] 1 for the value that a message names, 0 elsewhere.
+
+        Raises:
+            ProtocolError: `release` could not have written a message.
+        """
+        if messages.shape[1] != self.width:
+            raise ProtocolError("a released symbol has the wrong length")
+        return one_hot(messages, self.alphabet)
+
+    def unbiased(self, support: Doubles) -> Doubles:
+        """[messages, k] indicators whose mean is 1 at the true symbol and 0 elsewhere.
+
+        (support - q)/(p - q), for what `read` returned.
+        """
+        truth, other = self.truth / COIN, self.other / COIN
+        return (support - other) / (truth - other)
+
+    def variance(self) -> float:
+        """q(1 - q)/(p - q)²: of one unbiased indicator where the symbol is another one."""
+        truth, other = self.truth / COIN, self.other / COIN
+        return other * (1 - other) / (truth - other) ** 2
+
+    @abstractmethod
+    def information(self) -> float:
+        """Mutual information of a message and a uniform symbol, in bits; 0 where p ≤ q."""
+
+    def parameters(self) -> dict[str, int]:
+        """What else the mechanism derives from k and ε, by name, for `lumos budget`."""
+        return {}
+
+
+def coins_of_other(epsilon: float, others: int = 1) -> int:
+    """2^32/(e^ε + others), rounded up: the fewest coins that one other value may have."""
+    share = COIN / (math.exp(min(epsilon, 700.0)) + others)
+    return math.floor(share * (1 + 2.0**-48)) + 1  # above it, whatever floats have rounded
+
+
+class RandomizedResponse(Mechanism):
+    """The true symbol with p = e^ε/(e^ε + k - 1), each other one with q = 1/(e^ε + k - 1)."""
+
+    name = "krr"
+
+    @property
+    def other(self) -> int:
+        """q · 2^32."""
+        return coins_of_other(self.epsilon, self.size - 1)
+
+    @property
+    def truth(self) -> int:
+        """p · 2^32: all coins that no other symbol has."""
+        return COIN - (self.size - 1) * self.other
+
+    @property
+    def coins(self) -> int:
+        """One word decides."""
+        return 1
+
+    def release(self, symbols: Ints, coins: Words) -> Bytes:
+        """[devices, width] a symbol of each."""
+        return write_numbers(self.randomize(symbols, coins[:, 0]), self.width)
+
+    def randomize(self, symbols: Ints, coins: Words) -> Ints:
+        """[devices] the symbols that leave, for coins [devices]."""
+        step = coins.astype(np.int64) // self.other  # which of the others, if any
+        lies = step < self.size - 1
+        return np.where(lies, (symbols + 1 + step) % self.size, symbols)
+
+    def information(self) -> float:
+        """log2 k - H(message | symbol)."""
+        if not self.other < self.truth:
+            return 0.0
+        return max(0.0, math.log2(self.size) - self.entropy())
+
+    def entropy(self) -> float:
+        """H(message | symbol), in bits."""
+        truth, other = self.truth / COIN, self.other / COIN
+        return -truth * math.log2(truth) - (self.size - 1) * other * math.log2(other)
+
+
+class Digits(Mechanism):
+    """One digit of the symbol in base b, at a place drawn at random, by krr on b digits."""
+
+    name = "digits"
+    values: ClassVar[tuple[str, str]] = ("the true digit", "each other digit")
+
+    @cached_property
+    def places(self) -> int:
+        """Number of digits of a symbol: the one with which a digit keeps most bits."""
+        most = max(1, math.ceil(math.log2(self.size)))
+        return max(range(1, most + 1), key=self._information_with)
+
+    @cached_property
+    def base(self) -> int:
+        """b, the least base in which k numbers have `places` digits."""
+        return _base(self.size, self.places)
+
+    @cached_property
+    def digit(self) -> RandomizedResponse:
+        """The mechanism of the one digit: it has all of ε."""
+        return RandomizedResponse(self.base, self.epsilon)
+
+    @property
+    def other(self) -> int:
+        """q · 2^32 of a digit, given its place."""
+        return self.digit.other
+
+    @property
+    def truth(self) -> int:
+        """p · 2^32 of a digit, given its place."""
+        return self.digit.truth
+
+    @property
+    def alphabet(self) -> int:
+        """Every digit at every place."""
+        return self.places * self.base
+
+    @property
+    def coins(self) -> int:
+        """One word for the place, one for the digit."""
+        return 2
+
+    def release(self, symbols: Ints, coins: Words) -> Bytes:
+        """[devices, width] place · b + digit; the place does not depend on the symbol."""
+        place = (coins[:, 0].astype(np.int64) * self.places) >> 32
+        digit = self.digit.randomize(symbols // self.base**place % self.base, coins[:, 1])
+        return write_numbers(place * self.base + digit, self.width)
+
+    def unbiased(self, support: Doubles) -> Doubles:
+        """[messages, places · b] indicators whose mean is 1 at the true digit of every place."""
+        truth, other = self.truth / COIN, self.other / COIN
+        place = support.reshape(len(support), self.places, self.base).sum(axis=2)
+        lies = other * np.repeat(place, self.base, axis=1)
+        return self.places * (support - lies) / (truth - other)
+
+    def variance(self) -> float:
+        """places · q(1 - q)/(p - q)²: a place comes up once in so many releases."""
+        truth, other = self.truth / COIN, self.other / COIN
+        return self.places * other * (1 - other) / (truth - other) ** 2
+
+    def information(self) -> float:
+        """Bits that a digit at a random place tells of a uniform symbol."""
+        return self._information_with(self.places)
+
+    def _information_with(self, places: int) -> float:
+        """`information` with that many digits; digits of a uniform symbol need not be uniform."""
+        base = _base(self.size, places)
+        digit = RandomizedResponse(base, self.epsilon)
+        truth, other = digit.truth / COIN, digit.other / COIN
+        if not other < truth:  # coins of 32 bits cannot tell so many digits apart
+            return 0.0
+        noise = digit.entropy()
+        total, numbers = 0.0, np.arange(self.size)
+        for place in range(places):
+            shares = np.bincount(numbers // base**place % base, minlength=base) / self.size
+            released = other + (truth - other) * shares
+            total += max(0.0, float(-(released * np.log2(released)).sum()) - noise)
+        return total / places
+
+    def parameters(self) -> dict[str, int]:
+        """How a symbol is written."""
+        return {"places": self.places, "base": self.base}
+
+
+def _base(size: int, places: int) -> int:
+    base = max(2, int(size ** (1 / places)))
+    while base**places < size:
+        base += 1
+    return base
+
+
+MECHANISMS: dict[str, type[Mechanism]] = {"krr": RandomizedResponse, "digits": Digits}
+
+
+def check_name(name: str) -> None:
+    """Raise `UsageError` unless `name` is `auto` or that of a mechanism."""
+    one_of("mechanism", name, (AUTO, *MECHANISMS))
+
+
+def make_mechanism(size: int, epsilon: float, name: str = AUTO) -> Mechanism:
+    """Return the mechanism of this name, or the one that keeps more of the signal.
+
+    Args:
+        size: k, the number of symbols.
+        epsilon: ε of one release.
+        name: a name in `MECHANISMS`, or `auto`: a function of k and ε alone.
+
+    Raises:
+        UsageError: there is no such mechanism, or it cannot release one of k symbols with this ε.
+    """
+    if size < 2:
+        raise UsageError(f"a release needs at least 2 symbols, got {size}")
+    if size > LARGEST:
+        raise UsageError(f"a release has at most {LARGEST:,} symbols, got {size:,}")
+    if not 0 < epsilon < float("inf"):
+        raise UsageError(f"`epsilon` must be above 0 and finite, got {epsilon}")
+    check_name(name)
+    made = _best(size, epsilon) if name == AUTO else MECHANISMS[name](size, epsilon)
+    if not made.other < made.truth:
+        raise UsageError(
+            f"`epsilon={epsilon:g}` for {size:,} symbols is too little for coins of 32 bits"
+        )
+    return made
+
+
+def _best(size: int, epsilon: float) -> Mechanism:
+    """Return the mechanism that keeps most bits."""
+    krr, digits = RandomizedResponse(size, epsilon), Digits(size, epsilon)
+    return digits if digits.information() > BETTER * krr.information() else krr

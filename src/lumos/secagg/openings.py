@@ -1,0 +1,406 @@
+"""One public bit from everybody's private flag: does anyone object?
+
+Each device shares fresh random masks (`lumos.crypto.entropy`) with d partners on a public graph of
+the devices that take part; the masks cancel in the sum modulo 2^64. A raised flag is a uniform
+random number, so the sum says nothing of the count. A false "nobody" has probability 2^-64.
+
+Guarantee, against semi-honest parties: the coordinator together with fewer than 2(d + 1)/3 devices
+learns whether at least one of the other devices raised its flag, and neither who nor how many. The
+mask graph is a connected circulant, and such a graph stays connected without that many of its
+vertices, whichever they are (Watkins 1970): they may be chosen by the graph, which follows from the
+run seed. A larger coalition, if chosen so, cuts the honest devices into groups and learns the bit
+of each group. d is 16 for 22,470 devices and 20 for a million; with fewer than seven devices there
+are at most n - 1 partners, and with one there is nobody to hide among.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lumos.crypto import entropy
+from lumos.crypto.entropy import InMemoryOnly
+from lumos.device.randomness import PublicCoins
+from lumos.device.shard import COORDINATOR, Shard
+from lumos.errors import (
+    AlreadyOpened,
+    Equivocation,
+    Forged,
+    ObjectionIgnored,
+    ProtocolError,
+    WrongLength,
+    WrongSender,
+)
+from lumos.exchange.endpoint import Program
+from lumos.exchange.messages import Door, Inbox, Outbox, Topic
+from lumos.secagg.mask_graph import MaskGraph
+from lumos.secagg.masks import WORD
+from lumos.secagg.shares import ShareVault
+from lumos.secagg.topics import ALIVE, CONFIRMED, OBJECTION, VERDICT, confirmed_bytes
+from lumos.typing import Bytes, Doubles, Flags, Ints, Words
+
+MASK = Topic(
+    name="masked-flag/mask",
+    door=Door.AGGREGATE,
+    dtype=np.uint64,
+    learns="a random number that hides the flag of sender and receiver; nothing by itself",
+)
+SHARE = Topic(
+    name="masked-flag/share",
+    door=Door.AGGREGATE,
+    dtype=np.uint64,
+    coordinator="receives",
+    learns="the coordinator gets masked flags; their sum tells whether anyone raised one",
+)
+FLAG_VERDICT = Topic(
+    name="masked-flag/verdict",
+    door=Door.CONTROL,
+    vocabulary=("nobody", "somebody"),
+    coordinator="sends",
+    learns="everyone learns whether at least one device raised its flag",
+)
+
+
+def anyone(shard: Shard, flags: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Program[bool]:
+    """Ask all devices at once. `flags`: [hosted] True where the device raises its flag."""
+    me, present = shard.devices, shard.present
+    shifts = partner_shifts(len(present), shard.public)
+    place = np.searchsorted(present, me)
+    masks = _random(len(me) * len(shifts)).reshape(len(shifts), len(me))
+    share = np.where(flags, _random(len(me)), np.uint64(0))
+    inbox = yield MASK.send(
+        np.tile(me, len(shifts)),
+        np.concatenate([present[(place + shift) % len(present)] for shift in shifts] or [me[:0]]),
+        masks.ravel(),
+    )
+    if len(inbox.sender) != masks.size:
+        raise ProtocolError("masked flag: a mask is missing, or one arrived twice")
+    np.subtract.at(share, shard.local(inbox.receiver), inbox.body)
+    share += masks.sum(axis=0, dtype=np.uint64)
+    yield SHARE.send(me, np.full(len(me), COORDINATOR), share)
+    inbox = yield FLAG_VERDICT.nothing()
+    if not np.array_equal(inbox.receiver, me) or inbox.body.min() != inbox.body.max():
+        raise ProtocolError("masked flag: the coordinator's verdict is missing or not one verdict")
+    return bool(inbox.body[0])
+
+
+def count_for_everyone(devices: Ints) -> Program[bool]:
+    """The coordinator's part: add the shares up and tell all devices the verdict.
+
+    Args:
+        devices: ids of all that take part, increasing.
+    """
+    inbox = yield SHARE.nothing()
+    if not np.array_equal(inbox.sender, devices):
+        raise ProtocolError("masked flag: a device's share is missing, or one arrived twice")
+    raised = bool(inbox.body.sum(dtype=np.uint64) != 0)
+    yield FLAG_VERDICT.send(np.full(len(devices), COORDINATOR), devices, int(raised))
+    return raised
+
+
+def partner_shifts(total: int, public: PublicCoins) -> list[int]:
+    """Public distances on the ring of `total` devices: the i-th sends a mask to the i + shift-th.
+
+    1 is always among them, so the graph is connected; no two name the same pair of devices.
+    """
+    most = (total - 1) // 2
+    if most < 1:
+        return [1] * (total - 1)  # two devices share one mask
+    wanted = min(most, max(3, math.ceil(math.log2(total) / 2)))
+    further = public.generator("mask partners").choice(most - 1, wanted - 1, replace=False)
+    return [1, *(2 + int(shift) for shift in further)]
+
+
+def _random(count: int) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+    return np.frombuffer(entropy.draw(8 * count), np.uint64).copy()
+
+
+# Of every sum a device gives out shares once: also if it was restarted in between.
+#
+# A device that replays a sum after a restart sends the same messages again, byte by byte, as long
+# as it is told the same. Were it told something else the second time (another device is lost,
+# another attempt of the same step is to be opened), its shares of both times together would open
+# what neither opens alone. So a device notes what it was told before it gives out the first share,
+# where it survives a restart, and gives out nothing of that sum, or of that step, for anything
+# else.
+
+
+class Opening(NamedTuple):
+    """What a device was told when it gave out shares."""
+
+    step: int
+    """Attempts of one step have the same."""
+    number: int
+    """Of the sum, or attempt: it grows."""
+    told: bytes
+    """Digest of who is in the sum, who is lost, and the context."""
+
+
+class OpenedSums:
+    """The rule of one shard.
+
+    Args:
+        before: openings before a restart, of all sums that can be replayed.
+        write: makes an opening survive a restart, before it returns.
+    """
+
+    def __init__(
+        self,
+        before: Iterable[Opening] = (),
+        write: Callable[[Opening], None] | None = None,
+    ) -> None:
+        self._by_number = {opening.number: opening for opening in before}
+        self._write = write
+
+    def has(self, step: int, *, but: int | None = None) -> bool:
+        """Whether shares of an attempt of this step were given out.
+
+        Args:
+            but: number of an attempt that does not count, as it is replayed.
+        """
+        return any(
+            opening.step == step and opening.number != but for opening in self._by_number.values()
+        )
+
+    def settle(self, number: int) -> None:
+        """Sums before this number cannot be replayed any more: their openings are forgotten."""
+        self._by_number = {
+            opened: opening for opened, opening in self._by_number.items() if opened >= number
+        }
+
+    def open(self, opening: Opening) -> None:
+        """Note an opening. Afterwards shares of it may be given out.
+
+        Raises:
+            AlreadyOpened: shares of this sum, of another attempt of its step, or of a later sum
+                were given out before, for something else.
+        """
+        if opening == self._by_number.get(opening.number):
+            return
+        later = opening.number <= max(self._by_number, default=-1)
+        if later or self.has(opening.step):
+            raise AlreadyOpened("shares of this sum were given out before, for something else")
+        if self._write is not None:
+            self._write(opening)
+        self._by_number[opening.number] = opening
+
+
+# Attempts at one sum: of all attempts of a step at most one is opened.
+#
+# A sum whose vectors belong together (both shares of a pair's product, or neither) can turn out
+# wrong before it is opened. It is then called off and made again, with fresh masks. Were two
+# attempts of a step opened, their difference would show what only one of them has. So a holder
+#
+# * takes part in attempts of a step in their order, and none of them twice;
+# * forgets all shares of an attempt that is called off, before it joins another; they follow from
+#   keys that were overwritten when the attempt began (`pair_keys`), so nobody can make them again;
+# * takes part in no further attempt of a step once it gave out shares of one, also after a restart
+#   (`opened_sums`).
+#
+# *Why that is enough, whatever the coordinator says to whom.* Let X of v's k neighbours collude. To
+# open v's vector in an attempt takes t shares of one of its secrets, so at least t - X honest
+# holders gave one out in that attempt; and none of them does in another attempt of the step. Two
+# attempts in which v is opened would need 2(t - X) honest holders of the k - X that there are, but
+# by the choice of t (`parameters`) 2t - k - X ≥ 1.
+
+
+class Attempted(NamedTuple):
+    """How an attempt ended."""
+
+    total: Doubles | None
+    """[width] the sum; None where nothing was opened, or no hosted device received it."""
+    called_off: bool
+    """Whether nothing was opened because somebody objected or fell silent: try again."""
+
+
+class Attempts(InMemoryOnly):
+    """The holders' rule, for the devices of one shard."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, int] | None = None
+        self._vault: ShareVault | None = None
+
+    def begin(self, step: int, number: int, opened: OpenedSums, sums: int) -> None:
+        """Join an attempt, or refuse with `AlreadyOpened`.
+
+        Args:
+            opened: what the devices gave out shares for.
+            sums: how many sums and attempts were before: an attempt that was opened before a
+                restart is replayed, and opens the same.
+        """
+        if self._last is not None and (step, number) <= self._last:
+            raise AlreadyOpened("an attempt at a sum is made once, and in order")
+        if opened.has(step, but=sums):
+            raise AlreadyOpened("another attempt at this sum was opened here")
+        self._last = (step, number)
+        if self._vault is not None:
+            self._vault.forget()
+        self._vault = None
+
+    def hold(self, vault: ShareVault) -> None:
+        """The shares of the present attempt; they are forgotten when another begins."""
+        self._vault = vault
+
+    def call_off(self) -> None:
+        """The present attempt is called off: its shares are forgotten."""
+        if self._vault is not None:
+            self._vault.forget()
+
+
+# Does any device object to opening a sum? The coordinator learns that, and not which.
+#
+# Each device in the sum sends zero, or a random number if it objects, hidden under masks that it
+# shares with its mask neighbours in the sum; they cancel modulo 2^64. The masks come from the
+# ratchet of the pair's keys and are opened to nobody: if a device falls silent here, they do not
+# cancel, and that is an objection too. An objection passes for none with probability 2^-64. Who
+# objects would tell who was matched with a lost device, that is, an edge.
+
+Objections = Callable[[Flags], Program[Flags]]
+"""From [hosted] who may open the sum to [hosted] who objects; it may exchange messages."""
+
+OPEN, CALLED_OFF = 0, 1
+
+
+def object_to(
+    shard: Shard, speaking: Flags, objecting: Flags, hidden: npt.NDArray[np.uint64]
+) -> Program[bool]:
+    """Whether the attempt is called off.
+
+    Args:
+        speaking: [hosted] who is in the sum.
+        objecting: [hosted] who objects.
+        hidden: [hosted] the masks of each, added up.
+    """
+    rows = np.flatnonzero(speaking)
+    drawn = np.frombuffer(entropy.draw(8 * len(rows)), "<u8")
+    flags = hidden[rows] + np.where(objecting[rows], drawn, np.uint64(0))
+    yield OBJECTION.send(shard.devices[rows], np.full(len(rows), COORDINATOR), flags)
+    inbox = yield VERDICT.nothing()
+    if (inbox.sender != COORDINATOR).any():
+        raise WrongSender("a device spoke in place of the coordinator")
+    if not np.array_equal(inbox.receiver, shard.devices):
+        raise WrongSender("the coordinator's verdict is missing, or came twice")
+    if inbox.body.min() != inbox.body.max():
+        raise Equivocation("the coordinator told devices different verdicts")
+    called_off = int(inbox.body[0]) == CALLED_OFF
+    if objecting[rows].any() and not called_off:
+        raise ObjectionIgnored("the coordinator opens a sum to which a device objected")
+    return called_off
+
+
+def decide(asked: Flags) -> Program[bool]:
+    """The coordinator's part: whether the attempt is called off. `asked`: [total]."""
+    inbox = yield OBJECTION.nothing()
+    senders = np.flatnonzero(asked)
+    if not np.isin(inbox.sender, senders).all() or len(np.unique(inbox.sender)) < len(inbox.sender):
+        raise WrongSender("an objection came from a device that is not in the sum, or came twice")
+    silent = len(inbox.sender) < len(senders)
+    raised = not len(senders) or silent or bool(inbox.body.sum(dtype=np.uint64) != 0)
+    everyone = np.arange(len(asked))
+    yield VERDICT.from_coordinator(everyone, CALLED_OFF if raised else OPEN)
+    return raised
+
+
+# Before a device opens anything, t of its mask neighbours confirm that they have it in the sum.
+#
+# A device h that was told to open has some mask neighbours in the sum, by what the coordinator told
+# it. For each of them it sends the coordinator a word, which only h and that neighbour know. The
+# coordinator passes on to each device w the words for it, added up (XOR), and says whose they are.
+# w opens if they are t or more, all of them have w's own word for "in the sum", and the words fit.
+#
+# *What follows, whatever the coordinator says to whom.* A holder that confirmed w was not told that
+# w is lost, and gives out no share of w's pair secret. So if an honest w opens anything, at most k
+# - t of its holders, and the X that collude, give one: k - t + X < t, since 2t - k - X ≥ 1
+# (`lumos.secagg.parameters`). Its pair secret stays shut.
+#
+# A word that was not sent is 96 bits that the coordinator does not know, and so is a sum with it in
+# it (Katz, Lindell 2008, aggregate message authentication codes): a guess is right with probability
+# 2^-96, and a wrong one stops the device. Words are of one sum: old ones fit nothing. A
+# confirmation that is withheld keeps a device from opening and never makes it open: no message
+# between devices has to arrive for this, as in the consistency check of Bonawitz et al. 2017, whose
+# signatures are words here.
+
+_NUMBERS = WORD // 4  # a word is so many of 32 bits
+
+
+def confirm(
+    shard: Shard, opening: Flags, in_sum: Flags, own: Words, theirs: Words, threshold: int
+) -> Program[Flags]:
+    """[hosted] who may open.
+
+    Args:
+        opening: [hosted] who was told to open.
+        in_sum: [hosted, k] its neighbours in the sum, by what the coordinator said.
+        own: [hosted, k, 3] the words for the neighbours.
+        theirs: [hosted, k, 3] the words that the neighbours would send.
+        threshold: t.
+    """
+    rows = np.flatnonzero(opening)
+    said = np.where(in_sum[rows, :, None], own[rows], np.uint32(0))
+    yield _outbox(shard, rows, said.astype("<u4").reshape(len(rows), in_sum.shape[1] * _NUMBERS))
+    inbox = yield CONFIRMED.nothing()
+    rows, confirmed, summed = _read(shard, inbox, in_sum.shape[1])
+    listening = opening[rows]
+    rows, confirmed, summed = rows[listening], confirmed[listening], summed[listening]
+    if (confirmed & ~in_sum[rows]).any():
+        raise Equivocation("a neighbour that was called lost, or left out, is in the sum")
+    words = np.where(confirmed[:, :, None], theirs[rows], np.uint32(0))
+    if not np.array_equal(np.bitwise_xor.reduce(words, axis=1), summed):
+        raise Forged("words that confirm a device are not those of its neighbours")
+    confirmed_by = np.zeros(len(shard), np.int64)
+    confirmed_by[rows] = confirmed.sum(axis=1)
+    return opening & (confirmed_by >= threshold)
+
+
+def _outbox(shard: Shard, rows: Ints, said: Words) -> Outbox:
+    body = said.view(np.uint8)
+    return ALIVE.send(
+        shard.ids_of(rows),
+        np.full(len(rows), COORDINATOR),
+        body,
+        lengths=np.full(len(rows), body.shape[1]),
+    )
+
+
+def _read(shard: Shard, inbox: Inbox, neighbours: int) -> tuple[Ints, Flags, Words]:
+    """Rows of the receivers, [rows, k] who confirmed, [rows, 3] the words added up."""
+    if (inbox.sender != COORDINATOR).any():
+        raise WrongSender("a device spoke in place of the coordinator")
+    rows = shard.local(inbox.receiver)
+    if len(np.unique(rows)) < len(rows):
+        raise WrongSender("the coordinator confirmed a device twice")
+    lengths = inbox.batch.lengths
+    if lengths is not None and (lengths != confirmed_bytes(neighbours)).any():
+        raise WrongLength("a confirmation is too long or too short")
+    if not len(rows):
+        return rows, np.empty((0, neighbours), np.bool_), np.empty((0, _NUMBERS), np.uint32)
+    summed = np.ascontiguousarray(inbox.body[:, :WORD]).view("<u4").astype(np.uint32)
+    bits = np.unpackbits(inbox.body[:, WORD:], axis=1, bitorder="little").astype(np.bool_)
+    if bits[:, neighbours:].any():
+        raise WrongSender("a confirmation names a neighbour that does not exist")
+    return rows, bits[:, :neighbours], summed
+
+
+def relay(graph: MaskGraph, speaking: Flags, bodies: Bytes) -> Outbox:
+    """The coordinator's part: to everyone who spoke, the words for it.
+
+    Args:
+        speaking: [total] who sent words.
+        bodies: [speaking, 12 k] their words by slot, in the order of the ids; zero for none.
+    """
+    k, senders = graph.neighbours, np.flatnonzero(speaking)
+    words = np.zeros((graph.total, k, _NUMBERS), np.uint32)
+    words[senders] = np.ascontiguousarray(bodies).view("<u4").reshape(len(senders), k, _NUMBERS)
+    # Slots mirror, see `MaskGraph`.
+    heard = words[graph.of(senders), k - 1 - np.arange(k)]
+    summed = np.bitwise_xor.reduce(heard, axis=1).astype("<u4").view(np.uint8)
+    bits = np.packbits(heard.any(axis=2), axis=1, bitorder="little")
+    body = np.hstack([summed.reshape(len(senders), WORD), bits])
+    return CONFIRMED.send(
+        np.full(len(senders), COORDINATOR),
+        senders,
+        body,
+        lengths=np.full(len(senders), body.shape[1]),
+    )

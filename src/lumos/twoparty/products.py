@@ -1,0 +1,498 @@
+"""Products of matched devices, as shares that enter a masked sum.
+
+    sums = paired_sums(shard, endpoint, aggregator)      # aggregator: masked sums, after its setup
+    yield from sums.setup(partner, chosen)               # once per run: [hosted], [hosted, words]
+    total = yield from sums.sum(vectors, noise, step)    # vectors: int8 [hosted, width]
+
+    coordinator = PairedCoordinator(masked_sums)         # in the coordinator's program
+    total = yield from coordinator.sum(words * width)
+
+The total is Σ (b_u ⊗ Z_v + b_v ⊗ Z_u) / 128 over all pairs (u, v), and no device sees the other's
+words b or numbers Z. `extension` has the oblivious transfers, `pair_session` the session of a pair
+over bytes, `secure` and `ideal` the backends, `paired_sums` the rule for who is in a sum.
+"""
+
+import hmac
+import os
+from collections.abc import Callable
+from enum import IntEnum
+from hashlib import blake2b
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.poly1305 import Poly1305
+
+from lumos.crypto import entropy
+from lumos.crypto.entropy import InMemoryOnly
+from lumos.crypto.groups import ED25519, ED25519_POINT, BadPoint, Group
+from lumos.errors import (
+    CheckFailed,
+    InputError,
+    OutOfOrder,
+    Replay,
+    SessionClosed,
+    UsageError,
+    WrongLength,
+)
+from lumos.secagg.parameters import FixedPoint, RingWords
+from lumos.twoparty.lookup import Lookup, Query, ReceiverKeys, SenderKeys
+from lumos.typing import Bytes, Flags
+
+# What can go wrong in a product of two matched devices.
+#
+# ProtocolError               a message broke the rules; the session is closed, nothing is revealed
+# ├── WrongLength             a message is longer or shorter than the public settings say
+# ├── BadPoint                a received point or key is not in its group
+# ├── CheckFailed             a message, or a word, is not what the partner sent
+# ├── Replay                  pads under this (step, attempt) may have been used
+# ├── OutOfOrder              a message, or a call, is not the one that is due
+# ├── SessionClosed           the session has ended: by an error, by close(), or by a fork
+# └── WrongSender             a message came from a device that is not the receiver's partner
+#
+# No message carries a choice, a number, a share, a key or a point.
+
+# Extended oblivious transfers: 128 base transfers become one for each word, by symmetric means.
+#
+# Ishai, Kilian, Nissim and Petrank 2003, section 3. R has a choice b_f for each of F words, S draws
+# s ∈ {0,1}^128. In the base transfers, with the roles reversed, R offers two seeds k_i^0, k_i^1 for
+# each i < 128 and S takes k_i^{s_i}. With G = ChaCha20 and columns of F bits,
+#
+#     R:  t_i = G(k_i^0)       u_i = t_i ⊕ G(k_i^1) ⊕ b          sends all u_i
+#     S:  q_i = G(k_i^{s_i}) ⊕ s_i u_i
+#
+# so that the rows, [F, 128], satisfy q_f = t_f ⊕ b_f s. Pads are hashes of rows: S knows P_f^0 =
+# H(q_f) and P_f^1 = H(q_f ⊕ s), R knows H(t_f) = P_f^{b_f} and, as long as H is correlation robust,
+# nothing of the other; S knows nothing of b, which u_i hides under G(k_i^{1-s_i}).
+#
+# *Correlated transfers.* For numbers z_k in the ring of 2^(8 word) elements
+#
+#     S:  c_fk = P^0_fk - P^1_fk + z_k      share  -P^0_fk
+#     R:                                    share  H(t_f)_k + b_f c_fk
+#
+# and the two shares add up to b_f z_k.
+
+BASE = 128
+"""κ, base transfers of one direction."""
+SEED = 32
+_NONCE = bytes(12)  # each seed is stretched once
+_ROW = BASE // 8
+_DIGEST = 64
+
+
+def column_bytes(words: int) -> int:
+    """Bytes of one column of the matrix."""
+    return -(-words // 8)
+
+
+def stretch(seeds: Bytes, words: int) -> Bytes:
+    """[128, 32] seeds → [128, ⌈words/8⌉] columns of pseudo-random bits."""
+    size = column_bytes(words)
+    keys = np.ascontiguousarray(seeds).view("<u4").astype(np.uint32)
+    stream = np.ascontiguousarray(entropy.blocks(keys, _NONCE, -(-size // 64)), "<u4")
+    return stream.view(np.uint8)[:, :size]
+
+
+def masked_columns(one: Bytes, other: Bytes, chosen: Flags) -> Bytes:
+    """u: [128, ⌈words/8⌉] what R sends, from the columns of both seeds and its choices."""
+    masked: Bytes = one ^ other ^ np.packbits(chosen, bitorder="little")
+    return masked
+
+
+def transposed(columns: Bytes, words: int) -> Bytes:
+    """[128, ⌈words/8⌉] columns → [words, 16] rows."""
+    bits = np.unpackbits(columns, axis=1, count=words, bitorder="little")
+    return np.packbits(bits.T, axis=1, bitorder="little")
+
+
+def pads(rows: Bytes, label: bytes, width: int, ring: "np.dtype[np.unsignedinteger]") -> RingWords:
+    """[words, width] one pad for each number of each row: H(label, part, f, row f).
+
+    Args:
+        rows: [words, 16].
+        label: names session, direction, step and attempt; pads under one label are used once.
+        width: numbers of each pad.
+        ring: type of one number.
+    """
+    numbered = np.empty((len(rows), 4 + _ROW), np.uint8)
+    numbered[:, :4] = np.arange(len(rows), dtype="<u4")[:, None].view(np.uint8)
+    numbered[:, 4:] = rows
+    data, step = numbered.tobytes(), 4 + _ROW
+    pieces = [data[place : place + step] for place in range(0, len(data), step)]
+    size = width * ring.itemsize
+    hashed = np.empty((len(rows), size), np.uint8)
+    for part in range(-(-size // _DIGEST)):
+        first = part * _DIGEST
+        digest = min(_DIGEST, size - first)
+        start = blake2b(
+            label + part.to_bytes(4, "little"), digest_size=digest, person=b"lumos.product.1"
+        )
+        digests = []
+        for piece in pieces:
+            state = start.copy()
+            state.update(piece)
+            digests.append(state.digest())
+        hashed[:, first : first + digest] = np.frombuffer(b"".join(digests), np.uint8).reshape(
+            len(rows), digest
+        )
+    return hashed.view(ring)
+
+
+# The two halves of a product: one device has chosen words, the other has numbers.
+#
+# A pair computes b_u ⊗ Z_v and b_v ⊗ Z_u, so each device holds one `Multiplier` (its numbers, the
+# partner's choices: S of `extension`) and one `Chooser` (its choices, the partner's numbers: R).
+
+_SEED_TABLE = Lookup(widths=(1,), outputs=8 * SEED)
+_NAME = b"lumos.products"
+POINTS = BASE * ED25519_POINT
+"""Bytes of the points of all base transfers."""
+
+
+class Chooser(InMemoryOnly):
+    """R: holds the choices, and offers both seeds of every base transfer.
+
+    Args:
+        chosen: [words] which words the device chose.
+    """
+
+    __slots__ = ("_chosen", "_keys", "_rows")
+
+    def __init__(self, chosen: Flags, group: Group) -> None:
+        self._chosen = chosen.copy()
+        self._keys: SenderKeys | None = SenderKeys(group)
+        self._rows: Bytes = np.empty((0, BASE // 8), np.uint8)
+
+    @property
+    def A(self) -> bytes:
+        """The point that opens the base transfers."""
+        return self._base().A
+
+    def columns(self, sid: bytes, points: bytes) -> bytes:
+        """The masked columns, in answer to the points of the base transfers."""
+        keys = self._base()
+        keys.bind(sid)
+        seeds = b"".join(
+            seed
+            for number in range(BASE)
+            for seed in keys.pads(
+                _query(number), 0, points[ED25519_POINT * number : ED25519_POINT * (number + 1)]
+            )
+        )
+        both = np.frombuffer(seeds, np.uint8).reshape(BASE, 2, SEED)
+        words = len(self._chosen)
+        one, other = stretch(both[:, 0], words), stretch(both[:, 1], words)
+        self._rows = transposed(one, words)
+        self._keys = None  # base transfers are made once
+        return masked_columns(one, other, self._chosen).tobytes()
+
+    def share(self, correction: RingWords, label: bytes) -> RingWords:
+        """[words, width] its share of the product, from the multiplier's correction."""
+        own = pads(self._rows, label, correction.shape[1], correction.dtype)
+        own += correction * self._chosen[:, None].astype(correction.dtype)
+        return own
+
+    def _base(self) -> SenderKeys:
+        if self._keys is None:
+            raise RuntimeError("base transfers are made once")
+        return self._keys
+
+
+class Multiplier(InMemoryOnly):
+    """S: holds the numbers, and takes one seed of every base transfer, which s says."""
+
+    __slots__ = ("_group", "_rows", "_s", "_seeds", "_words")
+
+    def __init__(self, words: int, group: Group) -> None:
+        self._group = group
+        self._words = words
+        self._s: Bytes = np.frombuffer(entropy.draw(BASE // 8), np.uint8)
+        self._seeds = b""
+        self._rows: Bytes = np.empty((0, BASE // 8), np.uint8)
+
+    def points(self, sid: bytes, A: bytes) -> bytes:
+        """The points of all base transfers, in answer to A."""
+        keys = ReceiverKeys(A, sid, self._group)
+        points, seeds = [], []
+        for number, bit in enumerate(np.unpackbits(self._s, bitorder="little").tolist()):
+            point, seed = keys.choose(_query(number), bit)
+            points.append(point)
+            seeds += seed
+        self._seeds = b"".join(seeds)
+        return b"".join(points)
+
+    def extend(self, columns: bytes) -> None:
+        """Turn the chooser's columns into one key for each word."""
+        seeds = np.frombuffer(self._seeds, np.uint8).reshape(BASE, SEED)
+        received = np.frombuffer(columns, np.uint8).reshape(BASE, column_bytes(self._words))
+        chosen = np.unpackbits(self._s, bitorder="little")[:, None]
+        self._rows = transposed(stretch(seeds, self._words) ^ received * chosen, self._words)
+        self._seeds = b""
+
+    def multiply(self, numbers: RingWords, label: bytes) -> tuple[RingWords, RingWords]:
+        """[words, width] the correction for the chooser, and the own share of the product.
+
+        Args:
+            numbers: [width] in the ring.
+            label: names this product; never twice.
+        """
+        zero = pads(self._rows, label, len(numbers), numbers.dtype)
+        one = pads(self._rows ^ self._s, label, len(numbers), numbers.dtype)
+        correction: RingWords = zero - one
+        correction += numbers
+        np.negative(zero, out=zero)
+        return correction, zero
+
+
+def _query(number: int) -> Query:
+    return Query(_SEED_TABLE, _NAME, number)
+
+
+# A session of two matched devices: bytes in, bytes out, the same program at both ends.
+#
+# Device u has b_u ∈ {0,1}^F and, in each step, Z_u ∈ [-127, 127]^K. After a product both hold a
+# share in the ring of the masked sum, [F, K], and the two shares add up to
+#
+#     (b_u ⊗ Z_v + b_v ⊗ Z_u) · 2^(fraction bits - 7),    that is, to b ⊗ Z / 128 in fixed point.
+#
+# | message, both ways at once | bytes | |---|---| | opening | 80: nonce, A of the base transfers in
+# which the sender offers, X25519 key | | points | 4,096 + 16: the points of the base transfers in
+# which the sender takes | | columns | 128 ⌈F/8⌉ + 16: the choices, masked | | correction, one for
+# each product | F K word + 16 | | word, two for each product | 16: proves who speaks (`word`) |
+#
+# Every message but the opening ends with a Poly1305 tag, under a key for this one message that
+# BLAKE2b derives from a key which both openings give. So **any flipped bit ends the session with an
+# error**, also one in an opening, which changes the key. Choices are bound for the session; numbers
+# are new in each product. Pads are hashes under (session, direction, step, attempt), and (step,
+# attempt) only grows: none is used twice.
+#
+# Semi-honest: that both keep to the protocol is assumed, not checked. A device that sends columns
+# which belong to no b can learn bits of s, and with all of them the partner's Z.
+
+_Result = TypeVar("_Result")
+
+NONCE = 16
+KEY = 32
+CHECK = 16
+"""Bytes at the end of a message, and of a word."""
+SCALE_BITS = 7
+"""Numbers stand for multiples of 2^-7."""
+
+OPENING = NONCE + ED25519_POINT + KEY
+POINTS_MESSAGE = POINTS + CHECK
+
+
+def columns_message(words: int) -> int:
+    """Bytes of the message with the columns."""
+    return BASE * column_bytes(words) + CHECK
+
+
+def correction_message(words: int, width: int, word: int) -> int:
+    """Bytes of the message of one product."""
+    return words * width * word + CHECK
+
+
+class _Due(IntEnum):
+    OPENING = 0
+    POINTS = 1
+    COLUMNS = 2
+    EXTENSION = 3
+    PRODUCTS = 4
+    NOTHING = 5
+
+
+class PairSession(InMemoryOnly):
+    """One end of the session of a pair.
+
+    Args:
+        me: own id.
+        peer: the partner's id.
+        chosen: [words] the own choices, bound for the session.
+        fixed: the fixed point of the sum.
+    """
+
+    def __init__(
+        self, me: int, peer: int, chosen: Flags, fixed: FixedPoint, *, group: Group = ED25519
+    ) -> None:
+        if me == peer:
+            raise UsageError(f"a device has no product with itself, got {me} twice")
+        if chosen.ndim != 1 or not len(chosen):
+            raise UsageError(f"`chosen` must be [words], got {list(chosen.shape)}")
+        if fixed.fraction_bits < SCALE_BITS:
+            raise UsageError(
+                f"products need `fraction_bits` of at least {SCALE_BITS}, got {fixed.fraction_bits}"
+            )
+        self._me, self._peer = me, peer
+        self._words = len(chosen)
+        self._fixed = fixed
+        self._process = os.getpid()
+        self._due = _Due.OPENING
+        self._last = (-1, -1)
+        self._pending: RingWords | None = None
+        nonce, drawn = entropy.draw(NONCE), entropy.draw(KEY)
+        self._exchange: X25519PrivateKey | None = X25519PrivateKey.from_private_bytes(drawn)
+        self._chooser: Chooser | None = Chooser(chosen.astype(np.bool_), group)
+        self._multiplier: Multiplier | None = Multiplier(self._words, group)
+        self._opening = nonce + self._chooser.A + self._exchange.public_key().public_bytes_raw()
+        self._sid = b""
+        self._key = b""
+
+    def opening(self) -> bytes:
+        """The first message."""
+        return self._step(_Due.OPENING, lambda: self._opening)
+
+    def points(self, opening: bytes) -> bytes:
+        """The second message, in answer to the partner's opening."""
+        return self._step(_Due.POINTS, lambda: self._points(opening))
+
+    def columns(self, points: bytes) -> bytes:
+        """The third message, in answer to the partner's points."""
+        return self._step(_Due.COLUMNS, lambda: self._columns(points))
+
+    def extend(self, columns: bytes) -> None:
+        """Take the partner's third message: the session is ready for products."""
+        self._step(_Due.EXTENSION, lambda: self._extend(columns))
+
+    def correction(self, numbers: npt.NDArray[np.int8], step: int, attempt: int) -> bytes:
+        """The message of one product. `numbers`: [width] the own Z, -127 to 127."""
+        return self._step(_Due.PRODUCTS, lambda: self._correct(numbers, (step, attempt)))
+
+    def share(self, correction: bytes, step: int, attempt: int) -> RingWords:
+        """[words, width] the own share of both directions, from the partner's correction."""
+        return self._step(_Due.PRODUCTS, lambda: self._share(correction, (step, attempt)))
+
+    def word(self, purpose: bytes, step: int, attempt: int, *, mine: bool) -> bytes:
+        """The word by which this device (`mine`), or its partner, proves that it speaks."""
+        speaker = self._me if mine else self._peer
+        return self._step(
+            _Due.PRODUCTS, lambda: self._tag(speaker, b"word " + purpose, (step, attempt), b"")
+        )
+
+    def check_word(self, word: bytes, purpose: bytes, step: int, attempt: int) -> None:
+        """Raise `CheckFailed` unless the partner said its word."""
+        expected = self.word(purpose, step, attempt, mine=False)
+        if not hmac.compare_digest(word, expected):
+            self.close()
+            raise CheckFailed("a word that proves its speaker is wrong")
+
+    @property
+    def ready(self) -> bool:
+        """Whether products can be computed."""
+        return self._due is _Due.PRODUCTS
+
+    def close(self) -> None:
+        """Forget every secret; the session answers nothing any more."""
+        self._due = _Due.NOTHING
+        self._chooser = self._multiplier = self._exchange = self._pending = None
+        self._key = b""
+
+    def _step(self, due: _Due, action: Callable[[], _Result]) -> _Result:
+        if self._due is not _Due.NOTHING and os.getpid() != self._process:
+            self.close()  # two copies of a session would use the same pads for different numbers
+        if self._due is _Due.NOTHING:
+            raise SessionClosed("the session is closed; open a new one")
+        try:
+            if self._due is not due:
+                raise OutOfOrder("this message of the session is not the one that is due")
+            result = action()
+        except BaseException:
+            self.close()
+            raise
+        if due is not _Due.PRODUCTS:
+            self._due = _Due(due + 1)
+        return result
+
+    def _points(self, opening: bytes) -> bytes:
+        _check_length(opening, OPENING)
+        ordered = [self._opening, opening] if self._me < self._peer else [opening, self._opening]
+        said = b"".join(ordered)
+        public = f"{min(self._me, self._peer)} {max(self._me, self._peer)} {self._words} "
+        public += f"{self._fixed.word} {self._fixed.fraction_bits} "
+        assert self._exchange is not None  # noqa: S101
+        try:
+            shared = self._exchange.exchange(X25519PublicKey.from_public_bytes(opening[-KEY:]))
+        except ValueError:
+            raise BadPoint("a public key is no point of large order") from None
+        self._exchange = None
+        named = public.encode() + said
+        self._sid = blake2b(named, digest_size=32, person=b"lumos.pair.sid").digest()
+        self._key = blake2b(named, key=shared, digest_size=32, person=b"lumos.pair.key").digest()
+        multiplier, _ = self._halves()
+        A = opening[NONCE : NONCE + ED25519_POINT]
+        return self._sealed(b"points", multiplier.points(self._direction(mine=True), A))
+
+    def _columns(self, points: bytes) -> bytes:
+        body = self._opened(b"points", points, POINTS_MESSAGE)
+        _, chooser = self._halves()
+        return self._sealed(b"columns", chooser.columns(self._direction(mine=False), body))
+
+    def _extend(self, columns: bytes) -> None:
+        body = self._opened(b"columns", columns, columns_message(self._words))
+        self._halves()[0].extend(body)
+
+    def _correct(self, numbers: npt.NDArray[np.int8], index: tuple[int, int]) -> bytes:
+        if min(index) < 0:
+            raise UsageError(f"step and attempt must be >= 0, got {index}")
+        if index <= self._last:
+            raise Replay("pads of this step and attempt may have been used")
+        if numbers.ndim != 1 or numbers.dtype != np.int8 or not len(numbers):
+            raise UsageError("numbers of a product must be int8 [width]")
+        if (numbers == -128).any():
+            raise InputError("a number of a product lies beyond ±127")
+        self._last = index
+        scaled = numbers.astype(np.int64) << (self._fixed.fraction_bits - SCALE_BITS)
+        ring = scaled.astype("<u8").astype(self._fixed.dtype)
+        multiplier, _ = self._halves()
+        correction, self._pending = multiplier.multiply(ring, self._label(index, mine=True))
+        return self._sealed(b"correction", correction.tobytes(), index)
+
+    def _share(self, correction: bytes, index: tuple[int, int]) -> RingWords:
+        if index != self._last or self._pending is None:
+            raise Replay("the own half of this step and attempt is not there, or was used")
+        own, self._pending = self._pending, None
+        length = correction_message(self._words, own.shape[1], self._fixed.word)
+        body = self._opened(b"correction", correction, length, index)
+        received = np.frombuffer(body, self._fixed.dtype).reshape(own.shape)
+        _, chooser = self._halves()
+        own += chooser.share(received, self._label(index, mine=False))
+        return own
+
+    def _direction(self, *, mine: bool) -> bytes:
+        """Names the session and the direction in which this device (`mine`) has the numbers."""
+        multiplier = self._me if mine else self._peer
+        return self._sid + multiplier.to_bytes(8, "little")
+
+    def _label(self, index: tuple[int, int], *, mine: bool) -> bytes:
+        return self._direction(mine=mine) + _bytes_of(index)
+
+    def _halves(self) -> tuple[Multiplier, Chooser]:
+        if self._multiplier is None or self._chooser is None:
+            raise SessionClosed("the session is closed; open a new one")
+        return self._multiplier, self._chooser
+
+    def _sealed(self, purpose: bytes, body: bytes, index: tuple[int, int] = (0, 0)) -> bytes:
+        return body + self._tag(self._me, purpose, index, body)
+
+    def _opened(
+        self, purpose: bytes, message: bytes, length: int, index: tuple[int, int] = (0, 0)
+    ) -> bytes:
+        _check_length(message, length)
+        body, check = message[:-CHECK], message[-CHECK:]
+        if not hmac.compare_digest(check, self._tag(self._peer, purpose, index, body)):
+            raise CheckFailed("a message is not what the partner sent")
+        return body
+
+    def _tag(self, speaker: int, purpose: bytes, index: tuple[int, int], body: bytes) -> bytes:
+        named = speaker.to_bytes(8, "little") + _bytes_of(index) + purpose
+        once = blake2b(named, key=self._key, digest_size=32, person=b"lumos.pair.tag").digest()
+        return Poly1305.generate_tag(once, body)
+
+
+def _bytes_of(index: tuple[int, int]) -> bytes:
+    return index[0].to_bytes(8, "little") + index[1].to_bytes(8, "little")
+
+
+def _check_length(message: bytes, expected: int) -> None:
+    if len(message) != expected:
+        raise WrongLength(f"a message has {len(message)} bytes instead of {expected}")

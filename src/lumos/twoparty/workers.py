@@ -1,0 +1,456 @@
+"""Workers: they hold the parties of many sessions and step them.
+
+A party never leaves the process that made it. `InProcess` holds all of them in this process, as a
+real device does; `WorkerProcesses` (in `worker_processes`) spreads them over the cores.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+
+from lumos.crypto.groups import GROUPS, Group
+from lumos.device.shard import Shard
+from lumos.errors import LumosError, ProtocolError
+from lumos.exchange.ledger import Ledger
+from lumos.exchange.messages import Inbox, Outbox, Topic
+from lumos.registry import Registry
+from lumos.twoparty.session import Party
+from lumos.typing import Bytes, Flags, Ints
+
+OnSteps = Callable[[int], None]
+"""Callback `(steps)`: how many steps were done since the last call."""
+
+_CHUNK = 256  # steps between two calls of `on_steps`
+
+
+class SessionProtocol(Protocol):
+    """How a worker opens the parties of one protocol and reads their inputs."""
+
+    def open(self, me: int, peer: int, group: Group) -> Party[Any, Any, Any]:
+        """A party of a new session; the end with the smaller id is the sender."""
+        ...
+
+    def items(self, spec: bytes, values: bytes, count: int) -> Iterable[tuple[Any, Any]]:
+        """(spec, own value) of each of `count` parties."""
+        ...
+
+
+PROTOCOLS: Registry[SessionProtocol] = Registry(
+    "session_protocol",
+    {
+        "compare": "lumos.twoparty.comparison:PROTOCOL",
+        "score": "lumos.twoparty.score:PROTOCOL",
+    },
+)
+"""The protocols that workers serve, imported when they are first asked for."""
+
+
+class Steps(msgspec.Struct, kw_only=True):
+    """One request to many parties: begin a batch, take a step, or give the results.
+
+    Args:
+        protocol: name of an entry of `PROTOCOLS`.
+        ends: [parties, 2] own id and peer's id, as int64; the smaller id is the sender.
+        spec: what is computed, as the protocol encodes it.
+        values: [parties, …] own inputs, as the protocol encodes them: begin a batch with them.
+        width: bytes of the longest reply: take a step. Shorter replies, and missing ones, are
+            padded with zeros.
+        incoming: [parties, …] received messages, padded to one width; None where there are none.
+        lengths: [parties] bytes of each received message, as int64.
+        group: name of an entry of `GROUPS`, for the sessions that begin now.
+        results: return what each party learned, as int64.
+        close: with `results`: the sessions end.
+    """
+
+    def __repr__(self) -> str:
+        return f"Steps(parties={len(self.ends) // 16})"  # values are private
+
+    protocol: str
+    ends: bytes
+    spec: bytes = b""
+    values: bytes | None = None
+    width: int = 0
+    incoming: bytes | None = None
+    lengths: bytes | None = None
+    group: str = "ed25519"
+    results: bool = False
+    close: bool = False
+
+
+class Workers(Protocol):
+    """Holds the parties and steps them."""
+
+    def run(self, steps: Steps, on_steps: OnSteps | None = None) -> Bytes:
+        """[parties, width] the replies; [parties, 8] results as int64 where those are asked."""
+        ...
+
+    def close(self) -> None:
+        """Forget all sessions."""
+        ...
+
+
+class InProcess:
+    """All parties in this process."""
+
+    def __init__(self) -> None:
+        self._parties: dict[tuple[str, int, int], Party[Any, Any, Any]] = {}
+
+    def run(self, steps: Steps, on_steps: OnSteps | None = None) -> Bytes:
+        """Serve one party after the other."""
+        numbers = np.frombuffer(steps.ends, np.int64).reshape(-1, 2).tolist()
+        ends = [(steps.protocol, me, peer) for me, peer in numbers]
+        if steps.results:
+            return self._results(ends, close=steps.close)
+        if steps.values is not None:
+            protocol = PROTOCOLS[steps.protocol]
+            group = GROUPS[steps.group]
+            items = protocol.items(steps.spec, steps.values, len(ends))
+            for end, item in zip(ends, items, strict=True):
+                if end not in self._parties:
+                    self._parties[end] = protocol.open(*end[1:], group)
+                self._parties[end].begin([item])
+            return np.empty((len(ends), 0), np.uint8)
+        received, width = steps.incoming or b"", steps.width
+        stride = len(received) // len(ends)
+        lengths = None if steps.lengths is None else np.frombuffer(steps.lengths, np.int64).tolist()
+        replies = bytearray(len(ends) * width)
+        for row, end in enumerate(ends):
+            start = row * stride
+            incoming = None if lengths is None else received[start : start + lengths[row]]
+            reply = self._parties[end].step(incoming)
+            if reply is not None:
+                replies[row * width : row * width + len(reply)] = reply
+            if on_steps is not None and row % _CHUNK == _CHUNK - 1:
+                on_steps(_CHUNK)
+        if on_steps is not None:
+            on_steps(len(ends) % _CHUNK)
+        return np.frombuffer(replies, np.uint8).reshape(len(ends), width)
+
+    def close(self) -> None:
+        """Forget all sessions."""
+        for party in self._parties.values():
+            party.close()
+        self._parties.clear()
+
+    def _results(self, ends: list[tuple[str, int, int]], *, close: bool) -> Bytes:
+        learned = np.array([self._parties[end].results[0] for end in ends], np.int64)
+        if close:
+            for end in ends:
+                self._parties.pop(end).close()
+        return learned.view(np.uint8).reshape(len(ends), 8)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# Worker processes: parties spread over the cores, so that a simulation uses the whole machine.
+#
+# The two ends of a session are in different processes. A worker is a fresh interpreter, not a fork
+# and not a `multiprocessing` process: it inherits no session and does not import the caller's
+# script. Requests and replies are bytes (msgspec) on a `multiprocessing` connection, never pickles.
+# A worker ends when its connection does, and so with the process that started it.
+
+# -P: nothing is imported from the current folder, least of all a module named `secrets`.
+_COMMAND = ("-P", "-c", "from lumos.twoparty.workers import serve; serve()")
+_ENDED = "a worker process ended; start the run again"
+
+
+class _Reply(msgspec.Struct):
+    """A worker's message: progress, then the replies of its parties, or an error."""
+
+    steps: int = 0
+    """Steps done since the last message."""
+    replies: bytes | None = None
+    error: str = ""
+
+
+class _Worker:
+    """One worker process and our end of its connection."""
+
+    def __init__(self) -> None:
+        self.connection, theirs = Pipe()
+        self.process = subprocess.Popen(
+            [sys.executable, *_COMMAND],
+            stdin=theirs.fileno(),
+            stdout=subprocess.DEVNULL,
+            process_group=0,  # the keyboard's interrupt is the parent's, from the first moment on
+        )
+        theirs.close()
+
+    def send(self, steps: Steps) -> None:
+        try:
+            self.connection.send_bytes(msgspec.msgpack.encode(steps))
+        except OSError:
+            raise ProtocolError(_ENDED) from None
+
+    def receive(self) -> _Reply:
+        try:
+            return msgspec.msgpack.decode(self.connection.recv_bytes(), type=_Reply)
+        except (EOFError, OSError):
+            raise ProtocolError(_ENDED) from None
+
+    def end(self) -> None:
+        self.connection.close()
+        self.process.terminate()
+        self.process.wait()
+
+
+class WorkerProcesses:
+    """Parties spread over `count` worker processes."""
+
+    def __init__(self, count: int) -> None:
+        self._workers = [_Worker() for _ in range(count)]
+
+    def run(self, steps: Steps, on_steps: OnSteps | None = None) -> Bytes:
+        """Send each worker the requests to its parties, and gather the replies."""
+        if not self._workers:
+            raise ProtocolError("the worker processes have ended")
+        try:
+            return self._run(steps, on_steps)
+        except BaseException:
+            # Replies that were not read would be taken for those to the next request.
+            self.close()
+            raise
+
+    def _run(self, steps: Steps, on_steps: OnSteps | None) -> Bytes:
+        ends = np.frombuffer(steps.ends, np.int64).reshape(-1, 2)
+        home = _homes(ends, len(self._workers))
+        width = 8 if steps.results else steps.width
+        replies = np.empty((len(ends), width), np.uint8)
+        busy: dict[object, tuple[_Worker, Ints]] = {}
+        for number, worker in enumerate(self._workers):
+            rows = np.flatnonzero(home == number)
+            if len(rows):
+                worker.send(_part(steps, rows))
+                busy[worker.connection] = worker, rows
+        while busy:
+            for ready in wait([worker.connection for worker, _ in busy.values()]):
+                worker, rows = busy[ready]
+                reply = worker.receive()
+                if reply.error:
+                    raise ProtocolError(reply.error)
+                if on_steps is not None:
+                    on_steps(reply.steps)
+                if reply.replies is not None:
+                    part = np.frombuffer(reply.replies, np.uint8)
+                    replies[rows] = part.reshape(len(rows), width)
+                    del busy[ready]
+        return replies
+
+    def close(self) -> None:
+        """End the workers; their sessions end with them."""
+        for worker in self._workers:
+            worker.end()
+        self._workers = []
+
+
+def make_pool(count: int | None = None) -> Workers:
+    """Workers for a simulation: one process per core, or this process alone for `count` 1."""
+    count = count or cores()
+    return InProcess() if count == 1 else WorkerProcesses(count)
+
+
+def _homes(ends: Ints, count: int) -> Ints:
+    """[parties] the worker of each: the two ends of a session go to neighbouring workers.
+
+    All senders step at once, and then all receivers. So the sum of the ids is mixed first: pairs
+    such as (0, 1), (2, 3), … would else have all their senders in one worker.
+    """
+    mixed = ends.sum(axis=1) * 0x9E3779B1 >> 16
+    homes: Ints = (mixed + (ends[:, 0] < ends[:, 1])) % count
+    return homes
+
+
+def _part(steps: Steps, rows: Ints) -> Steps:
+    """The request to the parties at `rows`."""
+
+    count = len(steps.ends) // 16
+
+    def cut(array: bytes | None) -> bytes | None:
+        if array is None:
+            return None
+        width = len(array) // count
+        return np.frombuffer(array, np.uint8).reshape(count, width)[rows].tobytes()
+
+    return msgspec.structs.replace(
+        steps,
+        ends=cut(steps.ends),
+        values=cut(steps.values),
+        incoming=cut(steps.incoming),
+        lengths=cut(steps.lengths),
+    )
+
+
+def serve() -> None:
+    """Run a worker: serve the connection on standard input until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
+    connection = Connection(sys.stdin.fileno())
+    parties = InProcess()
+
+    def send(reply: _Reply) -> None:
+        connection.send_bytes(msgspec.msgpack.encode(reply))
+
+    try:
+        while True:
+            steps = msgspec.msgpack.decode(connection.recv_bytes(), type=Steps)
+            try:
+                replies = parties.run(steps, lambda count: send(_Reply(steps=count)))
+            except LumosError as error:
+                send(_Reply(error=f"{type(error).__name__}: {error}"))
+            except OSError:
+                raise
+            except Exception as error:  # its text could carry a value: only its type leaves
+                send(_Reply(error=f"a worker process met {type(error).__name__}"))
+            else:
+                send(_Reply(replies=replies.tobytes()))
+    except (EOFError, OSError):
+        return  # the parent closed the connection, or is gone
+
+
+# Pairs of devices from the view of a shard, and the count of what they reveal to each other.
+
+
+@dataclass(slots=True, eq=False, repr=False)  # who compares with whom is private
+class ComparedPairs:
+    """Pairs that compare or score, from the view of hosted devices.
+
+    Sorted by (device, peer), no pair twice.
+
+    Args:
+        rows: [pairs] position of the hosted device.
+        peers: [pairs] id of the peer.
+        slots: [pairs] slot of the peer, or -1 where the peer is no neighbour.
+        first: [pairs] True where the hosted device is S, the end with the smaller id.
+        near: True when all peers are neighbours.
+    """
+
+    rows: Ints
+    peers: Ints
+    slots: Ints
+    first: Flags
+    near: bool
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @staticmethod
+    def of_slots(shard: Shard, slots: Ints) -> "ComparedPairs":
+        """Comparisons with neighbours; `slots` must be increasing."""
+        rows = shard.owner[slots]
+        peers = shard.neighbours[slots]
+        return ComparedPairs(rows, peers, slots, shard.devices[rows] < peers, True)
+
+    @staticmethod
+    def of_ids(shard: Shard, devices: Ints, peers: Ints) -> "ComparedPairs":
+        """Comparisons with anybody, for example between candidates; sorted by (device, peer)."""
+        rows = shard.local(devices)
+        slots = shard.slots_or_none(rows, peers)
+        return ComparedPairs(rows, peers, slots, devices < peers, not np.count_nonzero(slots < 0))
+
+
+def count_answers(ledger: Ledger, pairs: ComparedPairs, ways: int) -> None:
+    """Count one answer of `ways` possible ones for each pair, to neighbours and strangers."""
+    if pairs.near:
+        ledger.answered(pairs.rows, pairs.slots, ways)
+        return
+    near = pairs.slots >= 0
+    ledger.answered(pairs.rows[near], pairs.slots[near], ways)
+    ledger.answered_strangers(pairs.rows[~near], pairs.peers[~near], ways)
+
+
+# The parties of a shard, moved through one batch message by message, over the exchange.
+
+
+class PartyBatch:
+    """One batch of a shard: all its parties, one item each.
+
+    Args:
+        topic: of the messages.
+        protocol: name of an entry of `lumos.twoparty.workers.PROTOCOLS`.
+        group: of the sessions that it opens.
+        workers: they hold the parties.
+        on_steps: callback for the steps done.
+        pairs: one party for each.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        protocol: str,
+        group: Group,
+        shard: Shard,
+        workers: Workers,
+        on_steps: OnSteps | None,
+        pairs: ComparedPairs,
+    ) -> None:
+        self._topic = topic
+        self._protocol = protocol
+        self._group = group
+        self._workers = workers
+        self._on_steps = on_steps
+        self._ends = np.stack([shard.devices[pairs.rows], pairs.peers], axis=1)
+
+    def begin(self, spec: bytes, values: bytes) -> None:
+        """All parties take their inputs, as the protocol encodes them."""
+        if len(self._ends):
+            self._workers.run(self._steps(self._ends, spec=spec, values=values))
+
+    def step(self, rows: Ints, width: int, inbox: Inbox | None = None) -> Bytes:
+        """Step the parties at `rows` with the messages for them: [rows, width] their replies."""
+        ends = self._ends[rows]
+        steps = self._steps(ends, width=width)
+        if inbox is not None:
+            lengths = inbox.batch.lengths
+            received = np.stack([inbox.receiver, inbox.sender], axis=1)
+            if lengths is None or not np.array_equal(received, ends):
+                raise ProtocolError("a peer did not send the message that is due; run again")
+            steps.incoming, steps.lengths = inbox.body.tobytes(), lengths.tobytes()
+        if not len(rows):
+            return np.empty((0, width), np.uint8)
+        return self._workers.run(steps, self._on_steps)
+
+    def send(self, rows: Ints, body: Bytes, lengths: Ints | int) -> Outbox:
+        """The messages of the parties at `rows`, as an outbox."""
+        ends = self._ends[rows]
+        lengths = np.broadcast_to(np.asarray(lengths, np.int64), len(rows))
+        return self._topic.send(ends[:, 0], ends[:, 1], body, lengths=lengths)
+
+    def results(self, *, close: bool = False) -> Ints:
+        """[pairs] what each party learned; `close`: the sessions end."""
+        if not len(self._ends):
+            return np.empty(0, np.int64)
+        learned = self._workers.run(self._steps(self._ends, results=True, close=close))
+        return learned.view(np.int64).ravel()
+
+    def _steps(
+        self,
+        ends: Ints,
+        *,
+        spec: bytes = b"",
+        values: bytes | None = None,
+        width: int = 0,
+        results: bool = False,
+        close: bool = False,
+    ) -> Steps:
+        return Steps(
+            protocol=self._protocol,
+            group=self._group.name,
+            ends=ends.tobytes(),
+            spec=spec,
+            values=values,
+            width=width,
+            results=results,
+            close=close,
+        )

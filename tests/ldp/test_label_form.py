@@ -1,0 +1,87 @@
+"""The values of a label: their table against the mechanisms' coins, and merged classes."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from lumos.errors import ProtocolError, UsageError
+from lumos.ldp.labels import LabelForm, merged
+from lumos.ldp.mechanisms import COIN, make_mechanism
+
+KRR, DIGITS = LabelForm(5, 1, 5), LabelForm(7, 2, 3)
+
+
+@pytest.mark.parametrize(("name", "size"), [("krr", 2), ("krr", 5), ("digits", 18), ("digits", 64)])
+def test_the_form_is_the_mechanisms(name: str, size: int) -> None:
+    mechanism = make_mechanism(size, 1.0, name)
+    form = LabelForm.of(mechanism)
+    assert (form.size, form.alphabet, form.width) == (size, mechanism.alphabet, mechanism.width)
+    assert form.other(1.0) == mechanism.other
+    coins = np.random.default_rng(0).integers(0, COIN, (500, mechanism.coins), dtype=np.uint32)
+    released = mechanism.release(np.arange(500) % size, coins)
+    values = form.values(released)
+    assert_array_equal(values, mechanism.read(released).argmax(axis=1))
+    assert_array_equal(form.messages(values), released)
+
+
+def test_a_message_out_of_range_is_refused() -> None:
+    with pytest.raises(ProtocolError):
+        KRR.values(np.array([[5]], np.uint8))
+
+
+def test_the_table_of_randomized_response() -> None:
+    mechanism = make_mechanism(5, 1.5, "krr")
+    table = KRR.table(1.5)
+    assert_allclose(table.diagonal(), mechanism.truth / COIN, rtol=1e-15)
+    assert_allclose(table[~np.eye(5, dtype=bool)], mechanism.other / COIN, rtol=1e-15)
+    assert KRR.strength(1.5) == pytest.approx((math.exp(1.5) - 1) / (math.exp(1.5) + 4), rel=1e-8)
+    assert_array_equal(KRR.table(math.inf), np.eye(5))
+    assert KRR.strength(math.inf) == 1
+
+
+def test_the_table_of_digits_counts_coins() -> None:
+    """7 classes in base 3: class 5 is 2 + 1·3."""
+    other = DIGITS.other(1.0) / COIN
+    truth = 1 - 2 * other
+    table = DIGITS.table(1.0)
+    assert table.shape == (7, 6)
+    assert_allclose(table.sum(axis=1), 1)
+    assert_allclose(table[5], np.array([other, other, truth, other, truth, other]) / 2)
+    assert_array_equal(DIGITS.table(math.inf)[5], [0, 0, 0.5, 0, 0.5, 0])
+    assert_array_equal(DIGITS.at(np.array([5, 5]), np.array([0, 1])), [2, 4])
+
+
+@pytest.mark.parametrize("form", [KRR, DIGITS])
+def test_a_class_agrees_where_its_column_is_larger(form: LabelForm) -> None:
+    table = form.table(0.7)
+    agrees = form.agrees(np.arange(form.size)[:, None], np.arange(form.alphabet))
+    larger = table > (table.min() + table.max()) / 2
+    assert_array_equal(agrees, larger)
+    assert_array_equal(form.agrees(np.arange(4), np.array([1, 1, 1, 1])), larger[:4, 1])
+
+
+def test_levels_that_coins_cannot_tell_apart_are_refused() -> None:
+    for epsilon in (0.0, -1.0, math.nan):
+        with pytest.raises(UsageError, match="must be above 0"):
+            KRR.other(epsilon)
+    with pytest.raises(UsageError, match="too little for coins"):
+        LabelForm(60000, 1, 60000).other(1e-6)
+
+
+def test_merged_classes_keep_draws_and_have_their_own_table() -> None:
+    """Any class of a merged one has the same sums over the columns of a merged one."""
+    groups = np.array([0, 1, 0, 2, 0])
+    values, table = merged(KRR, 2.0, np.array([4, 3, 1, 2]), groups)
+    assert_array_equal(values, [0, 2, 1, 0])
+    for label, group in enumerate(groups):
+        sums = np.bincount(groups, weights=KRR.table(2.0)[label])
+        assert_allclose(table[group], sums, rtol=1e-14)
+
+
+def test_wrong_merges_are_refused() -> None:
+    with pytest.raises(UsageError, match="drawn by digits cannot be merged"):
+        merged(DIGITS, 2.0, np.array([1]), np.zeros(7, np.int64))
+    with pytest.raises(UsageError, match="groups must be 5 numbers"):
+        merged(KRR, 2.0, np.array([1]), np.array([0, 1, 1]))

@@ -1,0 +1,112 @@
+"""With everybody present the closed form books what the general path books."""
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.secagg.federation import Federation, shards_of, some_graph
+
+from lumos.device import COORDINATOR, Shard
+from lumos.exchange import EVERY_DOOR, Endpoint, Inbox, Program
+from lumos.exchange.ledger import Ledger
+from lumos.secagg import AggregateSettings, IdealAggregator, Stage
+from lumos.secagg.ideal import (
+    IDEAL_TOPICS,
+    SumBookings,
+    round_outcome,
+    with_everyone,
+    with_everyone_at_coordinator,
+    with_silent,
+    with_silent_at_coordinator,
+)
+from lumos.secagg.parameters import mask_parameters
+
+CASES = [
+    (2, AggregateSettings(neighbours=1, minimum=2)),
+    (3, AggregateSettings()),
+    (5, AggregateSettings()),
+    (9, AggregateSettings(neighbours=8)),
+    (12, AggregateSettings(neighbours=4, threshold=1)),
+    (300, AggregateSettings()),
+]
+
+
+def booked(bookings: SumBookings, shard: Shard | None) -> dict[str, Any]:
+    ledger = Ledger(shard, IDEAL_TOPICS)
+    bookings.book(ledger)
+    return ledger.state_dict()
+
+
+def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    for name, counts in one.items():
+        assert np.array_equal(counts, other[name]), name
+
+
+@pytest.mark.parametrize(("total", "settings"), CASES)
+@pytest.mark.parametrize("vector_bytes", [0, 24])
+def test_the_closed_form_is_the_general_path(
+    total: int, settings: AggregateSettings, vector_bytes: int
+) -> None:
+    parameters = mask_parameters(settings, total)
+    graph = some_graph(total, parameters.neighbours)
+    outcome = round_outcome(graph, parameters, np.full(total, Stage.NEVER, np.int8))
+    assert outcome.opened
+    for shards in (1, total):
+        for shard in shards_of(total, shards)[:3]:
+            assert_equal(
+                booked(with_everyone(len(shard), parameters, vector_bytes), shard),
+                booked(with_silent(shard.devices, graph, parameters, outcome, vector_bytes), shard),
+            )
+    assert_equal(
+        booked(with_everyone_at_coordinator(total, parameters, vector_bytes), None),
+        booked(with_silent_at_coordinator(graph, parameters, outcome, vector_bytes), None),
+    )
+
+
+def test_nothing_is_said_of_devices_that_are_there() -> None:
+    """A shard names who is silent: nobody, in most sums."""
+    federation = Federation(AggregateSettings(), "ideal", shards=3)
+    silent = np.full(20, Stage.NEVER, np.int8)
+    silent[7] = Stage.MASKED
+    federation.run([np.ones((20, 2))] * 2, [np.full(20, Stage.NEVER, np.int8), silent])
+    said = [
+        len(body) for bodies in federation.bodies("aggregate/ideal").values() for body in bodies
+    ]
+    assert sorted(said)[-4:] == [16, *[24 * 6, 24 * 7, 24 * 7]]  # one device; contributions
+    assert sorted(said)[:5] == [0] * 5
+
+
+def told(program: Program[Any], answers: list[np.ndarray]) -> Any:
+    """Run a program of a shard; what it sends is answered with these bodies, one after another."""
+    outbox = next(program)
+    try:
+        for body in answers:
+            assert outbox.batch.body.nbytes < 100
+            topic = program.send(outbox.topic.silence).topic
+            sender, receiver = np.array([COORDINATOR]), outbox.batch.sender
+            answer = topic.send(sender, receiver, body[None], lengths=np.array([len(body)]))
+            outbox = program.send(Inbox(answer.batch, quiet=False))
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("the program goes on")
+
+
+def test_one_device_among_many_makes_nothing_of_the_size_of_the_federation() -> None:
+    total = 200_000
+    [alone] = shards_of(1, 1)
+    shard = Shard(np.array([5]), total, alone.offsets, alone.neighbours, alone.coins, alone.public)
+    aggregator = IdealAggregator(shard, Endpoint(shard, EVERY_DOOR, IDEAL_TOPICS))
+    words = aggregator.fixed.encode(np.ones((1, 3)))[0]
+    tracemalloc.start()
+    try:
+        told(aggregator.setup(), [np.zeros(32, np.uint8)])
+        result = told(
+            aggregator.sum(np.ones((1, 3))), [np.empty(0, np.uint8), words.view(np.uint8)]
+        )
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert np.array_equal(result, np.ones(3))
+    assert peak < total  # less than a byte for each device
