@@ -89,7 +89,7 @@ def test_equations_explain_what_was_sent(paper: Scene) -> None:
 def test_features_are_found_in_leaves_and_not_in_those_of_others(
     paper: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leaf_features, "MOST", 30)
+    monkeypatch.setattr(leaf_features, "MAX_LEAF_VICTIMS", 30)
     recorded, often = paper.recorded("link"), leaf_features.frequencies(paper.recorded("link"))
     victim, attacker = leaf_features.leaf_victims(recorded, paper.watched(), 30)
     found = leaf_features.searched(recorded, victim, attacker, often, 12)
@@ -194,10 +194,10 @@ def test_content_in_the_size_of_messages_is_found(
             batch = Batch(batch.sender, batch.receiver, batch.body, batch.epsilon, lengths)
         add(tape, exchange, round_, topic, batch, *rest, **more)
 
-    assert exceeded(run_audit(graph, attacks=["traffic"])) == []
+    assert exceeded(run_audit(graph, attacks=["broker"])) == []
     monkeypatch.setattr(traffic, "dealt_anew", dealt)
     monkeypatch.setattr(Tape, "add", longer)
-    found = exceeded(run_audit(graph, attacks=["traffic"], task="classify"))
+    found = exceeded(run_audit(graph, attacks=["broker"], task="classify"))
     assert any(wrong in about for about in found)
 
 
@@ -208,7 +208,7 @@ def test_real_sums_and_comparisons_are_counted_to_the_byte(profile: str) -> None
         settings |= SHORT
     if profile == "paper":
         settings |= {"epsilon": 2.0, "epochs": 3, "balancer": "greedy", "compare": "secure"}
-    report = run_audit(lumos.load("demo:60"), attacks=["ledger", "traffic"], **settings)
+    report = run_audit(lumos.load("demo:60"), attacks=["ledger", "broker"], **settings)
     assert exceeded(report) == []
     assert any("trees" in row.about for row in report.rows) == (profile == "paper")
 

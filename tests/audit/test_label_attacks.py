@@ -256,7 +256,7 @@ def test_degrees_in_opinions_are_found(graph: Graph, monkeypatch: pytest.MonkeyP
         return mechanism.release(few, np.full((len(shard), mechanism.coins), 2**32 - 1, np.uint32))
 
     def below_median() -> float:
-        rows = attacked("neighbours", graph).rows
+        rows = attacked("neighbourhood", graph).rows
         return next(row.value for row in rows if "median" in row.about)
 
     honest = below_median()

@@ -479,7 +479,7 @@ def test_a_mistake_gets_one_line(
         ({"profile": "paper", "dropout": 1}, "dropout must be at least 0 and below 1"),
         ({"profile": "paper", "low": 1}, "low < high"),
         ({"profile": "paper", "high": 0.5}, r"outside the public bounds \[0, 0.5\]"),
-        ({"task": "link", "mechanism": "oue"}, "no meaning with `profile='strict'`"),
+        ({"task": "link", "mechanism": "krr"}, "no meaning with `profile='strict'`"),
         ({"task": "link", "answer_bits": 4}, "`answer_bits` must be 1, 2 or 3"),
         ({"task": "link", "embedding": 1}, "`embedding` must be 2 to 64"),
         ({"task": "link", "colours": 33}, "`colours` must be 2 to 32"),

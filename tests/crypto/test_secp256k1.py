@@ -11,7 +11,7 @@ from lumos.crypto.groups import SECP256K1, BadPoint
 from lumos.twoparty.comparison import Receiver, Sender, Spec
 from lumos.twoparty.lookup import Lookup, Query, SenderKeys
 
-CURVE = CURVES["groups"]
+CURVE = CURVES["secp256k1"]
 P, N = CURVE.P, CURVE.order
 G = CURVE.encode(CURVE.base)
 DIGIT = Query(Lookup((4,), 1), b"\x04\x00", 0)

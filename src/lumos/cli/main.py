@@ -151,15 +151,24 @@ _COMMANDS = {
     "split": "Write a graph in parts, for several processes or devices.",
     "pki": "Certificates of real devices, and the configuration of NATS.",
     "up": "Train with real devices on this machine, a process each.",
-    "device": "Be a real device.",
-    "coordinator": "Coordinate a run of real devices.",
+    "device": "Run one device of a deployment.",
+    "coordinator": "Run the coordinator of a deployment.",
     "trees": "Decide who carries which edge.",
     "data": "List, fetch and check graphs.",
 }
-"""In the order of `lumos --help`; each is a function of its own module, or an app of commands."""
+"""In the order of `lumos --help`."""
+_PLACES = {
+    "baseline": "evaluate:baseline",
+    "split": "data:split",
+    "pki": "pki:app",
+    "device": "devices:device",
+    "coordinator": "devices:coordinator",
+    "data": "data:app",
+}
+"""Module and function of the commands whose module has another name, or that have subcommands."""
 for _place, (_command, _help) in enumerate(_COMMANDS.items()):
-    _function = "app" if _command in ("data", "pki") else _command
-    app.command(f"lumos.cli.{_command}:{_function}", name=_command, help=_help, sort_key=_place)
+    _function = _PLACES.get(_command, f"{_command}:{_command}")
+    app.command(f"lumos.cli.{_function}", name=_command, help=_help, sort_key=_place)
 
 
 def main(arguments: list[str] | None = None) -> None:

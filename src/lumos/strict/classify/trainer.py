@@ -13,7 +13,7 @@ Predictions are computed on the device.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,6 @@ from lumos.strict.book import ReleaseBook
 from lumos.strict.classify.encoder import Encoder
 from lumos.strict.classify.evidence import TRUST_RATE, MessageCounts, Trust, Vote
 from lumos.strict.classify.guarantees import ROLES, Found, cautions, promises, reading
-from lumos.strict.classify.head import ResidualHead, ResidualInput
 from lumos.strict.classify.labels import draw_labels
 from lumos.strict.classify.stages import OPINIONS, SYMBOLS, TREES, TRUST, ClassifySchedule
 from lumos.strict.features import SCALING_ARRAYS as SCALING_ARRAYS
@@ -49,6 +48,9 @@ from lumos.training.problem import PrivateData
 from lumos.training.split import Role
 from lumos.training.trainer import MAIN, OWN, Adam, Outcome
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints
+
+if TYPE_CHECKING:
+    from lumos.strict.classify.head import ResidualHead, ResidualInput
 
 
 class ClassifyResult(NamedTuple):
@@ -139,7 +141,7 @@ class StrictClassifier(StrictTrainer):
             start = self._head.vector()
             self.optimisers[TREES] = Adam(start, train.learning_rate, train.weight_decay)
 
-    def trained_head(self) -> ResidualHead:
+    def trained_head(self) -> "ResidualHead":
         """The tree network with its present weights."""
         if self._head is None:
             raise ProtocolError("a tree network was used where there is none")
@@ -216,11 +218,13 @@ class StrictClassifier(StrictTrainer):
             self._trust = Trust(self._own(), self._evidence(1 + self.schedule.strict.opinions))
         return self._trust
 
-    def residual_input(self) -> ResidualInput:
+    def residual_input(self) -> "ResidualInput":
         """Return the inputs of the residual head; fixed once trust is trained."""
         if self._residual_input is None:
             counts = np.concatenate([kind.counts for kind in self.counts], axis=1)
             received = np.sum([kind.received for kind in self.counts], axis=0)
+            from lumos.strict.classify.head import ResidualInput  # needs torch
+
             self._residual_input = ResidualInput(
                 base=self.trust().logits(self.optimisers[TRUST].weights),
                 predicted=self._own().argmax(axis=1),
