@@ -96,7 +96,7 @@ def communities(kind: str, devices: int, seed: int, across: float) -> lumos.Grap
 
 
 def measure(devices: int, seeds: int, across: float) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """By kind and side, for each seed: own and whole accuracy, the cautions, the promise."""
+    """By kind and side, for each seed: own and whole accuracy, the cautions, the guarantee."""
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for kind in KINDS:
         found[kind] = {side: [] for side in SIDES}
@@ -110,7 +110,7 @@ def measure(devices: int, seeds: int, across: float) -> dict[str, dict[str, list
                         "own": own["test_accuracy"],
                         "whole": run.metrics["test_accuracy"],
                         "cautions": run.model.cautions,
-                        "features": run.promises[1]["training devices"],
+                        "features": run.guarantees[1]["training devices"],
                     }
                 )
     return found
@@ -138,7 +138,7 @@ def _deviation(scores: Rows) -> float:
 
 
 def main() -> None:
-    """Print the table, the promise of every run, and what the runs caution about."""
+    """Print the table, the guarantee of every run, and what the runs caution about."""
     reader = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     reader.add_argument("--devices", type=int, default=2000)
     reader.add_argument("--seeds", type=int, default=3)

@@ -1,4 +1,4 @@
-"""Attack a run, and set what was found beside what is promised."""
+"""Attack a run, and set what was found beside what is guaranteed."""
 
 import lumos
 
@@ -7,4 +7,4 @@ report = lumos.run_audit(run, attacks=["symbol", "ledger"])
 for row in report.rows:
     found, without, claimed = report.figures(row)
     print(f"{row.adversary}, {row.about}: {found}; claimed {claimed}: {report.verdict(row)}")
-print("promises that an attack refutes:", len(report.exceeded))
+print("guarantees that an attack refutes:", len(report.exceeded))

@@ -22,6 +22,6 @@ data.train_mask, data.val_mask, data.test_mask = (
 run = lumos.train(data, epsilon=3.0)
 print(run.split.origin)
 print(f"test accuracy {run.metrics['test_accuracy']:.3f}, alone {run.own['test_accuracy']:.3f}")
-for promise in run.promises[:2]:
-    print(promise["about"], "·", promise["training devices"])
+for guarantee in run.guarantees[:2]:
+    print(guarantee["about"], "·", guarantee["training devices"])
 print(run.predict([0, 400, 800]))

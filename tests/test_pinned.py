@@ -78,7 +78,7 @@ def trained_arrays(run: Any) -> dict[str, list[Any]]:
 
 def printed_guarantees(run: Any) -> list[list[str]]:
     """Return the cells of the table of guarantees, row by row, without what each is about."""
-    return [list(row.values())[1:] for row in run.promises]
+    return [list(row.values())[1:] for row in run.guarantees]
 
 
 def exact_guarantees(run: Any) -> Numbers:

@@ -6,7 +6,7 @@ A first session:
 
     graph = lumos.load("demo")
     run = lumos.train(graph, epsilon=2.0)
-    print(run.metrics, run.own, run.promises)
+    print(run.metrics, run.own, run.guarantees)
     run.save("runs/demo")
     trees = lumos.balance(graph, lumos.TreeSettings(balancer="optimal", compare="ideal"))
     print(trees.max_workload, trees.ledger.messages)
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from lumos.errors import (
         BudgetExceeded,
         DoorClosed,
+        GuaranteeExceeded,
         InputError,
         LumosError,
         MissingData,
         NotHosted,
-        PromiseExceeded,
         ProtocolError,
         UsageError,
     )

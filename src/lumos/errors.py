@@ -13,7 +13,7 @@ LumosError                  anything Lumos raises on purpose
 ├── BrokerFailed            the NATS server did not start, or is gone
 ├── RunFailed               a run of real devices has failed, or goes on without this one
 ├── BudgetExceeded          a run would reveal more than the budget that was set
-└── PromiseExceeded         an attack inferred more than a promise allows
+└── PromiseExceeded         an attack inferred more than a guarantee allows
 
 No message ever carries a private value. Messages name settings as Python has them, in backticks:
 `update_epsilon`, `protect='none'`. The command line prints them as its options (`lumos.cli.main`).
@@ -80,8 +80,8 @@ class BudgetExceeded(LumosError):
     """A run would reveal more than the budget that was set."""
 
 
-class PromiseExceeded(LumosError):
-    """An attack inferred more than a promise allows."""
+class GuaranteeExceeded(LumosError):
+    """An attack inferred more than a guarantee allows."""
 
 
 def one_of(parameter: str, value: str, allowed: tuple[str, ...]) -> None:

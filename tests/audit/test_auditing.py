@@ -23,7 +23,7 @@ def too_much(scene: Scene) -> Iterator[AuditRow]:
         measure="bits",
         estimate=Exactly(2.0),
         bound=1.0,
-        bound_is="a promise",
+        bound_is="a guarantee",
     )
 
 
@@ -35,7 +35,7 @@ def broken() -> Iterator[str]:
     ATTACKS.remove("too-much")
 
 
-def test_exit_status_says_that_a_promise_was_exceeded(
+def test_exit_status_says_that_a_guarantee_was_exceeded(
     broken: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(["audit", "demo:60", "--attack", "ledger"]) == 0

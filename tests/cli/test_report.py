@@ -108,7 +108,7 @@ def test_a_missing_file(capsys: pytest.CaptureFixture[str], folder: Path, name: 
         ("result.json", "test_accuracy", None),
         ("result.json", "per_epoch", {}),
         ("result.json", "split", {"test": 3}),
-        ("result.json", "promises", [{"x": "y"}]),
+        ("result.json", "guarantees", [{"x": "y"}]),
         ("run.json", "devices", 61),
         ("run.json", "format", 1),
         ("run.json", "format", 99),

@@ -183,7 +183,7 @@ def test_the_answer_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert "accuracy (observer)" in table
     for row in ("this run", "own features only, no neighbour", "control: releases without"):
         assert re.search(rf"{row}.* \d+\.\d +\d+\.\d +\d+\.\d", table)
-    assert "Nothing is promised: neighbours got embeddings of raw features" in table
+    assert "Nothing is guaranteed: neighbours got embeddings of raw features" in table
     assert "This was a simulation." in table
     assert "30 devices train, 15 validate, 15 test" in table
     assert len(out.splitlines()) <= 12
@@ -233,18 +233,18 @@ def test_the_table_of_links(capsys: pytest.CaptureFixture[str]) -> None:
     assert "went to strangers" in plain
 
 
-def test_strict_prints_its_promises(capsys: pytest.CaptureFixture[str]) -> None:
+def test_strict_prints_its_guarantees(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["train", *STRICT, "--verbose"]) == 0
     out = capsys.readouterr().out
     assert re.search(
-        r"^Promise: To whoever sees every message and the model, one label or another: ε = 3; one "
+        r"^Guarantee: To whoever sees every message and the model, one label or another: ε = 3; one "
         r"device's features or any others: ε = 8, δ = 1e-05;",
         out,
         re.MULTILINE,
     )
-    assert "the promise needs --aggregate secure and --coins system" in out
+    assert "the guarantee needs --aggregate secure and --coins system" in out
     assert "profile strict" in out
-    assert "What is promised" in out
+    assert "What is guaranteed" in out
     for words in (
         "label: this one or another",
         "features: these or others",
@@ -259,10 +259,10 @@ def test_strict_prints_its_promises(capsys: pytest.CaptureFixture[str]) -> None:
     assert not re.search(r" open +[\d,]+ +[\d,]+$", out, re.MULTILINE)
 
 
-def test_strict_promises_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_strict_guarantees_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     result = result_of(capsys, *STRICT)
     assert set(result) >= CONTRACT | {"test_accuracy", "val_accuracy", "own_test_accuracy"}
-    assert [row["about"] for row in result["promises"]] == [
+    assert [row["about"] for row in result["guarantees"]] == [
         "label: this one or another",
         "features: these or others",
         "whole record: this or another",

@@ -1,4 +1,4 @@
-"""The whole promise in one line: the weakest of each row, nothing left out."""
+"""The whole guarantee in one line: the weakest of each row, nothing left out."""
 
 import lumos
 from lumos.evaluation.result import protection, protection_of
@@ -8,20 +8,20 @@ TABLE = [
     {"about": "features: these or others", "training": "(8, 1e-05)", "other": "(9.5, 1e-05)"},
     {"about": "one edge: there or not", "training": "(17.8, 1e-05)", "other": "ε = 16, pure"},
     {"about": "one edge: this or another at one end", "training": "(28, 1e-05)", "other": "ε = 2"},
-    {"about": "degree", "training": "no promise: many", "other": "no promise"},
-    {"about": "membership: there", "training": "(1, 1e-05)", "other": "no promise"},
+    {"about": "degree", "training": "no guarantee: many", "other": "no guarantee"},
+    {"about": "membership: there", "training": "(1, 1e-05)", "other": "no guarantee"},
 ]
 
 
-def test_the_weakest_promise_of_a_row_counts() -> None:
+def test_the_weakest_guarantee_of_a_row_counts() -> None:
     assert protection(TABLE) == (
         "label: ε = 3, pure; features: (9.5, 1e-05); one edge: (17.8, 1e-05); "
-        "degree, membership: no promise"
+        "degree, membership: no guarantee"
     )
 
 
 def test_what_is_only_counted_is_said() -> None:
-    counted = "no promise beyond their number: 34 bits at most in 16 answers"
+    counted = "no guarantee beyond their number: 34 bits at most in 16 answers"
     row = {"about": "features: these", "by sums": "(8, 1e-05)", "by answers": counted}
     assert protection([row]) == f"features: (8, 1e-05) and by answers, {counted}"
     assert protection([{"about": "label", "by sums": "not used"}]) == "label: not used"
@@ -29,11 +29,11 @@ def test_what_is_only_counted_is_said() -> None:
 
 def test_of_runs_and_baselines() -> None:
     strict = lumos.train("demo:60", encoder_epochs=2, epochs=47)
-    assert protection_of(strict.summary()) == protection(strict.promises)
-    assert protection(strict.promises).startswith("label: ε = 3, pure; features: (8, 1e-05); ")
+    assert protection_of(strict.summary()) == protection(strict.guarantees)
+    assert protection(strict.guarantees).startswith("label: ε = 3, pure; features: (8, 1e-05); ")
     paper = lumos.train("demo:60", profile="paper", compare="ideal", floor=False, epochs=1)
     assert protection_of(paper.summary()) == (
-        "no promise: other messages leave without protection; ε = 2 covers releases alone"
+        "no guarantee: other messages leave without protection; ε = 2 covers releases alone"
     )
     lpgnn = lumos.baseline("demo:60", system="lpgnn", epochs=1)
     assert protection_of(lpgnn.summary()) == (

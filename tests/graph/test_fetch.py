@@ -21,14 +21,14 @@ class Mirror:
 
     def __init__(self) -> None:
         self.content = b""
-        self.promised: int | None = None
+        self.guaranteed: int | None = None
         self.status = 200
         mirror = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 self.send_response(mirror.status)
-                length = len(mirror.content) if mirror.promised is None else mirror.promised
+                length = len(mirror.content) if mirror.guaranteed is None else mirror.guaranteed
                 self.send_header("Content-Length", str(length))
                 self.end_headers()
                 self.wfile.write(mirror.content)
@@ -128,7 +128,7 @@ def test_a_failed_download_keeps_the_old_file(
     (tmp_path / "data").mkdir()
     old = tmp_path / "data" / "facebook_large.zip"
     old.write_bytes(b"old")
-    mirror.content, mirror.promised = content[:100], len(content)
+    mirror.content, mirror.guaranteed = content[:100], len(content)
     with pytest.raises(MissingData, match=r"cannot be had|the connection ended after"):
         fetch(entry, tmp_path / "data", base_url=mirror.url)
     assert left_behind(tmp_path / "data") == ["facebook_large.zip"]

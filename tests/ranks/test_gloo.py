@@ -61,7 +61,7 @@ def check(case: str, alone: Run, together: Run) -> None:
     assert ledgers_differ(alone.ledger, together.ledger) == []
     if case in EXACT:
         assert alone.scores == together.scores
-        assert alone.promises == together.promises
+        assert alone.guarantees == together.guarantees
         for one, other in (
             (alone.model.weights, together.model.weights),
             (alone.model.kept, together.model.kept),

@@ -18,7 +18,7 @@ import lumos
 from lumos.audit.table import AuditReport, AuditRow, Exactly
 from lumos.display import DISPLAYS
 from lumos.runs.predict import LinkPredictions
-from lumos.runs.text import promise
+from lumos.runs.text import guarantee
 
 EVIL = '<script>alert("x")</script>&amp;'
 
@@ -57,7 +57,7 @@ def changed_row(row: AuditRow, **changes: Any) -> AuditRow:
 
 
 def test_a_run_prints_on_one_screen(run: Path) -> None:
-    """Scores of every arm, the promise, the folder; no line beyond 100, no more than 16 lines."""
+    """Scores of every arm, the guarantee, the folder; no line beyond 100, no more than 16 lines."""
     loaded = lumos.load_run(run)
     text = repr(loaded)
     result = json.loads((run / "result.json").read_text("utf-8"))
@@ -70,7 +70,7 @@ def test_a_run_prints_on_one_screen(run: Path) -> None:
         if (score := result.get(f"{prefix}test_{what}")) is not None:
             assert (f"{score:.4f}" if what == "auc" else f"{100 * score:.2f} %") in text
     assert str(run) in text
-    assert "promise: " in text
+    assert "guarantee: " in text
     tree = shown(loaded)
     assert [row[0] for row in cells(tree)[1:]] == [
         words
@@ -80,16 +80,16 @@ def test_a_run_prints_on_one_screen(run: Path) -> None:
     assert ("No control was run" in tree.text()) == (loaded.control is None)
 
 
-def test_the_promise_is_that_of_the_screen(runs: dict[str, Path]) -> None:
-    """The largest figure of any column, and what nothing is promised about."""
+def test_the_guarantee_is_that_of_the_screen(runs: dict[str, Path]) -> None:
+    """The largest figure of any column, and what nothing is guaranteed about."""
     for kind, run in runs.items():
         loaded = lumos.load_run(run)
         text = " ".join(repr(loaded).split())
-        assert f"promise: {promise(loaded)}" in text
-        assert ("Nothing is promised" in text) == (not loaded.promises), kind
+        assert f"guarantee: {guarantee(loaded)}" in text
+        assert ("Nothing is guaranteed" in text) == (not loaded.guarantees), kind
         assert "This was a simulation" in text
     strict = lumos.load_run(runs["strict"])
-    edge = next(row for row in strict.promises if row["about"] == "one edge: there or not")
+    edge = next(row for row in strict.guarantees if row["about"] == "one edge: there or not")
     largest = max(float(n) for cell in edge.values() for n in re.findall(r"[(=] ?([\d.]+),", cell))
     assert f"whether one edge is there (ε = {largest:g}," in " ".join(repr(strict).split())
 
@@ -202,8 +202,8 @@ def test_frames_of_a_run(runs: dict[str, Path]) -> None:
     assert predictions["predicted"].tolist() == run.predict()
     chances = predictions[[f"p({name})" for name in run.classes]].to_numpy()
     np.testing.assert_array_equal(chances, run.predict_proba())
-    assert run.promises_frame().to_dict("records") == run.promises
-    assert lumos.load_run(runs["paper"]).promises_frame().empty
+    assert run.guarantees_frame().to_dict("records") == run.guarantees
+    assert lumos.load_run(runs["paper"]).guarantees_frame().empty
     with pytest.raises(lumos.UsageError, match="predicts links"):
         lumos.load_run(runs["link"]).predictions_frame()
 

@@ -68,20 +68,20 @@ def test_the_ledger(run: Path) -> None:
         assert ("shut" in protects) == (door == "open" and result["profile"] == "strict")
 
 
-def test_promises_or_exposure(run: Path) -> None:
+def test_guarantees_or_exposure(run: Path) -> None:
     result = result_of(run)
     text = page(run).words("svg")
     for sentence in result["exposed"].replace("`", " ").split(". "):
         assert " ".join(sentence.split()).replace(" ", "") in text.replace(" ", "")
-    if not result["promises"]:
+    if not result["guarantees"]:
         assert "What was exposed" in text
         assert not any("promised" in caption for caption in tables(page(run)))
         return
-    columns, rows = table(run, "What is promised")
-    alike: dict[tuple[str, ...], list[str]] = {}  # what is promised alike is one row
-    for promise in result["promises"]:
-        cells = tuple(" ".join(promise[who].split()) for who in columns[1:])
-        alike.setdefault(cells, []).append(promise["about"])
+    columns, rows = table(run, "What is guaranteed")
+    alike: dict[tuple[str, ...], list[str]] = {}  # what is guaranteed alike is one row
+    for guarantee in result["guarantees"]:
+        cells = tuple(" ".join(guarantee[who].split()) for who in columns[1:])
+        alike.setdefault(cells, []).append(guarantee["about"])
     assert rows == [[", ".join(names), *cells] for cells, names in alike.items()]
 
 

@@ -12,7 +12,7 @@ import lumos
 from lumos.graph import Graph
 from lumos.runs.run import Run
 from lumos.runs.schema import Split
-from lumos.runs.text import advice, answer, promise, split_used
+from lumos.runs.text import advice, answer, guarantee, split_used
 from lumos.training.metrics import auc, beyond_noise, standard_error
 
 
@@ -116,19 +116,19 @@ def test_a_difference_of_chance_is_rarely_called_more() -> None:
     assert np.mean(wrong) < 0.07
 
 
-def test_the_promise_says_that_it_is_simulated(labels: Run, sixty: Graph) -> None:
-    assert promise(labels) == (
-        "Nothing is promised: neighbours got embeddings of raw features, and gradients that "
+def test_the_guarantee_says_that_it_is_simulated(labels: Run, sixty: Graph) -> None:
+    assert guarantee(labels) == (
+        "Nothing is guaranteed: neighbours got embeddings of raw features, and gradients that "
         "depend on labels, without protection; ε = 2 covers released features alone. This was a "
         "simulation."
     )
     strict = lumos.train(sixty)
-    assert promise(strict).endswith(
-        "This was a simulation; the promise needs `aggregate='secure'` and `coins='system'`."
+    assert guarantee(strict).endswith(
+        "This was a simulation; the guarantee needs `aggregate='secure'` and `coins='system'`."
     )
     train = replace(strict.config.train, aggregate="secure", coins="system")
     real = replace(strict, config=replace(strict.config, train=train))
-    assert "simulation" not in promise(real)
+    assert "simulation" not in guarantee(real)
 
 
 def test_the_first_caution_is_the_advice(labels: Run) -> None:

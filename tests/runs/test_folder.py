@@ -200,7 +200,7 @@ def test_features_cannot_be_read_beyond_what_was_sent(
 ) -> None:
     """Arrays that are no messages: at chance. Embeddings, which folders kept before, are not.
 
-    Messages are not at chance, and no promise says so: groups that share words know one another,
+    Messages are not at chance, and no guarantee says so: groups that share words know one another,
     and what neighbours make of that is in their opinions.
     """
     held = [column > 0 for column in np.asarray(graph.features).T]
@@ -354,19 +354,21 @@ def test_an_export_names_no_place_and_no_device(task: str, tmp_path: Path) -> No
     assert (about["task"], about["coins"]) == (task, "system")
     assert about["aggregate"] == settings["aggregate"]
     assert about["simulated"] == (task == "link")
-    assert about["promises"] == run.promises
+    assert about["guarantees"] == run.guarantees
     assert about["lumos"] == lumos.__version__
     assert "replacement" in about["relation"]
     assert "in or out" in about["relation"]
 
 
-def test_the_paper_promises_nothing_in_its_export(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_the_paper_guarantees_nothing_in_its_export(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
     run: Run = lumos.load_run(folders["paper"])
     run.export(tmp_path / "weights.npz", simulated=True)
     with np.load(tmp_path / "weights.npz") as file:
         about = json.loads(str(file["about"]))
-    assert about["promises"] == []
-    assert about["relation"] == "none: nothing is promised"
+    assert about["guarantees"] == []
+    assert about["relation"] == "none: nothing is guaranteed"
 
 
 def test_the_command_line_refuses_too(

@@ -107,7 +107,7 @@ def same(one: Run, other: Run, differences: Differences) -> None:
     assert one.metrics == other.metrics
     # Cautions that compare arms are of what is trained beside the run.
     assert {**findings(one), "cautions": []} == {**findings(other), "cautions": []}
-    assert one.promises == other.promises
+    assert one.guarantees == other.guarantees
 
 
 @pytest.mark.parametrize("option", IDLE)

@@ -67,7 +67,7 @@ def test_the_tail_is_the_hypergeometric_one(population: int, data: st.DataObject
 
 
 @pytest.mark.parametrize("total", [5, 8, 20, 60, 300, 2000, 22_470, 1_000_000])
-def test_the_degree_keeps_its_promises(total: int) -> None:
+def test_the_degree_keeps_its_guarantees(total: int) -> None:
     settings = AggregateSettings()
     degree = mask_parameters(settings, total)
     assert degree.surrounded + degree.parted <= 2.0**-40 / DRAWS

@@ -168,4 +168,4 @@ def identical(one: Run, other: Run) -> None:
     assert one.embeddings.tobytes() == other.embeddings.tobytes()
     assert one.scores == other.scores
     assert findings(one) == findings(other)
-    assert one.promises == other.promises
+    assert one.guarantees == other.guarantees

@@ -120,7 +120,7 @@ def identical(one: Run, other: Run) -> None:
     assert losses(one).tobytes() == losses(other).tobytes()
     assert one.scores == other.scores
     assert findings(one) == findings(other)
-    assert one.promises == other.promises
+    assert one.guarantees == other.guarantees
 
 
 def small(

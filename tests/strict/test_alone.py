@@ -186,7 +186,7 @@ def test_the_control_arm_does_not_unmask_the_release(short: dict[str, int]) -> N
 def test_the_control_arm_does_not_share_noise(
     sixty: Graph, short: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The difference of two sums with the same noise is exact: it promises nothing."""
+    """The difference of two sums with the same noise is exact: it guarantees nothing."""
     drawn: list[tuple[int, bytes]] = []
     original = Noise.shares
 

@@ -1,4 +1,4 @@
-"""Attacks on the whole of a run: all sums, symbols and opinions, against the table of promises.
+"""Attacks on the whole of a run: all sums, symbols and opinions, against the table of guarantees.
 
 **Label.** The informed attacker knows everything but one device's label: all other data, the
 device's own features and edges. It sees every sum and every message, and computes the exact
@@ -30,7 +30,7 @@ from lumos.audit.attacks.replay import changed, log_likelihood, moved, mu_of
 from lumos.audit.attacks.whole_run import InformedGuesses, apart
 from lumos.graph import Graph
 from lumos.secagg.parameters import FixedPoint
-from lumos.strict.classify.guarantees import promises
+from lumos.strict.classify.guarantees import guarantees
 from lumos.training.split import Role
 
 SEEDS = 2
@@ -250,8 +250,10 @@ def test_an_edge_stays_within_the_account_of_its_ends(settings: dict[str, Any]) 
         shares, ends, run = edge_shares(little_graph(20 + seed), None, seed, **settings)
         for share, (one, two) in zip(shares, np.sort(ends, axis=1), strict=True):
             largest[one, two] = max(largest.get((one, two), 0.0), share)
-        promised = 2 * max(run.schedule.mu("edge", role) for role in (Role.TRAIN, Role.VALIDATION))
-        assert promised >= 2 * mu_of(run, "edge").max() - 1e-12
+        guaranteed = 2 * max(
+            run.schedule.mu("edge", role) for role in (Role.TRAIN, Role.VALIDATION)
+        )
+        assert guaranteed >= 2 * mu_of(run, "edge").max() - 1e-12
     assert largest[Role.VALIDATION, Role.VALIDATION] > 0.1
     assert max(largest.values()) <= 1
 
@@ -275,7 +277,7 @@ def test_the_account_of_an_edge_of_training_devices_is_reached() -> None:
 def test_cells_are_the_account_of_the_audit() -> None:
     """What the table prints is what the tests above compare with."""
     run = whole_run(little_graph(7), 7)
-    table = promises(run.schedule)
+    table = guarantees(run.schedule)
     for role, column in (
         (Role.TRAIN, "training devices"),
         (Role.VALIDATION, "validation devices"),

@@ -1,4 +1,4 @@
-"""The table of promises: every cell derived again, none smaller than what is true."""
+"""The table of guarantees: every cell derived again, none smaller than what is true."""
 
 import math
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.strict.classifying import schedule_of
 from tests.strict.composition import DELTA, all_sums, epsilon_of, honest_noise, moves
 
 from lumos.strict.accounting import NONE
-from lumos.strict.classify.guarantees import ROLES, promises, reading
+from lumos.strict.classify.guarantees import ROLES, guarantees, reading
 from lumos.strict.classify.stages import (
     COUNTS,
     ENCODER,
@@ -57,7 +57,7 @@ EXACT = ("none",)
 
 
 def table(schedule: ClassifySchedule) -> dict[str, dict[str, str]]:
-    return {row["about"]: row for row in promises(schedule)}
+    return {row["about"]: row for row in guarantees(schedule)}
 
 
 def numbers(cell: str) -> tuple[float, float]:
@@ -153,7 +153,7 @@ def test_roles_are_apart() -> None:
     assert numbers(rows[EDGE][OTHER]) == (16, 0)
 
 
-def test_who_is_not_there_at_all_has_no_promise() -> None:
+def test_who_is_not_there_at_all_has_no_guarantee() -> None:
     rows = table(schedule_of())
     assert {rows[ABSENT][role] for role in ROLES} == {NONE}
     assert all(rows[DEGREE][role].startswith(NONE) for role in ROLES)
@@ -183,7 +183,7 @@ def test_true_labels_in_the_sums_are_said_to_be_so() -> None:
 
 @pytest.mark.parametrize("protect", EXACT)
 @pytest.mark.parametrize("label_epsilon", [None, math.inf])
-def test_exact_sums_leave_no_promise(protect: str, label_epsilon: float | None) -> None:
+def test_exact_sums_leave_no_guarantee(protect: str, label_epsilon: float | None) -> None:
     schedule = schedule_of(protect=protect, label_epsilon=label_epsilon)
     rows = table(schedule)
     for role in (TRAINING, VALIDATION):

@@ -248,7 +248,7 @@ def test_other_features_of_a_training_device_spend_the_whole_budget(
     assert f"{present(schedule.account(mu))[0]:.3f}" == f"{epsilon:.3f}"
 
 
-def test_what_the_defaults_promise() -> None:
+def test_what_the_defaults_guarantee() -> None:
     schedule = schedule_of(**FACEBOOK)
     figures = {
         (role, question): present(schedule.account(schedule.mu(question, role)))[0]
@@ -268,7 +268,7 @@ def test_what_the_defaults_promise() -> None:
     assert edge <= 20.9  # that of the profile before opinions
 
 
-def test_signed_features_cost_the_same_promise_more_noise() -> None:
+def test_signed_features_cost_the_same_guarantee_more_noise() -> None:
     signed, plain = (present(schedule_of(signed=signs)[ENCODER].noise()) for signs in (True, False))
     assert signed.sigma == pytest.approx(math.sqrt(2) * plain.sigma)
 
@@ -356,7 +356,7 @@ def test_the_form_of_a_label_does_not_depend_on_the_level_of_the_sums(classes: i
         ({"mechanism": "rappor"}, "mechanism"),
     ],
 )
-def test_settings_that_promise_nothing_are_refused(
+def test_settings_that_guarantee_nothing_are_refused(
     settings: dict[str, object], option: str
 ) -> None:
     with pytest.raises(UsageError, match=option):

@@ -1,7 +1,7 @@
 """No coin twice: runs that differ in anything share none, and an equal run repeats every one.
 
 Two sums with the same noise give their difference exactly, and two symbols from the same coin give
-away more than both pay for. So it would be no help that each run alone keeps its promise.
+away more than both pay for. So it would be no help that each run alone keeps its guarantee.
 """
 
 from dataclasses import replace
@@ -295,5 +295,5 @@ def test_an_exact_repeat_is_the_same_bit_by_bit(
         for name in one.model.weights
     )
     assert one.metrics == two.metrics
-    assert one.promises == two.promises
+    assert one.guarantees == two.guarantees
     assert ledger_differences(one.ledger, two.ledger) == []

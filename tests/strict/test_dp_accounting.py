@@ -14,16 +14,16 @@ from tests.narrow import present
 from tests.strict.classifying import schedule_of
 from tests.strict.composition import DELTA, all_sums, honest_noise, moves
 from tests.strict.linking import schedule as link_schedule
-from tests.strict.test_classify_promises import IN_SUMS, numbers
+from tests.strict.test_classify_guarantees import IN_SUMS, numbers
 
 from lumos.secagg.noise import epsilon_for
 from lumos.strict.accounting import EDGE, FEATURES, LABEL, NORM, RECORD
 from lumos.strict.classify.guarantees import ROLES
-from lumos.strict.classify.guarantees import promises as of_labels
+from lumos.strict.classify.guarantees import guarantees as of_labels
 from lumos.strict.classify.stages import ClassifySchedule
 from lumos.strict.features import STAGES
 from lumos.strict.link.guarantees import SUMS
-from lumos.strict.link.guarantees import promises as of_links
+from lumos.strict.link.guarantees import guarantees as of_links
 from lumos.training.split import Role
 
 FACEBOOK: dict[str, Any] = {"devices": 22_470, "training": 11_235, "validation": 5_617}

@@ -292,8 +292,8 @@ def test_the_run_says_that_sizes_are_public_and_newcomers_use_them(tmp_path: Any
     assert "whether all of them lie between -1 and 1" in run.model.exposed
     again = lumos.load_run(tmp_path / "run")
     assert np.array_equal(again.model.weights["feature_size"], run.model.weights["feature_size"])
-    assert again.promises == run.promises
-    assert any("(8, 1e-05)" in cell for row in run.promises for cell in row.values())
+    assert again.guarantees == run.guarantees
+    assert any("(8, 1e-05)" in cell for row in run.guarantees for cell in row.values())
 
 
 def test_links_are_the_same_when_asked_later(tmp_path: Any) -> None:

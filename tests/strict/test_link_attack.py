@@ -399,7 +399,7 @@ def test_memory_never_undoes_a_shift(turned: bool, monkeypatch: pytest.MonkeyPat
     bound = np.exp(1) / (np.exp(1) + 3)
     error = MARGIN * np.sqrt(bound * (1 - bound) / len(pairs))
     for end, seen in ((0, asker), (1, other)):
-        assert abs((seen == truth).mean() - bound) < error  # as often as promised, and no more
+        assert abs((seen == truth).mean() - bound) < error  # as often as guaranteed, and no more
         assert ((seen - own[pairs[:, end]]) % 4 == truth).mean() < bound + error
     assert np.array_equal((truth + own[pairs[:, 1]]) % 4, asker)
     assert np.array_equal((truth + own[pairs[:, 0]]) % 4, other)

@@ -1,4 +1,4 @@
-"""What runs of `link` promise: no cell of the table claims more than the run gives."""
+"""What runs of `link` guarantee: no cell of the table claims more than the run gives."""
 
 import re
 from typing import Any
@@ -9,7 +9,7 @@ from tests.strict.linking import linked, schedule
 from tests.strict.strictly import small
 
 from lumos.strict.accounting import NONE
-from lumos.strict.link.guarantees import ANSWERS, MESSAGES, SUMS, cautions, promises, reading
+from lumos.strict.link.guarantees import ANSWERS, MESSAGES, SUMS, cautions, guarantees, reading
 from lumos.strict.link.levels import ALONE, BOTH, WAYS, WORDS, Reading
 
 OTHERS = "features: these or others"
@@ -17,7 +17,7 @@ ZEROS = "features: in the sums, or all pairs of the device left out"
 
 
 def table(devices: int = 1000, **settings: Any) -> dict[str, dict[str, str]]:
-    return {row["about"]: row for row in promises(schedule(devices, **settings))}
+    return {row["about"]: row for row in guarantees(schedule(devices, **settings))}
 
 
 def epsilon_in(cell: str) -> float:
@@ -28,7 +28,7 @@ def epsilon_in(cell: str) -> float:
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
 @pytest.mark.parametrize("devices", [60, 5000])
-def test_sums_promise_what_they_cost(epsilon: float, devices: int) -> None:
+def test_sums_guarantee_what_they_cost(epsilon: float, devices: int) -> None:
     """By convolving privacy losses of all sums: the table never says less."""
     made = schedule(devices, update_epsilon=epsilon)
     rows = table(devices, update_epsilon=epsilon)
@@ -46,14 +46,14 @@ def test_sums_promise_what_they_cost(epsilon: float, devices: int) -> None:
     assert epsilon_in(rows[ZEROS][SUMS]) < epsilon_in(rows[OTHERS][SUMS])
 
 
-def test_exact_sums_promise_nothing() -> None:
+def test_exact_sums_guarantee_nothing() -> None:
     for about in (OTHERS, ZEROS):
         assert table(protect="none")[about][SUMS].startswith(f"{NONE}: exact sums")
 
 
 @pytest.mark.parametrize("settings", [{}, {"opinions": 0}, {"answer_epsilon": 1.0}], ids=str)
 def test_edges_degrees_and_membership(settings: dict[str, Any]) -> None:
-    """To predict an edge is to infer it: nothing is promised, but for opinions."""
+    """To predict an edge is to infer it: nothing is guaranteed, but for opinions."""
     rows = table(**settings)
     for about in ("one edge", "degree", "membership: there or not there at all"):
         for way in (SUMS, ANSWERS):
@@ -91,7 +91,7 @@ def test_answers_are_counted(settings: dict[str, Any], words: str) -> None:
 def test_bits_of_a_run_are_within_those_that_the_table_says() -> None:
     run = linked(small(40), protect="none")
     assert run.ledger.device_comparison_bits.max() <= 2 * 3
-    assert run.promises == promises(schedule(40, protect="none"))
+    assert run.guarantees == guarantees(schedule(40, protect="none"))
 
 
 def test_how_to_read_the_table() -> None:

@@ -474,4 +474,4 @@ def test_a_run_folder_keeps_everything(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="made from a graph in memory; pass that graph"):
         again.ask_links([(0, 1)])
     assert again.model.choice in (BOTH, *WAYS)
-    assert again.promises == run.promises
+    assert again.guarantees == run.guarantees

@@ -68,7 +68,7 @@ def symbols(graph: Graph, **settings: Any) -> tuple[Run, dict[str, bytes]]:
 
 
 def row(run: Run, about: str) -> dict[str, str]:
-    return next(row for row in run.promises if row["about"] == about)
+    return next(row for row in run.guarantees if row["about"] == about)
 
 
 # A graph that lives.
@@ -217,7 +217,7 @@ def test_both_tasks_share_the_account_of_sums(path: Path) -> None:
     later = strict(graph, book=path, seed=1)
     for role in (TRAINING, VALIDATION, OTHER):
         assert "2 answers about links" in row(later, FEATURES)[f"{role}, for life"]
-        assert row(later, EDGE)[f"{role}, for life"].startswith("no promise")
+        assert row(later, EDGE)[f"{role}, for life"].startswith("no guarantee")
         assert row(later, EDGE)[role][0] in "(ε"
 
 
@@ -291,8 +291,8 @@ def test_true_labels_in_sums_are_counted_for_life(path: Path, short: dict[str, i
 
 def test_without_a_book_there_is_no_column_for_life(short: dict[str, int]) -> None:
     run = strict(small(60), **short)
-    assert all(set(row) == {"about", TRAINING, VALIDATION, OTHER} for row in run.promises)
-    assert NEWLY not in {row["about"] for row in run.promises}
+    assert all(set(row) == {"about", TRAINING, VALIDATION, OTHER} for row in run.guarantees)
+    assert NEWLY not in {row["about"] for row in run.guarantees}
 
 
 # Tampering.

@@ -1,4 +1,4 @@
-"""What opinions promise about edges, by exact likelihood ratios on small graphs; and their echo.
+"""What opinions guarantee about edges, by exact likelihood ratios on small graphs; and their echo.
 
 All symbols and opinions of a small federation are enumerated, with their probabilities by the real
 evidence, the real choice of a class and the real mechanism. Public matrices are fixed: the noise of
@@ -138,12 +138,12 @@ TOWNS = {
 
 
 @pytest.mark.parametrize("name", TOWNS)
-def test_one_edge_has_the_promised_ratio(name: str) -> None:
+def test_one_edge_has_the_guaranteed_ratio(name: str) -> None:
     town = TOWNS[name]
     assert largest_ratio(town) <= 2 * town.opinions * EPSILON + 1e-9
 
 
-def test_the_promise_about_an_edge_is_reached() -> None:
+def test_the_guarantee_about_an_edge_is_reached() -> None:
     """Both ends change their mind, in both opinions: nothing less than 2 · opinions · ε holds."""
     for town in (TOWNS["four devices, two opinions"], Town(4, 2, lopsided(2, 1), (0, 1, 2, 3))):
         assert largest_ratio(town) > 0.99 * 2 * town.opinions * EPSILON
@@ -175,7 +175,7 @@ def receiver_ratio(leaves: int) -> float:
     return ratio
 
 
-def test_an_opinion_for_one_receiver_breaks_the_promise() -> None:
+def test_an_opinion_for_one_receiver_breaks_the_guarantee() -> None:
     """Every receiver has one more message about the same edge: no bound but the degree."""
     assert receiver_ratio(1) <= EPSILON
     assert receiver_ratio(4) > 2 * EPSILON  # all that both ends together may tell

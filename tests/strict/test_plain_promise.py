@@ -1,13 +1,13 @@
-"""The promise in plain words has the worst figure of every row, and hides no row."""
+"""The guarantee in plain words has the worst figure of every row, and hides no row."""
 
 import math
 from typing import Any
 
 import pytest
 
-from lumos.strict.classify import guarantees as classify_promises
+from lumos.strict.classify import guarantees as classify_guarantees
 from lumos.strict.classify.stages import ClassifySchedule
-from lumos.strict.link import guarantees as link_promises
+from lumos.strict.link import guarantees as link_guarantees
 from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.texts import classify_in_words, guess_bound, link_in_words
 from lumos.training.config import Config
@@ -18,13 +18,13 @@ def classify(**settings: Any) -> tuple[list[dict[str, str]], str]:
     schedule = ClassifySchedule(
         config=config, devices=2000, training=1000, validation=500, classes=4
     )
-    table = classify_promises.promises(schedule)
+    table = classify_guarantees.guarantees(schedule)
     return table, classify_in_words(table)
 
 
 def links(**settings: Any) -> tuple[list[dict[str, str]], str]:
     schedule = LinkSchedule(config=Config.of(task="link", **settings), devices=2000)
-    table = link_promises.promises(schedule)
+    table = link_guarantees.guarantees(schedule)
     return table, link_in_words(table)
 
 
@@ -62,7 +62,7 @@ def test_the_bound_is_that_of_the_best_guess(classes: int, epsilon: float) -> No
     assert guess_bound(epsilon, 1.0) == 1
 
 
-def test_exact_sums_promise_nothing_about_features() -> None:
+def test_exact_sums_guarantee_nothing_about_features() -> None:
     _, words = classify(protect="none")
     nothing = words.split("Not protected: ")[1]
     assert "one device's features or any others" in nothing
@@ -71,7 +71,7 @@ def test_exact_sums_promise_nothing_about_features() -> None:
 
 def test_true_labels_in_sums() -> None:
     _, words = classify(label_epsilon=float("inf"))
-    assert "one label or another: ε = 3;" not in words  # the symbol's ε is not the whole promise
+    assert "one label or another: ε = 3;" not in words  # the symbol's ε is not the whole guarantee
     assert "one label or another: ε = " in words
     assert "guess" not in words  # with a δ there is no such bound
 

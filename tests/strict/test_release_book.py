@@ -50,7 +50,7 @@ def drawing(graph: Graph, seed: int = 0) -> np.ndarray:
 
 def newly(run: Run, role: str) -> set[str]:
     """What the table says that a run newly spent."""
-    row = next(row for row in run.promises if row["about"] == NEWLY)
+    row = next(row for row in run.guarantees if row["about"] == NEWLY)
     return set(row[role].split(", ")) - {"1e-05)"}
 
 
@@ -124,7 +124,7 @@ def test_the_run_that_paid_reports_it_again(
     assert again.ledger.epsilon_per_receiver == again.ledger.epsilon_collusion == 3.0
     assert_array_equal(again.ledger.device_epsilon, first.ledger.device_epsilon)
     assert_array_equal(again.ledger.device_edge_epsilon, first.ledger.device_edge_epsilon)
-    assert again.promises == first.promises
+    assert again.guarantees == first.guarantees
 
 
 def test_a_larger_label_epsilon_keeps_the_symbol_a_degradation(book: dict[str, Any]) -> None:
@@ -291,7 +291,7 @@ def test_a_run_that_was_interrupted_after_it_paid_reports_what_it_paid(
     resumed = strict(sixty, resume=(tmp_path / "run" / "checkpoint.npz").exists(), **settings)
     assert resumed.ledger.epsilon_per_receiver == resumed.ledger.epsilon_collusion == 3.0
     assert ledger_differences(resumed.ledger, apart.ledger) == []
-    assert resumed.promises == apart.promises
+    assert resumed.guarantees == apart.guarantees
     once = np.where(drawing(sixty), 3.0, 0.0)
     assert_array_equal(read_arrays(book["book"])["spent"], once)
     assert opinions_spent(book).max() == 8.0

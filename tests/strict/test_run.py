@@ -265,15 +265,15 @@ def test_devices_without_a_part_in_training_give_away_nothing_of_their_own(
     assert (one.logits[silent] != two.logits[silent]).any()  # the change is one
 
 
-def test_every_run_tells_what_it_promises(whole: tuple[Run, Wire]) -> None:
+def test_every_run_tells_what_it_guarantees(whole: tuple[Run, Wire]) -> None:
     result, _ = whole
-    rows = {row["about"]: row for row in result.promises}
+    rows = {row["about"]: row for row in result.guarantees}
     roles = {"training devices", "validation devices", "other devices"}
     assert all(row.keys() == {"about"} | roles and all(row.values()) for row in rows.values())
     label = rows["label: this one or another"]
     assert label["training devices"] == label["validation devices"] == "ε = 3, pure"
     assert rows["features: these or others"]["training devices"] == "(8, 1e-05)"
-    assert json.loads(json.dumps(result.summary()))["promises"] == result.promises
+    assert json.loads(json.dumps(result.summary()))["guarantees"] == result.guarantees
     assert result.model.exposed.startswith("Nothing left a device through the door `open`.")
     for words in (
         "several runs add up",
@@ -371,7 +371,7 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
         ({"epsilon": 1e-9}, r"`epsilon=1e-09` for 6 symbols is too little"),
     ],
 )
-def test_what_cannot_keep_the_promises_is_refused(
+def test_what_cannot_keep_the_guarantees_is_refused(
     settings: dict[str, Any], reason: str, sixty: Graph, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=reason) as refused:

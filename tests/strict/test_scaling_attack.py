@@ -503,7 +503,7 @@ def test_one_value_flips_a_public_fact_and_the_run_says_so() -> None:
     # Where both are set by hand, nothing of it is looked at, and nothing is said.
     settings: dict[str, Any] = {"scaling": "size", "signs": "nonnegative"}
     one, other = (strict(g, **settings) for g in (bounded, flipped))
-    assert one.promises == other.promises
+    assert one.guarantees == other.guarantees
     assert one.model.exposed == other.model.exposed
     assert "lie between -1 and 1" not in one.model.exposed
     assert "is negative" not in one.model.exposed

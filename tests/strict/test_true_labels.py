@@ -205,15 +205,15 @@ def test_with_true_labels_in_the_sums_they_are_held_and_the_table_says_so(epochs
     made = federation(graph, roles_of(MANY), label_epsilon=float("inf"))
     assert holds(after(made, epochs), labels)
     result, _ = run_with_wire(graph, label_epsilon=float("inf"))
-    rows = {row["about"]: row for row in result.promises}
+    rows = {row["about"]: row for row in result.guarantees}
     label = rows["label: this one or another"]
     assert "pure" not in label["training devices"] + label["validation devices"]
     assert "Sums used true labels: only the noise of the sums protects them" in (
         result.model.exposed
     )
     exact, _ = run_with_wire(graph, label_epsilon=float("inf"), protect="none")
-    rows = {row["about"]: row for row in exact.promises}
-    assert rows["label: this one or another"]["validation devices"].startswith("no promise")
+    rows = {row["about"]: row for row in exact.guarantees}
+    assert rows["label: this one or another"]["validation devices"].startswith("no guarantee")
 
 
 def test_labels_of_devices_that_only_test_are_not_even_drawn() -> None:

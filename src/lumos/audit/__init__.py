@@ -1,7 +1,7 @@
 """Attacks on Lumos, run by Lumos: what adversaries infer from the messages of a real run.
 
     report = lumos.run_audit("facebook", epsilon=2.0)
-    report.exceeded        # rows whose bound was exceeded; none, or a promise is wrong
+    report.exceeded        # rows whose bound was exceeded; none, or a guarantee is wrong
 
 A run is recorded where its messages travel (`lumos.exchange.recording`), and every attack gets the
 part of the recording that the protocol gives its adversary (`views`), public facts, and what

@@ -28,7 +28,7 @@ from lumos.runs.train import train
 from lumos.secagg.parameters import FixedPoint
 from lumos.training.config import Config
 from lumos.training.given_split import GivenSplit, edge_split, given_again, vertex_split
-from lumos.training.profile import NO_PROMISE
+from lumos.training.profile import NO_GUARANTEE
 from lumos.training.split import EdgeSplit, Role
 from lumos.typing import Bytes, Doubles, Flags, Ints, Progress
 
@@ -276,7 +276,7 @@ def _words(row: int, batch: Batch, fixed: FixedPoint, *, packed: bool = False) -
     return fixed.unpack(body) if packed else body.view(fixed.dtype)
 
 
-# Figures in the table of promises, as a run prints it: what is audited is what people read.
+# Figures in the table of guarantees, as a run prints it: what is audited is what people read.
 
 _NUMBER = r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?|∞|inf)"
 _BOTH = re.compile(rf"\({_NUMBER}, {_NUMBER}\)")
@@ -289,23 +289,23 @@ def cell(run: Run, about: str, column: str) -> str:
     Raises:
         UsageError: there is none.
     """
-    for row in run.promises:
+    for row in run.guarantees:
         if row["about"].startswith(about) and column in row:
             return row[column]
-    raise UsageError(f"the table of promises has no cell {about!r}, {column!r}")
+    raise UsageError(f"the table of guarantees has no cell {about!r}, {column!r}")
 
 
 def printed(run: Run, about: str, column: str, *, life: bool = False) -> tuple[float, float] | None:
-    """(ε, δ) of a cell, δ = 0 where it is pure; None where it promises nothing.
+    """(ε, δ) of a cell, δ = 0 where it is pure; None where it guarantees nothing.
 
     Args:
         life: over all runs with a book, where the table has a column for it.
     """
-    names = [name for row in run.promises for name in row if name.startswith(column)]
+    names = [name for row in run.guarantees for name in row if name.startswith(column)]
     for_life = [name for name in names if life and "life" in name]
     text = cell(run, about, for_life[0] if for_life else column)
-    if text.startswith(NO_PROMISE):
-        return None  # whatever ε it names is that of a part: "no promise by the sums; ε = 3 by …"
+    if text.startswith(NO_GUARANTEE):
+        return None  # whatever ε it names is that of a part: "no guarantee by the sums; ε = 3 by …"
     both, pure = _BOTH.search(text), _PURE.search(text)
     if both is not None:
         return _value(both[1]), _value(both[2])

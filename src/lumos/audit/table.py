@@ -237,7 +237,7 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     bound: float | None = None
     """What is claimed: the number is not larger. None: no bound is claimed."""
     bound_is: str = ""
-    """Where the claim stands: a cell of the table of promises, a sentence."""
+    """Where the claim stands: a cell of the table of guarantees, a sentence."""
     knows_mechanism: bool = False
     """Whether the attacker computes with the true probabilities of the mechanism: only then can a
     figure at chance mean anything."""
@@ -346,7 +346,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exceeded(self) -> list[AuditRow]:
-        """Rows that refute a promise."""
+        """Rows that refute a guarantee."""
         return [row for row in self.rows if self.verdict(row) == EXCEEDED]
 
     def lines(self) -> list[dict[str, Any]]:

@@ -54,7 +54,7 @@ class Own(System):
     def protects(self, settings: BaselineSettings) -> str:
         """Nothing; for classify no edge is used."""
         edges = "edges are the targets" if settings.task == "link" else "edges: not used"
-        return f"no promise: weights are trained without noise; {edges}"
+        return f"no guarantee: weights are trained without noise; {edges}"
 
     def receive(self, problem: ServerProblem, settings: BaselineSettings) -> Received:
         """Raw features and no edge; for link, training edges are targets."""

@@ -12,7 +12,7 @@ from lumos.cli.common import Common, console, placed, print_json
 from lumos.cli.options import AS_IT_IS, Reading, given
 from lumos.cli.screen import paragraph
 from lumos.cli.train import run_options
-from lumos.errors import PromiseExceeded, UsageError
+from lumos.errors import GuaranteeExceeded, UsageError
 from lumos.graph import load
 from lumos.storage import write_json
 
@@ -87,7 +87,7 @@ def audit(
     if report.exceeded:
         names = ", ".join(sorted({row.attack for row in report.exceeded}))
         many = len(report.exceeded)
-        raise PromiseExceeded(f"{many} of {len(report.rows)} rows exceed their bound ({names})")
+        raise GuaranteeExceeded(f"{many} of {len(report.rows)} rows exceed their bound ({names})")
 
 
 def show(report: "AuditReport", out: Path | None, *, verbose: bool) -> None:

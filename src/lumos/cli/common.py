@@ -69,7 +69,7 @@ OPTIONS: Mapping[str, Placed] = {
     "split": Placed(DATA, "file, or shares as 60/20/20: who trains and tests"),
     # What is learnt, and who does it.
     "task": Placed(TASK, "classify: predict labels; link: predict edges"),
-    "profile": Placed(TASK, "strict: it promises; paper: the paper's design"),
+    "profile": Placed(TASK, "strict: it guarantees; paper: the paper's design"),
     "system": Placed(TASK, "centralized, own, lpgnn, naive, or a registered one"),
     "systems": Placed(TASK, "strict, paper, own, control, centralized, lpgnn, …"),
     "attack": Placed(TASK, "only this attack; may be repeated"),

@@ -245,10 +245,10 @@ def show(evaluation: "Evaluation", out: Path | None) -> None:
     for sentence in remarks(evaluation):
         screen.print(Text(as_options(sentence)))
     screen.print("What protects label, features and edges:")
-    promises = Table(show_header=False, box=None, padding=(0, 1, 0, 2))
+    guarantees = Table(show_header=False, box=None, padding=(0, 1, 0, 2))
     for name, what in protections(evaluation).items():
-        promises.add_row(Text(name), Text(what))
-    screen.print(promises)
+        guarantees.add_row(Text(name), Text(what))
+    screen.print(guarantees)
     screen.print(Text(work(evaluation)))
     if out is not None:
         screen.print(Text(f"page: {out / 'report.html'}"))

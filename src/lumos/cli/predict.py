@@ -106,9 +106,9 @@ def predict(
 
     trained = load_run(run)
     train = trained.config.train
-    if scores is not None and (trained.classes or not trained.promises):
+    if scores is not None and (trained.classes or not trained.guarantees):
         raise UsageError(
-            "--scores has no meaning for this run, only for one of --task link with promises; "
+            "--scores has no meaning for this run, only for one of --task link with guarantees; "
             "leave it out"
         )
     if scores is not None and id is None and pairs is None:

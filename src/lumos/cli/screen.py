@@ -1,4 +1,4 @@
-"""A run on the screen: the answer, the scores, the promise, one advice; the rest by `--verbose`."""
+"""A run on the screen: the answer, the scores, the guarantee, one advice; the rest by `--verbose`."""
 
 import textwrap
 from collections.abc import Mapping
@@ -42,14 +42,14 @@ def show(run: "Run", out: Path | None, *, verbose: bool) -> None:
         out: its folder, if it was written.
         verbose: print everything that is known of it too.
     """
-    from lumos.runs.text import advice, answer, promise, split_used
+    from lumos.runs.text import advice, answer, guarantee, split_used
 
     screen = console()
     paragraph(screen, answer(run))
     screen.print()
     screen.print(score_table(run))
     screen.print()
-    paragraph(screen, f"Promise: {promise(run)}" if run.promises else promise(run))
+    paragraph(screen, f"Guarantee: {guarantee(run)}" if run.guarantees else guarantee(run))
     if hint := advice(run):
         paragraph(screen, f"Advice: {hint}.")
     paragraph(screen, f"Split: {split_used(run)}.")
@@ -103,7 +103,7 @@ def paragraph(screen: Console, text: str) -> None:
 
 
 def show_details(run: "Run") -> None:
-    """Print settings, estimates, cost, promises, exposure and topics."""
+    """Print settings, estimates, cost, guarantees, exposure and topics."""
     screen = console()
     screen.print()
     config, ledger = run.config, run.ledger
@@ -168,8 +168,8 @@ def show_details(run: "Run") -> None:
     )
     screen.print(table)
     screen.print()
-    if run.promises:
-        _show_promises(run.promises)
+    if run.guarantees:
+        _show_guarantees(run.guarantees)
     screen.print("What was exposed, and to whom:")
     screen.print(textwrap.fill(as_options(run.model.exposed), min(screen.width, 100)))
     screen.print()
@@ -188,18 +188,18 @@ def _show_topics(run: "Run") -> None:
     console().print()
 
 
-def _show_promises(promises: list[dict[str, str]]) -> None:
-    """What is promised about what, against whom: one block for each kind of thing."""
+def _show_guarantees(guarantees: list[dict[str, str]]) -> None:
+    """What is guaranteed about what, against whom: one block for each kind of thing."""
     screen = console()
-    screen.print("What is promised (docs/strict.md explains each entry):")
+    screen.print("What is guaranteed (docs/strict.md explains each entry):")
     about: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for row in promises:  # rows with the same promises are printed once
-        cells = tuple((who, promise) for who, promise in row.items() if who != "about")
+    for row in guarantees:  # rows with the same guarantees are printed once
+        cells = tuple((who, guarantee) for who, guarantee in row.items() if who != "about")
         about.setdefault(cells, []).append(row["about"])
     for cells, names in about.items():
         table = Table(show_header=False, box=None, padding=(0, 1, 0, 2))
-        for who, promise in cells:
-            table.add_row(who, promise)
+        for who, guarantee in cells:
+            table.add_row(who, guarantee)
         screen.print(f" {', '.join(names)}")
         screen.print(table)
     screen.print()
@@ -237,7 +237,7 @@ def _show_choice(run: "Run") -> None:
         console().print(f"{texts.chooser} chose: {choice}{meaning}")
     for caution in run.model.cautions:
         console().print(as_options(f"caution: {caution}"))
-    console().print("(scores are the observer's, from true data: no promise covers them)")
+    console().print("(scores are the observer's, from true data: no guarantee covers them)")
 
 
 # `lumos train --seeds`: several runs, their means, and paired differences of their arms.

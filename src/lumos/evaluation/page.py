@@ -222,7 +222,7 @@ def _summary(evaluation: Evaluation) -> list[str]:
     sentences = [
         f"Test {metric} on {evaluation.graph}: every system with the same "
         f"{len(evaluation.seeds)} seeds and splits, finished runs with each system's own defaults. "
-        "Scores are the observer's, from true data: no promise covers them."
+        "Scores are the observer's, from true data: no guarantee covers them."
     ]
     rows = {row.key: row for row in _main_rows(evaluation)}
     if STRICT in rows and rows[STRICT].minus_own is not None:
@@ -282,7 +282,7 @@ def _scores(evaluation: Evaluation) -> Section:
 
 def _protection(evaluation: Evaluation) -> Section:
     about = (
-        "A score without its promise says half. (ε, δ) is of the whole run: what somebody who sees "
+        "A score without its guarantee says half. (ε, δ) is of the whole run: what somebody who sees "
         "every message and the model can tell; of several kinds of devices the weakest counts."
     )
     rows = [[name, what] for name, what in protections(evaluation).items()]

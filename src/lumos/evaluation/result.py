@@ -17,7 +17,7 @@ from lumos.errors import UsageError
 from lumos.storage import write_json
 from lumos.training.config import Config
 from lumos.training.metrics import CLASS_SCORES, LINK_SCORES
-from lumos.training.profile import NO_PROMISE, PAPER, PROFILES, STRICT
+from lumos.training.profile import NO_GUARANTEE, PAPER, PROFILES, STRICT
 from lumos.training.trainer import CONTROL, MAIN, OWN
 from lumos.typing import Ints
 
@@ -208,7 +208,7 @@ def chosen_systems(
 
 _EPSILON = re.compile(r"ε = ([\d.e+]+)|\(([\d.e+]+), ")
 _SHOWN = ("label", "features", "whole record", "one edge", "degree", "membership")
-"""What is shown of the table of promises, by how its rows begin; the first row of each."""
+"""What is shown of the table of guarantees, by how its rows begin; the first row of each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -458,15 +458,15 @@ class Evaluation:
         return as_html(self)
 
 
-def protection(promises: Sequence[Mapping[str, str]]) -> str:
-    """The table of promises in one line: of every row the weakest promise of all its columns.
+def protection(guarantees: Sequence[Mapping[str, str]]) -> str:
+    """The table of guarantees in one line: of every row the weakest guarantee of all its columns.
 
     Args:
-        promises: as `run.promises` has them.
+        guarantees: as `run.guarantees` has them.
     """
     parts: dict[str, list[str]] = {}
     for about in _SHOWN:
-        row = next((row for row in promises if row["about"].startswith(about)), None)
+        row = next((row for row in guarantees if row["about"].startswith(about)), None)
         if row is not None:
             parts.setdefault(_weakest(row), []).append(about)
     return "; ".join(f"{', '.join(about)}: {what}" for what, about in parts.items())
@@ -474,9 +474,9 @@ def protection(promises: Sequence[Mapping[str, str]]) -> str:
 
 def _weakest(row: Mapping[str, str]) -> str:
     cells = {who: cell for who, cell in row.items() if who != "about"}
-    if any(cell == NO_PROMISE or cell.startswith(f"{NO_PROMISE}:") for cell in cells.values()):
-        return NO_PROMISE
-    limited = [f"{who}, {cell}" for who, cell in cells.items() if cell.startswith(NO_PROMISE)]
+    if any(cell == NO_GUARANTEE or cell.startswith(f"{NO_GUARANTEE}:") for cell in cells.values()):
+        return NO_GUARANTEE
+    limited = [f"{who}, {cell}" for who, cell in cells.items() if cell.startswith(NO_GUARANTEE)]
     figures = {cell: _epsilon(cell) for cell in cells.values() if _epsilon(cell) is not None}
     largest = max(figures, key=lambda cell: figures[cell] or 0.0, default="not used")
     return " and ".join([largest, *limited])
@@ -495,8 +495,8 @@ def protection_of(result: Mapping[str, Any]) -> str:
     """
     if "protects" in result:
         return str(result["protects"])
-    if result.get("promises"):
-        return protection(result["promises"])
+    if result.get("guarantees"):
+        return protection(result["guarantees"])
     epsilon = result["epsilon"]
     released = f"; ε = {float(epsilon):g} covers releases alone" * bool(epsilon)
-    return f"no promise: other messages leave without protection{released}"
+    return f"no guarantee: other messages leave without protection{released}"

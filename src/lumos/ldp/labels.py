@@ -144,7 +144,7 @@ def merged(form: LabelForm, epsilon: float, values: Ints, groups: Ints) -> tuple
     return groups[values], table + form.strength(epsilon) * np.eye(len(sizes))
 
 
-# One label, several levels of noise, one promise: draws that form one Markov chain.
+# One label, several levels of noise, one guarantee: draws that form one Markov chain.
 #
 # A device draws its label ỹ once at each level ε that it is ever asked for, and keeps every draw.
 # The draws form a chain, in whatever order the levels were asked for:

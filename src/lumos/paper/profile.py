@@ -187,7 +187,7 @@ def run_texts(config: Config) -> ProfileTexts:
     """What reports say about a run."""
     paper = settings_of(config)
     return ProfileTexts(
-        promise=lambda _: _unprotected(config),
+        guarantee=lambda _: _unprotected(config),
         design="this is the paper's own design.",
         trees=TreeTexts(
             workload=(
@@ -241,6 +241,6 @@ def _unprotected(config: Config) -> str:
         else "features went to neighbours as they are"
     )
     return (
-        f"Nothing is promised: neighbours{strangers} got embeddings of raw features, and gradients "
+        f"Nothing is guaranteed: neighbours{strangers} got embeddings of raw features, and gradients "
         f"that depend on {told}, without protection; {features}."
     )

@@ -298,7 +298,7 @@ class PaperTrainer:
             judged={MAIN: judged},
             best_epoch=self.weights.best_epoch,
             exposed=exposure(self.config, ledger),
-            promises=[],
+            guarantees=[],
         )
 
     def load_model_state_dict(self, weights: Arrays, kept: Arrays) -> None:

@@ -16,7 +16,7 @@ from lumos.graph import Graph
 from lumos.report.charts import cdf
 from lumos.report.training import curve
 from lumos.runs.run import Run
-from lumos.runs.text import headline, promise, score_table
+from lumos.runs.text import guarantee, headline, score_table
 from lumos.trees.balance import Balanced
 from lumos.typing import Ints
 
@@ -105,14 +105,14 @@ def _written(cell: Cell) -> str:
 
 
 def show_run(run: Run) -> str:
-    """Return a run: scores of all arms, what was learnt, the promise."""
+    """Return a run: scores of all arms, what was learnt, the guarantee."""
     parts = [title("Run", headline(run)), table(*score_table(run))]
     if run.control is None:
         parts.append(paragraph("No control was run: train(…, control=True) adds one."))
     if (figure := curve(run)) is not None:
         parts.append(drawing(figure.svg, figure.caption))
     parts += [
-        paragraph(f"Promise: {promise(run)}".replace("`", "")),
+        paragraph(f"Guarantee: {guarantee(run)}".replace("`", "")),
         listed(run.model.cautions),
     ]
     if run.folder is not None:

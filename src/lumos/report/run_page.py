@@ -256,9 +256,11 @@ def _privacy(run: Run) -> str:
             f"{run.ledger.scores:,} pairs learnt the level of their score in training: "
             f"{run.ledger.comparison_bits:,.0f} bits, counted at both ends."
         )
-    if run.promises:
-        promised = run.config.profile.texts(run.config).promise(run.promises)
-        sentences.append(f"The whole promise: {promised} The table below has it entry by entry.")
+    if run.guarantees:
+        guaranteed = run.config.profile.texts(run.config).guarantee(run.guarantees)
+        sentences.append(
+            f"The whole guarantee: {guaranteed} The table below has it entry by entry."
+        )
     if shortcuts := _shortcuts(run):
         sentences.append(
             f"In this simulation {_enumerated(shortcuts)}; real devices must not do that."

@@ -93,29 +93,29 @@ def _doors(run: Run, topics: list[TopicLine]) -> Table:
 
 def protection_section(run: Run) -> Section:
     """Return the table of guarantees, and the run's own words on what it gave away."""
-    if not run.promises:
+    if not run.guarantees:
         return Section("What was exposed", [Text(run.model.exposed)])
     blocks: list[Block] = [
-        _promises(run.promises),
+        _guarantees(run.guarantees),
         Text(
             "(ε, δ): whatever someone sees, it speaks for one version of a device's data over "
             "another by a factor of at most e^ε, up to a chance of δ. e² is 7 and e¹⁰ is 22,000: "
-            "the smaller, the stronger the promise. Adversaries are curious but follow the "
+            "the smaller, the stronger the guarantee. Adversaries are curious but follow the "
             "protocol; up to 10 % of the devices may collude with the coordinator, whichever they "
             "are, if they do so before the masks of the run are drawn."
         ),
         Text(run.model.exposed),
     ]
-    return Section("What is promised", blocks)
+    return Section("What is guaranteed", blocks)
 
 
-def _promises(promises: list[dict[str, str]]) -> Table:
-    who = [name for name in promises[0] if name != "about"]
+def _guarantees(guarantees: list[dict[str, str]]) -> Table:
+    who = [name for name in guarantees[0] if name != "about"]
     alike: dict[tuple[str, ...], list[str]] = {}
-    for row in promises:  # equal promises share a row
+    for row in guarantees:  # equal guarantees share a row
         alike.setdefault(tuple(_unbroken(row[name]) for name in who), []).append(row["about"])
     rows = [[", ".join(about), *cells] for cells, about in alike.items()]
-    caption = "What is promised about a device, and against whom"
+    caption = "What is guaranteed about a device, and against whom"
     return Table(["about", *who], rows, caption, stacked=True)
 
 

@@ -492,7 +492,7 @@ def summary(run: "Run") -> dict[str, Any]:
         ledger=plain(run.ledger.totals()),
         tree_ledger=plain(run.trees.ledger.totals()),
         exposed=run.model.exposed,
-        promises=run.model.promises,
+        guarantees=run.model.guarantees,
         choice=run.model.choice,
         cautions=run.model.cautions,
         estimates=run.model.estimates,
@@ -502,7 +502,7 @@ def summary(run: "Run") -> dict[str, Any]:
 
 
 RELATION = (
-    "each row of promises names its own: 'this or another' is replacement, a value against any "
+    "each row of guarantees names its own: 'this or another' is replacement, a value against any "
     "other in its place; 'in the sums or zeros', 'left out' and 'there or not' are in or out"
 )
 """Which two worlds the (ε, δ) of a row tell apart."""
@@ -534,7 +534,7 @@ def _needs(run: "Run", path: Path) -> bool:
 
 
 def _simulation(run: "Run") -> str:
-    """Why the weights keep no promise; empty where devices were as they must be."""
+    """Why the weights keep no guarantee; empty where devices were as they must be."""
     if run.config.train.coins == "simulated":
         return (
             "its coins come from the run seed, so whoever trains again with each candidate "
@@ -555,8 +555,8 @@ def _exported(run: "Run") -> dict[str, Any]:
         "aggregate": config.train.aggregate,
         "coins": config.train.coins,
         "simulated": bool(_simulation(run)),
-        "promises": run.model.promises,
-        "relation": RELATION if run.model.promises else "none: nothing is promised",
+        "guarantees": run.model.guarantees,
+        "relation": RELATION if run.model.guarantees else "none: nothing is guaranteed",
         "settings": plain(
             {name: value for name, value in config.flat().items() if name not in config.paths()}
         ),

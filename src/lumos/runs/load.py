@@ -88,7 +88,7 @@ def load_run(path: Path | str, graph: Graph | None = None) -> Run:
             cautions=result.cautions,
             estimates=result.estimates,
             exposed=result.exposed,
-            promises=result.promises,
+            guarantees=result.guarantees,
             ledger=ledger,
         ),
         trees=trees,

@@ -60,7 +60,7 @@ class Run:
     """A finished run. Scores, trees and workloads are the observer's.
 
     run = lumos.train("demo", epsilon=2.0)
-    run.metrics, run.own, run.promises
+    run.metrics, run.own, run.guarantees
     run.predict([17, 18]), run.predict_proba([17, 18])
     run.save("runs/demo")
     run = lumos.load_run("runs/demo")
@@ -76,7 +76,7 @@ class Run:
     split_sizes: Split
     """Numbers of devices, or of edges, that train, validate and test."""
     model: Outcome = field(repr=False)
-    """Weights, embeddings and what else was trained; warnings, estimates, promises, exposure."""
+    """Weights, embeddings and what else was trained; warnings, estimates, guarantees, exposure."""
     cost: Cost = field(repr=False)
     trees: TreeSummary = field(repr=False)
     ids: Sequence[str] = field(repr=False)
@@ -96,7 +96,7 @@ class Run:
         return run_text(self)
 
     def _repr_html_(self) -> str:
-        """For notebooks: scores of all arms, what was learnt, the promise."""
+        """For notebooks: scores of all arms, what was learnt, the guarantee."""
         shown: str = DISPLAYS["run"](self)
         return shown
 
@@ -126,9 +126,9 @@ class Run:
         return self.model.ledger
 
     @property
-    def promises(self) -> list[dict[str, str]]:
-        """The table of promises, row by row; empty where none is made."""
-        return self.model.promises
+    def guarantees(self) -> list[dict[str, str]]:
+        """The table of guarantees, row by row; empty where none is made."""
+        return self.model.guarantees
 
     @property
     def split(self) -> DataSplit:
@@ -197,10 +197,12 @@ class Run:
             columns[f"p({name})"] = chances[:, place]
         return frame(columns)
 
-    def promises_frame(self) -> "pandas.DataFrame":
-        """The table of promises as a frame: `about`, and a column for each of those it is against;
+    def guarantees_frame(self) -> "pandas.DataFrame":
+        """The table of guarantees as a frame: `about`, and a column for each of those it is against;
         empty where none is made."""
-        return frame_of_rows(self.promises, list(self.promises[0]) if self.promises else ["about"])
+        return frame_of_rows(
+            self.guarantees, list(self.guarantees[0]) if self.guarantees else ["about"]
+        )
 
     def predict(self, ids: Iterable[int | str] | None = None) -> list[str]:
         """The most likely class of each device, unlabelled ones too.
@@ -311,12 +313,12 @@ class Run:
     def export(self, path: Path | str, *, simulated: bool = False) -> None:
         """Write the weights and what is needed to use them as an npz (docs/training.md).
 
-        The file has the weights, the table of promises, and settings without any path. It has no
+        The file has the weights, the table of guarantees, and settings without any path. It has no
         id, no degree and no array over devices.
 
         Args:
             simulated: also where coins were simulated, or sums computed in the clear: such weights
-                keep none of the promises.
+                keep none of the guarantees.
 
         Raises:
             UsageError: the run was a simulation, and `simulated` is not given.

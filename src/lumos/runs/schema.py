@@ -220,16 +220,16 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Of training: at least `LedgerTotals`."""
     tree_ledger: dict[str, Any]
     exposed: str
-    promises: list[dict[str, str]]
+    guarantees: list[dict[str, str]]
     choice: str
     cautions: list[str]
     estimates: dict[str, float]
     notes: list[str]
 
     def __post_init__(self) -> None:
-        rows = self.promises
+        rows = self.guarantees
         if any("about" not in row or row.keys() != rows[0].keys() for row in rows):
-            raise ValueError("the table of promises is no table")
+            raise ValueError("the table of guarantees is no table")
         for ledger in (self.ledger, self.tree_ledger):
             msgspec.convert(ledger, LedgerTotals)
 

@@ -43,17 +43,17 @@ def answer(run: "Run") -> str:
     return "; ".join(parts) + "."
 
 
-def promise(run: "Run") -> str:
-    """The whole promise in plain words, or what is not protected; and whether it is simulated."""
+def guarantee(run: "Run") -> str:
+    """The whole guarantee in plain words, or what is not protected; and whether it is simulated."""
     train = run.config.train
-    words = run.config.profile.texts(run.config).promise(run.promises)
+    words = run.config.profile.texts(run.config).guarantee(run.guarantees)
     real = {"aggregate": "secure", "coins": "system"}
     needed = [
         f"`{name}='{value}'`" for name, value in real.items() if getattr(train, name) != value
     ]
     if not needed:
         return words
-    needs = f"; the promise needs {' and '.join(needed)}" if run.promises else ""
+    needs = f"; the guarantee needs {' and '.join(needed)}" if run.guarantees else ""
     return f"{words} This was a simulation{needs}."
 
 
@@ -141,7 +141,7 @@ def run_text(run: "Run") -> str:
     columns, rows = score_table(run)
     lines = [f"Run: {headline(run)}", *aligned(columns, rows)]
     lines += textwrap.wrap(
-        f"promise: {promise(run)}", 88, initial_indent="  ", subsequent_indent="    "
+        f"guarantee: {guarantee(run)}", 88, initial_indent="  ", subsequent_indent="    "
     )
     if run.folder is not None:
         lines.append(f"  folder: {run.folder}")

@@ -13,7 +13,7 @@ ledger, without the protection; `AGGREGATORS` and `COORDINATORS` have both by na
 the draw of the mask graph, `secure` the sum, `topics` the messages of both, `parameters` the
 security statement, `fixed_point` the range of numbers.
 
-**What is promised.** The coordinator and a fraction `corrupt` of the devices pool what they see.
+**What is guaranteed.** The coordinator and a fraction `corrupt` of the devices pool what they see.
 They may choose themselves, with full knowledge of everything before the mask graph is drawn. Except
 with probability 2^-security_bits over a run, and as far as ChaCha20, X25519 and BLAKE2b hold, and
 the ring's order is uniform to those who do not know its seed (`ring_order`):
@@ -31,7 +31,7 @@ the ring's order is uniform to those who do not know its seed (`ring_order`):
 **What is not.** A coalition that is chosen after the draw, for example by seizing the mask
 neighbours of one device during the run: t of them are enough. Vectors are not checked: a device may
 send any numbers within the range. That public keys and messages are their senders' is the carrier's
-promise; in a sum no message passes between devices. With simulated coins the mask graph follows
+guarantee; in a sum no message passes between devices. With simulated coins the mask graph follows
 from the run seed.
 
 **Sizes.** A shard makes arrays of the size of its devices times k, and none of the federation's,

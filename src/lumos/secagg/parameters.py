@@ -115,7 +115,7 @@ _CANDIDATES = (*range(2, 128, 2), *range(128, 512, 16), *range(512, 1025, 64))
 
 @dataclass(frozen=True)
 class MaskParameters:
-    """The public numbers of a mask graph, with what they promise."""
+    """The public numbers of a mask graph, with what they guarantee."""
 
     neighbours: int
     """k."""

@@ -2,10 +2,10 @@
 
 **Charges.** Sums are Gaussian mechanisms: over all runs their μ² add up, adaptively, whatever (ε,
 δ) each run was asked for. So the book keeps μ² of every device for each question of the table of
-promises. The limit is `lifetime_update_epsilon`, at the δ of the run that asks. It holds for the
+guarantees. The limit is `lifetime_update_epsilon`, at the δ of the run that asks. It holds for the
 whole record of a device, and for one of its edges, in whose sums both ends are.
 
-**Disclosed.** A table of promises has the same cells for both: those of a run follow from its
+**Disclosed.** A table of guarantees has the same cells for both: those of a run follow from its
 schedule, those of a life from the book. Everything counts what is *seen*: a symbol that is sent
 again for nothing is still seen, so a run has its ε, and only "newly spent" is less.
 """
@@ -20,7 +20,7 @@ import numpy as np
 from lumos.secagg.noise import mu_for
 from lumos.strict.book_records import Charge
 from lumos.strict.settings import StrictSettings
-from lumos.training.profile import NO_PROMISE
+from lumos.training.profile import NO_GUARANTEE
 from lumos.typing import Doubles, Flags, Ints
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Disclosed(NamedTuple):
 
 
 class BookView(NamedTuple):
-    """What a table of promises says of a book, for each group of devices."""
+    """What a table of guarantees says of a book, for each group of devices."""
 
     life: Mapping[str, Disclosed]
     newly: Mapping[str, float]
@@ -137,12 +137,12 @@ def with_life(
     return table
 
 
-NONE = NO_PROMISE
+NONE = NO_GUARANTEE
 NOTHING = "nothing"
 
 
 def up(number: float) -> str:
-    """Three digits, rounded up: a promise is never printed smaller than it is."""
+    """Three digits, rounded up: a guarantee is never printed smaller than it is."""
     if number == 0:
         return "0"
     step = 10.0 ** (math.floor(math.log10(number)) - 2)

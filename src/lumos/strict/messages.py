@@ -12,7 +12,7 @@ that.
 Guarantee: one opinion is the same for all receivers, so one edge changes at most the opinions of
 its two ends: ε_m each, for any two neighbourhoods, however many receivers collude. All that follows
 from an opinion is a function of what was sent. An opinion made for one receiver, without what that
-receiver sent, would promise nothing (`tests/strict/test_opinions.py` breaks it).
+receiver sent, would guarantee nothing (`tests/strict/test_opinions.py` breaks it).
 
 Every device with a neighbour sends, also if it received nothing: silence would tell. Where several
 classes have the same evidence, the device draws one.

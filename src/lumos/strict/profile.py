@@ -143,7 +143,7 @@ def name_with_book(name: str, state: str) -> str:
 
 
 class StrictProfile:
-    """`lumos.training.profile.Profile`, with promises."""
+    """`lumos.training.profile.Profile`, with guarantees."""
 
     name = STRICT
     doors = frozenset(Door) - {Door.OPEN}
@@ -190,7 +190,7 @@ class StrictProfile:
         return texts(config)
 
     def check(self, facts: GraphFacts, config: "Config") -> None:
-        """Refuse settings that would break a promise, or that noise cannot carry."""
+        """Refuse settings that would break a guarantee, or that noise cannot carry."""
         strict = settings_of(config)
         if not strict.epsilon < float("inf"):
             raise UsageError(f"`profile='{self.name}'` needs a finite `epsilon`")

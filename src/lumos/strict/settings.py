@@ -118,7 +118,7 @@ class StrictSettings:
     """ε of randomized response on every answer; inf: answers are exact (link)."""
     signs: Signs = "auto"
     """Whether features may be negative. nonnegative: every device sets negative values to 0, and
-    the same promise needs less noise (classify), or there are half as many words (link); auto:
+    the same guarantee needs less noise (classify), or there are half as many words (link); auto:
     nonnegative if no feature of the graph is negative, which is then public."""
     scaling: Scaling = "auto"
     """How features are brought to one scale. none: they are used as they are; size: each is divided

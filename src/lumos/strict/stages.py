@@ -474,7 +474,7 @@ class Schedule(ABC):
         if updates.security_bits < MIN_SECURITY_BITS:
             raise UsageError(
                 f"`security_bits` of masked sums must be {MIN_SECURITY_BITS} or more under "
-                f"`protect='noise'`, got {updates.security_bits}: the table of promises takes it "
+                f"`protect='noise'`, got {updates.security_bits}: the table of guarantees takes it "
                 "for granted"
             )
         for stage, step in self.sums:

@@ -22,7 +22,7 @@ from lumos.strict.settings import (
 )
 from lumos.strict.stages import Schedule
 from lumos.training.config import Config
-from lumos.training.profile import LOSS, NO_PROMISE, ProfileTexts, RunSizes, SumStage, TreeTexts
+from lumos.training.profile import LOSS, NO_GUARANTEE, ProfileTexts, RunSizes, SumStage, TreeTexts
 from lumos.trees.balancers import TreeSettings
 
 PRIOR = 0.25
@@ -39,12 +39,12 @@ _ASKED = {
     "one edge: there or not": "one edge there or not",
 }
 """By row of the table of `classify`: the two cases that somebody might tell apart."""
-_NOT_PROMISED = {
+_NOT_GUARANTEED = {
     "one edge": "edges",
     "degree": "degrees",
     "membership: there or not there at all": "membership",
 }
-"""By row: what is named where nothing is promised."""
+"""By row: what is named where nothing is guaranteed."""
 
 
 class _Figure(NamedTuple):
@@ -65,44 +65,44 @@ def guess_bound(epsilon: float, prior: float) -> float:
     return likelier / (1 - prior + likelier)
 
 
-def classify_in_words(promises: Sequence[Mapping[str, str]]) -> str:
+def classify_in_words(guarantees: Sequence[Mapping[str, str]]) -> str:
     """Return one sentence with the figures, one on the label, one on what is not protected."""
     figures: dict[str, _Figure] = {}
     nothing: list[str] = []
-    for row in promises:
+    for row in guarantees:
         about = row["about"]
         figure = _worst(row)
         if about in _ASKED and figure is not None:
             figures[about] = figure
         elif about in _ASKED:
             nothing.append(_ASKED[about])
-        elif about in _NOT_PROMISED:
-            nothing.append(_NOT_PROMISED[about])
-    return _sentences(promises, "every message", figures, nothing)
+        elif about in _NOT_GUARANTEED:
+            nothing.append(_NOT_GUARANTEED[about])
+    return _sentences(guarantees, "every message", figures, nothing)
 
 
-def link_in_words(promises: Sequence[Mapping[str, str]]) -> str:
+def link_in_words(guarantees: Sequence[Mapping[str, str]]) -> str:
     """Return the same for links: features leave by sums and by answers, which are counted."""
-    features = next(row for row in promises if row["about"] == "features: these or others")
+    features = next(row for row in guarantees if row["about"] == "features: these or others")
     figure = _worst({name: cell for name, cell in features.items() if name.startswith(SUMS)})
     figures, nothing = {}, []
     if figure is None:
         nothing.append(_ASKED[features["about"]])
     else:
         figures[features["about"]] = figure
-    nothing += [words for row in promises if (words := _NOT_PROMISED.get(row["about"]))]
-    counted = features[ANSWERS].removeprefix(f"{NO_PROMISE} beyond their number: ")
-    counted = counted.removeprefix(f"{NO_PROMISE}: ")
-    return f"{_sentences(promises, 'every sum', figures, nothing)} Answers add: {counted}."
+    nothing += [words for row in guarantees if (words := _NOT_GUARANTEED.get(row["about"]))]
+    counted = features[ANSWERS].removeprefix(f"{NO_GUARANTEE} beyond their number: ")
+    counted = counted.removeprefix(f"{NO_GUARANTEE}: ")
+    return f"{_sentences(guarantees, 'every sum', figures, nothing)} Answers add: {counted}."
 
 
 def _sentences(
-    promises: Sequence[Mapping[str, str]],
+    guarantees: Sequence[Mapping[str, str]],
     seen: str,
     figures: Mapping[str, _Figure],
     nothing: list[str],
 ) -> str:
-    life = any(name.endswith(FOR_LIFE) for row in promises for name in row)
+    life = any(name.endswith(FOR_LIFE) for row in guarantees for name in row)
     where = " of all runs with this book" * life
     sentences = []
     if figures:
@@ -121,12 +121,12 @@ def _sentences(
 
 
 def _worst(row: Mapping[str, str]) -> _Figure | None:
-    """The largest figure of any column; None where one of them promises nothing."""
+    """The largest figure of any column; None where one of them guarantees nothing."""
     worst = _Figure(0.0, "")
     for name, cell in row.items():
         if name == "about":
             continue
-        if NO_PROMISE in cell:
+        if NO_GUARANTEE in cell:
             return None
         if (found := _FIGURE.fullmatch(cell)) is not None:
             epsilon = float(found["pure"] or found["both"])
@@ -174,7 +174,7 @@ def texts(config: Config) -> ProfileTexts:
     of_trees = {field.name for field in dataclasses.fields(TreeSettings)} - {"group"}
     return ProfileTexts(
         trees=None if config.train.task == "link" else _TREES,
-        promise=link_in_words if config.train.task == "link" else classify_in_words,
+        guarantee=link_in_words if config.train.task == "link" else classify_in_words,
         loss=_NOISY_LOSS if settings_of(config).protect == "noise" else LOSS,
         stages=_stages(config),
         sums=partial(described_stages, config),

@@ -17,7 +17,7 @@ from lumos.training.trainer import PairScores
 from lumos.typing import Doubles, Floats, Ints
 
 Scores = dict[str, Any]
-"""The observer's scores by name; no promise covers them.
+"""The observer's scores by name; no guarantee covers them.
 
 classify: `test_accuracy`, `test_macro_f1`, `test_balanced_accuracy`, `test_calibration_error`, and
 the same with `val_`; `test_per_class`, a list of `{"class", "devices", "precision", "recall",

@@ -116,15 +116,19 @@ class Forecaster(Protocol):
         """The forecast of `classify` with these settings of the profile; None if it has none."""
 
 
-NO_PROMISE = "no promise"
-"""How a cell of a table of promises begins that makes none."""
-PromiseInWords = Callable[[Sequence[Mapping[str, str]]], str]
-"""From the table of promises of a run to a few plain sentences."""
+NO_GUARANTEE = "no guarantee"
+"""How a cell of a table of guarantees begins that makes none."""
+GuaranteeInWords = Callable[[Sequence[Mapping[str, str]]], str]
+"""From the table of guarantees of a run to a few plain sentences."""
 
 
-def _by_table(promises: Sequence[Mapping[str, str]]) -> str:
+def _by_table(guarantees: Sequence[Mapping[str, str]]) -> str:
     """For a profile without words of its own."""
-    return "What is promised is in the table of promises." if promises else "Nothing is promised."
+    return (
+        "What is guaranteed is in the table of guarantees."
+        if guarantees
+        else "Nothing is guaranteed."
+    )
 
 
 LOSS = "Mean training loss of each epoch, as all devices learn it from a sum."
@@ -187,8 +191,8 @@ class ProfileTexts:
 
     trees: TreeTexts | None
     """None where no tree is built."""
-    promise: PromiseInWords = _by_table
-    """The whole promise in plain words, or what is not protected."""
+    guarantee: GuaranteeInWords = _by_table
+    """The whole guarantee in plain words, or what is not protected."""
     design: str = ""
     """Whose design it is that messages leave through the door `open`: a sentence that follows
     "Privacy:" and begins with a small letter."""
@@ -258,7 +262,7 @@ class Programs(Generic[Result]):
 
 
 class Profile(Protocol[Result]):
-    """One way to train over devices: its doors, settings, programs and promises."""
+    """One way to train over devices: its doors, settings, programs and guarantees."""
 
     @property
     def name(self) -> str:

@@ -115,8 +115,8 @@ class Outcome:
     """Epoch whose weights were kept."""
     exposed: str
     """Description of what left the devices unprotected, and to whom."""
-    promises: list[dict[str, str]] = field(repr=False)
-    """The table of promises, row by row; empty where none is made."""
+    guarantees: list[dict[str, str]] = field(repr=False)
+    """The table of guarantees, row by row; empty where none is made."""
     ledger: LedgerReport = field(repr=False)
     """Counts of what passed in training; of single devices too where the run was just trained, and
     in the paper profile."""

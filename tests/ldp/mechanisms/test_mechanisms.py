@@ -92,7 +92,7 @@ def test_one_symbol_says_nothing_and_is_refused(size: int) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, float("inf"), float("nan")])
-def test_an_epsilon_that_promises_nothing_is_refused(epsilon: float) -> None:
+def test_an_epsilon_that_guarantees_nothing_is_refused(epsilon: float) -> None:
     with pytest.raises(UsageError, match="`epsilon` must be above 0 and finite"):
         make_mechanism(4, epsilon)
 

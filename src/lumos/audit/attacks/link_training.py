@@ -137,10 +137,10 @@ def opinion_rows(recorded: Recorded, told: Ints, halves: KnownHalf) -> Iterator[
             bound_is=f"one opinion: ε = {strict.opinion_epsilon:g}",
             knows_mechanism=True,
         )
-    promised = printed(recorded.run, EDGE, MESSAGES)
+    guaranteed = printed(recorded.run, EDGE, MESSAGES)
     pairs, _ = with_neighbours(recorded.graph, *halves.asked)
     pairs = np.random.default_rng(6).permutation(pairs)[:PAIRS]
-    if promised is not None and len(pairs):
+    if guaranteed is not None and len(pairs):
         one, other = (edge_ratios(recorded, told, turned) for turned in (pairs, pairs[:, ::-1]))
         # Given all that was said, the opinions of both ends are independent: their ratios add up.
         for ends, ratio in ((1, one), (2, one + other)):
@@ -153,8 +153,8 @@ def opinion_rows(recorded: Recorded, told: Ints, halves: KnownHalf) -> Iterator[
                 + ("one end" if ends == 1 else "both ends"),
                 measure="ε",
                 estimate=Exactly(float(np.abs(ratio).max()), len(pairs)),
-                bound=ends * promised[0] / 2,
-                bound_is=f"{EDGE}, {MESSAGES}: ε = {promised[0]:g} by both ends",
+                bound=ends * guaranteed[0] / 2,
+                bound_is=f"{EDGE}, {MESSAGES}: ε = {guaranteed[0]:g} by both ends",
                 knows_mechanism=True,
             )
 

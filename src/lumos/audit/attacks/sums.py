@@ -78,14 +78,14 @@ class CanarySum(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CanaryQuestion:
-    """What is asked about the canary, and where the answer is promised."""
+    """What is asked about the canary, and where the answer is guaranteed."""
 
     about: str
     sums: list[CanarySum]
     mu: float
     """The account's."""
     row: str
-    """Of the table of promises: how it begins."""
+    """Of the table of guarantees: how it begins."""
     column: str
     task: str
 
@@ -141,7 +141,7 @@ def mu_row(question: CanaryQuestion, found: "CanaryTest", how: str = "") -> Audi
 
 
 def questions(graph: Graph, config: Config, devices: int = DEVICES) -> Iterator[CanaryQuestion]:
-    """Those of the table of promises of a task."""
+    """Those of the table of guarantees of a task."""
     form = feature_form(facts_of(graph), settings_of(config))
     if config.train.task == "link":
         links = LinkSchedule(config=config, devices=devices, **form)
@@ -212,7 +212,7 @@ class CanaryTest:
         return Mean(mu, math.sqrt(1 / n + 1 / m + mu**2 / (2 * (n + m))), n + m)
 
     def certified(self, mu: float, delta: float) -> CertifiedEpsilon:
-        """By the threshold that promises most for this μ; the data have no part in it.
+        """By the threshold that guarantees most for this μ; the data have no part in it.
 
         Of `CanaryView.by_account`: its means are 0 and μ, its deviation is 1. The threshold is
         below μ, so that less noise than there should be certifies more.
@@ -520,7 +520,7 @@ def attack_chosen_colluders(scene: Scene) -> Iterator[AuditRow]:
     scene.say(f"drawing mask graphs of {devices:,} devices")
     before, after = (agreed_pairs(devices, settings) for _ in range(2))
     tolerated = math.ceil(settings.corrupt * devices)
-    chosen = min(parameters.threshold, tolerated)  # nothing is promised against more
+    chosen = min(parameters.threshold, tolerated)  # nothing is guaranteed against more
     held = caught(before, after, chosen)
     needed = 2 * parameters.threshold - parameters.neighbours
     yield AuditRow(

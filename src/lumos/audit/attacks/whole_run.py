@@ -316,7 +316,7 @@ def _row(
 
 
 def spelled(cell: tuple[float, float]) -> str:
-    """A cell of the table of promises, as it is printed."""
+    """A cell of the table of guarantees, as it is printed."""
     return f"({cell[0]:g}, {cell[1]:g})" if cell[1] else f"ε = {cell[0]:g}, pure"
 
 
@@ -353,7 +353,7 @@ def attack_feature_swap(scene: Scene) -> Iterator[AuditRow]:
     recorded = simulated(scene)
     replayed = replay_of(recorded)
     if not replayed.schedule.noisy:
-        return  # exact sums promise nothing about features, and show all of them
+        return  # exact sums guarantee nothing about features, and show all of them
     yield from noise_rows(replayed)
     generator = np.random.default_rng(scene.seed)
     scene.say("other features")

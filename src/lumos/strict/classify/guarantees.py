@@ -1,4 +1,4 @@
-"""The table of promises of `classify`: what is guaranteed about what. No cell claims more.
+"""The table of guarantees of `classify`: what is guaranteed about what. No cell claims more.
 
 Every figure holds against everybody at once: neighbours, alone or together, strangers and the
 coordinator, with up to as many devices colluding as masked sums allow. Rows answer two questions,
@@ -12,7 +12,7 @@ book, in which roles may have been others.
 `Reach.features`. A device without a label adds nothing to any sum.
 **Whole record.** First other features, (ε, δ), then another label, pure: ε adds up, δ does not.
 **Membership.** Zeros in place of a device's vectors, its messages unchanged. For a device that is
-not there at all there is no promise: its neighbours' opinions change with it.
+not there at all there is no guarantee: its neighbours' opinions change with it.
 **Edge.** One edge changes the opinions of its two ends, ε_m each, and their vectors in the sums
 after the release. The opinions of others, and all that follows, are functions of what was sent.
 **Degree.** As many edges at once: no useful bound.
@@ -61,7 +61,7 @@ ROLES = {
 Cell = Callable[[ClassifySchedule, Role, Disclosed], str]
 
 
-def promises(schedule: ClassifySchedule, book: BookView | None = None) -> list[dict[str, str]]:
+def guarantees(schedule: ClassifySchedule, book: BookView | None = None) -> list[dict[str, str]]:
     """One row for each question, one column for each role; with a book, one more for life."""
     cells: dict[str, Cell] = {
         "label: this one or another": _label,
@@ -185,7 +185,7 @@ def reading(schedule: ClassifySchedule) -> str:
     if math.isinf(strict.sums_epsilon):
         sentences.append(
             "Sums used true labels: only the noise of the sums protects them, and the symbol's ε "
-            "is not the whole promise."
+            "is not the whole guarantee."
         )
     sentences.append(_over_runs(strict))
     return " ".join([*sentences, *arms(schedule), *shortcuts(schedule)])

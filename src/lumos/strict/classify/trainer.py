@@ -28,7 +28,7 @@ from lumos.strict.accounting import BookView, Disclosed, opinion_charge
 from lumos.strict.book import ReleaseBook
 from lumos.strict.classify.encoder import Encoder
 from lumos.strict.classify.evidence import TRUST_RATE, MessageCounts, Trust, Vote
-from lumos.strict.classify.guarantees import ROLES, Found, cautions, promises, reading
+from lumos.strict.classify.guarantees import ROLES, Found, cautions, guarantees, reading
 from lumos.strict.classify.labels import draw_labels
 from lumos.strict.classify.stages import OPINIONS, SYMBOLS, TREES, TRUST, ClassifySchedule
 from lumos.strict.features import SCALING_ARRAYS as SCALING_ARRAYS
@@ -263,7 +263,7 @@ class StrictClassifier(StrictTrainer):
             judged={MAIN: result.logits, OWN: result.own},
             best_epoch=self.schedule.config.train.epochs,
             exposed=reading(self.schedule),
-            promises=promises(self.schedule, self._book_view(result)),
+            guarantees=guarantees(self.schedule, self._book_view(result)),
             choice=self.schedule.candidates[self.choice],
             cautions=cautions(self.schedule, self._found()),
             kept={

@@ -1,9 +1,9 @@
-"""The table of promises of `link`: what is guaranteed about what, against whom.
+"""The table of guarantees of `link`: what is guaranteed about what, against whom.
 
 Features leave a device in two ways only: in sums, behind noise, (ε, δ); and in answers, each of
 which tells the other end one of a few levels. Answers are exact unless `answer_epsilon` says
 otherwise, so about them there is a count of bits and no ε. Labels are not used. To predict an edge
-is to infer it: about edges and degrees there is no promise, only figures of attacks
+is to infer it: about edges and degrees there is no guarantee, only figures of attacks
 (docs/strict.md).
 """
 
@@ -33,7 +33,7 @@ from lumos.strict.settings import ANSWERS_OF_CALIBRATION
 SUMS, ANSWERS, MESSAGES = "by sums", "by answers", "by messages to neighbours"
 
 
-def promises(schedule: LinkSchedule, life: Disclosed | None = None) -> list[dict[str, str]]:
+def guarantees(schedule: LinkSchedule, life: Disclosed | None = None) -> list[dict[str, str]]:
     """One row for each question, one column for each way out of a device.
 
     Args:

@@ -25,7 +25,7 @@ from lumos.strict.accounting import Disclosed, opinion_charge
 from lumos.strict.book import UNMATCHED, ReleaseBook
 from lumos.strict.link.answers import AnswerBudget, levels_of_pairs
 from lumos.strict.link.encoder import NOBODY, PLACES, LinkEncoder, WordRows, match
-from lumos.strict.link.guarantees import cautions, promises, reading
+from lumos.strict.link.guarantees import cautions, guarantees, reading
 from lumos.strict.link.levels import (
     ALONE,
     BOTH,
@@ -268,7 +268,7 @@ class StrictLinker(StrictTrainer):
             judged={MAIN: partial(judged, result), OWN: partial(alone, result)},
             best_epoch=self.schedule.config.train.epochs,
             exposed=reading(self.schedule),
-            promises=promises(self.schedule, self._life()),
+            guarantees=guarantees(self.schedule, self._life()),
             choice=result.reading.way,
             cautions=cautions(self.schedule, result.reading, self.words.width),
             estimates=result.estimates(),

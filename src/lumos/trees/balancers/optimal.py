@@ -194,7 +194,7 @@ def _search(state: EdgeAssignment, threshold: int) -> Program[tuple[Ints | None,
     """
     shard = state.shard
     above = state.workload > threshold
-    room = np.maximum(threshold - state.workload, 0)  # not promised yet
+    room = np.maximum(threshold - state.workload, 0)  # not guaranteed yet
     reached = above | (room > 0)
     onward = np.full(len(state.keep), _NONE, np.int64)
     searching = np.flatnonzero(above)
