@@ -96,7 +96,7 @@ def communities(kind: str, devices: int, seed: int, across: float) -> lumos.Grap
 
 
 def measure(devices: int, seeds: int, across: float) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """By kind and side, for each seed: own and whole accuracy, the cautions, the guarantee."""
+    """By kind and side, for each seed: own and whole accuracy, the warnings, the guarantee."""
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for kind in KINDS:
         found[kind] = {side: [] for side in SIDES}
@@ -109,7 +109,7 @@ def measure(devices: int, seeds: int, across: float) -> dict[str, dict[str, list
                     {
                         "own": own["test_accuracy"],
                         "whole": run.metrics["test_accuracy"],
-                        "cautions": run.model.cautions,
+                        "warnings": run.model.warnings,
                         "features": run.guarantees[1]["training devices"],
                     }
                 )
@@ -138,7 +138,7 @@ def _deviation(scores: Rows) -> float:
 
 
 def main() -> None:
-    """Print the table, the guarantee of every run, and what the runs caution about."""
+    """Print the table, the guarantee of every run, and what the runs warning about."""
     reader = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     reader.add_argument("--devices", type=int, default=2000)
     reader.add_argument("--seeds", type=int, default=3)
@@ -152,8 +152,8 @@ def main() -> None:
     screen.print("features of a training device:", *sorted({run["features"] for run in runs}))
     for kind, sides in found.items():
         for side, made in sides.items():
-            for caution in dict.fromkeys(one for run in made for one in run["cautions"]):
-                screen.print(f"{kind}, {side}: {caution}", markup=False)
+            for warning in dict.fromkeys(one for run in made for one in run["warnings"]):
+                screen.print(f"{kind}, {side}: {warning}", markup=False)
     if chosen.out is not None:
         chosen.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
 

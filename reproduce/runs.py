@@ -196,7 +196,7 @@ def compute(run: Run, data_dir: Path | None) -> dict[str, Any]:
     found |= {name: v for name, v in summary.items() if name.endswith(("_accuracy", "_auc"))}
     if run.kind == "baseline":
         return {**found, "notes": summary["notes"]}
-    return {**found, "caution": "; ".join(summary["cautions"])}
+    return {**found, "caution": "; ".join(summary["warnings"])}
 
 
 def measure_trees(graph: Graph, *, seed: int, **settings: Any) -> dict[str, Any]:

@@ -195,7 +195,7 @@ def test_the_widths_of_all_sums_are_those_that_were_sent(run: Path) -> None:
 
 def test_a_hostile_name(runs: dict[str, Path], tmp_path: Path) -> None:
     name = '<script>alert("x")</script>'
-    one = changed(runs["paper"], tmp_path / "one", graph=name, cautions=[name])
+    one = changed(runs["paper"], tmp_path / "one", graph=name, warnings=[name])
     other = changed(one, tmp_path / "other", "run.json", graph=name, notes=[name])
     shown = page(other)
     assert shown.all("script") == []
@@ -212,13 +212,13 @@ def test_a_graph_from_python_without_a_name(runs: dict[str, Path], name: str) ->
     assert shown.all("h1")[0].text() == shown.all("title")[0].text() == "Lumos on a graph in memory"
 
 
-def test_every_caution_has_a_line(runs: dict[str, Path]) -> None:
+def test_every_warning_has_a_line(runs: dict[str, Path]) -> None:
     run: Any = lumos.load_run(runs["paper"])
     split = msgspec.structs.replace(run.about.split, origin="the masks of the data")
     run = dataclasses.replace(run, about=msgspec.structs.replace(run.about, split=split))
     run = SimpleNamespace(
         **{name: getattr(run, name) for name in ("config", "about", "trees", "classes", "history")},
-        model=SimpleNamespace(choice="", cautions=["few labels", "noise."], best_epoch=1),
+        model=SimpleNamespace(choice="", warnings=["few labels", "noise."], best_epoch=1),
     )
     first, *others = scores_notes(run)
     assert first.startswith("Split: the masks of the data. Which device does what is public.")

@@ -34,7 +34,7 @@ def run(graph: Any, *, seed: int = 0, shards: int = 1, **settings: Any) -> Run:
 
 def findings(run: Run) -> dict[str, Any]:
     """What a run says about its training, without arrays."""
-    names = ("best_epoch", "choice", "cautions", "estimates")
+    names = ("best_epoch", "choice", "warnings", "estimates")
     return {"split": run.split_sizes, **{name: getattr(run.model, name) for name in names}}
 
 

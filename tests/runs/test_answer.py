@@ -131,9 +131,9 @@ def test_the_guarantee_says_that_it_is_simulated(labels: Run, sixty: Graph) -> N
     assert "simulation" not in guarantee(real)
 
 
-def test_the_first_caution_is_the_advice(labels: Run) -> None:
+def test_the_first_warning_is_the_advice(labels: Run) -> None:
     assert advice(labels).startswith("`control=True` shows")
-    warned = replace(labels.model, cautions=["more devices would help", "another"])
+    warned = replace(labels.model, warnings=["more devices would help", "another"])
     assert advice(replace(labels, model=warned)) == "more devices would help"
     assert advice(scored(labels, 9, run=0.5, control=0.4)) == ""
 

@@ -105,8 +105,8 @@ def same(one: Run, other: Run, differences: Differences) -> None:
     assert one.ledger.totals() == other.ledger.totals()
     assert without_time(one.history) == without_time(other.history)
     assert one.metrics == other.metrics
-    # Cautions that compare arms are of what is trained beside the run.
-    assert {**findings(one), "cautions": []} == {**findings(other), "cautions": []}
+    # Warnings that compare arms are of what is trained beside the run.
+    assert {**findings(one), "warnings": []} == {**findings(other), "warnings": []}
     assert one.guarantees == other.guarantees
 
 
@@ -196,7 +196,7 @@ OTHERWISE = (
     "ranks",
     "settings",
     "exposed",
-    "cautions",
+    "warnings",
 )
 """What times and memory are, what was asked for, and texts that tell of the control."""
 

@@ -1,4 +1,4 @@
-"""Cautions: each appears where its number says so, and on a graph that is made to trigger it."""
+"""Warnings: each appears where its number says so, and on a graph that is made to trigger it."""
 
 import math
 from dataclasses import replace
@@ -13,7 +13,7 @@ from tests.strict.test_feature_scaling import communities
 import lumos
 from lumos.graph import Graph
 from lumos.strict.classify.evidence import Vote
-from lumos.strict.classify.guarantees import DROWNED, FEW, WEAK, WIDE, Found, cautions
+from lumos.strict.classify.guarantees import DROWNED, FEW, WEAK, WIDE, Found, warnings
 from lumos.strict.classify.stages import ENCODER
 from lumos.training.metrics import below_own, no_better_than_control, still_falling, unconverged
 
@@ -30,8 +30,8 @@ def found(width: int = 100, error: float = 0.01, **others: Any) -> Found:
 
 def test_none_where_there_is_enough_of_everything() -> None:
     plenty = schedule_of(**PLENTY)
-    assert cautions(plenty, found(1000)) == []
-    assert cautions(plenty, found(1000, vote=Vote.nobody())) == []  # before the vote
+    assert warnings(plenty, found(1000)) == []
+    assert warnings(plenty, found(1000, vote=Vote.nobody())) == []  # before the vote
 
 
 def test_noise_that_drowns_the_encoder_and_how_many_devices_would_do() -> None:
@@ -39,15 +39,15 @@ def test_noise_that_drowns_the_encoder_and_how_many_devices_would_do() -> None:
     for training, protect in ((300, "noise"), (100_000, "noise"), (300, "none")):
         schedule = schedule_of(devices=2 * training, training=training, protect=protect)
         drowned = training == 300 and protect == "noise"
-        sentences = cautions(schedule, found(36_060))
+        sentences = warnings(schedule, found(36_060))
         assert [
             f"{training:,} training devices are too few for 36,060 weights" in s for s in sentences
         ] == ([True] if drowned else [])
     schedule = schedule_of()
     noise = honest_noise(schedule, ENCODER, 0) / schedule[ENCODER].sensitivity.norm
     border = (schedule.training / noise) ** 2  # σ · √width = n
-    assert not cautions(schedule, found(math.floor(border) - 1))
-    (sentence,) = cautions(schedule, found(math.floor(4 * border)))
+    assert not warnings(schedule, found(math.floor(border) - 1))
+    (sentence,) = warnings(schedule, found(math.floor(4 * border)))
     # Four times the weights need twice the devices.
     assert f"about {2 * schedule.training:,} would do" in sentence
 
@@ -71,7 +71,7 @@ def test_labels_that_are_mostly_noise(settings: dict[str, Any], weak: bool) -> N
     odds = math.exp(-level)
     truthful, other = 1 / (1 + (classes - 1) * odds), odds / (1 + (classes - 1) * odds)
     assert (truthful - other < WEAK) == weak
-    assert any("mostly noise" in sentence for sentence in cautions(schedule, found())) == weak
+    assert any("mostly noise" in sentence for sentence in warnings(schedule, found())) == weak
 
 
 def test_few_labels_and_how_many_would_do() -> None:
@@ -79,9 +79,9 @@ def test_few_labels_and_how_many_would_do() -> None:
     border = FEW * 4 / strength**2
     for training in (math.floor(border), math.ceil(border)):
         schedule = schedule_of(devices=2000, training=training)
-        few = [s for s in cautions(schedule, found(1)) if s.startswith("few labels")]
+        few = [s for s in warnings(schedule, found(1)) if s.startswith("few labels")]
         assert bool(few) == (training < border)
-    (sentence,) = cautions(schedule_of(devices=2000, training=50), found(1))
+    (sentence,) = warnings(schedule_of(devices=2000, training=50), found(1))
     assert sentence.startswith("few labels: 50 training devices for 4 classes, about ")
     needed = int(sentence.split("about ")[1].split(" would")[0].replace(",", ""))
     assert border <= needed <= 1.1 * border
@@ -89,8 +89,8 @@ def test_few_labels_and_how_many_would_do() -> None:
 
 def test_few_validation_devices_and_how_many_would_do() -> None:
     schedule = schedule_of(devices=200_000, training=100_000, validation=20)
-    assert cautions(schedule, found(error=WIDE)) == []
-    (sentence,) = cautions(schedule, found(error=2 * WIDE))
+    assert warnings(schedule, found(error=WIDE)) == []
+    (sentence,) = warnings(schedule, found(error=2 * WIDE))
     assert sentence.startswith("20 validation devices are few")
     assert "a standard error of 10 points; about 80" in sentence
     # A vote of so few has such an error.
@@ -110,7 +110,7 @@ def test_few_validation_devices_and_how_many_would_do() -> None:
 def test_neighbours_that_mislead_or_say_nothing(net: float, words: str | None) -> None:
     schedule = schedule_of(**PLENTY)
     vote = measured(0.01, choice=int(net > 100), gain=(net, 100.0))
-    sentences = cautions(schedule, found(vote=vote))
+    sentences = warnings(schedule, found(vote=vote))
     assert len(sentences) == (words is not None)
     if words is not None:
         assert words in sentences[0]
@@ -127,23 +127,23 @@ def test_the_gain_of_a_vote_is_what_it_counted() -> None:
 
 def test_a_feature_that_hides_the_others() -> None:
     schedule = schedule_of(**PLENTY)
-    assert cautions(schedule, found(largest=DROWNED)) == []
-    (sentence,) = cautions(schedule, found(largest=0.9))
+    assert warnings(schedule, found(largest=DROWNED)) == []
+    (sentence,) = warnings(schedule, found(largest=0.9))
     assert sentence.startswith("one feature makes up 81 % of a device's features")
     assert "`scaling='standard'`" in sentence
-    assert cautions(schedule, Found(1, 10, measured(0.01), largest=1.0)) == []
+    assert warnings(schedule, Found(1, 10, measured(0.01), largest=1.0)) == []
 
 
 def test_rows_that_are_alike_and_features_beyond_their_bounds() -> None:
     schedule = schedule_of(**PLENTY)
-    assert cautions(schedule, found(alike=0.9)) == []
-    (sentence,) = cautions(schedule, found(alike=0.95))
+    assert warnings(schedule, found(alike=0.9)) == []
+    (sentence,) = warnings(schedule, found(alike=0.95))
     assert sentence.startswith("features of all devices are nearly alike, as an offset")
     wide = replace(schedule, bounded=False)
-    (sentence,) = cautions(wide, found())
+    (sentence,) = warnings(wide, found())
     assert sentence.startswith("features go beyond -1 and 1 and were used as they are")
     scaled = replace(schedule, bounded=False, scaling="standard")
-    assert cautions(scaled, found()) == []
+    assert warnings(scaled, found()) == []
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_every_kind_of_scale_is_noticed_where_nothing_was_done(kind: str, words:
 
 def test_scales_that_noise_hid() -> None:
     scaled = replace(schedule_of(**PLENTY), scaling="standard")
-    (sentence,) = cautions(scaled, found(scaled=False))
+    (sentence,) = warnings(scaled, found(scaled=False))
     assert "too few to learn the scales of 20 features" in sentence
     assert "`feature_bounds`" in sentence
 
@@ -207,7 +207,7 @@ def with_edges(graph: Graph, edges: Any) -> Graph:
 
 
 def said(graph: Graph, **settings: Any) -> str:
-    return "\n".join(lumos.train(graph, **settings).model.cautions)
+    return "\n".join(lumos.train(graph, **settings).model.warnings)
 
 
 def test_random_edges_say_nothing() -> None:

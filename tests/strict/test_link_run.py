@@ -301,7 +301,7 @@ def test_a_run_finds_edges_where_words_and_surroundings_tell_them(good: Run) -> 
     assert good.metrics["test_auc"] > 0.8
     assert good.own is not None
     assert good.own["test_auc"] < 0.6
-    assert good.model.cautions == []
+    assert good.model.warnings == []
     estimates = good.model.estimates
     assert set(estimates) == {f"levels_auc_{way}{end}" for way in WAYS for end in ("", "_error")}
     assert 0.5 < estimates[f"levels_auc_{good.model.choice}"] <= 1
@@ -332,12 +332,12 @@ def test_never_worse_than_alone_on_a_random_graph(seed: int) -> None:
     run = linked(graph, seed=seed, protect="none")
     assert run.model.choice == ALONE
     assert run.metrics == run.own
-    assert "pairs are scored by the asker's own degree" in run.model.cautions[0]
-    assert "which may be chance; so no device is asked" in run.model.cautions[0]
-    assert "too few" not in run.model.cautions[0]
+    assert "pairs are scored by the asker's own degree" in run.model.warnings[0]
+    assert "which may be chance; so no device is asked" in run.model.warnings[0]
+    assert "too few" not in run.model.warnings[0]
     noisy = linked(graph, seed=seed, update_epsilon=1.0)
     assert noisy.model.choice == ALONE
-    assert "200 devices are too few for 40 words under this noise" in noisy.model.cautions[0]
+    assert "200 devices are too few for 40 words under this noise" in noisy.model.warnings[0]
 
 
 def test_in_doubt_vectors_of_both_are_kept() -> None:

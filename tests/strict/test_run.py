@@ -281,8 +281,8 @@ def test_every_run_tells_what_it_guarantees(whole: tuple[Run, Wire]) -> None:
         "`aggregate='secure'` with `coins='system'`",
     ):
         assert words in result.model.exposed
-    assert "30 training devices are too few for 3,607 weights" in " ".join(result.model.cautions)
-    assert "15 validation devices are few" in " ".join(result.model.cautions)
+    assert "30 training devices are too few for 3,607 weights" in " ".join(result.model.warnings)
+    assert "15 validation devices are few" in " ".join(result.model.warnings)
 
 
 # Noise.

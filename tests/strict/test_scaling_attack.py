@@ -482,7 +482,7 @@ def test_a_folder_has_roles_and_scales_but_no_feature_label_or_degree(
     assert set(SCALING_ARRAYS) <= set(weights)
     assert all(40 not in array.shape for array in weights.values())
     about = str(weights["about"])
-    assert not any(caution in about for caution in run.model.cautions)
+    assert not any(warning in about for warning in run.model.warnings)
     assert "test_accuracy" not in about
 
 

@@ -113,7 +113,7 @@ def show_run(run: Run) -> str:
         parts.append(drawing(figure.svg, figure.caption))
     parts += [
         paragraph(f"Guarantee: {guarantee(run)}".replace("`", "")),
-        listed(run.model.cautions),
+        listed(run.model.warnings),
     ]
     if run.folder is not None:
         parts.append(paragraph(f"Folder: {run.folder}"))

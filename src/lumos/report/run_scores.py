@@ -144,7 +144,7 @@ def _table(run: Run) -> Table:
 
 
 def notes(run: Run) -> list[str]:
-    """Return the split, who chose what, cautions, and notes on the graph: one line each."""
+    """Return the split, who chose what, warnings, and notes on the graph: one line each."""
     model, texts = run.model, run.config.profile.texts(run.config)
     after = "Which device does what is public."
     if predicts_links(run):
@@ -157,7 +157,7 @@ def notes(run: Run) -> list[str]:
         meaning = texts.choices.get(model.choice, model.choice)
         chooser = texts.chooser[0].upper() + texts.chooser[1:]
         lines.append(f"{chooser} chose `{model.choice}`: {meaning}.")
-    lines += [f"Note: {_sentence(caution)}" for caution in model.cautions]
+    lines += [f"Note: {_sentence(warning)}" for warning in model.warnings]
     return lines + [f"Note on the graph: {_sentence(note)}" for note in run.about.notes]
 
 

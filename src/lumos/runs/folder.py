@@ -494,7 +494,7 @@ def summary(run: "Run") -> dict[str, Any]:
         exposed=run.model.exposed,
         guarantees=run.model.guarantees,
         choice=run.model.choice,
-        cautions=run.model.cautions,
+        warnings=run.model.warnings,
         estimates=run.model.estimates,
         notes=about.notes,
     )

@@ -222,7 +222,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     exposed: str
     guarantees: list[dict[str, str]]
     choice: str
-    cautions: list[str]
+    warnings: list[str]
     estimates: dict[str, float]
     notes: list[str]
 

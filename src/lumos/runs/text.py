@@ -59,8 +59,8 @@ def guarantee(run: "Run") -> str:
 
 def advice(run: "Run") -> str:
     """What would help most, or tell more; empty where nothing comes to mind."""
-    if run.model.cautions:
-        return run.model.cautions[0]
+    if run.model.warnings:
+        return run.model.warnings[0]
     if run.control is None and run.config.train.coins == "simulated":
         control = run.config.profile.texts(run.config).control
         return f"`control=True` shows what messages contribute: it adds a run with {control}"

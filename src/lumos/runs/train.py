@@ -433,14 +433,14 @@ def finished_run(
             judged[arm] = part
     scores = {arm: _scores(problem, rows, part) for arm, part in judged.items()}
     sizes, data = _split(problem, rows)
-    cautions = [*main.cautions, *_cautions(config, main, scores, sizes.test)]
+    warnings = [*main.warnings, *_warnings(config, main, scores, sizes.test)]
     return Run(
         about=about,
         config=config,
         scores=scores,
         histories={arm: outcome.history for arm, outcome in fitted.items()},
         split_sizes=sizes,
-        model=replace(main, cautions=cautions),
+        model=replace(main, warnings=warnings),
         cost=Cost(
             seconds=round(time.perf_counter() - start, 3),
             seconds_per_epoch=round(main.seconds / len(main.history), 4),
@@ -478,7 +478,7 @@ def _split(problem: Problem, rows: Arrays) -> tuple[Split, DataSplit | None]:
     return Split(len(data.train), len(data.validation), len(data.test)), data
 
 
-def _cautions(config: Config, main: Outcome, scores: dict[str, Scores], cases: int) -> list[str]:
+def _warnings(config: Config, main: Outcome, scores: dict[str, Scores], cases: int) -> list[str]:
     """What the observer sees: a loss that still falls, own features or a control as good."""
     metric = "auc" if config.train.task == "link" else "accuracy"
     last_stage = max(config.profile.texts(config).stages.values(), default=1)

@@ -122,7 +122,7 @@ class Outcome:
     in the paper profile."""
     choice: str = ""
     """The candidate that validation devices chose; empty where there is no choice."""
-    cautions: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     """Warnings for a reader of the scores and what would help, one sentence each. Those that
     compare scores on the test set are the observer's; all others follow from public numbers and
     noisy sums."""

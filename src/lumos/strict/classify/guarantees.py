@@ -232,7 +232,7 @@ class Found(NamedTuple):
     """Squared norm of the mean sizes of all features in such rows; 1: all rows are the same."""
 
 
-def cautions(schedule: ClassifySchedule, found: Found) -> list[str]:
+def warnings(schedule: ClassifySchedule, found: Found) -> list[str]:
     """All that apply, the most important first."""
     return [
         *_features(schedule, found),

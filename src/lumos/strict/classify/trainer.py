@@ -28,7 +28,7 @@ from lumos.strict.accounting import BookView, Disclosed, opinion_charge
 from lumos.strict.book import ReleaseBook
 from lumos.strict.classify.encoder import Encoder
 from lumos.strict.classify.evidence import TRUST_RATE, MessageCounts, Trust, Vote
-from lumos.strict.classify.guarantees import ROLES, Found, cautions, guarantees, reading
+from lumos.strict.classify.guarantees import ROLES, Found, guarantees, reading, warnings
 from lumos.strict.classify.labels import draw_labels
 from lumos.strict.classify.stages import OPINIONS, SYMBOLS, TREES, TRUST, ClassifySchedule
 from lumos.strict.features import SCALING_ARRAYS as SCALING_ARRAYS
@@ -265,7 +265,7 @@ class StrictClassifier(StrictTrainer):
             exposed=reading(self.schedule),
             guarantees=guarantees(self.schedule, self._book_view(result)),
             choice=self.schedule.candidates[self.choice],
-            cautions=cautions(self.schedule, self._found()),
+            warnings=warnings(self.schedule, self._found()),
             kept={
                 "released": result.released,
                 "opinions": result.opinions,

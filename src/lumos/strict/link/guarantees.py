@@ -142,7 +142,7 @@ def reading(schedule: LinkSchedule) -> str:
     return " ".join([*sentences, *arms(schedule), *shortcuts(schedule)])
 
 
-def cautions(schedule: LinkSchedule, read: Reading, words: int) -> list[str]:
+def warnings(schedule: LinkSchedule, read: Reading, words: int) -> list[str]:
     """Why neither words nor surroundings were used, and where noise drowns the encoder."""
     sentences = []
     noise = schedule[PRODUCTS].noise(schedule[PRODUCTS].num_sums - 1)

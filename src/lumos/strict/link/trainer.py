@@ -25,7 +25,7 @@ from lumos.strict.accounting import Disclosed, opinion_charge
 from lumos.strict.book import UNMATCHED, ReleaseBook
 from lumos.strict.link.answers import AnswerBudget, levels_of_pairs
 from lumos.strict.link.encoder import NOBODY, PLACES, LinkEncoder, WordRows, match
-from lumos.strict.link.guarantees import cautions, guarantees, reading
+from lumos.strict.link.guarantees import guarantees, reading, warnings
 from lumos.strict.link.levels import (
     ALONE,
     BOTH,
@@ -270,7 +270,7 @@ class StrictLinker(StrictTrainer):
             exposed=reading(self.schedule),
             guarantees=guarantees(self.schedule, self._life()),
             choice=result.reading.way,
-            cautions=cautions(self.schedule, result.reading, self.words.width),
+            warnings=warnings(self.schedule, result.reading, self.words.width),
             estimates=result.estimates(),
             kept={**result.arrays(), **self._remembered()},
         )
