@@ -2,7 +2,7 @@
 
     python benchmarks/link_scores.py [--pairs 400] [--workers 2] [--width 24] [--bits 4] [--json]
 
-Strangers score in pairs through the exchange, once per session, with 2, 4 and 8 levels (1, 2 and 3
+Non-neighbours score in pairs through the exchange, once per session, with 2, 4 and 8 levels (1, 2 and 3
 bits). `secure` runs in worker processes, `ideal` in this one. Milliseconds of processor time are
 those of both ends in one process; the limit is set by the curve alone: the group operations of the
 protocol, counted, at the price that the same run measures for each.
@@ -132,7 +132,7 @@ def both_ends(spec: LevelSpec, group: Group) -> tuple[float, float, int]:
 def through_the_exchange(
     spec: LevelSpec, count: int, scorer_of: Callable[[Shard, Endpoint], Scorer], ideal: bool
 ) -> tuple[float, Ints, LedgerReport]:
-    """Seconds of `count` scores between strangers, the levels, and the ledger."""
+    """Seconds of `count` scores between non-neighbours, the levels, and the ledger."""
     (shard,) = cut(Graph.from_edges(np.empty((0, 2), np.int64), devices=2 * count), 1, seed=0)
     vectors = random_vectors(spec, 2 * count)
 

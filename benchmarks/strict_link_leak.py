@@ -2,7 +2,7 @@
 
     python -m benchmarks.strict_link_leak [--graph facebook] [--words] [--quick] [--json FILE]
 
-**Askers.** m strangers put their questions to a device, and pool the levels that they learn. Runs
+**Askers.** m non-neighbours put their questions to a device, and pool the levels that they learn. Runs
 are real ones (vectors, thresholds, randomized response); questions pass through the protocol of
 `lumos predict` and are recorded. Its budget is lifted for the attackers: a device answers 7
 questions of others in its life, and learns levels in 16 answers in all, so a row of 16 askers is
@@ -15,7 +15,7 @@ setting at a time, intervals and bounds.
 - *label*: accuracy, beside the share of the most frequent one; *degree*: above the median;
 - *words*: mean AUC of the 20 most frequent words, and the largest.
 
-Without an answer, strangers know nothing of a device: AUC 0.5, the most frequent label.
+Without an answer, non-neighbours know nothing of a device: AUC 0.5, the most frequent label.
 
 **Liars** choose the vector by which they ask: random ones of full length, or principal directions
 of the devices they know. *Tables of one's own* are beyond that: the sender of the protocol fills
@@ -237,7 +237,7 @@ def edges(world: World) -> list[Row]:
 def refusals(world: World) -> list[Row]:
     """What a refusal tells, where everybody asks about the pairs that a run is tested on."""
     split, degree = world.split, world.split.training.degrees
-    pairs = np.concatenate([split.test, split.test_strangers])
+    pairs = np.concatenate([split.test, split.test_non_neighbours])
     is_edge = np.arange(len(pairs)) < len(split.test)
     order = np.random.default_rng(6).permutation(len(pairs))
     pairs, is_edge = pairs[order], is_edge[order]
@@ -259,7 +259,7 @@ def refusals(world: World) -> list[Row]:
         {
             "questions": f"{len(reply.sender):,} of {len(pairs):,}",
             "answered, edges": float(1 - refused[edge].mean()),
-            "answered, strangers": float(1 - refused[~edge].mean()),
+            "answered, non-neighbours": float(1 - refused[~edge].mean()),
             "edge": auc(score[edge], score[~edge]),
             "degree > median": auc(score[big], score[~big]),
         }

@@ -133,7 +133,7 @@ def test_labels_are_the_negative_entry() -> None:
     assert np.array_equal(gradient_labels.leaves_guess(even), np.arange(1, 41))
 
 
-def test_strangers_learn_from_embeddings(paper: Scene) -> None:
+def test_non_neighbours_learn_from_embeddings(paper: Scene) -> None:
     near, asked, told, pairs = embedding_neighbours.attack_embedding_neighbours(paper)
     assert near.value > 0.55
     assert min(asked.value, told.value, pairs.value) > 0.6

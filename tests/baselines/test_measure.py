@@ -45,8 +45,8 @@ def test_auc_is_of_the_split_of_train(system: str) -> None:
     found = measured(graph, system=system, task="link", seed=3)
     split = split_edges(graph, PublicCoins(3))
     wanted = {
-        "test_auc": link_auc(found.outputs, split.test, split.test_strangers),
-        "val_auc": link_auc(found.outputs, split.validation, split.validation_strangers),
+        "test_auc": link_auc(found.outputs, split.test, split.test_non_neighbours),
+        "val_auc": link_auc(found.outputs, split.validation, split.validation_non_neighbours),
     }
     assert {name: found.metrics[name] for name in wanted} == wanted
     assert found.metrics.keys() == {
@@ -67,9 +67,9 @@ def test_links_know_of_training_edges_only(system: str) -> None:
     moved = type(split)(
         training=split.training,
         validation=split.validation,
-        test=split.test_strangers,
-        validation_strangers=split.validation_strangers,
-        test_strangers=split.test,
+        test=split.test_non_neighbours,
+        validation_non_neighbours=split.validation_non_neighbours,
+        test_non_neighbours=split.test,
     )
     with pytest.MonkeyPatch.context() as patch:
         held_out = HeldOut(moved, "of a test", "a name", None)

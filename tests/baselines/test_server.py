@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from lumos.baselines.goals import Drop, strangers_to, transition
+from lumos.baselines.goals import Drop, non_neighbours_to, transition
 from lumos.baselines.network import Arcs, Gat, Gcn, Layer, Network, Sage, Smoothed, attend, project
 from lumos.baselines.systems import BaselineSettings
 
@@ -244,10 +244,10 @@ def test_drop_without_steps_is_forward_correction() -> None:
     assert_allclose(clean.loss(logits).item(), plain.item(), rtol=1e-5)
 
 
-def test_strangers_are_uniform_and_never_edges() -> None:
+def test_non_neighbours_are_uniform_and_never_edges() -> None:
     pairs = np.array([[0, 1], [0, 2], [1, 3], [2, 4]])
     keys = pairs[:, 0] * 5 + pairs[:, 1]
-    drawn = strangers_to(keys, 5, 60_000, np.random.default_rng(0))
+    drawn = non_neighbours_to(keys, 5, 60_000, np.random.default_rng(0))
     assert len(drawn) == 60_000
     seen, counts = np.unique(drawn[:, 0] * 5 + drawn[:, 1], return_counts=True)
     free = [u * 5 + v for u in range(5) for v in range(u + 1, 5) if u * 5 + v not in keys]

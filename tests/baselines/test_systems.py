@@ -24,7 +24,7 @@ torch.set_num_threads(1)
 
 
 class EdgesOnly(System):
-    """A stranger's system: the server knows the edges and whether a device has any features."""
+    """A non-neighbour's system: the server knows the edges and whether a device has any features."""
 
     without_links = "edges-only cannot predict links: its server knows every edge"
 

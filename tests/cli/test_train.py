@@ -230,7 +230,7 @@ def test_the_table_of_links(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no noise (ε = inf)" in out
     plain = " ".join(out.split())
     assert "Features went to neighbours as they are (ε = inf)." in plain
-    assert "went to strangers" in plain
+    assert "went to non-neighbours" in plain
 
 
 def test_strict_prints_its_guarantees(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ def linking() -> Config:
     return Config.asked(task="link", aggregate="secure", embedding=4)
 
 
-def restart_after(federation: Federation, topic: str, *, strangers: bool) -> int:
+def restart_after(federation: Federation, topic: str, *, non_neighbours: bool) -> int:
     """Kill a device that has acknowledged an envelope of such a sender, and start it again."""
     near = [set(federation.device(one).job.shard.neighbours.tolist()) for one in range(12)]
     found: list[tuple[int, int, Data]] = []
@@ -34,7 +34,7 @@ def restart_after(federation: Federation, topic: str, *, strangers: bool) -> int
             spoke.add((frame.key.phase, sender, receiver))
             # One that has sent to the other in this phase says hello to it when it does so again.
             unknown = (frame.key.phase, receiver, sender) not in spoke
-            if (sender not in near[receiver] and unknown) != strangers:
+            if (sender not in near[receiver] and unknown) != non_neighbours:
                 continue
             if frame.topic == topic and frame.count:
                 found.append((sender, receiver, frame))
@@ -55,12 +55,12 @@ def restart_after(federation: Federation, topic: str, *, strangers: bool) -> int
 @pytest.mark.parametrize(
     "topic", [pytest.param("strict/proposal", marks=pytest.mark.long), "score"]
 )
-def test_a_stranger_sends_its_envelope_again(
+def test_a_non_neighbour_sends_its_envelope_again(
     few_words_parts: PartsFolder, linking: Config, topic: str
 ) -> None:
     """The device does not know beforehand that this one sends to it."""
     federation = Federation(few_words_parts, linking)
-    device = restart_after(federation, topic, strangers=True)
+    device = restart_after(federation, topic, non_neighbours=True)
     federation.run()
     assert federation.coordinator.left_out == {}
     assert all(party.ended == "" for party in federation.parties.values())
@@ -94,7 +94,7 @@ def test_a_device_waits_for_what_its_neighbours_send_again(twelve: PartsFolder) 
     undisturbed = Federation(twelve, building("greedy"))
     undisturbed.run()
     federation = Lossy(twelve, building("greedy"))
-    federation.deaf = restart_after(federation, "compare", strangers=False)
+    federation.deaf = restart_after(federation, "compare", non_neighbours=False)
     federation.until = federation.now + 3
     federation.run()
     assert federation.coordinator.left_out == {}

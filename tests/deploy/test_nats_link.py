@@ -128,13 +128,13 @@ def test_without_a_broker_nothing_waits_and_nothing_grows(pki: Path, tmp_path: P
 def test_a_wrong_certificate_is_refused_and_the_link_says_so(
     tmp_path: Path, broker: Broker
 ) -> None:
-    stranger = link(make_federation(tmp_path / "pki", 1).folder, "device-0", broker.address)
+    non_neighbour = link(make_federation(tmp_path / "pki", 1).folder, "device-0", broker.address)
 
     async def play() -> None:
-        async with stranger:
-            await until(lambda: stranger.lines)  # type: ignore[attr-defined]
-            assert not stranger.connected
-            assert "no connection to the broker" in stranger.lines[0]  # type: ignore[attr-defined]
+        async with non_neighbour:
+            await until(lambda: non_neighbour.lines)  # type: ignore[attr-defined]
+            assert not non_neighbour.connected
+            assert "no connection to the broker" in non_neighbour.lines[0]  # type: ignore[attr-defined]
 
     played(play)
 

@@ -104,10 +104,10 @@ def test_slots_find_neighbours_and_only_them(graph: Graph, shards: int) -> None:
             assert (piece.neighbours[found[found >= 0]] == others[found >= 0]).all()
             # Ids out of range must not alias the slots of the devices before and after.
             nobody = range(-graph.devices, 2 * graph.devices)
-            for stranger in sorted(set(nobody) - own):
+            for non_neighbour in sorted(set(nobody) - own):
                 for times in (1, 9):  # a handful is looked up one by one
                     with pytest.raises(NotHosted):
-                        piece.slots(np.full(times, device), np.full(times, stranger))
+                        piece.slots(np.full(times, device), np.full(times, non_neighbour))
 
 
 @pytest.mark.parametrize("shards", SPLITS)

@@ -40,8 +40,8 @@ def test_it_runs_and_prints(name: str, capsys: pytest.CaptureFixture[str]) -> No
         assert trained.metrics["test_accuracy"] > trained.own["test_accuracy"]
 
 
-def test_links_are_told_from_strangers() -> None:
-    """0, 5, 10 and 15 are one team; the others are strangers."""
+def test_links_are_told_from_non_neighbours() -> None:
+    """0, 5, 10 and 15 are one team; the others are non-neighbours."""
     made = run("links.py")
     asked, trained = made["asked"], made["run"]
     assert trained.metrics["test_auc"] > trained.own["test_auc"]

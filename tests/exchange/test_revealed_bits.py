@@ -1,4 +1,4 @@
-"""What answers reveal: counted by the number of possible ones, at neighbours and strangers."""
+"""What answers reveal: counted by the number of possible ones, at neighbours and non-neighbours."""
 
 import math
 
@@ -20,11 +20,11 @@ def test_an_answer_reveals_the_logarithm_of_the_possible_ones() -> None:
 
 
 def test_every_number_of_ways_is_counted() -> None:
-    """Devices 0 and 1 are neighbours (slots 0 and 1), 0 and 2 strangers."""
+    """Devices 0 and 1 are neighbours (slots 0 and 1), 0 and 2 non-neighbours."""
     counts = path_of_three()
     for ways in range(8, 1, -1):
         counts.add(np.array([0, 1]), np.array([0, 1]), ways)
-    counts.add_strangers(np.array([0, 2]), np.array([2, 0]), 5)
+    counts.add_non_neighbours(np.array([0, 2]), np.array([2, 0]), 5)
     total = math.log2(math.factorial(8))
     assert counts.totals() == {**dict.fromkeys(range(2, 9), 2), 5: 4}
     assert np.allclose(counts.device_bits(), [total + math.log2(5), total, math.log2(5)])

@@ -49,7 +49,7 @@ def of_some_senders(shard: Shard, rng: np.random.Generator, common: bool) -> Rel
     return shard.owner[slots], shard.neighbours[slots], by_sender[shard.owner[slots]], common
 
 
-def to_strangers(shard: Shard, rng: np.random.Generator, common: bool) -> Release:
+def to_non_neighbours(shard: Shard, rng: np.random.Generator, common: bool) -> Release:
     rows = rng.integers(0, len(shard), 6)
     return rows, rng.integers(COORDINATOR, DEVICES, 6), rng.random(6), common
 
@@ -61,7 +61,7 @@ def test_totals_are_those_of_a_dictionary(seed: int, shards: int) -> None:
     shard = shard_of(seed, shards)
     releases: list[Release] = []
     spending = Spending(shard)
-    kinds = [to_some, of_some_senders, of_some_senders, to_strangers]
+    kinds = [to_some, of_some_senders, of_some_senders, to_non_neighbours]
     for _ in range(6):
         common = bool(rng.integers(0, 2)) if seed % 3 else True
         choice = rng.integers(0, 5 if seed % 2 else 3)
@@ -106,11 +106,11 @@ def test_the_coordinator_spends_on_anybody() -> None:
     assert [part.tolist() for part in spending.totals()] == [[4.0], [4.0]]
 
 
-def test_what_strangers_got_is_added_up_on_the_way() -> None:
+def test_what_non_neighbours_got_is_added_up_on_the_way() -> None:
     shard, rng = shard_of(2), np.random.default_rng(2)
     spending, releases = Spending(shard), []
     for _ in range(1000):
-        releases.append(to_strangers(shard, rng, common=False))
+        releases.append(to_non_neighbours(shard, rng, common=False))
         spending.add(*releases[-1][:3], common=False)
     assert_array_equal(spending.totals()[0], expected(len(shard), releases)[0])
-    assert len(spending._of_kind[False]._strangers) < 300
+    assert len(spending._of_kind[False]._non_neighbours) < 300

@@ -14,7 +14,7 @@ from tests.runs.running import Message, Wire, listening, losses, run
 from lumos import Graph
 from lumos.device.randomness import PublicCoins
 from lumos.paper import tasks
-from lumos.paper.tasks import Strangers
+from lumos.paper.tasks import NonNeighbours
 from lumos.runs import loop as job
 from lumos.runs import train as prepared
 from lumos.runs.run import Run
@@ -52,8 +52,8 @@ def worlds(graph: Graph) -> tuple[World, World]:
             training=with_edges(graph, training),
             validation=validation,
             test=tested,
-            validation_strangers=first.validation_strangers,
-            test_strangers=first.test_strangers,
+            validation_non_neighbours=first.validation_non_neighbours,
+            test_non_neighbours=first.test_non_neighbours,
         )
         found.append(
             World(with_edges(graph, np.concatenate([training, validation, tested])), split)
@@ -166,13 +166,13 @@ def test_the_split_itself_leaves_no_trace_in_the_training_graph(sixty: Graph) ->
 class TestBrokenTwins:
     """Each lets one held-back edge in somewhere, and the comparison sees where."""
 
-    def test_strangers_that_avoid_test_edges(
+    def test_non_neighbours_that_avoid_test_edges(
         self, sixty: Graph, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         hidden: set[tuple[int, int]] = set()
-        draw = Strangers.draw
+        draw = NonNeighbours.draw
 
-        def avoiding(self: Strangers, counts: Any, purpose: str, step: int) -> Any:
+        def avoiding(self: NonNeighbours, counts: Any, purpose: str, step: int) -> Any:
             rows, peers = draw(self, counts, purpose, step)
             asker = self._shard.devices[rows].tolist()
             bad = [
@@ -181,7 +181,7 @@ class TestBrokenTwins:
             _, again = draw(self, counts, purpose, step + 1000)
             return rows, np.where(bad, again, peers)
 
-        monkeypatch.setattr(Strangers, "draw", avoiding)
+        monkeypatch.setattr(NonNeighbours, "draw", avoiding)
         seen = []
         for world in worlds(sixty):
             hidden.clear()

@@ -87,7 +87,7 @@ def test_labels(labels: Run, tested: int, scores: dict[str, Any], words: str) ->
 
 def test_links(links: Run) -> None:
     assert answer(scored(links, 900, "auc", run=0.9, own=0.7)) == (
-        "On town, 90.0 % of comparisons of a test edge with a pair of strangers come out right "
+        "On town, 90.0 % of comparisons of a test edge with a pair of non-neighbours come out right "
         "(ROC-AUC, 900 edges); by own features only, no neighbour 70.0 %, so messages add 20.0 "
         "points."
     )
@@ -101,8 +101,8 @@ def test_the_noise_of_an_accuracy_is_that_of_a_coin() -> None:
 
 def test_the_noise_of_an_auc_is_that_of_two_samples() -> None:
     coins = np.random.default_rng(1)
-    edges, strangers = coins.exponential(2, (2000, 60)), coins.exponential(1, (2000, 60))
-    found = [auc(one, other) for one, other in zip(edges, strangers, strict=True)]
+    edges, non_neighbours = coins.exponential(2, (2000, 60)), coins.exponential(1, (2000, 60))
+    found = [auc(one, other) for one, other in zip(edges, non_neighbours, strict=True)]
     # Hanley and McNeil's formula is exact for exponential scores.
     assert standard_error(float(np.mean(found)), 60, "auc") == pytest.approx(
         np.std(found), rel=0.05

@@ -37,7 +37,7 @@ def test_counts_are_those_of_the_neighbours(total: int, k: int) -> None:
     assert np.array_equal(graph.count(flags), flags[graph.of(np.arange(total))].sum(axis=1))
 
 
-def test_strangers_and_impossible_ids_are_refused() -> None:
+def test_non_neighbours_and_impossible_ids_are_refused() -> None:
     graph = some_graph(30, 6, 5)
     joined = set(graph.of(np.array([0]))[0].tolist())
     for other in range(-2, 32):

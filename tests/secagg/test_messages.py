@@ -65,9 +65,9 @@ def misdirected(batch: Batch) -> Batch:
     """The first message goes to a device that is no mask neighbour of its sender."""
     graph = drawn_graph(TOTAL, 4)
     sender = batch.sender[:1]
-    strangers = np.setdiff1d(np.arange(TOTAL), np.append(graph.of(sender)[0], sender))
+    non_neighbours = np.setdiff1d(np.arange(TOTAL), np.append(graph.of(sender)[0], sender))
     receiver = batch.receiver.copy()
-    receiver[0] = strangers[0]
+    receiver[0] = non_neighbours[0]
     return Batch(batch.sender, receiver, batch.body)
 
 
@@ -172,7 +172,7 @@ def neighbours_of(device: int) -> np.ndarray:
     return drawn_graph(TOTAL, 4).of(np.array([device]))[0]
 
 
-def stranger_to(device: int) -> int:
+def non_neighbour_to(device: int) -> int:
     return int(np.setdiff1d(np.arange(TOTAL), np.append(neighbours_of(device), device))[0])
 
 
@@ -186,7 +186,7 @@ ONE = np.array([1])
         (on("confirmed", flipped(WORD)), Forged),  # it leaves out whose word is in it
         (on("confirmed", twice), WrongSender),
         (on("confirmed", shorter), WrongLength),
-        (on("lost", told(ONE, np.array([stranger_to(1)]))), WrongSender),
+        (on("lost", told(ONE, np.array([non_neighbour_to(1)]))), WrongSender),
         (on("lost", told(ONE, ONE)), WrongSender),
         (on("lost", told(np.repeat(neighbours_of(1)[:1], 2), np.array([1, 1]))), WrongSender),
         (on("sum", shorter), WrongLength),

@@ -77,7 +77,7 @@ def test_no_pattern_of_questions_exceeds_a_budget(
         assert (budget.given() <= answers).all()
 
 
-def test_strangers_cannot_stop_a_device_from_asking() -> None:
+def test_non_neighbours_cannot_stop_a_device_from_asking() -> None:
     devices = 60
     result = result_of(devices, answers=16)
     budget = AnswerBudget.unused(devices)

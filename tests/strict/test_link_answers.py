@@ -197,7 +197,7 @@ def test_the_observer_judges_at_both_ends_and_keeps_nothing() -> None:
 
 
 def test_programs_of_answers_use_no_neighbour() -> None:
-    """The devices of a prediction are strangers to the program, edge or not."""
+    """The devices of a prediction are non-neighbours to the program, edge or not."""
 
     def device(shard: Shard, endpoint: Endpoint) -> Program[int]:
         yield from ()

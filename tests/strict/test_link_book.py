@@ -45,7 +45,7 @@ def calibrated_in(book: Path) -> np.ndarray:
 
 
 def test_a_run_pays_for_opinions_and_calibration(book: Path) -> None:
-    """Devices without neighbours tell nobody an opinion; everybody is a stranger to somebody."""
+    """Devices without neighbours tell nobody an opinion; everybody is a non-neighbour to somebody."""
     graph = small(DEVICES)
     linked(graph, book=book)
     kept = graph.degrees > 0

@@ -90,21 +90,21 @@ def test_vectors_of_both_are_of_norm_one() -> None:
 # -- histograms ---------------------------------------------------------------------------
 
 
-def auc_by_pairs(edges: np.ndarray, strangers: np.ndarray) -> float:
-    """Every edge against every stranger."""
+def auc_by_pairs(edges: np.ndarray, non_neighbours: np.ndarray) -> float:
+    """Every edge against every non-neighbour."""
     one = np.repeat(np.arange(len(edges)), edges.astype(int))
-    two = np.repeat(np.arange(len(strangers)), strangers.astype(int))
+    two = np.repeat(np.arange(len(non_neighbours)), non_neighbours.astype(int))
     return float((one[:, None] > two).mean() + 0.5 * (one[:, None] == two).mean())
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_separation_is_the_auc_over_all_pairs(seed: int) -> None:
-    edges, strangers = np.random.default_rng(seed).integers(1, 20, (2, LEVELS)).astype(float)
-    assert _separation(edges, strangers) == pytest.approx(auc_by_pairs(edges, strangers))
+    edges, non_neighbours = np.random.default_rng(seed).integers(1, 20, (2, LEVELS)).astype(float)
+    assert _separation(edges, non_neighbours) == pytest.approx(auc_by_pairs(edges, non_neighbours))
 
 
 def histograms(rng: np.random.Generator, shapes: dict[str, np.ndarray], many: int) -> np.ndarray:
-    """[ways, 2, levels] counts of edges of these shares, and of strangers of even ones."""
+    """[ways, 2, levels] counts of edges of these shares, and of non-neighbours of even ones."""
     even = np.ones(LEVELS) / LEVELS
     return np.array(
         [[rng.multinomial(many, shapes[way]), rng.multinomial(many, even)] for way in WAYS], float
@@ -124,13 +124,13 @@ def test_the_way_that_separates_best_is_chosen_with_its_thresholds(bits: int, wa
     total = histograms(rng, shapes, 800)
     reading = read_levels(total, 0.0, bits)
     assert reading.way == way
-    edges, strangers = np.maximum(total[WAYS.index(way)], 1)
+    edges, non_neighbours = np.maximum(total[WAYS.index(way)], 1)
     assert len(reading.kept) == 2**bits - 1
     best = max(
-        auc_by_pairs(_merged(edges, kept), _merged(strangers, kept))
+        auc_by_pairs(_merged(edges, kept), _merged(non_neighbours, kept))
         for kept in combinations(range(len(COSINES)), 2**bits - 1)
     )
-    found = _merged(edges, reading.kept), _merged(strangers, reading.kept)
+    found = _merged(edges, reading.kept), _merged(non_neighbours, reading.kept)
     assert auc_by_pairs(*found) == pytest.approx(best)
     expected = np.log(found[0] / found[0].sum()) - np.log(found[1] / found[1].sum())
     doubt = 3 * reading.error[way] / (reading.separation[way] - 0.5)
@@ -166,7 +166,7 @@ def test_equal_histograms_choose_nothing() -> None:
 @pytest.mark.parametrize("spread", [0.0, pytest.param(3.0, marks=pytest.mark.long), 30.0])
 @pytest.mark.parametrize("many", [0, 5, 60, 2000])
 def test_chance_is_hardly_ever_believed(many: int, spread: float) -> None:
-    """500 histograms in which edges are as strangers are, with their noise."""
+    """500 histograms in which edges are as non-neighbours are, with their noise."""
     rng = np.random.default_rng(many)
     chosen = 0
     for _ in range(500):

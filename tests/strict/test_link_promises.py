@@ -121,7 +121,7 @@ def test_warning_says_why_nothing_was_used_and_where_noise_drowns_words() -> Non
     (drowned,) = warnings(few, read(WORDS), 4000)
     assert "200 devices are too few for 4,000 words" in drowned
     (fell_back,) = warnings(many, read(ALONE), 100)
-    assert "levels of both tell held-back edges from strangers with an AUC of 0.61 ± 0.12" in (
+    assert "levels of both tell held-back edges from non-neighbours with an AUC of 0.61 ± 0.12" in (
         fell_back
     )
     assert len(warnings(few, read(ALONE), 4000)) == 2

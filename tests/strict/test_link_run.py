@@ -387,7 +387,7 @@ def test_dense_and_sparse_features_are_the_same_run() -> None:
 
 
 def test_devices_without_neighbours_have_vectors_and_answer() -> None:
-    """The last five are isolated: they hear nothing, are matched with nobody, and are strangers."""
+    """The last five are isolated: they hear nothing, are matched with nobody, and are non-neighbours."""
     run, wire = run_with_wire(with_features(np.eye(40, 12, dtype=np.float32)), protect="none")
     lonely = set(range(35, 40))
     for topic in BETWEEN:
@@ -406,10 +406,10 @@ def test_no_edge_is_held_back() -> None:
     assert (part.budget.calibrated <= 1).all()
 
 
-def test_an_odd_number_of_devices_leaves_one_without_a_stranger() -> None:
+def test_an_odd_number_of_devices_leaves_one_without_a_non_neighbour() -> None:
     for devices in (40, 41):
         made = started(town(devices), protect="none")
-        partner = made.trainers[0]._strangers()
+        partner = made.trainers[0]._non_neighbours()
         here = np.flatnonzero(partner != NOBODY)
         assert len(here) == devices // 2 * 2
         assert_array_equal(partner[partner[here]], here)

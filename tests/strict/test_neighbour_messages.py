@@ -80,10 +80,10 @@ def test_nobody_sends() -> None:
 @pytest.mark.parametrize(
     ("pairs", "lengths", "reason"),
     [
-        ([(3, 0)], 2, "a stranger"),
-        ([(5, 0)], 2, "a stranger"),
-        ([(0, 0)], 2, "a stranger"),
-        ([(-1, 0)], 2, "a stranger"),
+        ([(3, 0)], 2, "a non-neighbour"),
+        ([(5, 0)], 2, "a non-neighbour"),
+        ([(0, 0)], 2, "a non-neighbour"),
+        ([(-1, 0)], 2, "a non-neighbour"),
         ([(1, 0), (1, 0)], 2, "came twice"),
         ([(1, 0), (2, 0)], [2, 1], "wrong length"),
         ([(1, 0)], 0, "wrong length"),

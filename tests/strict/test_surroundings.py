@@ -109,8 +109,8 @@ def test_noise_never_makes_a_frequency_zero_or_negative() -> None:
     assert found.usual[0].sum() == pytest.approx(1)
 
 
-def strangers(found: Any, few: slice, many: slice) -> tuple[float, float]:
-    """Mean cosine of two strangers that both have few neighbours, and that both have many."""
+def non_neighbours(found: Any, few: slice, many: slice) -> tuple[float, float]:
+    """Mean cosine of two non-neighbours that both have few neighbours, and that both have many."""
     vectors = found.vectors()
     means = []
     for group in (few, many):
@@ -121,7 +121,7 @@ def strangers(found: Any, few: slice, many: slice) -> tuple[float, float]:
 
 
 def test_the_direction_does_not_tell_the_degree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where colours are drawn apart from edges, popular strangers are no more alike than others."""
+    """Where colours are drawn apart from edges, popular non-neighbours are no more alike than others."""
     many = 600
     shard = star_of([1] * many + [60] * many)
     found = surroundings_of(shard, colours=16)
@@ -131,9 +131,9 @@ def test_the_direction_does_not_tell_the_degree(monkeypatch: pytest.MonkeyPatch)
     found.hear(shard.owner, rng.choice(16, len(shard.owner), p=usual))
     found.learn_usual(usual)
     few, lots = slice(0, many), slice(many, 2 * many)
-    for mean in strangers(found, few, lots):
+    for mean in non_neighbours(found, few, lots):
         assert abs(mean) < 0.12
-    low, high = strangers(found, few, lots)
+    low, high = non_neighbours(found, few, lots)
     assert abs(low - high) < 0.12
 
     # The twin: counts as they are. All that are popular hear much the same.
@@ -142,7 +142,7 @@ def test_the_direction_does_not_tell_the_degree(monkeypatch: pytest.MonkeyPatch)
         return heard
 
     monkeypatch.setattr(Surroundings, "_above_usual", uncentred)
-    low, high = strangers(found, few, lots)
+    low, high = non_neighbours(found, few, lots)
     assert high > low + 0.3
 
 

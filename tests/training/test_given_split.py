@@ -272,12 +272,12 @@ def test_held_out_edges(graph: Graph, tmp_path: Path) -> None:
     assert set(lists) == {"validation", "test"}
 
 
-def test_strangers_may_be_given(graph: Graph) -> None:
+def test_non_neighbours_may_be_given(graph: Graph) -> None:
     random = split_edges(graph, PublicCoins(5))
-    given = {"val": random.validation, "test": random.test, "test_neg": random.test_strangers}
+    given = {"val": random.validation, "test": random.test, "test_neg": random.test_non_neighbours}
     split = edge_split(graph, given, PublicCoins(0)).split
-    assert np.array_equal(split.test_strangers, np.unique(random.test_strangers, axis=0))
-    assert len(split.validation_strangers) == len(split.validation)
+    assert np.array_equal(split.test_non_neighbours, np.unique(random.test_non_neighbours, axis=0))
+    assert len(split.validation_non_neighbours) == len(split.validation)
 
 
 def test_what_is_no_split_of_edges_is_refused(graph: Graph) -> None:

@@ -66,13 +66,13 @@ def test_auc_counts_pairs_and_half_of_ties(positive: list[int], negative: list[i
 def test_auc_of_embeddings_is_that_of_their_products() -> None:
     rng = np.random.default_rng(0)
     embeddings = rng.normal(size=(20, 4)).astype(np.float32)
-    edges, strangers = rng.integers(0, 20, (9, 2)), rng.integers(0, 20, (13, 2))
+    edges, non_neighbours = rng.integers(0, 20, (9, 2)), rng.integers(0, 20, (13, 2))
     up, down = (
         [float(np.dot(embeddings[u].astype(float), embeddings[v])) for u, v in pairs]
-        for pairs in (edges, strangers)
+        for pairs in (edges, non_neighbours)
     )
     brute = np.mean([(one > other) + (one == other) / 2 for one in up for other in down])
-    assert link_auc(embeddings, edges, strangers) == pytest.approx(brute)
+    assert link_auc(embeddings, edges, non_neighbours) == pytest.approx(brute)
 
 
 def test_accuracy_looks_at_one_role_only() -> None:
@@ -248,7 +248,7 @@ def test_all_scores_of_a_run_by_name() -> None:
     assert found.keys() == floats | {"test_per_class", "test_confusion"}
 
 
-def test_edges_and_strangers_are_scored_together_once() -> None:
+def test_edges_and_non_neighbours_are_scored_together_once() -> None:
     pairs = np.arange(16).reshape(8, 2)
     asked = []
 
@@ -259,9 +259,9 @@ def test_edges_and_strangers_are_scored_together_once() -> None:
     split = EdgeSplit(
         training=None,  # type: ignore[arg-type]
         test=pairs[4:6],
-        test_strangers=pairs[:2],
+        test_non_neighbours=pairs[:2],
         validation=pairs[2:4],
-        validation_strangers=pairs[6:],
+        validation_non_neighbours=pairs[6:],
     )
     found = pair_scores(score, split)
     assert asked == [

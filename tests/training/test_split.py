@@ -73,16 +73,16 @@ def test_no_edge_is_lost_and_none_counts_twice(devices: int, seed: int) -> None:
     assert training | validation | test == keys(graph.edge_list())
     assert len(validation) == max(1, round(0.05 * graph.edges))
     assert len(test) == round(0.15 * graph.edges)
-    strangers = keys(split.validation_strangers) | keys(split.test_strangers)
-    assert len(split.validation_strangers) == len(validation)
-    assert len(split.test_strangers) == len(test)
-    assert len(strangers) == len(validation) + len(test)  # distinct
-    assert not strangers & keys(graph.edge_list())
-    assert all(u < v for u, v in strangers)
+    non_neighbours = keys(split.validation_non_neighbours) | keys(split.test_non_neighbours)
+    assert len(split.validation_non_neighbours) == len(validation)
+    assert len(split.test_non_neighbours) == len(test)
+    assert len(non_neighbours) == len(validation) + len(test)  # distinct
+    assert not non_neighbours & keys(graph.edge_list())
+    assert all(u < v for u, v in non_neighbours)
     again = split_edges(graph, PublicCoins(seed))
     assert np.array_equal(again.training.neighbours, split.training.neighbours)
     assert np.array_equal(again.test, split.test)
-    assert np.array_equal(again.test_strangers, split.test_strangers)
+    assert np.array_equal(again.test_non_neighbours, split.test_non_neighbours)
 
 
 def test_features_labels_and_ids_stay() -> None:
@@ -103,7 +103,7 @@ def test_too_few_edges_are_refused() -> None:
     assert (split.training.edges, len(split.validation), len(split.test)) == (7, 1, 1)
 
 
-def test_a_complete_graph_has_no_strangers_to_test_on() -> None:
+def test_a_complete_graph_has_no_non_neighbours_to_test_on() -> None:
     edges = [[u, v] for u in range(8) for v in range(u)]
     with pytest.raises(InputError, match="28 of 28 pairs are edges; too few are left"):
         split_edges(Graph.from_edges(edges), PublicCoins(0))

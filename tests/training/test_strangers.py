@@ -1,4 +1,4 @@
-"""Strangers: uniform over those who are no neighbours, the same in any shard."""
+"""Non-neighbours: uniform over those who are no neighbours, the same in any shard."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,14 @@ from scipy import stats
 
 from lumos import Graph, load
 from lumos.device.shard import cut
-from lumos.paper.tasks import Strangers
+from lumos.paper.tasks import NonNeighbours
 
 
 def drawn(graph: Graph, counts: np.ndarray, shards: int = 1, step: int = 0) -> list[list[int]]:
-    """By device, the strangers it drew."""
+    """By device, the non-neighbours it drew."""
     found: list[list[int]] = [[] for _ in range(graph.devices)]
     for shard in cut(graph, shards, 5):
-        rows, peers = Strangers(shard).draw(counts[shard.devices], "test", step)
+        rows, peers = NonNeighbours(shard).draw(counts[shard.devices], "test", step)
         assert (np.diff(rows) >= 0).all()
         for device, peer in zip(shard.devices[rows].tolist(), peers.tolist(), strict=True):
             found[device].append(peer)
@@ -67,13 +67,13 @@ def test_none_where_everybody_is_a_neighbour() -> None:
     assert drawn(complete, np.full(3, 2)) == [[], [], []]
 
 
-def test_the_only_stranger_is_found() -> None:
+def test_the_only_non_neighbour_is_found() -> None:
     edges = [[u, v] for u in range(5) for v in range(u) if (u, v) not in {(4, 0), (3, 2)}]
     found = drawn(Graph.from_edges(edges), np.full(5, 8))
     assert found == [[4] * 8, [], [3] * 8, [2] * 8, [0] * 8]
 
 
-def test_without_edges_everybody_else_is_a_stranger() -> None:
+def test_without_edges_everybody_else_is_a_non_neighbour() -> None:
     empty = Graph.from_edges(np.empty((0, 2), np.int64), devices=4)
     found = drawn(empty, np.full(4, 200))
     assert [set(mine) for mine in found] == [{0, 1, 2, 3} - {device} for device in range(4)]

@@ -74,7 +74,7 @@ def test_held_out_edges_that_are_no_edges_of_the_graph(sixty: Graph, tmp_path: P
         parts_of(split.training, [np.arange(60)], None, split.validation)[0],
     )
     assert folder.facts("link") == facts_of(split.training)
-    np.testing.assert_array_equal(folder.held_out().test_strangers, absent[20:30])
+    np.testing.assert_array_equal(folder.held_out().test_non_neighbours, absent[20:30])
     with pytest.raises(UsageError, match=r"not for `task='classify'`"):
         folder.split("classify")
 

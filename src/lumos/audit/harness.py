@@ -208,7 +208,7 @@ def received_by(devices: Flags) -> Keep:
 #
 # - *one neighbour* u of v: what passed between u and v, in both directions (`told`, `slots_of`);
 # - *pooled neighbours* of v: the same of all of them;
-# - *a stranger*: what passed between it and v, after it was a candidate or asked a question;
+# - *a non-neighbour*: what passed between it and v, after it was a candidate or asked a question;
 # - *everybody*: sums that were opened (`opened_sums`), weights that follow from them;
 # - *the coordinator*: what was sent to it, but for bodies of masked vectors, which nobody can read;
 # - *a broker* moves the messages: senders, receivers, sizes and rounds of all (`Tape.traffic`), and

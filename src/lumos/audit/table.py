@@ -224,7 +224,7 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     attack: str
     """Name in `ATTACKS`."""
     adversary: str
-    """Who it is: one neighbour, all neighbours, a stranger, the coordinator, a broker …"""
+    """Who it is: one neighbour, all neighbours, a non-neighbour, the coordinator, a broker …"""
     about: str
     """What it infers, and from what."""
     measure: str

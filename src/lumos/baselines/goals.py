@@ -161,19 +161,19 @@ class LinkGoal:
         self._keys = pairs[:, 0] * devices + pairs[:, 1]
 
     def loss(self, out: Tensor, epoch: int) -> Tensor:
-        """Mean over edges and strangers."""
+        """Mean over edges and non-neighbours."""
         generator = self._public.generator("baseline/pairs", epoch)
         pairs = self._pairs
         if len(pairs) > PAIRS:
             pairs = pairs[generator.integers(0, len(pairs), PAIRS)]
-        strangers = strangers_to(self._keys, self._devices, len(pairs), generator)
-        gain = logsigmoid(_products(out, pairs)), logsigmoid(-_products(out, strangers))
+        non_neighbours = non_neighbours_to(self._keys, self._devices, len(pairs), generator)
+        gain = logsigmoid(_products(out, pairs)), logsigmoid(-_products(out, non_neighbours))
         return -torch.cat(gain).mean()
 
     def score(self, out: Tensor) -> float:
         """ROC-AUC on the validation edges."""
         split = self._split
-        return link_auc(out.numpy(), split.validation, split.validation_strangers)
+        return link_auc(out.numpy(), split.validation, split.validation_non_neighbours)
 
 
 def goal_of(problem: ServerProblem, labels: Ints | None, edges: Ints) -> Goal:
@@ -183,7 +183,7 @@ def goal_of(problem: ServerProblem, labels: Ints | None, edges: Ints) -> Goal:
     return ClassifyGoal(np.asarray(labels), problem.roles)
 
 
-def strangers_to(keys: Ints, devices: int, count: int, generator: np.random.Generator) -> Ints:
+def non_neighbours_to(keys: Ints, devices: int, count: int, generator: np.random.Generator) -> Ints:
     """[count, 2] pairs of two devices that are not among the edges, uniform, with replacement.
 
     Args:

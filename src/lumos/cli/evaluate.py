@@ -90,7 +90,7 @@ def show_baseline(measured: "Measured", *, verbose: bool) -> None:
     done = (
         f"classifies {score:.1f} % of test devices rightly"
         if classify
-        else f"tells a test edge from a pair of strangers in {score:.1f} % of comparisons (ROC-AUC)"
+        else f"tells a test edge from a pair of non-neighbours in {score:.1f} % of comparisons (ROC-AUC)"
     )
     paragraph(screen, f"On {name}, {summary['system']} {done}.")
     screen.print()

@@ -221,7 +221,7 @@ def _show_choice(run: "Run") -> None:
             for name in measured
         )
         console().print(
-            f"levels of held-back edges against strangers, by noisy histograms: {levels}"
+            f"levels of held-back edges against non-neighbours, by noisy histograms: {levels}"
         )
     elif estimates:
         console().print(

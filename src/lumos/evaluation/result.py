@@ -78,7 +78,7 @@ SYSTEM_NAMES = {
 _NAMES = {
     **SYSTEM_NAMES,
     OWN: f"own features in {STRICT}",
-    f"{OWN} link": f"own degree in {STRICT}",  # all that a device knows of a stranger's links
+    f"{OWN} link": f"own degree in {STRICT}",  # all that a device knows of a non-neighbour's links
     CONTROL: f"control of {STRICT}",
     OWN_UNPROTECTED: "own features, unprotected",
 }

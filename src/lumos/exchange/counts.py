@@ -197,14 +197,14 @@ class Flows:
 # ε that the devices of one shard spent, by receiver.
 #
 # Most releases go to all neighbours of a device, at one ε: one number per device counts them. What
-# goes to some neighbours only is counted by slot, and what goes to strangers by pair.
+# goes to some neighbours only is counted by slot, and what goes to non-neighbours by pair.
 
 Spent = tuple[Ints, Ints, Doubles]
 """Positions of senders, ids of receivers, ε of each message."""
 
 
 _MOST_PARTS = 256
-"""Batches of messages to strangers that are kept before they are added up by pair."""
+"""Batches of messages to non-neighbours that are kept before they are added up by pair."""
 
 
 class Spending:
@@ -278,20 +278,20 @@ class _PairTotals:
         """[hosted] ε spent on every neighbour alike; None once neighbours differ."""
         self._by_slot = np.empty(0)
         """[slots] ε spent on each neighbour, once they differ."""
-        self._strangers: list[Spent] = []
+        self._non_neighbours: list[Spent] = []
         self.spent = False
         """Whether anything was."""
 
     @property
     def alike(self) -> Doubles | None:
-        """[hosted] ε on every neighbour, where all have the same and no stranger has any."""
-        return None if self._strangers else self._by_row
+        """[hosted] ε on every neighbour, where all have the same and no non-neighbour has any."""
+        return None if self._non_neighbours else self._by_row
 
     def add(self, rows: Ints, receivers: Ints, epsilon: Doubles) -> None:
         self.spent = True
         shard = self._shard
         if shard is None:
-            self._add_strangers((rows.copy(), receivers.copy(), epsilon.copy()))
+            self._add_non_neighbours((rows.copy(), receivers.copy(), epsilon.copy()))
             return
         if self._by_row is not None:
             counts = np.bincount(rows, minlength=len(shard))
@@ -305,24 +305,24 @@ class _PairTotals:
         near = slots >= 0
         np.add.at(self._by_slot, slots[near], epsilon[near])
         if not near.all():
-            self._add_strangers((rows[~near], receivers[~near], epsilon[~near]))
+            self._add_non_neighbours((rows[~near], receivers[~near], epsilon[~near]))
 
-    def _add_strangers(self, spent: Spent) -> None:
+    def _add_non_neighbours(self, spent: Spent) -> None:
         """Count ε by pair; now and then they are added up, in the same order."""
-        self._strangers.append(spent)
-        if len(self._strangers) > _MOST_PARTS:
-            self._strangers = [_by_pair(self._strangers)]
+        self._non_neighbours.append(spent)
+        if len(self._non_neighbours) > _MOST_PARTS:
+            self._non_neighbours = [_by_pair(self._non_neighbours)]
 
     def pairs(self) -> Spent:
         """Every pair once, by sender and receiver; neighbours on whom nothing was spent have 0."""
         shard = self._shard
         if shard is None or not self.spent:
-            return _by_pair(self._strangers)
+            return _by_pair(self._non_neighbours)
         by_slot = self._by_slot
         if self._by_row is not None:
             by_slot = np.repeat(self._by_row, shard.degree)
         near = (shard.owner, shard.neighbours, by_slot)
-        return _by_pair([near, *self._strangers]) if self._strangers else near
+        return _by_pair([near, *self._non_neighbours]) if self._non_neighbours else near
 
 
 def _to_all_neighbours(
@@ -381,7 +381,7 @@ class AnswerCounts:
         # By the number of possible answers, made when the first such answer is counted.
         self._of_device: dict[int, Tally] = {}
         self._of_slot: dict[int, Tally] = {}
-        self._of_strangers: dict[int, Counter[tuple[int, int]]] = {}
+        self._of_non_neighbours: dict[int, Counter[tuple[int, int]]] = {}
 
     def add(self, rows: Ints, slots: Ints, ways: int) -> None:
         """Count answers between neighbours. `rows`, `slots`: [answers]; `ways`: 2 to 8."""
@@ -389,11 +389,11 @@ class AnswerCounts:
         self._of_device[ways].add(rows)
         self._of_slot[ways].add(slots)
 
-    def add_strangers(self, rows: Ints, peers: Ints, ways: int) -> None:
+    def add_non_neighbours(self, rows: Ints, peers: Ints, ways: int) -> None:
         """Count answers between devices that are no neighbours. `peers`: [answers] ids."""
         self._begin(ways)
         self._of_device[ways].add(rows)
-        self._of_strangers[ways].update(zip(rows.tolist(), peers.tolist(), strict=True))
+        self._of_non_neighbours[ways].update(zip(rows.tolist(), peers.tolist(), strict=True))
 
     def _begin(self, ways: int) -> None:
         if ways not in self._of_device:
@@ -401,13 +401,13 @@ class AnswerCounts:
                 raise ValueError(f"an answer is one of 2 to {max(ANSWER_BITS)}, not of {ways}")
             self._of_device[ways] = Tally(self._hosted)
             self._of_slot[ways] = Tally(self._slots)
-            self._of_strangers[ways] = Counter()
+            self._of_non_neighbours[ways] = Counter()
 
     def state_dict(self) -> Arrays:
         """All counts, by the number of possible answers, for a party that may be restarted."""
         arrays: Arrays = {}
         for ways in self._of_device:
-            met = [(*pair, count) for pair, count in sorted(self._of_strangers[ways].items())]
+            met = [(*pair, count) for pair, count in sorted(self._of_non_neighbours[ways].items())]
             arrays |= {
                 f"{ways}/device": self._of_device[ways].counts(),
                 f"{ways}/slot": self._of_slot[ways].counts(),
@@ -423,16 +423,16 @@ class AnswerCounts:
                 counts = arrays[f"{ways}/{kind}"]
                 tally[ways].add(np.repeat(np.arange(len(counts)), counts))
             for row, peer, count in arrays[f"{ways}/strangers"].tolist():
-                self._of_strangers[ways][row, peer] += count
+                self._of_non_neighbours[ways][row, peer] += count
 
     def pair_bits(self, rows: Ints, slots: Ints, peers: Ints) -> Doubles:
-        """[pairs] bits that each pair has revealed so far; slot -1 for a stranger."""
+        """[pairs] bits that each pair has revealed so far; slot -1 for a non-neighbour."""
         bits = np.zeros(len(rows))
         for ways, tally in sorted(self._of_slot.items()):
             if tally.size:
                 bits += ANSWER_BITS[ways] * tally.counts()[slots]
         for index in np.flatnonzero(slots < 0).tolist():
-            bits[index] = self._stranger_bits((int(rows[index]), int(peers[index])))
+            bits[index] = self._non_neighbour_bits((int(rows[index]), int(peers[index])))
         return bits
 
     def totals(self) -> dict[int, int]:
@@ -459,24 +459,24 @@ class AnswerCounts:
         once = np.flatnonzero((device < shard.neighbours) & (slot_bits > 0))
         near = np.stack([device[once], shard.neighbours[once]], axis=1)
         of_shard = shard.devices.tolist()
-        met: set[tuple[int, int]] = set().union(*self._of_strangers.values())
-        strangers = [(row, peer) for row, peer in met if of_shard[row] < peer]
-        far = np.array([(of_shard[row], peer) for row, peer in strangers], np.int64)
-        far_bits = np.array([self._stranger_bits(pair) for pair in strangers])
+        met: set[tuple[int, int]] = set().union(*self._of_non_neighbours.values())
+        non_neighbours = [(row, peer) for row, peer in met if of_shard[row] < peer]
+        far = np.array([(of_shard[row], peer) for row, peer in non_neighbours], np.int64)
+        far_bits = np.array([self._non_neighbour_bits(pair) for pair in non_neighbours])
         return np.concatenate([near, far.reshape(-1, 2)]), np.concatenate(
             [slot_bits[once], far_bits]
         )
 
-    def _stranger_bits(self, pair: tuple[int, int]) -> float:
-        counts = sorted(self._of_strangers.items())
+    def _non_neighbour_bits(self, pair: tuple[int, int]) -> float:
+        counts = sorted(self._of_non_neighbours.items())
         return sum(ANSWER_BITS[ways] * count[pair] for ways, count in counts)
 
 
 def most_pair_bits(state: Arrays) -> float:
     """The most bits that one pair has revealed, by what `AnswerCounts.state` gave of a device."""
-    slots, strangers = np.zeros(1), Counter[int]()
+    slots, non_neighbours = np.zeros(1), Counter[int]()
     for ways in sorted({int(name.split("/")[0]) for name in state}):
         slots = slots + ANSWER_BITS[ways] * state[f"{ways}/slot"]
         for _, peer, count in state[f"{ways}/strangers"].tolist():
-            strangers[peer] += ANSWER_BITS[ways] * count
-    return max(float(slots.max(initial=0.0)), max(strangers.values(), default=0.0))
+            non_neighbours[peer] += ANSWER_BITS[ways] * count
+    return max(float(slots.max(initial=0.0)), max(non_neighbours.values(), default=0.0))

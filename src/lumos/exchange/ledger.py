@@ -110,12 +110,12 @@ class Ledger:
         """
         self.answers.add(rows, slots, ways)
 
-    def answered_strangers(self, rows: Ints, peers: Ints, ways: int) -> None:
+    def answered_non_neighbours(self, rows: Ints, peers: Ints, ways: int) -> None:
         """Count answers between devices that are no neighbours, for example candidates."""
-        self.answers.add_strangers(rows, peers, ways)
+        self.answers.add_non_neighbours(rows, peers, ways)
 
     def pair_bits(self, rows: Ints, slots: Ints, peers: Ints) -> Doubles:
-        """[pairs] bits that each pair has revealed so far; slot -1 for a stranger."""
+        """[pairs] bits that each pair has revealed so far; slot -1 for a non-neighbour."""
         return self.answers.pair_bits(rows, slots, peers)
 
     def epsilon(self) -> tuple[Doubles, Doubles]:

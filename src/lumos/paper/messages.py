@@ -71,13 +71,13 @@ EMBEDDING = Topic(
     name="train/embedding",
     door=Door.OPEN,
     shape=None,
-    learns="whoever asked gets an embedding computed from raw features, strangers too",
+    learns="whoever asked gets an embedding computed from raw features, non-neighbours too",
 )
 EMBEDDING_GRADIENT = Topic(
     name="train/embedding-gradient",
     door=Door.OPEN,
     shape=None,
-    learns="the asked device, strangers too, gets the direction of the asker's own embedding",
+    learns="the asked device, non-neighbours too, gets the direction of the asker's own embedding",
 )
 
 

@@ -234,13 +234,13 @@ def _unprotected(config: Config) -> str:
     """What a run does not protect, in one sentence."""
     paper = settings_of(config)
     told = "labels" if config.train.task == "classify" else "links"
-    strangers = " and strangers" * (config.train.task == "link")
+    non_neighbours = " and non-neighbours" * (config.train.task == "link")
     features = (
         f"ε = {paper.epsilon:g} covers released features alone"
         if paper.noisy
         else "features went to neighbours as they are"
     )
     return (
-        f"Nothing is guaranteed: neighbours{strangers} got embeddings of raw features, and gradients "
+        f"Nothing is guaranteed: neighbours{non_neighbours} got embeddings of raw features, and gradients "
         f"that depend on {told}, without protection; {features}."
     )

@@ -23,13 +23,13 @@ from lumos.training.split import Role
 from lumos.typing import Ints
 
 
-class Strangers:
+class NonNeighbours:
     """Draws devices that are neither oneself nor a neighbour, uniformly, with private coins."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._free = shard.total - 1 - shard.degree
-        # The r-th stranger of a device is r plus the members m_0 < m_1 < … (neighbours and itself)
+        # The r-th non-neighbour of a device is r plus the members m_0 < m_1 < … (neighbours and itself)
         # with m_i - i ≤ r. All devices are searched at once: keys rise from device to device.
         me = np.arange(len(shard))
         owner = np.concatenate([shard.owner, me])
@@ -41,10 +41,10 @@ class Strangers:
         self._keys = owner * shard.total + (member - rank)
 
     def draw(self, counts: Ints, purpose: str, step: int) -> tuple[Ints, Ints]:
-        """For each hosted device so many strangers; none where there are none.
+        """For each hosted device so many non-neighbours; none where there are none.
 
         Returns:
-            positions of the devices, not decreasing, and ids of the strangers.
+            positions of the devices, not decreasing, and ids of the non-neighbours.
         """
         shard = self._shard
         counts = np.where(self._free > 0, counts, 0)
@@ -114,10 +114,10 @@ class Classify:
 
 
 class Link:
-    """Dot products of embeddings (section VI-C): kept neighbours near, sampled strangers far.
+    """Dot products of embeddings (section VI-C): kept neighbours near, sampled non-neighbours far.
 
-    Device u asks each kept neighbour, and as many strangers drawn afresh in every epoch, for their
-    embeddings. Strangers are drawn among those who are not its neighbours in the training graph, so
+    Device u asks each kept neighbour, and as many non-neighbours drawn afresh in every epoch, for their
+    embeddings. Non-neighbours are drawn among those who are not its neighbours in the training graph, so
     a held-back edge may be drawn: not drawing it would reveal it.
     """
 
@@ -125,14 +125,14 @@ class Link:
         self._shard = shard
         kept = np.flatnonzero(private.keep)
         self._rows, self._peers = shard.owner[kept], shard.neighbours[kept]
-        self._strangers = Strangers(shard)
+        self._non_neighbours = NonNeighbours(shard)
         self._held_rows, self._held_peers = private.held_back.T
         many = np.bincount(self._held_rows, minlength=len(shard))
-        rows, peers = self._strangers.draw(many, "validation strangers", 0)
+        rows, peers = self._non_neighbours.draw(many, "validation strangers", 0)
         self._held_out = (rows, peers)
 
     def step(self, embedding: Tensor, epoch: int) -> Program[Step]:
-        """-log σ(h_u·h_v) over neighbours, -log σ(-h_u·h_v) over strangers (errata 7)."""
+        """-log σ(h_u·h_v) over neighbours, -log σ(-h_u·h_v) over non-neighbours (errata 7)."""
         shard = self._shard
         rows, peers, signs, training = self._pairs(epoch)
         inbox = yield ASK.send(shard.ids_of(rows), peers, 0)
@@ -170,7 +170,7 @@ class Link:
     ) -> tuple[Ints, Ints, npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
         """Askers (positions), peers (ids), +1 or -1, and whether the pair is for training."""
         wanted = np.bincount(self._rows, minlength=len(self._shard))
-        drawn_rows, drawn = self._strangers.draw(wanted, "strangers", epoch)
+        drawn_rows, drawn = self._non_neighbours.draw(wanted, "strangers", epoch)
         parts = [
             (self._rows, self._peers, 1, True),
             (drawn_rows, drawn, -1, True),

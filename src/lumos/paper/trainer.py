@@ -445,8 +445,8 @@ def exposure(config: Config, ledger: LedgerReport) -> str:
     ]
     if config.train.task == "link":
         sentences.append(
-            "Embeddings computed from raw features also went to strangers who drew the device as "
-            "a negative sample, and each asker's gradient told the asked, strangers too, the "
+            "Embeddings computed from raw features also went to non-neighbours who drew the device as "
+            "a negative sample, and each asker's gradient told the asked, non-neighbours too, the "
             "direction of the asker's own embedding."
         )
     if settings_of(config).noisy:

@@ -155,7 +155,7 @@ class Page:
 
     Args:
         title: heading of the page.
-        summary: paragraphs (text) and blocks that a stranger reads first.
+        summary: paragraphs (text) and blocks that a non-neighbour reads first.
         sections: the rest, in order; the page lists their titles at its top.
         subtitle: one line below the title.
     """

@@ -218,7 +218,7 @@ def _levels(run: Run) -> list[Figure | Text]:
         mark_name="guessing",
     )
     about = (
-        "ROC-AUC of the levels of held-back edges against those of strangers, ± its standard "
+        "ROC-AUC of the levels of held-back edges against those of non-neighbours, ± its standard "
         "error: what devices know themselves, from noisy histograms. A way within its error of "
         "guessing tells nothing."
     )

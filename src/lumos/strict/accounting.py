@@ -157,7 +157,7 @@ def round_up(number: float) -> int:
 
 def parties(schedule: "Schedule") -> str:
     """Against whom figures hold: how many may collude or be missing, as the noise assumes it."""
-    everybody = "Figures hold against neighbours, strangers and the coordinator together"
+    everybody = "Figures hold against neighbours, non-neighbours and the coordinator together"
     if not schedule.noisy:
         return everybody
     updates = schedule.config.updates

@@ -109,7 +109,7 @@ def send_over(
         read: raises `ProtocolError` for bodies that nobody can have sent who keeps the rules.
 
     Raises:
-        ProtocolError: a stranger sent a message, a neighbour sent two, or one has another length;
+        ProtocolError: a non-neighbour sent a message, a neighbour sent two, or one has another length;
             or messages are not in the order of their receivers.
     """
     width = bodies.shape[1]
@@ -135,7 +135,9 @@ def send_over(
     if not nondecreasing(receiver):
         raise ProtocolError(f"topic {topic.name!r}: messages arrived out of order")
     if not _one_each(shard, receiver, inbox.sender):
-        raise ProtocolError(f"topic {topic.name!r}: a stranger sent a message, or one came twice")
+        raise ProtocolError(
+            f"topic {topic.name!r}: a non-neighbour sent a message, or one came twice"
+        )
     lengths = inbox.batch.lengths
     if len(receiver) and (lengths is None or (lengths != width).any()):
         raise ProtocolError(f"topic {topic.name!r}: a message has the wrong length")

@@ -143,7 +143,12 @@ def edge_split(graph: Graph, given: GivenSplit, public: PublicCoins) -> HeldOut:
         origin = f"random, {_percent(wanted)} of the edges by seed {public.seed}"
         return HeldOut(split, _counted(split, origin), name, wanted)
     split = held_out_edges(graph, wanted, public)
-    parts = (split.validation, split.test, split.validation_strangers, split.test_strangers)
+    parts = (
+        split.validation,
+        split.test,
+        split.validation_non_neighbours,
+        split.test_non_neighbours,
+    )
     return HeldOut(split, _counted(split, _named(given)), _digest(*parts), None)
 
 
@@ -253,7 +258,7 @@ PART_NAMES = {
     "test": ("test", "testing"),
 }
 """What the parts of a split may be called; `_mask`, `_idx`, … may follow."""
-NEGATIVE = ("_negative", "_negatives", "_neg", "_strangers")
+NEGATIVE = ("_negative", "_negatives", "_neg", "_non_neighbours")
 ENDINGS = ("_mask", "_idx", "_index", "_indices", "_ids", "_edges", "_edge", "_pos")
 
 
@@ -371,8 +376,8 @@ def held_out_edges(graph: Graph, parts: Mapping[str, Any], public: PublicCoins) 
         training=split.training,
         validation=split.validation,
         test=split.test,
-        validation_strangers=held.get("validation_negative", split.validation_strangers),
-        test_strangers=held.get("test_negative", split.test_strangers),
+        validation_non_neighbours=held.get("validation_negative", split.validation_non_neighbours),
+        test_non_neighbours=held.get("test_negative", split.test_non_neighbours),
     )
 
 

@@ -70,12 +70,12 @@ class TestedPairs(Protocol):
         ...
 
     @property
-    def validation_strangers(self) -> Ints:
+    def validation_non_neighbours(self) -> Ints:
         """As many pairs that are no edges."""
         ...
 
     @property
-    def test_strangers(self) -> Ints:
+    def test_non_neighbours(self) -> Ints:
         """As many pairs that are no edges."""
         ...
 
@@ -84,17 +84,17 @@ def pair_scores(score: PairScores, split: TestedPairs) -> Scores:
     """All scores of link: edges against as many pairs that are none.
 
     Args:
-        score: called once with the pairs of each part. Edges and strangers are scored together: a
+        score: called once with the pairs of each part. Edges and non-neighbours are scored together: a
             budget of answers must not know which are edges.
-        split: the edges and strangers of each part.
+        split: the edges and non-neighbours of each part.
     """
     parts = {
-        "test": (split.test, split.test_strangers),
-        "val": (split.validation, split.validation_strangers),
+        "test": (split.test, split.test_non_neighbours),
+        "val": (split.validation, split.validation_non_neighbours),
     }
     scores: Scores = {}
-    for part, (edges, strangers) in parts.items():
-        values = score(np.concatenate([edges, strangers]))
+    for part, (edges, non_neighbours) in parts.items():
+        values = score(np.concatenate([edges, non_neighbours]))
         up, down = values[..., : len(edges)], values[..., len(edges) :]
         scores |= {f"{part}_{name}": value for name, value in link_scores(up, down).items()}
     return scores
@@ -244,9 +244,9 @@ def dot_products(embeddings: Floats, pairs: Ints) -> npt.NDArray[np.float64]:
     return products
 
 
-def link_auc(embeddings: Floats, edges: Ints, strangers: Ints) -> float:
+def link_auc(embeddings: Floats, edges: Ints, non_neighbours: Ints) -> float:
     """AUC of dot products of embeddings, over edges against pairs that are none."""
-    return auc(dot_products(embeddings, edges), dot_products(embeddings, strangers))
+    return auc(dot_products(embeddings, edges), dot_products(embeddings, non_neighbours))
 
 
 MIN_STANDARD_ERRORS = 2.0
@@ -254,7 +254,7 @@ MIN_STANDARD_ERRORS = 2.0
 
 
 def standard_error(score: float, tested: int, what: str) -> float:
-    """Of an accuracy: √(p(1-p)/n). Of an AUC with n edges and n strangers: Hanley and McNeil.
+    """Of an accuracy: √(p(1-p)/n). Of an AUC with n edges and n non-neighbours: Hanley and McNeil.
 
     Q₁ = A/(2-A), Q₂ = 2A²/(1+A), variance (A(1-A) + (n-1)(Q₁ - A² + Q₂ - A²)) / n².
     """

@@ -82,9 +82,9 @@ class EdgeSplit:
     """[edges, 2] held back by their devices to choose between weights."""
     test: Ints = field(repr=False)
     """[edges, 2] known to the observer alone."""
-    validation_strangers: Ints = field(repr=False)
+    validation_non_neighbours: Ints = field(repr=False)
     """[edges, 2] pairs that are no edges of the whole graph, for the observer's validation AUC."""
-    test_strangers: Ints = field(repr=False)
+    test_non_neighbours: Ints = field(repr=False)
 
     def edges(self, origin: str) -> DataSplit:
         """The edges alone."""
@@ -125,15 +125,15 @@ def hold_out(
         InputError: too few pairs are none.
     """
     edges = np.unique(np.concatenate([graph.edge_list(), validation, test]), axis=0)
-    strangers = pairs_without_edge(
+    non_neighbours = pairs_without_edge(
         edges, graph.devices, len(validation) + len(test), coins.generator("split/strangers")
     )
     return EdgeSplit(
         training=only_edges(graph, training),
         validation=validation,
         test=test,
-        validation_strangers=strangers[: len(validation)],
-        test_strangers=strangers[len(validation) :],
+        validation_non_neighbours=non_neighbours[: len(validation)],
+        test_non_neighbours=non_neighbours[len(validation) :],
     )
 
 

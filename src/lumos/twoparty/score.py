@@ -503,7 +503,7 @@ class Scorer(Protocol):
         pairs in memory: ask for a few thousand at a time.
 
         Args:
-            pairs: who scores with whom, neighbours or strangers.
+            pairs: who scores with whom, neighbours or non-neighbours.
             vectors: [hosted, width] own vectors.
             spec: what is scored, the same for all.
             shifts: [pairs] what the other end learns is higher by this, modulo the number of

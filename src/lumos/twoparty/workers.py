@@ -361,13 +361,13 @@ class ComparedPairs:
 
 
 def count_answers(ledger: Ledger, pairs: ComparedPairs, ways: int) -> None:
-    """Count one answer of `ways` possible ones for each pair, to neighbours and strangers."""
+    """Count one answer of `ways` possible ones for each pair, to neighbours and non-neighbours."""
     if pairs.near:
         ledger.answered(pairs.rows, pairs.slots, ways)
         return
     near = pairs.slots >= 0
     ledger.answered(pairs.rows[near], pairs.slots[near], ways)
-    ledger.answered_strangers(pairs.rows[~near], pairs.peers[~near], ways)
+    ledger.answered_non_neighbours(pairs.rows[~near], pairs.peers[~near], ways)
 
 
 # The parties of a shard, moved through one batch message by message, over the exchange.

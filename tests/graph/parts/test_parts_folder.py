@@ -34,7 +34,12 @@ def test_parts_are_those_of_the_graph_in_memory(how: str, sixty: Graph, tmp_path
         assert_same(folder.part([number], "link"), part)
     assert folder.facts("classify") == facts_of(sixty)
     assert folder.facts("link") == facts_of(edges.training)
-    pairs = (edges.validation, edges.test, edges.validation_strangers, edges.test_strangers)
+    pairs = (
+        edges.validation,
+        edges.test,
+        edges.validation_non_neighbours,
+        edges.test_non_neighbours,
+    )
     for kept, drawn in zip(folder.held_out(), pairs, strict=True):
         np.testing.assert_array_equal(kept, drawn)
 

@@ -116,7 +116,7 @@ def expected(kind: str, bits: int, values: np.ndarray, me: int, peer: int) -> in
 
 
 def random_rounds(devices: int, seed: int) -> list[tuple[str, int, Together, np.ndarray]]:
-    """Neighbours and strangers, sessions old and new; values that tie, and some too large."""
+    """Neighbours and non-neighbours, sessions old and new; values that tie, and some too large."""
     random = np.random.default_rng(seed)
     everyone = list(itertools.combinations(range(devices), 2))
     rounds = []
@@ -158,7 +158,7 @@ def test_ideal_and_secure_agree_on_answers_and_on_every_count(
     near = {frozenset(edge) for edge in graph.edge_list().tolist()}
     asked = [frozenset(pair) for _, _, together, _ in rounds for pair in together]
     assert near & set(asked), "some are neighbours"
-    assert set(asked) - near, "and some are strangers"
+    assert set(asked) - near, "and some are non-neighbours"
     assert len(asked) > len(set(asked)), "and some compare again in an open session"
 
 
@@ -188,7 +188,7 @@ def test_nothing_compared_is_of_no_group(backend: str) -> None:
 
 
 def test_both_ends_count_the_same_bits() -> None:
-    """By hand: one bit for `less`, log2 3 for `three_way`, to neighbours and strangers alike."""
+    """By hand: one bit for `less`, log2 3 for `three_way`, to neighbours and non-neighbours alike."""
     graph = Graph.from_edges(np.array([[0, 1]]), devices=4)
     values = np.array([1, 2, 3, 4])
     rounds = [
@@ -243,8 +243,8 @@ def test_values_saturate(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", ["ideal", "secure"])
 @pytest.mark.parametrize("strangers", [True, False])
-def test_a_budget_stops_the_run_before_anything_is_sent(backend: str, strangers: bool) -> None:
-    edges = np.empty((0, 2), np.int64) if strangers else np.array([[3, 7], [0, 1]])
+def test_a_budget_stops_the_run_before_anything_is_sent(backend: str, non_neighbours: bool) -> None:
+    edges = np.empty((0, 2), np.int64) if non_neighbours else np.array([[3, 7], [0, 1]])
     shard = cut(Graph.from_edges(edges, devices=8), 1, seed=0)[0]
     endpoint = Endpoint(shard, ideal=IDEAL_TOPICS)
     comparer = comparer_of(backend, shard, endpoint, budget=1.0)

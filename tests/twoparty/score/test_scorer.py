@@ -85,7 +85,7 @@ def conversation(
 
 
 def random_rounds(devices: int, seed: int, short_vector: Any) -> list[Round]:
-    """Neighbours and strangers, pairs that score again, one round without any pair."""
+    """Neighbours and non-neighbours, pairs that score again, one round without any pair."""
     coins = np.random.default_rng(seed)
     everyone = list(itertools.combinations(range(devices), 2))
     rounds: list[Round] = []
@@ -141,12 +141,12 @@ def test_ideal_and_secure_agree_on_levels_and_on_every_count(
     near = {frozenset(edge) for edge in graph.edge_list().tolist()}
     asked = [frozenset(pair) for _, together, _, _ in rounds for pair in together]
     assert near & set(asked), "some are neighbours"
-    assert set(asked) - near, "and some are strangers"
+    assert set(asked) - near, "and some are non-neighbours"
     assert len(asked) > len(set(asked)), "and some score again"
 
 
 def test_both_ends_count_the_same_bits() -> None:
-    """By hand: log2 of the levels, to neighbours and strangers alike."""
+    """By hand: log2 of the levels, to neighbours and non-neighbours alike."""
     graph = Graph.from_edges(np.array([[0, 1]]), devices=4)
     vectors = np.ones((4, 2), np.int64)
     rounds: list[Round] = [
@@ -251,7 +251,7 @@ def test_a_peer_that_does_not_answer_ends_the_run(backend: str, deaf: tuple[int,
 
 
 def test_ideal_scores_are_fast(must_end: None) -> None:
-    """A whole link task of fifty thousand pairs, strangers all, in seconds."""
+    """A whole link task of fifty thousand pairs, non-neighbours all, in seconds."""
     devices, spec = 4000, LevelSpec(thresholds=(-20, 0, 20))
     coins = np.random.default_rng(0)
     one = np.repeat(np.arange(devices), 13)

@@ -1,4 +1,4 @@
-"""What answers about links tell: m strangers ask the same devices, and pool the levels they learn.
+"""What answers about links tell: m non-neighbours ask the same devices, and pool the levels they learn.
 
 Questions pass through the protocol of `lumos predict`, over a carrier that records. An asker knows
 what its program gives it: one level for every answer. Attackers are assumed to know the truth about
@@ -181,7 +181,7 @@ def randomized_rows(result: LinkResult, askers: Ints, levels: Ints) -> Iterator[
     if found is not None:
         yield AuditRow(
             attack=LINK_ASKERS_ATTACK.name,
-            adversary="one stranger that asks",
+            adversary="one non-neighbour that asks",
             about="ε that the frequencies of answers certify, largest of all levels",
             measure="ε",
             estimate=found,
@@ -224,7 +224,7 @@ def pooled_rows(about: AttackedDevices, levels: Ints, m: int, others: int) -> It
         return
     found = over_sets(about, levels, m)
     chances: dict[str, tuple[float, str]] = dict.fromkeys(
-        ("edge", "degree", "words"), (0.5, "a stranger without answers")
+        ("edge", "degree", "words"), (0.5, "a non-neighbour without answers")
     )
     if about.labels is not None:
         counts = np.bincount(about.labels[about.halves.judged & (about.labels >= 0)])
@@ -241,7 +241,9 @@ def pooled_rows(about: AttackedDevices, levels: Ints, m: int, others: int) -> It
             continue
         yield AuditRow(
             attack=LINK_ASKERS_ATTACK.name,
-            adversary="one stranger that asks" if m == 1 else f"{m} strangers that ask, together",
+            adversary="one non-neighbour that asks"
+            if m == 1
+            else f"{m} non-neighbours that ask, together",
             about=f"{texts[name]}, from {m} answer{'s' * (m > 1)} about each device",
             measure="accuracy" if name == "label" else "AUC",
             estimate=found[name],

@@ -503,13 +503,13 @@ LEAF_FEATURES_ATTACK = Attack(
 )
 
 
-# What embeddings and their gradients tell strangers (`train/embedding…`, links, paper profile).
+# What embeddings and their gradients tell non-neighbours (`train/embedding…`, links, paper profile).
 #
-# In every epoch a device asks its neighbours, and as many strangers drawn at random, for
+# In every epoch a device asks its neighbours, and as many non-neighbours drawn at random, for
 # embeddings, and sends each a gradient: c · its own embedding, with c < 0 for a neighbour and c > 0
-# for a stranger. So a stranger that asked has an embedding made of raw features, a stranger that
+# for a non-neighbour. So a non-neighbour that asked has an embedding made of raw features, a non-neighbour that
 # was asked has the direction of the asker's, and the asked learns whether it is taken for a
-# neighbour, which it knows in any case. Strangers who pool embeddings of one epoch score pairs as
+# neighbour, which it knows in any case. Non-neighbours who pool embeddings of one epoch score pairs as
 # the model itself does.
 #
 # Assumed: attackers know the truth about one half of all devices, and fit linear readers on them.
@@ -522,21 +522,21 @@ MAX_EMBEDDING_PAIRS = 20_000
 
 
 def attack_embedding_neighbours(scene: Scene) -> Iterator[AuditRow]:
-    """By what watched devices received from strangers in the last epochs."""
+    """By what watched devices received from non-neighbours in the last epochs."""
     recorded, watched = scene.recorded("link"), scene.watched()
     embeddings = recorded.tape.messages("train/embedding")
     gradients = recorded.tape.messages("train/embedding-gradient")
     yield _neighbour_row(recorded, watched, embeddings[-1], gradients[-1])
-    asked = _of_strangers(recorded, watched, embeddings[-EPOCHS:])
-    yield _words_row(recorded, *asked, "a stranger that asked", "one embedding of it")
-    sender, rows = _of_strangers(recorded, watched, gradients[-EPOCHS:])
+    asked = _of_non_neighbours(recorded, watched, embeddings[-EPOCHS:])
+    yield _words_row(recorded, *asked, "a non-neighbour that asked", "one embedding of it")
+    sender, rows = _of_non_neighbours(recorded, watched, gradients[-EPOCHS:])
     size = np.linalg.norm(rows, axis=1, keepdims=True)
     told = size[:, 0] > 0
     yield _words_row(
         recorded,
         sender[told],
         rows[told] / size[told],
-        "a stranger that was asked",
+        "a non-neighbour that was asked",
         "one gradient of the asker",
     )
     yield _pairs_row(recorded, watched, embeddings[-1])
@@ -547,7 +547,7 @@ def neighbour_scores(
 ) -> tuple[Doubles, Flags]:
     """Of each gradient that a watched device received: -⟨gradient, own embedding⟩, and the truth.
 
-    With s = ⟨h, h'⟩ the gradient's product is -σ(-s) s for a neighbour and σ(s) s for a stranger.
+    With s = ⟨h, h'⟩ the gradient's product is -σ(-s) s for a neighbour and σ(s) s for a non-neighbour.
     """
     here = np.flatnonzero(watched[gradients.receiver])
     asker, asked = gradients.sender[here], gradients.receiver[here]
@@ -608,9 +608,9 @@ def _words_row(
 
 
 def _pairs_row(recorded: Recorded, watched: Flags, embeddings: Batch) -> AuditRow:
-    """Embeddings of one epoch that strangers received, each device once, and pairs of them."""
+    """Embeddings of one epoch that non-neighbours received, each device once, and pairs of them."""
     graph, rng = recorded.graph, np.random.default_rng(0)
-    sender, rows = _of_strangers(recorded, watched, [embeddings])
+    sender, rows = _of_non_neighbours(recorded, watched, [embeddings])
     each = one_each(sender, len(sender), rng)
     place = np.full(graph.devices, -1)
     place[sender[each]] = each
@@ -623,7 +623,7 @@ def _pairs_row(recorded: Recorded, watched: Flags, embeddings: Batch) -> AuditRo
     scores = (rows[place[pairs[:, 0]]] * rows[place[pairs[:, 1]]]).sum(axis=1)
     return AuditRow(
         attack=EMBEDDING_NEIGHBOURS_ATTACK.name,
-        adversary="pooled strangers",
+        adversary="pooled non-neighbours",
         about="link: whether two devices that they asked in one epoch are linked, from embeddings",
         measure="AUC",
         estimate=_area(scores, np.arange(len(pairs)) < len(edges)),
@@ -633,7 +633,9 @@ def _pairs_row(recorded: Recorded, watched: Flags, embeddings: Batch) -> AuditRo
     )
 
 
-def _of_strangers(recorded: Recorded, watched: Flags, batches: list[Batch]) -> tuple[Ints, Doubles]:
+def _of_non_neighbours(
+    recorded: Recorded, watched: Flags, batches: list[Batch]
+) -> tuple[Ints, Doubles]:
     """Senders, and the numbers that they sent to watched devices that are no neighbours."""
     senders, rows = [], []
     for batch in batches:
@@ -656,7 +658,7 @@ def _area(scores: Doubles, truth: Flags) -> Area:
 
 EMBEDDING_NEIGHBOURS_ATTACK = Attack(
     name="embedding-neighbours",
-    title="features and edges from embeddings that strangers get",
+    title="features and edges from embeddings that non-neighbours get",
     run=attack_embedding_neighbours,
     profiles=frozenset({"paper"}),
     tasks=frozenset({"link"}),

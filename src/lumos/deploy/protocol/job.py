@@ -458,7 +458,7 @@ class TrainingJob:
         return self.result
 
     def _lone_shard(self) -> Shard:
-        """The device without its neighbours: a peer is a stranger, whether it is one or not.
+        """The device without its neighbours: a peer is a non-neighbour, whether it is one or not.
 
         Every question has coins of its own: whoever asks again with another vector would see the
         difference of two levels through the same randomized response.

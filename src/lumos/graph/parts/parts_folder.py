@@ -70,9 +70,9 @@ class HeldOutPairs(NamedTuple):
 
     validation: Ints
     test: Ints
-    validation_strangers: Ints
+    validation_non_neighbours: Ints
     """Pairs that are no edges of the whole graph."""
-    test_strangers: Ints
+    test_non_neighbours: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +166,7 @@ class PartsFolder:
         return joined_ids(self._stored(numbers))
 
     def held_out(self) -> HeldOutPairs:
-        """The edges and strangers on which the observer of a simulation tests links.
+        """The edges and non-neighbours on which the observer of a simulation tests links.
 
         Raises:
             InputError: the file is missing or damaged.

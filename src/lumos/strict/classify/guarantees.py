@@ -1,6 +1,6 @@
 """The table of guarantees of `classify`: what is guaranteed about what. No cell claims more.
 
-Every figure holds against everybody at once: neighbours, alone or together, strangers and the
+Every figure holds against everybody at once: neighbours, alone or together, non-neighbours and the
 coordinator, with up to as many devices colluding as masked sums allow. Rows answer two questions,
 "this or another in its place" and "in the sums or zeros instead"; columns are roles of devices.
 With a book there are two columns for each role: what is seen in this run, and in all runs with the

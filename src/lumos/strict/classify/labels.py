@@ -2,7 +2,7 @@
 
 Guarantee: everything that leaves a device, in this run and in all others with the same book, is a
 function of its label only through the draws in `lumos.ldp.labels`. So against everybody
-(neighbours, strangers, the coordinator, all of them together) a label has pure ε, for any two
+(neighbours, non-neighbours, the coordinator, all of them together) a label has pure ε, for any two
 values, however many sums and runs: that of the label that sums use. With `label_epsilon=inf` sums
 use the true label, and only their noise protects it.
 

@@ -2,8 +2,8 @@
 
 A device has up to three vectors: of its words, of its surroundings, of both. Each is written as
 small integers, so that two devices can compute the level of their product together
-(`lumos.twoparty.score`). Levels of held-back edges and of strangers are added up in noisy
-histograms: they choose the vector that tells edges from strangers best, the thresholds, and how
+(`lumos.twoparty.score`). Levels of held-back edges and of non-neighbours are added up in noisy
+histograms: they choose the vector that tells edges from non-neighbours best, the thresholds, and how
 much evidence each level is. Where no vector does, the asker's own degree alone scores a pair.
 
 Surroundings: what a device hears from its neighbours, as a vector to compare with others'.
@@ -51,7 +51,7 @@ WEIGHT_OF_SURROUNDINGS = 0.7
 COSINES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65)
 """Thresholds of calibration, of which a run keeps 1, 3 or 7."""
 SURE = 3.0
-"""Standard errors by which a way must separate edges from strangers to be used."""
+"""Standard errors by which a way must separate edges from non-neighbours to be used."""
 ROOM = 1.5
 """Square of the largest norm that vectors of integers may have, in that of a vector of norm 1."""
 
@@ -99,7 +99,7 @@ class Reading:
     kept: tuple[int, ...]
     """Which of the thresholds of calibration are used."""
     evidence: Doubles = field(repr=False)
-    """[levels] log-likelihood ratio of an edge against a stranger."""
+    """[levels] log-likelihood ratio of an edge against a non-neighbour."""
     separation: dict[str, float] = field(default_factory=dict)
     """By way, the AUC of its levels, as the noisy histograms say."""
     error: dict[str, float] = field(default_factory=dict)
@@ -163,7 +163,7 @@ def read_levels(total: Doubles, spread: float, bits: int) -> Reading:
     """Choose way and thresholds by noisy histograms.
 
     Args:
-        total: [ways, 2, levels of calibration] of edges, then of strangers.
+        total: [ways, 2, levels of calibration] of edges, then of non-neighbours.
         spread: standard deviation of the noise in each number.
         bits: of an answer.
     """
@@ -174,12 +174,14 @@ def read_levels(total: Doubles, spread: float, bits: int) -> Reading:
     # In doubt the way that uses everything.
     bonus = {BOTH: error[BOTH]}
     way = max(WAYS, key=lambda name: separation[name] + bonus.get(name, 0.0))
-    edges, strangers = _positive(total[WAYS.index(way)], spread)
+    edges, non_neighbours = _positive(total[WAYS.index(way)], spread)
     kept = max(
         combinations(range(len(COSINES)), 2**bits - 1),
-        key=lambda some: _separation(_merged(edges, some), _merged(strangers, some)),
+        key=lambda some: _separation(_merged(edges, some), _merged(non_neighbours, some)),
     )
-    shares = [counts / counts.sum() for counts in (_merged(edges, kept), _merged(strangers, kept))]
+    shares = [
+        counts / counts.sum() for counts in (_merged(edges, kept), _merged(non_neighbours, kept))
+    ]
     # Evidence hardly above chance counts for little, and what may be chance for nothing.
     doubt = min(1.0, SURE * error[way] / max(separation[way] - 0.5, 1e-12))
     evidence: Doubles = (1 - doubt**2) * (np.log(shares[0]) - np.log(shares[1]))
@@ -200,10 +202,10 @@ def _merged(counts: Doubles, kept: tuple[int, ...]) -> Doubles:
     return merged
 
 
-def _separation(edges: Doubles, strangers: Doubles) -> float:
+def _separation(edges: Doubles, non_neighbours: Doubles) -> float:
     """AUC of the levels."""
-    below = np.cumsum(strangers) - strangers
-    return float((edges * (below + strangers / 2)).sum() / edges.sum() / strangers.sum())
+    below = np.cumsum(non_neighbours) - non_neighbours
+    return float((edges * (below + non_neighbours / 2)).sum() / edges.sum() / non_neighbours.sum())
 
 
 def _error(counts: Doubles, spread: float) -> float:

@@ -5,7 +5,7 @@ of raw features, nothing of which neighbours a device has. Vectors and degrees a
 from the graph, when somebody asks about pairs.
 
 Devices need nothing but their vectors and their budgets of answers: the program that asks has no
-graph, so a peer is a stranger to it whether it is a neighbour or not.
+graph, so a peer is a non-neighbour to it whether it is a neighbour or not.
 """
 
 from collections.abc import Callable

@@ -199,17 +199,17 @@ class Colours(LinkStage):
 
 
 class Levels(LinkStage):
-    """Histograms of levels, of held-back edges and of strangers."""
+    """Histograms of levels, of held-back edges and of non-neighbours."""
 
     name = LEVELS
-    learns = "how edges and strangers differ: the way to compare is chosen by it"
+    learns = "how edges and non-neighbours differ: the way to compare is chosen by it"
     when = When.LAST
     share = 0.10
     sessions = True
 
     @property
     def moves(self) -> Sensitivity:
-        """One level of an edge, and one of a stranger."""
+        """One level of an edge, and one of a non-neighbour."""
         return Sensitivity(math.sqrt(2), 2.0)
 
     def width(self, features: int) -> int:

@@ -5,7 +5,7 @@
    The product of a pair exists only as two shares, and both enter the masked sum
    (`lumos.twoparty.products`).
 3. Colours and opinions on them give every device a vector of its surroundings (`levels`).
-4. Calibration: one held-back edge and one stranger of each device learn the level of their score
+4. Calibration: one held-back edge and one non-neighbour of each device learn the level of their score
    (`lumos.twoparty.score`); noisy histograms of levels choose what is compared, and say what a
    level means (`levels`).
 
@@ -49,7 +49,7 @@ from lumos.twoparty.score import make_scorer
 from lumos.twoparty.workers import InProcess
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small
 
-EDGE, STRANGER = 0, 1
+EDGE, NON_NEIGHBOUR = 0, 1
 
 
 class StrictLinker(StrictTrainer):
@@ -202,7 +202,7 @@ class StrictLinker(StrictTrainer):
         )
 
     def calibrate(self) -> Program[None]:
-        """Have each device learn one level of an edge, and one of a stranger."""
+        """Have each device learn one level of an edge, and one of a non-neighbour."""
         self._compared = combined(self.encoder.embeddings(), self.surroundings.vectors())
         vectors = {way: integers(rows) for way, rows in self._compared.items()}
         self._budget = AnswerBudget.unused(len(self.shard))
@@ -222,7 +222,7 @@ class StrictLinker(StrictTrainer):
         edges = yield from match(shard, rows[order], peers[order], "held back")
         counts = np.zeros((len(shard), len(WAYS), 2, len(COSINES) + 1))
         first_step = 2 * len(WAYS) * self._attempt
-        for kind, partner in ((EDGE, edges), (STRANGER, self._strangers())):
+        for kind, partner in ((EDGE, edges), (NON_NEIGHBOUR, self._non_neighbours())):
             here = np.flatnonzero(partner != NOBODY)
             devices, peers = shard.ids_of(here), partner[here]
             which = (devices + peers) % len(WAYS)
@@ -248,7 +248,7 @@ class StrictLinker(StrictTrainer):
             raise ProtocolError("a run was read before it was calibrated")
         return self.reading
 
-    def _strangers(self) -> Ints:
+    def _non_neighbours(self) -> Ints:
         """[hosted] a partner for everybody, by public coins, edge or not; `NOBODY` for one left."""
         total = self.shard.total
         order = self.shard.public.generator("strangers").permutation(total)
