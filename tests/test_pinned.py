@@ -34,7 +34,7 @@ import lumos
 from lumos.crypto import entropy
 from lumos.device.shard import COORDINATOR
 from lumos.graph.facts import facts_of
-from lumos.runs.predict import Newcomer, predict_newcomers
+from lumos.runs.predict import NewDevice, predict_new_devices
 from lumos.training.split import Role
 
 FILE = Path(__file__).with_name("pinned.json")
@@ -186,7 +186,7 @@ def new_devices(run: Any, devices: Iterable[int]) -> tuple[Any, Any]:
     """Predict copies of some devices as new ones; return probabilities and ledger."""
     graph = run.graph
     copies = [
-        Newcomer(
+        NewDevice(
             id=f"copy {device}",
             features=np.asarray(graph.features[[device]].todense(), np.float32).ravel(),
             neighbours=tuple(
@@ -196,7 +196,7 @@ def new_devices(run: Any, devices: Iterable[int]) -> tuple[Any, Any]:
         )
         for device in devices
     ]
-    return predict_newcomers(run, copies, graph=graph)
+    return predict_new_devices(run, copies, graph=graph)
 
 
 def deployment_numbers(federation: Federation) -> Numbers:

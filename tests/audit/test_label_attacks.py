@@ -294,11 +294,11 @@ def test_runs_without_a_book_add_up(graph: Graph) -> None:
     assert row.value > neighbours.most_right(1.0, graph.class_count) + 0.2
 
 
-def test_a_newcomer_receives_the_same_every_time(
+def test_a_new_device_receives_the_same_every_time(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repeats, "PREDICTIONS", 8)
-    assert not report([repeats.newcomer_row(scene_of(graph))]).exceeded
+    assert not report([repeats.new_device_row(scene_of(graph))]).exceeded
     real = StrictClassifier.load_model_state_dict
 
     def redrawn(self: StrictClassifier, arrays: Any, kept: Any) -> None:
@@ -307,7 +307,7 @@ def test_a_newcomer_receives_the_same_every_time(
         real(self, arrays, {**kept, "opinions": fresh})
 
     monkeypatch.setattr(StrictClassifier, "load_model_state_dict", redrawn)
-    assert report([repeats.newcomer_row(scene_of(graph))]).exceeded
+    assert report([repeats.new_device_row(scene_of(graph))]).exceeded
 
 
 def test_likelihoods_are_those_of_written_out_vectors() -> None:

@@ -32,7 +32,7 @@ QUICK += ["--epochs", "3"]
 STRICT: dict[str, Any] = {"profile": "strict", "encoder_epochs": 2, "epochs": 64, "floor": False}
 
 Ran = tuple[Run, Path]
-Newcomers = Callable[[Any], Path]
+NewDevices = Callable[[Any], Path]
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +61,8 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 @pytest.fixture
-def newcomers(tmp_path: Path) -> Newcomers:
-    """Writes newcomers to a file."""
+def new_devices(tmp_path: Path) -> NewDevices:
+    """Writes new devices to a file."""
 
     def written(content: Any) -> Path:
         path = tmp_path / "newcomers.json"
@@ -92,7 +92,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
 
 
 def copy_of(graph: lumos.Graph, device: int) -> dict[str, Any]:
-    """A newcomer with the features and neighbours of a device."""
+    """A new device with the features and neighbours of a device."""
     row = sparse(graph.features)[[device]].tocoo()
     features = dict(zip(map(str, row.col.tolist()), row.data.tolist(), strict=True))
     own = graph.neighbours[graph.offsets[device] : graph.offsets[device + 1]]
@@ -207,17 +207,17 @@ def test_links(capsys: pytest.CaptureFixture[str], link: Ran, tmp_path: Path) ->
 
 
 def test_links_need_two_devices(
-    capsys: pytest.CaptureFixture[str], link: Ran, newcomers: Newcomers
+    capsys: pytest.CaptureFixture[str], link: Ran, new_devices: NewDevices
 ) -> None:
     _, folder = link
     assert "name devices with --id, or --pairs FILE" in refused(capsys, folder)
     assert "at least two devices with --id" in refused(capsys, folder, "--id", "4")
-    file = newcomers([{"features": {}, "neighbours": [1]}])
-    assert "this one predicts links" in refused(capsys, folder, "--newcomer", file)
+    file = new_devices([{"features": {}, "neighbours": [1]}])
+    assert "this one predicts links" in refused(capsys, folder, "--new-device", file)
 
 
-def test_a_newcomer_dense_or_sparse(
-    capsys: pytest.CaptureFixture[str], noisy: Ran, newcomers: Newcomers, tmp_path: Path
+def test_a_new_device_dense_or_sparse(
+    capsys: pytest.CaptureFixture[str], noisy: Ran, new_devices: NewDevices, tmp_path: Path
 ) -> None:
     _, folder = noisy
     dense = np.zeros(600)
@@ -225,8 +225,8 @@ def test_a_newcomer_dense_or_sparse(
     one = {"id": "me", "features": dense.tolist(), "neighbours": [17, "4", 17]}
     other = {"id": "me", "features": {"3": 1, "599": 0.5}, "neighbours": ["17", 4]}
     path = tmp_path / "rows.csv"
-    first = result_of(capsys, folder, "--newcomer", newcomers([one]), "--csv", path)
-    second = result_of(capsys, folder, "--newcomer", newcomers([other]))
+    first = result_of(capsys, folder, "--new-device", new_devices([one]), "--csv", path)
+    second = result_of(capsys, folder, "--new-device", new_devices([other]))
     assert first["rows"] == second["rows"]
     (row,) = first["rows"]
     assert row["id"] == "me"
@@ -234,41 +234,41 @@ def test_a_newcomer_dense_or_sparse(
     assert 1 / 6 <= row["probability"] <= 1
     assert first["epsilon_spent_by_each_neighbour"] == 2.0
     assert path.read_text("utf-8").startswith("id,label,probability\nme,")
-    assert run(["predict", str(folder), "--newcomer", str(newcomers([one]))]) == 0
-    assert "what each neighbour released to the newcomers: ε = 2" in capsys.readouterr().out
+    assert run(["predict", str(folder), "--new-device", str(new_devices([one]))]) == 0
+    assert "what each neighbour released to the new devices: ε = 2" in capsys.readouterr().out
 
 
-def test_a_newcomer_without_name_or_neighbours(
-    capsys: pytest.CaptureFixture[str], noisy: Ran, newcomers: Newcomers
+def test_a_new_device_without_name_or_neighbours(
+    capsys: pytest.CaptureFixture[str], noisy: Ran, new_devices: NewDevices
 ) -> None:
-    file = newcomers([{"features": {"3": 1}, "neighbours": []}])
-    result = result_of(capsys, noisy[1], "--newcomer", file)
-    assert [row["id"] for row in result["rows"]] == ["newcomer 0"]
+    file = new_devices([{"features": {"3": 1}, "neighbours": []}])
+    result = result_of(capsys, noisy[1], "--new-device", file)
+    assert [row["id"] for row in result["rows"]] == ["new device 0"]
     assert result["epsilon_spent_by_each_neighbour"] == 0.0  # nobody released anything
 
 
 def test_a_copy_is_taken_for_what_it_copies(
-    capsys: pytest.CaptureFixture[str], clear: Ran, newcomers: Newcomers
+    capsys: pytest.CaptureFixture[str], clear: Ran, new_devices: NewDevices
 ) -> None:
     trained, folder = clear
     graph = present(trained.graph)
     copies = [copy_of(graph, device) for device in range(60)]
-    rows = result_of(capsys, folder, "--newcomer", newcomers(copies))["rows"]
+    rows = result_of(capsys, folder, "--new-device", new_devices(copies))["rows"]
     known = result_of(capsys, folder)["rows"]
     same = np.mean([a["label"] == b["label"] for a, b in zip(rows, known, strict=True)])
     assert len({row["label"] for row in known}) > 2  # it has learnt something
     assert same >= 0.8
-    # Without noise, what a newcomer gets does not depend on who else joins.
-    (alone,) = result_of(capsys, folder, "--newcomer", newcomers([copies[7]]))["rows"]
+    # Without noise, what a new device gets does not depend on who else joins.
+    (alone,) = result_of(capsys, folder, "--new-device", new_devices([copies[7]]))["rows"]
     assert alone["label"] == rows[7]["label"]
     assert alone["probability"] == pytest.approx(rows[7]["probability"], abs=1e-5)
 
 
 def test_no_noise_is_not_called_free(
-    capsys: pytest.CaptureFixture[str], clear: Ran, newcomers: Newcomers
+    capsys: pytest.CaptureFixture[str], clear: Ran, new_devices: NewDevices
 ) -> None:
-    file = newcomers([{"features": {}, "neighbours": [1]}])
-    result = result_of(capsys, clear[1], "--newcomer", file)
+    file = new_devices([{"features": {}, "neighbours": [1]}])
+    result = result_of(capsys, clear[1], "--new-device", file)
     assert result["epsilon_spent_by_each_neighbour"] == "inf"
 
 
@@ -276,10 +276,10 @@ def test_no_noise_is_not_called_free(
     ("content", "words"),
     [
         ("not json", "cannot be read as JSON"),
-        ({}, "a list of newcomers is needed"),
-        ([], "a list of newcomers is needed"),
-        ([1], "newcomer 0: an object with features and neighbours is needed"),
-        ([{"features": {}}], "newcomer 0: an object with features and neighbours is needed"),
+        ({}, "a list of new devices is needed"),
+        ([], "a list of new devices is needed"),
+        ([1], "new device 0: an object with features and neighbours is needed"),
+        ([{"features": {}}], "new device 0: an object with features and neighbours is needed"),
         ([{"features": [0] * 599, "neighbours": []}], "599 features, the model has 600"),
         ([{"features": {"600": 1}, "neighbours": []}], "feature 600 is not in 0 … 599"),
         ([{"features": {"-1": 1}, "neighbours": []}], "feature -1 is not in 0 … 599"),
@@ -288,36 +288,36 @@ def test_no_noise_is_not_called_free(
         ([{"features": [None] * 600, "neighbours": []}], "nan"),
         ([{"features": {"3": 2}, "neighbours": []}], "outside the public bounds [0, 1]"),
         ([{"id": "me", "features": {}, "neighbours": [60]}], "'me': its neighbour '60' is no"),
-        ([{"features": {}, "neighbours": 5}], "newcomer 0"),
+        ([{"features": {}, "neighbours": 5}], "new device 0"),
     ],
 )
-def test_a_wrong_newcomer_gets_one_line(
+def test_a_wrong_new_device_gets_one_line(
     capsys: pytest.CaptureFixture[str],
     noisy: Ran,
-    newcomers: Newcomers,
+    new_devices: NewDevices,
     content: Any,
     words: str,
 ) -> None:
-    assert words in refused(capsys, noisy[1], "--newcomer", newcomers(content))
+    assert words in refused(capsys, noisy[1], "--new-device", new_devices(content))
 
 
 def test_neighbours_are_a_list(
-    capsys: pytest.CaptureFixture[str], noisy: Ran, newcomers: Newcomers
+    capsys: pytest.CaptureFixture[str], noisy: Ran, new_devices: NewDevices
 ) -> None:
-    file = newcomers([{"features": {}, "neighbours": "12"}])
-    assert "neighbours" in refused(capsys, noisy[1], "--newcomer", file)
+    file = new_devices([{"features": {}, "neighbours": "12"}])
+    assert "neighbours" in refused(capsys, noisy[1], "--new-device", file)
 
 
-def test_newcomers_of_a_strict_run(
-    capsys: pytest.CaptureFixture[str], strict: Ran, newcomers: Newcomers
+def test_new_devices_of_a_strict_run(
+    capsys: pytest.CaptureFixture[str], strict: Ran, new_devices: NewDevices
 ) -> None:
     """A copy of a device that does not train believes what the device believes."""
     trained, folder = strict
     graph = present(trained.graph)
     roles = split_vertices(present(graph.labels), PublicCoins(0))
     tested = np.flatnonzero(roles == Role.TEST)[:5].tolist()
-    file = newcomers([copy_of(graph, device) for device in tested])
-    result = result_of(capsys, folder, "--newcomer", file)
+    file = new_devices([copy_of(graph, device) for device in tested])
+    result = result_of(capsys, folder, "--new-device", file)
     assert result["epsilon_spent_by_each_neighbour"] == 3  # of its symbol, once more
     known = {row["id"]: row for row in result_of(capsys, folder)["rows"]}
     for row, device in zip(result["rows"], tested, strict=True):
@@ -515,22 +515,22 @@ def test_unlabelled_devices_in_an_npz(capsys: pytest.CaptureFixture[str], tmp_pa
     assert {row["label"] for row in rows} <= {str(label) for label in range(6)}
 
 
-def test_newcomers_after_reading_options(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, newcomers: Newcomers
+def test_new_devices_after_reading_options(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, new_devices: NewDevices
 ) -> None:
     """The graph is found again as it was read in training."""
     path, out = write_graph(tmp_path, labelled=50), tmp_path / "run"
     more = ["--missing-labels", "unknown", "--out", str(out)]
     assert run(["train", str(path), *QUICK, *more]) == 0
     capsys.readouterr()
-    file = newcomers([{"id": "me", "features": {"3": 1}, "neighbours": ["d3"]}])
-    assert len(result_of(capsys, out, "--newcomer", file)["rows"]) == 1
+    file = new_devices([{"id": "me", "features": {"3": 1}, "neighbours": ["d3"]}])
+    assert len(result_of(capsys, out, "--new-device", file)["rows"]) == 1
 
 
-def test_newcomers_from_another_folder(
+def test_new_devices_from_another_folder(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
-    newcomers: Newcomers,
+    new_devices: NewDevices,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A graph that was named by a relative path is found from anywhere."""
@@ -540,23 +540,23 @@ def test_newcomers_from_another_folder(
     assert run(["train", "graph.csv", *QUICK, "--out", "run"]) == 0
     capsys.readouterr()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    file = newcomers([{"id": "me", "features": {"3": 1}, "neighbours": ["d3"]}])
-    assert len(result_of(capsys, "../run", "--newcomer", file)["rows"]) == 1
+    file = new_devices([{"id": "me", "features": {"3": 1}, "neighbours": ["d3"]}])
+    assert len(result_of(capsys, "../run", "--new-device", file)["rows"]) == 1
 
 
-def test_newcomers_of_another_graph(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, newcomers: Newcomers
+def test_new_devices_of_another_graph(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, new_devices: NewDevices
 ) -> None:
     path, out = write_graph(tmp_path, labelled=60), tmp_path / "run"
     assert run(["train", str(path), *QUICK, "--out", str(out)]) == 0
     capsys.readouterr()
-    file = newcomers([{"id": "me", "features": {"3": 1}, "neighbours": ["d3"]}])
-    assert len(result_of(capsys, out, "--newcomer", file)["rows"]) == 1
+    file = new_devices([{"id": "me", "features": {"3": 1}, "neighbours": ["d3"]}])
+    assert len(result_of(capsys, out, "--new-device", file)["rows"]) == 1
     path.write_text(path.read_text() + "d0,d1\n")
-    assert "the run is of another graph" in refused(capsys, out, "--newcomer", file)
+    assert "the run is of another graph" in refused(capsys, out, "--new-device", file)
     assert len(result_of(capsys, out)["rows"]) == 60  # the run itself is still there
     path.unlink()
-    assert str(path) in refused(capsys, out, "--newcomer", file)
+    assert str(path) in refused(capsys, out, "--new-device", file)
 
 
 def test_no_run_or_half_a_run(
@@ -577,8 +577,8 @@ def test_no_run_or_half_a_run(
 def test_wrong_options(capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path: Path) -> None:
     _, folder = noisy
     assert "--export writes .npz" in refused(capsys, folder, "--export", tmp_path / "x.pt")
-    assert "ask one at a time" in refused(capsys, folder, "--id", "1", "--newcomer", "x.json")
-    assert "x.json" in refused(capsys, folder, "--newcomer", tmp_path / "x.json")
+    assert "ask one at a time" in refused(capsys, folder, "--id", "1", "--new-device", "x.json")
+    assert "x.json" in refused(capsys, folder, "--new-device", tmp_path / "x.json")
     assert "Unknown option" in refused(capsys, folder, "--flavour")
 
 

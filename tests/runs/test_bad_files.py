@@ -1,4 +1,4 @@
-"""Run folders, checkpoints, books and newcomers that somebody damaged: it works, or one line.
+"""Run folders, checkpoints, books and new devices that somebody damaged: it works, or one line.
 
 A bounded, seeded fuzz. Whatever a file says, either the command works or an error of ours says in
 one line what is wrong; a refusal leaves all files as they were; nobody asks for a gigabyte.
@@ -23,7 +23,7 @@ from tests.strict.linking import town
 import lumos
 from lumos import InputError, LumosError
 from lumos.cli.main import run as command
-from lumos.runs.predict import predict_newcomers, read_newcomers
+from lumos.runs.predict import predict_new_devices, read_new_devices
 from lumos.storage import read_arrays
 
 STRICT: dict[str, Any] = {"encoder_epochs": 2, "epochs": 64, "floor": False}
@@ -87,7 +87,7 @@ def use(folder: Path) -> None:
         run.predict()
         file = folder.parent / "new.json"
         file.write_text(json.dumps([{"features": {"3": 1}, "neighbours": [1, 2]}]))
-        predict_newcomers(run, read_newcomers(file, run.about.features))
+        predict_new_devices(run, read_new_devices(file, run.about.features))
     else:
         run.ask_links([(0, 1), (4, 5)])
 
@@ -336,7 +336,7 @@ def test_fuzzed_checkpoints(
 
 
 @pytest.mark.parametrize("kind", ["strict", "paper"])
-def test_fuzzed_newcomers(kind: str, finished: dict[str, Path], tmp_path: Path) -> None:
+def test_fuzzed_new_devices(kind: str, finished: dict[str, Path], tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     run = lumos.load_run(finished[kind])
     good = [{"id": "me", "features": {"3": 1.0, "599": 0.5}, "neighbours": [17, "4"]}]
@@ -346,10 +346,10 @@ def test_fuzzed_newcomers(kind: str, finished: dict[str, Path], tmp_path: Path) 
     for number in range(30):
         file.write_text(json.dumps(mutated([good, dense][number % 2], rng)))
         refusals += not survives(
-            lambda: predict_newcomers(run, read_newcomers(file, run.about.features)), tmp_path
+            lambda: predict_new_devices(run, read_new_devices(file, run.about.features)), tmp_path
         )
     file.write_text("[" * 100_000)
-    assert not survives(lambda: read_newcomers(file, 600), tmp_path)
+    assert not survives(lambda: read_new_devices(file, 600), tmp_path)
     assert refusals > 5
 
 

@@ -286,7 +286,7 @@ def test_features_of_one_scale_are_left_alone() -> None:
     assert "feature_centre" not in one.model.weights
 
 
-def test_the_run_says_that_sizes_are_public_and_newcomers_use_them(tmp_path: Any) -> None:
+def test_the_run_says_that_sizes_are_public_and_new_devices_use_them(tmp_path: Any) -> None:
     run = strict(communities("offset", devices=200), out=tmp_path / "run")
     assert "sizes and centres of the features" in run.model.exposed
     assert "whether all of them lie between -1 and 1" in run.model.exposed

@@ -452,13 +452,13 @@ def test_settings_that_links_do_not_have_are_refused(
     assert "\n" not in str(caught.value)
 
 
-def test_newcomers_are_refused(tmp_path: Path, sixty: Graph) -> None:
-    from lumos.runs.predict import Newcomer, predict_newcomers
+def test_new_devices_are_refused(tmp_path: Path, sixty: Graph) -> None:
+    from lumos.runs.predict import NewDevice, predict_new_devices
 
     run = linked(sixty)
-    arrived = [Newcomer(id="new", features=np.zeros((1, 600), np.float32), neighbours=("1",))]
-    with pytest.raises(UsageError, match="newcomers are for runs that classify"):
-        predict_newcomers(run, arrived)
+    arrived = [NewDevice(id="new", features=np.zeros((1, 600), np.float32), neighbours=("1",))]
+    with pytest.raises(UsageError, match="new devices are for runs that classify"):
+        predict_new_devices(run, arrived)
 
 
 # -- folders -----------------------------------------------------------------------------------

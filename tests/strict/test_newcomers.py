@@ -1,4 +1,4 @@
-"""Newcomers to a strict run: they send nothing, and predict as devices of the run would."""
+"""New devices to a strict run: they send nothing, and predict as devices of the run would."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from tests.strict.strictly import small, strict
 
 from lumos import Graph, InputError
 from lumos.device.randomness import PublicCoins
-from lumos.runs.predict import Newcomer, predict_newcomers
+from lumos.runs.predict import NewDevice, predict_new_devices
 from lumos.runs.run import Run
 from lumos.storage import read_arrays
 from lumos.strict.classify.evidence import Vote
@@ -61,10 +61,10 @@ def row_of(graph: Graph, device: int) -> np.ndarray:
     return np.asarray(row.toarray() if hasattr(row, "toarray") else row, np.float32).ravel()
 
 
-def copy_of(graph: Graph, device: int) -> Newcomer:
-    """A newcomer with the features and neighbours of a device."""
+def copy_of(graph: Graph, device: int) -> NewDevice:
+    """A new device with the features and neighbours of a device."""
     names = tuple(str(other) for other in neighbours_of(graph, device))
-    return Newcomer(id=f"copy {device}", features=row_of(graph, device), neighbours=names)
+    return NewDevice(id=f"copy {device}", features=row_of(graph, device), neighbours=names)
 
 
 @pytest.mark.parametrize("choice", [None, 0, 1])
@@ -72,7 +72,7 @@ def copy_of(graph: Graph, device: int) -> Newcomer:
 def test_a_copy_predicts_what_the_device_predicts(name: str, choice: int | None) -> None:
     """Whatever the role of the device, whatever was chosen: a copy receives what it received."""
     run, graph = run_of(name, 2 if name == "trees" and choice else choice)
-    found, _ = predict_newcomers(run, [copy_of(graph, d) for d in range(DEVICES)], graph=graph)
+    found, _ = predict_new_devices(run, [copy_of(graph, d) for d in range(DEVICES)], graph=graph)
     assert_allclose(found, run.predict_proba(), rtol=1e-6, atol=1e-9)
 
 
@@ -102,30 +102,30 @@ def by_hand(run: Run, graph: Graph, row: np.ndarray, others: np.ndarray) -> np.n
 
 @pytest.mark.parametrize("choice", [0, 1])
 @pytest.mark.parametrize("name", ["default", "without opinions", "three opinions", "words"])
-def test_a_newcomer_predicts_what_the_formula_says(name: str, choice: int) -> None:
+def test_a_new_device_predicts_what_the_formula_says(name: str, choice: int) -> None:
     run, graph = run_of(name, choice)
     rng = np.random.default_rng(3)
     chosen = [rng.choice(DEVICES, size, replace=False) for size in (0, 1, 2, 5, 20)]
     rows = [row_of(graph, device) for device in (4, 8, 15, 16, 23)]
     given = [
-        Newcomer(id=f"new {n}", features=row, neighbours=tuple(map(str, others)))
+        NewDevice(id=f"new {n}", features=row, neighbours=tuple(map(str, others)))
         for n, (row, others) in enumerate(zip(rows, chosen, strict=True))
     ]
-    found, _ = predict_newcomers(run, given, graph=graph)
+    found, _ = predict_new_devices(run, given, graph=graph)
     for probabilities, row, others in zip(found, rows, chosen, strict=True):
         assert_allclose(probabilities, by_hand(run, graph, row, others), rtol=2e-4, atol=1e-6)
     assert not np.allclose(found[0], found[1])
 
 
 @pytest.mark.parametrize("name", ["default", "without opinions", "digits"])
-def test_newcomers_send_nothing_and_get_what_was_sent_in_the_run(name: str) -> None:
+def test_new_devices_send_nothing_and_get_what_was_sent_in_the_run(name: str) -> None:
     run, graph = run_of(name)
     opinions = SETTINGS[name].get("opinions", 2)
     trains = split_vertices(present(graph.labels), PublicCoins(0)) == Role.TRAIN
     new = [copy_of(graph, device) for device in range(5)]
-    new.append(Newcomer(id="alone", features=row_of(graph, 9), neighbours=()))
+    new.append(NewDevice(id="alone", features=row_of(graph, 9), neighbours=()))
     with listening() as wire:
-        _, ledger = predict_newcomers(run, new, graph=graph)
+        _, ledger = predict_new_devices(run, new, graph=graph)
     assert wire.topics() == {SYMBOL} | ({OPINION} if opinions else set())
     assert_array_equal(ledger.messages_sent[DEVICES:], 0)
     assert_array_equal(ledger.bytes_sent[DEVICES:], 0)
@@ -147,12 +147,12 @@ def test_newcomers_send_nothing_and_get_what_was_sent_in_the_run(name: str) -> N
 
 
 def test_asking_again_tells_nothing_new() -> None:
-    """Other newcomers with other neighbours get the same symbol and the same opinions."""
+    """Other new devices with other neighbours get the same symbol and the same opinions."""
     run, graph = run_of("default")
     bodies: dict[tuple[str, int, int], set[bytes]] = {}
     for devices in ([0, 1, 2], [5], [7, 8]):
         with listening() as wire:
-            predict_newcomers(run, [copy_of(graph, device) for device in devices], graph=graph)
+            predict_new_devices(run, [copy_of(graph, device) for device in devices], graph=graph)
         for topic in (SYMBOL, OPINION):
             for number, messages in enumerate(wire.of(topic)):
                 for message in messages:
@@ -161,11 +161,11 @@ def test_asking_again_tells_nothing_new() -> None:
     assert all(len(different) == 1 for different in bodies.values())
 
 
-def test_an_isolated_newcomer_is_like_an_isolated_device() -> None:
+def test_an_isolated_new_device_is_like_an_isolated_device() -> None:
     run, graph = run_of("default", 1)
     alone = DEVICES - 1
     assert len(neighbours_of(graph, alone)) == 0
-    found, _ = predict_newcomers(run, [copy_of(graph, alone)], graph=graph)
+    found, _ = predict_new_devices(run, [copy_of(graph, alone)], graph=graph)
     assert_allclose(found[0], run.predict_proba()[alone], rtol=1e-6)
     assert_allclose(
         found[0], by_hand(run, graph, row_of(graph, alone), np.empty(0, int)), rtol=1e-4
@@ -173,8 +173,8 @@ def test_an_isolated_newcomer_is_like_an_isolated_device() -> None:
 
 
 @pytest.mark.parametrize("coins", ["simulated", "system"])
-def test_forty_predictions_of_one_newcomer_tell_what_one_tells(coins: str) -> None:
-    """Finding 5: every call made its neighbours, or the newcomer, release anew."""
+def test_forty_predictions_of_one_new_device_tell_what_one_tells(coins: str) -> None:
+    """Finding 5: every call made its neighbours, or the new device, release anew."""
     graph = small(DEVICES)
     run = strict(graph, coins=coins)
     new = [copy_of(graph, 3)]
@@ -182,7 +182,7 @@ def test_forty_predictions_of_one_newcomer_tell_what_one_tells(coins: str) -> No
     found = []
     for _ in range(40):
         with listening() as wire:
-            found.append(predict_newcomers(run, new, graph=graph)[0])
+            found.append(predict_new_devices(run, new, graph=graph)[0])
         assert all(m.sender < DEVICES for topic in wire.topics() for m in wire.all_of(topic))
         for topic in (SYMBOL, OPINION):
             for number, messages in enumerate(wire.of(topic)):
@@ -193,12 +193,12 @@ def test_forty_predictions_of_one_newcomer_tell_what_one_tells(coins: str) -> No
     assert all(np.array_equal(found[0], again) for again in found)
 
 
-def test_a_newcomer_has_nothing_to_put_into_a_book(tmp_path: Path) -> None:
+def test_a_new_device_has_nothing_to_put_into_a_book(tmp_path: Path) -> None:
     """It gets its entry when it trains under its id."""
     graph, path = small(DEVICES), tmp_path / "book.npz"
     run = strict(graph, book=path)
     before = path.read_bytes()
-    predict_newcomers(run, [copy_of(graph, 3)], graph=graph)
+    predict_new_devices(run, [copy_of(graph, 3)], graph=graph)
     assert path.read_bytes() == before
     grown = Graph.from_edges(
         graph.edge_list(),
@@ -215,9 +215,11 @@ def test_a_newcomer_has_nothing_to_put_into_a_book(tmp_path: Path) -> None:
 def test_an_id_that_is_taken_is_refused(names: list[str]) -> None:
     graph = small(DEVICES)
     run = strict(graph)
-    new = [Newcomer(id=name, features=row_of(graph, 1), neighbours=("1",)) for name in names]
+    new = [NewDevice(id=name, features=row_of(graph, 1), neighbours=("1",)) for name in names]
     with listening() as wire, pytest.raises(InputError) as refused:
-        predict_newcomers(run, new, graph=graph)
-    assert f"newcomer {names[-1]!r}: there is a device or another newcomer" in str(refused.value)
+        predict_new_devices(run, new, graph=graph)
+    assert f"new device {names[-1]!r}: there is a device or another new device" in str(
+        refused.value
+    )
     assert "\n" not in str(refused.value)
     assert wire.topics() == set()

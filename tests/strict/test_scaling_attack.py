@@ -23,7 +23,7 @@ from lumos.audit.attacks.replay import changed, moved, mu_of
 from lumos.audit.harness import run_audit
 from lumos.errors import BudgetExceeded, InputError, UsageError
 from lumos.graph import Graph
-from lumos.runs.predict import Newcomer, predict_newcomers, trained_links
+from lumos.runs.predict import NewDevice, predict_new_devices, trained_links
 from lumos.secagg.noise import mu_for
 from lumos.storage import read_arrays, write_arrays
 from lumos.strict.accounting import FEATURES, QUESTIONS
@@ -362,38 +362,38 @@ def test_other_features_or_another_split_cannot_go_on(tmp_path: Path) -> None:
         strict(graph, out=tmp_path / "run", resume=True, scaling="none")
 
 
-# Finished runs: newcomers, files.
+# Finished runs: new devices, files.
 
 
-def newcomer(name: str, *features: float) -> Newcomer:
-    return Newcomer(id=name, features=np.array(features, np.float32), neighbours=("1", "2"))
+def new_device(name: str, *features: float) -> NewDevice:
+    return NewDevice(id=name, features=np.array(features, np.float32), neighbours=("1", "2"))
 
 
 @pytest.mark.parametrize("scaling", ["auto", "none"])
-def test_a_strange_newcomer_changes_nothing_for_others(scaling: str) -> None:
+def test_a_strange_new_device_changes_nothing_for_others(scaling: str) -> None:
     graph = few_features(60)
-    if scaling == "auto":  # all between 0 and 1, until the newcomer comes
+    if scaling == "auto":  # all between 0 and 1, until the new device comes
         graph = changed(graph, features=np.abs(np.tanh(np.asarray(graph.features))))
     run = strict(graph, scaling=scaling)
-    guest = newcomer("guest", 0.5, 0.2, 0.1)
-    alone, _ = predict_newcomers(run, [guest], graph=graph)
-    for strange in (newcomer("huge", 1e30, 2, 3), newcomer("negative", -5, 0, 0)):
-        both, _ = predict_newcomers(run, [strange, guest], graph=graph)
+    guest = new_device("guest", 0.5, 0.2, 0.1)
+    alone, _ = predict_new_devices(run, [guest], graph=graph)
+    for strange in (new_device("huge", 1e30, 2, 3), new_device("negative", -5, 0, 0)):
+        both, _ = predict_new_devices(run, [strange, guest], graph=graph)
         assert both[1].tobytes() == alone[0].tobytes()
         assert np.isfinite(both).all()
 
 
-def test_newcomers_need_the_scaling_of_the_run() -> None:
+def test_new_devices_need_the_scaling_of_the_run() -> None:
     """Without it features would be used as they are, in silence."""
     graph = few_features(60)
     run = strict(graph)
-    guest = newcomer("guest", 20, 30, 100)
-    expected, _ = predict_newcomers(run, [guest], graph=graph)
+    guest = new_device("guest", 20, 30, 100)
+    expected, _ = predict_new_devices(run, [guest], graph=graph)
     assert np.isfinite(expected).all()
     for name in SCALING_ARRAYS:
         run.model.weights.pop(name)
         with pytest.raises(InputError, match="of the features are missing; train again"):
-            predict_newcomers(run, [guest], graph=graph)
+            predict_new_devices(run, [guest], graph=graph)
 
 
 DAMAGED: dict[str, Any] = {
@@ -429,9 +429,9 @@ def test_a_damaged_run_is_refused_in_one_line(task: str, tmp_path: Path) -> None
     graph = few_features(40)
     {"classify": strict, "link": linked}[task](graph, out=tmp_path / "run")
     file = tmp_path / "run" / "model.npz"
-    guest = newcomer("guest", 1, 2, 3)
+    guest = new_device("guest", 1, 2, 3)
     uses: dict[str, Any] = {
-        "classify": lambda run: predict_newcomers(run, [guest], graph=graph),
+        "classify": lambda run: predict_new_devices(run, [guest], graph=graph),
         "link": lambda run: run.predict_links([(0, 5)]),
     }
     arrays = read_arrays(file)

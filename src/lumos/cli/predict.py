@@ -38,7 +38,7 @@ def predict(
         Literal["ideal", "secure"] | None, placed("scores", show_default="ideal")
     ] = None,
     workers: Annotated[int | None, placed("workers")] = None,
-    newcomer: Annotated[Path | None, placed("newcomer")] = None,
+    new_device: Annotated[Path | None, placed("new_device")] = None,
     csv: Annotated[Path | None, placed("csv")] = None,
     export: Annotated[Path | None, placed("export")] = None,
     simulated: Annotated[bool, placed("simulated", negative="", show_default=False)] = False,
@@ -66,7 +66,7 @@ def predict(
         cryptography between the two devices.
     workers
         Processes for the cryptography. Default: one per core.
-    newcomer
+    new device
         A JSON file of devices that join after training:
         [{"id": …, "features": …, "neighbours": […]}].
     csv
@@ -81,7 +81,7 @@ def predict(
         cryptography between the two processes; may be repeated.
     """
     if (run / CERTIFICATE).exists():
-        others = (id, pairs, candidates, top, scores, workers, newcomer, csv, export)
+        others = (id, pairs, candidates, top, scores, workers, new_device, csv, export)
         if any(given is not None for given in others):
             raise UsageError("a real device is asked for its own label, or --with others")
         _ask_device(run, peer, common)
@@ -90,8 +90,8 @@ def predict(
         raise UsageError(f"--with belongs to the folder of a real device, and {run} is none")
     if simulated and export is None:
         raise UsageError("--simulated belongs to --export: it says which weights may be written")
-    if sum(given is not None for given in (pairs, newcomer, id)) > 1:
-        raise UsageError("--id, --pairs and --newcomer are three questions; ask one at a time")
+    if sum(given is not None for given in (pairs, new_device, id)) > 1:
+        raise UsageError("--id, --pairs and --new-device are three questions; ask one at a time")
     if candidates is not None and (id is None or len(id) != 1):
         raise UsageError("--candidates needs one --id: the device that asks them")
     if top is not None and top < 1:
@@ -102,7 +102,7 @@ def predict(
         raise UsageError("--workers has no meaning without --scores secure; leave it out")
     common.refuse("seed", "shards", because="a run predicts by what it was trained with")
     from lumos.runs.load import load_run
-    from lumos.runs.predict import predict_newcomers, read_newcomers
+    from lumos.runs.predict import predict_new_devices, read_new_devices
 
     trained = load_run(run)
     train = trained.config.train
@@ -117,9 +117,9 @@ def predict(
     if export is not None:
         trained.export(export, simulated=simulated)
         result["export"] = str(export)
-    if newcomer is not None:
-        arrived = read_newcomers(newcomer, trained.about.features)
-        chances, ledger = predict_newcomers(trained, arrived, data_dir=common.data_dir)
+    if new_device is not None:
+        arrived = read_new_devices(new_device, trained.about.features)
+        chances, ledger = predict_new_devices(trained, arrived, data_dir=common.data_dir)
         rows = _labels(trained, [device.id for device in arrived], chances)
         noisy = trained.config.profile_settings.epsilon < float("inf")
         spent = ledger.epsilon_per_receiver if noisy else "inf"
@@ -320,7 +320,7 @@ def _show(result: dict[str, Any]) -> None:
         console().print(
             "each neighbour sent its features in the clear (ε = inf)"
             if spent == "inf"
-            else f"what each neighbour released to the newcomers: ε = {spent:g}"
+            else f"what each neighbour released to the new devices: ε = {spent:g}"
         )
     if "export" in result:
         console().print(f"weights: {result['export']}")

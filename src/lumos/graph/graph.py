@@ -219,7 +219,7 @@ class Graph:
     def with_bounds(self, low: ArrayLike, high: ArrayLike) -> "Graph":
         """The same graph with features mapped to (x - low) / (high - low), clipped to 0 … 1.
 
-        The bounds are public: every device maps its own values, and nobody tells any. A newcomer
+        The bounds are public: every device maps its own values, and nobody tells any. A new device
         maps its features in the same way.
 
         Args:

@@ -171,8 +171,8 @@ class PaperProfile:
         scores = dot_products(model.embeddings, asked.pairs)
         return PairAnswers(scores=scores, answered=np.ones(len(scores), np.bool_))
 
-    def for_newcomers(self, config: "Config") -> "Config":
-        """The settings of the run: every run takes newcomers."""
+    def for_new_devices(self, config: "Config") -> "Config":
+        """The settings of the run: every run takes new devices."""
         return config
 
 

@@ -136,7 +136,7 @@ class Federation(Generic[Result]):
         parts = self.run(lambda trainer: trainer.welcome())
         rows = self.rows("logits", [{"logits": logits} for logits in parts])
         if rows is None:
-            raise UsageError("newcomers are predicted in one process; leave out `ranks`")
+            raise UsageError("new devices are predicted in one process; leave out `ranks`")
         return rows["logits"]
 
     def rows(self, name: str, parts: Sequence[Arrays]) -> Arrays | None:

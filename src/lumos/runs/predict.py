@@ -1,6 +1,6 @@
-"""Predictions by a finished run: links between devices, and newcomers that were not there.
+"""Predictions by a finished run: links between devices, and new devices that were not there.
 
-A newcomer carries all its edges itself. What its neighbours release to it is up to the profile: in
+A new device carries all its edges itself. What its neighbours release to it is up to the profile: in
 the paper's, their features once more (and they pay ε for that); in the strict one, the symbol that
 they have for life, which tells those who have received it nothing new.
 """
@@ -176,7 +176,7 @@ def training_graph(run: "Run", data_dir: Path | None) -> Graph:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Newcomer:
+class NewDevice:
     """A device that joins after training."""
 
     id: str
@@ -186,15 +186,15 @@ class Newcomer:
     """Original ids of its neighbours."""
 
 
-def predict_newcomers(
+def predict_new_devices(
     run: "Run",
-    newcomers: list[Newcomer],
+    new_devices: list[NewDevice],
     *,
     graph: Graph | None = None,
     data_dir: Path | None = None,
     carrier: str = "loopback",
 ) -> tuple[Floats, LedgerReport]:
-    """[newcomers, classes] probabilities, and the ledger of what it took.
+    """[new devices, classes] probabilities, and the ledger of what it took.
 
     Args:
         run: a run that classifies.
@@ -203,13 +203,13 @@ def predict_newcomers(
         carrier: what moves the messages, a name of `lumos.exchange.CARRIERS`.
     """
     if not run.classes:
-        raise UsageError("newcomers are for runs that classify; this one predicts links")
-    config = run.config.profile.for_newcomers(run.config)
+        raise UsageError("new devices are for runs that classify; this one predicts links")
+    config = run.config.profile.for_new_devices(run.config)
     graph = graph or run.whole_graph(data_dir)
     federation: Federation[Any] = Federation(
-        _with_newcomers(run, graph, newcomers),
+        _with_new_devices(run, graph, new_devices),
         config,
-        step=_release_number(newcomers),
+        step=_release_number(new_devices),
         carrier=carrier,
     )
     for trainer in federation.trainers:
@@ -218,8 +218,8 @@ def predict_newcomers(
     return probabilities(logits), federation.ledger()
 
 
-def read_newcomers(path: Path, width: int) -> list[Newcomer]:
-    """Newcomers from JSON: a list of {"id": …, "features": …, "neighbours": […]}.
+def read_new_devices(path: Path, width: int) -> list[NewDevice]:
+    """New devices from JSON: a list of {"id": …, "features": …, "neighbours": […]}.
 
     Features are a list of `width` numbers, or an object {"index": value} of those that are not 0.
     """
@@ -228,15 +228,15 @@ def read_newcomers(path: Path, width: int) -> list[Newcomer]:
     content = read_json(path)
     if not isinstance(content, list) or not content:
         raise InputError(
-            f"{path}: a list of newcomers is needed, each with features and neighbours"
+            f"{path}: a list of new devices is needed, each with features and neighbours"
         )
     return [
-        _newcomer(entry, place, f"{path}: newcomer {place}", width)
+        _new_device(entry, place, f"{path}: new device {place}", width)
         for place, entry in enumerate(content)
     ]
 
 
-def _newcomer(entry: Any, place: int, where: str, width: int) -> Newcomer:
+def _new_device(entry: Any, place: int, where: str, width: int) -> NewDevice:
     if not isinstance(entry, dict) or not {"features", "neighbours"} <= entry.keys():
         raise InputError(f"{where}: an object with features and neighbours is needed")
     try:
@@ -254,36 +254,36 @@ def _newcomer(entry: Any, place: int, where: str, width: int) -> Newcomer:
         neighbours = tuple(dict.fromkeys(str(name) for name in entry["neighbours"]))
     except (TypeError, ValueError):
         raise InputError(f"{where}: its features are not numbers") from None
-    name = str(entry.get("id", f"newcomer {place}"))
-    return Newcomer(id=name, features=features, neighbours=neighbours)
+    name = str(entry.get("id", f"new device {place}"))
+    return NewDevice(id=name, features=features, neighbours=neighbours)
 
 
-def _with_newcomers(run: "Run", graph: Graph, newcomers: list[Newcomer]) -> Problem:
-    """The graph with the newcomers in it; only they have trees."""
+def _with_new_devices(run: "Run", graph: Graph, new_devices: list[NewDevice]) -> Problem:
+    """The graph with the new devices in it; only they have trees."""
     width, devices = graph.feature_count, graph.devices
     number = {name: place for place, name in enumerate(run.ids)}
     pairs, seen = [], set(run.ids)
-    for place, newcomer in enumerate(newcomers, start=devices):
-        if newcomer.id in seen:
+    for place, new_device in enumerate(new_devices, start=devices):
+        if new_device.id in seen:
             raise InputError(
-                f"newcomer {newcomer.id!r}: there is a device or another newcomer with this id; "
-                "ask for devices of the run by `ids`, and give each newcomer an id of its own"
+                f"new device {new_device.id!r}: there is a device or another new device with this id; "
+                "ask for devices of the run by `ids`, and give each new device an id of its own"
             )
-        seen.add(newcomer.id)
-        if newcomer.features.shape != (width,):
+        seen.add(new_device.id)
+        if new_device.features.shape != (width,):
             raise InputError(
-                f"newcomer {newcomer.id!r}: {newcomer.features.size} features, "
+                f"new device {new_device.id!r}: {new_device.features.size} features, "
                 f"the model has {width}"
             )
-        for name in newcomer.neighbours:
+        for name in new_device.neighbours:
             if name not in number:
                 raise InputError(
-                    f"newcomer {newcomer.id!r}: its neighbour {name!r} is no device of the run"
+                    f"new device {new_device.id!r}: its neighbour {name!r} is no device of the run"
                 )
             pairs.append((number[name], place))
-    rows = np.stack([newcomer.features for newcomer in newcomers]).astype(np.float32)
+    rows = np.stack([new_device.features for new_device in new_devices]).astype(np.float32)
     old = features_of(graph)
-    total = devices + len(newcomers)
+    total = devices + len(new_devices)
     joined = Graph.from_edges(
         np.array(pairs, np.int64).reshape(-1, 2),
         devices=total,
@@ -303,7 +303,7 @@ def _with_newcomers(run: "Run", graph: Graph, newcomers: list[Newcomer]) -> Prob
     )
 
 
-def _release_number(newcomers: list[Newcomer]) -> int:
-    """A number of its own for the releases to these newcomers, so that no coin is used twice."""
-    text = json.dumps([[newcomer.id, *newcomer.neighbours] for newcomer in newcomers])
+def _release_number(new_devices: list[NewDevice]) -> int:
+    """A number of its own for the releases to these new devices, so that no coin is used twice."""
+    text = json.dumps([[new_device.id, *new_device.neighbours] for new_device in new_devices])
     return 1 + int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "little")

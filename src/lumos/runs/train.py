@@ -214,7 +214,7 @@ def train(
         shards: number of shards that share nothing but the exchange; the result is the same.
         carrier: what moves the messages, a name of `lumos.exchange.CARRIERS`.
         data_dir: where named graphs lie.
-        source: arguments by which `load` finds the graph again, for newcomers.
+        source: arguments by which `load` finds the graph again, for new devices.
         split: who trains, validates and tests. By default masks that the graph has, otherwise a
             random split by the seed: half of the labelled devices train, a quarter validates, a
             quarter tests; 80, 5 and 15 % of the edges for links. Otherwise shares, as

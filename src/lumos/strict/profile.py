@@ -347,7 +347,7 @@ class StrictProfile:
 
         return LinkResult.restored(kept, settings_of(config), seed)
 
-    def for_newcomers(self, config: "Config") -> "Config":
+    def for_new_devices(self, config: "Config") -> "Config":
         """Without the book: devices of the run repeat what they released in it."""
         return replace(config, profile_settings=replace(settings_of(config), book=None))
 

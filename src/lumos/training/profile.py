@@ -319,8 +319,8 @@ class Profile(Protocol[Result]):
         """Score pairs by a finished run that predicts links; the first end asks."""
         ...
 
-    def for_newcomers(self, config: "Config") -> "Config":
-        """The settings under which newcomers are predicted.
+    def for_new_devices(self, config: "Config") -> "Config":
+        """The settings under which new devices are predicted.
 
         Raises:
             UsageError: the run cannot take any.

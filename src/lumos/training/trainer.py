@@ -287,7 +287,7 @@ class Trainer(Protocol[Result]):
         ...
 
     def welcome(self) -> Program[Floats]:
-        """[hosted, classes] logits by the loaded weights, newcomers included."""
+        """[hosted, classes] logits by the loaded weights, new devices included."""
         ...
 
 

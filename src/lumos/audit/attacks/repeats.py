@@ -2,7 +2,7 @@
 
 **With a book** a label is drawn once for life. Runs at several ε show draws of one chain, so
 whoever saw all of them knows what the largest ε tells: the cell that the last run prints must cover
-it. **Without a book** every run draws anew, and their ε add up. **A newcomer** that is predicted
+it. **Without a book** every run draws anew, and their ε add up. **A new device** that is predicted
 many times receives what its neighbours sent in the run, every time the same.
 
 The neighbour takes the symbols of all runs for independent draws and chooses the likeliest label:
@@ -23,7 +23,7 @@ from lumos.audit.attacks.whole_run import LABEL, spelled
 from lumos.audit.harness import Recorded, Scene, printed, told, without_masked_vectors
 from lumos.audit.table import AuditRow, Exactly, Proportion
 from lumos.exchange.tape import Tape, recording
-from lumos.runs.predict import Newcomer, predict_newcomers
+from lumos.runs.predict import NewDevice, predict_new_devices
 from lumos.strict.settings import settings_of
 from lumos.training.problem import features_of
 from lumos.training.split import Role
@@ -32,7 +32,7 @@ from lumos.typing import Ints
 FREE_RUNS = 8
 """Runs without a book."""
 PREDICTIONS = 40
-"""Of one newcomer."""
+"""Of one new device."""
 COLUMN = "training devices"
 PLENTY = {
     "lifetime_epsilon": 1e3,
@@ -42,7 +42,7 @@ PLENTY = {
 
 
 def attack_repeated_releases(scene: Scene) -> Iterator[AuditRow]:
-    """With a book, without one, and a newcomer."""
+    """With a book, without one, and a new device."""
     strict = settings_of(scene.config("classify"))
     epsilon = strict.epsilon
     if strict.protect == "noise":  # exact sums have no book
@@ -55,8 +55,8 @@ def attack_repeated_releases(scene: Scene) -> Iterator[AuditRow]:
             yield book_row(scene, what, levels)
     scene.say(f"{FREE_RUNS} runs without a book")
     yield free_row(scene, epsilon)
-    scene.say("a newcomer, many times")
-    yield newcomer_row(scene)
+    scene.say("a new device, many times")
+    yield new_device_row(scene)
 
 
 def short(scene: Scene, number: int, **changes: Any) -> Recorded:
@@ -137,36 +137,36 @@ def guesses(runs: Sequence[Recorded], devices: Ints, prior: np.ndarray) -> Ints:
     return guess
 
 
-def newcomer_row(scene: Scene) -> AuditRow:
-    """Bits in what the neighbours of one newcomer sent it, beyond the first time."""
+def new_device_row(scene: Scene) -> AuditRow:
+    """Bits in what the neighbours of one new device sent it, beyond the first time."""
     recorded = scene.recorded("classify")
-    sent = [newcomer_messages(recorded) for _ in range(PREDICTIONS)]
+    sent = [new_device_messages(recorded) for _ in range(PREDICTIONS)]
     _, counts = np.unique(np.array(sent, "S"), return_counts=True)
     shares = counts / counts.sum()
     return AuditRow(
         attack=REPEATED_RELEASES_ATTACK.name,
-        adversary="a newcomer, predicted many times",
+        adversary="a new device, predicted many times",
         about=f"entropy of what its neighbours sent in {PREDICTIONS} predictions",
         measure="bits",
         estimate=Exactly(max(0.0, float(-(shares * np.log2(shares)).sum())), PREDICTIONS),
         bound=0.0,
-        bound_is="neighbours send what they sent in the run (docs/strict.md, Newcomers)",
+        bound_is="neighbours send what they sent in the run (docs/strict.md, New devices)",
     )
 
 
-def newcomer_messages(recorded: Recorded) -> str:
-    """All that the neighbours of a newcomer send it in one prediction, as text."""
+def new_device_messages(recorded: Recorded) -> str:
+    """All that the neighbours of a new device send it in one prediction, as text."""
     graph, run = recorded.graph, recorded.run
     features = features_of(graph)[[0]]
     row = np.asarray(features.toarray() if hasattr(features, "toarray") else features)[0]
     known = np.argsort(-graph.degrees, kind="stable")[:8]
-    newcomer = Newcomer(
-        id="newcomer of the audit",
+    new_device = NewDevice(
+        id="new device of the audit",
         features=row.astype(np.float32),
         neighbours=tuple(run.ids[device] for device in known),
     )
     with recording() as tape:
-        predict_newcomers(run, [newcomer], graph=graph, carrier="recording")
+        predict_new_devices(run, [new_device], graph=graph, carrier="recording")
     return _to(tape, graph.devices)
 
 
@@ -181,7 +181,7 @@ def _to(tape: Tape, device: int) -> str:
 
 REPEATED_RELEASES_ATTACK = Attack(
     name="repeats",
-    title="labels from several runs, and a newcomer that comes often",
+    title="labels from several runs, and a new device that comes often",
     run=attack_repeated_releases,
     profiles=frozenset({"strict"}),
     tasks=frozenset({"classify"}),

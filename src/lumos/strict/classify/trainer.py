@@ -376,7 +376,7 @@ class StrictClassifier(StrictTrainer):
     def _scaling_in(self, arrays: Arrays, old: int) -> FeatureScaling | None:
         """How an earlier run scaled features; None if it did not.
 
-        Newcomers' features must not decide it, nor may it be lost: the first `old` devices, those
+        New devices' features must not decide it, nor may it be lost: the first `old` devices, those
         of the run, say whether it had to be there.
         """
         form, strict = self.schedule.scaling, self.schedule.strict
@@ -407,14 +407,14 @@ class StrictClassifier(StrictTrainer):
             raise InputError("devices.npz: what devices sent is not of this run; train again")
 
     def _of_earlier(self, rows: npt.NDArray[Any], nothing: int) -> npt.NDArray[Any]:
-        """[hosted, …] what devices of the earlier run have, and `nothing` for newcomers."""
+        """[hosted, …] what devices of the earlier run have, and `nothing` for new devices."""
         filled = np.full((len(self.shard), *rows.shape[1:]), nothing, rows.dtype)
         old = self.shard.devices < len(rows)
         filled[old] = rows[self.shard.devices[old]]
         return filled
 
     def welcome(self) -> Program[Floats]:
-        """[hosted, k] logits by the loaded weights. Newcomers release nothing.
+        """[hosted, k] logits by the loaded weights. New devices release nothing.
 
         Their neighbours send what they sent in the run: the same, so no new ε of their own data.
         """

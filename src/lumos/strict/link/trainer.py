@@ -289,11 +289,11 @@ class StrictLinker(StrictTrainer):
 
     def load_model_state_dict(self, weights: Arrays, kept: Arrays) -> None:
         """Refused: see `welcome`."""
-        raise UsageError("newcomers are for runs that classify; this one predicts links")
+        raise UsageError("new devices are for runs that classify; this one predicts links")
 
     def welcome(self) -> Program[Floats]:
-        """Refused: a newcomer has heard no colours, and its neighbours told theirs before."""
-        raise UsageError("newcomers are for runs that classify; this one predicts links")
+        """Refused: a new device has heard no colours, and its neighbours told theirs before."""
+        raise UsageError("new devices are for runs that classify; this one predicts links")
 
     def model_state_dict(self) -> Arrays:
         """Everything public that was learnt, by name."""
