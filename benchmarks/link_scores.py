@@ -2,10 +2,10 @@
 
     python benchmarks/link_scores.py [--pairs 400] [--workers 2] [--width 24] [--bits 4] [--json]
 
-Non-neighbours score in pairs through the exchange, once per session, with 2, 4 and 8 levels (1, 2 and 3
-bits). `secure` runs in worker processes, `ideal` in this one. Milliseconds of processor time are
-those of both ends in one process; the limit is set by the curve alone: the group operations of the
-protocol, counted, at the price that the same run measures for each.
+Non-neighbours score in pairs through the exchange, once per session, with 2, 4 and 8 levels (1, 2
+and 3 bits). `secure` runs in worker processes, `ideal` in this one. Milliseconds of processor time
+are those of both ends in one process; the limit is set by the curve alone: the group operations of
+the protocol, counted, at the price that the same run measures for each.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
     python -m benchmarks.strict_link_leak [--graph facebook] [--words] [--quick] [--json FILE]
 
-**Askers.** m non-neighbours put their questions to a device, and pool the levels that they learn. Runs
-are real ones (vectors, thresholds, randomized response); questions pass through the protocol of
-`lumos predict` and are recorded. Its budget is lifted for the attackers: a device answers 7
+**Askers.** m non-neighbours put their questions to a device, and pool the levels that they learn.
+Runs are real ones (vectors, thresholds, randomized response); questions pass through the protocol
+of `lumos predict` and are recorded. Its budget is lifted for the attackers: a device answers 7
 questions of others in its life, and learns levels in 16 answers in all, so a row of 16 askers is
 more than anybody gets and one of 64 cannot occur. Attackers know the truth of one half of all
 devices, with their answers, and are judged on the other half: no bound. The attackers are those of

@@ -222,7 +222,8 @@ WHY: dict[tuple[str, str], str] = {
         "as every edge is carried once, and less where Algorithm 1 leaves edges in both trees."
     ),
     (MESSAGES_SAVED, "link"): (
-        "Here a device asks its kept neighbours and as many non-neighbours, so these messages shrink "
+        "Here a device asks its kept neighbours and as many non-neighbours, so these messages "
+        "shrink "
         "with the workload too; only those of validation pairs do not."
     ),
     (TIME_SAVED, "classify"): (

@@ -237,7 +237,8 @@ def test_strict_prints_its_guarantees(capsys: pytest.CaptureFixture[str]) -> Non
     assert run(["train", *STRICT, "--verbose"]) == 0
     out = capsys.readouterr().out
     assert re.search(
-        r"^Guarantee: To whoever sees every message and the model, one label or another: ε = 3; one "
+        r"^Guarantee: To whoever sees every message and the model, one label or another: ε = 3; "
+        r"one "
         r"device's features or any others: ε = 8, δ = 1e-05;",
         out,
         re.MULTILINE,

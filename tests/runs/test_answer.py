@@ -87,7 +87,8 @@ def test_labels(labels: Run, tested: int, scores: dict[str, Any], words: str) ->
 
 def test_links(links: Run) -> None:
     assert answer(scored(links, 900, "auc", run=0.9, own=0.7)) == (
-        "On town, 90.0 % of comparisons of a test edge with a pair of non-neighbours come out right "
+        "On town, 90.0 % of comparisons of a test edge with a pair of non-neighbours come out "
+        "right "
         "(ROC-AUC, 900 edges); by own features only, no neighbour 70.0 %, so messages add 20.0 "
         "points."
     )

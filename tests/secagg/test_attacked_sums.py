@@ -1,8 +1,8 @@
 """Whole sums under attack: a coordinator that lies to each device as it likes, with colluders.
 
 The adversary has every message to the coordinator, and all keys of the colluders' pairs. From these
-bytes alone it reconstructs what it can. What it then knows is compared with the guarantee: of groups
-that can be opened alone it has the sum, and of nobody else anything.
+bytes alone it reconstructs what it can. What it then knows is compared with the guarantee: of
+groups that can be opened alone it has the sum, and of nobody else anything.
 """
 
 from typing import Any, NamedTuple

@@ -387,7 +387,8 @@ def test_dense_and_sparse_features_are_the_same_run() -> None:
 
 
 def test_devices_without_neighbours_have_vectors_and_answer() -> None:
-    """The last five are isolated: they hear nothing, are matched with nobody, and are non-neighbours."""
+    """The last five are isolated: they hear nothing, are matched with nobody, and are
+    non-neighbours."""
     run, wire = run_with_wire(with_features(np.eye(40, 12, dtype=np.float32)), protect="none")
     lonely = set(range(35, 40))
     for topic in BETWEEN:

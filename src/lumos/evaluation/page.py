@@ -282,7 +282,8 @@ def _scores(evaluation: Evaluation) -> Section:
 
 def _protection(evaluation: Evaluation) -> Section:
     about = (
-        "A score without its guarantee says half. (ε, δ) is of the whole run: what somebody who sees "
+        "A score without its guarantee says half. (ε, δ) is of the whole run: what somebody who "
+        "sees "
         "every message and the model can tell; of several kinds of devices the weakest counts."
     )
     rows = [[name, what] for name, what in protections(evaluation).items()]

@@ -241,6 +241,7 @@ def _unprotected(config: Config) -> str:
         else "features went to neighbours as they are"
     )
     return (
-        f"Nothing is guaranteed: neighbours{non_neighbours} got embeddings of raw features, and gradients "
+        f"Nothing is guaranteed: neighbours{non_neighbours} got embeddings of raw features, and "
+        f"gradients "
         f"that depend on {told}, without protection; {features}."
     )

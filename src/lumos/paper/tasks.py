@@ -29,8 +29,9 @@ class NonNeighbours:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._free = shard.total - 1 - shard.degree
-        # The r-th non-neighbour of a device is r plus the members m_0 < m_1 < … (neighbours and itself)
-        # with m_i - i ≤ r. All devices are searched at once: keys rise from device to device.
+        # The r-th non-neighbour of a device is r plus the members m_0 < m_1 < … (neighbours and
+        # itself) with m_i - i ≤ r. All devices are searched at once: keys rise from device to
+        # device.
         me = np.arange(len(shard))
         owner = np.concatenate([shard.owner, me])
         member = np.concatenate([shard.neighbours, shard.devices])
@@ -116,9 +117,9 @@ class Classify:
 class Link:
     """Dot products of embeddings (section VI-C): kept neighbours near, sampled non-neighbours far.
 
-    Device u asks each kept neighbour, and as many non-neighbours drawn afresh in every epoch, for their
-    embeddings. Non-neighbours are drawn among those who are not its neighbours in the training graph, so
-    a held-back edge may be drawn: not drawing it would reveal it.
+    Device u asks each kept neighbour, and as many non-neighbours drawn afresh in every epoch, for
+    their embeddings. Non-neighbours are drawn among those who are not its neighbours in the
+    training graph, so a held-back edge may be drawn: not drawing it would reveal it.
     """
 
     def __init__(self, shard: Shard, private: PrivateData) -> None:

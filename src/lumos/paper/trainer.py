@@ -445,7 +445,8 @@ def exposure(config: Config, ledger: LedgerReport) -> str:
     ]
     if config.train.task == "link":
         sentences.append(
-            "Embeddings computed from raw features also went to non-neighbours who drew the device as "
+            "Embeddings computed from raw features also went to non-neighbours who drew the "
+            "device as "
             "a negative sample, and each asker's gradient told the asked, non-neighbours too, the "
             "direction of the asker's own embedding."
         )

@@ -1,8 +1,8 @@
 """Predictions by a finished run: links between devices, and new devices that were not there.
 
-A new device carries all its edges itself. What its neighbours release to it is up to the profile: in
-the paper's, their features once more (and they pay ε for that); in the strict one, the symbol that
-they have for life, which tells those who have received it nothing new.
+A new device carries all its edges itself. What its neighbours release to it is up to the profile:
+in the paper's, their features once more (and they pay ε for that); in the strict one, the symbol
+that they have for life, which tells those who have received it nothing new.
 """
 
 import json
@@ -266,7 +266,8 @@ def _with_new_devices(run: "Run", graph: Graph, new_devices: list[NewDevice]) ->
     for place, new_device in enumerate(new_devices, start=devices):
         if new_device.id in seen:
             raise InputError(
-                f"new device {new_device.id!r}: there is a device or another new device with this id; "
+                f"new device {new_device.id!r}: there is a device or another new device with this "
+                f"id; "
                 "ask for devices of the run by `ids`, and give each new device an id of its own"
             )
         seen.add(new_device.id)

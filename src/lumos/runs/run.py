@@ -198,8 +198,8 @@ class Run:
         return frame(columns)
 
     def guarantees_frame(self) -> "pandas.DataFrame":
-        """The table of guarantees as a frame: `about`, and a column for each of those it is against;
-        empty where none is made."""
+        """The table of guarantees as a frame: `about`, and a column for each of those it is
+        against; empty where none is made."""
         return frame_of_rows(
             self.guarantees, list(self.guarantees[0]) if self.guarantees else ["about"]
         )

@@ -28,7 +28,8 @@ def answer(run: "Run") -> str:
         sentence = f"On {name}, {_share(score)} of {tested:,} test devices are classified rightly"
     else:
         sentence = (
-            f"On {name}, {_share(score)} of comparisons of a test edge with a pair of non-neighbours "
+            f"On {name}, {_share(score)} of comparisons of a test edge with a pair of "
+            f"non-neighbours "
             f"come out right (ROC-AUC, {tested:,} edges)"
         )
     parts = [sentence]

@@ -108,9 +108,8 @@ def send_over(
         epsilon: spent by each message.
         read: raises `ProtocolError` for bodies that nobody can have sent who keeps the rules.
 
-    Raises:
-        ProtocolError: a non-neighbour sent a message, a neighbour sent two, or one has another length;
-            or messages are not in the order of their receivers.
+    Raises: ProtocolError: a non-neighbour sent a message, a neighbour sent two, or one has another
+        length; or messages are not in the order of their receivers.
     """
     width = bodies.shape[1]
 

@@ -21,7 +21,8 @@ ENCODER_EPOCHS, TRUST_EPOCHS, TREE_EPOCHS = 16, 40, 60
 LINK_SUMS, LINK_OPINIONS = 4, 3
 """Sums of products that train the encoder of `link`, and opinions that its devices tell."""
 ANSWERS_OF_CALIBRATION = 2
-"""Answers that a device gives in training: about one edge that is held back, and one non-neighbour."""
+"""Answers that a device gives in training: about one edge that is held back, and one non-neighbour.
+"""
 
 Protection = Literal["noise", "none"]
 Signs = Literal["auto", "nonnegative", "signed"]

@@ -84,8 +84,8 @@ def pair_scores(score: PairScores, split: TestedPairs) -> Scores:
     """All scores of link: edges against as many pairs that are none.
 
     Args:
-        score: called once with the pairs of each part. Edges and non-neighbours are scored together: a
-            budget of answers must not know which are edges.
+        score: called once with the pairs of each part. Edges and non-neighbours are scored
+            together: a budget of answers must not know which are edges.
         split: the edges and non-neighbours of each part.
     """
     parts = {

@@ -1,4 +1,5 @@
-"""What answers about links tell: m non-neighbours ask the same devices, and pool the levels they learn.
+"""What answers about links tell: m non-neighbours ask the same devices, and pool the levels they
+learn.
 
 Questions pass through the protocol of `lumos predict`, over a carrier that records. An asker knows
 what its program gives it: one level for every answer. Attackers are assumed to know the truth about

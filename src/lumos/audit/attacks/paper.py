@@ -503,14 +503,15 @@ LEAF_FEATURES_ATTACK = Attack(
 )
 
 
-# What embeddings and their gradients tell non-neighbours (`train/embedding…`, links, paper profile).
+# What embeddings and their gradients tell non-neighbours (`train/embedding…`, links, paper
+# profile).
 #
 # In every epoch a device asks its neighbours, and as many non-neighbours drawn at random, for
 # embeddings, and sends each a gradient: c · its own embedding, with c < 0 for a neighbour and c > 0
-# for a non-neighbour. So a non-neighbour that asked has an embedding made of raw features, a non-neighbour that
-# was asked has the direction of the asker's, and the asked learns whether it is taken for a
-# neighbour, which it knows in any case. Non-neighbours who pool embeddings of one epoch score pairs as
-# the model itself does.
+# for a non-neighbour. So a non-neighbour that asked has an embedding made of raw features, a
+# non-neighbour that was asked has the direction of the asker's, and the asked learns whether it is
+# taken for a neighbour, which it knows in any case. Non-neighbours who pool embeddings of one epoch
+# score pairs as the model itself does.
 #
 # Assumed: attackers know the truth about one half of all devices, and fit linear readers on them.
 
@@ -547,7 +548,8 @@ def neighbour_scores(
 ) -> tuple[Doubles, Flags]:
     """Of each gradient that a watched device received: -⟨gradient, own embedding⟩, and the truth.
 
-    With s = ⟨h, h'⟩ the gradient's product is -σ(-s) s for a neighbour and σ(s) s for a non-neighbour.
+    With s = ⟨h, h'⟩ the gradient's product is -σ(-s) s for a neighbour and σ(s) s for a
+    non-neighbour.
     """
     here = np.flatnonzero(watched[gradients.receiver])
     asker, asked = gradients.sender[here], gradients.receiver[here]

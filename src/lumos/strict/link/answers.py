@@ -2,9 +2,9 @@
 
 **Budget.** An answer tells both ends one level, and counts at both. Of its budget a device keeps
 two answers for calibration; of the rest it spends half on questions of its own, and half on those
-of others. So non-neighbours can use up the half that is for them, and no more: they never stop a device
-from asking. Whoever asks pays with its own half, so m devices can ask at most m times their half,
-and each of them any other device once: a pair that was answered keeps its level.
+of others. So non-neighbours can use up the half that is for them, and no more: they never stop a
+device from asking. Whoever asks pays with its own half, so m devices can ask at most m times their
+half, and each of them any other device once: a pair that was answered keeps its level.
 
 A question beyond the budget is refused. A refusal tells that many have asked before: one bit, of
 the door `control`. Which questions are answered is drawn at random, not in an order that might know

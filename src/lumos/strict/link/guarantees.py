@@ -158,7 +158,8 @@ def warnings(schedule: LinkSchedule, read: Reading, words: int) -> list[str]:
         best = max(WAYS, key=lambda way: read.separation[way])
         sentences.append(
             f"pairs are scored by the asker's own degree: levels of {best} tell held-back edges "
-            f"from non-neighbours with an AUC of {read.separation[best]:.2f} ± {read.error[best]:.2f}, "
+            f"from non-neighbours with an AUC of {read.separation[best]:.2f} ± "
+            f"{read.error[best]:.2f}, "
             "which may be chance; so no device is asked"
         )
     return sentences

@@ -3,8 +3,8 @@
 A device has up to three vectors: of its words, of its surroundings, of both. Each is written as
 small integers, so that two devices can compute the level of their product together
 (`lumos.twoparty.score`). Levels of held-back edges and of non-neighbours are added up in noisy
-histograms: they choose the vector that tells edges from non-neighbours best, the thresholds, and how
-much evidence each level is. Where no vector does, the asker's own degree alone scores a pair.
+histograms: they choose the vector that tells edges from non-neighbours best, the thresholds, and
+how much evidence each level is. Where no vector does, the asker's own degree alone scores a pair.
 
 Surroundings: what a device hears from its neighbours, as a vector to compare with others'.
 

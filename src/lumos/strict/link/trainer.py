@@ -5,9 +5,9 @@
    The product of a pair exists only as two shares, and both enter the masked sum
    (`lumos.twoparty.products`).
 3. Colours and opinions on them give every device a vector of its surroundings (`levels`).
-4. Calibration: one held-back edge and one non-neighbour of each device learn the level of their score
-   (`lumos.twoparty.score`); noisy histograms of levels choose what is compared, and say what a
-   level means (`levels`).
+4. Calibration: one held-back edge and one non-neighbour of each device learn the level of their
+   score (`lumos.twoparty.score`); noisy histograms of levels choose what is compared, and say what
+   a level means (`levels`).
 
 The control has random words, and hears random colours.
 """

@@ -121,7 +121,8 @@ def non_neighbours(found: Any, few: slice, many: slice) -> tuple[float, float]:
 
 
 def test_the_direction_does_not_tell_the_degree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where colours are drawn apart from edges, popular non-neighbours are no more alike than others."""
+    """Where colours are drawn apart from edges, popular non-neighbours are no more alike than
+    others."""
     many = 600
     shard = star_of([1] * many + [60] * many)
     found = surroundings_of(shard, colours=16)
